@@ -1,0 +1,88 @@
+"""How kernels are called, and how a kernel written once is instantiated for a dtype.
+
+A CPU kernel is a function `kernel(args, start, stop)` of three int64. `args` is the address of a
+row of int64 words: the addresses of the inputs, then of the outputs, then of the scratch memory
+and of the status words where the kernel asks for them, then sizes, strides and scalar bits.
+`[start, stop)` is the part of the work to do, in units that the kernel chooses; the runner may
+split a step into such parts over threads, so different units never write to the same place, and
+how a sum is cut into units must not depend on the number of threads.
+
+A kernel writes `T`, `X`, `Y`, `I` for its dtypes. They are bound when the kernel is instantiated;
+the values here only serve when the function is run as plain Python.
+
+    @kernel
+    def add_one(args, start, stop):
+        p = words(args)
+        x, out = at(p[0], X), at(p[1], T)
+        for i in range(start, stop):
+            out[i] = T(x[i]) + T(1)
+
+bool is stored as one byte, 0 or 1, and is bound to uint8.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+T = X = Y = Z = A = np.float64
+I = np.int64  # noqa: E741
+
+SIGNATURE = "void(int64, int64, int64)"
+
+# Words that a fallible kernel may set: the first non-zero code stops the plan.
+STATUS_OK = 0
+STATUS_INDEX = 1  # detail: the index, the size
+STATUS_VALUE = 2  # detail: the value
+
+KernelFunction = Callable[[int, int, int], None]
+
+
+def kernel(function: KernelFunction) -> KernelFunction:
+    """Mark a function as a CPU kernel; it stays plain Python until it is instantiated."""
+    function.is_kernel = True  # type: ignore[attr-defined]
+    return function
+
+
+@intrinsic
+def words(typingctx: Any, address: Any) -> Any:
+    """The int64 words at an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+
+    return types.CPointer(types.int64)(types.int64), codegen
+
+
+@intrinsic
+def at(typingctx: Any, address: Any, dtype: Any) -> Any:
+    """A pointer to elements of `dtype` at an address."""
+    element = dtype.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[0], context.get_data_type(element).as_pointer())
+
+    return types.CPointer(element)(types.int64, dtype), codegen
+
+
+@intrinsic
+def float_of_bits(typingctx: Any, bits: Any) -> Any:
+    """The float64 whose bits are an int64: how scalar arguments travel."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.DoubleType())
+
+    return types.float64(types.int64), codegen
+
+
+@intrinsic
+def bits_of_float(typingctx: Any, value: Any) -> Any:
+    """The int64 with the bits of a float64."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.bitcast(args[0], ir.IntType(64))
+
+    return types.int64(types.float64), codegen

@@ -1,0 +1,301 @@
+"""Reading and writing elements whose places are values of a tensor.
+
+Two layouts cover all of it. A *table* is a tensor seen as [outer, the indexed axes, inner], whose
+rows of `inner` elements are named by one index per indexed axis; the indices lie one axis after
+the other, `count` each. A *grid* is an index tensor of the same rank as the tensor it points into:
+`lines` runs along the axis that is indexed, all other coordinates are shared.
+
+Where two indices may name one place, units are cut so that one place belongs to one unit and is
+met in the order of the indices: the last write wins and sums are added up in that order, whatever
+the number of threads.
+
+The kernels that only move elements are bound to integers of the element's size.
+
+CPU side below; the CUDA side belongs at the end.
+"""
+
+from numba import njit
+
+from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, kernel, words
+from .blas import shifted
+
+# --------------------------------------------------------------------------- checks
+
+NOTHING = 1 << 62  # no offset at all
+
+
+@njit
+def report(status, code, first, second, third):
+    """Set the status words; the first fault stays."""
+    if status[0] == 0:
+        status[1], status[2], status[3] = first, second, third
+        status[0] = code
+
+
+@njit
+def row_offset(indices, count, i, axes, status):
+    """The offset of row `i`; `axes` has for each axis its number, size, stride and lowest index."""
+    offset = 0
+    for axis in range(axes[0]):
+        number, size, step, lowest = (
+            axes[1 + 4 * axis], axes[2 + 4 * axis], axes[3 + 4 * axis], axes[4 + 4 * axis]
+        )  # fmt: skip
+        index = indices[axis * count + i]
+        if index < lowest or index >= size:
+            report(status, STATUS_INDEX, index, number, size)
+            return NOTHING
+        offset += (index + size if index < 0 else index) * step
+    return offset
+
+
+# --------------------------------------------------------------------------- tables
+
+
+@kernel
+def copy_elements(args, start, stop):
+    """out = the first input, both dense; nothing where they are the same memory."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[COPY_OUT], T)
+    if p[0] != p[COPY_OUT]:
+        for i in range(start, stop):
+            out[i] = x[i]
+
+
+COPY_OUT = 3  # the kernels that start with a copy have three inputs
+
+
+@kernel
+def read_table(args, start, stop):
+    """out[o, i] = the row that index i names in x[o]; a unit is a row of the result."""
+    p = words(args)
+    x, indices, out, status = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I)
+    count, outer_step, inner, inner_step, axes = p[4], p[5], p[6], p[7], shifted(p, 8)
+    i = start % count
+    o = start // count
+    for unit in range(start, stop):
+        offset = row_offset(indices, count, i, axes, status)
+        if offset == NOTHING:
+            return
+        source, target = shifted(x, o * outer_step + offset), shifted(out, unit * inner)
+        if inner_step == 1:
+            for k in range(inner):
+                target[k] = source[k]
+        else:
+            for k in range(inner):
+                target[k] = source[k * inner_step]
+        i += 1
+        if i == count:
+            i = 0
+            o += 1
+
+
+@kernel
+def write_table(args, start, stop):
+    """out[o, row i] = values[o, i]; a unit is one element of (outer, inner)."""
+    p = words(args)
+    indices, values, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    count, outer_step, inner, inner_step = p[5], p[6], p[7], p[8]
+    value_outer, value_row, value_inner, axes = p[9], p[10], p[11], shifted(p, 13)
+    for o in range(start // inner, (stop + inner - 1) // inner):
+        first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        for i in range(count):
+            offset = row_offset(indices, count, i, axes, status)
+            if offset == NOTHING:
+                return
+            source = shifted(values, o * value_outer + i * value_row)
+            target = shifted(out, o * outer_step + offset)
+            for k in range(first, last):
+                target[k * inner_step] = source[k * value_inner]
+
+
+@kernel
+def add_to_table(args, start, stop):
+    """out[o, row i] += values[o, i], without the rows of one index; units as in `write_table`."""
+    p = words(args)
+    indices, values, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    count, outer_step, inner, inner_step = p[5], p[6], p[7], p[8]
+    value_outer, value_row, value_inner, skipped, axes = p[9], p[10], p[11], p[12], shifted(p, 13)
+    for o in range(start // inner, (stop + inner - 1) // inner):
+        first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        for i in range(count):
+            offset = row_offset(indices, count, i, axes, status)
+            if offset == NOTHING:
+                return
+            if indices[i] == skipped:
+                continue
+            source = shifted(values, o * value_outer + i * value_row)
+            target = shifted(out, o * outer_step + offset)
+            if inner_step == 1 and value_inner == 1:
+                for k in range(first, last):
+                    target[k] = T(target[k] + source[k])
+            else:
+                for k in range(first, last):
+                    place = k * inner_step
+                    target[place] = T(target[place] + source[k * value_inner])
+
+
+# --------------------------------------------------------------------------- grids
+
+# Words of a grid, after the addresses: along the indexed axis, the length of the index, the size
+# of the tensor, and the strides of tensor, index and source; the same along the shared axis that
+# lies last, where only its length counts; then the other axes: how many, sizes, three strides.
+LENGTH, SIZE, ALONG_X, ALONG_INDEX, ALONG_SOURCE = 0, 1, 2, 3, 4
+SHARED, SHARED_X, SHARED_INDEX, SHARED_SOURCE = 5, 6, 7, 8
+AXIS, GROUP_AXES, GROUP_SIZES = 9, 10, 11
+
+
+@njit
+def group_offset(c, group, operand):
+    """Where a group of lines begins in the tensor (1), the index (2) or the source (3)."""
+    axes = c[GROUP_AXES]
+    offset = 0
+    for axis in range(axes - 1, -1, -1):
+        size = c[GROUP_SIZES + axis]
+        offset += group % size * c[GROUP_SIZES + operand * axes + axis]
+        group //= size
+    return offset
+
+
+@kernel
+def read_grid(args, start, stop):
+    """out[.., i, ..] = x[.., index[.., i, ..], ..]; a unit is a line along the indexed axis."""
+    p = words(args)
+    x, index, out, status, c = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I), shifted(p, 4)
+    shared, size = c[SHARED], c[SIZE]
+    for group in range(start // shared, (stop + shared - 1) // shared):
+        first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
+        source = shifted(x, group_offset(c, group, 1))
+        place = shifted(index, group_offset(c, group, 2))
+        target = shifted(out, group_offset(c, group, 3))
+        for i in range(c[LENGTH]):
+            for k in range(first, last):
+                chosen = place[i * c[ALONG_INDEX] + k * c[SHARED_INDEX]]
+                if chosen < 0 or chosen >= size:
+                    report(status, STATUS_INDEX, chosen, c[AXIS], size)
+                    return
+                target[i * c[ALONG_SOURCE] + k * c[SHARED_SOURCE]] = source[
+                    chosen * c[ALONG_X] + k * c[SHARED_X]
+                ]
+
+
+@kernel
+def write_grid(args, start, stop):
+    """out[.., index[.., i, ..], ..] = source[.., i, ..]; units as in `read_grid`."""
+    p = words(args)
+    index, source, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    c = shifted(p, 5)
+    shared, size = c[SHARED], c[SIZE]
+    for group in range(start // shared, (stop + shared - 1) // shared):
+        first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
+        target = shifted(out, group_offset(c, group, 1))
+        place = shifted(index, group_offset(c, group, 2))
+        value = shifted(source, group_offset(c, group, 3))
+        for i in range(c[LENGTH]):
+            for k in range(first, last):
+                chosen = place[i * c[ALONG_INDEX] + k * c[SHARED_INDEX]]
+                if chosen < 0 or chosen >= size:
+                    report(status, STATUS_INDEX, chosen, c[AXIS], size)
+                    return
+                target[chosen * c[ALONG_X] + k * c[SHARED_X]] = value[
+                    i * c[ALONG_SOURCE] + k * c[SHARED_SOURCE]
+                ]
+
+
+SUM, PRODUCT, LARGEST, SMALLEST = 0, 1, 2, 3  # the scalar word of `reduce_grid`
+
+
+@kernel
+def reduce_grid(args, start, stop):
+    """out[.., index[.., i, ..], ..] joined with source[.., i, ..] by one of the reductions."""
+    p = words(args)
+    index, source, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    c = shifted(p, 5)
+    shared, size = c[SHARED], c[SIZE]
+    reduction = c[GROUP_SIZES + 4 * c[GROUP_AXES]]
+    for group in range(start // shared, (stop + shared - 1) // shared):
+        first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
+        target = shifted(out, group_offset(c, group, 1))
+        place = shifted(index, group_offset(c, group, 2))
+        values = shifted(source, group_offset(c, group, 3))
+        for i in range(c[LENGTH]):
+            for k in range(first, last):
+                chosen = place[i * c[ALONG_INDEX] + k * c[SHARED_INDEX]]
+                if chosen < 0 or chosen >= size:
+                    report(status, STATUS_INDEX, chosen, c[AXIS], size)
+                    return
+                value = values[i * c[ALONG_SOURCE] + k * c[SHARED_SOURCE]]
+                here = chosen * c[ALONG_X] + k * c[SHARED_X]
+                old = target[here]
+                if reduction == SUM:
+                    target[here] = T(old + value)
+                elif reduction == PRODUCT:
+                    target[here] = T(old * value)
+                elif value != value or (
+                    old == old and (value > old if reduction == LARGEST else value < old)
+                ):
+                    target[here] = value
+
+
+# --------------------------------------------------------------------------- masks
+
+COUNT_BLOCK = 4096
+
+
+@kernel
+def count_blocks(args, start, stop):
+    """ends[1 + block] = how many elements of a block are not 0."""
+    p = words(args)
+    x, ends, size = at(p[0], T), at(p[1], I), p[2]
+    for block in range(start, stop):
+        found = I(0)
+        for i in range(block * COUNT_BLOCK, min(block * COUNT_BLOCK + COUNT_BLOCK, size)):
+            found += I(x[i] != T(0))
+        ends[1 + block] = found
+
+
+@kernel
+def count_before(args, start, stop):
+    """ends[block] = how many are not 0 in front of the block; the last one is the total."""
+    p = words(args)
+    ends, size = at(p[1], I), p[2]
+    total = I(0)
+    ends[0] = total
+    for block in range((size + COUNT_BLOCK - 1) // COUNT_BLOCK):
+        total += ends[1 + block]
+        ends[1 + block] = total
+
+
+@kernel
+def list_places(args, start, stop):
+    """places[k] = the coordinates of the k-th element that is not 0; a unit is a block."""
+    p = words(args)
+    x, ends, places = at(p[0], T), at(p[1], I), at(p[2], I)
+    size, axes = p[3], p[4]
+    for block in range(start, stop):
+        k = ends[block]
+        for i in range(block * COUNT_BLOCK, min(block * COUNT_BLOCK + COUNT_BLOCK, size)):
+            if x[i] != T(0):
+                rest = i
+                for axis in range(axes - 1, -1, -1):
+                    places[k * axes + axis] = rest % p[5 + axis]
+                    rest //= p[5 + axis]
+                k += 1
+
+
+@kernel
+def fill_masked(args, start, stop):
+    """out[i] = the next element of the source where the mask is set, else x[i]; by blocks."""
+    p = words(args)
+    x, mask, source, ends = at(p[0], T), at(p[1], X), at(p[2], T), at(p[3], I)
+    out, status, size, available = at(p[4], T), at(p[5], I), p[6], p[7]
+    for block in range(start, stop):
+        k = ends[block]
+        for i in range(block * COUNT_BLOCK, min(block * COUNT_BLOCK + COUNT_BLOCK, size)):
+            if mask[i] == 0:
+                out[i] = x[i]
+                continue
+            if k >= available:
+                report(status, STATUS_VALUE, available, k, 0)
+                return
+            out[i] = source[k]
+            k += 1

@@ -1,0 +1,413 @@
+"""Scalar functions written once in Python, traced straight into LLVM where a kernel calls them.
+
+A body is a straight line of arithmetic on one number. Called with NumPy values it just computes,
+which is how it is debugged. Called from a compiled kernel it is run once on `Value`s, whose
+operators append LLVM instructions to the caller: nothing is type-inferred, the body lands inside
+the caller's loop, and LLVM's vectoriser sees no call. Constants take the type of what they meet,
+so no float64 slips into a float32 kernel.
+
+    def relu6(x):
+        return clamp(x, 0.0, 6.0)
+
+    relu6_f32 = register("relu6_f32", relu6, np.float32, 1)
+
+Multiplications and additions are never contracted: a fused multiply-add is only ever an `fma`
+that the body asks for, and so error-free transformations hold.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import lower_builtin, type_callable
+
+NUMBA_FLOATS = {np.float32: types.float32, np.float64: types.float64}
+
+
+class Value:
+    """An LLVM value whose operators append instructions."""
+
+    __slots__ = ("builder", "ir")
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value) -> None:
+        self.builder = builder
+        self.ir = value
+
+    @property
+    def type(self) -> ir.Type:
+        return self.ir.type
+
+    @property
+    def is_float(self) -> bool:
+        return isinstance(self.ir.type, (ir.FloatType, ir.DoubleType))
+
+    def lift(self, other: Any) -> ir.Value:
+        """`other` as an operand beside this value."""
+        return other.ir if isinstance(other, Value) else ir.Constant(self.ir.type, other)
+
+    def make(self, value: ir.Value) -> Value:
+        return Value(self.builder, value)
+
+    def call(self, name: str, *others: Any) -> Value:
+        """An LLVM intrinsic of this value and others of its type."""
+        operands = [self.ir, *(self.lift(other) for other in others)]
+        signature = ir.FunctionType(self.ir.type, [self.ir.type] * len(operands))
+        suffix = {"float": "f32", "double": "f64"}.get(str(self.ir.type), str(self.ir.type))
+        module = self.builder.module
+        full_name = f"{name}.{suffix}"
+        function = module.globals.get(full_name) or ir.Function(module, signature, full_name)
+        return self.make(self.builder.call(function, operands))
+
+    def arithmetic(self, op: str, other: Any, swapped: bool = False) -> Value:
+        left, right = self.ir, self.lift(other)
+        if swapped:
+            left, right = right, left
+        return self.make(getattr(self.builder, f"f{op}" if self.is_float else op)(left, right))
+
+    def compare(self, op: str, other: Any) -> Value:
+        right = self.lift(other)
+        if not self.is_float:
+            return self.make(self.builder.icmp_signed(op, self.ir, right))
+        ordered = self.builder.fcmp_unordered if op == "!=" else self.builder.fcmp_ordered
+        return self.make(ordered(op, self.ir, right))
+
+    def __add__(self, other: Any) -> Value:
+        return self.arithmetic("add", other)
+
+    def __radd__(self, other: Any) -> Value:
+        return self.arithmetic("add", other, swapped=True)
+
+    def __sub__(self, other: Any) -> Value:
+        return self.arithmetic("sub", other)
+
+    def __rsub__(self, other: Any) -> Value:
+        return self.arithmetic("sub", other, swapped=True)
+
+    def __mul__(self, other: Any) -> Value:
+        return self.arithmetic("mul", other)
+
+    def __rmul__(self, other: Any) -> Value:
+        return self.arithmetic("mul", other, swapped=True)
+
+    def __truediv__(self, other: Any) -> Value:
+        return self.arithmetic("div", other)
+
+    def __rtruediv__(self, other: Any) -> Value:
+        return self.arithmetic("div", other, swapped=True)
+
+    def __neg__(self) -> Value:
+        return self.make((self.builder.fneg if self.is_float else self.builder.neg)(self.ir))
+
+    def __abs__(self) -> Value:
+        return self.call("llvm.fabs")
+
+    def __and__(self, other: Any) -> Value:
+        return self.make(self.builder.and_(self.ir, self.lift(other)))
+
+    def __or__(self, other: Any) -> Value:
+        return self.make(self.builder.or_(self.ir, self.lift(other)))
+
+    def __xor__(self, other: Any) -> Value:
+        return self.make(self.builder.xor(self.ir, self.lift(other)))
+
+    def __invert__(self) -> Value:
+        return self.make(self.builder.not_(self.ir))
+
+    def __lshift__(self, other: Any) -> Value:
+        return self.make(self.builder.shl(self.ir, self.lift(other)))
+
+    def __rshift__(self, other: Any) -> Value:
+        return self.make(self.builder.ashr(self.ir, self.lift(other)))
+
+    def __lt__(self, other: Any) -> Value:
+        return self.compare("<", other)
+
+    def __le__(self, other: Any) -> Value:
+        return self.compare("<=", other)
+
+    def __gt__(self, other: Any) -> Value:
+        return self.compare(">", other)
+
+    def __ge__(self, other: Any) -> Value:
+        return self.compare(">=", other)
+
+    def __eq__(self, other: object) -> Value:  # type: ignore[override]
+        return self.compare("==", other)
+
+    def __ne__(self, other: object) -> Value:  # type: ignore[override]
+        return self.compare("!=", other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def bits(x: Any) -> Any:
+    """The integer with the bits of a float."""
+    if isinstance(x, Value):
+        width = 32 if isinstance(x.type, ir.FloatType) else 64
+        return x.make(x.builder.bitcast(x.ir, ir.IntType(width)))
+    return x.view(np.dtype(f"i{x.itemsize}"))
+
+
+def from_bits(x: Any) -> Any:
+    """The float with the bits of an integer."""
+    if isinstance(x, Value):
+        result = ir.FloatType() if x.type.width == 32 else ir.DoubleType()
+        return x.make(x.builder.bitcast(x.ir, result))
+    return x.view(np.dtype(f"f{x.itemsize}"))
+
+
+def shift_down(x: Any, count: int) -> Any:
+    """An integer's bits shifted down, zeros coming in at the top."""
+    if isinstance(x, Value):
+        return x.make(x.builder.lshr(x.ir, x.lift(count)))
+    return (x.view(np.dtype(f"u{x.itemsize}")) >> count).view(x.dtype)
+
+
+def where(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where the condition holds, else `y`; both are computed."""
+    typed = x if isinstance(x, Value) else y
+    if isinstance(condition, Value):
+        return typed.make(
+            typed.builder.select(condition.ir, typed.lift(x), typed.lift(y))
+        )
+    return np.where(condition, x, y).astype(typed.dtype)
+
+
+def fma(x: Any, y: Any, z: Any) -> Any:
+    """`x * y + z`, rounded once."""
+    typed = next(v for v in (x, y, z) if hasattr(v, "dtype") or isinstance(v, Value))
+    if isinstance(typed, Value):
+        operands = [typed.lift(v) for v in (x, y, z)]
+        return typed.make(typed.builder.fma(*operands))
+    return _exact_fma(*np.broadcast_arrays(x, y, z)).astype(typed.dtype)
+
+
+@functools.partial(np.vectorize, otypes=[np.float64])
+def _exact_fma(x: float, y: float, z: float) -> float:
+    x, y, z = float(x), float(y), float(z)
+    if not np.isfinite([x, y, z]).all():
+        return float(np.float64(x) * y + z)
+    exact = Fraction(x) * Fraction(y) + Fraction(z)
+    return float(exact) if exact else x * y + z
+
+
+def round_even(x: Any) -> Any:
+    """The nearest whole number, halfway cases to the even one."""
+    return x.call("llvm.rint") if isinstance(x, Value) else np.rint(x)
+
+
+def floor(x: Any) -> Any:
+    """The largest whole number not above x."""
+    return x.call("llvm.floor") if isinstance(x, Value) else np.floor(x)
+
+
+def ceil(x: Any) -> Any:
+    """The smallest whole number not below x."""
+    return x.call("llvm.ceil") if isinstance(x, Value) else np.ceil(x)
+
+
+def trunc(x: Any) -> Any:
+    """The whole number next to x towards zero."""
+    return x.call("llvm.trunc") if isinstance(x, Value) else np.trunc(x)
+
+
+def sqrt(x: Any) -> Any:
+    """The square root, correctly rounded."""
+    return x.call("llvm.sqrt") if isinstance(x, Value) else np.sqrt(x)
+
+
+def copysign(x: Any, sign: Any) -> Any:
+    """The size of x with the sign of another number."""
+    if isinstance(sign, Value):
+        size = x if isinstance(x, Value) else sign.make(sign.lift(x))
+        return size.call("llvm.copysign", sign)
+    return np.copysign(x, sign, dtype=sign.dtype)
+
+
+def constant(x: Any, value: float) -> Any:
+    """A constant of the type of x."""
+    return x.make(x.lift(value)) if isinstance(x, Value) else np.full_like(x, value)
+
+
+def clamp(x: Any, low: float, high: float) -> Any:
+    """x within [low, high]; NaN stays."""
+    x = where(x < low, low, x)
+    return where(x > high, high, x)
+
+
+def widen(x: Any) -> Any:
+    """A float32 as float64."""
+    if isinstance(x, Value):
+        return x.make(x.builder.fpext(x.ir, ir.DoubleType()))
+    return x.astype(np.float64)
+
+
+def narrow(x: Any) -> Any:
+    """A float64 as float32."""
+    if isinstance(x, Value):
+        return x.make(x.builder.fptrunc(x.ir, ir.FloatType()))
+    return x.astype(np.float32)
+
+
+def polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
+    """Horner's rule; the constant coefficient comes first."""
+    result = coefficients[-1]
+    for coefficient in coefficients[-2::-1]:
+        result = fma(result, x, coefficient)
+    return result
+
+
+def resized(x: Value, width: int) -> Value:
+    """An unsigned integer in another width, by dropping or adding zeros at the top."""
+    cast = x.builder.trunc if width < x.type.width else x.builder.zext
+    return x if width == x.type.width else x.make(cast(x.ir, ir.IntType(width)))
+
+
+def leading_zeros(x: Value) -> Value:
+    """How many zeros an integer's bits start with."""
+    return x.make(x.builder.ctlz(x.ir, ir.Constant(ir.IntType(1), 0)))
+
+
+def float_from(x: Value, float_type: ir.Type) -> Value:
+    """An integer as a float of an LLVM type."""
+    return x.make(x.builder.sitofp(x.ir, float_type))
+
+
+def reduced_huge_angle(x: Value, k: Any) -> tuple[Value, Value, Value]:
+    """n, r, r_low with x = n pi/2 + r + r_low modulo 2 pi, for |x| of 2**MANTISSA_BITS or less.
+
+    Payne and Hanek's reduction in wide integers: of 2/pi only the bits matter that multiply the
+    mantissa of x to something neither a multiple of 4 nor too small to see.
+    """
+    digits = k.MANTISSA_BITS + 1
+    width = 128 if digits == 24 else 192
+    fraction = width - 2
+    exponent_max = k.BIAS - k.MANTISSA_BITS + 1
+    table_width = (exponent_max + fraction + 64) // 64 * 64
+    two_over_pi = two_over_pi_bits(exponent_max + fraction)
+    word = bits(x)
+    biased = shift_down(word, k.MANTISSA_BITS) & (2 * k.BIAS + 1)
+    exponent = biased - (k.BIAS + k.MANTISSA_BITS)
+    mantissa = (word & ((1 << k.MANTISSA_BITS) - 1)) | (1 << k.MANTISSA_BITS)
+    table = x.make(ir.Constant(ir.IntType(table_width), two_over_pi))
+    down = resized(exponent_max - exponent, table_width)
+    window = resized(table.make(x.builder.lshr(table.ir, down.ir)), width)
+    turns = window * resized(mantissa, width)  # in quarters, modulo 4, `fraction` bits after the point
+    quarter = shift_down(turns + (1 << (fraction - 1)), fraction)
+    rest = turns - (quarter << fraction)
+    negative = rest < 0
+    size = where(negative, -rest, rest)
+    zeros = leading_zeros(size)
+    size = size << zeros
+    high = float_from(resized(shift_down(size, width - digits), 64), x.type)
+    next_bits = resized(shift_down(size, width - 2 * digits), 64) & ((1 << digits) - 1)
+    low = float_from(next_bits, x.type) * 2.0**-digits
+    unit = from_bits(
+        (k.BIAS + (width - fraction) - digits - resized(zeros, k.MANTISSA_BITS + (9 if digits == 24 else 12)))
+        << k.MANTISSA_BITS
+    )
+    r = high * k.HALF_PI
+    r_low = fma(high, k.HALF_PI, -r) + (high * k.HALF_PI_LOW + low * k.HALF_PI)
+    negative = negative ^ (word < 0) 
+    unit = where(negative, -unit, unit)
+    n = float_from(resized(quarter, 64), x.type)
+    return where(word < 0, -n, n), r * unit, r_low * unit
+
+
+@functools.cache
+def two_over_pi_bits(count: int) -> int:
+    """floor(2/pi * 2**count), by Machin's formula."""
+    guard = count + 32
+
+    def arctan_of_inverse(n: int) -> int:
+        total, term, k = 0, (1 << guard) // n, 0
+        while term:
+            total += (-term if k % 2 else term) // (2 * k + 1)
+            term //= n * n
+            k += 1
+        return total
+
+    half_pi = 2 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+    return (1 << (guard + count)) // half_pi
+
+
+class OutOfLine:
+    """A scalar body for rare arguments, kept out of the loop that calls it.
+
+    `reference` stands in for the body when it is run as plain Python.
+    """
+
+    def __init__(
+        self, name: str, body: Callable[..., Any], reference: Callable[..., Any]
+    ) -> None:
+        self.name = name
+        self.body = body
+        self.reference = reference
+
+    def __call__(self, *args: Value) -> Value:
+        x = args[0]
+        module = x.builder.module
+        function = module.globals.get(self.name)
+        if function is None:
+            function = ir.Function(module, ir.FunctionType(x.type, [a.type for a in args]), self.name)
+            function.linkage = "internal"
+            for attribute in ("cold", "noinline", "nounwind", "readnone"):
+                function.attributes.add(attribute)
+            builder = ir.IRBuilder(function.append_basic_block())
+            builder.ret(self.body(*(Value(builder, arg) for arg in function.args)).ir)
+        call = x.builder.call(function, [a.ir for a in args], attrs=("readnone", "nounwind"))
+        # LLVM refuses to vectorise a loop with a call unless some vector form of the callee is
+        # declared, but then it need not use it: this names one for a width that never occurs, and
+        # each lane is tested and called for. llvmlite's set of attributes is closed, hence `set`.
+        variant = f"_ZGV_LLVM_M1024{'v' * len(args)}_{self.name}({self.name})"
+        set.add(call.attributes, f'"vector-function-abi-variant"="{variant}"')
+        return x.make(call)
+
+
+def rarely(condition: Any, slow: OutOfLine, args: tuple[Any, ...], usual: Any) -> Any:
+    """`slow(*args)` where the condition holds, else `usual`, which is computed in any case.
+
+    The vectoriser keeps the loop: each vector tests its lanes and calls for those that ask.
+    """
+    if not isinstance(usual, Value):
+        return np.where(condition, slow.reference(*args), usual).astype(usual.dtype)
+    builder = usual.builder
+    before = builder.block
+    with builder.if_then(condition.ir, likely=False):
+        result = slow(*args)
+        inside = builder.block
+    joined = builder.phi(usual.type)
+    joined.add_incoming(usual.ir, before)
+    joined.add_incoming(result.ir, inside)
+    return usual.make(joined)
+
+
+def register(name: str, body: Callable[..., Any], dtype: Any, arity: int) -> Callable[..., Any]:
+    """A function over floats of one dtype, callable from compiled code and from Python."""
+    given = NUMBA_FLOATS[dtype]
+
+    def function(*args: Any) -> Any:
+        with np.errstate(all="ignore"):
+            result = body(*(np.atleast_1d(np.asarray(arg, dtype)) for arg in args))
+        return result if any(np.ndim(arg) for arg in args) else result[0]
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        values = (
+            Value(builder, context.cast(builder, arg, actual, given))
+            for arg, actual in zip(args, sig.args, strict=True)
+        )
+        return body(*values).ir
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = body.__doc__
+    # Numba binds arguments to the typer's own parameters, so each arity needs one written out.
+    typers = (lambda x: given, lambda x, y: given, lambda x, y, z: given)
+    type_callable(function)(lambda context: typers[arity - 1])
+    lower_builtin(function, *[types.Any] * arity)(lower)
+    return function

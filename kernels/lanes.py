@@ -1,0 +1,264 @@
+"""Vectors of `LANES` elements, for reductions whose result must not depend on the machine.
+
+A loop that adds floats one by one may not be reordered, so LLVM leaves it scalar. Here the order
+is written down instead: `LANES` running results side by side, folded at the end in a fixed tree.
+LLVM cuts such a vector into the registers that the machine has, which changes no bit.
+
+    total = spread(A(0))
+    for i in range(0, whole, LANES):
+        total = combine(add, total, cast(load(x, i), A))
+    out[0] = fold(add, total)
+
+The operators known to `combine` and `fold` are `operator.add`, `operator.sub`, `operator.mul`,
+`max` and `min`; these two keep a NaN, whichever side it comes from.
+"""
+
+import operator
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.core.datamodel import models
+from numba.extending import intrinsic, register_model
+
+LANES = 32
+
+
+class Lanes(types.Type):
+    """The Numba type of `LANES` elements of one dtype."""
+
+    def __init__(self, dtype: types.Type) -> None:
+        self.dtype = dtype
+        super().__init__(name=f"Lanes({dtype})")
+
+
+@register_model(Lanes)
+class LanesModel(models.PrimitiveModel):
+    """An LLVM vector, in memory as in registers."""
+
+    def __init__(self, dmm: Any, fe_type: Lanes) -> None:
+        element = dmm.lookup(fe_type.dtype).get_value_type()
+        super().__init__(dmm, fe_type, ir.VectorType(element, LANES))
+
+
+def element_of(kind: types.Type) -> types.Type:
+    """The dtype of a scalar or of lanes."""
+    return kind.dtype if isinstance(kind, Lanes) else kind
+
+
+def is_float(kind: types.Type) -> bool:
+    return isinstance(element_of(kind), types.Float)
+
+
+def is_signed(kind: types.Type) -> bool:
+    return bool(getattr(element_of(kind), "signed", True))
+
+
+def emit(builder: Any, kind: types.Type, op: Any, a: ir.Value, b: ir.Value) -> ir.Value:
+    """The instructions for `op` on two scalars or two vectors."""
+    if op in (max, min):
+        sign = ">=" if op is max else "<="
+        if is_float(kind):
+            keep = builder.or_(
+                builder.fcmp_ordered(sign, a, b), builder.fcmp_unordered("uno", a, a)
+            )
+        else:
+            compare = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
+            keep = compare(sign, a, b)
+        return builder.select(keep, a, b)
+    name = {operator.add: "add", operator.sub: "sub", operator.mul: "mul"}[op]
+    return getattr(builder, f"f{name}" if is_float(kind) else name)(a, b)
+
+
+@intrinsic
+def combine(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
+    """`op(a, b)` on two scalars or two lanes of one dtype."""
+    if a != b:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit(builder, a, op.typing_key, args[1], args[2])
+
+    return a(op, a, b), codegen
+
+
+@intrinsic
+def fold(typingctx: Any, op: Any, lanes: Any) -> Any:
+    """All lanes reduced by `op`, halves against halves."""
+    dtype = lanes.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[1]
+        index = ir.IntType(32)
+        width = LANES
+        while width > 1:
+            width //= 2
+            low, high = (
+                builder.shuffle_vector(
+                    value,
+                    ir.Constant(value.type, ir.Undefined),
+                    ir.Constant(ir.VectorType(index, width), list(range(start, start + width))),
+                )
+                for start in (0, width)
+            )
+            value = emit(builder, lanes, op.typing_key, low, high)
+        return builder.extract_element(value, index(0))
+
+    return dtype(op, lanes), codegen
+
+
+@intrinsic
+def spread(typingctx: Any, value: Any) -> Any:
+    """Lanes that all hold one value."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return broadcast(builder, args[0])
+
+    return Lanes(value)(value), codegen
+
+
+def broadcast(builder: Any, value: ir.Value) -> ir.Value:
+    """A vector of `LANES` copies."""
+    vector = ir.VectorType(value.type, LANES)
+    index = ir.IntType(32)
+    undefined = ir.Constant(vector, ir.Undefined)
+    first = builder.insert_element(undefined, value, index(0))
+    return builder.shuffle_vector(
+        first, undefined, ir.Constant(ir.VectorType(index, LANES), [0] * LANES)
+    )
+
+
+@intrinsic
+def cast(typingctx: Any, lanes: Any, dtype: Any) -> Any:
+    """Lanes converted to another dtype."""
+    old, new = lanes.dtype, dtype.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        value = args[0]
+        target = ir.VectorType(context.get_value_type(new), LANES)
+        if old == new:
+            return value
+        if is_float(old) and is_float(new):
+            return (builder.fpext if old.bitwidth < new.bitwidth else builder.fptrunc)(
+                value, target
+            )
+        if is_float(new):
+            return (builder.sitofp if old.signed else builder.uitofp)(value, target)
+        if is_float(old):
+            return builder.fptosi(value, target)
+        if old.bitwidth == new.bitwidth:
+            return value
+        if old.bitwidth > new.bitwidth:
+            return builder.trunc(value, target)
+        return (builder.sext if old.signed else builder.zext)(value, target)
+
+    return Lanes(new)(lanes, dtype), codegen
+
+
+def address(context: Any, builder: Any, pointer: types.CPointer, args: Any) -> ir.Value:
+    """A vector pointer at element `args[1]` of pointer `args[0]`."""
+    vector = ir.VectorType(context.get_data_type(pointer.dtype), LANES)
+    return builder.bitcast(builder.gep(args[0], [args[1]]), vector.as_pointer())
+
+
+def first_lanes(builder: Any, count: ir.Value) -> ir.Value:
+    """A mask of the lanes before `count`."""
+    index = ir.IntType(64)
+    numbers = ir.Constant(ir.VectorType(index, LANES), list(range(LANES)))
+    return builder.icmp_signed("<", numbers, broadcast(builder, count))
+
+
+def masked(builder: Any, name: str, result: ir.Type, vector: ir.Type, args: list[Any]) -> ir.Value:
+    """A call of llvm.masked.load or llvm.masked.store."""
+    letter = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(vector.element)
+    suffix = f"v{LANES}{letter or f'i{vector.element.width}'}.p0"
+    signature = ir.FunctionType(result, [arg.type for arg in args])
+    function = cgutils.get_or_insert_function(
+        builder.module, signature, f"llvm.masked.{name}.{suffix}"
+    )
+    return builder.call(function, args)
+
+
+@intrinsic
+def load(typingctx: Any, pointer: Any, index: Any) -> Any:
+    """The `LANES` elements from an index on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = pointer.dtype.bitwidth // 8
+        return builder.load(address(context, builder, pointer, args), align=size)
+
+    return Lanes(pointer.dtype)(pointer, types.int64), codegen
+
+
+@intrinsic
+def load_some(typingctx: Any, pointer: Any, index: Any, count: Any, fill: Any) -> Any:
+    """The first `count` of the `LANES` elements from an index on; the other lanes are `fill`."""
+    dtype = pointer.dtype
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = address(context, builder, pointer, args)
+        align = ir.Constant(ir.IntType(32), dtype.bitwidth // 8)
+        mask = first_lanes(builder, args[2])
+        rest = broadcast(builder, args[3])
+        return masked(builder, "load", rest.type, rest.type, [at, align, mask, rest])
+
+    return Lanes(dtype)(pointer, types.int64, types.int64, dtype), codegen
+
+
+@intrinsic
+def store(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
+    """Write all lanes from an index on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        size = pointer.dtype.bitwidth // 8
+        builder.store(args[2], address(context, builder, pointer, args), align=size)
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, lanes), codegen
+
+
+@intrinsic
+def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any) -> Any:
+    """Write the first `count` lanes from an index on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        at = address(context, builder, pointer, args)
+        align = ir.Constant(ir.IntType(32), pointer.dtype.bitwidth // 8)
+        mask = first_lanes(builder, args[3])
+        masked(builder, "store", ir.VoidType(), args[2].type, [args[2], at, align, mask])
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, lanes, types.int64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def stack(typingctx: Any, dtype: Any, count: Any) -> Any:
+    """A pointer to `count` uninitialised elements that live as long as the kernel's call."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    element, size = dtype.dtype, count.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return cgutils.alloca_once(builder, context.get_data_type(element), size=size)
+
+    return types.CPointer(element)(dtype, count), codegen
+
+
+@intrinsic
+def first_equal(typingctx: Any, lanes: Any, value: Any) -> Any:
+    """The number of the first lane that equals a value, NaN being equal to NaN; `LANES` if none."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        every = broadcast(builder, args[1])
+        if is_float(lanes):
+            same = builder.fcmp_ordered("==", args[0], every)
+            nans = (builder.fcmp_unordered("uno", one, one) for one in (args[0], every))
+            same = builder.or_(same, builder.and_(*nans))
+        else:
+            same = builder.icmp_unsigned("==", args[0], every)
+        bits = builder.bitcast(same, ir.IntType(LANES))
+        position = builder.cttz(bits, ir.Constant(ir.IntType(1), 0))
+        return builder.zext(position, ir.IntType(64))
+
+    return types.int64(lanes, lanes.dtype), codegen

@@ -1,0 +1,248 @@
+"""Random numbers from a counter: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, SC 2011).
+
+Word `w` of block `b` of a generator is a function of its seed and the number `b` alone, so a
+launch that knows its first block can be run at any time, on any number of threads, or twice.
+One block gives four words of 32 bits. A unit of work is a chunk of `CHUNK` blocks; within it the
+first words of all blocks come first, then the second words, and so on, which keeps loads and
+stores side by side in vector code.
+
+The last words of a launch are the seed, as two halves, and the first block.
+
+CPU side below; the CUDA side belongs at the end.
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+from .abi import STATUS_VALUE, I, T, X, at, float_of_bits, kernel, words
+from .blas import shifted
+from .lanes import stack
+
+CHUNK = 64
+WORDS, PAIRS = 4 * CHUNK, 2 * CHUNK  # elements of a chunk, at one word or at two words each
+
+U = np.uint64
+HALF, FULL = U(32), U(0xFFFFFFFF)
+FACTOR_0, FACTOR_1 = U(0xD2511F53), U(0xCD9E8D57)
+WEYL_0, WEYL_1 = U(0x9E3779B9), U(0xBB67AE85)
+
+
+@njit
+def block(low_key, high_key, number):
+    """The four words of a block, each in a uint64."""
+    a, b, c, d = U(number) & FULL, U(number) >> HALF, U(0), U(0)
+    for _ in range(10):
+        first, second = FACTOR_0 * a, FACTOR_1 * c
+        a, b, c, d = (
+            (second >> HALF) ^ b ^ low_key, second & FULL,
+            (first >> HALF) ^ d ^ high_key, first & FULL,
+        )  # fmt: skip
+        low_key, high_key = (low_key + WEYL_0) & FULL, (high_key + WEYL_1) & FULL
+    return a, b, c, d
+
+
+@njit
+def scaled(word, limit):
+    """A number below `limit` from 64 random bits: the high half of the product."""
+    a, b, c, d = word >> HALF, word & FULL, limit >> HALF, limit & FULL
+    middle = a * d + (b * d >> HALF)
+    return a * c + (middle >> HALF) + (((middle & FULL) + b * c) >> HALF)
+
+
+@njit
+def put(out, chunk, made, per_chunk, size):
+    """Copy the part of a chunk that exists."""
+    first = chunk * per_chunk
+    for i in range(min(per_chunk, size - first)):
+        out[first + i] = made[i]
+
+
+# --------------------------------------------------------------------------- floats
+
+BITS_24, BITS_53 = 1.0 / (1 << 24), 1.0 / (1 << 53)
+
+
+@kernel
+def uniform_single(args, start, stop):
+    """out = low + (high - low) * u with u in [0, 1), 24 bits each."""
+    p = words(args)
+    out, size, low, width = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    low_key, high_key, first = U(p[4]), U(p[5]), p[6]
+    made = stack(T, 256)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, first + chunk * CHUNK + i)
+            made[i] = T(I(a >> U(8))) * T(BITS_24) * width + low
+            made[i + 64] = T(I(b >> U(8))) * T(BITS_24) * width + low
+            made[i + 128] = T(I(c >> U(8))) * T(BITS_24) * width + low
+            made[i + 192] = T(I(d >> U(8))) * T(BITS_24) * width + low
+        put(out, chunk, made, WORDS, size)
+
+
+@kernel
+def uniform_double(args, start, stop):
+    """out = low + (high - low) * u with u in [0, 1), 53 bits each."""
+    p = words(args)
+    out, size, low, width = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    low_key, high_key, first = U(p[4]), U(p[5]), p[6]
+    made = stack(T, 128)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, first + chunk * CHUNK + i)
+            made[i] = T(I((a << HALF | b) >> U(11))) * T(BITS_53) * width + low
+            made[i + 64] = T(I((c << HALF | d) >> U(11))) * T(BITS_53) * width + low
+        put(out, chunk, made, PAIRS, size)
+
+
+@kernel
+def normal_single(args, start, stop):
+    """out = mean + std * z by Box and Muller, 24 bits for radius and angle."""
+    p = words(args)
+    out, size, mean, std = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    low_key, high_key, first = U(p[4]), U(p[5]), p[6]
+    made = stack(T, 256)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, first + chunk * CHUNK + i)
+            made[i] = T(I(a >> U(8)) + 1) * T(BITS_24)
+            made[i + 64] = T(I(b >> U(8))) * T(BITS_24)
+            made[i + 128] = T(I(c >> U(8)) + 1) * T(BITS_24)
+            made[i + 192] = T(I(d >> U(8))) * T(BITS_24)
+        for half in range(0, WORDS, PAIRS):
+            for i in range(half, half + CHUNK):
+                radius = math.sqrt(T(-2.0) * math.log(made[i])) * std
+                angle = T(2.0 * math.pi) * made[i + 64]
+                made[i] = radius * math.cos(angle) + mean
+                made[i + 64] = radius * math.sin(angle) + mean
+        put(out, chunk, made, WORDS, size)
+
+
+@kernel
+def normal_double(args, start, stop):
+    """out = mean + std * z by Box and Muller, 53 bits for radius and angle."""
+    p = words(args)
+    out, size, mean, std = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    low_key, high_key, first = U(p[4]), U(p[5]), p[6]
+    made = stack(T, 128)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, first + chunk * CHUNK + i)
+            made[i] = T(I((a << HALF | b) >> U(11)) + 1) * T(BITS_53)
+            made[i + 64] = T(I((c << HALF | d) >> U(11))) * T(BITS_53)
+        for i in range(CHUNK):
+            radius = math.sqrt(T(-2.0) * math.log(made[i])) * std
+            angle = T(2.0 * math.pi) * made[i + 64]
+            made[i] = radius * math.cos(angle) + mean
+            made[i + 64] = radius * math.sin(angle) + mean
+        put(out, chunk, made, PAIRS, size)
+
+
+@kernel
+def dropout(args, start, stop):
+    """out = scale * x where the word of an element reaches the threshold, else 0."""
+    p = words(args)
+    x, out, size = at(p[0], T), at(p[1], T), p[2]
+    scale, threshold = T(float_of_bits(p[3])), U(p[4])
+    low_key, high_key, number = U(p[5]), U(p[6]), p[7]
+    factors = stack(T, 256)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, number + chunk * CHUNK + i)
+            factors[i] = scale if a >= threshold else T(0)
+            factors[i + 64] = scale if b >= threshold else T(0)
+            factors[i + 128] = scale if c >= threshold else T(0)
+            factors[i + 192] = scale if d >= threshold else T(0)
+        first = chunk * WORDS
+        for i in range(min(WORDS, size - first)):
+            out[first + i] = x[first + i] * factors[i]
+
+
+# --------------------------------------------------------------------------- integers
+
+
+@kernel
+def integers(args, start, stop):
+    """out = low + a number below `limit`, 64 bits each; a limit of 0 stands for 2**64."""
+    p = words(args)
+    out, size, low, limit = at(p[0], T), p[1], p[2], U(p[3])
+    low_key, high_key, first = U(p[4]), U(p[5]), p[6]
+    made = stack(T, 128)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, first + chunk * CHUNK + i)
+            one, other = a << HALF | b, c << HALF | d
+            if limit != U(0):
+                one, other = scaled(one, limit), scaled(other, limit)
+            made[i] = T(low + I(one))
+            made[i + 64] = T(low + I(other))
+        put(out, chunk, made, PAIRS, size)
+
+
+@kernel
+def permutation(args, start, stop):
+    """out = 0 ... size - 1 in random order (Fisher and Yates, inside out); one unit."""
+    p = words(args)
+    out, size = at(p[0], T), p[1]
+    low_key, high_key, first = U(p[2]), U(p[3]), p[4]
+    for i in range(size):
+        a, b, c, d = block(low_key, high_key, first + i)
+        place = I(scaled(a << HALF | b, U(i + 1)))
+        out[i] = out[place]
+        out[place] = T(i)
+
+
+# --------------------------------------------------------------------------- categories
+
+BAD_WEIGHT, NO_WEIGHT, TOO_FEW = STATUS_VALUE, 16, 17
+
+
+@kernel
+def cumulate_weights(args, start, stop):
+    """sums = the running sums of each row; every row needs a weight and `drawn` rows may be asked.
+
+    Without replacement, a row needs as many positive weights as are drawn from it.
+    """
+    p = words(args)
+    weights, sums, status = at(p[0], T), at(p[1], X), at(p[2], I)
+    categories, positive_needed = p[3], p[4]
+    for row in range(start, stop):
+        total = X(0)
+        positive = 0
+        for i in range(row * categories, (row + 1) * categories):
+            weight = X(weights[i])
+            if not (weight >= X(0)) or weight == X(math.inf):
+                status[0] = BAD_WEIGHT
+                return
+            positive += weight > X(0)
+            total += weight
+            sums[i] = total
+        if not total > X(0):
+            status[0] = NO_WEIGHT
+            return
+        if positive < positive_needed:
+            status[0] = TOO_FEW
+            return
+
+
+@kernel
+def choose_categories(args, start, stop):
+    """out[row, k] = a category drawn with replacement; a unit is one draw."""
+    p = words(args)
+    sums, out = at(p[0], X), at(p[1], I)
+    categories, draws = p[2], p[3]
+    low_key, high_key, first = U(p[4]), U(p[5]), p[6]
+    for draw in range(start, stop):
+        row = shifted(sums, draw // draws * categories)
+        a, b, c, d = block(low_key, high_key, first + draw)
+        total = row[categories - 1]
+        reached = X(I((a << HALF | b) >> U(11))) * X(BITS_53) * total
+        below, above = 0, categories - 1  # the first category whose sum exceeds `reached`
+        while below < above:
+            middle = (below + above) // 2
+            if row[middle] > reached or row[middle] == total:
+                above = middle
+            else:
+                below = middle + 1
+        out[draw] = below

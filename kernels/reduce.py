@@ -1,0 +1,291 @@
+"""Sums, products, extremes and moments over rows or columns of C-ordered matrices.
+
+A reduction over any dimensions is brought to `outer x length x inner` by the operation. `*_rows`
+reduce where `inner` is 1, `*_columns` reduce over the rows of each matrix, all columns at once.
+A long reduction is cut into chunks of a size that depends on the shape alone; a second launch of
+the same kernel reduces the chunks' results. `X` is the input's dtype, `T` the accumulator's and
+the result's.
+"""
+
+from operator import add, mul, sub
+
+from numba import njit
+
+from .abi import I, T, X, at, kernel, words
+from .lanes import (
+    LANES,
+    cast,
+    combine,
+    first_equal,
+    fold,
+    load,
+    load_some,
+    spread,
+    store,
+    store_some,
+)
+
+# Additions that one lane does in a row before its part is added to the lane's total.
+RUN = 16 * LANES
+
+
+@njit(error_model="numpy")
+def reduce_span(op, x, begin, end, neutral, T):
+    """`op` over x[begin:end], in an order that depends on the length alone."""
+    total = spread(T(neutral))
+    whole = begin + (end - begin) // LANES * LANES
+    for first in range(begin, whole, RUN):
+        part = spread(T(neutral))
+        for i in range(first, min(first + RUN, whole), LANES):
+            part = combine(op, part, cast(load(x, i), T))
+        total = combine(op, total, part)
+    if whole < end:
+        total = combine(op, total, cast(load_some(x, whole, end - whole, neutral), T))
+    return fold(op, total)
+
+
+# rows: out[row, chunk] = op over x[row, chunk * step : (chunk + 1) * step]
+# words: length, step, chunks; unit: one chunk of one row
+
+
+@kernel
+def sum_rows(args, start, stop):
+    """out[row, chunk] = the sum of a chunk of a row."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        row, first = unit // chunks * length, unit % chunks * step
+        last = min(first + step, length)
+        out[unit] = reduce_span(add, x, row + first, row + last, X(0), T)
+
+
+@kernel
+def prod_rows(args, start, stop):
+    """out[row, chunk] = the product of a chunk of a row."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        row, first = unit // chunks * length, unit % chunks * step
+        last = min(first + step, length)
+        out[unit] = reduce_span(mul, x, row + first, row + last, X(1), T)
+
+
+@kernel
+def max_rows(args, start, stop):
+    """out[row, chunk] = the largest element of a chunk of a row, NaN if there is one."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        row, first = unit // chunks * length, unit % chunks * step
+        last = min(first + step, length)
+        out[unit] = reduce_span(max, x, row + first, row + last, x[row + first], T)
+
+
+@kernel
+def min_rows(args, start, stop):
+    """out[row, chunk] = the smallest element of a chunk of a row, NaN if there is one."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        row, first = unit // chunks * length, unit % chunks * step
+        last = min(first + step, length)
+        out[unit] = reduce_span(min, x, row + first, row + last, x[row + first], T)
+
+
+# columns: out[matrix, chunk, column] = op over x[matrix, chunk * step : (chunk + 1) * step, column]
+# words: length, inner, step, chunks, strip, strips; unit: one strip of columns of one chunk
+
+
+@njit(error_model="numpy")
+def reduce_columns(op, args, start, stop, X, T):
+    """Walks along the rows, so that memory is read in order; results stay in the first cache."""
+    p = words(args)
+    x, out = at(p[0], X), at(p[1], T)
+    length, inner, step, chunks, strip, strips = p[2], p[3], p[4], p[5], p[6], p[7]
+    for unit in range(start, stop):
+        part = unit // strips
+        left = unit % strips * strip
+        right = min(left + strip, inner)
+        whole = left + (right - left) // LANES * LANES
+        rest = right - whole
+        base = part // chunks * length
+        row = part % chunks * step
+        last = min(row + step, length)
+        to = part * inner
+        i = (base + row) * inner
+        for j in range(left, whole, LANES):
+            store(out, to + j, cast(load(x, i + j), T))
+        if rest:
+            store_some(out, to + whole, cast(load_some(x, i + whole, rest, X(0)), T), rest)
+        row += 1
+        while row < last:
+            count = 4 if row + 4 <= last else 1
+            i = (base + row) * inner
+            for j in range(left, whole, LANES):
+                value = cast(load(x, i + j), T)
+                if count == 4:
+                    second, third = i + inner + j, i + 2 * inner + j
+                    value = combine(op, value, cast(load(x, second), T))
+                    pair = combine(op, cast(load(x, third), T), cast(load(x, third + inner), T))
+                    value = combine(op, value, pair)
+                store(out, to + j, combine(op, load(out, to + j), value))
+            if rest:
+                total = load_some(out, to + whole, rest, T(0))
+                for r in range(count):
+                    value = load_some(x, i + r * inner + whole, rest, X(0))
+                    total = combine(op, total, cast(value, T))
+                store_some(out, to + whole, total, rest)
+            row += count
+
+
+@kernel
+def sum_columns(args, start, stop):
+    """out[matrix, chunk, column] = the sum of a chunk of a column."""
+    reduce_columns(add, args, start, stop, X, T)
+
+
+@kernel
+def prod_columns(args, start, stop):
+    """out[matrix, chunk, column] = the product of a chunk of a column."""
+    reduce_columns(mul, args, start, stop, X, T)
+
+
+@kernel
+def max_columns(args, start, stop):
+    """out[matrix, chunk, column] = the largest element of a chunk of a column."""
+    reduce_columns(max, args, start, stop, X, T)
+
+
+@kernel
+def min_columns(args, start, stop):
+    """out[matrix, chunk, column] = the smallest element of a chunk of a column."""
+    reduce_columns(min, args, start, stop, X, T)
+
+
+# extremes and where they are: values and indices; the first NaN, or the first of equal elements
+
+
+@njit(error_model="numpy")
+def extreme_rows(op, args, start, stop, T):
+    """Finds the extreme with all lanes, then looks for its first place."""
+    p = words(args)
+    x, values, indices, length = at(p[0], T), at(p[1], T), at(p[2], I), p[3]
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        value = reduce_span(op, x, begin, end, x[begin], T)
+        i = begin
+        place = LANES
+        while place == LANES and i + LANES <= end:
+            place = first_equal(load(x, i), value)
+            i += LANES
+        if place == LANES:
+            place = first_equal(load_some(x, i, end - i, value), value)
+            i += LANES
+        values[row] = value
+        indices[row] = i - LANES + place - begin
+
+
+@kernel
+def argmax_rows(args, start, stop):
+    """values[row], indices[row] = the largest element of a row and its place."""
+    extreme_rows(max, args, start, stop, T)
+
+
+@kernel
+def argmin_rows(args, start, stop):
+    """values[row], indices[row] = the smallest element of a row and its place."""
+    extreme_rows(min, args, start, stop, T)
+
+
+# words: length, inner, strip, strips; unit: one strip of columns of one matrix
+
+
+@njit(error_model="numpy")
+def extreme_columns(op, args, start, stop, T):
+    """Keeps the best of each column so far; a NaN stays the best."""
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, inner, strip, strips = p[3], p[4], p[5], p[6]
+    for unit in range(start, stop):
+        left = unit % strips * strip
+        right = min(left + strip, inner)
+        to = unit // strips * inner
+        i = to * length
+        for j in range(left, right):
+            values[to + j] = x[i + j]
+            indices[to + j] = 0
+        for row in range(1, length):
+            i += inner
+            for j in range(left, right):
+                best = values[to + j]
+                value = combine(op, best, x[i + j])
+                better = (value != best) & (best == best)
+                values[to + j] = value
+                indices[to + j] = row if better else indices[to + j]
+
+
+@kernel
+def argmax_columns(args, start, stop):
+    """values[matrix, column], indices[matrix, column] = the largest element and its row."""
+    extreme_columns(max, args, start, stop, T)
+
+
+@kernel
+def argmin_columns(args, start, stop):
+    """values[matrix, column], indices[matrix, column] = the smallest element and its row."""
+    extreme_columns(min, args, start, stop, T)
+
+
+# means and sums of squared deviations
+
+
+@njit(error_model="numpy")
+def square_deviations(x, begin, end, mean, T):
+    """The sum of (x - mean)**2 over x[begin:end]."""
+    center = spread(mean)
+    total = spread(T(0))
+    whole = begin + (end - begin) // LANES * LANES
+    for first in range(begin, whole, RUN):
+        part = spread(T(0))
+        for i in range(first, min(first + RUN, whole), LANES):
+            d = combine(sub, load(x, i), center)
+            part = combine(add, part, combine(mul, d, d))
+        total = combine(add, total, part)
+    if whole < end:
+        d = combine(sub, load_some(x, whole, end - whole, mean), center)
+        total = combine(add, total, combine(mul, d, d))
+    return fold(add, total)
+
+
+@kernel
+def moments_rows(args, start, stop):
+    """means, squares [row, chunk] = the mean of a chunk and its sum of squared deviations."""
+    p = words(args)
+    x, means, squares = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, step, chunks = p[3], p[4], p[5]
+    for unit in range(start, stop):
+        row, first = unit // chunks * length, unit % chunks * step
+        last = min(first + step, length)
+        mean = reduce_span(add, x, row + first, row + last, T(0), T) / T(last - first)
+        means[unit] = mean
+        squares[unit] = square_deviations(x, row + first, row + last, mean, T)
+
+
+@kernel
+def merge_moments(args, start, stop):
+    """The moments of whole rows from those of their chunks."""
+    p = words(args)
+    chunk_means, chunk_squares, means, squares = at(p[0], T), at(p[1], T), at(p[2], T), at(p[3], T)
+    length, step, chunks = p[4], p[5], p[6]
+    for row in range(start, stop):
+        first = row * chunks
+        mean = T(0)
+        for c in range(chunks):
+            share = T(min(step, length - c * step)) / T(length)
+            mean += chunk_means[first + c] * share
+        total = T(0)
+        for c in range(chunks):
+            away = chunk_means[first + c] - mean
+            total += chunk_squares[first + c] + T(min(step, length - c * step)) * away * away
+        means[row] = mean
+        squares[row] = total

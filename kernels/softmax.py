@@ -1,0 +1,181 @@
+"""Softmax, log-softmax, logsumexp and cross-entropy over rows that stay in the cache.
+
+Each row is read once from memory: its largest element, then the exponentials block by block with
+their sum, then the result. Exponentials are written by plain loops, which LLVM vectorises, and
+summed by lanes in a fixed order.
+"""
+
+import math
+from operator import add, mul
+
+from numba import njit
+
+from .abi import STATUS_VALUE, I, T, at, kernel, words
+from .lanes import LANES, combine, fold, load, load_some, spread, stack
+from .reduce import RUN, reduce_span
+
+BLOCK = 1024
+
+
+@njit(error_model="numpy")
+def dot_span(x, i, y, j, count, T):
+    """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
+    total = spread(T(0))
+    whole = count // LANES * LANES
+    for first in range(0, whole, RUN):
+        part = spread(T(0))
+        for k in range(first, min(first + RUN, whole), LANES):
+            product = combine(mul, load(x, i + k), load(y, j + k))
+            part = combine(add, part, product)
+        total = combine(add, total, part)
+    if whole < count:
+        rest = count - whole
+        a, b = load_some(x, i + whole, rest, T(0)), load_some(y, j + whole, rest, T(0))
+        total = combine(add, total, combine(mul, a, b))
+    return fold(add, total)
+
+
+@kernel
+def softmax_rows(args, start, stop):
+    """out[row, i] = exp(x[row, i]) over the sum of the row's exponentials."""
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        top = reduce_span(max, x, begin, end, x[begin], T)
+        total = T(0)
+        for first in range(begin, end, BLOCK):
+            last = min(first + BLOCK, end)
+            for i in range(first, last):
+                out[i] = math.exp(x[i] - top)
+            total += reduce_span(add, out, first, last, T(0), T)
+        scale = T(1) / total
+        for i in range(begin, end):
+            out[i] *= scale
+
+
+@kernel
+def log_softmax_rows(args, start, stop):
+    """out[row, i] = x[row, i] minus the logarithm of the sum of the row's exponentials."""
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    powers = stack(T, BLOCK)
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        top = reduce_span(max, x, begin, end, x[begin], T)
+        total = T(0)
+        for first in range(begin, end, BLOCK):
+            count = min(BLOCK, end - first)
+            for i in range(count):
+                powers[i] = math.exp(x[first + i] - top)
+            total += reduce_span(add, powers, 0, count, T(0), T)
+        log_total = math.log(total)
+        for i in range(begin, end):
+            out[i] = (x[i] - top) - log_total
+
+
+@kernel
+def logsumexp_rows(args, start, stop):
+    """out[row] = the logarithm of the sum of the row's exponentials."""
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    powers = stack(T, BLOCK)
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        top = reduce_span(max, x, begin, end, x[begin], T)
+        # Infinities are left in the exponent: subtracted from themselves they would be NaN.
+        if top - top != T(0):
+            top = T(0)
+        total = T(0)
+        for first in range(begin, end, BLOCK):
+            count = min(BLOCK, end - first)
+            for i in range(count):
+                powers[i] = math.exp(x[first + i] - top)
+            total += reduce_span(add, powers, 0, count, T(0), T)
+        out[row] = math.log(total) + top
+
+
+@kernel
+def softmax_backward_rows(args, start, stop):
+    """gx = out * (g - sum(g * out)) in each row."""
+    p = words(args)
+    g, out, gx, length = at(p[0], T), at(p[1], T), at(p[2], T), p[3]
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        mean = dot_span(g, begin, out, begin, length, T)
+        for i in range(begin, end):
+            gx[i] = out[i] * (g[i] - mean)
+
+
+@kernel
+def log_softmax_backward_rows(args, start, stop):
+    """gx = g - exp(out) * sum(g) in each row."""
+    p = words(args)
+    g, out, gx, length = at(p[0], T), at(p[1], T), at(p[2], T), p[3]
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        total = reduce_span(add, g, begin, end, T(0), T)
+        for i in range(begin, end):
+            gx[i] = g[i] - math.exp(out[i]) * total
+
+
+# cross-entropy against class indices; rows whose target is `ignored` count for nothing
+# words of both steps: classes, ignored, rows, whether to divide by the number of rows that count
+
+
+@kernel
+def cross_entropy_rows(args, start, stop):
+    """logs[row] = logsumexp of the row, losses[row] = logs[row] - x[row, target[row]]."""
+    p = words(args)
+    x, target, losses, logs = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], T)
+    status, classes, ignored = at(p[5], I), p[6], p[7]
+    powers = stack(T, BLOCK)
+    for row in range(start, stop):
+        wanted = target[row]
+        if wanted != ignored and (wanted < 0 or wanted >= classes):
+            status[0], status[1] = STATUS_VALUE, wanted
+            return
+        begin, end = row * classes, (row + 1) * classes
+        top = reduce_span(max, x, begin, end, x[begin], T)
+        total = T(0)
+        for first in range(begin, end, BLOCK):
+            count = min(BLOCK, end - first)
+            for i in range(count):
+                powers[i] = math.exp(x[first + i] - top)
+            total += reduce_span(add, powers, 0, count, T(0), T)
+        log_total = math.log(total)
+        logs[row] = log_total + top
+        losses[row] = T(0) if wanted == ignored else log_total - (x[begin + wanted] - top)
+
+
+@kernel
+def cross_entropy_total(args, start, stop):
+    """The losses' sum or mean, and what a row's loss was multiplied by."""
+    p = words(args)
+    target, losses, summary = at(p[1], I), at(p[2], T), at(p[4], T)
+    ignored, rows, averaged = p[7], p[8], p[9]
+    counted = 0
+    for row in range(rows):
+        counted += target[row] != ignored
+    total = reduce_span(add, losses, 0, rows, T(0), T)
+    summary[0] = total / T(counted) if averaged else total
+    summary[1] = T(1) / T(counted) if averaged else T(1)
+
+
+@kernel
+def cross_entropy_backward_rows(args, start, stop):
+    """gx = scale[row] * (softmax of the row - one at the target)."""
+    p = words(args)
+    scale, x, target, logs, gx = at(p[0], T), at(p[1], T), at(p[2], I), at(p[3], T), at(p[4], T)
+    classes, ignored = p[5], p[6]
+    for row in range(start, stop):
+        begin, end = row * classes, (row + 1) * classes
+        wanted, log_total = target[row], logs[row]
+        factor = scale[row]
+        if wanted == ignored:
+            for i in range(begin, end):
+                gx[i] = T(0)
+        else:
+            for i in range(begin, end):
+                gx[i] = math.exp(x[i] - log_total) * factor
+            gx[begin + wanted] -= factor

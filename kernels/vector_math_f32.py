@@ -1,0 +1,68 @@
+"""Constants of `vector_math` for float32.
+
+The polynomials are minimax fits (Remez exchange in 300 bits, relative error), their coefficients
+rounded one after the other, lowest first, the rest refitted each time; the constant comes first.
+"""
+
+import numpy as np
+
+DTYPE = np.float32
+SUFFIX = "f32"
+MANTISSA_BITS = 23
+BIAS = 127
+MAGIC = 1.5 * 2.0**23  # adding it leaves a small whole number in the low bits
+TINY = 2.0**-12  # below, x - x**3 is x
+TINY_SQUARE = 2.0**-26  # below, x + x**2 is x
+SMALLEST_NORMAL = 2.0**-126
+
+# A constant beyond one number is a sum of parts: the rounded value, then what is left of it.
+LOG2_E, LOG2_E_LOW = 1.442695, 1.925963e-08
+LOG10_E, LOG10_E_LOW = 0.4342945, -1.010305e-08
+LN2, LN2_REST = 0.6931472, -1.9046542e-09
+# The high parts of these have few bits, so that a product with an exponent is exact.
+LN2_HIGH, LN2_LOW = 0.693359375, -2.12194440e-4
+LOG10_2_HIGH, LOG10_2_LOW = 0.3010254, 4.605039e-06
+SQRT_HALF_BITS = 0x3F3504F3
+EXP_MIN, EXP_MAX = -104.0, 88.9  # beyond, exp is 0 or inf
+EXP2_MIN, EXP2_MAX = -151.0, 129.0
+EXPM1_MIN = 40.0  # below minus this, expm1 is -1
+SIGMOID_MAX = 25.0  # beyond, sigmoid is 1
+TANH_MAX = 10.0  # beyond, tanh is 1
+SINH_MAX = 89.7  # beyond, sinh is inf
+
+TWO_OVER_PI = 0.63661977
+PI, PI_LOW = 3.1415927, -8.742278e-08
+QUARTER_PI, QUARTER_PI_LOW = 0.7853982, -2.1855694e-08
+HALF_PI, HALF_PI_LOW, HALF_PI_LOWER = 1.5707964, -4.371139e-08, -1.7151245e-15
+REDUCE_MAX = 2.0**17  # the three parts of pi / 2 reduce angles up to here
+
+SINH = (0.16666667, 0.008333176, 0.00019973084)  # r + r**3 * SINH(r**2), |r| < ln2 / 2
+COSH = (0.041666456, 0.0013935845)  # 1 + r**2 / 2 + r**4 * COSH(r**2)
+SIN = (-0.16666667, 0.008333379, -0.00019853006, 2.8312736e-06)  # r + r**3 * SIN(r**2), |r| < pi / 4
+COS = (0.041666646, -0.0013887301, 2.4430683e-05)  # 1 - r**2 / 2 + r**4 * COS(r**2)
+LOG = (0.6666666, 0.40000972, 0.28498784, 0.24279147)  # 2 atanh(s) = 2 s + s**3 * LOG(s**2)
+ASIN = (0.16666754, 0.074952476, 0.045476913, 0.02414672, 0.04222235)  # |x| <= 1 / 2
+ATAN = (-0.3333333, 0.19999802, -0.1427913, 0.11009552, -0.08282977, 0.043508414)  # x < 0.4143
+ATAN_MAX = 2.0**30  # beyond, atan is pi / 2
+RATIO_MAX, RATIO_MIN = 2.0**60, 2.0**30
+SQUARE_MAX = 2.0**13  # beyond, x**2 + 1 is x**2
+ERF = (  # erf(x) = x + x * ERF(x**2), |x| <= 1
+    0.12837917, -0.37612626, 0.11283579, -0.026853347, 0.0051871627, -0.0007997866, 7.8070145e-05,
+)
+LOG_ERFC = (  # log(erfc(x)), 1 <= x <= 4
+    0.00018843447, -1.1295801, -0.63321674, -0.10842176, 0.02521016, -0.0042052404, 0.00044146992,
+    -2.1698077e-05,
+)
+ERFCX_SHIFT, ERFCX_CENTER = 2.0, 0.25
+ERFCX = (  # erfc(x) exp(x**2) = y ERFCX(y - CENTER), y = 1 / (x + SHIFT), x >= 1 / 2
+    1.0215827, 2.7486427, 4.4715533, 2.3323073, -5.5067043, -6.635885, 12.653602, 13.848634,
+    -42.92305, -15.535748, 128.49661,
+)
+ERFCX_LOW = -1.7421856e-08  # what rounding left of its first coefficient
+ERFCX_SLOPE = (2.75, 8.94)  # its derivative, roughly
+ERF_MAX, ERFC_MAX = 4.0, 10.1  # beyond, erf is 1 and erfc 0
+TWO_THIRDS, TWO_THIRDS_LOW = 0.6666667, -1.9868216e-08
+LOG_LONG = (0.39999998, 0.28571975, 0.22179443, 0.19563037)  # what follows 2 / 3 in LOG
+CBRT = (0.44332632, 0.8986451, -0.47337478, 0.15269563, -0.019389564)  # a start for the cube root of numbers from 2**-1.5 to 2**1.5
+CBRT_MASK = -1 << 12
+QUOTIENT_MAX = 2.0**22  # the largest that fmod takes in one step

@@ -1,0 +1,64 @@
+"""Automatic differentiation and a JIT: PyTorch's autograd on Numba.
+
+`import adjit as torch` runs ordinary PyTorch programs: `Tensor`, `backward()`, in-place writes,
+hooks, `nn`, `optim`. Calling an op records it; what is recorded runs, compiled, when somebody
+looks.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import config, dtypes
+from .devices import device
+from .dtypes import (
+    bfloat16,
+    bool,
+    can_cast,
+    complex64,
+    complex128,
+    double,
+    dtype,
+    finfo,
+    float,
+    float16,
+    float32,
+    float64,
+    get_default_dtype,
+    half,
+    iinfo,
+    int,
+    int8,
+    int16,
+    int32,
+    int64,
+    long,
+    promote_types,
+    result_type,
+    set_default_dtype,
+    short,
+    uint8,
+)
+from .graph.op import namespace as _namespace
+from .printing import get_printoptions, printoptions, set_printoptions
+from .schedule.run_cpu import get_num_threads, set_num_threads
+from .shapes import Size, broadcast_shapes
+from .storage import memory_stats
+from .tensor import Tensor
+
+# isort: split
+from .ops import creation, elementwise, view  # noqa: F401
+from . import ops as _ops  # registers every op
+
+# isort: split
+from . import autograd
+from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
+from .autograd.modes import (
+    is_anomaly_check_nan_enabled,
+    is_anomaly_enabled,
+    is_inference_mode_enabled,
+)
+
+__version__ = "0.1.0"
+strided = "adjit.strided"
+globals().update(_namespace[""])

@@ -1,0 +1,101 @@
+"""The command line: `python -m adjit info` and `python -m adjit cache path|clear`."""
+
+import argparse
+import importlib.metadata
+import platform
+import sys
+from collections.abc import Iterator, Sequence
+
+import llvmlite.binding as llvm
+import numba
+
+from . import config, cuda, get_num_threads
+from .schedule import cache
+
+_PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "tbb")
+_VECTOR_FEATURES = ("sse4", "avx", "fma", "f16c", "amx", "neon", "sve", "fullfp16", "bf16")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; None takes the arguments of the process."""
+    options = _parser().parse_args(arguments)
+    if options.command == "info":
+        for name, text in _facts():
+            print(f"{name:<10} {text}")
+    elif options.action == "path":
+        print(cache.cache_folder())
+    else:
+        _, size = cache.cache_size()
+        print(f"removed {cache.clear_cache()} files, {_bytes_text(size)}")
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("python -m adjit", description="About this adjit.")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    commands.add_parser("info", help="versions, processor, threads, cache, CUDA and settings")
+    kernels = commands.add_parser("cache", help="the folder of compiled kernels")
+    kernels.add_argument(
+        "action", choices=("path", "clear"), help="print where it is, or delete what is in it"
+    )
+    return parser
+
+
+def _facts() -> Iterator[tuple[str, str]]:
+    """What somebody who reads a bug report wants to know."""
+    yield "python", f"{platform.python_version()} ({sys.implementation.name}, {sys.platform})"
+    for package in _PACKAGES:
+        yield package, _version(package)
+    yield "processor", f"{llvm.get_host_cpu_name()} ({platform.machine()})"
+    yield "features", ", ".join(_vector_features()) or "none of the known vector extensions"
+    yield "threads", f"{get_num_threads()}, threading layer {_threading_layer()}"
+    files, size = cache.cache_size()
+    yield "cache", f"{cache.cache_folder()} ({files} files, {_bytes_text(size)})"
+    yield "cuda", _cuda_state()
+    yield "settings", ", ".join(f"{name}={getattr(config, name)}" for name in _settings())
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _vector_features() -> list[str]:
+    features = llvm.get_host_cpu_features()
+    return sorted(
+        name for name, has in features.items() if has and name.startswith(_VECTOR_FEATURES)
+    )
+
+
+def _threading_layer() -> str:
+    try:
+        return str(numba.threading_layer())
+    except ValueError:  # it is chosen when the first parallel kernel is compiled
+        return f"{numba.config.THREADING_LAYER} (not started)"
+
+
+def _cuda_state() -> str:
+    if cuda.is_available():
+        return ", ".join(cuda.get_device_name(index) for index in range(cuda.device_count()))
+    version = _version("numba-cuda")
+    if version == "not installed":
+        return "not installed; pip install 'adjit[cuda]' adds it"
+    return f"numba-cuda {version}, no usable device"
+
+
+def _settings() -> list[str]:
+    return sorted(name for name in vars(config) if name.isupper())
+
+
+def _bytes_text(size: float) -> str:
+    for unit in ("bytes", "kB", "MB"):
+        if size < 1000:
+            return f"{size:.3g} {unit}"
+        size /= 1000
+    return f"{size:.3g} GB"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,220 @@
+"""Backward passes, and the switches and tools around them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph import record
+from ..shapes import Size
+from ..tensor import Tensor
+from .engine import run_backward
+from .modes import (
+    detect_anomaly,
+    enable_grad,
+    inference_mode,
+    is_grad_enabled,
+    no_grad,
+    set_detect_anomaly,
+    set_grad_enabled,
+)
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if record.is_tensor(value) else list(value)
+
+
+def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[Any]:
+    """One gradient for each output: the given ones checked, 1 for scalars."""
+    given = [None] * len(outputs) if grads is None else _listed(grads)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    result = []
+    for k, (out, g) in enumerate(zip(outputs, given, strict=True)):
+        if g is None:
+            if out.requires_grad:
+                if out.numel() != 1:
+                    raise RuntimeError("grad can be implicitly created only for scalar outputs")
+                from ..ops.creation import ones_like
+
+                g = ones_like(out)
+            result.append(g)
+            continue
+        if not record.is_tensor(g):
+            raise TypeError(
+                "gradients can be either Tensors or None, but got " + type(g).__name__
+            )
+        if g.shape != out.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{k}] has a shape of {_size(g.shape)} and "
+                f"output[{k}] has a shape of {_size(out.shape)}."
+            )
+        if not g.dtype.is_floating_point:
+            raise RuntimeError(
+                f"For grad_output[{k}] of dtype {g.dtype} a floating-point dtype was expected"
+            )
+        result.append(g if g.dtype is out.dtype else g.to(out.dtype))
+    return result
+
+
+def _size(shape: Size) -> str:
+    return f"torch.Size({list(shape)})"
+
+
+def _check_roots(outputs: Sequence[Any]) -> None:
+    for k, out in enumerate(outputs):
+        if not out.requires_grad:
+            raise RuntimeError(
+                f"element {k} of tensors does not require grad and does not have a grad_fn"
+            )
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+) -> None:
+    """Accumulate the gradients of `tensors` into the leaves of their graph.
+
+    Args:
+        tensors: where to begin, each needing gradients.
+        grad_tensors: their gradients, of their shapes; None for scalars.
+        retain_graph: keep what the graph saved; the default is the value of `create_graph`.
+        create_graph: record the backward pass itself.
+        grad_variables: the old name of `grad_tensors`.
+        inputs: accumulate into these only.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+
+    Example:
+        >>> x = adjit.ones(2, requires_grad=True)
+        >>> adjit.autograd.backward([x * 2, x * 3], [adjit.ones(2), adjit.ones(2)])
+        >>> x.grad
+        tensor([5., 5.])
+    """
+    if grad_variables is not None and grad_tensors is None:
+        grad_tensors = grad_variables
+    roots = _listed(tensors)
+    grads = _initial(roots, grad_tensors)
+    _check_roots(roots)
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run_backward(roots, grads, keep=keep, create=create_graph)
+        return
+    targets = _listed(inputs)
+    if not targets:
+        raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+    for k, t in enumerate(targets):
+        if not t.requires_grad:
+            raise RuntimeError(f"One of the differentiated Tensors given as 'inputs' to backward does not require grad (input {k})")
+    found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
+    from .engine import accumulate
+    from ..graph.state import state
+
+    before = state.grad
+    state.grad = create_graph
+    try:
+        for t, g in zip(targets, found, strict=True):
+            accumulate(t, g)
+    finally:
+        state.grad = before
+    from ..schedule.settle import settle
+
+    settle()
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    Args:
+        outputs: what to differentiate.
+        inputs: with respect to what; leaves or not.
+        grad_outputs: gradients of the outputs (the vector of the vector-Jacobian product).
+        retain_graph: keep what the graph saved; the default is the value of `create_graph`.
+        create_graph: make the result differentiable.
+        only_inputs: accepted for old programs.
+        allow_unused: give None for inputs that no output depends on, instead of an error.
+        is_grads_batched: not supported yet.
+        materialize_grads: give zeros instead of None.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+
+    Example:
+        >>> x = adjit.tensor(3.0, requires_grad=True)
+        >>> adjit.autograd.grad(x * x, x)
+        (tensor(6.),)
+    """
+    if is_grads_batched:
+        raise NotImplementedError(
+            "is_grads_batched=True is not supported yet; call grad once for each row"
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
+    unused = bool(materialize_grads if allow_unused is None else allow_unused)
+    roots, targets = _listed(outputs), _listed(inputs)
+    if not targets:
+        raise ValueError("grad requires non-empty inputs.")
+    grads = _initial(roots, grad_outputs)
+    _check_roots(roots)
+    for t in targets:
+        if not t.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    keep = create_graph if retain_graph is None else retain_graph
+    found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
+    result = []
+    for t, g in zip(targets, found, strict=True):
+        if g is None and not unused:
+            raise RuntimeError(
+                "One of the differentiated Tensors appears to not have been used in the graph. Set "
+                "allow_unused=True if this is the desired behavior."
+            )
+        if g is None and materialize_grads:
+            from ..ops.creation import zeros_like
+
+            g = zeros_like(t, requires_grad=create_graph)
+        result.append(g)
+    return tuple(result)
+
+
+def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
+    """The old way to ask for gradients; today a tensor does all of it.
+
+    Example:
+        >>> adjit.autograd.Variable(adjit.ones(2), requires_grad=True)
+        tensor([1., 1.], requires_grad=True)
+    """
+    made = data.detach()
+    made.requires_grad_(requires_grad)
+    return made
+
+
+from . import functional  # noqa: E402
+from .draw import draw  # noqa: E402
+from .function import Function  # noqa: E402
+from .gradcheck import gradcheck, gradgradcheck  # noqa: E402
+
+__all__ = [
+    "Function", "Variable", "backward", "detect_anomaly", "draw", "enable_grad", "functional",
+    "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad",
+    "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip

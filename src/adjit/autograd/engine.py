@@ -1,0 +1,314 @@
+"""The backward walk.
+
+Creation order already is a topological order: a heap on the negated sequence number hands out
+every node after all that it gets gradients from. No recursion, no counting of dependencies. The
+state of a walk is local to the call, so several threads may walk at once.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+import weakref
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any
+
+from ..graph import record
+from ..graph.node import GradNode, sequence
+from ..graph.state import state
+from ..ops.elementwise import add
+from ..schedule.settle import settle
+
+_accumulate_lock = threading.RLock()
+
+
+class Accumulate:
+    """The op behind accumulators: the end of the walk, where `.grad` grows."""
+
+    backward_name = "AccumulateGrad"
+
+    def pull(self, fn: AccumulateGrad, grads: list[Any]) -> list[Any]:
+        """Add the gradient to the leaf's."""
+        accumulate(fn.variable, grads[0])
+        return []
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """Nothing is saved."""
+        raise AttributeError(f"'AccumulateGrad' object has no attribute '_saved_{name}'")
+
+
+_accumulate = Accumulate()
+
+
+class AccumulateGrad(GradNode):
+    """Where the gradients of one leaf arrive; `variable` is the leaf."""
+
+    __slots__ = ("variable",)
+    variable: Any
+
+    def __init__(self, variable: Any) -> None:
+        self.variable = variable
+        self.op = _accumulate
+        self.edges = ()
+        self.inputs = ()
+        self.outputs = (variable.spec,)
+        self.saved = self.versions = ()
+        self.extras = None
+        self.recipe = None
+        self.seq = sequence()
+
+
+def accumulator(t: Any) -> AccumulateGrad:
+    """The accumulator of a leaf: one as long as any graph holds it."""
+    meta = t.more()
+    found = meta.accumulator and meta.accumulator()
+    if found is None:
+        found = AccumulateGrad(t)
+        meta.accumulator = weakref.ref(found)
+    return found  # type: ignore[no-any-return]
+
+
+def accumulate(t: Any, g: Any) -> None:
+    """`t.grad` becomes `g`, or grows by it; then the post-accumulate hooks of a leaf run."""
+    if g is None:
+        return
+    with _accumulate_lock:
+        old = t.grad_value()
+        if old is None:
+            t.set_grad(g if state.grad else own_copy(g))
+        elif state.grad:
+            t.set_grad(add(old, g))
+        else:
+            old.add_(g)
+    if t.meta is not None and t.meta.post_hooks:
+        for hook in list(t.meta.post_hooks.values()):
+            hook(t)
+
+
+def own_copy(g: Any) -> Any:
+    """A handle of its own on the value of `g`; values are immutable, so the bytes need no copy."""
+    if g.spec is g.storage.spec and not g.storage.shared and g.offset == 0:
+        return record.make_tensor(record.make_storage(g.storage.value, g.spec), g.spec)
+    return g.detach().clone()
+
+
+def fit(g: Any, spec: Any) -> Any:
+    """`g` summed and converted to what the input looked like."""
+    if g.spec.shape != spec.shape:
+        g = sum_to(g, spec.shape)
+    if g.spec.dtype is not spec.dtype:
+        g = g.to(spec.dtype)
+    return g
+
+
+def sum_to(g: Any, shape: Sequence[int]) -> Any:
+    """Undo broadcasting: sum over the axes that were added or repeated."""
+    lead = g.ndim - len(shape)
+    dims = list(range(lead))
+    dims += [d for d in range(lead, g.ndim) if shape[d - lead] == 1 and g.shape[d] != 1]
+    if dims:
+        g = g.sum(dims, keepdim=True)
+    return g.view(shape) if lead else g
+
+
+class Walk:
+    """One backward pass."""
+
+    def __init__(self, keep: bool, targets: list[Any] | None) -> None:
+        self.keep = keep
+        self.ready: list[tuple[int, GradNode]] = []
+        self.waiting: dict[GradNode, list[Any]] = {}
+        self.captured: dict[tuple[GradNode, int], Any] = {}
+        self.useful: set[GradNode] | None = None
+        self.targets: set[tuple[GradNode, int]] = set()
+        if targets is not None:
+            self.targets = {edge for edge in map(record.edge_of, targets) if edge is not None}
+
+    def send(self, fn: GradNode, nr: int, g: Any) -> None:
+        """Let a gradient arrive at an output of a backward node."""
+        waiting = self.waiting
+        found = waiting.get(fn)
+        if found is None:
+            if len(fn.outputs) == 1:
+                waiting[fn] = [g]
+            else:
+                waiting[fn] = found = [None] * len(fn.outputs)
+                found[nr] = g
+            heappush(self.ready, (-fn.seq, fn))
+        elif found[nr] is None:
+            found[nr] = g
+        else:
+            found[nr] = add(found[nr], g)
+
+    def run(self) -> None:
+        """Walk until no gradient waits."""
+        ready, waiting, useful, keep = self.ready, self.waiting, self.useful, self.keep
+        send = self.send
+        while ready:
+            fn = heappop(ready)[1]
+            grads = waiting.pop(fn)
+            extras = fn.extras
+            if extras is not None:
+                grads = self.before(fn, grads)
+            if useful is not None:
+                for nr in range(len(grads)):
+                    if (fn, nr) in self.targets:
+                        self.captured[fn, nr] = grads[nr]
+                if fn not in useful:
+                    continue
+            if state.anomaly:
+                results = watched(fn, grads)
+            else:
+                results = fn.op.pull(fn, grads)
+            k = 0
+            for edge in fn.edges:
+                g = results[k]
+                if edge is not None and g is not None:
+                    spec = fn.inputs[k]
+                    if g.spec is not spec and (
+                        g.spec.shape != spec.shape or g.spec.dtype is not spec.dtype
+                    ):
+                        results[k] = fit(g, spec)
+                k += 1
+            if extras is not None and extras.hooks:
+                results = self.after(fn, results, grads)
+            if not keep and fn.saved:
+                fn.saved = None
+            k = 0
+            for edge in fn.edges:
+                if edge is not None:
+                    g = results[k]
+                    if g is not None and (
+                        useful is None or edge[0] in useful or edge in self.targets
+                    ):
+                        send(edge[0], edge[1], g)
+                k += 1
+
+    def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Tensor hooks, retained gradients, node pre-hooks."""
+        extras = fn.extras
+        assert extras is not None
+        for nr, hooks in extras.tensor_hooks.items():
+            if grads[nr] is None:
+                continue
+            for hook in list(hooks.values()):
+                grads[nr] = replaced(hook(grads[nr]), grads[nr], fn)
+        for nr, reference in extras.retained.items():
+            t = reference()
+            if t is not None and grads[nr] is not None:
+                g = grads[nr]
+                t.set_grad(g if state.grad else own_copy(g))
+        for hook in list(extras.pre_hooks.values()):
+            found = hook(tuple(grads))
+            if found is not None:
+                grads = list(found) if isinstance(found, (tuple, list)) else [found]
+        return grads
+
+    def after(self, fn: GradNode, results: list[Any], grads: list[Any]) -> list[Any]:
+        """Node hooks."""
+        extras = fn.extras
+        assert extras is not None
+        for hook in list(extras.hooks.values()):
+            found = hook(tuple(results), tuple(grads))
+            if found is not None:
+                found = list(found) if isinstance(found, (tuple, list)) else [found]
+                if len(found) != len(results):
+                    raise RuntimeError(
+                        f"hook has returned an incorrect number of values (got {len(found)}, but "
+                        f"expected {len(results)})"
+                    )
+                results = found
+        return results
+
+    def reach(self, roots: Sequence[GradNode]) -> None:
+        """Find the nodes that lead to a target."""
+        seen: set[GradNode] = set(roots)
+        stack = list(roots)
+        while stack:
+            for edge in stack.pop().edges:
+                if edge is not None and edge[0] not in seen:
+                    seen.add(edge[0])
+                    stack.append(edge[0])
+        goals = {fn for fn, _ in self.targets}
+        useful: set[GradNode] = set()
+        for fn in sorted(seen, key=lambda n: n.seq):
+            if any(e is not None and (e[0] in useful or e[0] in goals) for e in fn.edges):
+                useful.add(fn)
+        self.useful = useful
+
+
+def replaced(found: Any, g: Any, fn: GradNode) -> Any:
+    """What a tensor hook made of a gradient, checked."""
+    if found is None:
+        return g
+    if not record.is_tensor(found):
+        raise TypeError(
+            f"hook of {fn.name()} must return None or a Tensor, got {type(found).__name__}"
+        )
+    if found.shape != g.shape:
+        raise RuntimeError(
+            f"hook '{fn.name()}' has changed the size of value: expected {list(g.shape)}, got "
+            f"{list(found.shape)}"
+        )
+    return found
+
+
+def watched(fn: GradNode, grads: list[Any]) -> list[Any]:
+    """Run a node in anomaly mode: errors and NaNs come with the forward traceback."""
+    try:
+        results = fn.op.pull(fn, grads)
+        if state.check_nan:
+            for k, g in enumerate(results):
+                if g is not None and g.dtype.is_floating_point and bool(g.detach().isnan().any()):
+                    raise RuntimeError(f"Function '{fn.name()}' returned nan values in its {k}th output.")
+    except Exception:
+        lines = fn.extras.traceback if fn.extras is not None else None
+        if lines is None:
+            warnings.warn(
+                f"Error detected in {fn.name()}. No forward pass information available. Enable "
+                "detect anomaly during forward pass for more information.",
+                UserWarning,
+                stacklevel=2,
+            )
+        else:
+            warnings.warn(
+                f"Error detected in {fn.name()}. Traceback of forward call that caused the error:\n"
+                + "".join(lines),
+                UserWarning,
+                stacklevel=2,
+            )
+        raise
+    return results  # type: ignore[no-any-return]
+
+
+def run_backward(
+    roots: Sequence[Any],
+    grads: Sequence[Any],
+    *,
+    keep: bool,
+    create: bool,
+    targets: list[Any] | None = None,
+) -> list[Any] | None:
+    """Send `grads` back from `roots`.
+
+    Without `targets`, leaves accumulate. With them only the way to them is walked, and their
+    gradients are returned, None for those that no gradient reached.
+    """
+    edges = [record.edge_of(root) for root in roots]
+    walk = Walk(keep, targets)
+    if targets is not None:
+        walk.reach([edge[0] for edge in edges if edge is not None])
+    before = state.grad
+    state.grad = create
+    try:
+        for edge, g in zip(edges, grads, strict=True):
+            if edge is not None:
+                walk.send(edge[0], edge[1], g)
+        walk.run()
+    finally:
+        state.grad = before
+        settle()
+    if targets is None:
+        return None
+    return [None if (edge := record.edge_of(t)) is None else walk.captured.get(edge) for t in targets]

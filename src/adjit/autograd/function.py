@@ -1,0 +1,331 @@
+"""Functions with a backward written by the user."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..graph import inplace, record
+from ..graph.node import GradNode
+from ..graph.state import state
+
+
+class _Op:
+    """The op behind the backward node of a user's function."""
+
+    def __init__(self, cls: type[Function]) -> None:
+        self.cls = cls
+        self.backward_name = f"{cls.__name__}Backward"
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Call the user's backward and check what it returns."""
+        ctx: FunctionCtx = fn.recipe
+        if ctx.materialize_grads:
+            from ..ops.creation import zeros
+
+            grads = [
+                zeros(spec.shape, dtype=spec.dtype) if g is None and spec is not None else g
+                for g, spec in zip(grads, fn.outputs, strict=True)
+            ]
+        found = self.cls.backward(ctx, *grads)
+        results = list(found) if isinstance(found, (tuple, list)) else [found]
+        expected = len(fn.edges)
+        if len(results) > expected and all(r is None for r in results[expected:]):
+            results = results[:expected]
+        if len(results) != expected:
+            raise RuntimeError(
+                f"function {self.backward_name} returned an incorrect number of gradients "
+                f"(expected {expected}, got {len(results)})"
+            )
+        for k, (g, spec) in enumerate(zip(results, fn.inputs, strict=True)):
+            if g is None:
+                continue
+            if not record.is_tensor(g):
+                raise TypeError(
+                    f"expected Variable or None (got {type(g).__name__})"
+                )
+            if fn.edges[k] is None:
+                if spec is None:
+                    raise RuntimeError(
+                        f"function {self.backward_name} returned a gradient different from None at "
+                        f"position {k + 1}, but the corresponding forward input was not a Variable"
+                    )
+                continue
+            if g.shape != spec.shape and not _expandable(spec.shape, g.shape):
+                raise RuntimeError(
+                    f"Function {self.backward_name} returned an invalid gradient at index {k} - "
+                    f"got {list(g.shape)} but expected shape compatible with {list(spec.shape)}"
+                )
+        return results
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """What the context saved."""
+        if name == "tensors":
+            return fn.recipe.saved_tensors
+        raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
+
+
+def _expandable(small: Any, large: Any) -> bool:
+    if len(small) > len(large):
+        return False
+    return all(s in (1, n) for s, n in zip(reversed(small), reversed(large), strict=False))
+
+
+class FunctionNode(GradNode):
+    """The backward node of a user's function; the context's attributes are reachable through it."""
+
+    __slots__ = ()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.recipe, name)
+
+
+class FunctionCtx:
+    """What `forward` leaves for `backward`. Any attribute can be set on it."""
+
+    def __init__(self) -> None:
+        self.needs_input_grad: tuple[bool, ...] = ()
+        self.materialize_grads = True
+        self._saved: tuple[Any, ...] = ()
+        self._dirty: tuple[Any, ...] = ()
+        self._constant: tuple[Any, ...] = ()
+        self._node: Any = None
+        self._outputs: tuple[int, ...] = ()
+
+    def save_for_backward(self, *tensors: Any) -> None:
+        """Save tensors (or None) for backward; they come back as `saved_tensors`, version-checked.
+
+        Raises:
+            TypeError: on anything else.
+        """
+        for t in tensors:
+            if t is not None and not record.is_tensor(t):
+                raise TypeError(
+                    f"save_for_backward can only save variables, but argument {tensors.index(t)} "
+                    f"is of type {type(t).__name__}"
+                )
+        self._saved = tensors
+
+    def mark_dirty(self, *tensors: Any) -> None:
+        """Say that `forward` wrote into these inputs and returns them."""
+        self._dirty = tensors
+
+    def mark_non_differentiable(self, *tensors: Any) -> None:
+        """Say that these outputs carry no gradients."""
+        self._constant = tensors
+
+    def set_materialize_grads(self, value: bool) -> None:
+        """Whether undefined gradients reach `backward` as zeros (the default) or as None."""
+        self.materialize_grads = value
+
+    @property
+    def saved_tensors(self) -> tuple[Any, ...]:
+        """What was saved.
+
+        Raises:
+            RuntimeError: if it was freed by an earlier backward, or overwritten since.
+        """
+        node = self._node() if self._node is not None else None
+        if node is None:
+            return self._saved
+        if node.saved is None:
+            raise RuntimeError(record.FREED)
+        found: list[Any] = []
+        for kept in node.saved:
+            if kept is None:
+                found.append(None)
+                continue
+            t, version, nr = kept
+            if t.counter.version != version:
+                raise record.modified_error(node, t, t.counter, version, t.spec)
+            if nr is not None:
+                t = t.detach()
+                record.give_history(t, node, nr)
+            found.append(t)
+        return tuple(found)
+
+
+class _Static(type):
+    """Refuses instances: everything is a static method."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError(
+            "Legacy autograd function with non-static forward method is deprecated. Please use "
+            "new-style autograd function with static forward method. (Example: "
+            "https://pytorch.org/docs/stable/autograd.html#torch.autograd.Function)"
+        )
+
+
+class Function(metaclass=_Static):
+    """A differentiable function with a backward of your own.
+
+    Subclass it with static methods `forward(ctx, *args)` and `backward(ctx, *grad_outputs)`, or
+    with `forward(*args)` and `setup_context(ctx, inputs, output)`; call it with `apply`.
+
+    Example:
+        >>> class Square(adjit.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, g):
+        ...         x, = ctx.saved_tensors
+        ...         return 2 * x * g
+        >>> y = Square.apply(x)
+    """
+
+    @staticmethod
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs; to be written by the subclass."""
+        raise NotImplementedError(
+            "You must implement the forward function for custom autograd.Function."
+        )
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
+        """Save for backward, where `forward` takes no context."""
+        raise NotImplementedError("setup_context is not implemented.")
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Any) -> Any:
+        """Turn gradients of the outputs into gradients of the inputs; written by the subclass."""
+        raise NotImplementedError(
+            "You must implement either the backward or vjp method for your custom "
+            "autograd.Function to use it with backward mode AD."
+        )
+
+    @classmethod
+    def apply(cls, *args: Any, **kwargs: Any) -> Any:
+        """Call the function and record it."""
+        ctx = FunctionCtx()
+        tensors = [a for a in args if record.is_tensor(a)]
+        ctx.needs_input_grad = tuple(record.is_tensor(a) and record.needs_grad(a) for a in args)
+        wanted = state.grad and any(ctx.needs_input_grad)
+        separate = cls.setup_context is not Function.setup_context
+        edges = [
+            record.edge_of(a) if record.is_tensor(a) and record.needs_grad(a) else None for a in args
+        ]
+        versions = {id(t): t.counter.version for t in tensors}
+        before = state.grad
+        state.grad = False
+        try:
+            if separate:
+                output = cls.forward(*args, **kwargs)
+                cls.setup_context(ctx, args, output)
+            else:
+                output = cls.forward(ctx, *args, **kwargs)
+        finally:
+            state.grad = before
+        outs = output if isinstance(output, tuple) else (output,)
+        made = _finish(cls, ctx, outs, tensors, edges, args, wanted, versions)
+        return made if isinstance(output, tuple) else made[0]
+
+
+def _finish(
+    cls: type[Function], ctx: FunctionCtx, outs: tuple[Any, ...], tensors: list[Any],
+    edges: list[Any], args: tuple[Any, ...], wanted: bool, versions: dict[int, int],
+) -> tuple[Any, ...]:  # fmt: skip
+    """Give the outputs of a user's function their history."""
+    import weakref
+
+    dirty = {id(t) for t in ctx._dirty}
+    constant = {id(t) for t in ctx._constant}
+    given = {id(t) for t in tensors}
+    node = FunctionNode.__new__(FunctionNode)
+    plain = record.new_grad_node(_op_of(cls), edges, [a.spec if record.is_tensor(a) else None for a in args])
+    for field in ("op", "edges", "inputs", "seq", "saved", "versions", "extras", "scalars", "mask"):
+        setattr(node, field, getattr(plain, field))
+    node.recipe = ctx
+    node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
+    results = []
+    numbers: dict[int, int] = {}
+    for k, o in enumerate(outs):
+        if not record.is_tensor(o):
+            results.append(o)
+            continue
+        if id(o) in dirty:
+            if wanted:
+                if o.fn is None and o.needs_grad:
+                    raise RuntimeError(
+                        "a leaf Variable that requires grad is being used in an in-place operation."
+                    )
+                if o.view_of is not None and record.needs_grad(o):
+                    inplace.check_view(o)
+                record.give_history(o, node, k)
+            results.append(o)
+            numbers[id(o)] = k
+            continue
+        if not wanted or id(o) in constant or not o.dtype.is_floating_point:
+            results.append(o.detach() if id(o) in given and wanted else o)
+            if id(o) in constant:
+                results[-1].needs_grad = False
+                results[-1].fn = None
+            continue
+        out = o.view(o.shape) if id(o) in given else o
+        if id(o) in given:
+            out = o.detach()
+        record.give_history(out, node, k)
+        results.append(out)
+        numbers[id(o)] = k
+    if wanted:
+        kept: list[Any] = []
+        for t in ctx._saved:
+            if t is None:
+                kept.append(None)
+            elif id(t) in numbers and id(t) not in given:
+                kept.append((t.detach(), t.counter.version, numbers[id(t)]))
+            elif id(t) in dirty:
+                kept.append((t.detach(), t.counter.version, numbers.get(id(t))))
+            else:
+                kept.append((t, t.counter.version, None))
+        node.saved = kept
+        ctx._node = weakref.ref(node)
+        ctx._saved = ()
+    return tuple(results)
+
+
+@functools.cache
+def _op_of(cls: type[Function]) -> _Op:
+    return _Op(cls)
+
+
+def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Decorate a `backward` that is not differentiable itself: a second derivative is an error."""
+
+    @functools.wraps(function)
+    def wrapped(ctx: Any, *grads: Any) -> Any:
+        with_history = state.grad and any(record.is_tensor(g) and record.needs_grad(g) for g in grads)
+        before = state.grad
+        state.grad = False
+        try:
+            found = function(ctx, *grads)
+        finally:
+            state.grad = before
+        if not with_history:
+            return found
+        results = found if isinstance(found, tuple) else (found,)
+        blocked = tuple(_blocked(r) if record.is_tensor(r) else r for r in results)
+        return blocked if isinstance(found, tuple) else blocked[0]
+
+    return wrapped
+
+
+class _Refuse:
+    backward_name = "torch::autograd::Error"
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        raise RuntimeError(
+            "trying to differentiate twice a function that was marked with @once_differentiable"
+        )
+
+
+def _blocked(t: Any) -> Any:
+    out = t.detach()
+    node = record.new_grad_node(_Refuse(), (), ())
+    node.outputs = (out.spec,)
+    record.give_history(out, node)
+    return out

@@ -1,0 +1,611 @@
+"""Comparison of gradients with finite differences.
+
+The numbers are compared in NumPy, in double precision: a check must not depend on the kernels that
+it checks.
+"""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+import adjit
+
+from ..tensor import Tensor
+from .function import Function
+
+__all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
+
+Array: TypeAlias = npt.NDArray[Any]
+Func: TypeAlias = Callable[..., Any]
+
+
+class GradcheckError(RuntimeError):
+    """A gradient that is wrong; raised by :func:`gradcheck` and :func:`gradgradcheck`."""
+
+
+@dataclass(frozen=True)
+class _Settings:
+    eps: float
+    atol: float
+    rtol: float
+    nondet_tol: float
+    check_grad_dtypes: bool
+    fast_mode: bool
+
+
+def gradcheck(
+    func: Func,
+    inputs: Any,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_batched_forward_grad: bool = False,
+    check_forward_ad: bool = False,
+    check_backward_ad: bool = True,
+    fast_mode: bool = False,
+    masked: bool | None = None,
+) -> bool:
+    """Whether the gradients of ``func`` at ``inputs`` are its central differences.
+
+    For complex tensors the gradient is that of the real and of the imaginary part of the output,
+    in the convention of ``backward()``. The inputs are moved in place by ``eps``, one element at a
+    time, and moved back: they should be float64 and must not overlap in memory.
+
+    Args:
+        func: takes tensors and returns a tensor or a tuple of tensors.
+        inputs: a tensor or a tuple; those with ``requires_grad`` are checked.
+        eps: of the differences.
+        atol, rtol: as in ``allclose``.
+        raise_exception: whether to raise in place of returning False.
+        nondet_tol: how much two backwards of the same may differ.
+        check_undefined_grad: check that outputs without a gradient are taken for zeros.
+        check_grad_dtypes: check that gradients have the dtypes of their inputs.
+        check_batched_grad, check_batched_forward_grad, check_forward_ad: must be False.
+        check_backward_ad: must be True.
+        fast_mode: compare one random projection of each Jacobian, not all of its entries.
+        masked: accepted; it concerns sparse tensors.
+
+    Raises:
+        GradcheckError: a gradient is wrong.
+        ValueError: no input requires a gradient.
+        RuntimeError: an input overlaps itself.
+        NotImplementedError: a check of forward mode or of batched gradients.
+
+    Example::
+
+        >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
+        >>> gradcheck(adjit.sin, x)
+        True
+    """
+    if not (check_forward_ad or check_backward_ad):
+        raise AssertionError(
+            "Expected at least one of check_forward_ad or check_backward_ad to be True"
+        )
+    if check_batched_grad and not check_backward_ad:
+        raise AssertionError(
+            "Setting check_batched_grad=True requires check_backward_ad to be True"
+        )
+    if check_batched_forward_grad and not check_forward_ad:
+        raise AssertionError(
+            "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
+        )
+    for option, given in (
+        ("check_forward_ad", check_forward_ad),
+        ("check_batched_grad", check_batched_grad),
+    ):
+        if given:
+            raise NotImplementedError(
+                f"gradcheck: {option}=True is not supported: gradients are computed in reverse "
+                "mode, one at a time."
+            )
+    settings = _Settings(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode)
+    try:
+        _check(func, _as_tuple(inputs), settings, check_undefined_grad)
+    except GradcheckError:
+        if raise_exception:
+            raise
+        return False
+    return True
+
+
+def gradgradcheck(
+    func: Func,
+    inputs: Any,
+    grad_outputs: Any = None,
+    *,
+    eps: float = 1e-6,
+    atol: float = 1e-5,
+    rtol: float = 1e-3,
+    gen_non_contig_grad_outputs: bool = False,
+    raise_exception: bool = True,
+    nondet_tol: float = 0.0,
+    check_undefined_grad: bool = True,
+    check_grad_dtypes: bool = False,
+    check_batched_grad: bool = False,
+    check_fwd_over_rev: bool = False,
+    check_rev_over_rev: bool = True,
+    fast_mode: bool = False,
+    masked: bool = False,
+) -> bool:
+    """Whether the second gradients of ``func`` are the central differences of its first.
+
+    The function that is checked maps ``inputs`` and ``grad_outputs`` to the gradients.
+
+    Args:
+        func: takes tensors and returns a tensor or a tuple of tensors.
+        inputs: a tensor or a tuple; those with ``requires_grad`` are checked.
+        grad_outputs: gradients of the outputs; random ones in [-1, 1] if None.
+        eps: of the differences.
+        atol, rtol: as in ``allclose``.
+        gen_non_contig_grad_outputs: whether the random ones are not contiguous.
+        raise_exception: whether to raise in place of returning False.
+        nondet_tol: how much two backwards of the same may differ.
+        check_undefined_grad: check that outputs without a gradient are taken for zeros.
+        check_grad_dtypes: check that gradients have the dtypes of their inputs.
+        check_batched_grad, check_fwd_over_rev: must be False.
+        check_rev_over_rev: must be True.
+        fast_mode: compare one random projection of each Jacobian, not all of its entries.
+        masked: accepted; it concerns sparse tensors.
+
+    Raises:
+        GradcheckError: a gradient is wrong.
+        ValueError: no input requires a gradient.
+        RuntimeError: an input overlaps itself.
+        NotImplementedError: a check of forward mode or of batched gradients.
+
+    Example::
+
+        >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
+        >>> gradgradcheck(adjit.sin, x)
+        True
+    """
+    if not (check_fwd_over_rev or check_rev_over_rev):
+        raise AssertionError(
+            "Expected at least one of check_fwd_over_rev or check_rev_over_rev to be True"
+        )
+    for option, given in (
+        ("check_undefined_grad", check_undefined_grad),
+        ("check_batched_grad", check_batched_grad),
+    ):
+        if given and not check_rev_over_rev:
+            raise AssertionError(f"Setting {option}=True requires check_rev_over_rev to be True")
+
+    tensors = _as_tuple(inputs)
+    if grad_outputs is None:
+        outputs = _differentiable(func(*tensors))
+        grads = _random_gradients(outputs, gen_non_contig_grad_outputs)
+    else:
+        grads = _as_tuple(grad_outputs)
+    split = len(tensors)
+    is_checked = [_requires_grad(t) for t in (*tensors, *grads)]
+
+    def gradients(*args: Any) -> tuple[Any, ...]:
+        args = tuple(
+            arg.requires_grad_() if checked else arg
+            for arg, checked in zip(args, is_checked, strict=True)
+        )
+        points = [arg for arg, checked in zip(args[:split], is_checked, strict=False) if checked]
+        found = adjit.autograd.grad(
+            _differentiable(func(*args[:split])),
+            points,
+            args[split:],
+            create_graph=True,
+            allow_unused=True,
+        )
+        return tuple(grad for grad in found if grad is not None)
+
+    return gradcheck(
+        gradients,
+        (*tensors, *grads),
+        eps=eps,
+        atol=atol,
+        rtol=rtol,
+        raise_exception=raise_exception,
+        nondet_tol=nondet_tol,
+        check_undefined_grad=check_undefined_grad,
+        check_grad_dtypes=check_grad_dtypes,
+        check_batched_grad=check_batched_grad,
+        check_forward_ad=check_fwd_over_rev,
+        check_backward_ad=check_rev_over_rev,
+        fast_mode=fast_mode,
+        masked=masked,
+    )
+
+
+def _random_gradients(outputs: Sequence[Tensor], noncontiguous: bool) -> tuple[Tensor, ...]:
+    """Fixed random numbers in [-1, 1], in the shapes and dtypes of ``outputs``."""
+    rng = np.random.default_rng(0)
+    grads = []
+    for output in outputs:
+        shape = (*output.shape, 2) if noncontiguous else tuple(output.shape)
+        values = rng.uniform(-1, 1, shape)
+        if output.is_complex():
+            values = values + 1j * rng.uniform(-1, 1, shape)
+        grad = adjit.tensor(values, dtype=output.dtype, device=output.device)
+        grads.append((grad[..., 0] if noncontiguous else grad).requires_grad_())
+    return tuple(grads)
+
+
+def _as_tuple(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.requires_grad
+
+
+def _differentiable(value: Any) -> tuple[Tensor, ...]:
+    return tuple(t for t in _as_tuple(value) if _requires_grad(t))
+
+
+def _array(tensor: Tensor) -> Array:
+    """The values, flat and in double precision; a copy, as the tensor may be moved later."""
+    wide = adjit.complex128 if tensor.is_complex() else adjit.float64
+    array: Array = tensor.detach().clone().cpu().to(wide).numpy().reshape(-1)
+    return array
+
+
+def _check(
+    func: Func, inputs: tuple[Any, ...], settings: _Settings, check_undefined_grad: bool
+) -> None:
+    _check_inputs(inputs)
+    outputs = _as_tuple(func(*inputs))
+    complex_outputs = [i for i, o in enumerate(_differentiable(outputs)) if o.is_complex()]
+    if complex_outputs:
+        for part in ("imag", "real"):
+            _compare(_part_of(func, part), inputs, settings, complex_outputs, part)
+    else:
+        _compare(func, inputs, settings)
+    # A function without differentiable outputs has nothing more to check: its slope is zero.
+    if differentiable := _differentiable(outputs):
+        _check_multiplies_by_gradient(differentiable, inputs)
+        if check_undefined_grad:
+            _check_undefined_gradients(func, inputs)
+
+
+def _check_inputs(inputs: tuple[Any, ...]) -> None:
+    for i, tensor in enumerate(inputs):
+        if not _requires_grad(tensor):
+            continue
+        if tensor.dtype not in (adjit.float64, adjit.complex128):
+            warnings.warn(
+                f"Input #{i} requires gradient and is not a double precision floating point or "
+                "complex. This check will likely fail if all the inputs are not of double "
+                "precision floating point or complex. ",
+                stacklevel=4,
+            )
+        if any(
+            stride == 0 and size > 1
+            for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
+        ):
+            raise RuntimeError(
+                f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs "
+                "that are non-overlapping to be able to compute the numerical gradients "
+                "correctly. You should call .contiguous on the input before passing it to "
+                "gradcheck."
+            )
+    if not any(map(_requires_grad, inputs)):
+        raise ValueError(
+            "gradcheck expects at least one input tensor to require gradient, "
+            "but none of them have requires_grad=True."
+        )
+
+
+def _part_of(func: Func, part: str) -> Func:
+    """``func`` with the real, or the imaginary, part of its complex outputs."""
+
+    def part_of_func(*args: Any) -> tuple[Any, ...]:
+        return tuple(
+            getattr(o, part) if isinstance(o, Tensor) and o.is_complex() else o
+            for o in _as_tuple(func(*args))
+        )
+
+    return part_of_func
+
+
+def _compare(
+    func: Func,
+    inputs: tuple[Any, ...],
+    settings: _Settings,
+    complex_outputs: Sequence[int] = (),
+    part: str = "real",
+) -> None:
+    """Jacobians by backward and by differences, or random projections of them, are close."""
+    points = [t for t in inputs if _requires_grad(t)]
+    outputs = _as_tuple(func(*inputs))
+    checked = [k for k, output in enumerate(outputs) if _requires_grad(output)]
+    if not checked:
+        _check_slope_is_zero(func, inputs, outputs, settings)
+        return
+    project = _Projection(points, [outputs[k] for k in checked]) if settings.fast_mode else None
+    numerical = [
+        _numerical(func, inputs, point, checked, settings.eps, project and project.u[j])
+        for j, point in enumerate(points)
+    ]
+    for i, k in enumerate(checked):
+        analytical = _analytical(outputs[k], points, settings, project and project.v[i])
+        for j, backward in enumerate(analytical):
+            if not backward.size:
+                continue
+            differences = numerical[j][i]
+            atol = settings.atol
+            if project is not None:
+                differences = differences @ project.v[i]
+                backward = _real_dot(backward[:, 0], project.u[j])
+                atol *= float(sum(u.sum() for u in project.u[j]) * project.v[i].sum())
+            if not np.allclose(backward, differences, settings.rtol, atol):
+                message = _mismatch(i, j, differences, backward, i in complex_outputs, part)
+                if project is not None:
+                    message += _slow_report(func, inputs, outputs[k], k, j, settings)
+                raise GradcheckError(message)
+
+
+class _Projection:
+    """Random unit vectors: one, or for complex a pair, for each input; one for each output."""
+
+    def __init__(self, points: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
+        rng = np.random.default_rng(0)
+
+        def unit(size: int) -> Array:
+            vector = rng.uniform(size=size)
+            return vector / (np.linalg.norm(vector) or 1.0)
+
+        self.u = [[unit(t.numel()) for _ in range(1 + t.is_complex())] for t in points]
+        self.v = [unit(t.numel()) for t in outputs]
+
+
+def _real_dot(gradient: Array, u: list[Array]) -> Any:
+    """The real and imaginary parts of a gradient, each times its own vector."""
+    if len(u) == 1:
+        return gradient @ u[0]
+    return gradient.real @ u[0] + 1j * (gradient.imag @ u[1])
+
+
+def _numerical(
+    func: Func,
+    inputs: tuple[Any, ...],
+    point: Tensor,
+    checked: Sequence[int],
+    eps: float,
+    u: list[Array] | None = None,
+) -> list[Array]:
+    """The Jacobian of each checked output by central differences, a row for each element.
+
+    With ``u``, the derivatives along it, in one dimension. For a complex input the derivative
+    along the imaginary axis is the imaginary part.
+    """
+    columns = []
+    axes = (1.0, 1j) if point.is_complex() else (1.0,)
+    for entry, directions in _directions(point, u):
+        slopes = [
+            _slopes(func, inputs, entry, axis * direction, checked, eps)
+            for axis, direction in zip(axes, directions, strict=True)
+        ]
+        if len(axes) == 1:
+            columns.append(slopes[0])
+        else:
+            columns.append([re + 1j * im for re, im in zip(*slopes, strict=True)])
+    if u is not None:
+        return columns[0]
+    return [np.array([column[i] for column in columns]) for i in range(len(checked))]
+
+
+def _directions(point: Tensor, u: list[Array] | None) -> Iterator[tuple[Tensor, list[Any]]]:
+    """What to move, and which way along the real and the imaginary axis."""
+    data = point.data
+    if u is not None:
+        yield data, [vector.reshape(tuple(point.shape)) for vector in u]
+        return
+    for index in itertools.product(*map(range, point.shape)):
+        yield data[index], [1.0] * (1 + point.is_complex())
+
+
+def _slopes(
+    func: Func,
+    inputs: tuple[Any, ...],
+    entry: Tensor,
+    direction: Any,
+    checked: Sequence[int],
+    eps: float,
+) -> list[Array]:
+    """The derivatives of the outputs as ``entry`` moves; it is moved back."""
+    original = entry.clone()
+    delta = adjit.tensor(eps * direction, dtype=entry.dtype, device=entry.device)
+    try:
+        entry.copy_(original - delta)
+        below = _values(func, inputs, checked)
+        entry.copy_(original + delta)
+        above = _values(func, inputs, checked)
+    finally:
+        entry.copy_(original)
+    slopes = []
+    for (shape, dtype, low), (shape_above, dtype_above, high) in zip(below, above, strict=True):
+        for what, one, other in (
+            ("shape", shape, shape_above),
+            ("dtype", dtype, dtype_above),
+        ):
+            if one != other:
+                raise AssertionError(
+                    f"Expected `func` to return outputs with the same {what} when inputs are "
+                    f"perturbed by {eps}, but got: {what}s {one} and {other}."
+                )
+        slopes.append((high - low) / (2 * eps))
+    return slopes
+
+
+def _values(
+    func: Func, inputs: tuple[Any, ...], checked: Sequence[int]
+) -> list[tuple[Any, Any, Array]]:
+    outputs = _as_tuple(func(*inputs))
+    return [(outputs[k].shape, outputs[k].dtype, _array(outputs[k])) for k in checked]
+
+
+def _analytical(
+    output: Tensor, points: Sequence[Tensor], settings: _Settings, v: Array | None = None
+) -> list[Array]:
+    """The Jacobian with respect to each point by backward, a column for each output element.
+
+    With ``v``, the one column that is their sum weighted with it.
+    """
+    weights = np.eye(output.numel()) if v is None else v[None, :]
+    first, again = (_columns(output, points, weights, settings) for _ in range(2))
+    for one, other in zip(first, again, strict=True):
+        if one.size and np.abs(one - other).max() > settings.nondet_tol:
+            raise GradcheckError(
+                "Backward is not reentrant, i.e., running backward with same input and "
+                "grad_output multiple times gives different values, although analytical gradient "
+                "matches numerical gradient."
+                f"The tolerance for nondeterminism was {settings.nondet_tol}."
+                "\n\nNOTE: If your op relies on non-deterministic operations, call "
+                "gradcheck/gradgradcheck with `nondet_tol=<tol>` as a keyword argument."
+            )
+    return first
+
+
+def _columns(
+    output: Tensor, points: Sequence[Tensor], weights: Array, settings: _Settings
+) -> list[Array]:
+    """One backward for each row of ``weights``; its gradients are a column for each point."""
+    columns = [
+        np.zeros((point.numel(), len(weights)), np.complex128 if point.is_complex() else np.float64)
+        for point in points
+    ]
+    for k, row in enumerate(weights):
+        vector = adjit.tensor(
+            row.reshape(tuple(output.shape)), dtype=output.dtype, device=output.device
+        )
+        grads = adjit.autograd.grad(
+            output, list(points), vector, retain_graph=True, allow_unused=True
+        )
+        for grad, point, column in zip(grads, points, columns, strict=True):
+            if grad is None:
+                continue
+            if grad.shape != point.shape:
+                raise GradcheckError("Analytical gradient has incorrect size")
+            if settings.check_grad_dtypes and grad.dtype != point.dtype:
+                raise GradcheckError("Gradient has dtype mismatch")
+            column[:, k] = _array(grad)
+    return columns
+
+
+def _mismatch(i: int, j: int, numerical: Any, analytical: Any, is_complex: bool, part: str) -> str:
+    prefix = ""
+    if is_complex:
+        name = "imaginary" if part == "imag" else "real"
+        prefix = f"While considering the {name} part of complex outputs only, "
+    return (
+        f"{prefix}Jacobian mismatch for output {i} with respect to input {j},\n"
+        f"numerical:{adjit.tensor(numerical)}\nanalytical:{adjit.tensor(analytical)}\n"
+    )
+
+
+def _slow_report(
+    func: Func, inputs: tuple[Any, ...], output: Tensor, k: int, j: int, settings: _Settings
+) -> str:
+    """What the whole Jacobians are, where projections of them differ."""
+    points = [t for t in inputs if _requires_grad(t)]
+    (numerical,) = _numerical(func, inputs, points[j], [k], settings.eps)
+    analytical = _analytical(output, points, settings)[j]
+    message = (
+        "\nThe above quantities relating the numerical and analytical jacobians are computed \n"
+        "in fast mode. See: https://github.com/pytorch/pytorch/issues/53876 for more background \n"
+        "about fast mode. Below, we recompute numerical and analytical jacobians in slow mode:\n\n"
+        f"Numerical:\n {adjit.tensor(numerical)}\nAnalytical:\n{adjit.tensor(analytical)}\n\n"
+        "The max per-element difference (slow mode) is: "
+        f"{np.abs(numerical - analytical).max()}.\n"
+    )
+    if np.allclose(analytical, numerical, settings.rtol, settings.atol):
+        message += (
+            "Fast gradcheck failed but element-wise differences are small. This means that the\n"
+            "test might've passed in slow_mode!\n\nCall gradcheck/gradgradcheck with "
+            "`fast_mode=False` as a keyword argument."
+        )
+    return message
+
+
+def _check_slope_is_zero(
+    func: Func, inputs: tuple[Any, ...], outputs: tuple[Any, ...], settings: _Settings
+) -> None:
+    """Outputs that ask for no gradient do not depend on the inputs that require one."""
+    floating = [
+        k
+        for k, o in enumerate(outputs)
+        if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex())
+    ]
+    for point in filter(_requires_grad, inputs):
+        for slopes in _numerical(func, inputs, point, floating, settings.eps):
+            if np.any(slopes != 0):
+                raise GradcheckError("Numerical gradient for function expected to be zero")
+
+
+def _check_multiplies_by_gradient(outputs: tuple[Tensor, ...], inputs: tuple[Any, ...]) -> None:
+    """A gradient of zeros gives zeros, of the inputs' dtypes, devices and shapes."""
+    points = [t for t in inputs if _requires_grad(t)]
+    zeros = [adjit.zeros_like(output) for output in outputs]
+    grads = adjit.autograd.grad(outputs, points, zeros, allow_unused=True)
+    for grad, point in zip(grads, points, strict=True):
+        if grad is None:
+            continue
+        if np.any(_array(grad) != 0):
+            raise GradcheckError("backward not multiplied by grad_output")
+        for what, wanted in (
+            ("type", grad.dtype == point.dtype),
+            ("device", grad.device == point.device),
+            ("size", grad.shape == point.shape),
+        ):
+            if not wanted:
+                raise GradcheckError(f"grad is incorrect {what}")
+
+
+class _Undefined(Function):
+    """Identity whose backward gives no gradient at all."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> None:
+        return None
+
+
+_UNDEFINED_NOTE = (
+    'Please look at "Notes about undefined output gradients" in "tools/autograd/derivatives.yaml"'
+)
+
+
+def _check_undefined_gradients(func: Func, inputs: tuple[Any, ...]) -> None:
+    """Gradients that are not there, of all outputs or of one of them, count as zeros."""
+    points = [t for t in inputs if _requires_grad(t)]
+    count = len(_differentiable(func(*inputs)))
+    undefined = [set(range(count)), *({i} for i in range(count) if count > 1)]
+    for missing in undefined:
+        outputs = [
+            _Undefined.apply(output) if i in missing else output
+            for i, output in enumerate(_differentiable(func(*inputs)))
+        ]
+        zeros = [adjit.zeros_like(output) for output in outputs]
+        try:
+            grads = adjit.autograd.grad(outputs, points, zeros, allow_unused=True)
+        except RuntimeError as error:
+            raise GradcheckError(
+                f"Expected backward function to handle undefined output grads. {_UNDEFINED_NOTE}"
+            ) from error
+        if any(grad is not None and np.any(_array(grad) != 0) for grad in grads):
+            raise GradcheckError(
+                "Expected all input grads to be undefined or zero when all output grads are "
+                f"undefined or zero. {_UNDEFINED_NOTE}"
+            )

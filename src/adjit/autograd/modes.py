@@ -1,0 +1,217 @@
+"""Context managers that switch recording on and off."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, Self
+
+from ..graph.state import state
+
+__all__ = [
+    "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
+    "is_anomaly_enabled", "is_grad_enabled", "is_inference_mode_enabled", "no_grad",
+    "set_detect_anomaly", "set_grad_enabled",
+]  # fmt: skip
+
+
+class _Mode:
+    """A context manager that also decorates functions, generator functions and classes' methods."""
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        if inspect.isgeneratorfunction(function):
+
+            @functools.wraps(function)
+            def generator(*args: Any, **kwargs: Any) -> Any:
+                running = function(*args, **kwargs)
+                sent: Any = None
+                try:
+                    while True:
+                        with self.clone():
+                            try:
+                                value = running.send(sent)
+                            except StopIteration as end:
+                                return end.value
+                        try:
+                            sent = yield value
+                        except GeneratorExit:
+                            raise
+                        except BaseException as error:
+                            with self.clone():
+                                value = running.throw(error)
+                            sent = yield value
+                finally:
+                    with self.clone():
+                        running.close()
+
+            return generator
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self.clone():
+                return function(*args, **kwargs)
+
+        return wrapped
+
+    def clone(self) -> _Mode:
+        """A fresh context of the same kind, so that a decorated function may recurse."""
+        return type(self)()
+
+    def __enter__(self) -> Self:
+        raise TypeError(f"{type(self).__name__} has no entry")
+
+    def __exit__(self, *_: Any) -> None:
+        raise TypeError(f"{type(self).__name__} has no exit")
+
+
+class no_grad(_Mode):
+    """Do not record gradients: in a `with` block, or in a function decorated with it.
+
+    Example:
+        >>> with adjit.no_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
+    """
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        made = super().__new__(cls)
+        return made if function is None else made(function)
+
+    def __enter__(self) -> Self:
+        self.before = state.grad
+        state.grad = False
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        state.grad = self.before
+
+
+class enable_grad(no_grad):
+    """Record gradients, also inside a `no_grad` block."""
+
+    def __enter__(self) -> Self:
+        self.before = state.grad
+        state.grad = True
+        return self
+
+
+class set_grad_enabled(_Mode):
+    """Record gradients or not, from now on or inside a `with` block.
+
+    Example:
+        >>> with adjit.set_grad_enabled(training):
+        ...     y = model(x)
+    """
+
+    def __init__(self, mode: bool) -> None:
+        self.before = state.grad
+        self.mode = bool(mode)
+        state.grad = self.mode
+
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        state.grad = self.before
+        return super().__call__(function)
+
+    def clone(self) -> _Mode:
+        return type(self)(self.mode)
+
+    def __enter__(self) -> Self:
+        state.grad = self.mode
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        state.grad = self.before
+
+
+class inference_mode(_Mode):
+    """Like `no_grad`, and results can never enter a graph: they keep no version counter."""
+
+    def __new__(cls, mode: Any = True) -> Any:
+        if callable(mode):
+            return cls(True)(mode)
+        return super().__new__(cls)
+
+    def __init__(self, mode: Any = True) -> None:
+        self.mode = bool(mode)
+
+    def clone(self) -> _Mode:
+        return type(self)(self.mode)
+
+    def __enter__(self) -> Self:
+        self.before = state.grad, state.inference
+        state.grad, state.inference = not self.mode, self.mode
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        state.grad, state.inference = self.before
+
+
+class detect_anomaly(_Mode):
+    """Keep the forward traceback of every op, and raise where a gradient becomes NaN.
+
+    Example:
+        >>> with adjit.autograd.detect_anomaly():
+        ...     loss.backward()
+    """
+
+    def __init__(self, check_nan: bool = True) -> None:
+        import warnings
+
+        self.before = state.anomaly, state.check_nan
+        self.check_nan = check_nan
+        warnings.warn(
+            "Anomaly Detection has been enabled. This mode will increase the runtime and should "
+            "only be enabled for debugging.",
+            UserWarning,
+            stacklevel=2,
+        )
+
+    def __enter__(self) -> Self:
+        self.before = state.anomaly, state.check_nan
+        state.anomaly, state.check_nan = True, self.check_nan
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None = None,
+        value: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        state.anomaly, state.check_nan = self.before
+
+
+class set_detect_anomaly(_Mode):
+    """Switch anomaly detection on or off, from now on or inside a `with` block."""
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.before = state.anomaly, state.check_nan
+        state.anomaly, state.check_nan = bool(mode), check_nan
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        state.anomaly, state.check_nan = self.before
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations of this thread record gradients."""
+    return state.grad
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether this thread is inside `inference_mode`."""
+    return state.inference
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether anomaly detection is on."""
+    return state.anomaly
+
+
+def is_anomaly_check_nan_enabled() -> bool:
+    """Whether anomaly detection looks for NaN."""
+    return state.check_nan

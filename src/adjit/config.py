@@ -1,0 +1,27 @@
+"""Settings, all read from environment variables when adjit is imported.
+
+| variable            | values             | default          | meaning                                     |
+|---------------------|--------------------|------------------|---------------------------------------------|
+| `ADJIT_EAGER`       | 0, 1               | 0                | settle after every operation, for debugging |
+| `ADJIT_CACHE_DIR`   | a folder           | user cache       | where compiled kernels are kept             |
+| `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
+| `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
+"""
+
+from __future__ import annotations
+
+import os
+
+
+def _whole(name: str, default: int) -> int:
+    text = os.environ.get(name, "").strip()
+    if not text:
+        return default
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"{name} must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
+EAGER: bool = os.environ.get("ADJIT_EAGER", "0").strip() not in ("", "0")
+CACHE_DIR: str | None = os.environ.get("ADJIT_CACHE_DIR") or None
+MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)

@@ -1,0 +1,228 @@
+"""The element types, and PyTorch's rules for mixing them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+__all__ = [
+    "bfloat16", "bool", "complex64", "complex128", "double", "dtype", "finfo", "float",
+    "float16", "float32", "float64", "get_default_dtype", "half", "iinfo", "int", "int8", "int16",
+    "int32", "int64", "long", "promote_types", "set_default_dtype", "short", "uint8",
+]  # fmt: skip
+
+_python_bool, _python_int, _python_float = bool, int, float
+
+
+class dtype:
+    """An element type such as `adjit.float32`.
+
+    Attributes: `name`, `itemsize` in bytes, `is_floating_point`, `is_complex`, `is_signed`;
+    `numpy` is the NumPy dtype with the same bytes.
+    """
+
+    __slots__ = ("is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
+                 "name", "numpy", "rank", "stored")  # fmt: skip
+
+    def __init__(self, name: str, kind: str, rank: _python_int, legacy: str, itemsize: _python_int):
+        self.name, self.kind, self.rank, self.legacy = name, kind, rank, legacy
+        self.itemsize = itemsize
+        self.is_floating_point = kind == "f"
+        self.is_complex = kind == "c"
+        self.is_signed = kind in "ifc"
+        self.numpy = np.dtype(name) if name != "bfloat16" else np.dtype(np.uint16)
+        self.stored = "uint8" if kind == "b" else name  # the element type inside kernels
+
+    def __repr__(self) -> str:
+        return f"adjit.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return by_name, (self.name,)
+
+    def to_complex(self) -> dtype:
+        raise unsupported(complex64 if self is float32 else complex128)
+
+    def to_real(self) -> dtype:
+        return self
+
+
+bool = dtype("bool", "b", 0, "Bool", 1)
+uint8 = dtype("uint8", "u", 1, "Byte", 1)
+int8 = dtype("int8", "i", 1, "Char", 1)
+int16 = short = dtype("int16", "i", 2, "Short", 2)
+int32 = int = dtype("int32", "i", 3, "Int", 4)
+int64 = long = dtype("int64", "i", 4, "Long", 8)
+float16 = half = dtype("float16", "f", 5, "Half", 2)
+bfloat16 = dtype("bfloat16", "f", 5, "BFloat16", 2)
+float32 = float = dtype("float32", "f", 6, "Float", 4)
+float64 = double = dtype("float64", "f", 7, "Double", 8)
+complex64 = dtype("complex64", "c", 8, "ComplexFloat", 8)
+complex128 = dtype("complex128", "c", 9, "ComplexDouble", 16)
+
+SUPPORTED = (bool, uint8, int8, int16, int32, int64, float32, float64)
+_all = {d.name: d for d in (*SUPPORTED, float16, bfloat16, complex64, complex128)}
+_of_numpy = {d.numpy: d for d in SUPPORTED}
+_category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
+_default = float32
+_default_listeners: list[Any] = []
+
+
+def by_name(name: str) -> dtype:
+    """The dtype called `name`."""
+    return _all[name]
+
+
+def unsupported(kind: Any) -> Exception:
+    """The error for a dtype that exists in PyTorch and not yet here."""
+    return NotImplementedError(
+        f"{kind!r} is not supported yet; use adjit.float32 or adjit.float64 "
+        "(supported: bool, uint8, int8, int16, int32, int64, float32, float64)"
+    )
+
+
+def check(kind: Any) -> dtype:
+    """`kind` itself where it is a supported dtype; Python's own types stand for theirs."""
+    if isinstance(kind, dtype):
+        if kind not in SUPPORTED:
+            raise unsupported(kind)
+        return kind
+    python = {_python_float: _default, _python_int: int64, _python_bool: bool}
+    try:
+        if kind in python:
+            return python[kind]
+        return of_numpy(np.dtype(kind))
+    except TypeError:
+        raise TypeError(f"dtype must be an adjit.dtype, got {kind!r}") from None
+
+
+def of_numpy(kind: np.dtype[Any]) -> dtype:
+    """The dtype with the bytes of a NumPy dtype (native byte order)."""
+    found = _of_numpy.get(kind)
+    if found is not None:
+        return found
+    if kind.name in _all:
+        raise unsupported(_all[kind.name])
+    raise TypeError(
+        f"can't convert np.ndarray of type {kind.type.__module__}.{kind.type.__name__}. The only "
+        "supported types are: float64, float32, int64, int32, int16, int8, uint8, and bool."
+    )
+
+
+def get_default_dtype() -> dtype:
+    """The dtype of tensors made from Python floats; `adjit.float32` at first."""
+    return _default
+
+
+def set_default_dtype(d: dtype) -> None:
+    """Set the dtype of tensors made from Python floats.
+
+    Raises:
+        TypeError: if `d` is not `adjit.float32` or `adjit.float64`.
+    """
+    global _default
+    if not isinstance(d, dtype) or not d.is_floating_point:
+        raise TypeError(f"only floating-point types are supported as the default type, got {d!r}")
+    _default = check(d)
+    for listener in _default_listeners:
+        listener()
+
+
+def on_default_change(listener: Any) -> None:
+    """Call `listener()` whenever the default dtype changes: cached results depend on it."""
+    _default_listeners.append(listener)
+
+
+def promote_types(type1: dtype, type2: dtype) -> dtype:
+    """The smallest dtype that both convert to, by PyTorch's table.
+
+    Example:
+        >>> adjit.promote_types(adjit.uint8, adjit.int8)
+        adjit.int16
+    """
+    if type1 is type2:
+        return type1
+    if {type1, type2} == {uint8, int8}:
+        return int16
+    return type1 if type1.rank > type2.rank else type2
+
+
+def of_scalar(value: Any) -> dtype:
+    """The dtype that a Python number counts as."""
+    if isinstance(value, (_python_bool, np.bool_)):
+        return bool
+    if isinstance(value, (_python_int, np.integer)):
+        return int64
+    if isinstance(value, (_python_float, np.floating)):
+        return _default
+    raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def result_of(operands: Iterable[tuple[dtype, _python_int]]) -> dtype:
+    """Promotion over (dtype, rank): tensors before 0-d tensors (rank 0) before numbers (rank -1)."""
+    best: list[dtype | None] = [None, None, None]
+    for kind, ndim in operands:
+        level = 0 if ndim > 0 else 1 if ndim == 0 else 2
+        old = best[level]
+        best[level] = kind if old is None else promote_types(old, kind)
+    result: dtype | None = None
+    for kind_or_none in best:
+        if kind_or_none is None:
+            continue
+        if result is None:
+            result = kind_or_none
+        elif _category[result.kind] < _category[kind_or_none.kind]:
+            result = promote_types(result, kind_or_none)
+    if result is None:
+        raise ValueError("no operand to take a dtype from")
+    return result
+
+
+def result_type(*operands: Any) -> dtype:
+    """The dtype of an arithmetic operation on tensors and Python numbers.
+
+    Example:
+        >>> adjit.result_type(adjit.tensor([1, 2]), 1.0)
+        adjit.float32
+    """
+    return result_of(
+        (o.dtype, o.ndim) if hasattr(o, "spec") else (of_scalar(o), -1) for o in operands
+    )
+
+
+def can_cast(from_: dtype, to: dtype) -> _python_bool:
+    """Whether an in-place operation may write a result of one dtype into another."""
+    return _category[from_.kind] <= _category[to.kind]
+
+
+class finfo:
+    """Limits of a floating-point dtype: `eps`, `max`, `min`, `tiny`, `bits`, `resolution`."""
+
+    def __init__(self, kind: dtype | None = None) -> None:
+        kind = kind or _default
+        if not kind.is_floating_point:
+            raise TypeError(
+                f"torch.finfo() requires a floating point input type. Use torch.iinfo to handle "
+                f"'{kind!r}'"
+            )
+        info: Any = np.finfo(check(kind).numpy)
+        self.bits = _python_int(info.bits)
+        self.dtype = kind.name
+        self.eps, self.max, self.min = (_python_float(v) for v in (info.eps, info.max, info.min))
+        self.tiny = self.smallest_normal = _python_float(info.tiny)
+        self.resolution = _python_float(info.resolution)
+
+
+class iinfo:
+    """Limits of an integer dtype: `max`, `min`, `bits`."""
+
+    def __init__(self, kind: dtype) -> None:
+        if kind.kind not in "iu":
+            raise TypeError(
+                f"torch.iinfo() requires an integer input type. Use torch.finfo to handle '{kind!r}'"
+            )
+        info: Any = np.iinfo(kind.numpy)
+        self.bits = _python_int(info.bits)
+        self.dtype = kind.name
+        self.max, self.min = _python_int(info.max), _python_int(info.min)

@@ -1,0 +1,36 @@
+"""Errors that more than one room raises, and the place in the user's program they point at."""
+
+from __future__ import annotations
+
+import os
+import sys
+from types import FrameType
+
+_PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+Site = tuple[str, int, str]
+
+
+class OutOfMemoryError(RuntimeError):
+    """A tensor was asked for that this machine has no memory for."""
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame outside the library."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    return frame
+
+
+def user_site() -> Site | None:
+    """File, line and function of the user's call into the library."""
+    frame = user_frame()
+    if frame is None:
+        return None
+    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+
+
+def describe(site: Site | None) -> str:
+    """`site` as text for an error message."""
+    return "" if site is None else f'File "{site[0]}", line {site[1]}, in {site[2]}'

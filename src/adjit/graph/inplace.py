@@ -1,0 +1,192 @@
+"""Writing in place: the checks, the new value, and what becomes of the history."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from .. import dtypes
+from ..shapes import Size
+from . import record
+from .node import GradNode
+from .state import state
+from .view import MULTIPLE, NO_GRAD
+
+
+def check(t: Any) -> None:
+    """Refuse to write into a leaf that needs gradients, or into a view of one.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+    """
+    if not state.grad:
+        return
+    if t.counter is record.INFERENCE and not state.inference:
+        raise RuntimeError(
+            "Inplace update to inference tensor outside InferenceMode is not allowed.You can make "
+            "a clone to get a normal tensor before doing inplace update."
+            "See https://github.com/pytorch/rfcs/pull/17 for more details."
+        )
+    info = t.view_of
+    if info is None:
+        if t.needs_grad and t.fn is None:
+            raise RuntimeError(
+                "a leaf Variable that requires grad is being used in an in-place operation."
+            )
+    elif record.needs_grad(t):
+        check_view(t)
+        if info.base.fn is None and info.base.needs_grad:
+            raise RuntimeError(
+                "a view of a leaf Variable that requires grad is being used in an in-place "
+                "operation."
+            )
+
+
+def check_view(t: Any) -> None:
+    """Refuse views whose history cannot follow a write."""
+    kind = t.view_of.kind
+    if kind == MULTIPLE:
+        name = "an op" if t.fn is None else t.fn.name()
+        raise RuntimeError(
+            f"Output {t.nr} of {name} is a view and is being modified inplace. This view is the "
+            "output of a function that returns multiple views. Such functions do not allow the "
+            "output views to be modified inplace. You should replace the inplace operation by an "
+            "out-of-place one."
+        )
+    if kind == NO_GRAD:
+        raise RuntimeError(
+            "A view was created in no_grad mode and is being modified inplace with grad mode "
+            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You "
+            "can clarify your code by moving both the view and the inplace either both inside the "
+            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
+            "want the inplace to be tracked)."
+        )
+
+
+def adopt(t: Any, made: Any) -> Any:
+    """Write `made`, the result of an op, into `t`, which takes over its history."""
+    spec = t.spec
+    if made.spec is not spec:
+        if made.spec.shape != spec.shape:
+            raise RuntimeError(
+                f"output with shape {list(spec.shape)} doesn't match the broadcast shape "
+                f"{list(made.spec.shape)}"
+            )
+        if made.spec.dtype is not spec.dtype:
+            if not dtypes.can_cast(made.spec.dtype, spec.dtype):
+                raise RuntimeError(
+                    f"result type {made.spec.dtype.legacy} can't be cast to the desired output "
+                    f"type {spec.dtype.legacy}"
+                )
+            made = made.to(spec.dtype)
+        if not spec.contiguous and any(
+            st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True)
+        ):
+            raise RuntimeError(
+                "unsupported operation: more than one element of the written-to tensor refers to "
+                "a single memory location. Please clone() the tensor before performing the "
+                "operation."
+            )
+    recorded = made.needs_grad and state.grad
+    if recorded and t.view_of is not None:
+        check_view(t)
+    if made is t or made.storage is t.storage or made.view_of is not None:
+        made = made.clone()
+    rebind = recorded and spec is t.storage.spec
+    record.store(t, made)
+    if recorded:
+        _take_history(t, made, rebind)
+    return t
+
+
+def _take_history(t: Any, made: Any, rebind: bool) -> None:
+    fn: GradNode = made.fn
+    if rebind and fn.saved:
+        # The op's saved result is what was written: a later write must be noticed in backward.
+        for k, kept in enumerate(fn.saved):
+            if kept is made.storage:
+                fn.saved[k] = t.storage
+                fn.versions[k] = t.counter.version
+    if t.view_of is None:
+        retained = t.meta is not None and t.meta.retains_grad
+        t.fn, t.nr, t.needs_grad = fn, made.nr, True
+        if retained:
+            t.retain_grad()
+        return
+    base = t.view_of.base
+    edge = record.edge_of(base) if base.needs_grad else None
+    node = record.new_grad_node(_copy_slices, (edge, (fn, made.nr)), (base.spec, made.spec))
+    node.recipe = (base.spec, t.spec, t.offset - base.offset)
+    node.outputs = (base.spec,)
+    base.fn, base.nr, base.needs_grad = node, 0, True
+    t.needs_grad = True
+    t.view_of.version = -1  # its backward node comes from the new one of the base
+    t.current_fn()
+
+
+class CopySlices:
+    """Backward of writing into a view: the base loses the region's gradient to what was written."""
+
+    backward_name = "CopySlices"
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Gradients of the old base and of the elements that were written."""
+        from ..ops.view import as_strided_in, without_region
+
+        base, region, offset = fn.recipe
+        g = grads[0]
+        return [without_region(g, base, region, offset), as_strided_in(g, base, region, offset)]
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """It saves only geometry."""
+        raise AttributeError(f"'CopySlices' object has no attribute '_saved_{name}'")
+
+
+_copy_slices = CopySlices()
+
+
+def write_out(name: str, out: Any, made: Any) -> Any:
+    """Put results into the `out=` tensors of a call.
+
+    Raises:
+        RuntimeError: if an argument needs gradients, or the dtype cannot hold the result.
+    """
+    if isinstance(made, tuple):
+        targets = out if isinstance(out, (tuple, list)) else (out,)
+        if len(targets) != len(made):
+            raise TypeError(f"{name}(): expected {len(made)} tensors in out=, got {len(targets)}")
+        return type(made)(*map(lambda o, m: write_out(name, o, m), targets, made))  # type: ignore[no-untyped-call] # noqa: C417
+    if not record.is_tensor(out):
+        raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
+    if made.needs_grad or (state.grad and out.needs_grad):
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, "
+            "but one of the arguments requires grad."
+        )
+    if not dtypes.can_cast(made.dtype, out.dtype):
+        raise RuntimeError(
+            f"result type {made.dtype.legacy} can't be cast to the desired output type "
+            f"{out.dtype.legacy}"
+        )
+    if out.shape != made.shape:
+        if out.numel():
+            warnings.warn(
+                "An output with one or more elements was resized since it had shape "
+                f"{list(out.shape)}, which does not match the required output shape "
+                f"{list(made.shape)}. This behavior is deprecated, and in a future PyTorch release "
+                "outputs will not be resized unless they have zero elements.",
+                UserWarning,
+                stacklevel=3,
+            )
+        resize(out, made.shape)
+    with_dtype = made if made.dtype is out.dtype else made.to(out.dtype)
+    return adopt(out, with_dtype)
+
+
+def resize(t: Any, shape: Size) -> None:
+    """Give a tensor fresh memory of another shape."""
+    from ..ops.creation import empty
+
+    fresh = empty(shape, dtype=t.dtype)
+    t.storage, t.spec, t.offset, t.view_of = fresh.storage, fresh.spec, 0, None
+    t.counter = fresh.storage

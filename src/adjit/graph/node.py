@@ -1,0 +1,157 @@
+"""The objects that recording leaves behind: specs, values, backward nodes."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+from ..dtypes import dtype
+from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel
+
+
+class Spec:
+    """Shape, strides and dtype of a tensor; one object per distinct triple."""
+
+    __slots__ = ("contiguous", "dtype", "extent", "ndim", "numel", "shape", "strides")
+
+    def __init__(self, shape: Size, strides: Shape, kind: dtype) -> None:
+        self.shape, self.strides, self.dtype = shape, strides, kind
+        self.ndim = len(shape)
+        self.numel = numel(shape)
+        self.contiguous = is_contiguous(shape, strides)
+        self.extent = extent(shape, strides)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first to one past the last element."""
+        return self.extent * self.dtype.itemsize
+
+
+_specs: dict[Any, Spec] = {}
+MAX_SPECS = 1 << 16
+
+
+def spec_of(shape: Any, strides: Any, kind: dtype) -> Spec:
+    """The shared spec; nothing depends on its identity but the speed of lookups."""
+    key = (shape, strides, kind)
+    spec = _specs.get(key)
+    if spec is None:
+        if len(_specs) >= MAX_SPECS:
+            _specs.clear()
+        spec = _specs[key] = Spec(Size(shape), tuple(strides), kind)
+    return spec
+
+
+def dense_spec(shape: Any, kind: dtype) -> Spec:
+    """The spec in C order."""
+    return spec_of(shape, contiguous_strides(shape), kind)
+
+
+class Node:
+    """An immutable value: recorded while it has a recipe, bytes at an address afterwards.
+
+    Nodes point only to their inputs, so that reference counting frees a graph.
+    """
+
+    __slots__ = ("address", "block", "inputs", "offsets", "recipe", "scalars", "site")
+    recipe: Any  # schedule.recipe.Recipe; None once the node has run
+    inputs: tuple[Node, ...] | None
+    offsets: tuple[int, ...] | None  # in elements, where an input is a view that starts later
+    scalars: tuple[int, ...]  # words of Python numbers
+    address: int
+    block: Any
+    site: Any  # where it was recorded, kept by ops that can fail on values
+
+
+sequence = itertools.count().__next__
+
+
+class Extras:
+    """What few backward nodes have: hooks, retained gradients, the line that recorded them."""
+
+    __slots__ = ("hooks", "metadata", "pre_hooks", "retained", "tensor_hooks", "traceback")
+
+    def __init__(self) -> None:
+        self.hooks: dict[int, Any] = {}
+        self.pre_hooks: dict[int, Any] = {}
+        self.tensor_hooks: dict[int, dict[int, Any]] = {}  # by number of the output
+        self.retained: dict[int, Any] = {}  # by number of the output, weak references to tensors
+        self.metadata: dict[Any, Any] = {}
+        self.traceback: list[str] | None = None
+
+
+class GradNode:
+    """A backward function: how gradients pass from the outputs of one op to its inputs."""
+
+    __slots__ = ("__weakref__", "edges", "extras", "inputs", "mask", "op", "outputs", "recipe",
+                 "saved", "scalars", "seq", "versions")  # fmt: skip
+    seq: int
+    op: Any  # backward_name, pull(node, grads, create_graph), saved_value(node, name)
+    edges: tuple[tuple[GradNode, int] | None, ...]  # backward node and output number, per input
+    inputs: tuple[Any, ...]  # specs that the gradients must fit, None where there is no tensor
+    outputs: tuple[Any, ...]  # specs of the outputs
+    saved: Any  # what the op kept for backward; None once freed
+    versions: Any  # the versions at which it was saved
+    extras: Extras | None
+    recipe: Any
+    scalars: tuple[int, ...]
+    mask: int
+
+    def name(self) -> str:
+        """The name of the function, `MulBackward0` for instance."""
+        return str(self.op.backward_name)
+
+    @property
+    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+        """The backward functions of the inputs, each with the number of its output."""
+        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+
+    @property
+    def metadata(self) -> dict[Any, Any]:
+        """A dictionary for the user's own notes."""
+        return self.more().metadata
+
+    def more(self) -> Extras:
+        """The extras, made when first asked for."""
+        if self.extras is None:
+            self.extras = Extras()
+        return self.extras
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after this function has run."""
+        return RemovableHandle(self.more().hooks, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_outputs)` before this function runs; what it returns replaces them."""
+        return RemovableHandle(self.more().pre_hooks, hook)
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return self.op.saved_value(self, name.removeprefix("_saved_"))
+        raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+class RemovableHandle:
+    """What registering a hook returns; `remove()` takes the hook away again."""
+
+    _ids = itertools.count()
+
+    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any] | None = None) -> None:
+        self.id = next(self._ids)
+        self._hooks = hooks
+        if hook is not None:
+            hooks[self.id] = hook
+
+    def remove(self) -> None:
+        """Take the hook away; a second call does nothing."""
+        self._hooks.pop(self.id, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()

@@ -1,0 +1,610 @@
+"""What an op is: an elementwise op is two scalar bodies, any other a function and its vjp.
+
+Registering an op gives the library its function, the tensor method, and its row in the tests.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..dtypes import dtype
+from ..schedule.body import Body, returned_reads
+from ..schedule.settle import float_word
+from . import record
+from .node import GradNode, Spec
+from .record import is_tensor, needs_grad, tensor_classes
+from .state import state
+
+registry: dict[str, Elementwise | Operation] = {}  # every op, for tests and reports
+namespace: dict[str, dict[str, Any]] = {"": {}, "nn.functional": {}, "linalg": {}, "special": {}}
+methods: dict[str, Any] = {}
+
+
+# ----- elementwise ops -----
+
+
+def same(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Compute and give the promoted dtype."""
+    kind = dtypes.result_of(kinds)
+    return kind, kind
+
+
+def floating(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Integers count as the default floating dtype."""
+    kind = dtypes.result_of(kinds)
+    if not kind.is_floating_point:
+        kind = dtypes.get_default_dtype()
+    return kind, kind
+
+
+def test(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Compute in the promoted dtype, give bool."""
+    return dtypes.result_of(kinds), dtypes.bool
+
+
+def logical(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Booleans in, booleans out."""
+    return dtypes.bool, dtypes.bool
+
+
+class Elementwise:
+    """A differentiable scalar function, the single source of every kernel made from it.
+
+    `ref` and `domain` are for the tests: a reference on NumPy arrays, and where to sample it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        ref: Callable[..., Any] | None,
+        domain: Any,
+        dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]],
+        name: str | None,
+        backward_name: str | None,
+    ) -> None:
+        self.body = Body(function)
+        self.name = name or self.body.name.rstrip("_")
+        self.__doc__, self.__name__, self.__module__ = function.__doc__, self.name, function.__module__
+        self.__wrapped__ = function
+        self.params, self.attributes = self.body.params, self.body.attributes
+        self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
+        self.ref, self.domain, self.dtypes = ref, domain, dtypes
+        self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
+        self.recipes: dict[Any, Any] = {}
+        self.back: Body | None = None
+        self.differentiable = False
+        self.saves: dict[int, tuple[int, ...]] = {}
+        self.arity = len(self.params)
+        registry[self.name] = self
+
+    def vjp(self, function: Callable[..., Any]) -> Elementwise:
+        """Attach the pullback: after `g`, its parameters name the values that it reads.
+
+        Raises:
+            TypeError: if a parameter is neither an input, an attribute nor `out`.
+        """
+        back = Body(function)
+        names = back.params + back.attributes
+        known = {"g", "out", *self.params, *self.attributes}
+        if names[:1] != ["g"] or not set(names) <= known:
+            raise TypeError(
+                f"{self.name}.vjp: expected the parameters g and any of {sorted(known - {'g'})}, "
+                f"got {names}"
+            )
+        grads = [p for p in self.params if p not in self.body.logical]
+        if len(back.results) != len(grads):
+            raise TypeError(
+                f"{self.name}.vjp: expected {len(grads)} results, one for each of {grads}, "
+                f"got {len(back.results)}"
+            )
+        if self.body.logical:  # results are numbered like the operands
+            results = iter(back.results)
+            hole = back.results[0]
+            back.results = [hole if p in self.body.logical else next(results) for p in self.params]
+        back.name = f"{self.name}_vjp"
+        back.logical = self.body.logical
+        self.back = back
+        self.differentiable = True
+        self.saves = _Saves(self)
+        return self
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        if not attributes and not self.attributes:
+            if len(operands) == 2 == self.arity:
+                return record.binary(self, *operands)
+            if len(operands) == 1 == self.arity:
+                return record.unary(self, *operands)
+        return self.apply(operands, attributes)
+
+    def apply(self, operands: tuple[Any, ...], attributes: dict[str, Any], over: bool = False) -> Any:
+        """Record a call with attributes by name; `over` lets it write over its first operand."""
+        if len(operands) < self.arity and any(p in attributes for p in self.params):
+            rest = [attributes.pop(p) for p in self.params[len(operands) :] if p in attributes]
+            operands = (*operands, *rest)
+        if len(operands) != self.arity:
+            raise TypeError(
+                f"{self.name}() takes {self.arity} positional arguments but {len(operands)} were given"
+            )
+        if self.attributes:
+            for name in attributes:
+                if name not in self.attributes:
+                    raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'")
+            values = tuple([attributes.get(a, self.defaults.get(a)) for a in self.attributes])
+        elif attributes:
+            raise TypeError(
+                f"{self.name}() got an unexpected keyword argument '{next(iter(attributes))}'"
+            )
+        else:
+            values = ()
+        return record.elementwise(self, operands, values, over)
+
+    def words(self, recipe: Any, numbers: Sequence[Any], attributes: Sequence[Any]) -> tuple[int, ...]:
+        """Python numbers as words, in the compute dtype of a recipe."""
+        if not numbers and not attributes:
+            return ()
+        compute = recipe.vjps["compute"]
+        if compute.is_floating_point:
+            return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
+        return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
+
+    def numbers(self, recipe: Any, words: Sequence[int]) -> dict[str, Any]:
+        """The Python numbers behind words, by the name of the operand or attribute."""
+        import struct
+
+        names = recipe.vjps["numbers"]
+        if recipe.vjps["compute"].is_floating_point:
+            return {n: struct.unpack("d", struct.pack("q", w))[0] for n, w in zip(names, words, strict=True)}
+        return dict(zip(names, words, strict=True))
+
+    def functions(self) -> dict[str, Any]:
+        """What names in a vjp body mean on tensors."""
+        return scalar_functions
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Gradients of the operands."""
+        return record.pull_elementwise(fn, grads[0])
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """What `grad_fn._saved_<name>` shows."""
+        names = {"self": self.params[0], "other": self.params[-1], "result": "out"}
+        name = names.get(name, name)
+        specs = fn.recipe.vjps["specs"]
+        kept = [k for k in self.saves[fn.mask] if k < 0 or specs[k] is not None]
+        for position, k in enumerate(kept):
+            if name == ("out" if k < 0 else self.params[k]):
+                return record.unpack(fn, position)
+        raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
+
+    def __repr__(self) -> str:
+        return f"<elementwise op {self.name}>"
+
+
+def _int_word(value: Any, compute: dtype) -> int:
+    number = int(value)
+    if compute.kind == "b":
+        return int(bool(number))
+    if not -(1 << 63) <= number < 1 << 63:
+        raise RuntimeError(f"value cannot be converted to type {compute.numpy}_t without overflow")
+    return number
+
+
+class _Saves(dict[int, tuple[int, ...]]):
+    """For each set of operands that need a gradient (as bits): the operands to save, -1 the result."""
+
+    def __init__(self, op: Elementwise) -> None:
+        super().__init__()
+        self.op = op
+
+    def __missing__(self, mask: int) -> tuple[int, ...]:
+        op = self.op
+        assert op.back is not None
+        wanted = [k for k in range(op.arity) if mask >> k & 1]
+        _, reads = op.back.needed(wanted)
+        kept = [k for k, name in enumerate(op.params) if name in reads]
+        if "out" in reads:
+            kept.append(-1)
+        self[mask] = tuple(kept)
+        return self[mask]
+
+
+scalar_functions: dict[str, Any] = {}  # names in bodies -> ops on tensors
+
+
+def elementwise(
+    *,
+    ref: Callable[..., Any] | None,
+    domain: Any = (-2.0, 2.0),
+    dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]] = same,
+    name: str | None = None,
+    backward_name: str | None = None,
+) -> Callable[[Callable[..., Any]], Elementwise]:
+    """Define an op by its scalar body.
+
+    Positional parameters are operands (annotate one `bool` if it is read as a truth value),
+    keyword-only ones are attributes: numbers that become arguments of the kernel. The body is
+    straight-line code with one return; `a if c else b` stands for `if`.
+
+    Args:
+        ref: the same function on NumPy arrays, for the tests.
+        domain: (low, high) to sample operands from in the tests, or one such pair an operand.
+        dtypes: the rule that gives (compute dtype, result dtype): `same`, `floating`, `test`, …
+
+    Example:
+        >>> @elementwise(ref=np.square)
+        ... def squared(x):
+        ...     return x * x
+        >>> @squared.vjp
+        ... def _(g, x):
+        ...     return 2 * g * x
+    """
+
+    def define(function: Callable[..., Any]) -> Elementwise:
+        return Elementwise(
+            function, ref=ref, domain=domain, dtypes=dtypes, name=name, backward_name=backward_name
+        )
+
+    return define
+
+
+# ----- ops that are functions -----
+
+
+class _View(NamedTuple):
+    """How a vjp wants its arguments."""
+
+    names: list[str]
+    reads: list[set[str]] | None
+
+
+class Operation:
+    """An op whose forward launches kernels and whose vjp is a function of tensors."""
+
+    def __init__(
+        self, function: Callable[..., Any], backward_name: str, differentiable: Sequence[int] | None
+    ) -> None:
+        functools.update_wrapper(self, function)
+        self.function, self.backward_name = function, backward_name
+        self.name = function.__name__.strip("_")
+        self.signature = inspect.signature(function)
+        self.params = list(self.signature.parameters)
+        self.differentiable_outputs = differentiable
+        self.back: Callable[..., Any] | None = None
+        self.wants = _View([], None)
+        registry.setdefault(self.name, self)
+
+    def vjp(self, function: Callable[..., Any]) -> Operation:
+        """Attach the pullback: its parameter names say what is saved.
+
+        `g` is the gradient of the first differentiable output, `gs` those of all (None where
+        undefined), `out` and `outs` the outputs; any other name is a parameter of the op.
+
+        Raises:
+            TypeError: if a parameter is none of these.
+        """
+        names = list(inspect.signature(function).parameters)
+        known = {"g", "gs", "out", "outs", "needs", *self.params}
+        if not set(names) <= known:
+            raise TypeError(
+                f"{self.name}.vjp: expected parameters among {sorted(known)}, got {names}"
+            )
+        self.back = function
+        self.wants = _View(names, returned_reads(function))
+        return self
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else functools.partial(self, instance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not state.grad or self.back is None:
+            return self.function(*args, **kwargs)
+        wanted = False
+        for value in args:
+            if value.__class__ in tensor_classes:
+                if value.needs_grad or (value.view_of is not None and needs_grad(value)):
+                    wanted = True
+                    break
+            elif value.__class__ in (list, tuple) and any(is_tensor(v) and needs_grad(v) for v in value):
+                wanted = True
+                break
+        if not wanted and kwargs:
+            wanted = any(is_tensor(v) and needs_grad(v) for v in kwargs.values())
+            wanted = wanted or any(
+                is_tensor(v) and needs_grad(v)
+                for value in kwargs.values()
+                if isinstance(value, (list, tuple))
+                for v in value
+            )
+        if not wanted:
+            return self.function(*args, **kwargs)
+        state.grad = False
+        try:
+            out = self.function(*args, **kwargs)
+        finally:
+            state.grad = True
+        self._attach(args, kwargs, out)
+        return out
+
+    def _attach(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
+        outs = list(out) if isinstance(out, (tuple, list)) else [out]
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        arguments = bound.arguments
+        edges: list[Any] = []
+        specs: list[Any] = []
+        layout: list[tuple[str, int]] = []  # tensor parameters; -1 for one tensor, else list length
+        for name, value in arguments.items():
+            if is_tensor(value):
+                layout.append((name, -1))
+                edges.append(record.edge_of(value))
+                specs.append(value.spec)
+            elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
+                layout.append((name, len(value)))
+                for v in value:
+                    edges.append(record.edge_of(v) if is_tensor(v) else None)
+                    specs.append(v.spec if is_tensor(v) else None)
+        chosen = self.differentiable_outputs
+        targets = [
+            (k, o)
+            for k, o in enumerate(outs)
+            if is_tensor(o) and o.spec.dtype.is_floating_point and (chosen is None or k in chosen)
+        ]
+        if not targets:
+            return
+        fn = record.new_grad_node(self, edges, specs)
+        fn.outputs = tuple(o.spec if is_tensor(o) else None for o in outs)
+        names = self._needed_names(layout, edges)
+        attributes: dict[str, Any] = {}
+        kept: list[Any] = []
+        versions: list[int] = []
+        slots: dict[str, Any] = {}
+
+        def keep(value: Any) -> int:
+            if value.counter is record.INFERENCE:
+                raise record.inference_save_error()
+            kept.append(value)
+            versions.append(value.counter.version)
+            return len(kept) - 1
+
+        for name in names:
+            if name in ("out", "outs"):
+                first = targets[0][0]
+                for k in range(len(outs)) if name == "outs" else [first]:
+                    kept.append(outs[k].storage)
+                    versions.append(outs[k].counter.version)
+                    slots.setdefault(name, []).append((len(kept) - 1, k))
+            elif name in arguments:
+                value = arguments[name]
+                if is_tensor(value):
+                    slots[name] = keep(value)
+                elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
+                    slots[name] = [keep(v) if is_tensor(v) else None for v in value]
+                else:
+                    attributes[name] = value
+        fn.saved, fn.versions = kept, versions
+        fn.recipe = (slots, attributes, layout, targets[0][0])
+        for k, o in targets:
+            if o.storage.value is None or o.fn is not None:
+                continue
+            record.give_history(o, fn, k)
+
+    def _needed_names(self, layout: list[tuple[str, int]], edges: list[Any]) -> list[str]:
+        """The names that the vjp reads for the gradients that are needed."""
+        reads = self.wants.reads
+        if reads is None or len(reads) != len(layout) or any(n >= 0 for _, n in layout):
+            return self.wants.names
+        needed: set[str] = set()
+        for names, edge in zip(reads, edges, strict=True):
+            if edge is not None:
+                needed |= names
+        return [n for n in self.wants.names if n in needed]
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Gradients of the tensor inputs, in the order of the signature."""
+        if fn.saved is None:
+            raise RuntimeError(record.FREED)
+        slots, attributes, layout, first = fn.recipe
+        given: dict[str, Any] = {}
+        for name in self.wants.names:
+            if name == "g":
+                given[name] = grads[first]
+            elif name == "gs":
+                given[name] = tuple(grads)
+            elif name == "needs":
+                given[name] = tuple(edge is not None for edge in fn.edges)
+            elif name in ("out", "outs"):
+                found = [self._output(fn, position, k) for position, k in slots.get(name, ())]
+                given[name] = found[0] if name == "out" and found else tuple(found) or None
+            elif name in attributes:
+                given[name] = attributes[name]
+            else:
+                slot = slots.get(name)
+                if isinstance(slot, list):
+                    given[name] = [None if k is None else record.unpack(fn, k) for k in slot]
+                else:
+                    given[name] = None if slot is None else record.unpack(fn, slot)
+        assert self.back is not None
+        results = self.back(**given)
+        if len(layout) == 1 and layout[0][1] < 0:
+            results = (results[0] if isinstance(results, tuple) else results,)
+        if len(results) != len(layout):
+            raise RuntimeError(
+                f"{self.name}.vjp: expected {len(layout)} gradients, one for each tensor input, "
+                f"got {len(results)}"
+            )
+        flat: list[Any] = []
+        for (_, count), found in zip(layout, results, strict=True):
+            if count < 0:
+                flat.append(found)
+            else:
+                flat.extend([None] * count if found is None else found)
+        return flat
+
+    def _output(self, fn: GradNode, position: int, k: int) -> Any:
+        out = record.unpack(fn, position, fn.outputs[k])
+        out.nr = k
+        return out
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """What `grad_fn._saved_<name>` shows."""
+        slots, attributes, _, _ = fn.recipe
+        name = {"self": self.params[0], "result": "out"}.get(name, name)
+        if name in attributes:
+            return attributes[name]
+        slot = slots.get(name)
+        if slot is None:
+            raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
+        if name == "out":
+            return self._output(fn, *slot[0])
+        return record.unpack(fn, slot)
+
+    def __repr__(self) -> str:
+        return f"<op {self.name}>"
+
+
+def operation(
+    backward_name: str, *, differentiable: Sequence[int] | None = None
+) -> Callable[[Callable[..., Any]], Operation]:
+    """Define an op by a function that launches kernels.
+
+    The body runs without recording gradients. Tensors among the arguments, or in lists among
+    them, are its inputs; `differentiable` numbers the outputs that carry gradients (all).
+
+    Example:
+        >>> @operation("FlipBackward0")
+        ... def flip(input, dims): ...
+        >>> @flip.vjp
+        ... def _(g, dims):
+        ...     return flip(g, dims)
+    """
+    return lambda function: Operation(function, backward_name, differentiable)
+
+
+# ----- names -----
+
+_attach_method: Callable[[str, Any], None] | None = None
+
+
+def attach_methods(attach: Callable[[str, Any], None]) -> None:
+    """Let `attach(name, function)` put methods onto the tensor class, those to come too."""
+    global _attach_method
+    _attach_method = attach
+    for name, function in methods.items():
+        attach(name, function)
+
+
+def add_method(name: str, function: Any) -> None:
+    """Make a function a tensor method."""
+    methods[name] = function
+    if _attach_method is not None:
+        _attach_method(name, function)
+
+
+def export(
+    function: Any = None,
+    *,
+    method: bool | str | Sequence[str] = False,
+    name: str | Sequence[str] | None = None,
+    public: bool = True,
+    inplace: bool = False,
+    out: bool = False,
+    namespace: str = "",
+    **options: Any,
+) -> Any:
+    """Give an op its public names.
+
+    Args:
+        method: a tensor method of the same name, or of these names.
+        name: the name or names in the namespace, if not the function's own.
+        public: whether `adjit.<name>` exists (`function=False` is the same as `public=False`).
+        inplace: whether the method `<name>_` exists, which writes the result into the tensor.
+        out: whether the function takes `out=`.
+        namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
+    """
+    if function is False:
+        function, public = None, False
+
+    def register(f: Any) -> Any:
+        own = getattr(f, "__name__", "").strip("_")
+        names = [own] if name is None else [name] if isinstance(name, str) else list(name)
+        if public:
+            for n in names:
+                target[n] = with_out(f, n) if out else plain_function(f, n)
+        chosen: list[str] = []
+        if method is True:
+            chosen = names
+        elif method:
+            chosen = [method] if isinstance(method, str) else list(method)  # type: ignore[arg-type]
+        for n in chosen:
+            add_method(n, as_method(f, n))
+        if inplace:
+            for n in chosen or names:
+                add_method(f"{n}_", in_place(f, n))
+        return f
+
+    target = globals()["namespace"][namespace]
+    return register if function is None else register(function)
+
+
+def plain_function(f: Any, name: str) -> Any:
+    """The op as the public function of that name."""
+    return f
+
+
+def as_method(f: Any, name: str) -> Any:
+    """The op as a method: one Python call between the user and the recording."""
+    if isinstance(f, Elementwise) and not f.attributes:
+        binary, unary = record.binary, record.unary
+        if f.arity == 2:
+
+            def method2(self: Any, other: Any) -> Any:
+                return binary(f, self, other)
+
+            return functools.update_wrapper(method2, f.__wrapped__, ("__doc__",))
+        if f.arity == 1:
+
+            def method1(self: Any) -> Any:
+                return unary(f, self)
+
+            return functools.update_wrapper(method1, f.__wrapped__, ("__doc__",))
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return f(self, *args, **kwargs)
+
+    return functools.update_wrapper(method, getattr(f, "__wrapped__", f), ("__doc__",))
+
+
+def in_place(f: Any, name: str) -> Any:
+    """The op as a method that writes its result into the tensor."""
+    from . import inplace as writing
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        writing.check(self)
+        if isinstance(f, Elementwise) and self.fn is None:
+            made = f.apply((self, *args), kwargs, over=True)
+        else:
+            made = f(self, *args, **kwargs)
+        return writing.adopt(self, made)
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."
+    return method
+
+
+def with_out(f: Any, name: str) -> Any:
+    """The op with an `out=` argument."""
+    from . import inplace as writing
+
+    @functools.wraps(getattr(f, "__wrapped__", f))
+    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        made = f(*args, **kwargs)
+        return made if out is None else writing.write_out(name, out, made)
+
+    return function
+
+
+__all__ = ["Elementwise", "Operation", "Spec", "elementwise", "export", "operation"]

@@ -1,0 +1,799 @@
+"""Recording: a call of an op becomes a node, a tensor and, where asked, a backward node.
+
+This is the hot path of every program. Specs are shared objects, so one dictionary lookup stands
+for shape rules, promotion and the choice of a kernel; results are made without `__init__`.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes, errors
+from ..dtypes import dtype
+from ..schedule import codegen
+from ..schedule.cache import instantiate
+from ..schedule.codegen import Operand
+from ..schedule.recipe import Recipe, Source, Step
+from ..schedule.settle import lock, remember, settle, tape, value_of
+from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
+from ..storage import Storage, Version
+from .node import GradNode, Node, Spec, dense_spec, sequence, spec_of
+from .state import state
+
+Tensor: Any = None
+tensor_classes: set[type] = set()  # Tensor and the subclasses seen so far
+
+new_node, new_storage, new_grad = Node.__new__, Storage.__new__, GradNode.__new__
+new_tensor: Any = None
+INFERENCE = Version()  # stands in for the version counter of inference tensors
+
+
+def adopt_class(cls: type) -> None:
+    """Tell this room which class the handles it makes are of."""
+    global Tensor, new_tensor
+    Tensor, new_tensor = cls, object.__new__
+    tensor_classes.add(cls)
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether a value is a tensor, subclasses included."""
+    if value.__class__ in tensor_classes:
+        return True
+    if isinstance(value, Tensor):
+        tensor_classes.add(value.__class__)
+        return True
+    return False
+
+
+# ----- results -----
+
+
+def make_storage(node: Node, spec: Spec) -> Storage:
+    """A cell around a value."""
+    storage = new_storage(Storage)
+    storage.value = node
+    storage.spec = spec
+    storage.version = storage.shared = 0
+    return storage
+
+
+def make_tensor(storage: Storage, spec: Spec, offset: int = 0, counter: Any = None) -> Any:
+    """A handle without history."""
+    out = new_tensor(Tensor)
+    out.storage = storage
+    out.spec = spec
+    out.offset = offset
+    out.counter = storage if counter is None else counter
+    out.needs_grad = False
+    out.fn = None
+    out.nr = 0
+    out.view_of = None
+    out.meta = None
+    return out
+
+
+def result(node: Node, spec: Spec) -> Any:
+    """A new tensor around a recorded value."""
+    if state.inference:
+        return make_tensor(make_storage(node, spec), spec, 0, INFERENCE)
+    return make_tensor(make_storage(node, spec), spec)
+
+
+def ready_node(block: Any, address: int) -> Node:
+    """A value that is there already."""
+    node = new_node(Node)
+    node.recipe = node.inputs = node.offsets = node.site = None
+    node.scalars = ()
+    node.block, node.address = block, address
+    return node
+
+
+def value_address(tensor: Any) -> int:
+    """The address of a tensor's first element, its value settled."""
+    value = value_of(tensor.storage)
+    return int(value.address) + tensor.offset * int(tensor.spec.dtype.itemsize)
+
+
+# ----- history -----
+
+
+def edge_of(t: Any) -> tuple[GradNode, int] | None:
+    """Where the gradient of a tensor goes: its backward function, or its accumulator."""
+    fn = t.fn if t.view_of is None else t.current_fn()
+    if fn is not None:
+        return fn, t.nr
+    if t.needs_grad:
+        return t.accumulator(), 0
+    return None
+
+
+def needs_grad(t: Any) -> bool:
+    """`requires_grad`, also for a view whose base came to need gradients after the view was made."""
+    return bool(t.needs_grad or (t.view_of is not None and t.view_of.base.needs_grad))
+
+
+def new_grad_node(op: Any, edges: Sequence[Any], inputs: Sequence[Any]) -> GradNode:
+    """A backward node with nothing saved."""
+    fn = new_grad(GradNode)
+    fn.op = op
+    fn.edges = tuple(edges)
+    fn.inputs = tuple(inputs)
+    fn.seq = sequence()
+    fn.saved = fn.versions = ()
+    fn.extras = None
+    fn.recipe = None
+    fn.scalars = ()
+    fn.mask = 0
+    if state.anomaly:
+        fn.more().traceback = traceback.format_list(
+            traceback.extract_stack(errors.user_frame())
+        )
+    return fn
+
+
+def give_history(out: Any, fn: GradNode, nr: int = 0) -> None:
+    """Make `out` the output `nr` of a backward node."""
+    out.fn = fn
+    out.nr = nr
+    out.needs_grad = True
+
+
+# ----- elementwise -----
+
+
+def binary(op: Any, a: Any, b: Any) -> Any:
+    """Record an elementwise op on two operands, the first of them a tensor."""
+    if b.__class__ not in tensor_classes or a.__class__ not in tensor_classes:
+        return elementwise(op, (a, b), ())
+    recipe = op.recipes.get((a.spec, b.spec))
+    if recipe is None:
+        recipe = plan(op, (a, b))
+    sa, sb = a.storage, b.storage
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (sa.value, sb.value)
+    node.offsets = (a.offset, b.offset) if a.offset or b.offset else None
+    node.scalars = ()
+    storage = new_storage(Storage)
+    storage.value = node
+    storage.version = storage.shared = 0
+    out = new_tensor(Tensor)
+    out.storage = out.counter = storage
+    out.spec = storage.spec = recipe.spec
+    out.offset = out.nr = 0
+    out.needs_grad = False
+    out.fn = out.view_of = out.meta = None
+    if a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None:
+        attach(op, recipe, (a, b), (), out)
+    remember(node)
+    if sa.shared or sb.shared or state.inference:
+        after(out, sa.shared or sb.shared)
+    return out
+
+
+def unary(op: Any, a: Any) -> Any:
+    """Record an elementwise op on one tensor."""
+    if a.__class__ not in tensor_classes:
+        return elementwise(op, (a,), ())
+    recipe = op.recipes.get(a.spec)
+    if recipe is None:
+        recipe = plan(op, (a,))
+    source = a.storage
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (source.value,)
+    node.offsets = (a.offset,) if a.offset else None
+    node.scalars = ()
+    storage = new_storage(Storage)
+    storage.value = node
+    storage.version = storage.shared = 0
+    out = new_tensor(Tensor)
+    out.storage = out.counter = storage
+    out.spec = storage.spec = recipe.spec
+    out.offset = out.nr = 0
+    out.needs_grad = False
+    out.fn = out.view_of = out.meta = None
+    if a.needs_grad or a.view_of is not None:
+        attach(op, recipe, (a,), (), out)
+    remember(node)
+    if source.shared or state.inference:
+        after(out, source.shared)
+    return out
+
+
+def after(out: Any, shared: int) -> None:
+    """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
+    if shared:
+        settle()
+    if state.inference:
+        out.counter = INFERENCE
+
+
+def elementwise(op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...],
+                over: bool = False) -> Any:  # fmt: skip
+    """Record an elementwise op on tensors and Python numbers, with attributes in order."""
+    key: Any = []
+    tensors = []
+    numbers = []
+    for operand in operands:
+        if operand.__class__ in tensor_classes or is_tensor(operand):
+            key.append(operand.spec)
+            tensors.append(operand)
+        else:
+            kind = operand.__class__
+            if kind is not float and kind is not int and kind is not bool:
+                operand = as_number(op, operand)
+                kind = operand.__class__
+            key.append(kind)
+            numbers.append(operand)
+    key = key[0] if len(key) == 1 else tuple(key)
+    recipe = op.recipes.get(key)
+    if recipe is None:
+        recipe = plan(op, operands)
+    if not tensors:
+        raise TypeError(
+            f"{op.name}(): argument '{op.params[0]}' (position 1) must be Tensor, not "
+            f"{type(operands[0]).__name__}"
+        )
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple([t.storage.value for t in tensors])
+    node.offsets = tuple([t.offset for t in tensors]) if any([t.offset for t in tensors]) else None
+    node.scalars = scalars = op.words(recipe, numbers, attributes)
+    if over:
+        node.recipe = recipe_over(op, recipe)
+    out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
+    for t in tensors:
+        if t.needs_grad or t.view_of is not None:
+            attach(op, recipe, operands, scalars, out)
+            break
+    remember(node)
+    shared = any([t.storage.shared for t in tensors])
+    if shared or state.inference:
+        after(out, shared)
+    return out
+
+
+def as_number(op: Any, value: Any) -> Any:
+    """A Python number for a NumPy one; anything else is refused."""
+    item = getattr(value, "item", None)
+    if item is not None and getattr(value, "ndim", None) == 0:
+        found = item()
+        if found.__class__ in (float, int, bool):
+            return found
+    if isinstance(value, (float, int)):
+        return float(value) if isinstance(value, float) else int(value)
+    if isinstance(value, complex):
+        raise dtypes.unsupported(dtypes.complex64)
+    raise TypeError(f"{op.name}(): argument must be Tensor or a number, not {type(value).__name__}")
+
+
+def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
+    """The recipe of an elementwise op on operands such as these, remembered for the next time."""
+    key = []
+    described: list[tuple[str, Any]] = []
+    for name, operand in zip(op.params, operands, strict=True):
+        if is_tensor(operand):
+            key.append(operand.spec)
+            described.append((name, operand.spec))
+        else:
+            operand = as_number(op, operand)
+            key.append(operand.__class__)
+            described.append((name, dtypes.of_scalar(operand)))
+    specs = [s for _, s in described if isinstance(s, Spec)]
+    if not specs:
+        raise TypeError(
+            f"{op.name}(): argument '{op.params[0]}' (position 1) must be Tensor, not "
+            f"{type(operands[0]).__name__}"
+        )
+    shape = broadcast_shapes(*[s.shape for s in specs])
+    kinds = [
+        (s.dtype, s.ndim) if isinstance(s, Spec) else (s, -1)
+        for name, s in described
+        if name not in op.body.logical
+    ]
+    compute, out_kind = op.dtypes(kinds)
+    out_spec = spec_of(shape, result_strides(shape, specs), out_kind)
+    inputs = [
+        Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
+        if isinstance(s, Spec)
+        else Operand(name, compute, None)
+        for name, s in described
+    ]
+    inputs += [Operand(name, compute, None) for name in op.attributes]
+    recipe = elementwise_recipe(
+        op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
+    )
+    recipe.vjps["numbers"] = [o.name for o in inputs if o.strides is None]  # type: ignore[assignment]
+    recipe.vjps["compute"] = compute  # type: ignore[assignment]
+    recipe.vjps["specs"] = tuple(s if isinstance(s, Spec) else None for _, s in described)  # type: ignore[assignment]
+    if len(op.recipes) >= MAX_RECIPES:
+        op.recipes.clear()
+    op.recipes[key[0] if len(key) == 1 else tuple(key)] = recipe
+    return recipe
+
+
+MAX_RECIPES = 4096
+
+
+def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
+    """C order, or the order of axes that every full operand has."""
+    full = [s for s in specs if s.shape == shape]
+    if full and not full[0].contiguous:
+        strides = full[0].strides
+        if is_dense(shape, strides) and all(
+            s.strides == strides for s in full if not (s.contiguous and s.numel <= 1)
+        ):
+            return strides
+    return contiguous_strides(shape)
+
+
+def elementwise_recipe(
+    name: str,
+    body: Any,
+    wanted: Sequence[int],
+    compute: dtype,
+    inputs: Sequence[Operand],
+    results: Sequence[tuple[str, Spec]],
+    specs: tuple[Spec, ...],
+    alias: bool = False,
+) -> Recipe:
+    """A recipe that runs a scalar body over the shape of its results."""
+    first = results[0][1]
+    outputs = [Operand(label, spec.dtype, spec.strides) for label, spec in results]
+    order = sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
+    step, constants = codegen.elementwise(
+        name, body, wanted, compute, inputs, outputs, first.shape, order, alias
+    )
+    numbers = sum(o.strides is None for o in inputs)
+    recipe = Recipe(
+        name, specs, tuple(spec for _, spec in results), [step], constants, scalars=numbers
+    )
+    if first.numel == 0:
+        recipe.n = 0
+        recipe.steps = [Step(step.source, 0, 1)]
+    return recipe
+
+
+def recipe_over(op: Any, recipe: Recipe) -> Recipe:
+    """The recipe that may write its result over its first input."""
+    found = recipe.vjps.get("over")
+    if found is None:
+        found = recipe
+        specs = recipe.vjps["specs"]
+        first = specs[0]  # type: ignore[index]
+        if first is recipe.spec and first.nbytes >= ALIAS_BYTES:
+            compute: Any = recipe.vjps["compute"]
+            shape = recipe.spec.shape
+            inputs = [
+                Operand(n, compute, None)
+                if s is None
+                else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
+                for n, s in zip(op.params, specs, strict=True)  # type: ignore[call-overload]
+            ]
+            inputs += [Operand(n, compute, None) for n in op.attributes]
+            found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
+                           recipe.constants, scalars=len(recipe.vjps["numbers"]))  # type: ignore[arg-type] # fmt: skip
+            found.plain = False
+            found.alias = elementwise_recipe(
+                op.name, op.body, [0], compute, inputs, [("out", recipe.spec)], recipe.inputs, True
+            )
+        recipe.vjps["over"] = found
+    return found
+
+
+ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
+
+
+def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out: Any) -> None:
+    """Give the result of an elementwise op its backward node, if gradients are wanted."""
+    if not state.grad:
+        return
+    mask = 0
+    edges: list[Any] = []
+    bit = 1
+    for t in operands:
+        if t.__class__ in tensor_classes:
+            if t.view_of is not None:
+                edge = edge_of(t) if t.needs_grad or t.view_of.base.needs_grad else None
+            elif t.fn is not None:
+                edge = (t.fn, t.nr)
+            elif t.needs_grad:
+                edge = (t.accumulator(), 0)
+            else:
+                edge = None
+            if edge is not None:
+                mask |= bit
+            edges.append(edge)
+        else:
+            edges.append(None)
+        bit += bit
+    if not mask or not op.differentiable or not recipe.spec.dtype.is_floating_point:
+        return
+    fn = new_grad(GradNode)
+    fn.op = op
+    fn.recipe = recipe
+    fn.edges = tuple(edges)
+    fn.inputs = recipe.vjps["specs"]  # type: ignore[assignment]
+    fn.outputs = recipe.outputs
+    fn.seq = sequence()
+    fn.extras = None
+    fn.scalars = scalars
+    fn.mask = mask
+    saved = []
+    versions = []
+    for k in op.saves[mask]:
+        if k < 0:
+            saved.append(out.storage)
+            versions.append(0)
+        else:
+            t = operands[k]
+            if t.__class__ in tensor_classes:
+                saved.append(t)
+                versions.append(t.counter.version)
+                if t.counter is INFERENCE:
+                    raise inference_save_error()
+    fn.saved = saved
+    fn.versions = versions
+    if state.anomaly:
+        fn.more().traceback = traceback.format_list(traceback.extract_stack(errors.user_frame()))
+    out.fn = fn
+    out.needs_grad = True
+
+
+def inference_save_error() -> RuntimeError:
+    """What saving an inference tensor raises."""
+    return RuntimeError(
+        "Inference tensors cannot be saved for backward. Please do not use Tensors created in "
+        "inference mode in computation tracked by autograd. To work around this, you can make a "
+        "clone to get a normal tensor and use it in autograd, or use `torch.no_grad()` instead of "
+        "`torch.inference_mode()`."
+    )
+
+
+# ----- saved tensors -----
+
+FREED = (
+    "Trying to backward through the graph a second time (or directly access saved tensors after "
+    "they have already been freed). Saved intermediate values of the graph are freed when you call "
+    ".backward() or autograd.grad(). Specify retain_graph=True if you need to backward through the "
+    "graph a second time or if you need to access saved tensors after calling backward."
+)
+
+
+def unpack(fn: GradNode, k: int, spec: Spec | None = None) -> Any:
+    """Saved tensor `k` of a backward node, after the version check.
+
+    A saved output is kept as its cell (the tensor would be a cycle) and comes back as a new handle.
+    """
+    if fn.saved is None:
+        raise RuntimeError(FREED)
+    kept = fn.saved[k]
+    if kept.__class__ is Storage:
+        counter = kept
+    else:
+        counter = kept.counter
+    if counter.version != fn.versions[k]:
+        raise modified_error(fn, kept, counter, fn.versions[k], spec)
+    if kept.__class__ is Storage:
+        out = make_tensor(kept, spec if spec is not None else fn.outputs[0])
+        if state.grad:
+            give_history(out, fn)
+        return out
+    return kept
+
+
+def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: Any) -> Exception:
+    """The error about a value that was needed and has been overwritten."""
+    if kept.__class__ is Storage:
+        source, spec, nr = fn, spec or fn.outputs[0], 0
+    else:
+        source = kept.fn if kept.view_of is None else kept.current_fn()
+        spec, nr = kept.spec, kept.nr
+    which = ""
+    if source is not None:
+        which = f", which is output {nr} of {source.name()},"
+        which = which.replace("CopySlices", "torch::autograd::CopySlices")
+    hint = (
+        " Hint: enable anomaly detection to find the operation that failed to compute its "
+        "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
+    )
+    if state.anomaly:
+        hint = (
+            " Hint: the backtrace further above shows the operation that failed to compute its "
+            "gradient. The variable in question was changed in there or anywhere later. Good luck!"
+        )
+    site = getattr(counter, "site", None)
+    written = f" The last write was at {errors.describe(site)}." if site is not None else ""
+    return RuntimeError(
+        "one of the variables needed for gradient computation has been modified by an inplace "
+        f"operation: [torch.{spec.dtype.legacy}Tensor {list(spec.shape)}]{which or ''}"
+        f"{'' if which else ''} is at version {counter.version}; expected version {expected} "
+        f"instead.{hint}{written}"
+    )
+
+
+def pull_elementwise(fn: GradNode, g: Any) -> list[Any]:
+    """Record the vjp of an elementwise op; one gradient per operand, None where not needed."""
+    op = fn.op
+    if fn.saved is None:
+        raise RuntimeError(FREED)
+    if state.grad:
+        return _pull_on_tensors(fn, g)
+    key = (g.spec, fn.mask)
+    found: Any = fn.recipe.vjps.get(key)
+    if found is None:
+        found = fn.recipe.vjps[key] = plan_vjp(op, fn, g.spec)
+    recipe, which, positions = found
+    values = [g.storage.value]
+    offsets = [g.offset]
+    k = 0
+    for kept in fn.saved:
+        counter = kept if kept.__class__ is Storage else kept.counter
+        if counter.version != fn.versions[k]:
+            unpack(fn, k)
+        if kept.__class__ is Storage:
+            values.append(kept.value)
+            offsets.append(0)
+        else:
+            values.append(kept.storage.value)
+            offsets.append(kept.offset)
+        k += 1
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple(values)
+    node.offsets = tuple(offsets) if any(offsets) else None
+    scalars = fn.scalars
+    node.scalars = tuple([scalars[p] for p in positions]) if positions else ()
+    grads: list[Any] = [None] * len(fn.edges)
+    if len(which) == 1:
+        grads[which[0]] = make_tensor(make_storage(node, recipe.spec), recipe.spec)
+        remember(node)
+        return grads
+    outs = pick_all(node)
+    for k, out in zip(which, outs, strict=True):
+        grads[k] = out
+    return grads
+
+
+def pick_all(node: Node) -> list[Any]:
+    """One tensor for each result of a node with several."""
+    recipe = node.recipe
+    tape.append(node)
+    outs = []
+    for k, spec in enumerate(recipe.outputs):
+        picked = new_node(Node)
+        picked.recipe = _pick(k, spec)
+        picked.inputs = (node,)
+        picked.offsets = None
+        picked.scalars = ()
+        tape.append(picked)
+        outs.append(make_tensor(make_storage(picked, spec), spec))
+    if len(tape) >= 2 * MAX_BATCH:
+        settle()
+    return outs
+
+
+MAX_BATCH = 512
+_picks: dict[Any, Recipe] = {}
+
+
+def _pick(k: int, spec: Spec) -> Recipe:
+    recipe = _picks.get((k, spec))
+    if recipe is None:
+        if len(_picks) >= MAX_RECIPES:
+            _picks.clear()
+        recipe = _picks[k, spec] = Recipe("pick", (spec,), (spec,), [])
+        recipe.pick = k
+        recipe.plain = False
+    return recipe
+
+
+def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Recipe, tuple[int, ...], tuple[int, ...]]:
+    """The recipe of a vjp, the operands that it gives gradients for, and its words of numbers."""
+    forward: Recipe = fn.recipe
+    compute: Any = forward.vjps["compute"]
+    specs: Any = forward.vjps["specs"]
+    numbers: Any = forward.vjps["numbers"]
+    which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
+    shape = forward.spec.shape
+    _, reads = op.back.needed(which)
+    inputs = [Operand("g", g_spec.dtype, broadcast_strides(g_spec.shape, g_spec.strides, shape))]
+    inputs_specs = [g_spec]
+    for k in op.saves[fn.mask]:
+        name = "out" if k < 0 else op.params[k]
+        spec = forward.spec if k < 0 else specs[k]
+        if spec is None:
+            continue
+        inputs.append(
+            Operand(name, spec.dtype, broadcast_strides(spec.shape, spec.strides, shape))
+        )
+        inputs_specs.append(spec)
+    positions = tuple(p for p, name in enumerate(numbers) if name in reads)
+    inputs += [Operand(numbers[p], compute, None) for p in positions]
+    strides = result_strides(shape, [g_spec, forward.spec])
+    results = [
+        (f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which
+    ]
+    recipe = elementwise_recipe(
+        f"{op.name}_vjp", op.back, which, compute, inputs, results, tuple(inputs_specs)
+    )
+    return recipe, which, positions
+
+
+def _pull_on_tensors(fn: GradNode, g: Any) -> list[Any]:
+    """The vjp body read on tensors, so that it is recorded and differentiable itself."""
+    op = fn.op
+    specs: Any = fn.recipe.vjps["specs"]
+    which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
+    given: dict[str, Any] = dict.fromkeys([*op.back.params, *op.back.attributes])
+    given["g"] = g
+    tensors = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
+    for position, k in enumerate(tensors):
+        given["out" if k < 0 else op.params[k]] = unpack(fn, position)
+    given.update(
+        (name, value)
+        for name, value in op.numbers(fn.recipe, fn.scalars).items()
+        if name in given
+    )
+    results = op.back.on_tensors(which, op.functions())(**given)
+    grads: list[Any] = [None] * len(specs)
+    for k, gradient in zip(which, results, strict=True):
+        grads[k] = gradient
+    return grads
+
+
+# ----- kernels written by hand -----
+
+
+def launch(
+    kernel: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[tuple[Any, dtype]],
+    *,
+    bind: dict[str, dtype] | None = None,
+    words: Sequence[int] = (),
+    scalars: Sequence[int] = (),
+    n: int = 0,
+    grain: int = 1,
+    scratch: int = 0,
+    fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
+    messages: dict[int, Any] | None = None,
+) -> Any:
+    """Record a node that runs hand-written kernels; its results are dense and in C order.
+
+    `kernel` is a kernel of the kernels room with its work in `n` and `grain`, or a list of steps
+    (kernel, n, grain) over the same words: addresses of `inputs`, of `outputs`, of `scratch` bytes
+    and of the status words (where `fallible`), then `words`, then `scalars` (floats travel as
+    bits). `messages` maps a status code to a message, or (exception type, message), formatted
+    with the details the kernel left.
+    """
+    bind = bind or {}
+    specs = tuple([dense_spec(Size(shape), kind) for shape, kind in outputs])
+    steps = kernel if isinstance(kernel, list) else [(kernel, n, grain)]
+    made = [
+        Step(k if isinstance(k, Source) else instantiate(k, bind), int(count), int(size))
+        for k, count, size in steps
+    ]
+    fails = None
+    if fallible:
+        fails = fallible if callable(fallible) else _status_error(messages or {})
+    recipe = Recipe(
+        made[0].source.name, tuple([t.spec for t in inputs]), specs, made,
+        tuple([int(w) for w in words]), scalars=len(scalars), scratch=scratch, fallible=fails,
+    )  # fmt: skip
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple([t.storage.value for t in inputs])
+    node.offsets = tuple([t.offset for t in inputs]) if any([t.offset for t in inputs]) else None
+    node.scalars = tuple([int(s) for s in scalars])
+    node.site = errors.user_site() if fallible else None
+    if len(specs) == 1:
+        out = result(node, specs[0])
+        remember(node)
+    else:
+        out = tuple(pick_all(node))
+    if any([t.storage.shared for t in inputs]):
+        settle()
+    return out
+
+
+def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Exception]:
+    def error(status: tuple[int, ...]) -> Exception:
+        found = messages.get(status[0], "a kernel found a bad value: {0}")
+        kind, text = found if isinstance(found, tuple) else (IndexError, found)
+        return kind(text.format(*status[1:]))  # type: ignore[no-any-return]
+
+    return error
+
+
+# ----- writing -----
+
+
+def store(t: Any, source: Any) -> None:
+    """Put the elements of `source`, a fresh tensor of the same shape and dtype, where `t` looks."""
+    storage = t.storage
+    if t.spec.numel:
+        if source.spec is t.spec is storage.spec and not (t.offset or source.offset or storage.shared):
+            storage.value = source.storage.value
+        else:
+            _write_region(t, source)
+    counter = t.counter
+    if counter is INFERENCE:
+        return
+    counter.version += 1
+    counter.site = errors.user_site()
+
+
+def _write_region(t: Any, source: Any) -> None:
+    """Record a node that copies `source` into the part of the old value that `t` shows."""
+    storage, spec, other = t.storage, t.spec, source.spec
+    shared = storage.shared
+    if shared:
+        settle()
+    step, constants = codegen.elementwise(
+        "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
+        [Operand("out", spec.dtype, spec.strides)], spec.shape,
+        sorted(range(spec.ndim), key=lambda d: (-spec.strides[d], d)),
+    )  # fmt: skip
+    whole = storage.spec
+    recipe = Recipe("write", (spec, other), (whole,), [step], constants)
+    recipe.plain = False
+    recipe.write = "here" if shared else "copy"
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (storage.value, source.storage.value)
+    node.offsets = (t.offset, source.offset)
+    node.scalars = ()
+    node.site = None
+    storage.value = node
+    remember(node)
+    if shared:
+        settle()
+
+
+def copy_body() -> Any:
+    """The body that copies and converts; the op table provides it."""
+    from ..ops.elementwise import copy
+
+    return copy.body
+
+
+def convert(t: Any, spec: Spec) -> Any:
+    """Record a copy of `t` with other strides or another dtype, without history."""
+    key = (t.spec, spec)
+    recipe = _conversions.get(key)
+    if recipe is None:
+        inputs = [Operand("x", t.spec.dtype, t.spec.strides)]
+        compute = spec.dtype if spec.dtype.kind != "b" else t.spec.dtype
+        body = copy_body() if spec.dtype.kind != "b" else truth_body()
+        recipe = elementwise_recipe(
+            "copy" if spec.dtype.kind != "b" else "truth", body, [0], compute, inputs,
+            [("out", spec)], (t.spec,),
+        )  # fmt: skip
+        if len(_conversions) >= MAX_RECIPES:
+            _conversions.clear()
+        _conversions[key] = recipe
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (t.storage.value,)
+    node.offsets = (t.offset,) if t.offset else None
+    node.scalars = ()
+    node.site = None
+    out = result(node, spec)
+    remember(node)
+    if t.storage.shared:
+        settle()
+    return out
+
+
+_conversions: dict[Any, Recipe] = {}
+
+
+def truth_body() -> Any:
+    """The body that says whether a number is not zero."""
+    from ..ops.elementwise import truth
+
+    return truth.body

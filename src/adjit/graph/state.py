@@ -1,0 +1,17 @@
+"""Switches of the current thread: whether gradients are recorded, and how carefully."""
+
+from __future__ import annotations
+
+import threading
+
+
+class State(threading.local):
+    """Class attributes are what a new thread starts with."""
+
+    grad = True  # operations record backward nodes
+    inference = False  # results are inference tensors
+    anomaly = False  # forward tracebacks are kept, gradients are checked
+    check_nan = True
+
+
+state = State()

@@ -1,0 +1,125 @@
+"""Views: handles on the same storage, and how they keep their place in the history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..shapes import Shape
+from . import record
+from .node import GradNode, spec_of
+from .state import state
+
+NO_GRAD, MULTIPLE = "no_grad", "multiple"
+
+
+class View:
+    """What a view knows of its origin: the tensor that owns the storage, and when it was made."""
+
+    __slots__ = ("base", "kind", "version")
+
+    def __init__(self, base: Any, version: int, kind: str) -> None:
+        self.base, self.version, self.kind = base, version, kind
+
+
+class ViewOp:
+    """The backward side of a view op; each node carries its own pullback as `recipe`."""
+
+    __slots__ = ("backward_name",)
+
+    def __init__(self, backward_name: str) -> None:
+        self.backward_name = backward_name
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """The gradient of the viewed tensor."""
+        return [fn.recipe(grads[0] if len(grads) == 1 else grads)]
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """Views save nothing that could be shown."""
+        raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
+
+
+_view_ops: dict[str, ViewOp] = {}
+
+
+def view_op(backward_name: str) -> ViewOp:
+    """The op behind backward nodes of that name."""
+    op = _view_ops.get(backward_name)
+    if op is None:
+        op = _view_ops[backward_name] = ViewOp(backward_name)
+    return op
+
+
+def alias(
+    t: Any,
+    shape: Sequence[int],
+    strides: Shape,
+    offset: int,
+    backward_name: str,
+    pull: Callable[[Any], Any],
+) -> Any:
+    """A differentiable view of `t`; `pull` turns the gradient of the view into that of `t`."""
+    info = t.view_of
+    base = t if info is None else info.base
+    counter = t.counter
+    out = record.new_tensor(record.Tensor)
+    out.storage = t.storage
+    out.spec = spec_of(tuple(shape), strides, t.spec.dtype)
+    out.offset = offset
+    out.counter = counter
+    out.needs_grad = False
+    out.fn = out.meta = None
+    out.nr = 0
+    kind = "" if info is None else info.kind
+    wanted = t.needs_grad or (info is not None and base.needs_grad)
+    if not state.grad:
+        kind = NO_GRAD
+    elif wanted:
+        fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
+        fn.recipe = pull
+        fn.outputs = (out.spec,)
+        out.fn = fn
+        out.needs_grad = True
+    out.view_of = View(base, counter.version, kind)
+    return out
+
+
+def aliases(
+    t: Any,
+    geometries: Sequence[tuple[Sequence[int], Shape, int]],
+    backward_name: str,
+    pull: Callable[[list[Any]], Any],
+) -> tuple[Any, ...]:
+    """Several views of `t` that are the outputs of one backward node."""
+    wanted = state.grad and record.needs_grad(t)
+    base = t if t.view_of is None else t.view_of.base
+    outs = []
+    for shape, strides, offset in geometries:
+        spec = spec_of(tuple(shape), strides, t.spec.dtype)
+        out = record.make_tensor(t.storage, spec, offset, t.counter)
+        out.view_of = View(base, t.counter.version, MULTIPLE if state.grad else NO_GRAD)
+        outs.append(out)
+    if wanted:
+        fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
+        fn.outputs = tuple(o.spec for o in outs)
+        fn.recipe = pull if len(outs) != 1 else lambda g: pull([g])
+        for k, out in enumerate(outs):
+            record.give_history(out, fn, k)
+    return tuple(outs)
+
+
+def current_fn(t: Any) -> GradNode | None:
+    """The backward node of a view, made anew if its base was written in place since."""
+    info = t.view_of
+    base = info.base
+    if info.version != t.counter.version:
+        if base.fn is not None:
+            from ..ops.view import scatter_strided
+
+            fn = record.new_grad_node(view_op("AsStridedBackward0"), ((base.fn, base.nr),), (base.spec,))
+            spec, offset, target = t.spec, t.offset - base.offset, base.spec
+            fn.recipe = lambda g: scatter_strided(g, target, spec, offset)
+            fn.outputs = (spec,)
+            record.give_history(t, fn)
+        info.version = t.counter.version
+    return t.fn  # type: ignore[no-any-return]

@@ -1,0 +1,857 @@
+"""The functions behind the layers and losses, as in ``torch.nn.functional``."""
+
+from __future__ import annotations
+
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import adjit
+
+from ..autograd.modes import no_grad
+from ..ops import elementwise, nn
+from ..ops.elementwise import logsigmoid, prelu
+from ..ops.index import embedding, one_hot
+from ..ops.matmul import bilinear, linear
+from ..ops.nn import cosine_similarity
+from ..ops.norm import layer_norm, rms_norm
+from ..ops.softmax import functional_log_softmax as log_softmax
+from ..ops.softmax import functional_softmax as softmax
+from ..ops.softmax import softmin
+from ..tensor import Tensor
+from .reduction import chosen_reduction, reduced
+
+__all__ = [
+    "alpha_dropout",
+    "bilinear",
+    "binary_cross_entropy",
+    "binary_cross_entropy_with_logits",
+    "celu",
+    "cosine_embedding_loss",
+    "cosine_similarity",
+    "cross_entropy",
+    "dropout",
+    "elu",
+    "embedding",
+    "gaussian_nll_loss",
+    "gelu",
+    "glu",
+    "gumbel_softmax",
+    "hardshrink",
+    "hardsigmoid",
+    "hardswish",
+    "hardtanh",
+    "hinge_embedding_loss",
+    "huber_loss",
+    "kl_div",
+    "l1_loss",
+    "layer_norm",
+    "leaky_relu",
+    "linear",
+    "log_softmax",
+    "logsigmoid",
+    "margin_ranking_loss",
+    "mish",
+    "mse_loss",
+    "multilabel_soft_margin_loss",
+    "nll_loss",
+    "normalize",
+    "one_hot",
+    "pairwise_distance",
+    "poisson_nll_loss",
+    "prelu",
+    "relu",
+    "relu6",
+    "rms_norm",
+    "selu",
+    "sigmoid",
+    "silu",
+    "smooth_l1_loss",
+    "soft_margin_loss",
+    "softmax",
+    "softmin",
+    "softplus",
+    "softshrink",
+    "softsign",
+    "tanh",
+    "tanhshrink",
+    "threshold",
+    "triplet_margin_loss",
+    "triplet_margin_with_distance_loss",
+]
+
+# ---- activations ---------------------------------------------------------------------------------
+
+
+def relu(input: Tensor, inplace: bool = False) -> Tensor:
+    """max(x, 0), elementwise; differentiable, with derivative 0 at 0.
+
+    Example:
+        >>> F.relu(adjit.tensor([-1.0, 2.0]))
+        tensor([0., 2.])
+    """
+    return input.relu_() if inplace else input.relu()
+
+
+def relu6(input: Tensor, inplace: bool = False) -> Tensor:
+    """x clamped to [0, 6], elementwise; differentiable."""
+    return hardtanh(input, 0.0, 6.0, inplace)
+
+
+def hardtanh(
+    input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
+) -> Tensor:
+    """x clamped to [min_val, max_val], elementwise; the derivative at the bounds is 0.
+
+    Raises:
+        ValueError: the bounds are in the wrong order.
+    """
+    if min_val > max_val:
+        raise ValueError("min_val cannot be greater than max_val")
+    return _activation("hardtanh", input, inplace, min_val=min_val, max_val=max_val)
+
+
+def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
+    """x where it is above ``threshold``, ``value`` elsewhere; differentiable."""
+    return _activation("threshold", input, inplace, threshold=threshold, value=value)
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x for positive x, alpha (exp(x) - 1) otherwise; differentiable."""
+    return _activation("elu", input, inplace, alpha=alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """1.0507 (x for positive x, 1.6733 (exp(x) - 1) otherwise); differentiable."""
+    return _activation("selu", input, inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x for positive x, alpha (exp(x / alpha) - 1) otherwise; differentiable."""
+    return _activation("celu", input, inplace, alpha=alpha)
+
+
+def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
+    """x for positive x, negative_slope x otherwise; differentiable."""
+    return _activation("leaky_relu", input, inplace, negative_slope=negative_slope)
+
+
+def silu(input: Tensor, inplace: bool = False) -> Tensor:
+    """x sigmoid(x), elementwise; differentiable."""
+    return _activation("silu", input, inplace)
+
+
+def mish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x tanh(softplus(x)), elementwise; differentiable."""
+    return _activation("mish", input, inplace)
+
+
+def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
+    """x relu6(x + 3) / 6, elementwise; differentiable."""
+    return _activation("hardswish", input, inplace)
+
+
+def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
+    """relu6(x + 3) / 6, elementwise; differentiable."""
+    return _activation("hardsigmoid", input, inplace)
+
+
+def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
+    """x Φ(x), Φ being the normal distribution function; differentiable.
+
+    Args:
+        input: any shape, floating.
+        approximate: ``"none"``, or ``"tanh"`` for the approximation by tanh.
+
+    Raises:
+        RuntimeError: another ``approximate``.
+    """
+    return elementwise.gelu(input, approximate=approximate)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + exp(-x)), elementwise; differentiable."""
+    return input.sigmoid()
+
+
+def tanh(input: Tensor) -> Tensor:
+    """The hyperbolic tangent, elementwise; differentiable."""
+    return input.tanh()
+
+
+def tanhshrink(input: Tensor) -> Tensor:
+    """x - tanh(x), elementwise; differentiable."""
+    return input - input.tanh()
+
+
+def softsign(input: Tensor) -> Tensor:
+    """x / (1 + |x|), elementwise; differentiable."""
+    return input / (input.abs() + 1)
+
+
+def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
+    return elementwise.softplus(input, beta=beta, threshold=threshold)
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| is above ``lambd``, 0 elsewhere; differentiable."""
+    return adjit.where((input >= -lambd) & (input <= lambd), 0.0, input)
+
+
+def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x moved towards 0 by ``lambd``, 0 where it would pass it; differentiable.
+
+    Raises:
+        RuntimeError: ``lambd`` is negative.
+    """
+    if lambd < 0:
+        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
+    return input - input.clamp(-lambd, lambd)
+
+
+def glu(input: Tensor, dim: int = -1) -> Tensor:
+    """The first half of dimension ``dim`` times the sigmoid of the second half; differentiable.
+
+    Raises:
+        RuntimeError: a 0-d input, or an odd size.
+    """
+    if input.dim() == 0:
+        raise RuntimeError("glu does not support scalars because halving size must be even")
+    if input.shape[dim] % 2 != 0:
+        raise RuntimeError(
+            f"Halving dimension must be even, but dimension {dim % input.dim()} is size "
+            f"{input.shape[dim]}"
+        )
+    value, gate = input.chunk(2, dim)
+    return value * gate.sigmoid()
+
+
+def gumbel_softmax(
+    logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
+) -> Tensor:
+    """A draw from the Gumbel-softmax distribution along ``dim``; differentiable.
+
+    Args:
+        logits: unnormalised log-probabilities.
+        tau: the temperature, positive.
+        hard: return one-hot vectors whose gradient is that of the soft ones.
+        eps: without effect.
+        dim: the dimension of the classes.
+    """
+    if eps != 1e-10:
+        warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
+    gumbels = -adjit.empty_like(logits).exponential_().log()
+    soft = ((logits + gumbels) / tau).softmax(dim)
+    if not hard:
+        return soft
+    index = soft.argmax(dim, keepdim=True)
+    chosen = adjit.zeros_like(logits).scatter_(dim, index, 1.0)
+    return chosen - soft.detach() + soft
+
+
+# ---- linear maps, lookups, dropout, normalisation ------------------------------------------------
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """In training, zeroes every element with probability ``p`` and scales the rest by 1 / (1 - p).
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+    """
+    _check_probability(p)
+    return nn.dropout(input, p, training, inplace)
+
+
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps zero mean and unit variance, for networks of SELUs; differentiable.
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+    """
+    _check_probability(p)
+    if not training or p == 0 or input.numel() == 0:
+        return input
+    if p == 1:
+        return input.mul_(0) if inplace else input * 0
+    saturation = 1.7580993408473766  # of SELU towards minus infinity, with the sign changed
+    scale = 1 / math.sqrt((saturation**2 * p + 1) * (1 - p))
+    keep = adjit.empty_like(input).bernoulli_(1 - p)
+    shift = (keep - 1) * (saturation * scale) + saturation * scale * p
+    if inplace:
+        return input.mul_(keep * scale).add_(shift)
+    return input * (keep * scale) + shift
+
+
+def _check_probability(p: float) -> None:
+    if p < 0.0 or p > 1.0:
+        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+def normalize(
+    input: Tensor,
+    p: float = 2.0,
+    dim: int | Sequence[int] = 1,
+    eps: float = 1e-12,
+    out: Tensor | None = None,
+) -> Tensor:
+    """x / max(norm(x), eps) with the p-norm along ``dim``; differentiable.
+
+    Example:
+        >>> F.normalize(adjit.tensor([[3.0, 4.0]]))
+        tensor([[0.6000, 0.8000]])
+    """
+    normalized = nn.normalize(input, p, dim, eps)
+    return normalized if out is None else out.copy_(normalized)
+
+
+# ---- distances -----------------------------------------------------------------------------------
+
+
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Tensor:
+    """The p-norm of x1 - x2 + eps over the last dimension; differentiable."""
+    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+
+
+# ---- losses --------------------------------------------------------------------------------------
+
+
+def l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """|input - target|; differentiable.
+
+    Args:
+        input: any shape, floating.
+        target: of the same shape; one that only broadcasts gets a warning.
+        size_average: the old form of ``reduction``.
+        reduce: the old form of ``reduction``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        weight: a factor for every element, of the shape of the input; the mean is weighted.
+
+    Raises:
+        ValueError: another reduction, or a weight of another shape.
+    """
+    _warn_about_broadcasting(input, target)
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    if weight is not None:
+        return _weighted((input - target).abs(), input, weight, reduction)
+    return nn.l1_loss(input, target, reduction=reduction)
+
+
+def mse_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    weight: Tensor | None = None,
+) -> Tensor:
+    """(input - target)²; differentiable. Arguments and errors are those of :func:`l1_loss`.
+
+    Example:
+        >>> F.mse_loss(adjit.tensor([1.0, 2.0]), adjit.tensor([0.0, 0.0]))
+        tensor(2.5000)
+    """
+    _warn_about_broadcasting(input, target)
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    if weight is not None:
+        return _weighted((input - target).square(), input, weight, reduction)
+    return nn.mse_loss(input, target, reduction=reduction)
+
+
+def smooth_l1_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    beta: float = 1.0,
+) -> Tensor:
+    """The L1 loss, rounded off by a parabola where it is below ``beta``; differentiable.
+
+    Raises:
+        ValueError: a reduction that is not known.
+        RuntimeError: ``beta`` is negative.
+    """
+    _warn_about_broadcasting(input, target)
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    if beta == 0.0:
+        return nn.l1_loss(input, target, reduction=reduction)
+    return nn.smooth_l1_loss(input, target, reduction=reduction, beta=beta)
+
+
+def huber_loss(
+    input: Tensor,
+    target: Tensor,
+    reduction: str = "mean",
+    delta: float = 1.0,
+    weight: Tensor | None = None,
+) -> Tensor:
+    """Half the squared error up to ``delta``, a straight line beyond it; differentiable.
+
+    With a ``weight`` of the shape of the input the mean is that of the weighted elements.
+
+    Raises:
+        ValueError: another reduction, or a weight of another shape.
+        RuntimeError: ``delta`` is not positive.
+    """
+    _warn_about_broadcasting(input, target)
+    if weight is None:
+        return nn.huber_loss(input, target, reduction=reduction, delta=delta)
+    losses = nn.huber_loss(input, target, reduction="none", delta=delta)
+    return reduced(_times_weight(losses, input, weight, reduction), reduction)
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """-log softmax(input) at the target, along dimension 1; differentiable.
+
+    Args:
+        input: logits, (C), (N, C) or (N, C, *).
+        target: class indices, () or (N) or (N, *), or probabilities in the shape of the input.
+        weight: a factor for every class, (C).
+        size_average: the old form of ``reduction``.
+        ignore_index: a target index that counts for nothing.
+        reduce: the old form of ``reduction``.
+        reduction: ``"mean"`` (over the weights of the targets), ``"sum"`` or ``"none"``.
+        label_smoothing: the share of the target that is spread over all classes.
+
+    Raises:
+        ValueError: another reduction, or batches of different sizes.
+        RuntimeError: the shapes or dtypes do not go together.
+        IndexError: a class index outside [0, C), once the values are computed.
+
+    Example:
+        >>> F.cross_entropy(adjit.zeros(3, 5), adjit.tensor([1, 0, 4]))
+        tensor(1.6094)
+    """
+    return nn.cross_entropy(
+        input,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=chosen_reduction(size_average, reduce, reduction),
+        label_smoothing=label_smoothing,
+    )
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-input at the target's class, the input being log-probabilities; differentiable.
+
+    The arguments and errors are those of :func:`cross_entropy` with class indices.
+    """
+    return nn.nll_loss(
+        input,
+        target,
+        weight=weight,
+        ignore_index=ignore_index,
+        reduction=chosen_reduction(size_average, reduce, reduction),
+    )
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(target log(input) + (1 - target) log(1 - input)), logarithms being at least -100.
+
+    Args:
+        input: probabilities of any shape.
+        target: of the same shape, in [0, 1].
+        weight: a factor for every element, broadcast.
+        size_average: the old form of ``reduction``.
+        reduce: the old form of ``reduction``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: another reduction, or a target of another shape.
+        RuntimeError: an input outside [0, 1], once the values are computed.
+    """
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}) is deprecated. Please ensure they have the same size."
+        )
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    return nn.binary_cross_entropy(input, target, weight=weight, reduction=reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """The binary cross entropy of sigmoid(input), without overflow; differentiable.
+
+    Args:
+        input: logits of any shape.
+        target: of the same shape, in [0, 1].
+        weight: a factor for every element, broadcast.
+        size_average: the old form of ``reduction``.
+        reduce: the old form of ``reduction``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        pos_weight: a factor for the positive share, broadcast.
+
+    Raises:
+        ValueError: another reduction, or a target of another shape.
+    """
+    if target.shape != input.shape:
+        raise ValueError(
+            f"Target size ({target.shape}) must be the same as input size ({input.shape})"
+        )
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    return nn.binary_cross_entropy_with_logits(
+        input, target, weight=weight, reduction=reduction, pos_weight=pos_weight
+    )
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """target (log(target) - input), the input being log-probabilities; differentiable.
+
+    Args:
+        input: log-probabilities of any shape.
+        target: probabilities of the same shape, or their logarithms with ``log_target``.
+        size_average: the old form of ``reduction``.
+        reduce: the old form of ``reduction``.
+        reduction: ``"batchmean"`` divides the sum by the size of dimension 0; ``"mean"`` (which
+            warns), ``"sum"`` or ``"none"``.
+        log_target: whether the target holds logarithms.
+
+    Raises:
+        ValueError: another reduction.
+    """
+    if size_average is None and reduce is None and reduction == "mean":
+        warnings.warn(
+            "reduction: 'mean' divides the total loss by both the batch size and the support size."
+            "'batchmean' divides only by the batch size, and aligns with the KL div math "
+            "definition."
+            "'mean' will be changed to behave the same as 'batchmean' in the next major release.",
+            stacklevel=2,
+        )
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    if reduction == "batchmean":
+        total = nn.kl_div(input, target, reduction="sum", log_target=log_target)
+        return total / input.shape[0] if input.dim() else total
+    return nn.kl_div(input, target, reduction=reduction, log_target=log_target)
+
+
+def poisson_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    log_input: bool = True,
+    full: bool = False,
+    size_average: bool | None = None,
+    eps: float = 1e-8,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """exp(input) - target input, or input - target log(input + eps) without ``log_input``.
+
+    ``full`` adds Stirling's approximation of log(target!) where the target is above 1.
+    """
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
+    if full:
+        stirling = target * target.log() - target + 0.5 * (2 * math.pi * target).log()
+        losses = losses + stirling.masked_fill(target <= 1, 0)
+    return reduced(losses, reduction)
+
+
+def gaussian_nll_loss(
+    input: Tensor,
+    target: Tensor,
+    var: Tensor | float,
+    full: bool = False,
+    eps: float = 1e-6,
+    reduction: str = "mean",
+) -> Tensor:
+    """(log(var) + (input - target)² / var) / 2; differentiable.
+
+    Args:
+        input: the means, of any shape.
+        target: broadcast with the input.
+        var: the variances: a number, or a tensor of the shape of the input, of that shape without
+            its last dimension, or with one dimension of size 1. Its values are at least ``eps``
+            here, which its gradient does not see.
+        full: add the constant log(2 π) / 2.
+        eps: the least variance.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: negative variances, a ``var`` of another shape, or another reduction.
+    """
+    if isinstance(var, (int, float)):
+        if var < 0:
+            raise ValueError("var has negative entry/entries")
+        var = adjit.full_like(input, var)
+    elif (var < 0).any():
+        raise ValueError("var has negative entry/entries")
+    if var.shape != input.shape:
+        if input.shape[:-1] == var.shape:
+            var = var.unsqueeze(-1)
+        elif (
+            input.dim() != var.dim()
+            or sum(v for x, v in zip(input.shape, var.shape, strict=True) if x != v) != 1
+        ):
+            raise ValueError("var is of incorrect size")
+    if reduction not in ("none", "mean", "sum"):
+        raise ValueError(reduction + " is not valid")
+    var = var.clone()
+    with no_grad():
+        var.clamp_(min=eps)
+    losses = 0.5 * (var.log() + (input - target) ** 2 / var)
+    if full:
+        losses = losses + 0.5 * math.log(2 * math.pi)
+    return reduced(losses, reduction)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """input where the target is 1, max(0, margin - input) where it is -1; differentiable."""
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    apart = adjit.where(target != 1, (margin - input).clamp(min=0), 0.0)
+    together = adjit.where(target != -1, input, 0.0)
+    return reduced(apart + together, reduction)
+
+
+def soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """log(1 + exp(-target input)), the target being 1 or -1; differentiable."""
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    return reduced(-logsigmoid(target * input), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """The logistic loss of every class, averaged over the last dimension; differentiable."""
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
+    if weight is not None:
+        losses = losses * weight
+    return reduced(losses.mean(-1), reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target (input1 - input2) + margin), the target being 1 or -1; differentiable.
+
+    Raises:
+        RuntimeError: the tensors have different numbers of dimensions.
+    """
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    if input1.dim() != input2.dim() or input1.dim() != target.dim():
+        raise RuntimeError(
+            "margin_ranking_loss : All input tensors should have same dimension but got sizes: "
+            f"input1: {input1.shape}, input2: {input2.shape}, target: {target.shape} "
+        )
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1; differentiable.
+
+    Args:
+        input1: (N, D) or (D).
+        input2: the same.
+        target: (N) or ().
+        margin: between -1 and 1.
+        size_average: the old form of ``reduction``.
+        reduce: the old form of ``reduction``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        RuntimeError: the shapes do not go together.
+    """
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    if target.dim() > 1:
+        raise RuntimeError("0D or 1D target tensor expected, multi-target not supported")
+    if input1.dim() != target.dim() + 1 or input2.dim() != target.dim() + 1:
+        raise RuntimeError(
+            f"{target.dim()}D target tensor expects {target.dim() + 1}D input tensors, but found "
+            f"inputs with sizes {list(input1.shape)} and {list(input2.shape)}."
+        )
+    squares1 = (input1 * input1).sum(-1) + 1e-12
+    squares2 = (input2 * input2).sum(-1) + 1e-12
+    cosine = (input1 * input2).sum(-1) / (squares1 * squares2).sqrt()
+    together = adjit.where(target == 1, 1 - cosine, 0.0)
+    apart = adjit.where(target == -1, (cosine - margin).clamp(min=0), 0.0)
+    return reduced(together + apart, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm as distance.
+
+    Args:
+        anchor: (N, D) or (D).
+        positive: the same.
+        negative: the same.
+        margin: positive.
+        p: the order of the norm.
+        eps: added to the differences.
+        swap: measure the negative from the positive where that is nearer.
+        size_average: the old form of ``reduction``.
+        reduce: the old form of ``reduction``.
+        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+
+    Raises:
+        ValueError: ``margin`` is not positive, or another reduction.
+        RuntimeError: the tensors have different numbers of dimensions.
+    """
+    return triplet_margin_with_distance_loss(
+        anchor,
+        positive,
+        negative,
+        distance_function=functools.partial(pairwise_distance, p=p, eps=eps),
+        margin=margin,
+        swap=swap,
+        reduction=chosen_reduction(size_average, reduce, reduction),
+    )
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """:func:`triplet_margin_loss` with a distance of the user's own."""
+    if margin <= 0:
+        raise ValueError(f"margin must be greater than 0, got {margin}")
+    if not anchor.dim() == positive.dim() == negative.dim():
+        raise RuntimeError(
+            "The anchor, positive, and negative tensors are expected to have the same number of "
+            f"dimensions, but got: anchor {anchor.dim()}D, positive {positive.dim()}D, and "
+            f"negative {negative.dim()}D inputs"
+        )
+    distance = pairwise_distance if distance_function is None else distance_function
+    near = distance(anchor, positive)
+    far = distance(anchor, negative)
+    if swap:
+        far = adjit.minimum(far, distance(positive, negative))
+    return reduced((margin + near - far).clamp(min=0), reduction)
+
+
+# ---- shared by the above -------------------------------------------------------------------------
+
+
+def _activation(name: str, input: Tensor, inplace: bool, **settings: Any) -> Tensor:
+    if inplace:
+        return getattr(input, name + "_")(**settings)
+    return getattr(elementwise, name)(input, **settings)
+
+
+def _warn_about_broadcasting(input: Tensor, target: Tensor) -> None:
+    if target.shape != input.shape:
+        warnings.warn(
+            f"Using a target size ({target.shape}) that is different to the input size "
+            f"({input.shape}). This will likely lead to incorrect results due to broadcasting. "
+            "Please ensure they have the same size.",
+            stacklevel=3,
+        )
+
+
+def _weighted(losses: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    weighted = _times_weight(losses, input, weight, reduction)
+    if reduction == "mean":
+        return weighted.sum() / weight.sum()
+    return reduced(weighted, reduction)
+
+
+def _times_weight(losses: Tensor, input: Tensor, weight: Tensor, reduction: str) -> Tensor:
+    if weight.shape != input.shape:
+        raise ValueError("Weights and input must have the same size.")
+    if reduction not in ("none", "sum", "mean"):
+        raise ValueError(
+            f"Invalid reduction mode: {reduction}. Expected one of 'none', 'mean', 'sum'."
+        )
+    return losses * weight

@@ -1,0 +1,32 @@
+"""The ``reduction`` argument of losses, with PyTorch's older spellings of it."""
+
+from __future__ import annotations
+
+import warnings
+
+from ..tensor import Tensor
+
+
+def chosen_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
+    """The reduction asked for, by its name or by the two deprecated flags."""
+    if size_average is None and reduce is None:
+        return reduction
+    named = "sum" if size_average is False else "mean"
+    if reduce is False:
+        named = "none"
+    warnings.warn(
+        f"size_average and reduce args will be deprecated, please use reduction='{named}' instead.",
+        stacklevel=3,
+    )
+    return named
+
+
+def reduced(losses: Tensor, reduction: str) -> Tensor:
+    """The losses put together; ValueError for a name that is not known."""
+    if reduction == "mean":
+        return losses.mean()
+    if reduction == "sum":
+        return losses.sum()
+    if reduction == "none":
+        return losses
+    raise ValueError(f"{reduction} is not a valid value for reduction")

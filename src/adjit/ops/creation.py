@@ -1,0 +1,585 @@
+"""Making tensors: from data, from sizes, from other tensors."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import devices, dtypes
+from ..dtypes import dtype as Dtype
+from ..graph import record
+from ..graph.node import Node, dense_spec, spec_of
+from ..graph.op import add_method, export
+from ..kernels import fill
+from ..schedule import settle as scheduling
+from ..schedule.settle import float_word
+from ..shapes import Size, checked_shape, is_dense
+from ..storage import Foreign, allocate, size_class
+from ..tensor import Tensor
+
+
+def _finish(
+    made: Any, requires_grad: bool, device: Any = None, layout: Any = None, pin_memory: bool = False
+) -> Tensor:
+    """Apply the arguments that every creation function takes."""
+    if device is not None:
+        devices.check(device)
+    if requires_grad:
+        if not made.dtype.is_floating_point:
+            raise RuntimeError(
+                "Only Tensors of floating point and complex dtype can require gradients"
+            )
+        made.needs_grad = True
+    return made  # type: ignore[no-any-return]
+
+
+# ----- from data -----
+
+
+def tensor(
+    data: Any,
+    *,
+    dtype: Dtype | None = None,
+    device: Any = None,
+    requires_grad: bool = False,
+    pin_memory: bool = False,
+) -> Tensor:
+    """A new leaf with a copy of `data`: numbers, nested sequences of them, arrays, tensors.
+
+    Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
+
+    Raises:
+        ValueError: on ragged sequences.
+        TypeError: on what is no number.
+        RuntimeError: if gradients are asked for a dtype that cannot have them.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]], dtype=adjit.float64)
+        tensor([[1., 2.],
+                [3., 4.]], dtype=adjit.float64)
+    """
+    if record.is_tensor(data):
+        warnings.warn(
+            "To copy construct from a tensor, it is recommended to use "
+            "sourceTensor.detach().clone() or sourceTensor.detach().clone().requires_grad_(True), "
+            "rather than torch.tensor(sourceTensor).",
+            UserWarning,
+            stacklevel=2,
+        )
+        made = data.detach().clone()
+        made = made if dtype is None else made.to(dtype)
+        return _finish(made, requires_grad, device)
+    return _finish(_from_array(_array_of(data, dtype)), requires_grad, device)
+
+
+def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
+    """`data` as an array of a supported dtype, which the caller may not own."""
+    if kind is not None:
+        kind = dtypes.check(kind)
+    if isinstance(data, (bool, int, float)):
+        kind = kind or dtypes.of_scalar(data)
+        return _cast_array(np.asarray(data), kind)
+    if isinstance(data, complex):
+        raise dtypes.unsupported(dtypes.complex64)
+    if isinstance(data, (np.ndarray, np.generic)):
+        array = np.asarray(data)
+        return _cast_array(array, kind or dtypes.of_numpy(array.dtype.newbyteorder("=")))
+    if isinstance(data, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+    interface = getattr(data, "__array_interface__", None) or getattr(data, "__array__", None)
+    if interface is not None:
+        return _array_of(np.asarray(data), kind)
+    if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
+        if hasattr(data, "__iter__"):
+            return _array_of(list(data), kind)
+        raise RuntimeError(f"Could not infer dtype of {type(data).__name__}")
+    return _from_nested(data, kind)
+
+
+def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
+    """Nested sequences, checked for ragged rows as PyTorch does."""
+    shape = []
+    level = data
+    while _is_sequence(level):
+        shape.append(len(level))
+        if not len(level):
+            break
+        level = level[0]
+    values: list[Any] = []
+    _collect(data, shape, 0, values)
+    if kind is None:
+        found = {dtypes.of_numpy(v.dtype) if isinstance(v, (np.generic, np.ndarray)) else v.dtype
+                 if record.is_tensor(v) else dtypes.of_scalar(v) for v in _sample(values)}  # fmt: skip
+        kind = dtypes.get_default_dtype()
+        if found:
+            kind = found.pop()
+            for other in found:
+                kind = dtypes.promote_types(kind, other)
+    plain = [v.item() if record.is_tensor(v) else v for v in values]
+    try:
+        array = np.array(plain, dtype=_wide(kind))
+    except OverflowError:
+        raise RuntimeError(
+            f"value cannot be converted to type {_c_name(kind)} without overflow"
+        ) from None
+    return _cast_array(array, kind).reshape(shape)
+
+
+def _wide(kind: Dtype) -> Any:
+    return {"f": np.float64, "b": None}.get(kind.kind)
+
+
+def _sample(values: list[Any]) -> Any:
+    """One value of each type: enough to know the dtype."""
+    seen: dict[Any, Any] = {}
+    for v in values:
+        seen.setdefault((type(v), getattr(v, "dtype", None)), v)
+    return seen.values()
+
+
+def _is_sequence(value: Any) -> bool:
+    if isinstance(value, (str, bytes)):
+        raise TypeError(f"new(): invalid data type '{type(value).__name__}'")
+    if record.is_tensor(value) or isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return hasattr(value, "__len__") and hasattr(value, "__getitem__")
+
+
+def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None:
+    if depth == len(shape):
+        if _is_sequence(data):
+            raise ValueError(
+                f"expected a number at dim {depth}, got a sequence: the data is ragged"
+            )
+        if not isinstance(data, (numbers.Number, np.generic)) and not record.is_tensor(data) and not (
+            isinstance(data, np.ndarray)
+        ):
+            raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
+        if isinstance(data, complex):
+            raise dtypes.unsupported(dtypes.complex64)
+        values.append(data)
+        return
+    if not _is_sequence(data):
+        raise TypeError(f"expected a sequence of length {shape[depth]} at dim {depth} (got {type(data).__name__})")
+    if len(data) != shape[depth]:
+        raise ValueError(
+            f"expected sequence of length {shape[depth]} at dim {depth} (got {len(data)})"
+        )
+    if depth == len(shape) - 1 and isinstance(data, (list, tuple)):
+        kinds = set(map(type, data))
+        if kinds <= {float, int, bool}:
+            values.extend(data)
+            return
+    for item in data:
+        _collect(item, shape, depth + 1, values)
+
+
+def _cast_array(array: np.ndarray[Any, Any], kind: Dtype) -> np.ndarray[Any, Any]:
+    if array.dtype.kind == "f" and kind.kind in "iu" and array.dtype == np.float64 and array.ndim == 0:
+        value = float(array)
+        if math.isnan(value) or math.isinf(value):
+            raise ValueError(
+                "cannot convert float NaN to integer" if math.isnan(value)
+                else "cannot convert float infinity to integer"
+            )  # fmt: skip
+    if array.dtype.kind in "iu" and kind.kind in "iu" and array.size:
+        info = np.iinfo(kind.numpy)
+        if int(array.max()) > info.max or (kind.kind == "i" and int(array.min()) < info.min):
+            raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
+    with np.errstate(invalid="ignore", over="ignore"):
+        return array.astype(kind.numpy, copy=False)
+
+
+def _c_name(kind: Dtype) -> str:
+    return {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int",
+            "int64": "int64_t", "float32": "float", "float64": "double", "bool": "bool"}[kind.name]  # fmt: skip
+
+
+def _from_array(array: np.ndarray[Any, Any]) -> Any:
+    """A new tensor with the elements of an array."""
+    kind = dtypes.of_numpy(array.dtype)
+    spec = dense_spec(array.shape, kind)
+    node = _fresh_node(spec)
+    if spec.numel:
+        source = np.ascontiguousarray(array)
+        from ..schedule.run_cpu import copy_bytes
+
+        copy_bytes(node.address, source.__array_interface__["data"][0], source.nbytes)
+    return record.result(node, spec)
+
+
+def _fresh_node(spec: Any) -> Node:
+    """A value of undefined bytes."""
+    with scheduling.lock:
+        block = allocate(size_class(spec.nbytes))
+    return record.ready_node(block, block.address)
+
+
+def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
+    """A tensor on the memory of an array: writes to one are seen by the other.
+
+    Raises:
+        TypeError: if it is no array, or of a dtype without counterpart.
+        ValueError: on negative strides, or other byte order.
+    """
+    if not isinstance(ndarray, np.ndarray):
+        raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
+    if not ndarray.dtype.isnative:
+        raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.")
+    kind = dtypes.of_numpy(ndarray.dtype)
+    size = kind.itemsize
+    if any(st < 0 for st in ndarray.strides):
+        raise ValueError(
+            "At least one stride in the given numpy array is negative, and tensors with negative "
+            "strides are not currently supported. (You can probably work around this by making a "
+            "copy of your array  with array.copy().) "
+        )
+    if any(st % size for st in ndarray.strides):
+        raise ValueError(
+            "given numpy array strides not a multiple of the element byte size. Copy the numpy "
+            "array to reallocate the memory."
+        )
+    if not ndarray.flags.writeable:
+        warnings.warn(
+            "The given NumPy array is not writable, and PyTorch does not support non-writable "
+            "tensors. This means writing to this tensor will result in undefined behavior. You may "
+            "want to copy the array to protect its data or make it writable before converting it "
+            "to a tensor. This type of warning will be suppressed for the rest of this program.",
+            UserWarning,
+            stacklevel=2,
+        )
+        return _from_array(ndarray)  # type: ignore[no-any-return]
+    strides = tuple(st // size for st in ndarray.strides)
+    spec = spec_of(Size(ndarray.shape), strides, kind)
+    if spec.numel == 0:
+        return _from_array(ndarray)  # type: ignore[no-any-return]
+    block = Foreign()
+    block.address = ndarray.__array_interface__["data"][0]
+    block.memory = ndarray
+    block.size = 0
+    storage = record.make_storage(record.ready_node(block, block.address), spec)
+    if not is_dense(spec.shape, spec.strides):
+        storage.spec = dense_spec((spec.extent,), kind)
+    storage.shared = 1
+    return record.make_tensor(storage, spec)  # type: ignore[no-any-return]
+
+
+def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
+    """A tensor of `data`, without a copy where none is needed: tensors stay, arrays are shared."""
+    if device is not None:
+        devices.check(device)
+    if record.is_tensor(data):
+        return data if dtype is None else data.to(dtype)  # type: ignore[no-any-return]
+    if isinstance(data, np.ndarray):
+        made = from_numpy(data)
+        return made if dtype is None else made.to(dtype)  # type: ignore[attr-defined, no-any-return]
+    return tensor(data, dtype=dtype)
+
+
+asarray = as_tensor
+
+
+def scalar_tensor(value: Any, *, dtype: Dtype | None = None, requires_grad: bool = False) -> Tensor:
+    """A 0-d tensor of a number, in the default dtype."""
+    return tensor(value, dtype=dtype or dtypes.get_default_dtype(), requires_grad=requires_grad)
+
+
+# ----- from sizes -----
+
+
+def _filled(shape: Size, value: Any, kind: Dtype) -> Any:
+    """A recorded constant."""
+    numel = math.prod(shape)
+    compute = kind
+    word = float_word(float(value)) if kind.is_floating_point else int(value)
+    if kind.kind == "b":
+        word = int(bool(value))
+    return record.launch(
+        fill.constant_float if compute.is_floating_point else fill.constant_int, (), [(shape, kind)],
+        bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16,
+    )  # fmt: skip
+
+
+@export
+def full(
+    size: Any, fill_value: Any, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of one value; the dtype is that of the value if none is given.
+
+    Raises:
+        RuntimeError: on negative sizes.
+    """
+    if record.is_tensor(fill_value):
+        fill_value = fill_value.item()
+    kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
+    if kind.kind in "iu":
+        value = int(fill_value)
+        info = np.iinfo(kind.numpy)
+        if not info.min <= value <= info.max:
+            raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
+    made = _finish(_filled(checked_shape((size,)), fill_value, kind), requires_grad, device)
+    return made if out is None else _into(out, made)
+
+
+def _into(out: Tensor, made: Tensor) -> Tensor:
+    from ..graph.inplace import write_out
+
+    return write_out("out", out, made)  # type: ignore[no-any-return]
+
+
+def zeros(
+    *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of zeros, of the default dtype if none is given."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    made = _finish(_filled(checked_shape(size), 0, kind), requires_grad, device)
+    return made if out is None else _into(out, made)
+
+
+def ones(
+    *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of ones, of the default dtype if none is given."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    made = _finish(_filled(checked_shape(size), 1, kind), requires_grad, device)
+    return made if out is None else _into(out, made)
+
+
+def empty(
+    *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
+) -> Tensor:  # fmt: skip
+    """A tensor of undefined elements."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    spec = dense_spec(checked_shape(size), kind)
+    made = _finish(record.result(_fresh_node(spec), spec), requires_grad, device)
+    return made if out is None else _into(out, made)
+
+
+def empty_strided(
+    size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A tensor of undefined elements with the given strides."""
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind)
+    whole = spec if is_dense(spec.shape, spec.strides) else dense_spec((spec.extent,), kind)
+    made = record.make_tensor(record.make_storage(_fresh_node(whole), whole), spec)
+    return _finish(made, requires_grad, device)
+
+
+def _like(name: str, make: Any, doc: str) -> Any:
+    def like(
+        input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
+        device: Any = None, requires_grad: bool = False, memory_format: Any = None, **more: Any,
+    ) -> Tensor:  # fmt: skip
+        if not record.is_tensor(input):
+            raise TypeError(
+                f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
+            )
+        return make(  # type: ignore[no-any-return]
+            input.shape, *args, dtype=dtype or input.dtype, device=device,
+            requires_grad=requires_grad, **more,
+        )  # fmt: skip
+
+    like.__name__ = like.__qualname__ = name
+    like.__doc__ = doc
+    return like
+
+
+zeros_like = _like("zeros_like", zeros, "Zeros of the shape and dtype of another tensor.")
+ones_like = _like("ones_like", ones, "Ones of the shape and dtype of another tensor.")
+empty_like = _like("empty_like", empty, "Undefined elements in the shape and dtype of another tensor.")
+full_like = _like("full_like", full, "One value in the shape and dtype of another tensor.")
+
+
+def _new(name: str, make: Any) -> None:
+    def method(self: Tensor, *args: Any, dtype: Dtype | None = None, **more: Any) -> Tensor:
+        return make(*args, dtype=dtype or self.dtype, **more)  # type: ignore[no-any-return]
+
+    method.__doc__ = f"`adjit.{name}` with the dtype of this tensor."
+    add_method(f"new_{name}", method)
+
+
+for _name, _make in (
+    ("zeros", zeros), ("ones", ones), ("empty", empty), ("full", full), ("tensor", tensor),
+    ("empty_strided", empty_strided),
+):  # fmt: skip
+    _new(_name, _make)
+
+
+@export
+def arange(
+    start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Numbers from `start` (0) to before `end`, every `step`; int64 if all are integers.
+
+    Raises:
+        RuntimeError: if the step is zero or leads away from `end`.
+    """
+    if end is None:
+        start, end = 0, start
+    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    if dtype is None:
+        whole = all(isinstance(v, int) for v in (start, end, step))
+        kind = dtypes.int64 if whole else dtypes.get_default_dtype()
+    else:
+        kind = dtypes.check(dtype)
+    if kind.kind in "iu":
+        start, end, step = (int(v) for v in (start, end, step))
+    if step == 0:
+        raise RuntimeError("step must be nonzero")
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {float(start)} -> {float(end)}")
+    if (step > 0) != (end >= start) and end != start:
+        raise RuntimeError("upper bound and lower bound inconsistent with step sign")
+    count = max(0, math.ceil((end - start) / step))
+    made = _ramp(count, start, step, kind)
+    return _done(made, requires_grad, device, out)
+
+
+def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
+    finished = _finish(made, requires_grad, device)
+    return finished if out is None else _into(out, finished)
+
+
+def _ramp(count: int, start: Any, step: Any, kind: Dtype) -> Any:
+    if kind.is_floating_point:
+        return record.launch(
+            fill.ramp_float, (), [((count,), kind)], bind={"T": kind},
+            scalars=(float_word(float(start)), float_word(float(step))), n=count, grain=1 << 15,
+        )  # fmt: skip
+    return record.launch(
+        fill.ramp_int, (), [((count,), kind)], bind={"T": kind}, scalars=(int(start), int(step)),
+        n=count, grain=1 << 15,
+    )  # fmt: skip
+
+
+@export
+def linspace(
+    start: Any, end: Any, steps: int, *, out: Any = None, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """`steps` numbers from `start` to `end`, both included, equally spaced.
+
+    Raises:
+        RuntimeError: if `steps` is negative.
+    """
+    made = _spaced(start, end, steps, dtype, 0.0)
+    return _done(made, requires_grad, device, out)
+
+
+@export
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None,
+    dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """`steps` powers of `base`, their exponents equally spaced from `start` to `end`."""
+    made = _spaced(start, end, steps, dtype, float(base))
+    return _done(made, requires_grad, device, out)
+
+
+def _spaced(start: Any, end: Any, steps: int, kind: Dtype | None, base: float) -> Any:
+    start, end = (v.item() if hasattr(v, "item") else v for v in (start, end))
+    kind = dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
+    if steps < 0:
+        raise RuntimeError("number of steps must be non-negative")
+    # Both ends are exact, and the second half counts down from the end, as in PyTorch.
+    work = kind if kind.is_floating_point else dtypes.float64
+    made = record.launch(
+        fill.spaced, (), [((steps,), work)], bind={"T": work}, words=(steps,),
+        scalars=(float_word(float(start)), float_word(float(end)), float_word(base)), n=steps,
+        grain=1 << 14,
+    )  # fmt: skip
+    return made if work is kind else made.to(kind)
+
+
+@export
+def eye(
+    n: int, m: int | None = None, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
+    device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """A matrix with ones on the diagonal."""
+    columns = n if m is None else m
+    if n < 0 or columns < 0:
+        raise RuntimeError(f"n must be greater or equal to 0, got {min(n, columns)}")
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    made = record.launch(
+        fill.identity, (), [((n, columns), kind)], bind={"T": kind}, words=(columns,), n=n,
+        grain=max(1, (1 << 15) // max(columns, 1)),
+    )  # fmt: skip
+    return _done(made, requires_grad, device, out)
+
+
+for _function in (
+    tensor, from_numpy, as_tensor, scalar_tensor, zeros, ones, empty, empty_strided,
+    zeros_like, ones_like, empty_like, full_like,
+):  # fmt: skip
+    export(_function)
+export(asarray, name="asarray")
+
+
+# ----- legacy constructors -----
+
+
+def legacy_tensor(args: tuple[Any, ...], kwargs: dict[str, Any], kind: Dtype) -> Tensor:
+    """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(tensor)`, `FloatTensor(...)`."""
+    kwargs.pop("device", None)
+    if kwargs:
+        raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    if not args:
+        return empty(0, dtype=kind)
+    if len(args) == 1 and not isinstance(args[0], int):
+        data = args[0]
+        if isinstance(data, Size):
+            return empty(data, dtype=kind)
+        if record.is_tensor(data):
+            return data.detach() if data.dtype is kind else data.detach().to(kind)  # type: ignore[no-any-return]
+        if isinstance(data, float):
+            raise TypeError("new(): data must be a sequence (got float)")
+        return tensor(data, dtype=kind)
+    return empty(*args, dtype=kind)
+
+
+class LegacyType:
+    """A constructor such as `FloatTensor`; `isinstance` asks for the dtype."""
+
+    def __init__(self, kind: Dtype) -> None:
+        self.dtype = kind
+        self.__name__ = f"{kind.legacy}Tensor"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
+        return legacy_tensor(args, kwargs, self.dtype)
+
+    def __instancecheck__(self, value: Any) -> bool:
+        return record.is_tensor(value) and value.dtype is self.dtype
+
+    def __repr__(self) -> str:
+        return f"<class 'adjit.{self.__name__}'>"
+
+
+legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED}
+
+
+def legacy_dtype(kind: Any) -> Dtype:
+    """The dtype named by a legacy constructor, its name, or a dtype."""
+    if isinstance(kind, LegacyType):
+        return kind.dtype
+    if isinstance(kind, str):
+        found = legacy_types.get(kind.rsplit(".", 1)[-1])
+        if found is None:
+            raise ValueError(f"invalid type: '{kind}'")
+        return found.dtype
+    if kind is Tensor:
+        return dtypes.get_default_dtype()
+    return dtypes.check(kind)
+

@@ -1,0 +1,844 @@
+"""Products of matrices and vectors, and what is built from them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..dtypes import dtype
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import blas
+from ..kernels import matmul as kernels
+from ..schedule.settle import float_word
+from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
+from ..tensor import Tensor
+
+GRAIN = 1 << 20  # multiplications below which a product is not worth a second thread
+WHOLE = 1 << 21  # multiplications below which a product is one panel
+TALL, WIDE, SQUARE = 256, 512, 256
+MATRIX_VECTOR_ROWS = 512
+INTEGER_ROWS = 32
+
+C_NAMES = {
+    "float32": "float", "float64": "double", "int8": "signed char", "uint8": "unsigned char",
+    "int16": "short int", "int32": "int", "int64": "long int", "bool": "bool",
+}  # fmt: skip
+
+
+# --------------------------------------------------------------------------- geometry
+
+
+class Placed(NamedTuple):
+    """How BLAS sees a matrix: by rows, or by columns when `transposed`, `ld` elements apart."""
+
+    row: int
+    column: int
+    transposed: int
+    ld: int
+
+
+def placed(shape: Shape, strides: Shape) -> Placed | None:
+    """Where the last two axes lie, or None if BLAS cannot read them without a copy."""
+    rows, columns = shape[-2:]
+    row, column = strides[-2:]
+    if (column == 1 or columns <= 1) and (row >= max(columns, 1) or rows <= 1):
+        return Placed(row, column, 0, row if rows > 1 else max(columns, 1))
+    if (row == 1 or rows <= 1) and (column >= max(rows, 1) or columns <= 1):
+        return Placed(row, column, 1, column if columns > 1 else max(rows, 1))
+    return None
+
+
+def panel_of(rows: int, columns: int, depth: int) -> tuple[int, int]:
+    """The panels that a product is cut into; the sizes alone decide."""
+    if rows * columns * depth <= WHOLE:
+        return max(rows, 1), max(columns, 1)
+    if rows > TALL:
+        return TALL, min(columns, WIDE)
+    return rows, min(columns, SQUARE)
+
+
+class Product(NamedTuple):
+    """One way to run a product: its kernels' constant words, and the units."""
+
+    by_blas: bool
+    shape: Shape
+    words: tuple[int, ...]
+    n: int
+    grain: int
+
+
+@functools.lru_cache(4096)
+def plan_product(
+    kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape,
+    bias_shape: Shape | None, bias_strides: Shape,
+) -> Product | None:  # fmt: skip
+    """Everything about `x @ y` that does not depend on the elements; None if BLAS needs copies."""
+    rows, depth = x_shape[-2:]
+    columns = y_shape[-1]
+    batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
+    shape = (*batch, rows, columns)
+    left, right = placed(x_shape, x_strides), placed(y_shape, y_strides)
+    if left is None or right is None:
+        return None
+    by_blas = kind.is_floating_point and blas.fits(
+        rows, columns, depth, left.ld, right.ld, left.row, right.row
+    )
+    if by_blas:
+        height, width = panel_of(rows, columns, depth)
+        address = blas.address_of("gemm", kind.numpy)
+    else:
+        height, width, address = INTEGER_ROWS, max(columns, 1), 0
+    across = -(-columns // width)
+    panels = -(-rows // height) * across
+    operands = [x_strides[:-2], y_strides[:-2], ()]
+    shapes = [x_shape[:-2], y_shape[:-2], ()]
+    bias_row = bias_column = 0
+    if bias_shape is not None:
+        spread = broadcast_strides(bias_shape, bias_strides, shape)
+        bias_row, bias_column = spread[-2:]
+        operands[2], shapes[2] = spread[:-2], batch
+    batch_words = list(batch)
+    for steps, seen in zip(operands, shapes, strict=True):
+        batch_words += broadcast_strides(seen, steps, batch)
+    words = (
+        address, rows, columns, depth, *left, *right, bias_row, bias_column,
+        height, width, across, panels, len(batch), *batch_words,
+    )  # fmt: skip
+    grain = max(1, GRAIN // max(height * width * depth, 1))
+    return Product(by_blas, shape, words, numel(batch) * panels, grain)
+
+
+def readable(x: Tensor) -> Tensor:
+    """`x`, or a copy where BLAS could not read its matrices in place."""
+    return x if placed(x.shape, x.stride()) else x.contiguous()
+
+
+def multiply(x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y` of matrices or batches of matrices, recorded."""
+    kind = x.dtype
+    if not kind.is_floating_point:
+        y = y.contiguous()
+    plan = plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
+    if plan is None:
+        return multiply(readable(x), readable(y))
+    if not plan.by_blas and kind.is_floating_point and not y.is_contiguous():
+        return multiply(x, y.contiguous())
+    kernel = kernels.product if plan.by_blas else kernels.integer_product
+    return launch(
+        kernel, (x, y), [(plan.shape, kind)],
+        bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
+    )  # fmt: skip
+
+
+def multiply_add(bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
+    """`beta * bias + alpha * (x @ y)`, recorded; in one pass where BLAS does it."""
+    kind = x.dtype
+    if kind.is_floating_point:
+        x, y = readable(x), readable(y)
+        plan = plan_product(
+            kind, x.shape, x.stride(), y.shape, y.stride(), bias.shape, bias.stride()
+        )
+        if plan is not None and plan.by_blas:
+            return launch(
+                kernels.product_and_bias, (x, y, bias), [(plan.shape, kind)],
+                bind={"T": kind}, words=plan.words, scalars=(float_word(beta), float_word(alpha)),
+                n=plan.n, grain=plan.grain,
+            )  # fmt: skip
+    else:
+        beta, alpha = int(beta), int(alpha)
+    product = multiply(x, y)
+    if alpha != 1:
+        product = product * alpha
+    if beta == 0:
+        return product
+    return product + (bias if beta == 1 else bias * beta)
+
+
+# --------------------------------------------------------------------------- checks
+
+
+def check_multiplies(operator: str, kind: dtype) -> None:
+    """Raise for the dtypes that have no product."""
+    if kind is dtypes.bool:
+        raise NotImplementedError(f"\"{operator}\" not implemented for 'Bool'")
+
+
+def check_dims(x: Tensor, ndim: int, message: str) -> None:
+    """Raise if `x` has another number of axes."""
+    if x.ndim != ndim:
+        raise RuntimeError(message)
+
+
+def check_tensor(function: str, name: str, position: int, x: Any) -> None:
+    """Raise PyTorch's error if an argument is no tensor."""
+    if not isinstance(x, Tensor):
+        raise TypeError(
+            f"{function}(): argument '{name}' (position {position}) must be Tensor, "
+            f"not {type(x).__name__}"
+        )
+
+
+def check_matrices(x: Tensor, y: Tensor) -> None:
+    """Raise if `x @ y` has no meaning."""
+    if x.shape[1] != y.shape[0]:
+        (a, b), (c, d) = x.shape, y.shape
+        raise RuntimeError(f"mat1 and mat2 shapes cannot be multiplied ({a}x{b} and {c}x{d})")
+
+
+def check_batches(x: Tensor, y: Tensor) -> None:
+    """Raise if two batches of matrices do not fit."""
+    check_dims(x, 3, "batch1 must be a 3D tensor")
+    check_dims(y, 3, "batch2 must be a 3D tensor")
+    if (x.shape[0], x.shape[2]) != tuple(y.shape[:2]):
+        raise RuntimeError(
+            "Expected size for first two dimensions of batch2 tensor to be: "
+            f"[{x.shape[0]}, {x.shape[2]}] but got: [{y.shape[0]}, {y.shape[1]}]."
+        )
+
+
+def check_scalar_type(x: Tensor, y: Tensor) -> None:
+    """Raise if the dtypes of two batches differ."""
+    if x.dtype is not y.dtype:
+        raise RuntimeError(f"expected scalar type {x.dtype.legacy} but found {y.dtype.legacy}")
+
+
+def check_expands(x: Tensor, shape: Sequence[int]) -> None:
+    """Raise if `x` does not broadcast to `shape`."""
+    x.expand(tuple(shape))
+
+
+# --------------------------------------------------------------------------- matrices
+
+
+@export(method=True, out=True)
+@operation("MmBackward0")
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices, without broadcasting.
+
+    Args:
+        input: (n, m), any dtype but bool.
+        mat2: (m, p), of the same dtype.
+
+    Returns:
+        A tensor (n, p). Differentiable in both arguments.
+
+    Raises:
+        RuntimeError: if an argument is no matrix, or sizes or dtypes do not fit.
+
+    Example:
+        >>> adjit.mm(adjit.tensor([[2., 1.]]), adjit.tensor([[1., 2.], [3., 4.]]))
+        tensor([[5., 8.]])
+    """
+    check_tensor("mm", "mat2", 2, mat2)
+    check_dims(input, 2, "self must be a matrix")
+    check_dims(mat2, 2, "mat2 must be a matrix")
+    check_matrices(input, mat2)
+    if input.dtype is not mat2.dtype:
+        raise RuntimeError(
+            "expected m1 and m2 to have the same dtype, but got: "
+            f"{C_NAMES[input.dtype.name]} != {C_NAMES[mat2.dtype.name]}"
+        )
+    check_multiplies("addmm_impl_cpu_", input.dtype)
+    return multiply(input, mat2)
+
+
+@mm.vjp
+def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
+    return g.mm(mat2.t()), input.t().mm(g)
+
+
+@operation("BmmBackward0")
+def batched_product(x: Tensor, y: Tensor) -> Tensor:
+    """`x @ y` over any number of batch axes, which broadcast."""
+    return multiply(x, y)
+
+
+@batched_product.vjp
+def _(g: Tensor, x: Tensor, y: Tensor) -> Any:
+    return batched_product(g, y.transpose(-2, -1)), batched_product(x.transpose(-2, -1), g)
+
+
+@export(method=True, out=True)
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two batches of matrices, entry by entry, without broadcasting.
+
+    Args:
+        input: (b, n, m), any dtype but bool.
+        mat2: (b, m, p), of the same dtype.
+
+    Returns:
+        A tensor (b, n, p). Differentiable in both arguments.
+
+    Raises:
+        RuntimeError: if the shapes or dtypes do not fit.
+
+    Example:
+        >>> adjit.bmm(adjit.ones(4, 2, 3), adjit.ones(4, 3, 5)).shape
+        adjit.Size([4, 2, 5])
+    """
+    check_tensor("bmm", "mat2", 2, mat2)
+    check_batches(input, mat2)
+    check_scalar_type(input, mat2)
+    check_multiplies("bmm", input.dtype)
+    return batched_product(input, mat2)
+
+
+# --------------------------------------------------------------------------- vectors
+
+
+@export(method=True, out=True)
+@operation("MvBackward0")
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Product of a matrix and a vector.
+
+    Args:
+        input: (n, m), any dtype but bool.
+        vec: (m,), of the same dtype.
+
+    Returns:
+        A tensor (n,). Differentiable in both arguments.
+
+    Raises:
+        RuntimeError: if the shapes or dtypes do not fit.
+
+    Example:
+        >>> adjit.mv(adjit.tensor([[1., 2.], [3., 4.]]), adjit.tensor([1., 1.]))
+        tensor([3., 7.])
+    """
+    check_tensor("mv", "vec", 2, vec)
+    check_vector_product(input, vec, input.shape[:1], input.dtype)
+    return multiply_vector(input, vec)
+
+
+@mv.vjp
+def _(g: Tensor, input: Tensor, vec: Tensor) -> Any:
+    return outer(g, vec), input.t().mv(g)
+
+
+def check_vector_product(matrix: Tensor, vec: Tensor, added: Sequence[int], kind: dtype) -> None:
+    """Raise if `matrix @ vec` has no meaning, or if its sum with a vector has none."""
+    if matrix.ndim != 2 or vec.ndim != 1 or len(added) > 1:
+        raise RuntimeError(
+            f"vector + matrix @ vector expected, got {len(added)}, {matrix.ndim}, {vec.ndim}"
+        )
+    rows, columns = matrix.shape
+    if columns != vec.shape[0] or (added and added[0] not in (rows, 1)):
+        raise RuntimeError(
+            f"size mismatch, got input ({added[0] if added else 1}), mat ({rows}x{columns}), "
+            f"vec ({vec.shape[0]})"
+        )
+    if not matrix.dtype is vec.dtype is kind:
+        raise RuntimeError(
+            "addmv input tensors must have the same dtype, but got "
+            f"{vec.dtype.legacy}, {matrix.dtype.legacy}, and {vec.dtype.legacy}"
+        )
+    check_multiplies("addmv_impl_cpu", matrix.dtype)
+
+
+def multiply_vector(matrix: Tensor, vec: Tensor) -> Tensor:
+    """`matrix @ vec`, recorded: the vector is a matrix of one column where BLAS does not fit."""
+    kind = matrix.dtype
+    rows, columns = matrix.shape
+    matrix = readable(matrix)
+    place = placed(matrix.shape, matrix.stride())
+    step = vec.stride()[0]
+    usable = place is not None and blas.fits(rows, columns, place.ld, step)
+    if not (kind.is_floating_point and usable and place and step > 0 and columns > 0):
+        return multiply(matrix, vec.unsqueeze(1)).view(rows)
+    panel = MATRIX_VECTOR_ROWS
+    words = (
+        blas.address_of("gemv", kind.numpy), rows, columns,
+        place.row, place.transposed, place.ld, step, panel,
+    )  # fmt: skip
+    return launch(
+        kernels.matrix_vector, (matrix, vec), [((rows,), kind)],
+        bind={"T": kind}, words=words, n=-(-rows // panel),
+        grain=max(1, GRAIN // max(panel * columns, 1)),
+    )  # fmt: skip
+
+
+def check_dot(x: Tensor, y: Tensor) -> None:
+    """Raise if `x` and `y` have no dot product."""
+    if x.ndim != 1 or y.ndim != 1:
+        raise RuntimeError(f"1D tensors expected, but got {x.ndim}D and {y.ndim}D tensors")
+    if x.dtype is not y.dtype:
+        raise RuntimeError(
+            "dot : expected both vectors to have same dtype, but found "
+            f"{x.dtype.legacy} and {y.dtype.legacy}"
+        )
+    (a,), (b,) = x.shape, y.shape
+    if a != b:
+        raise RuntimeError(
+            f"inconsistent tensor size, expected tensor [{a}] and src [{b}] to have the same "
+            f"number of elements, but got {a} and {b} elements respectively"
+        )
+    check_multiplies("dot", x.dtype)
+
+
+def multiply_vectors(x: Tensor, y: Tensor) -> Tensor:
+    """The dot product of two vectors, recorded."""
+    kind, length = x.dtype, x.shape[0]
+    blocks = -(-length // kernels.DOT_BLOCK)
+    return launch(
+        [
+            (kernels.dot_blocks, blocks, max(1, GRAIN // 16 // kernels.DOT_BLOCK)),
+            (kernels.dot_total, 1, 1),
+        ],
+        (x, y), [((), kind)], bind={"T": kind, "A": kind},
+        words=(length, x.stride()[0], y.stride()[0]), scratch=max(blocks, 1) * kind.itemsize,
+    )  # fmt: skip
+
+
+@export(method=True, out=True)
+@operation("DotBackward0")
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of the products of two vectors.
+
+    Args:
+        input: (n,), any dtype but bool.
+        tensor: (n,), of the same dtype.
+
+    Returns:
+        A 0-d tensor. Differentiable in both arguments.
+
+    Raises:
+        RuntimeError: if an argument is no vector, or sizes or dtypes differ.
+
+    Example:
+        >>> adjit.dot(adjit.tensor([2., 3.]), adjit.tensor([2., 1.]))
+        tensor(7.)
+    """
+    check_tensor("dot", "tensor", 2, tensor)
+    check_dot(input, tensor)
+    return multiply_vectors(input, tensor)
+
+
+@dot.vjp
+def _(g: Tensor, input: Tensor, tensor: Tensor) -> Any:
+    return g * tensor, g * input
+
+
+@export(method=True, out=True)
+@operation("VdotBackward0")
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """Sum of the products of two vectors, conjugating the first; see `dot`.
+
+    Example:
+        >>> adjit.vdot(adjit.tensor([2., 3.]), adjit.tensor([2., 1.]))
+        tensor(7.)
+    """
+    check_tensor("vdot", "other", 2, other)
+    check_dot(input, other)
+    return multiply_vectors(input, other)
+
+
+@vdot.vjp
+def _(g: Tensor, input: Tensor, other: Tensor) -> Any:
+    return g * other, g * input
+
+
+@export(method=True, out=True)
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """All products of two vectors.
+
+    Args:
+        input: (n,).
+        vec2: (m,).
+
+    Returns:
+        A tensor (n, m). Differentiable in both arguments.
+
+    Raises:
+        RuntimeError: if an argument is no vector.
+
+    Example:
+        >>> adjit.outer(adjit.tensor([1., 2.]), adjit.tensor([3., 4.]))
+        tensor([[3., 4.],
+                [6., 8.]])
+    """
+    check_tensor("outer", "vec2", 2, vec2)
+    check_dims(input, 1, f"outer: Expected 1-D argument self, but got {input.ndim}-D")
+    check_dims(vec2, 1, f"outer: Expected 1-D argument vec2, but got {vec2.ndim}-D")
+    return input.unsqueeze(1) * vec2
+
+
+@export(method=True, out=True)
+def ger(input: Tensor, vec2: Tensor) -> Tensor:
+    """The old name of `outer`."""
+    return outer(input, vec2)
+
+
+# --------------------------------------------------------------------------- any shapes
+
+
+def folds(x: Tensor, y: Tensor) -> bool:
+    """Whether the batch axes of `x` become rows of one matrix that meets a matrix or vector `y`.
+
+    That spares the gradient of `y` an intermediate with batch axes.
+    """
+    if x.ndim < 3 or y.ndim > 2:
+        return False
+    if y.requires_grad or x.numel() == 0:
+        return True
+    strides = x.stride()
+    return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
+
+
+@export(method=True, out=True)
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Product of vectors, matrices, or batches of matrices, as `@`.
+
+    Two vectors give their dot product, a matrix and a vector the matrix-vector product. A vector
+    on the left is a row, on the right a column, and the axis put in for it is taken out again.
+    Axes before the last two are batch axes and broadcast.
+
+    Args:
+        input: (n,), (n, m) or (..., n, m), any dtype but bool.
+        other: (m,), (m, p) or (..., m, p), of the same dtype.
+
+    Returns:
+        The product. Differentiable in both arguments.
+
+    Raises:
+        RuntimeError: if an argument is 0-d, or sizes or dtypes do not fit.
+
+    Example:
+        >>> (adjit.ones(10, 1, 2, 3) @ adjit.ones(5, 3, 4)).shape
+        adjit.Size([10, 5, 2, 4])
+    """
+    check_tensor("matmul", "other", 2, other)
+    x, y = input, other
+    if x.ndim == 0 or y.ndim == 0:
+        raise RuntimeError(
+            f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D"
+        )
+    if y.ndim == 1:
+        if x.ndim == 1:
+            return dot(x, y)
+        if x.ndim == 2:
+            return mv(x, y)
+        if folds(x, y):
+            return mv(x.reshape(-1, x.shape[-1]), y).view(x.shape[:-1])
+        return batched(x, y.unsqueeze(1)).squeeze(-1)
+    if y.ndim == 2:
+        if x.ndim == 1:
+            return mm(x.unsqueeze(0), y).squeeze(0)
+        if x.ndim == 2:
+            return mm(x, y)
+        if folds(x, y):
+            rows = x.reshape(-1, x.shape[-1])
+            return mm(rows, y).view(*x.shape[:-1], y.shape[-1])
+        return batched(x, y)
+    if x.ndim == 1:
+        turned = y.transpose(-2, -1)
+        if folds(turned, x):
+            return mv(turned.reshape(-1, y.shape[-2]), x).view(turned.shape[:-1])
+        return batched(x.unsqueeze(0), y).squeeze(-2)
+    if x.ndim == 2 and x.requires_grad:
+        turned = y.transpose(-2, -1)
+        product = mm(turned.reshape(-1, y.shape[-2]), x.t())
+        return product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1)
+    return batched(x, y)
+
+
+def batched(x: Tensor, y: Tensor) -> Tensor:
+    """The general case of `matmul`: matrices with batch axes that broadcast."""
+    batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
+    if x.shape[-1] != y.shape[-2]:
+        count = numel(batch)
+        raise RuntimeError(
+            f"Expected size for first two dimensions of batch2 tensor to be: [{count}, "
+            f"{x.shape[-1]}] but got: [{count}, {y.shape[-2]}]."
+        )
+    check_scalar_type(x, y)
+    check_multiplies("bmm", x.dtype)
+    return batched_product(x, y)
+
+
+# --------------------------------------------------------------------------- sums with products
+
+
+@export(method=True, out=True, inplace=True)
+@operation("AddmmBackward0")
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`beta * input + alpha * (mat1 @ mat2)`.
+
+    Args:
+        input: broadcasts to (n, p); it is not read when `beta` is 0.
+        mat1: (n, m).
+        mat2: (m, p).
+        beta, alpha: numbers; integers for integer tensors.
+
+    Returns:
+        A tensor (n, p). Differentiable in the three tensors.
+
+    Raises:
+        RuntimeError: if sizes or dtypes do not fit.
+
+    Example:
+        >>> adjit.addmm(adjit.ones(2), adjit.ones(3, 4), adjit.ones(4, 2))[0]
+        tensor([5., 5.])
+    """
+    check_dims(mat1, 2, f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
+    check_dims(mat2, 2, f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
+    check_matrices(mat1, mat2)
+    check_expands(input, (mat1.shape[0], mat2.shape[1]))
+    check_same_dtypes(input, mat1, mat2)
+    check_multiplies("addmm_impl_cpu_", input.dtype)
+    return multiply_add(input, mat1, mat2, beta, alpha)
+
+
+@addmm.vjp
+def _(g: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Any:
+    return (
+        scaled(g, beta),
+        scaled(g.mm(mat2.t()), alpha),
+        scaled(mat1.t().mm(g), alpha),
+    )
+
+
+def check_same_dtypes(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
+    """Raise if the tensors of `addmm` differ in dtype."""
+    if mat1.dtype is not mat2.dtype:
+        raise RuntimeError(
+            f"mat1 and mat2 must have the same dtype, but got {mat1.dtype.legacy} "
+            f"and {mat2.dtype.legacy}"
+        )
+    if input.dtype is not mat2.dtype:
+        raise RuntimeError(
+            f"self and mat2 must have the same dtype, but got {input.dtype.legacy} "
+            f"and {mat2.dtype.legacy}"
+        )
+
+
+def scaled(g: Tensor, factor: Any) -> Tensor:
+    """`g * factor` that costs nothing where the factor is 1."""
+    return g if factor == 1 else g * factor
+
+
+@export(method=True, out=True, inplace=True)
+@operation("AddmvBackward0")
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`beta * input + alpha * (mat @ vec)`.
+
+    Args:
+        input: broadcasts to (n,).
+        mat: (n, m).
+        vec: (m,).
+
+    Returns:
+        A tensor (n,). Differentiable in the three tensors.
+
+    Raises:
+        RuntimeError: if sizes or dtypes do not fit.
+
+    Example:
+        >>> adjit.addmv(adjit.zeros(2), adjit.ones(2, 3), adjit.ones(3), alpha=2)
+        tensor([6., 6.])
+    """
+    check_vector_product(mat, vec, input.shape, input.dtype)
+    rows = mat.shape[0]
+    column = input.expand(rows).unsqueeze(1)
+    return multiply_add(column, mat, vec.unsqueeze(1), beta, alpha).view(rows)
+
+
+@addmv.vjp
+def _(g: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Any:
+    return scaled(g, beta), scaled(outer(g, vec), alpha), scaled(mat.t().mv(g), alpha)
+
+
+@export(method=True, out=True, inplace=True)
+@operation("AddrBackward0")
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """`beta * input + alpha * outer(vec1, vec2)`.
+
+    Args:
+        input: broadcasts to (n, m).
+        vec1: (n,).
+        vec2: (m,).
+
+    Returns:
+        A tensor (n, m). Differentiable in the three tensors.
+
+    Raises:
+        RuntimeError: if `vec1` or `vec2` is no vector, or `input` does not broadcast.
+
+    Example:
+        >>> adjit.addr(adjit.zeros(2, 2), adjit.ones(2), adjit.ones(2))
+        tensor([[1., 1.],
+                [1., 1.]])
+    """
+    check_dims(vec1, 1, f"addr: Expected 1-D argument vec1, but got {vec1.ndim}-D")
+    check_dims(vec2, 1, f"addr: Expected 1-D argument vec2, but got {vec2.ndim}-D")
+    check_expands(input, (vec1.shape[0], vec2.shape[0]))
+    product = scaled(vec1.unsqueeze(1) * vec2, alpha)
+    return product if beta == 0 else scaled(input, beta) + product
+
+
+@addr.vjp
+def _(g: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Any:
+    return scaled(g, beta), scaled(g.mv(vec2), alpha), scaled(g.t().mv(vec1), alpha)
+
+
+@export(method=True, out=True, inplace=True)
+@operation("BaddbmmBackward0")
+def baddbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """`beta * input + alpha * bmm(batch1, batch2)`.
+
+    Args:
+        input: broadcasts to (b, n, p); it is not read when `beta` is 0.
+        batch1: (b, n, m).
+        batch2: (b, m, p).
+
+    Returns:
+        A tensor (b, n, p). Differentiable in the three tensors.
+
+    Raises:
+        RuntimeError: if sizes or dtypes do not fit.
+
+    Example:
+        >>> adjit.baddbmm(adjit.ones(1), adjit.ones(4, 2, 3), adjit.ones(4, 3, 5)).shape
+        adjit.Size([4, 2, 5])
+    """
+    shape = (*batch1.shape[:2], batch2.shape[-1] if batch2.ndim else 1)
+    check_expands(input, shape)
+    check_batches(batch1, batch2)
+    check_same_dtypes(input, batch1, batch2)
+    check_multiplies("baddbmm", input.dtype)
+    return multiply_add(input, batch1, batch2, beta, alpha)
+
+
+@baddbmm.vjp
+def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
+    return (
+        scaled(g, beta),
+        scaled(g.bmm(batch2.transpose(1, 2)), alpha),
+        scaled(batch1.transpose(1, 2).bmm(g), alpha),
+    )
+
+
+@export(method=True, out=True, inplace=True)
+@operation("AddbmmBackward0")
+def addbmm(
+    input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Tensor:
+    """`beta * input + alpha * bmm(batch1, batch2).sum(0)`.
+
+    Args:
+        input: broadcasts to (n, p).
+        batch1: (b, n, m).
+        batch2: (b, m, p).
+
+    Returns:
+        A tensor (n, p). Differentiable in the three tensors.
+
+    Raises:
+        RuntimeError: if sizes or dtypes do not fit.
+
+    Example:
+        >>> adjit.addbmm(adjit.zeros(2, 2), adjit.ones(4, 2, 3), adjit.ones(4, 3, 2))[0]
+        tensor([12., 12.])
+    """
+    check_batches(batch1, batch2)
+    _, rows, depth = batch1.shape
+    columns = batch2.shape[2]
+    check_expands(input, (rows, columns))
+    check_same_dtypes(input, batch1, batch2)
+    check_multiplies("addbmm", input.dtype)
+    left = batch1.transpose(0, 1).reshape(rows, -1) if batch1.numel() else batch1.new_zeros(rows, 0)
+    right = batch2.reshape(left.shape[1], columns) if depth else batch2.new_zeros(0, columns)
+    return multiply_add(input, left, right, beta, alpha)
+
+
+@addbmm.vjp
+def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
+    return (
+        scaled(g, beta),
+        scaled(matmul(g.unsqueeze(0), batch2.transpose(1, 2)), alpha),
+        scaled(matmul(batch1.transpose(1, 2), g.unsqueeze(0)), alpha),
+    )
+
+
+# --------------------------------------------------------------------------- layers
+
+
+@export(namespace="nn.functional")
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`input @ weight.T + bias`.
+
+    Args:
+        input: (..., in_features).
+        weight: (out_features, in_features), or (in_features,).
+        bias: (out_features,), or None.
+
+    Returns:
+        A tensor (..., out_features), without the last axis if `weight` is a vector.
+        Differentiable in all arguments.
+
+    Raises:
+        RuntimeError: if sizes or dtypes do not fit.
+
+    Example:
+        >>> F.linear(adjit.ones(2, 3), adjit.ones(4, 3), adjit.ones(4))[0]
+        tensor([4., 4., 4., 4.])
+    """
+    if bias is None:
+        return matmul(input, weight.t())
+    if input.ndim == 2:
+        return addmm(bias, input, weight.t())
+    rows = input.reshape(-1, input.shape[-1]) if input.ndim > 1 else input.unsqueeze(0)
+    return addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0])
+
+
+@export(namespace="nn.functional")
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`input1 @ weight[o] @ input2` for every output feature `o`, plus `bias`.
+
+    Args:
+        input1: (..., in1_features).
+        input2: (..., in2_features), with the same batch axes.
+        weight: (out_features, in1_features, in2_features).
+        bias: (out_features,), or None.
+
+    Returns:
+        A tensor (..., out_features). Differentiable in all arguments.
+
+    Raises:
+        RuntimeError: if the sizes do not fit.
+
+    Example:
+        >>> F.bilinear(adjit.ones(2, 3), adjit.ones(2, 4), adjit.ones(5, 3, 4)).shape
+        adjit.Size([2, 5])
+    """
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
+        )
+    for d, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if a != b:
+            raise RuntimeError(
+                f"bilinear(): input batch dimensions do not match at dim {d}: got {a} and {b}"
+            )
+    for number, (x, size) in enumerate(((input1, weight.shape[1]), (input2, weight.shape[2])), 1):
+        if x.shape[-1] != size:
+            raise RuntimeError(
+                f"bilinear(): input{number} size does not match weight size: got "
+                f"{x.shape[-1]} but expected {size}"
+            )
+    if bias is not None and bias.shape[0] != weight.shape[0]:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but "
+            f"expected {weight.shape[0]}"
+        )
+    features, first, second = weight.shape
+    batch = input1.shape[:-1]
+    rows = numel(batch)
+    left = weight.transpose(0, 1).reshape(first, features * second)
+    half = mm(input1.reshape(rows, first), left).view(rows, features, second)
+    product = bmm(half, input2.reshape(rows, second, 1)).view(*batch, features)
+    return product if bias is None else product + bias

@@ -1,0 +1,226 @@
+"""Normalisation over the last dimensions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import dtypes
+from ..dtypes import dtype as DType
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import norm as kernels
+from ..schedule.settle import float_word
+from ..shapes import Shape, numel
+from ..tensor import Tensor
+from .reduce import GRAIN, SUM, fold
+
+CHUNK_ROWS = 64  # rows whose part of the weight's gradient is summed in one place
+
+
+@operation("NativeLayerNormBackward0", differentiable=(0,))
+def layer_norm_rows(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, length: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalised rows of `length` elements, their means and the factors they were scaled by."""
+    x = x.contiguous()
+    rows = x.numel() // length if length else 0
+    affine = 0 if weight is None else 1 if bias is None else 2
+    given = [t.contiguous() if t is not None else x for t in (weight, bias)]
+    return launch(  # type: ignore[no-any-return]
+        kernels.layer_norm_rows, (x, *given),
+        [(x.shape, x.dtype), ((rows,), x.dtype), ((rows,), x.dtype)], bind={"T": x.dtype},
+        words=(length, affine), scalars=(float_word(eps),), n=rows,
+        grain=max(1, GRAIN // max(4 * length, 1)),
+    )  # fmt: skip
+
+
+@layer_norm_rows.vjp
+def _(g, x, weight, outs, length, eps, needs):  # type: ignore[no-untyped-def]
+    gx, gw, gb = layer_norm_backward(g, x, weight, outs[1], outs[2], length, eps)
+    found = [gx]
+    if weight is not None:
+        found.append(gw.reshape(weight.shape))
+    if len(needs) > len(found):
+        found.append(gb.reshape(weight.shape))
+    return tuple(found)
+
+
+@operation("NativeLayerNormBackwardBackward0", differentiable=(0, 1, 2))
+def layer_norm_backward(
+    upper: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    means: Tensor,
+    scales: Tensor,
+    length: int,
+    eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the input, the weight and the bias."""
+    rows = means.numel()
+    chunks = -(-rows // CHUNK_ROWS)
+    parts = ((chunks, length), x.dtype)
+    tensors = [upper, x, means, scales, x if weight is None else weight]
+    gx, gw, gb = launch(
+        kernels.layer_norm_backward_rows, [t.contiguous() for t in tensors],
+        [(x.shape, x.dtype), parts, parts], bind={"T": x.dtype},
+        words=(length, rows, CHUNK_ROWS, weight is not None), n=chunks,
+        grain=max(1, GRAIN // max(8 * CHUNK_ROWS * length, 1)),
+    )  # fmt: skip
+    return gx, fold(SUM, gw, (0,), False, x.dtype), fold(SUM, gb, (0,), False, x.dtype)
+
+
+@layer_norm_backward.vjp
+def _(gs, upper, x, weight, means, scales, length, eps):  # type: ignore[no-untyped-def]
+    # With normal = (x - mean) * scale and project(v) = v - mean(v) - normal * mean(v * normal),
+    # a map that is its own transpose: gx = scale * project(upper * weight), gw = sum(upper *
+    # normal), gb = sum(upper). The means and scales are functions of x, and count as such.
+    v, v_weight, v_bias = gs
+    rows = (means.numel(), length)
+    shape = x.shape
+    upper, x = upper.reshape(rows), x.reshape(rows)
+    w = None if weight is None else weight.reshape(-1)
+
+    def projected(t: Tensor) -> Tensor:
+        return layer_norm_backward(t, x, None, means, scales, length, eps)[0]
+
+    centered = x - x.mean(1, True)
+    scale = (centered.square().mean(1, True) + eps).rsqrt()
+    normal = centered * scale
+    g_upper = g_x = g_weight = None
+    through_normal = None
+    if v is not None:
+        v = v.reshape(rows)
+        weighted = upper if w is None else upper * w
+        back = projected(v)
+        g_upper = back if w is None else back * w
+        g_weight = None if w is None else (back * upper).sum(0)
+        slope, tilt = (weighted * normal).mean(1, True), (v * normal).mean(1, True)
+        through_normal = -scale * (v * slope + weighted * tilt)
+        g_x = -scale * normal * (v * projected(weighted)).mean(1, True)
+    if v_weight is not None:
+        v_weight = v_weight.reshape(-1)
+        g_upper = add(g_upper, normal * v_weight)
+        through_normal = add(through_normal, upper * v_weight)
+    if v_bias is not None:
+        g_upper = add(g_upper, v_bias.reshape(-1).expand(rows))
+    if through_normal is not None:
+        g_x = add(g_x, projected(through_normal))
+    grads = [None if t is None else t.reshape(shape) for t in (g_upper, g_x)]
+    if weight is not None:
+        grads.append(None if g_weight is None else g_weight.reshape(weight.shape))
+    return (*grads, None, None)
+
+
+def add(a: Tensor | None, b: Tensor) -> Tensor:
+    """A sum whose first term may be missing."""
+    return b if a is None else a + b
+
+
+def check_normalized_shape(
+    x: Tensor, shape: Shape, weight: Tensor | None, bias: Tensor | None, gap: str = ", "
+) -> None:
+    """The last sizes of the input, and those of the parameters, must be what is normalised."""
+    if not shape:
+        raise RuntimeError(
+            "Expected normalized_shape to be at least 1-dimensional, i.e., containing at least "
+            "one element, but got normalized_shape = []"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and t.shape != shape:
+            raise RuntimeError(
+                f"Expected {name} to be of same shape as normalized_shape, but got {name} of "
+                f"shape {list(t.shape)} and normalized_shape = {list(shape)}"
+            )
+    if x.ndim < len(shape) or x.shape[x.ndim - len(shape) :] != shape:
+        wanted = gap + ", ".join(map(str, shape))
+        raise RuntimeError(
+            f"Given normalized_shape={list(shape)}, expected input with shape [*{wanted}], but "
+            f"got input of size{list(x.shape)}"
+        )
+
+
+def sizes_of(name: str, normalized_shape: Sequence[int]) -> Shape:
+    """The normalised sizes as a tuple."""
+    if isinstance(normalized_shape, int):
+        raise TypeError(
+            f"{name}(): argument 'normalized_shape' (position 2) must be tuple of ints, not int"
+        )
+    return tuple(int(n) for n in normalized_shape)
+
+
+@export
+def layer_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enable: bool = True,
+) -> Tensor:
+    """Normalise the last dimensions to mean 0 and variance 1, then scale and shift.
+
+    Args:
+        input: (..., *normalized_shape), floating point.
+        normalized_shape: the last sizes of `input`.
+        weight, bias: of shape `normalized_shape`, or None.
+        eps: added to the variance.
+        cudnn_enable: accepted for PyTorch's sake.
+
+    Differentiable in `input`, `weight` and `bias`, any number of times.
+
+    Raises:
+        RuntimeError: if shapes or dtypes do not fit.
+
+    Example:
+        >>> adjit.layer_norm(adjit.tensor([[1., 2., 3.]]), (3,))
+        tensor([[-1.2247,  0.0000,  1.2247]])
+    """
+    shape = sizes_of("layer_norm", normalized_shape)
+    check_normalized_shape(input, shape, weight, bias)
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"LayerNormKernelImpl\" not implemented for '{input.dtype.legacy}'"
+        )
+    for t in (weight, bias):
+        if t is not None and t.dtype is not input.dtype:
+            raise RuntimeError(
+                "mixed dtype (CPU): expect parameter to have scalar type of "
+                f"{input.dtype.legacy}"
+            )
+    if weight is None and bias is not None:
+        return layer_norm_rows(input, None, None, numel(shape), eps)[0] + bias
+    return layer_norm_rows(input, weight, bias, numel(shape), eps)[0]  # type: ignore[no-any-return]
+
+
+@export
+def rms_norm(
+    input: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    eps: float | None = None,
+) -> Tensor:
+    """Divide the last dimensions by the root of their mean square, then scale.
+
+    Args:
+        input: (..., *normalized_shape), floating point.
+        normalized_shape: the last sizes of `input`.
+        weight: of shape `normalized_shape`, or None.
+        eps: added to the mean square; the dtype's machine epsilon unless given.
+
+    Differentiable in `input` and `weight`.
+
+    Example:
+        >>> adjit.rms_norm(adjit.tensor([[3., 4.]]), (2,))
+        tensor([[0.8485, 1.1314]])
+    """
+    shape = sizes_of("rms_norm", normalized_shape)
+    check_normalized_shape(input, shape, weight, None, gap="")
+    eps = machine_epsilon(input.dtype) if eps is None else eps
+    axes = tuple(range(input.ndim - len(shape), input.ndim))
+    out = input * (input.square().mean(axes, True) + eps).rsqrt()
+    return out if weight is None else out * weight
+
+
+def machine_epsilon(kind: DType) -> float:
+    """The distance from 1 to the next number."""
+    return dtypes.finfo(kind).eps

@@ -1,0 +1,1378 @@
+"""Reductions: sums, means, products, extremes, moments, norms.
+
+Any set of axes is brought to `outer x length x inner`, without a copy where the elements lie
+densely in some order of the axes: neighbouring reduced axes are one, and a sum over axes that are
+no neighbours is a sum of sums. How a long reduction is cut depends on the shape alone.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from .. import dtypes
+from ..dtypes import dtype as DType
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import reduce as kernels
+from ..kernels import softmax as softmax_kernels
+from ..kernels import sort as sort_kernels
+from ..shapes import Shape, numel, wrap_dim, wrap_dims
+from ..tensor import Tensor
+
+Axes = int | Sequence[int] | None
+F = TypeVar("F", bound=Callable[..., Any])
+
+ROW_STEP = 16384  # elements of one chunk of a long row
+COLUMN_STEP = 256  # rows of one chunk of long columns
+STRIP = 4096  # columns that one unit reduces
+GRAIN = 32768  # element operations that are worth a thread
+
+
+# ---------------------------------------------------------------- names, shapes, layouts
+
+
+def numpy_names(function: F) -> F:
+    """Accept NumPy's names `axis`, `keepdims` and `x`, as PyTorch does."""
+    names = {"axis": "dim", "keepdims": "keepdim", "x": "input"}
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if options:
+            options = {names.get(name, name): value for name, value in options.items()}
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
+def return_type(name: str, fields: str) -> Any:
+    """The named tuple that the function `name` returns, printed as PyTorch prints its own."""
+
+    class Result(NamedTuple(name, [(field, Any) for field in fields.split()])):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __repr__(self) -> str:
+            lines = (f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
+            return f"adjit.return_types.{name}(\n" + ",\n".join(lines) + ")"
+
+        def __reduce__(self) -> Any:
+            return tuple, (tuple(self),)
+
+    Result.__name__ = Result.__qualname__ = name
+    return Result
+
+
+def reduced_shape(shape: Shape, axes: Shape, keepdim: bool) -> Shape:
+    """The shape after a reduction."""
+    if keepdim:
+        return tuple(1 if d in axes else n for d, n in enumerate(shape))
+    return tuple(n for d, n in enumerate(shape) if d not in axes)
+
+
+def spread_back(g: Tensor, axes: Shape, keepdim: bool, shape: Shape) -> Tensor:
+    """A gradient repeated along the axes that were reduced."""
+    if not keepdim:
+        g = restored(g, axes, len(shape))
+    return g.expand(shape)
+
+
+def restored(x: Tensor, axes: Shape, ndim: int) -> Tensor:
+    """`x` with axes of size 1 where axes were reduced away."""
+    if x.ndim == ndim or ndim == 0:
+        return x
+    sizes = iter(x.shape)
+    return x.reshape([1 if d in axes else next(sizes) for d in range(ndim)])
+
+
+def rows_of(x: Tensor, axes: Shape) -> tuple[Tensor, int, int]:
+    """`x` in C order with the reduced axes last, the number of rows and their length."""
+    kept = [d for d in range(x.ndim) if d not in axes]
+    order = [*kept, *axes]
+    if order != list(range(x.ndim)):
+        x = x.permute(order)
+    length = numel(x.shape[len(kept) :])
+    return x.contiguous(), numel(x.shape[: len(kept)]), length
+
+
+def memory_order(x: Tensor) -> list[int] | None:
+    """The axes from the largest stride to the smallest if the elements lie densely, else None."""
+    if x.is_contiguous():
+        return list(range(x.ndim))
+    strides = x.stride()
+    order = sorted(range(x.ndim), key=lambda d: (-strides[d], x.shape[d] != 1))
+    expected = 1
+    for d in reversed(order):
+        if x.shape[d] != 1:
+            if strides[d] != expected:
+                return None
+            expected *= x.shape[d]
+    return order
+
+
+# ---------------------------------------------------------------- folding with one operator
+
+
+class Fold(NamedTuple):
+    """The kernels that fold rows and columns with one operator."""
+
+    rows: Any
+    columns: Any
+
+
+SUM = Fold(kernels.sum_rows, kernels.sum_columns)
+PROD = Fold(kernels.prod_rows, kernels.prod_columns)
+MAX = Fold(kernels.max_rows, kernels.max_columns)
+MIN = Fold(kernels.min_rows, kernels.min_columns)
+
+
+def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
+    """`x` reduced over `axes`, accumulated and returned as `result`."""
+    shape = reduced_shape(x.shape, axes, keepdim)
+    order = memory_order(x)
+    kept = [d for d in order or () if d not in axes]
+    if order is None or kept != sorted(kept):
+        x, order = x.contiguous(), list(range(x.ndim))
+    groups: list[list[int]] = []  # [is reduced, size] of neighbouring axes alike
+    for d in order:
+        size, reduced = x.shape[d], d in axes
+        if groups and groups[-1][0] == reduced:
+            groups[-1][1] *= size
+        elif size != 1:
+            groups.append([reduced, size])
+    sizes = [size for _, size in groups]
+    reduced_groups = [i for i, (reduced, _) in enumerate(groups) if reduced]
+    if not reduced_groups or 0 in sizes:
+        # One element to each result, or none.
+        length = numel([x.shape[d] for d in axes])
+        return reduce_rows(how, x.contiguous(), numel(shape), length, shape, result)
+    for i in reversed(reduced_groups):
+        outer, length, inner = numel(sizes[:i]), sizes[i], numel(sizes[i + 1 :])
+        del sizes[i]
+        to = shape if i == reduced_groups[0] else tuple(sizes)
+        reduce = reduce_rows if inner == 1 else functools.partial(reduce_columns, inner=inner)
+        x = reduce(how, x, outer, length, to, result)
+    return x
+
+
+def reduce_rows(
+    how: Fold, x: Tensor, outer: int, length: int, shape: Shape, result: DType
+) -> Tensor:
+    """Each row of a C-ordered matrix reduced; long rows in two steps."""
+    if length >= 4 * ROW_STEP:
+        chunks = -(-length // ROW_STEP)
+        x = launch(
+            how.rows, (x,), [((outer * chunks,), result)], bind={"X": x.dtype, "T": result},
+            words=(length, ROW_STEP, chunks), n=outer * chunks, grain=2,
+        )  # fmt: skip
+        length = chunks
+    return launch(
+        how.rows, (x,), [(shape, result)], bind={"X": x.dtype, "T": result},
+        words=(length, length, 1), n=outer, grain=builtins.max(1, GRAIN // builtins.max(length, 1)),
+    )  # fmt: skip
+
+
+def reduce_columns(
+    how: Fold, x: Tensor, outer: int, length: int, shape: Shape, result: DType, *, inner: int
+) -> Tensor:
+    """The columns of C-ordered matrices reduced; long ones in steps."""
+    strips = -(-inner // STRIP)
+    width = builtins.min(inner, STRIP)
+    while length >= 2 * COLUMN_STEP:
+        chunks = -(-length // COLUMN_STEP)
+        x = launch(
+            how.columns, (x,), [((outer * chunks * inner,), result)],
+            bind={"X": x.dtype, "T": result},
+            words=(length, inner, COLUMN_STEP, chunks, STRIP, strips), n=outer * chunks * strips,
+            grain=builtins.max(1, GRAIN // (COLUMN_STEP * width)),
+        )  # fmt: skip
+        length = chunks
+    return launch(
+        how.columns, (x,), [(shape, result)], bind={"X": x.dtype, "T": result},
+        words=(length, inner, length, 1, STRIP, strips), n=outer * strips,
+        grain=builtins.max(1, GRAIN // (length * width)),
+    )  # fmt: skip
+
+
+# ---------------------------------------------------------------- sum, mean
+
+
+def sum_dtype(x: Tensor, dtype: DType | None) -> DType:
+    """What a sum is accumulated in: whole numbers in int64."""
+    if dtype is not None:
+        return dtype
+    return x.dtype if x.dtype.is_floating_point else dtypes.int64
+
+
+@operation("SumBackward0")
+def sum_all(x: Tensor, dtype: DType, shape: Shape) -> Tensor:
+    """The sum of all elements."""
+    return fold(SUM, x, tuple(range(x.ndim)), False, dtype)
+
+
+@sum_all.vjp
+def _(g, shape):  # type: ignore[no-untyped-def]
+    return g.expand(shape)
+
+
+@operation("SumBackward1")
+def sum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
+    """The sums along axes."""
+    return fold(SUM, x, axes, keepdim, dtype)
+
+
+@sum_axes.vjp
+def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
+    return spread_back(g, axes, keepdim, shape)
+
+
+@export(method=True, out=True)
+@numpy_names
+def sum(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The sum of all elements, or the sums along one or several dimensions.
+
+    Args:
+        input: any shape; of any dtype. bool and integers are summed in int64.
+        dim: an int or ints, negative ones from the end; None and () mean all.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
+        dtype: convert to this before summing.
+
+    Differentiable in `input`. The sum of nothing is 0. A float sum is computed in fixed blocks,
+    so that its error stays small and the number of threads cannot change it.
+
+    Raises:
+        IndexError: if there is no such dimension.
+        RuntimeError: if a dimension is named twice.
+
+    Example:
+        >>> adjit.ones(2, 3).sum(1)
+        tensor([3., 3.])
+    """
+    if dtype is dtypes.bool:
+        return any(input, dim, keepdim)
+    result = sum_dtype(input, dtype)
+    if dim is None and not keepdim:
+        return sum_all(input, result, input.shape)
+    return sum_axes(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
+
+
+@operation("MeanBackward0")
+def mean_all(x: Tensor, dtype: DType, shape: Shape) -> Tensor:
+    """The mean of all elements."""
+    return fold(SUM, x, tuple(range(x.ndim)), False, dtype) / (numel(shape) or math.nan)
+
+
+@mean_all.vjp
+def _(g, shape):  # type: ignore[no-untyped-def]
+    return (g / numel(shape)).expand(shape) if numel(shape) else g.expand(shape)
+
+
+@operation("MeanBackward1")
+def mean_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
+    """The means along axes."""
+    return fold(SUM, x, axes, keepdim, dtype) / (numel(shape[d] for d in axes) or math.nan)
+
+
+@mean_axes.vjp
+def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
+    return spread_back(g / (numel(shape[d] for d in axes) or 1), axes, keepdim, shape)
+
+
+@export(method=True, out=True)
+@numpy_names
+def mean(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The mean of all elements, or the means along one or several dimensions.
+
+    Args:
+        input: any shape; of a floating-point dtype unless `dtype` gives one.
+        dim: an int or ints; None and () mean all.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
+        dtype: convert to this before averaging.
+
+    Differentiable in `input`. The mean of nothing is NaN.
+
+    Raises:
+        RuntimeError: for an integer or bool `input` without `dtype`.
+
+    Example:
+        >>> adjit.tensor([[1., 2.], [3., 4.]]).mean(0)
+        tensor([2., 3.])
+    """
+    result = input.dtype if dtype is None else dtype
+    if not result.is_floating_point:
+        raise RuntimeError(
+            f"mean(): could not infer output dtype. {'Input' if dtype is None else 'Optional'} "
+            f"dtype must be either a floating point or complex dtype. Got: {result.legacy}"
+        )
+    if dim is None and not keepdim:
+        return mean_all(input, result, input.shape)
+    return mean_axes(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
+
+
+@operation("NansumBackward0")
+def nansum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType) -> Tensor:
+    """The sums of what is no NaN."""
+    return fold(SUM, x.masked_fill(x.isnan(), 0), axes, keepdim, dtype)
+
+
+@nansum_axes.vjp
+def _(g, x, axes, keepdim):  # type: ignore[no-untyped-def]
+    return spread_back(g, axes, keepdim, x.shape) * x.isnan().logical_not()
+
+
+@export(method=True, out=True)
+@numpy_names
+def nansum(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The sum of all elements that are no NaN, along dimensions or over all.
+
+    Takes what :func:`sum` takes; differentiable in `input`, where a NaN gets gradient 0.
+
+    Example:
+        >>> adjit.tensor([1., float("nan"), 2.]).nansum()
+        tensor(3.)
+    """
+    if not input.dtype.is_floating_point:
+        return sum(input, dim, keepdim, dtype=dtype)
+    return nansum_axes(input, wrap_dims(dim, input.ndim), keepdim, dtype or input.dtype)
+
+
+@export(method=True, out=True)
+@numpy_names
+def nanmean(
+    input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The mean of all elements that are no NaN, along dimensions or over all.
+
+    Takes what :func:`mean` takes; differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([1., float("nan"), 2.]).nanmean()
+        tensor(1.5000)
+    """
+    if not input.dtype.is_floating_point:
+        raise RuntimeError(
+            "nanmean(): expected input to have floating point or complex dtype but got "
+            f"{input.dtype.legacy}"
+        )
+    counted = sum(input.detach().isnan().logical_not(), dim, keepdim)
+    return nansum(input, dim, keepdim, dtype=dtype) / counted
+
+
+@export(method=True)
+@numpy_names
+def count_nonzero(input: Tensor, dim: Axes = None) -> Tensor:
+    """How many elements are not zero, as int64; along dimensions or over all.
+
+    Example:
+        >>> adjit.count_nonzero(adjit.tensor([[0, 1], [2, 3]]), dim=0)
+        tensor([1, 2])
+    """
+    return sum(input.detach() != 0, dim)
+
+
+# ---------------------------------------------------------------- prod
+
+
+def exclusive_product(x: Tensor, axis: int) -> Tensor:
+    """The products of all elements before each one."""
+    length = x.shape[axis]
+    first = x.narrow(axis, 0, 1)
+    from .view import cat
+
+    return cat([first.new_ones(first.shape), x.narrow(axis, 0, length - 1)], axis).cumprod(axis)
+
+
+def product_of_others(x: Tensor, axis: int) -> Tensor:
+    """The product of all elements but each one; right where elements are zero."""
+    if x.shape[axis] == 0:
+        return x
+    return exclusive_product(x, axis) * exclusive_product(x.flip(axis), axis).flip(axis)
+
+
+@operation("ProdBackward0")
+def prod_all(x: Tensor, dtype: DType) -> Tensor:
+    """The product of all elements."""
+    return fold(PROD, x, tuple(range(x.ndim)), False, dtype)
+
+
+@prod_all.vjp
+def _(g, x):  # type: ignore[no-untyped-def]
+    return g * product_of_others(x.reshape(-1), 0).reshape(x.shape)
+
+
+@operation("ProdBackward1")
+def prod_axis(x: Tensor, axis: int, keepdim: bool, dtype: DType) -> Tensor:
+    """The products along an axis."""
+    return fold(PROD, x, (axis,), keepdim, dtype)
+
+
+@prod_axis.vjp
+def _(g, x, axis, keepdim):  # type: ignore[no-untyped-def]
+    if x.ndim == 0:
+        return g
+    return spread_back(g, (axis,), keepdim, x.shape) * product_of_others(x, axis)
+
+
+@export(method=True, out=True)
+@numpy_names
+def prod(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
+) -> Tensor:
+    """The product of all elements, or the products along one dimension.
+
+    Takes any dtype; bool and integers are multiplied in int64. Differentiable in `input`, also
+    where elements are zero. The product of nothing is 1.
+
+    Example:
+        >>> adjit.tensor([[1., 2.], [3., 4.]]).prod(1)
+        tensor([ 2., 12.])
+    """
+    if dtype is dtypes.bool:
+        return all(input, dim, keepdim)
+    result = sum_dtype(input, dtype)
+    if dim is None:
+        return prod_all(input, result)
+    return prod_axis(input, wrap_dim(dim, input.ndim), keepdim, result)
+
+
+# ---------------------------------------------------------------- extremes
+
+
+def check_not_empty(name: str, x: Tensor, axes: Shape | None) -> None:
+    """Extremes have no identity: a reduced dimension must not be empty."""
+    if x.numel():
+        return
+    if axes is None:
+        error = IndexError if name.startswith("arg") else RuntimeError
+        hint = "" if error is IndexError else " Specify the reduction dim with the 'dim' argument."
+        raise error(
+            f"{name}(): Expected reduction dim to be specified for input.numel() == 0.{hint}"
+        )
+    for d in axes:
+        if x.ndim and x.shape[d] == 0:
+            raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
+
+
+def share(g: Tensor, x: Tensor, out: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """A gradient divided evenly among the elements that are the extreme."""
+    value = spread_back(out.detach(), axes, keepdim, x.shape)
+    x = x.detach()
+    mask = (x == value) | (x != x) & (value != value)
+    return spread_back(g, axes, keepdim, x.shape) * mask / sum(mask, axes, keepdim=True)
+
+
+@operation("AmaxBackward0")
+def amax_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """The largest elements along axes."""
+    return fold(MAX, x, axes, keepdim, x.dtype)
+
+
+@amax_axes.vjp
+def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
+    return share(g, x, out, axes, keepdim)
+
+
+@operation("AminBackward0")
+def amin_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """The smallest elements along axes."""
+    return fold(MIN, x, axes, keepdim, x.dtype)
+
+
+@amin_axes.vjp
+def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
+    return share(g, x, out, axes, keepdim)
+
+
+@export(method=True, out=True)
+@numpy_names
+def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
+    """The largest element along dimensions, or of all; NaN if there is one.
+
+    Differentiable in `input`: equal largest elements share the gradient evenly.
+
+    Raises:
+        IndexError: if a reduced dimension is empty.
+
+    Example:
+        >>> adjit.tensor([[1., 5.], [3., 4.]]).amax(0)
+        tensor([3., 5.])
+    """
+    axes = wrap_dims(dim, input.ndim)
+    check_not_empty("amax", input, None if dim == () or dim is None else axes)
+    return amax_axes(input, axes, keepdim)
+
+
+@export(method=True, out=True)
+@numpy_names
+def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
+    """The smallest element along dimensions, or of all; NaN if there is one.
+
+    Differentiable in `input`: equal smallest elements share the gradient evenly.
+
+    Raises:
+        IndexError: if a reduced dimension is empty.
+
+    Example:
+        >>> adjit.tensor([[1., 5.], [3., 4.]]).amin(0)
+        tensor([1., 4.])
+    """
+    axes = wrap_dims(dim, input.ndim)
+    check_not_empty("amin", input, None if dim == () or dim is None else axes)
+    return amin_axes(input, axes, keepdim)
+
+
+@operation("AminmaxBackward0", differentiable=(0, 1))
+def aminmax_axes(x: Tensor, axes: Shape, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The smallest and the largest elements along axes."""
+    return fold(MIN, x, axes, keepdim, x.dtype), fold(MAX, x, axes, keepdim, x.dtype)
+
+
+@aminmax_axes.vjp
+def _(gs, x, outs, axes, keepdim):  # type: ignore[no-untyped-def]
+    low, high = (
+        None if g is None else share(g, x, out, axes, keepdim)
+        for g, out in zip(gs, outs, strict=True)
+    )
+    return low if high is None else high if low is None else low + high
+
+
+MinMax = return_type("aminmax", "min max")
+
+
+@export(method=True)
+@numpy_names
+def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The smallest and the largest element, along a dimension or of all, as `(min, max)`.
+
+    Example:
+        >>> adjit.aminmax(adjit.tensor([3., 1., 2.])).max
+        tensor(3.)
+    """
+    if dim is None:
+        axes: Shape = tuple(range(input.ndim))
+        if input.numel() == 0:
+            raise RuntimeError(
+                "aminmax(): cannot compute aminmax over an empty dimension as the operation has "
+                "no identity."
+            )
+    else:
+        axes = (wrap_dim(dim, input.ndim),)
+        if input.ndim and input.shape[axes[0]] == 0:
+            raise IndexError(
+                f"aminmax: Expected reduction dim {axes[0]} to have non-zero size."
+            )
+    return MinMax(*aminmax_axes(input, axes, keepdim))
+
+
+class Extreme(NamedTuple):
+    """The kernels that find an extreme and where it is."""
+
+    rows: Any
+    columns: Any
+
+
+ARGMAX = Extreme(kernels.argmax_rows, kernels.argmax_columns)
+ARGMIN = Extreme(kernels.argmin_rows, kernels.argmin_columns)
+
+
+def extreme(how: Extreme, x: Tensor, axis: int, keepdim: bool) -> tuple[Tensor, Tensor]:
+    """The extreme along an axis and its first place."""
+    x = x.contiguous()
+    if x.ndim == 0:
+        x = x.reshape(1)
+        shape: Shape = ()
+    else:
+        shape = reduced_shape(x.shape, (axis,), keepdim)
+    outer, length, inner = numel(x.shape[:axis]), x.shape[axis], numel(x.shape[axis + 1 :])
+    outputs = [(shape, x.dtype), (shape, dtypes.int64)]
+    if inner == 1:
+        return launch(
+            how.rows, (x,), outputs, bind={"T": x.dtype}, words=(length,), n=outer,
+            grain=builtins.max(1, GRAIN // length),
+        )  # fmt: skip
+    strips = -(-inner // STRIP)
+    return launch(
+        how.columns, (x,), outputs, bind={"T": x.dtype}, words=(length, inner, STRIP, strips),
+        n=outer * strips, grain=builtins.max(1, GRAIN // (length * builtins.min(inner, STRIP))),
+    )  # fmt: skip
+
+
+def put_back(g: Tensor, places: Tensor, axis: int, keepdim: bool, shape: Shape) -> Tensor:
+    """Zeros with a gradient at the places that were selected along an axis."""
+    if not shape:
+        return g
+    if not keepdim:
+        g, places = g.unsqueeze(axis), places.unsqueeze(axis)
+    return g.new_zeros(shape).scatter(axis, places, g)
+
+
+@operation("MaxBackward0", differentiable=(0,))
+def max_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The largest elements along an axis and their places."""
+    return extreme(ARGMAX, x, axis, keepdim)
+
+
+@max_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@operation("MinBackward0", differentiable=(0,))
+def min_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The smallest elements along an axis and their places."""
+    return extreme(ARGMIN, x, axis, keepdim)
+
+
+@min_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@operation("MaxBackward1")
+def max_all(x: Tensor) -> Tensor:
+    """The largest of all elements."""
+    return fold(MAX, x, tuple(range(x.ndim)), False, x.dtype)
+
+
+@max_all.vjp
+def _(g, x, out):  # type: ignore[no-untyped-def]
+    return share(g, x, out, tuple(range(x.ndim)), False)
+
+
+@operation("MinBackward1")
+def min_all(x: Tensor) -> Tensor:
+    """The smallest of all elements."""
+    return fold(MIN, x, tuple(range(x.ndim)), False, x.dtype)
+
+
+@min_all.vjp
+def _(g, x, out):  # type: ignore[no-untyped-def]
+    return share(g, x, out, tuple(range(x.ndim)), False)
+
+
+Max, Min = return_type("max", "values indices"), return_type("min", "values indices")
+
+
+@export(method=True, out=True)
+@numpy_names
+def max(
+    input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Any = None
+) -> Any:
+    """The largest element; along a dimension, `(values, indices)`; of two tensors, elementwise.
+
+    `max(x)` shares the gradient evenly among equal largest elements; `max(x, dim)` gives it to
+    the element at the index, which is the first of equals. NaN counts as the largest.
+    `max(x, other)` is :func:`maximum`.
+
+    Raises:
+        IndexError: if `dim` is no dimension or is empty.
+        RuntimeError: for the largest of no elements.
+
+    Example:
+        >>> adjit.tensor([[1., 5.], [3., 4.]]).max(1).indices
+        tensor([1, 1])
+    """
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return input.maximum(other)
+    if dim is None:
+        check_not_empty("max", input, None)
+        return max_all(input)
+    axis = wrap_dim(dim, input.ndim)  # type: ignore[arg-type]
+    check_not_empty("max", input, (axis,))
+    return Max(*max_axis(input, axis, keepdim, input.shape))
+
+
+@export(method=True, out=True)
+@numpy_names
+def min(
+    input: Tensor, dim: int | Tensor | None = None, keepdim: bool = False, *, other: Any = None
+) -> Any:
+    """The smallest element; along a dimension, `(values, indices)`; of two tensors, elementwise.
+
+    The counterpart of :func:`max`; NaN counts as the smallest here.
+
+    Example:
+        >>> adjit.tensor([[1., 5.], [3., 4.]]).min(1).values
+        tensor([1., 3.])
+    """
+    other = dim if isinstance(dim, Tensor) else other
+    if other is not None:
+        return input.minimum(other)
+    if dim is None:
+        check_not_empty("min", input, None)
+        return min_all(input)
+    axis = wrap_dim(dim, input.ndim)  # type: ignore[arg-type]
+    check_not_empty("min", input, (axis,))
+    return Min(*min_axis(input, axis, keepdim, input.shape))
+
+
+def place_of_extreme(name: str, how: Extreme, x: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    """Where an extreme is, along a dimension or in the flattened tensor."""
+    if x.dtype is dtypes.bool:
+        raise RuntimeError(f"{name}(): does not support bool input")
+    x = x.detach()
+    if dim is None:
+        check_not_empty(name, x, None)
+        place = extreme(how, x.reshape(-1), 0, False)[1]
+        return place.reshape((1,) * x.ndim) if keepdim else place
+    axis = wrap_dim(dim, x.ndim)
+    check_not_empty(name, x, (axis,))
+    return extreme(how, x, axis, keepdim)[1]
+
+
+@export(method=True, out=True)
+@numpy_names
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index of the largest element along a dimension, or in the flattened tensor, as int64.
+
+    The first of equal elements; the first NaN if there is one.
+
+    Raises:
+        IndexError: if there is nothing to choose from.
+        RuntimeError: for bool.
+
+    Example:
+        >>> adjit.tensor([[1., 5.], [3., 4.]]).argmax()
+        tensor(1)
+    """
+    return place_of_extreme("argmax", ARGMAX, input, dim, keepdim)
+
+
+@export(method=True, out=True)
+@numpy_names
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """The index of the smallest element along a dimension, or in the flattened tensor, as int64.
+
+    The first of equal elements; the first NaN if there is one.
+
+    Example:
+        >>> adjit.tensor([[1., 5.], [3., 4.]]).argmin(0)
+        tensor([0, 1])
+    """
+    return place_of_extreme("argmin", ARGMIN, input, dim, keepdim)
+
+
+def truth(how: Fold, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
+    """any and all: extremes of bools; uint8 stays uint8, as in PyTorch."""
+    x = x.detach()
+    result = x.dtype if x.dtype is dtypes.uint8 else dtypes.bool
+    x = x if x.dtype is dtypes.bool else x != 0
+    if isinstance(dim, Sequence) and not dim:
+        return x.to(result)
+    axes = wrap_dims(dim, x.ndim)
+    if x.numel() == 0:
+        neutral = SUM if how is MAX else PROD
+        return fold(neutral, x, axes, keepdim, dtypes.bool).to(result)
+    return fold(how, x, axes, keepdim, dtypes.bool).to(result)
+
+
+@export(method=True, out=True)
+@numpy_names
+def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
+    """Whether any element is true (not zero), along dimensions or at all; False for none.
+
+    Example:
+        >>> adjit.tensor([[0, 1], [0, 0]]).any(1)
+        tensor([ True, False])
+    """
+    return truth(MAX, input, dim, keepdim)
+
+
+@export(method=True, out=True)
+@numpy_names
+def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
+    """Whether all elements are true (not zero), along dimensions or at all; True for none.
+
+    Example:
+        >>> adjit.tensor([[1, 1], [0, 1]]).all(0)
+        tensor([False,  True])
+    """
+    return truth(MIN, input, dim, keepdim)
+
+
+# ---------------------------------------------------------------- order statistics
+
+
+def ranked(x: Tensor, axis: int, keepdim: bool, rank: int) -> tuple[Tensor, Tensor]:
+    """The element of a rank along an axis and its first place; negative ranks are medians."""
+    if x.ndim == 0:
+        x = x.reshape(1)
+        shape: Shape = ()
+    else:
+        shape = reduced_shape(x.shape, (axis,), keepdim)
+    x, rows, length = rows_of(x, (axis,))
+    return launch(
+        sort_kernels.kth_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
+        bind={"T": x.dtype}, words=(length, rank), n=rows,
+        grain=builtins.max(1, GRAIN // (8 * length)),
+    )  # fmt: skip
+
+
+MEDIAN, NANMEDIAN = -1, -2  # ranks of kth_rows
+
+
+@operation("MedianBackward0")
+def median_all(x: Tensor) -> Tensor:
+    """The lower median of all elements."""
+    return ranked(x.reshape(-1), 0, False, MEDIAN)[0]
+
+
+@median_all.vjp
+def _(g, x, out):  # type: ignore[no-untyped-def]
+    return share(g, x, out, tuple(range(x.ndim)), False)
+
+
+@operation("MedianBackward1", differentiable=(0,))
+def median_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The lower medians along an axis and their places."""
+    return ranked(x, axis, keepdim, MEDIAN)
+
+
+@median_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@operation("NanmedianBackward0")
+def nanmedian_all(x: Tensor) -> Tensor:
+    """The lower median of what is no NaN."""
+    return ranked(x.reshape(-1), 0, False, NANMEDIAN)[0]
+
+
+@nanmedian_all.vjp
+def _(g, x, out):  # type: ignore[no-untyped-def]
+    return share(g, x, out, tuple(range(x.ndim)), False)
+
+
+@operation("NanmedianBackward1", differentiable=(0,))
+def nanmedian_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The lower medians of what is no NaN, along an axis, and their places."""
+    return ranked(x, axis, keepdim, NANMEDIAN)
+
+
+@nanmedian_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+Median = return_type("median", "values indices")
+NanMedian = return_type("nanmedian", "values indices")
+Mode = return_type("mode", "values indices")
+KthValue = return_type("kthvalue", "values indices")
+
+
+def no_bool(kernel: str, x: Tensor) -> None:
+    """Order statistics are not defined for bool."""
+    if x.dtype is dtypes.bool:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+
+
+@export(method=True)
+@numpy_names
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements; along a dimension, `(values, indices)`.
+
+    NaN if there is one, and for no elements. Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2., 4.]).median()
+        tensor(2.)
+    """
+    no_bool("median_cpu", input)
+    if dim is None:
+        return median_all(input) if input.numel() else input.new_full((), math.nan)
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("median", input, (axis,))
+    return Median(*median_axis(input, axis, keepdim, input.shape))
+
+
+@export(method=True)
+@numpy_names
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of what is no NaN; along a dimension, `(values, indices)`.
+
+    Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([3., float("nan"), 2., 4.]).nanmedian()
+        tensor(3.)
+    """
+    no_bool("median_cpu", input)
+    if dim is None:
+        return nanmedian_all(input) if input.numel() else input.new_full((), math.nan)
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("nanmedian", input, (axis,))
+    return NanMedian(*nanmedian_axis(input, axis, keepdim, input.shape))
+
+
+@operation("KthvalueBackward0", differentiable=(0,))
+def kth_axis(
+    x: Tensor, rank: int, axis: int, keepdim: bool, shape: Shape
+) -> tuple[Tensor, Tensor]:
+    """The element of a rank along an axis and its place."""
+    return ranked(x, axis, keepdim, rank)
+
+
+@kth_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@export(method=True)
+@numpy_names
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest element along a dimension, counted from 1, as `(values, indices)`.
+
+    NaN counts as the largest. Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if there is no k-th element.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2.]).kthvalue(2).values
+        tensor(2.)
+    """
+    no_bool("kthvalue_cpu", input)
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("kthvalue", input, (axis,))
+    if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}")
+    return KthValue(*kth_axis(input, k - 1, axis, keepdim, input.shape))
+
+
+@operation("ModeBackward0", differentiable=(0,))
+def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The commonest elements along an axis and their last places."""
+    if x.ndim == 0:
+        x, target = x.reshape(1), ()
+    else:
+        target = reduced_shape(shape, (axis,), keepdim)
+    x, rows, length = rows_of(x, (axis,))
+    size = rows * length
+    values, order = launch(
+        sort_kernels.sort_rows, (x,), [((size,), x.dtype), ((size,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(length, size, 0), n=rows, scratch=24 * size,
+        grain=builtins.max(1, GRAIN // (16 * length)),
+    )  # fmt: skip
+    return launch(
+        sort_kernels.mode_rows, (values, order), [(target, x.dtype), (target, dtypes.int64)],
+        bind={"T": x.dtype}, words=(length,), n=rows, grain=builtins.max(1, GRAIN // length),
+    )  # fmt: skip
+
+
+@mode_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@export(method=True)
+@numpy_names
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The commonest element along a dimension and its last index, as `(values, indices)`.
+
+    The smallest of equally common elements. Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([2, 1, 2, 3]).mode().values
+        tensor(2)
+    """
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("mode", input, (axis,))
+    return Mode(*mode_axis(input, axis, keepdim, input.shape))
+
+
+# ---------------------------------------------------------------- moments
+
+
+def moments(x: Tensor, axes: Shape, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Means and sums of squared deviations along axes."""
+    x, rows, length = rows_of(x, axes)
+    step = builtins.max(1, builtins.min(length, ROW_STEP))
+    chunks = builtins.max(1, -(-length // step))
+    partial = (rows * chunks,)
+    target = shape if chunks == 1 else partial
+    means, squares = launch(
+        kernels.moments_rows, (x,), [(target, x.dtype), (target, x.dtype)], bind={"T": x.dtype},
+        words=(length, step, chunks), n=rows * chunks, grain=builtins.max(1, GRAIN // step),
+    )  # fmt: skip
+    if chunks == 1:
+        return means, squares
+    return launch(
+        kernels.merge_moments, (means, squares), [(shape, x.dtype), (shape, x.dtype)],
+        bind={"T": x.dtype}, words=(length, step, chunks), n=rows,
+        grain=builtins.max(1, GRAIN // chunks),
+    )  # fmt: skip
+
+
+def freedom(shape: Shape, axes: Shape, correction: float) -> float:
+    """What sums of squares are divided by."""
+    return builtins.max(0, numel(shape[d] for d in axes) - correction) if shape else 1 - correction
+
+
+def divided(squares: Tensor, by: float) -> Tensor:
+    """A sum of squares as a variance; 0 / 0 is NaN."""
+    return squares / by if by > 0 else squares / 0.0
+
+
+@operation("VarBackward0")
+def var_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+    """The variances along axes."""
+    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
+    return divided(squares, freedom(x.shape, axes, correction))
+
+
+def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+    """The gradient of a variance."""
+    by = freedom(x.shape, axes, correction)
+    factor = 2.0 / by if by > 0 else math.nan
+    return spread_back(g * factor, axes, keepdim, x.shape) * (x - mean(x, axes, True))
+
+
+@var_axes.vjp
+def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    return var_pull(g, x, axes, correction, keepdim)
+
+
+@operation("StdBackward0")
+def std_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+    """The standard deviations along axes."""
+    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
+    return divided(squares, freedom(x.shape, axes, correction)).sqrt()
+
+
+def through_root(g: Tensor, out: Tensor) -> Tensor:
+    """The gradient of a square root; 0 where the root is 0, as PyTorch has it for std."""
+    return (g / (out * 2)).masked_fill(out.detach() == 0, 0)
+
+
+@std_axes.vjp
+def _(g, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    return var_pull(through_root(g, out), x, axes, correction, keepdim)
+
+
+@operation("VarMeanBackward0", differentiable=(0, 1))
+def var_mean_axes(
+    x: Tensor, axes: Shape, correction: float, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """The variances and the means along axes."""
+    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
+    return divided(squares, freedom(x.shape, axes, correction)), means
+
+
+def mean_pull(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """The gradient of a mean."""
+    return spread_back(g / (numel(x.shape[d] for d in axes) or 1), axes, keepdim, x.shape)
+
+
+def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """The sum of two gradients of which either may be missing."""
+    return a if b is None else b if a is None else a + b
+
+
+@var_mean_axes.vjp
+def _(gs, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    g, g_mean = gs
+    return both(
+        None if g is None else var_pull(g, x, axes, correction, keepdim),
+        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
+    )
+
+
+@operation("StdMeanBackward0", differentiable=(0, 1))
+def std_mean_axes(
+    x: Tensor, axes: Shape, correction: float, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """The standard deviations and the means along axes."""
+    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
+    return divided(squares, freedom(x.shape, axes, correction)).sqrt(), means
+
+
+@std_mean_axes.vjp
+def _(gs, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    g, g_mean = gs
+    return both(
+        None if g is None else var_pull(through_root(g, out), x, axes, correction, keepdim),
+        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
+    )
+
+
+def spread_arguments(
+    name: str,
+    x: Tensor,
+    dim: Axes | bool,
+    unbiased: bool | None,
+    keepdim: bool,
+    correction: float | None,
+) -> tuple[Shape, float, bool]:
+    """The axes, the correction and keepdim of `std(x, dim, ...)` and the old `std(x, unbiased)`."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if not x.dtype.is_floating_point:
+        what = "std and var" if name in ("std", "var") else name
+        raise RuntimeError(f"{what} only support floating point and complex dtypes")
+    if unbiased is not None:
+        if correction is not None:
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments - got both unbiased and "
+                "correction, but expected one of them"
+            )
+        correction = 1 if unbiased else 0
+    correction = 1 if correction is None else correction
+    axes = wrap_dims(dim, x.ndim)
+    if (numel(x.shape[d] for d in axes) if x.ndim else 1) - correction <= 0 and numel(
+        reduced_shape(x.shape, axes, False)
+    ):
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel).",
+            stacklevel=5,
+        )
+    return (axes if x.ndim else ()), correction, keepdim
+
+
+@export(method=True, out=True)
+@numpy_names
+def var(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The variance of all elements, or along dimensions.
+
+    The sum of squared deviations from the mean over `N - correction`; the correction is 1 unless
+    given (`unbiased=False` is 0). Computed from deviations, chunk by chunk, so that a large mean
+    costs no digits. Differentiable in `input`, which must be floating point.
+
+    Raises:
+        RuntimeError: for integers and bool.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3., 4.]).var()
+        tensor(1.6667)
+    """
+    return var_axes(input, *spread_arguments("var", input, dim, unbiased, keepdim, correction))
+
+
+@export(method=True, out=True)
+@numpy_names
+def std(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The standard deviation of all elements, or along dimensions: the root of :func:`var`.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3., 4.]).std(correction=0)
+        tensor(1.1180)
+    """
+    return std_axes(input, *spread_arguments("std", input, dim, unbiased, keepdim, correction))
+
+
+@export()
+@numpy_names
+def var_mean(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The variance and the mean, in one pass over memory. Takes what :func:`var` takes.
+
+    Example:
+        >>> adjit.var_mean(adjit.tensor([1., 2., 3., 4.]))
+        (tensor(1.6667), tensor(2.5000))
+    """
+    arguments = spread_arguments("var_mean", input, dim, unbiased, keepdim, correction)
+    return tuple(var_mean_axes(input, *arguments))  # type: ignore[return-value]
+
+
+@export()
+@numpy_names
+def std_mean(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean, in one pass over memory. Takes what :func:`std` takes.
+
+    Example:
+        >>> adjit.std_mean(adjit.tensor([1., 2., 3., 4.]))
+        (tensor(1.2910), tensor(2.5000))
+    """
+    arguments = spread_arguments("std_mean", input, dim, unbiased, keepdim, correction)
+    return tuple(std_mean_axes(input, *arguments))  # type: ignore[return-value]
+
+
+# ---------------------------------------------------------------- logsumexp
+
+
+@operation("LogsumexpBackward0")
+def logsumexp_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """Logarithms of sums of exponentials along axes."""
+    shape = reduced_shape(x.shape, axes, keepdim)
+    x, rows, length = rows_of(x, axes)
+    if length == 0:
+        return x.new_full(shape, -math.inf)
+    return launch(
+        softmax_kernels.logsumexp_rows, (x,), [(shape, x.dtype)], bind={"T": x.dtype},
+        words=(length,), n=rows, grain=builtins.max(1, GRAIN // (4 * length)),
+    )  # fmt: skip
+
+
+@logsumexp_axes.vjp
+def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
+    shape = x.shape
+    return spread_back(g, axes, keepdim, shape) * (x - spread_back(out, axes, keepdim, shape)).exp()
+
+
+@export(method=True, out=True)
+@numpy_names
+def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials along dimensions, without overflow.
+
+    Integers are converted to the default dtype. Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([1000., 1000.]).logsumexp(0)
+        tensor(1000.6931)
+    """
+    if dim is None:
+        raise TypeError(
+            "logsumexp(): argument 'dim' (position 1) must be tuple of ints, not NoneType"
+        )
+    x = input if input.dtype.is_floating_point else input.to(dtypes.get_default_dtype())
+    return logsumexp_axes(x, wrap_dims(dim, x.ndim) if x.ndim else (), keepdim)
+
+
+# ---------------------------------------------------------------- norms
+
+
+@operation("LinalgVectorNormBackward0")
+def vector_norm_axes(x: Tensor, ord: float, axes: Shape, keepdim: bool) -> Tensor:
+    """Vector norms along axes."""
+    kind = x.dtype
+    if ord == 0:
+        return fold(SUM, x != 0, axes, keepdim, kind)
+    if ord == 1:
+        return fold(SUM, x.abs(), axes, keepdim, kind)
+    if ord == 2:
+        return fold(SUM, x * x, axes, keepdim, kind).sqrt()
+    if math.isinf(ord) and x.numel():
+        return fold(MAX if ord > 0 else MIN, x.abs(), axes, keepdim, kind)
+    if math.isinf(ord):
+        return fold(SUM, x, axes, keepdim, kind)
+    return fold(SUM, x.abs().pow(ord), axes, keepdim, kind).pow(1 / ord)
+
+
+@vector_norm_axes.vjp
+def _(g, x, out, ord, axes, keepdim):  # type: ignore[no-untyped-def]
+    g, out = (spread_back(t, axes, keepdim, x.shape) for t in (g, out))
+    if ord == 0:
+        return x * 0
+    if ord == 1:
+        return g * x.sign()
+    if ord == 2:
+        return (x * (g / out)).masked_fill(out.detach() == 0, 0)
+    if math.isinf(ord):
+        size, top = x.detach().abs(), out.detach()
+        mask = (size == top) | (size != size) & (top != top)
+        return g * x.sign() * mask / sum(mask, axes, keepdim=True)
+    zero = out.detach() == 0
+    if ord < 2:
+        powers = x.abs().pow(ord - 1)
+        if ord < 1:
+            zero = zero | (x.detach() == 0)
+        return (x.sign() * powers * (g * out.pow(1 - ord))).masked_fill(zero, 0)
+    return (x * x.abs().pow(ord - 2) * (g / out.pow(ord - 1))).masked_fill(zero, 0)
+
+
+@export(namespace="linalg", out=True)
+@numpy_names
+def vector_norm(
+    input: Tensor,
+    ord: float = 2,
+    dim: Axes = None,
+    keepdim: bool = False,
+    *,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The vector norm of all elements, or along dimensions.
+
+    `ord` is 2 (the root of the sum of squares), 1 (the sum of sizes), `inf` (the largest size),
+    `-inf` (the smallest), 0 (how many are not zero), or any number p: `sum(abs(x)**p)**(1/p)`.
+    Differentiable in `input`, with gradient 0 where the norm is 0.
+
+    Raises:
+        RuntimeError: for integers, and for a negative or infinite order of no elements.
+
+    Example:
+        >>> adjit.linalg.vector_norm(adjit.tensor([3., 4.]))
+        tensor(5.)
+    """
+    x = input if dtype is None else input.to(dtype)
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(
+            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
+            f"{x.dtype.legacy}"
+        )
+    axes = wrap_dims(dim, x.ndim)
+    if x.numel() == 0 and (ord < 0 or ord == math.inf):
+        empty = [d for d in axes if x.ndim and x.shape[d] == 0]
+        name = "inf" if ord == math.inf else "-inf" if ord == -math.inf else f"{ord:g}"
+        if dim is None:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {name} norm on an empty tensor because "
+                "the operation does not have an identity"
+            )
+        if empty:
+            raise RuntimeError(
+                f"linalg.vector_norm cannot compute the {name} norm on the dimension {empty[0]}"
+                "because this dimension is empty and the operation does not have an identity"
+            )
+    return vector_norm_axes(x, float(ord), axes if x.ndim else (), keepdim)
+
+
+@export(method=True, out=True)
+@numpy_names
+def norm(
+    input: Tensor,
+    p: float | str | None = "fro",
+    dim: Axes = None,
+    keepdim: bool = False,
+    dtype: DType | None = None,
+) -> Tensor:
+    """The norm of all elements, or along dimensions: :func:`linalg.vector_norm` of order `p`.
+
+    `p` is a number, or "fro" for 2.
+
+    Example:
+        >>> adjit.tensor([3., 4.]).norm()
+        tensor(5.)
+    """
+    if isinstance(p, str):
+        if p not in ("fro", "inf", "-inf"):
+            raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")
+        p = 2.0 if p == "fro" else float(p)
+    return vector_norm(input, 2.0 if p is None else p, dim, keepdim, dtype=dtype)

@@ -1,0 +1,119 @@
+"""Softmax and its logarithm along one dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..dtypes import dtype as DType
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import softmax as kernels
+from ..shapes import wrap_dim
+from ..tensor import Tensor
+from .reduce import GRAIN, numpy_names, rows_of
+
+
+def by_rows(kernel: Any, tensors: list[Tensor], axis: int) -> Tensor:
+    """Run a kernel over the rows along an axis; the result has the shape of the tensors."""
+    x = tensors[0]
+    if x.ndim == 0:
+        return by_rows(kernel, [t.reshape(1) for t in tensors], 0).reshape(())
+    placed = [rows_of(t, (axis,)) for t in tensors]
+    rows, count, length = placed[0]
+    out: Tensor = launch(
+        kernel, [t for t, _, _ in placed], [(rows.shape, x.dtype)], bind={"T": x.dtype},
+        words=(length,), n=count if length else 0, grain=max(1, GRAIN // (4 * max(length, 1))),
+    )  # fmt: skip
+    return out if axis == x.ndim - 1 else out.movedim(-1, axis).contiguous()
+
+
+@operation("SoftmaxBackward0")
+def softmax_axis(x: Tensor, axis: int) -> Tensor:
+    """Exponentials over their sum along an axis."""
+    return by_rows(kernels.softmax_rows, [x], axis)
+
+
+@softmax_axis.vjp
+def _(g, out, axis):  # type: ignore[no-untyped-def]
+    return softmax_backward(g, out, axis)
+
+
+@operation("SoftmaxBackwardBackward0")
+def softmax_backward(upper: Tensor, softmaxed: Tensor, axis: int) -> Tensor:
+    """`softmaxed * (upper - sum(upper * softmaxed))` along an axis."""
+    return by_rows(kernels.softmax_backward_rows, [upper, softmaxed], axis)
+
+
+@softmax_backward.vjp
+def _(g, upper, softmaxed, axis):  # type: ignore[no-untyped-def]
+    mean = (upper * softmaxed).sum(axis, True)
+    tilt = (g * softmaxed).sum(axis, True)
+    return softmax_backward(g, softmaxed, axis), g * (upper - mean) - upper * tilt
+
+
+@operation("LogSoftmaxBackward0")
+def log_softmax_axis(x: Tensor, axis: int) -> Tensor:
+    """Logarithms of the softmax along an axis."""
+    return by_rows(kernels.log_softmax_rows, [x], axis)
+
+
+@log_softmax_axis.vjp
+def _(g, out, axis):  # type: ignore[no-untyped-def]
+    return log_softmax_backward(g, out, axis)
+
+
+def checked(name: str, x: Tensor, dtype: DType | None) -> Tensor:
+    """The input in the dtype that is computed in."""
+    x = x if dtype is None else x.to(dtype)
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"{name}_lastdim_kernel_impl\" not implemented for '{x.dtype.legacy}'"
+        )
+    return x
+
+
+@operation("LogSoftmaxBackwardBackward0")
+def log_softmax_backward(upper: Tensor, logs: Tensor, axis: int) -> Tensor:
+    """`upper - exp(logs) * sum(upper)` along an axis."""
+    return by_rows(kernels.log_softmax_backward_rows, [upper, logs], axis)
+
+
+@log_softmax_backward.vjp
+def _(g, upper, logs, axis):  # type: ignore[no-untyped-def]
+    weighted = g * logs.exp()
+    return g - weighted.sum(axis, True), -weighted * upper.sum(axis, True)
+
+
+@export(method=True, out=True)
+@numpy_names
+def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """Exponentials over their sum along a dimension.
+
+    Args:
+        input: any shape, floating point unless `dtype` gives a floating dtype.
+        dim: the dimension whose elements sum to 1 afterwards.
+        dtype: convert to this first.
+
+    Never overflows: the largest element is subtracted first. Differentiable in `input`.
+
+    Example:
+        >>> adjit.softmax(adjit.tensor([0., 0.]), 0)
+        tensor([0.5000, 0.5000])
+    """
+    x = checked("softmax", input, dtype)
+    return softmax_axis(x, wrap_dim(dim, x.ndim))
+
+
+@export(method=True, out=True)
+@numpy_names
+def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
+    """The logarithm of :func:`softmax` along a dimension, exact where the softmax underflows.
+
+    Takes what :func:`softmax` takes. Differentiable in `input`.
+
+    Example:
+        >>> adjit.log_softmax(adjit.tensor([0., 0.]), 0)
+        tensor([-0.6931, -0.6931])
+    """
+    x = checked("log_softmax", input, dtype)
+    return log_softmax_axis(x, wrap_dim(dim, x.ndim))

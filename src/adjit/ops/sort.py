@@ -1,0 +1,352 @@
+"""Sorting, selecting, counting distinct elements, searching."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import sort as kernels
+from ..shapes import Shape, numel, wrap_dim
+from ..tensor import Tensor
+from .reduce import GRAIN, numpy_names, return_type, rows_of
+
+Number = int | float | bool
+
+
+def moved(x: Tensor, axis: int) -> Tensor:
+    """The last axis put back where it came from, in C order."""
+    return x if axis == x.ndim - 1 else x.movedim(-1, axis).contiguous()
+
+
+def sorted_rows(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
+    """Values in order along an axis, and where they come from."""
+    if x.ndim == 0:
+        values, order = sorted_rows(x.reshape(1), 0, descending)
+        return values.reshape(()), order.reshape(())
+    rows, count, length = rows_of(x, (axis,))
+    size = count * length
+    values, order = launch(
+        kernels.sort_rows, (rows,), [(rows.shape, x.dtype), (rows.shape, dtypes.int64)],
+        bind={"T": x.dtype}, words=(length, size, descending), n=count if length else 0,
+        scratch=24 * max(size, 1), grain=max(1, GRAIN // (16 * max(length, 1))),
+    )  # fmt: skip
+    return moved(values, axis), moved(order, axis)
+
+
+@operation("SortBackward0", differentiable=(0,))
+def sort_axis(x: Tensor, axis: int, descending: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Values in order along an axis, and where they come from."""
+    return sorted_rows(x, axis, descending)
+
+
+@sort_axis.vjp
+def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
+    return g.new_zeros(shape).scatter(axis, outs[1], g) if shape else g
+
+
+Sort, TopK = return_type("sort", "values indices"), return_type("topk", "values indices")
+
+
+@export(method=True, out=True)
+@numpy_names
+def sort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> Any:
+    """The elements in order along a dimension, and their old indices, as `(values, indices)`.
+
+    Always stable: equal elements keep their order. NaN is the largest. Differentiable in `input`.
+
+    Args:
+        input: any shape and dtype.
+        dim: the dimension; the last unless given.
+        descending: from the largest to the smallest.
+        stable: accepted for PyTorch's sake.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2.]).sort().values
+        tensor([1., 2., 3.])
+    """
+    return Sort(*sort_axis(input, wrap_dim(dim, input.ndim), bool(descending), input.shape))
+
+
+@export(method=True)
+@numpy_names
+def argsort(
+    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
+) -> Tensor:
+    """The indices that put a tensor in order along a dimension, as int64; stable.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2.]).argsort()
+        tensor([1, 2, 0])
+    """
+    return sorted_rows(input.detach(), wrap_dim(dim, input.ndim), bool(descending))[1]
+
+
+@export(method=True, out=True)
+def msort(input: Tensor) -> Tensor:
+    """The elements in order along the first dimension. Differentiable in `input`.
+
+    Example:
+        >>> adjit.msort(adjit.tensor([[3., 1.], [2., 4.]]))
+        tensor([[2., 1.],
+                [3., 4.]])
+    """
+    return sort(input, 0).values  # type: ignore[no-any-return]
+
+
+@operation("TopkBackward0", differentiable=(0,))
+def topk_axis(
+    x: Tensor, k: int, axis: int, largest: bool, in_order: bool, shape: Shape
+) -> tuple[Tensor, Tensor]:
+    """The k largest or smallest elements along an axis, and their places."""
+    if x.ndim == 0:
+        return x.clone(), x.new_zeros((), dtype=dtypes.int64)
+    rows, count, length = rows_of(x, (axis,))
+    to = (*rows.shape[:-1], k)
+    values, places = launch(
+        kernels.topk_rows, (rows,), [(to, x.dtype), (to, dtypes.int64)], bind={"T": x.dtype},
+        words=(length, k, largest), n=count if k else 0,
+        grain=max(1, GRAIN // (8 * max(length, 1))),
+    )  # fmt: skip
+    if in_order and k > 1:
+        values, order = sorted_rows(values, values.ndim - 1, largest)
+        places = places.gather(-1, order)
+    return moved(values, axis), moved(places, axis)
+
+
+@topk_axis.vjp
+def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
+    return g.new_zeros(shape).scatter(axis, outs[1], g) if shape else g
+
+
+@export(method=True, out=True)
+@numpy_names
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """The k largest or smallest elements along a dimension, as `(values, indices)`.
+
+    NaN is the largest; of equal elements at the limit the first are taken. Differentiable in
+    `input`. The rows are not sorted, only what is taken, so a small k costs little.
+
+    Raises:
+        RuntimeError: if there are no k elements, and for bool.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2.]).topk(2).values
+        tensor([3., 2.])
+    """
+    if input.dtype is dtypes.bool:
+        raise RuntimeError("topk does not support bool dtypes on CPU")
+    axis = wrap_dim(dim, input.ndim)
+    if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
+        raise RuntimeError("selected index k out of range")
+    return TopK(*topk_axis(input, k, axis, bool(largest), bool(sorted), input.shape))
+
+
+# ---------------------------------------------------------------- distinct elements
+
+
+def distinct(
+    x: Tensor, order: Tensor, records: int, width: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The first place of each run of equal records, each record's run, and the runs' lengths."""
+    firsts, inverse, counts, number = launch(
+        kernels.distinct, (x, order),
+        [((records,), dtypes.int64)] * 3 + [((1,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(records, width), n=1,
+    )  # fmt: skip
+    found = int(number.item())
+    return firsts[:found], inverse, counts[:found]
+
+
+def outcome(
+    values: Tensor, inverse: Tensor, counts: Tensor, return_inverse: bool, return_counts: bool
+) -> Any:
+    """What was asked for: one tensor, or a tuple."""
+    asked = [values]
+    if return_inverse:
+        asked.append(inverse)
+    if return_counts:
+        asked.append(counts)
+    return tuple(asked) if len(asked) > 1 else values
+
+
+def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, Tensor, Tensor]:
+    """Distinct elements, or slices along a dimension; sorted, or each run of equal neighbours."""
+    x = x.detach()
+    if dim is None:
+        flat = x.reshape(-1)
+        records, width = flat.numel(), 1
+        rows = flat.contiguous()
+    else:
+        axis = wrap_dim(dim, x.ndim)
+        rows = (x.movedim(axis, 0) if x.ndim else x.reshape(1)).contiguous()
+        records, width = rows.shape[0], numel(rows.shape[1:])
+        if width == 0 and records:
+            raise RuntimeError(
+                "There are 0 sized dimensions, and they aren't selected, so unique cannot be "
+                "applied"
+            )
+    if not in_order:
+        from .create import arange
+
+        order = arange(records)
+    elif dim is None:
+        order = sorted_rows(rows, 0, False)[1]
+    else:
+        order = launch(
+            kernels.sort_records, (rows,), [((records,), dtypes.int64)], bind={"T": x.dtype},
+            words=(records, width), n=1, scratch=8 * max(records, 1),
+        )  # fmt: skip
+    firsts, inverse, counts = distinct(rows, order, records, width)
+    values = rows.index_select(0, firsts)
+    if dim is None:
+        return values, inverse.reshape(x.shape), counts
+    return (values.movedim(0, axis) if x.ndim else values), inverse, counts
+
+
+@export(method=True)
+def unique(
+    input: Tensor,
+    sorted: bool = True,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    dim: int | None = None,
+) -> Any:
+    """The distinct elements, or the distinct slices along a dimension, in order.
+
+    Args:
+        input: any shape and dtype; two NaN are distinct.
+        sorted: accepted for PyTorch's sake; the result is always sorted.
+        return_inverse: also give, for each element, where it is in the result.
+        return_counts: also give how often each is there.
+        dim: compare slices along this dimension; all elements unless given.
+
+    The shape depends on the values, so what was recorded is computed. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([3, 1, 3]).unique(return_counts=True)
+        (tensor([1, 3]), tensor([1, 2]))
+    """
+    return outcome(*distinct_along(input, dim, True), return_inverse, return_counts)
+
+
+@export(method=True)
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The elements, or slices along a dimension, without those equal to the one before.
+
+    Takes what :func:`unique` takes.
+
+    Example:
+        >>> adjit.unique_consecutive(adjit.tensor([1, 1, 2, 1]))
+        tensor([1, 2, 1])
+    """
+    return outcome(*distinct_along(input, dim, False), return_inverse, return_counts)
+
+
+# ---------------------------------------------------------------- searching
+
+
+@export(out=True)
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Tensor | Number,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where values would be put into sorted rows so that they stay sorted.
+
+    Args:
+        sorted_sequence: (..., n), ascending in its last dimension; or (n,) for any `input`.
+        input: (..., m), or a number.
+        out_int32: give int32 instead of int64.
+        right: after equal elements instead of before them; `side="right"` says the same.
+        sorter: the indices that sort `sorted_sequence`, if it is not sorted.
+
+    Not differentiable.
+
+    Example:
+        >>> adjit.searchsorted(adjit.tensor([1, 3, 5]), adjit.tensor([3, 4]))
+        tensor([1, 2])
+    """
+    if side is not None:
+        if side not in ("left", "right"):
+            raise RuntimeError(
+                f"torch.searchsorted(): side can only be 'left' or 'right' but got {side}"
+            )
+        if right and side == "left":
+            raise RuntimeError(
+                "torch.searchsorted(): side and right can't be set to opposites, got side of left "
+                "while right was True"
+            )
+        right = side == "right"
+    rows = sorted_sequence.detach()
+    if not isinstance(input, Tensor):
+        if rows.ndim != 1:
+            raise RuntimeError(
+                "torch.searchsorted(): input value can be a scalar only when boundaries tensor "
+                f"dimension is 1, but we got boundaries tensor dim({rows.ndim}) and input value's "
+                "dim(0) numel(1)"
+            )
+        values = rows.new_full((), input, dtype=dtypes.result_type(rows, input))
+    else:
+        values = input.detach()
+    if rows.ndim == 0:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should have positive dimension, but got 0 "
+            "dimension"
+        )
+    if rows.ndim > 1 and rows.shape[:-1] != values.shape[:-1]:
+        raise RuntimeError(
+            "torch.searchsorted(): boundaries tensor should be 1 dimension or the first N-1 "
+            "dimensions of boundaries tensor and input value tensor must match, but we got "
+            f"boundaries tensor {list(rows.shape)} and input value tensor {list(values.shape)}"
+        )
+    if sorter is not None:
+        rows = rows.gather(-1, sorter)
+    kind = dtypes.promote_types(rows.dtype, values.dtype)
+    rows, values = rows.to(kind).contiguous(), values.to(kind).contiguous()
+    per_row = values.shape[-1] if values.ndim else 1
+    out: Tensor = launch(
+        kernels.search_rows, (rows, values), [(values.shape, dtypes.int64)], bind={"T": kind},
+        words=(rows.shape[-1], per_row, numel(rows.shape[:-1]), right), n=values.numel(), grain=512,
+    )  # fmt: skip
+    return out.to(dtypes.int32) if out_int32 else out
+
+
+@export(out=True)
+def bucketize(
+    input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+) -> Tensor:
+    """The bucket of each value: the index of the first boundary that is not below it.
+
+    Args:
+        input: any shape, or a number.
+        boundaries: (n,), ascending.
+        out_int32: give int32 instead of int64.
+        right: buckets hold their left boundary instead of their right one.
+
+    Not differentiable.
+
+    Example:
+        >>> adjit.bucketize(adjit.tensor([0., 2., 9.]), adjit.tensor([1., 3.]))
+        tensor([0, 1, 2])
+    """
+    if boundaries.ndim != 1:
+        raise RuntimeError(
+            f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
+        )
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+__all__ = [
+    "argsort", "bucketize", "msort", "searchsorted", "sort", "topk", "unique",
+    "unique_consecutive",
+]  # fmt: skip

@@ -1,0 +1,871 @@
+"""Views: other shapes and strides on the same storage."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..graph import record
+from ..graph.node import Spec, dense_spec, spec_of
+from ..graph.op import export, operation
+from ..graph.view import alias, aliases
+from ..kernels import strided
+from ..shapes import (
+    Shape,
+    Size,
+    contiguous_strides,
+    infer_view_shape,
+    is_dense,
+    shape_of,
+    view_strides,
+    wrap_dim,
+)
+from ..tensor import Tensor
+
+# ----- one axis order for another -----
+
+
+@export(method=True)
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """The axes in another order: a view.
+
+    Raises:
+        RuntimeError: if `dims` is no permutation of the axes.
+
+    Example:
+        >>> adjit.zeros(2, 3).permute(1, 0).shape
+        adjit.Size([3, 2])
+    """
+    order = shape_of(dims)
+    ndim = input.ndim
+    if len(order) != ndim:
+        raise RuntimeError(
+            f"permute(sparse_coo): number of dimensions in the tensor input does not match the "
+            f"length of the desired ordering of dimensions i.e. input.dim() = {ndim} is not equal "
+            f"to len(dims) = {len(order)}"
+        )
+    wrapped = [wrap_dim(d, ndim) for d in order]
+    if len(set(wrapped)) != ndim:
+        raise RuntimeError("permute(): duplicate dims are not allowed.")
+    return _permuted(input, wrapped, "PermuteBackward0")
+
+
+def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
+    spec = t.spec
+    back = [0] * len(order)
+    for k, d in enumerate(order):
+        back[d] = k
+    return alias(  # type: ignore[no-any-return]
+        t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t.offset, name,
+        lambda g: _permuted(g, back, name),
+    )  # fmt: skip
+
+
+@export(method=True, name=("transpose", "swapaxes", "swapdims"))
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two axes exchanged: a view."""
+    ndim = input.ndim
+    a, b = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
+    order = list(range(ndim))
+    if ndim:
+        order[a], order[b] = b, a
+    return _permuted(input, order, "TransposeBackward0")
+
+
+@export(method=True)
+def t(input: Tensor) -> Tensor:
+    """A matrix transposed, anything of fewer axes as it is.
+
+    Raises:
+        RuntimeError: with more than two axes.
+    """
+    if input.ndim > 2:
+        raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
+    return _permuted(input, list(range(input.ndim))[::-1], "TBackward0")
+
+
+@export(method=True, name=("movedim", "moveaxis"))
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """Axes moved to other places, the rest keeping their order: a view."""
+    sources = [source] if isinstance(source, int) else list(source)
+    targets = [destination] if isinstance(destination, int) else list(destination)
+    if len(sources) != len(targets):
+        raise RuntimeError(
+            "movedim: Invalid source or destination dims: source "
+            f"({sources} dims) should contain the same number of dims as destination "
+            f"({targets} dims)"
+        )
+    ndim = input.ndim
+    sources, targets = [wrap_dim(d, ndim) for d in sources], [wrap_dim(d, ndim) for d in targets]
+    for label, dims in (("source", sources), ("destination", targets)):
+        if len(set(dims)) != len(dims):
+            raise RuntimeError(f"movedim: repeated dim in `{label}` ({dims})")
+    rest = iter([d for d in range(ndim) if d not in sources])
+    placed = dict(zip(targets, sources, strict=True))
+    return _permuted(input, [placed[d] if d in placed else next(rest) for d in range(ndim)], "PermuteBackward0")
+
+
+@export(public=False, method=True)
+def adjoint(input: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    return transpose(input, -2, -1)
+
+
+def _matrix_transpose(input: Tensor) -> Tensor:
+    """The last two axes exchanged."""
+    if input.ndim < 2:
+        raise RuntimeError(
+            "tensor.mT is only supported on matrices or batches of matrices. Got "
+            f"{input.ndim}-D tensor."
+        )
+    return transpose(input, -2, -1)
+
+
+def _reversed_axes(input: Tensor) -> Tensor:
+    """All axes reversed."""
+    return _permuted(input, list(range(input.ndim))[::-1], "PermuteBackward0")
+
+
+Tensor.T = property(_reversed_axes)  # type: ignore[attr-defined]
+Tensor.mT = property(_matrix_transpose)  # type: ignore[attr-defined]
+Tensor.mH = property(_matrix_transpose)  # type: ignore[attr-defined]
+Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
+
+# ----- other shapes -----
+
+
+@export(public=False, method=True)
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape, without a copy.
+
+    Raises:
+        RuntimeError: if the sizes do not fit, or only a copy could have that shape.
+    """
+    if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
+        return _view_dtype(input, shape[0])
+    target = infer_view_shape(shape, input.numel())
+    strides = view_strides(input.spec.shape, input.spec.strides, target)
+    if strides is None:
+        raise RuntimeError(
+            "view size is not compatible with input tensor's size and stride (at least one "
+            "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
+        )
+    return _viewed(input, target, strides, "ViewBackward0")
+
+
+def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
+    old = t.spec.shape
+    return alias(t, shape, strides, t.offset, name, lambda g: reshape(g, old))  # type: ignore[no-any-return]
+
+
+def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
+    if dtypes.check(kind) is t.dtype:
+        return _viewed(t, t.spec.shape, t.spec.strides, "AliasBackward0")
+    raise NotImplementedError(
+        f"view(dtype) from {t.dtype} to {kind} is not supported; use .to(dtype) to convert the "
+        "values, or .numpy().view() to read the bytes"
+    )
+
+
+@export(method=True)
+def view_as(input: Tensor, other: Tensor) -> Tensor:
+    """The same elements in the shape of another tensor."""
+    return view(input, other.shape)
+
+
+@export(method=True)
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The elements in another shape: a view where that is possible, else a copy.
+
+    Raises:
+        RuntimeError: if the sizes do not fit.
+    """
+    target = infer_view_shape(shape, input.numel())
+    strides = view_strides(input.spec.shape, input.spec.strides, target)
+    if strides is None:
+        fresh = clone(input, contiguous=True)
+        return _viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0")
+    return _viewed(input, target, strides, "ViewBackward0")
+
+
+@export(method=True)
+def reshape_as(input: Tensor, other: Tensor) -> Tensor:
+    """The elements in the shape of another tensor."""
+    return reshape(input, other.shape)
+
+
+@export(method=True)
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Axes from `start_dim` to `end_dim` merged into one."""
+    first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
+    if first > last:
+        raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
+    if input.ndim == 0:
+        return reshape(input, 1)
+    if first == last:
+        return input
+    shape = input.shape
+    merged = math.prod(shape[first : last + 1])
+    return reshape(input, (*shape[:first], merged, *shape[last + 1 :]))
+
+
+@export(method=True)
+def ravel(input: Tensor) -> Tensor:
+    """All axes merged into one."""
+    return reshape(input, -1) if input.numel() else reshape(input, 0)
+
+
+@export(method=True)
+def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
+    """One axis split into several."""
+    d = wrap_dim(dim, input.ndim)
+    shape = infer_view_shape((tuple(sizes),), input.shape[d])
+    return view(input, (*input.shape[:d], *shape, *input.shape[d + 1 :]))
+
+
+@export(method=True, inplace=False)
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A new axis of size 1: a view."""
+    ndim = input.ndim + 1
+    d = wrap_dim(dim, ndim)
+    shape, strides = input.spec.shape, input.spec.strides
+    stride = shape[d] * strides[d] if d < input.ndim else 1
+    return alias(  # type: ignore[no-any-return]
+        input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input.offset,
+        "UnsqueezeBackward0", lambda g: squeeze(g, d),
+    )  # fmt: skip
+
+
+@export(method=True)
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Axes of size 1 dropped: all, or those given that have size 1."""
+    spec, ndim = input.spec, input.ndim
+    if dim is None:
+        drop = [d for d in range(ndim) if spec.shape[d] == 1]
+        name = "SqueezeBackward0"
+    else:
+        dims = [dim] if isinstance(dim, int) else list(dim)
+        wrapped = [wrap_dim(d, ndim) for d in dims]
+        drop = [d for d in wrapped if ndim and spec.shape[d] == 1]
+        name = "SqueezeBackward1" if isinstance(dim, int) else "SqueezeBackward2"
+    keep = [d for d in range(ndim) if d not in drop]
+    shape = spec.shape
+    return alias(  # type: ignore[no-any-return]
+        input, [spec.shape[d] for d in keep], tuple([spec.strides[d] for d in keep]), input.offset,
+        name, lambda g: reshape(g, shape),
+    )  # fmt: skip
+
+
+def _reshaping_inplace(function: Any) -> Any:
+    def method(self: Tensor, *args: Any) -> Tensor:
+        made = function(self, *args)
+        self.spec, self.offset = made.spec, made.offset
+        if made.fn is not None:
+            self.fn, self.nr = made.fn, made.nr
+        return self
+
+    method.__doc__ = f"In-place form of `{function.__name__}`: this handle takes the new shape."
+    return method
+
+
+for _name, _function in (
+    ("squeeze_", squeeze), ("unsqueeze_", unsqueeze), ("t_", t), ("transpose_", transpose),
+    ("swapaxes_", transpose), ("swapdims_", transpose),
+):  # fmt: skip
+    setattr(Tensor, _name, _reshaping_inplace(_function))
+
+
+@export(method=True)
+def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
+    """Axes of size 1 repeated without a copy; -1 keeps a size.
+
+    Raises:
+        RuntimeError: if an axis of another size would have to change.
+    """
+    target = list(shape_of(sizes))
+    spec = input.spec
+    lead = len(target) - spec.ndim
+    if lead < 0:
+        raise RuntimeError(
+            f"expand({input.dtype.legacy}Tensor{{{list(spec.shape)}}}, size={target}): the number "
+            f"of sizes provided ({len(target)}) must be greater or equal to the number of "
+            f"dimensions in the tensor ({spec.ndim})"
+        )
+    strides = [0] * lead
+    for d in range(lead):
+        if target[d] < 0:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({target[d]}) isn't allowed in a leading, "
+                f"non-existing dimension {d}"
+            )
+    for d, (size, stride) in enumerate(zip(spec.shape, spec.strides, strict=True), lead):
+        if target[d] == -1:
+            target[d] = size
+        if target[d] == size:
+            strides.append(stride)
+        elif size == 1:
+            strides.append(0)
+        else:
+            raise RuntimeError(
+                f"The expanded size of the tensor ({target[d]}) must match the existing size "
+                f"({size}) at non-singleton dimension {d}.  Target sizes: {target}.  Tensor "
+                f"sizes: {list(spec.shape)}"
+            )
+    # The engine sums a gradient that is wider than its input.
+    return alias(input, target, tuple(strides), input.offset, "ExpandBackward0", lambda g: g)  # type: ignore[no-any-return]
+
+
+@export(method=True)
+def expand_as(input: Tensor, other: Tensor) -> Tensor:
+    """Expanded to the shape of another tensor."""
+    return expand(input, other.shape)
+
+
+@export(method=True)
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """Expanded to a shape."""
+    return expand(input, size)
+
+
+# ----- parts -----
+
+
+@export(method=True)
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """One index of an axis, which goes away: a view.
+
+    Raises:
+        IndexError: if there is no such index, or no axis.
+    """
+    spec = input.spec
+    if not spec.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    d = wrap_dim(dim, spec.ndim)
+    size = spec.shape[d]
+    k = index.__index__()
+    if not -size <= k < size:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(spec.shape)} at "
+            f"dimension {d}"
+        )
+    k %= size
+    shape, strides = spec.shape, spec.strides
+    return alias(  # type: ignore[no-any-return]
+        input, shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :],
+        input.offset + k * strides[d], "SelectBackward0",
+        lambda g: scatter_part(g, spec, "select", d, k),
+    )  # fmt: skip
+
+
+def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
+    """Indices `start:stop:step` of an axis, already within its size: a view."""
+    spec = input.spec
+    shape, strides = list(spec.shape), list(spec.strides)
+    offset = input.offset + start * strides[dim]
+    shape[dim] = max(0, (stop - start + step - 1) // step)
+    strides[dim] *= step
+    return alias(  # type: ignore[no-any-return]
+        input, shape, tuple(strides), offset, "SliceBackward0",
+        lambda g: scatter_part(g, spec, "slice", dim, start, stop, step),
+    )  # fmt: skip
+
+
+@export(method=True)
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """`length` indices of an axis from `start` on: a view.
+
+    Raises:
+        RuntimeError: if they are not all there.
+    """
+    if input.ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    d = wrap_dim(dim, input.ndim)
+    size = input.shape[d]
+    first = int(start)
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -size <= first <= size:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-size}, {size}], but got {first})"
+        )
+    if first < 0:
+        first += size
+    if first + length > size:
+        raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
+    return slice_dim(input, d, first, first + length, 1)
+
+
+@export(method=True)
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two axes, as the last axis: a view."""
+    spec = input.spec
+    a, b = wrap_dim(dim1, spec.ndim), wrap_dim(dim2, spec.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = spec.shape[a], spec.shape[b]
+    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    start = input.offset
+    if length:
+        start += offset * spec.strides[b] if offset >= 0 else -offset * spec.strides[a]
+    rest = [d for d in range(spec.ndim) if d not in (a, b)]
+    return alias(  # type: ignore[no-any-return]
+        input, [*(spec.shape[d] for d in rest), length],
+        (*(spec.strides[d] for d in rest), spec.strides[a] + spec.strides[b]), start,
+        "DiagonalBackward0", lambda g: scatter_part(g, spec, "diagonal", offset, a, b),
+    )  # fmt: skip
+
+
+@export(public=False, method=True)
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """Windows of `size` along an axis, every `step`, as a new last axis: a view.
+
+    Raises:
+        RuntimeError: if a window does not fit, or the step is not positive.
+    """
+    spec = input.spec
+    d = wrap_dim(dimension, spec.ndim)
+    length = spec.shape[d] if spec.ndim else 1
+    if size > length:
+        raise RuntimeError(f"maximum size for tensor at dimension {d} is {length} but size is {size}")
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    shape, strides = list(spec.shape) or [1], list(spec.strides) or [1]
+    stride = strides[d]
+    shape[d] = (length - size) // step + 1
+    strides[d] = stride * step
+    made = spec_of((*shape, size), (*strides, stride), spec.dtype)
+    return alias(  # type: ignore[no-any-return]
+        input, made.shape, made.strides, input.offset, "UnfoldBackward0",
+        lambda g: scatter_strided(g, *_relative(spec, made)),
+    )
+
+
+def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
+    """A region of `base` as a region of the same tensor in C order."""
+    dense = spec_of(base.shape, contiguous_strides(base.shape), base.dtype)
+    if dense is base or base.strides == dense.strides:
+        return dense, region, 0
+    table = {}
+    for old, new in zip(base.strides, dense.strides, strict=True):
+        table[old] = new
+    strides = []
+    for st in region.strides:
+        exact = [o for o in table if o and st % o == 0]
+        if st and not exact:
+            raise RuntimeError("the strides of this view cannot be followed back")
+        strides.append(table[max(exact)] * (st // max(exact)) if st else 0)
+    return dense, spec_of(region.shape, tuple(strides), region.dtype), 0
+
+
+@export(method=True)
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """All slices of an axis, as views.
+
+    Raises:
+        RuntimeError: on a 0-d tensor.
+    """
+    spec = input.spec
+    if not spec.ndim:
+        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+    d = wrap_dim(dim, spec.ndim)
+    shape, strides = spec.shape[:d] + spec.shape[d + 1 :], spec.strides[:d] + spec.strides[d + 1 :]
+    geometry = [(shape, strides, input.offset + k * spec.strides[d]) for k in range(spec.shape[d])]
+    return aliases(input, geometry, "UnbindBackward0", lambda gs: _stacked(gs, shape, spec.dtype, d))
+
+
+def _stacked(grads: Sequence[Any], shape: Any, kind: dtypes.dtype, d: int) -> Tensor:
+    from .creation import zeros
+    from .shape import stack
+
+    return stack([zeros(shape, dtype=kind) if g is None else g for g in grads], d)  # type: ignore[no-any-return]
+
+
+def _joined(grads: Sequence[Any], shapes: Sequence[Any], kind: dtypes.dtype, d: int) -> Tensor:
+    from .creation import zeros
+    from .shape import cat
+
+    parts = [zeros(s, dtype=kind) if g is None else g for g, s in zip(grads, shapes, strict=True)]
+    return cat(parts, d)  # type: ignore[no-any-return]
+
+
+def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
+    spec = input.spec
+    geometry = []
+    start = 0
+    for size in sizes:
+        shape = (*spec.shape[:d], size, *spec.shape[d + 1 :])
+        geometry.append((shape, spec.strides, input.offset + start * spec.strides[d]))
+        start += size
+    shapes = [g[0] for g in geometry]
+    return aliases(input, geometry, name, lambda gs: _joined(gs, shapes, spec.dtype, d))
+
+
+@export(method=True)
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of an axis, of one size (the last may be smaller) or of the given sizes: views.
+
+    Raises:
+        RuntimeError: if the sizes do not add up, or are negative.
+    """
+    if tensor.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = wrap_dim(dim, tensor.ndim)
+    total = tensor.shape[d]
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size < 0:
+            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+        if size == 0:
+            if total:
+                raise RuntimeError(
+                    "split_size can only be 0 if dimension size is 0, but got dimension size of "
+                    f"{total}"
+                )
+            sizes = [0]
+        else:
+            sizes = [min(size, total - k) for k in range(0, total, size)] or [0]
+        return _parts(tensor, sizes, d, "SplitBackward0")
+    sizes = [int(s) for s in split_size_or_sections]
+    if sum(sizes) != total or any(s < 0 for s in sizes):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size "
+            f"at dimension {d}), but got split_sizes={sizes}"
+        )
+    return _parts(tensor, sizes, d, "SplitWithSizesBackward0")
+
+
+@export(method=True)
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts of an axis, of the given sizes: views."""
+    return split(input, list(split_sizes), dim)
+
+
+@export(method=True)
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """An axis in at most `chunks` parts of equal size (the last may be smaller): views."""
+    if input.ndim == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    d = wrap_dim(dim, input.ndim)
+    size = -(-input.shape[d] // chunks)
+    if size == 0:
+        return split(input, [0] * chunks, d)
+    return split(input, size, d)
+
+
+@export(method=True)
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """An axis in a number of nearly equal parts, or cut at indices: views."""
+    if input.ndim == 0:
+        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+    d = wrap_dim(dim, input.ndim)
+    total = input.shape[d]
+    if isinstance(indices_or_sections, int):
+        sections = indices_or_sections
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        base, extra = divmod(total, sections)
+        sizes = [base + (k < extra) for k in range(sections)]
+        return _parts(input, sizes, d, "SplitWithSizesBackward0")
+    cuts = [int(k) for k in indices_or_sections]
+    edges = [slice(None, k).indices(total)[1] for k in cuts]
+    parts = []
+    start = 0
+    for stop in [*edges, total]:
+        parts.append(slice_dim(input, d, min(start, total), max(start, stop), 1))
+        start = stop
+    return tuple(parts)
+
+
+@export(method=True)
+def as_strided(
+    input: Tensor, size: Any, stride: Any, storage_offset: int | None = None
+) -> Tensor:
+    """A view with any geometry on the storage of `input`.
+
+    Raises:
+        RuntimeError: if it would reach outside the storage.
+    """
+    shape, strides = Size(size), tuple(int(s) for s in stride)
+    if len(shape) != len(strides):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(st < 0 for st in strides):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"
+        )
+    start = input.offset if storage_offset is None else int(storage_offset)
+    spec = spec_of(shape, strides, input.dtype)
+    room = input.storage.nbytes // input.dtype.itemsize
+    if spec.numel and (start < 0 or start + spec.extent > room):
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {start}, and "
+            f"itemsize {input.dtype.itemsize} requiring a storage size of "
+            f"{(start + spec.extent) * input.dtype.itemsize} are out of bounds for storage of size "
+            f"{input.storage.nbytes}"
+        )
+    base, offset = input.spec, start - input.offset
+    return alias(  # type: ignore[no-any-return]
+        input, shape, strides, start, "AsStridedBackward0",
+        lambda g: scatter_strided(g, base, spec, offset),
+    )
+
+
+# ----- gradients of parts -----
+
+_parts_by_name = {
+    "select": lambda t, d, k: select(t, d, k),
+    "slice": lambda t, d, start, stop, step: slice_dim(t, d, start, stop, step),
+    "diagonal": lambda t, offset, a, b: diagonal(t, offset, a, b),
+}
+
+
+@operation("ScatterPartBackward0")
+def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
+    """Zeros of a shape, with `g` in the part that a view op shows."""
+    from .creation import zeros
+
+    out = zeros(spec.shape, dtype=spec.dtype)
+    _parts_by_name[part](out, *where).copy_(g)
+    return record.make_tensor(out.storage, out.spec)  # type: ignore[no-any-return]
+
+
+@scatter_part.vjp
+def _(g: Any, part: Any, where: Any) -> Any:
+    return _parts_by_name[part](g, *where)
+
+
+@operation("ScatterStridedBackward0")
+def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """Zeros in the geometry of `base`, with `g` added where a strided region of it lies."""
+    from .creation import zeros
+
+    _check_dense(base)
+    if g.spec.contiguous is False:
+        g = clone(g, contiguous=True)
+    flat = zeros((base.numel,), dtype=base.dtype)
+    out = record.launch(
+        strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
+        words=(base.numel, offset, region.ndim, *region.shape, *region.strides), n=1,
+    )  # fmt: skip
+    return record.make_tensor(out.storage, base)  # type: ignore[no-any-return]
+
+
+@scatter_strided.vjp
+def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
+    return as_strided_in(g, base, region, offset)
+
+
+def as_strided_in(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """The region of a gradient that has the shape of `base`, wherever its own bytes lie."""
+    return _gather_strided(g, base, region, offset)  # type: ignore[no-any-return]
+
+
+@operation("GatherStridedBackward0")
+def _gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    _check_dense(base)
+    laid = _laid_out(g, base)
+    view = record.make_tensor(laid.storage, region, offset)
+    return clone(view, contiguous=True)
+
+
+@_gather_strided.vjp
+def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
+    return scatter_strided(g, base, region, offset)
+
+
+@operation("WithoutRegionBackward0")
+def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """A gradient of `base` with a strided region set to zero."""
+    from .creation import zeros
+
+    _check_dense(base)
+    laid = _laid_out(g, base)
+    record.store(
+        record.make_tensor(laid.storage, region, offset), expand(zeros((), dtype=base.dtype), region.shape)
+    )
+    return record.make_tensor(laid.storage, base)  # type: ignore[no-any-return]
+
+
+@without_region.vjp
+def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
+    return without_region(g, base, region, offset)
+
+
+def _check_dense(base: Spec) -> None:
+    if not is_dense(base.shape, base.strides):
+        raise RuntimeError(
+            "the history of a write into a view of a tensor whose own elements overlap or have gaps "
+            "cannot be kept; clone() the tensor first"
+        )
+
+
+def _laid_out(g: Tensor, base: Spec) -> Tensor:
+    """A copy of `g` with the strides of `base` and nothing else in its storage."""
+    from .creation import empty
+
+    flat = empty((base.numel,), dtype=base.dtype)
+    target = record.make_tensor(flat.storage, base)
+    target.storage.spec = base
+    record.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
+    return target  # type: ignore[no-any-return]
+
+
+# ----- copies -----
+
+
+@export(method=True)
+def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False) -> Tensor:
+    """A copy with memory of its own; gradients flow through it."""
+    from .elementwise import copy
+
+    if contiguous and not input.spec.contiguous:
+        return _compact(input)  # type: ignore[no-any-return]
+    return copy(input)  # type: ignore[no-any-return]
+
+
+@operation("CloneBackward0")
+def _compact(input: Tensor) -> Tensor:
+    return record.convert(input, dense_spec(input.shape, input.dtype))  # type: ignore[no-any-return]
+
+
+@_compact.vjp
+def _(g: Any) -> Any:
+    return g
+
+
+@export(public=False, method=True)
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself if its elements lie in C order, else a copy that does."""
+    return input if input.spec.contiguous else clone(input, contiguous=True)
+
+
+@operation("ToCopyBackward0")
+def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
+    """A copy in another dtype."""
+    spec = input.spec
+    out = record.convert(input, spec_of(spec.shape, record.result_strides(spec.shape, [spec]), kind))
+    return out  # type: ignore[no-any-return]
+
+
+@convert.vjp
+def _(g: Any) -> Any:
+    return g  # the engine converts to the dtype of the input
+
+
+@export(public=False, method=True)
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """The tensor in another dtype or on another device; itself where nothing changes.
+
+    Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`.
+    """
+    from .. import devices
+
+    kind: Any = kwargs.pop("dtype", None)
+    place: Any = kwargs.pop("device", None)
+    copy = kwargs.pop("copy", False)
+    kwargs.pop("non_blocking", None)
+    kwargs.pop("memory_format", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    for value in args:
+        if isinstance(value, dtypes.dtype):
+            kind = value
+        elif record.is_tensor(value):
+            kind = value.dtype
+        elif isinstance(value, (str, devices.device)) or (isinstance(value, int) and value is not True and value is not False):
+            place = value
+        elif value is None or isinstance(value, bool):
+            continue
+        else:
+            raise TypeError(
+                "to() received an invalid combination of arguments - got "
+                f"({', '.join(type(a).__name__ for a in args)})"
+            )
+    if place is not None:
+        devices.check(place)
+    if kind is not None and dtypes.check(kind) is not input.dtype:
+        return convert(input, dtypes.check(kind))  # type: ignore[no-any-return]
+    return clone(input) if copy else input
+
+
+def _conversion(name: str, kind: dtypes.dtype) -> None:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        return to(self, kind)
+
+    method.__name__ = name
+    method.__doc__ = f"The tensor as {kind!r}."
+    setattr(Tensor, name, method)
+
+
+for _name in ("float", "double", "int", "long", "short", "half", "bfloat16"):
+    _conversion(_name, getattr(dtypes, _name))
+_conversion("bool", dtypes.bool)
+_conversion("byte", dtypes.uint8)
+_conversion("char", dtypes.int8)
+
+
+@export(public=False, method=True)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself: it is on the CPU."""
+    return input
+
+
+@export(public=False, method=True)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """The tensor on a GPU.
+
+    Raises:
+        RuntimeError: where there is none.
+    """
+    return to(input, "cuda" if device is None else device)
+
+
+@export(public=False, method=True)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """The tensor in the dtype of another."""
+    return to(input, other.dtype)
+
+
+@export(public=False, method=True)
+def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """The legacy name of the tensor's type, or the tensor converted to another."""
+    from .creation import legacy_dtype
+
+    if dtype is None:
+        return f"torch.{input.dtype.legacy}Tensor"
+    return to(input, legacy_dtype(dtype))
+
+
+def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
+
+    Raises:
+        RuntimeError: if the shapes do not fit, or this is a leaf that needs gradients.
+    """
+    from ..graph import inplace
+
+    if not record.is_tensor(src):
+        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
+    inplace.check(self)
+    return inplace.adopt(self, copy_of(self, src))  # type: ignore[no-any-return]
+
+
+@operation("CopyBackwards")
+def copy_of(self: Tensor, src: Tensor) -> Tensor:
+    """`src` with the shape, strides and dtype of `self`."""
+    if src.shape != self.shape:
+        src = expand(src, self.shape)
+    spec = self.spec
+    target = spec if is_dense(spec.shape, spec.strides) else spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype)
+    return record.convert(src, target)  # type: ignore[no-any-return]
+
+
+@copy_of.vjp
+def _(g: Any) -> Any:
+    return None, g
+
+
+Tensor.copy_ = _copy_into  # type: ignore[attr-defined]

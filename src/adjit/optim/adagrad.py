@@ -1,0 +1,109 @@
+"""Adagrad."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjit
+
+from ..tensor import Tensor
+from .optimizer import (
+    ParamsT,
+    PerParameterOptimizer,
+    as_real,
+    as_scalar,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    descend_ratio,
+)
+
+
+class Adagrad(PerParameterOptimizer):
+    """Adagrad: steps scaled by the sum of all squared gradients so far.
+
+    Duchi, Hazan and Singer, *Adaptive Subgradient Methods for Online Learning and Stochastic
+    Optimization*, JMLR 12, 2011.
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
+        lr_decay: the n-th step is divided by ``1 + (n - 1) * lr_decay``.
+        weight_decay: factor of the L2 penalty.
+        initial_accumulator_value: where the sum of squares starts.
+        eps: added to the denominator.
+        maximize: climb instead.
+        foreach, fused: accepted; every update is fused, with the same result.
+        differentiable: must be False.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: ``differentiable=True``.
+
+    Example::
+
+        >>> optimizer = adjit.optim.Adagrad(model.parameters(), lr=1e-2)
+        >>> loss_fn(model(input), target).backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        lr_decay: float = 0,
+        weight_decay: float = 0,
+        initial_accumulator_value: float = 0,
+        eps: float = 1e-10,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_learning_rate(lr)
+        check_not_negative(
+            lr_decay=lr_decay,
+            weight_decay=weight_decay,
+            initial_accumulator_value=initial_accumulator_value,
+            epsilon=eps,
+        )
+        check_flags(foreach, fused, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "lr_decay": lr_decay,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "initial_accumulator_value": initial_accumulator_value,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+                "fused": fused,
+            },
+        )
+        for group in self.param_groups:
+            for param in group["params"]:
+                self._start(param, self.state[param], group)
+
+    def _start(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        value = group["initial_accumulator_value"]
+        state["step"] = self.first_step(param, group)
+        state["sum"] = adjit.full_like(
+            param, complex(value, value) if param.is_complex() else value
+        )
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Step along the gradient over the root of the sum of squares."""
+        if not state:
+            self._start(param, state, group)
+        lr = as_scalar(group["lr"]) / (1 + state["step"] * group["lr_decay"])
+        state["step"] += 1
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        param, grad, total = as_real(param, grad, state["sum"])
+        total.addcmul_(grad, grad)
+        descend_ratio(param, grad, total.sqrt().add_(group["eps"]), lr)

@@ -1,0 +1,185 @@
+"""Adam and AdamW."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjit
+
+from ..tensor import Tensor
+from .optimizer import (
+    ParamsT,
+    PerParameterOptimizer,
+    as_real,
+    as_scalar,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    descend_ratio,
+)
+
+
+class Adam(PerParameterOptimizer):
+    """Adam: steps scaled by running averages of the gradient and of its square.
+
+    Kingma and Ba, *Adam: A Method for Stochastic Optimization*, arXiv:1412.6980; ``amsgrad`` is
+    from Reddi, Kale and Kumar, *On the Convergence of Adam and Beyond*, ICLR 2018.
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
+        betas: how much of the averages of gradient and squared gradient is kept.
+        eps: added to the denominator.
+        weight_decay: factor of the L2 penalty.
+        amsgrad: divide by the largest average of the squared gradient so far.
+        maximize: climb instead.
+        capturable: keep the step count in a tensor, so that a captured step counts on.
+        decoupled_weight_decay: shrink the parameters instead of penalising them, as AdamW does.
+        foreach, fused: accepted; every update is fused, with the same result.
+        differentiable: must be False.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: ``differentiable=True``.
+
+    Example::
+
+        >>> optimizer = adjit.optim.Adam(model.parameters(), lr=1e-3)
+        >>> optimizer.zero_grad()
+        >>> loss_fn(model(input), target).backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        amsgrad: bool = False,
+        *,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+        decoupled_weight_decay: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        check_not_negative(epsilon=eps, weight_decay=weight_decay)
+        for i, beta in enumerate(betas):
+            if not 0.0 <= beta < 1.0:
+                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        if not all(isinstance(beta, float) for beta in betas):
+            raise ValueError("betas must be both floats")
+        check_flags(foreach, fused, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "amsgrad": amsgrad,
+                "maximize": maximize,
+                "foreach": foreach,
+                "capturable": capturable,
+                "differentiable": differentiable,
+                "fused": fused,
+                "decoupled_weight_decay": decoupled_weight_decay,
+            },
+        )
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Step along the mean gradient over the root of the mean square, both unbiased."""
+        lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
+        if not state:
+            state["step"] = self.first_step(param, group)
+            state["exp_avg"] = adjit.zeros_like(param)
+            state["exp_avg_sq"] = adjit.zeros_like(param)
+            if group["amsgrad"]:
+                state["max_exp_avg_sq"] = adjit.zeros_like(param)
+        state["step"] += 1
+        step = state["step"]
+
+        if group["weight_decay"] != 0:
+            if group["decoupled_weight_decay"]:
+                param.mul_(1 - lr * group["weight_decay"])
+            else:
+                grad = grad.add(param, alpha=group["weight_decay"])
+
+        param, grad, mean, square = as_real(param, grad, state["exp_avg"], state["exp_avg_sq"])
+        mean.lerp_(grad, 1 - beta1)
+        square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
+        if group["amsgrad"]:
+            (peak,) = as_real(state["max_exp_avg_sq"])
+            square = peak.copy_(adjit.maximum(peak, square))
+        scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
+        descend_ratio(param, mean, scale, lr / (1 - beta1**step))
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay: the parameters shrink by ``lr * weight_decay`` a step.
+
+    Loshchilov and Hutter, *Decoupled Weight Decay Regularization*, arXiv:1711.05101.
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
+        betas: how much of the averages of gradient and squared gradient is kept.
+        eps: added to the denominator.
+        weight_decay: how fast the parameters shrink.
+        amsgrad: divide by the largest average of the squared gradient so far.
+        maximize: climb instead.
+        capturable: keep the step count in a tensor, so that a captured step counts on.
+        foreach, fused: accepted; every update is fused, with the same result.
+        differentiable: must be False.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: ``differentiable=True``.
+
+    Example::
+
+        >>> optimizer = adjit.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
+        >>> loss_fn(model(input), target).backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        amsgrad: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        capturable: bool = False,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        super().__init__(
+            params,
+            lr,
+            betas,
+            eps,
+            weight_decay,
+            amsgrad,
+            foreach=foreach,
+            maximize=maximize,
+            capturable=capturable,
+            differentiable=differentiable,
+            fused=fused,
+            decoupled_weight_decay=True,
+        )
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        for group in self.param_groups:  # a checkpoint of Adam must not turn AdamW into Adam
+            group["decoupled_weight_decay"] = True

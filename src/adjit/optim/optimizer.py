@@ -1,0 +1,613 @@
+"""The base of all optimisers: parameter groups, state, checkpoints and hooks."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Mapping
+from copy import deepcopy
+from itertools import chain
+from typing import Any, TypeAlias
+
+import adjit
+
+from ..autograd.modes import enable_grad, no_grad
+from ..graph.node import RemovableHandle
+from ..tensor import Tensor
+
+ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
+StateDict: TypeAlias = dict[str, Any]
+Closure: TypeAlias = Callable[[], Any]
+Hooks: TypeAlias = "OrderedDict[int, Callable[..., Any]]"
+
+_global_step_pre_hooks: Hooks = OrderedDict()
+_global_step_post_hooks: Hooks = OrderedDict()
+
+_HOOK_KINDS = (
+    "_optimizer_step_pre_hooks",
+    "_optimizer_step_post_hooks",
+    "_optimizer_state_dict_pre_hooks",
+    "_optimizer_state_dict_post_hooks",
+    "_optimizer_load_state_dict_pre_hooks",
+    "_optimizer_load_state_dict_post_hooks",
+)
+
+
+class _Required:
+    """Marks a default that every parameter group has to give."""
+
+    def __repr__(self) -> str:
+        return "<required parameter>"
+
+
+required = _Required()
+
+
+def _register(hooks: Hooks, hook: Callable[..., Any], prepend: bool = False) -> RemovableHandle:
+    handle = RemovableHandle(hooks)
+    hooks[handle.id] = hook
+    if prepend:
+        hooks.move_to_end(handle.id, last=False)
+    return handle
+
+
+def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` before each step of every optimiser.
+
+    What the hook returns, unless it is None, replaces ``(args, kwargs)``; ``args[0]`` is the
+    optimiser itself.
+
+    Example::
+
+        >>> handle = adjit.optim.optimizer.register_optimizer_step_pre_hook(
+        ...     lambda optimizer, args, kwargs: print("step")
+        ... )
+        >>> handle.remove()
+    """
+    return _register(_global_step_pre_hooks, hook)
+
+
+def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
+    """Call ``hook(optimizer, args, kwargs)`` after each step of every optimiser.
+
+    Example::
+
+        >>> handle = adjit.optim.optimizer.register_optimizer_step_post_hook(
+        ...     lambda optimizer, args, kwargs: print("stepped")
+        ... )
+        >>> handle.remove()
+    """
+    return _register(_global_step_post_hooks, hook)
+
+
+def _typename(value: object) -> str:
+    """The name under which PyTorch's messages would show ``value``'s type."""
+    if isinstance(value, Tensor):
+        return str(value.type())
+    named = value if hasattr(value, "__qualname__") else type(value)
+    module = getattr(named, "__module__", "") or ""
+    qualname: str = named.__qualname__
+    return qualname if module in ("", "builtins") else f"{module}.{qualname}"
+
+
+def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
+    """``step`` between its hooks; a step that calls its base class's runs them once."""
+
+    @functools.wraps(step)
+    def hooked_step(*args: Any, **kwargs: Any) -> Any:
+        self: Optimizer = args[0]
+        if type(self).step is not hooked_step:
+            return step(*args, **kwargs)
+        if self._opt_called is not None:
+            self._opt_called = True
+        for hook in (*_global_step_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
+            result = hook(self, args, kwargs)
+            if result is None:
+                continue
+            if not (isinstance(result, tuple) and len(result) == 2):
+                raise RuntimeError(
+                    f"{step} must return None or a tuple of (new_args, new_kwargs), "
+                    f"but got {result}."
+                )
+            args, kwargs = result
+        out = step(*args, **kwargs)
+        for hook in (*self._optimizer_step_post_hooks.values(), *_global_step_post_hooks.values()):
+            hook(self, args, kwargs)
+        return out
+
+    hooked_step._runs_hooks = True  # type: ignore[attr-defined]
+    return hooked_step
+
+
+class Optimizer:
+    """Base class of the optimisers, and of your own.
+
+    Args:
+        params: an iterable of tensors, of ``(name, tensor)`` pairs, or of dicts, each a parameter
+            group with its ``"params"`` and the options in which it differs.
+        defaults: the options of groups that do not give them.
+
+    A subclass defines ``step(closure=None)``. ``param_groups`` and ``state`` (a dict of state by
+    parameter) may be read and changed between steps.
+
+    Raises:
+        TypeError: ``params`` is a tensor, a set, or holds something that is not a tensor.
+        ValueError: no parameters, a tensor that is not a leaf, a parameter in two groups.
+
+    Example::
+
+        >>> class SignDescent(adjit.optim.Optimizer):
+        ...     def __init__(self, params, lr):
+        ...         super().__init__(params, {"lr": lr})
+        ...
+        ...     @adjit.no_grad()
+        ...     def step(self, closure=None):
+        ...         for group in self.param_groups:
+        ...             for p in group["params"]:
+        ...                 p.sub_(group["lr"] * p.grad.sign())
+    """
+
+    defaults: dict[str, Any]
+    state: defaultdict[Tensor, dict[str, Any]]
+    param_groups: list[dict[str, Any]]
+
+    _optimizer_step_pre_hooks: Hooks
+    _optimizer_step_post_hooks: Hooks
+    _optimizer_state_dict_pre_hooks: Hooks
+    _optimizer_state_dict_post_hooks: Hooks
+    _optimizer_load_state_dict_pre_hooks: Hooks
+    _optimizer_load_state_dict_post_hooks: Hooks
+
+    # None until a scheduler wants to know; then whether step() has run since.
+    _opt_called: bool | None = None
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "step" in cls.__dict__:
+            cls.step = _hooked(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def __init__(self, params: ParamsT, defaults: dict[str, Any]) -> None:
+        self.defaults = defaults
+        self._ensure_hooks()
+        if isinstance(params, Tensor):
+            raise TypeError(
+                "params argument given to the optimizer should be an iterable of Tensors or "
+                "dicts, but got " + _typename(params)
+            )
+        self.state = defaultdict(dict)
+        self.param_groups = []
+        groups: list[Any] = list(params)
+        if not groups:
+            raise ValueError("optimizer got an empty parameter list")
+        if not isinstance(groups[0], dict):
+            groups = [{"params": groups}]
+        for group in groups:
+            self.add_param_group(group)
+
+    def _ensure_hooks(self) -> None:
+        for kind in _HOOK_KINDS:
+            self.__dict__.setdefault(kind, OrderedDict())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {
+            "defaults": self.defaults,
+            "state": self.state,
+            "param_groups": self.param_groups,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._ensure_hooks()
+        for group in self.param_groups:
+            for name, default in self.defaults.items():
+                group.setdefault(name, default)
+
+    def __repr__(self) -> str:
+        text = type(self).__name__ + " ("
+        for i, group in enumerate(self.param_groups):
+            options = sorted(group.keys() - {"params"})
+            text += f"\nParameter Group {i}\n"
+            text += "".join(f"    {key}: {group[key]}\n" for key in options)
+        return text + ")"
+
+    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` before each step.
+
+        What the hook returns, unless it is None, replaces ``(args, kwargs)``; ``args[0]`` is the
+        optimiser itself.
+
+        Example::
+
+            >>> handle = optimizer.register_step_pre_hook(lambda opt, args, kwargs: print("step"))
+            >>> handle.remove()
+        """
+        return _register(self._optimizer_step_pre_hooks, hook)
+
+    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call ``hook(optimizer, args, kwargs)`` after each step.
+
+        Example::
+
+            >>> handle = optimizer.register_step_post_hook(lambda opt, args, kwargs: print("done"))
+            >>> handle.remove()
+        """
+        return _register(self._optimizer_step_post_hooks, hook)
+
+    def register_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` before each :meth:`state_dict`, first if ``prepend``.
+
+        Example::
+
+            >>> handle = optimizer.register_state_dict_pre_hook(lambda opt: print("saving"))
+        """
+        return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
+
+    def register_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` on what :meth:`state_dict` will return.
+
+        The hook may change the dict, or return another in its place.
+
+        Example::
+
+            >>> handle = optimizer.register_state_dict_post_hook(
+            ...     lambda opt, saved: {**saved, "version": 2}
+            ... )
+        """
+        return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
+
+    def register_load_state_dict_pre_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer, state_dict)`` on what :meth:`load_state_dict` is given.
+
+        The hook may change the (shallowly copied) dict, or return another in its place.
+
+        Example::
+
+            >>> handle = optimizer.register_load_state_dict_pre_hook(
+            ...     lambda opt, saved: saved["optimizer"]
+            ... )
+        """
+        return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
+
+    def register_load_state_dict_post_hook(
+        self, hook: Callable[..., Any], prepend: bool = False
+    ) -> RemovableHandle:
+        """Call ``hook(optimizer)`` after each :meth:`load_state_dict`.
+
+        Example::
+
+            >>> handle = optimizer.register_load_state_dict_post_hook(lambda opt: print("loaded"))
+        """
+        return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
+
+    def _pack_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """One parameter's state as a checkpoint holds it."""
+        return state
+
+    def _unpack_state(
+        self, state: dict[str, Any], param: Tensor, group: dict[str, Any]
+    ) -> dict[str, Any]:
+        """The inverse of :meth:`_pack_state`."""
+        return state
+
+    def state_dict(self) -> StateDict:
+        """The state and the groups, with parameters replaced by their positions.
+
+        The layout is PyTorch's: ``{"state": {0: {...}}, "param_groups": [{..., "params": [0]}]}``.
+        The tensors in it are those of the optimiser, not copies.
+
+        Example::
+
+            >>> saved = optimizer.state_dict()
+            >>> optimizer.load_state_dict(saved)
+        """
+        for hook in self._optimizer_state_dict_pre_hooks.values():
+            hook(self)
+        position: dict[Tensor, int] = {}
+        for param in chain.from_iterable(group["params"] for group in self.param_groups):
+            position.setdefault(param, len(position))
+        saved: StateDict = {
+            "state": {
+                position[key] if isinstance(key, Tensor) else key: self._pack_state(state)
+                for key, state in self.state.items()
+            },
+            "param_groups": [
+                {**group, "params": [position[param] for param in group["params"]]}
+                for group in self.param_groups
+            ],
+        }
+        for hook in self._optimizer_state_dict_post_hooks.values():
+            replaced = hook(self, saved)
+            saved = saved if replaced is None else replaced
+        return saved
+
+    def load_state_dict(self, state_dict: StateDict) -> None:
+        """Take over state and options from what :meth:`state_dict` returned.
+
+        State tensors are cast to the dtype and device of their parameter; arrays of other
+        libraries are copied. Options of the loaded groups replace the present ones.
+
+        Raises:
+            ValueError: the groups differ in number or size.
+
+        Example::
+
+            >>> optimizer.load_state_dict(saved)
+        """
+        state_dict = state_dict.copy()
+        for hook in self._optimizer_load_state_dict_pre_hooks.values():
+            replaced = hook(self, state_dict)
+            state_dict = state_dict if replaced is None else replaced
+        groups = self.param_groups
+        saved_groups = deepcopy(state_dict["param_groups"])
+        if len(groups) != len(saved_groups):
+            raise ValueError("loaded state dict has a different number of parameter groups")
+        if any(
+            len(group["params"]) != len(saved["params"])
+            for group, saved in zip(groups, saved_groups, strict=True)
+        ):
+            raise ValueError(
+                "loaded state dict contains a parameter group "
+                "that doesn't match the size of optimizer's group"
+            )
+        saved_state = dict(state_dict["state"])
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for group, saved in zip(groups, saved_groups, strict=True):
+            for key, param in zip(saved["params"], group["params"], strict=True):
+                if key in saved_state:
+                    cast = _cast_like(param, saved_state.pop(key))
+                    state[param] = self._unpack_state(cast, param, saved)
+            saved["params"] = group["params"]
+            if "param_names" in group:
+                saved.setdefault("param_names", group["param_names"])
+        state.update(saved_state)
+        self.__setstate__({"state": state, "param_groups": saved_groups})
+        for hook in self._optimizer_load_state_dict_post_hooks.values():
+            hook(self)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters, or fill them with zeros.
+
+        Args:
+            set_to_none: True sets ``.grad`` to None, so that a parameter without a new gradient is
+                left out of the next step; False zeroes the present gradients in place, detached
+                from the graph that made them.
+
+        Example::
+
+            >>> optimizer.zero_grad()
+            >>> loss.backward()
+            >>> optimizer.step()
+        """
+        for param in chain.from_iterable(group["params"] for group in self.param_groups):
+            if param.grad is None:
+                continue
+            if set_to_none:
+                param.grad = None
+                continue
+            if param.grad.grad_fn is not None:
+                param.grad.detach_()
+            else:
+                param.grad.requires_grad_(False)
+            param.grad.zero_()
+
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update the parameters once.
+
+        Args:
+            closure: evaluates the model again, with gradients, and returns the loss, which is
+                then what ``step`` returns.
+
+        Example::
+
+            >>> loss.backward()
+            >>> optimizer.step()
+        """
+        raise NotImplementedError
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Optimise more parameters, with options of their own.
+
+        Args:
+            param_group: ``"params"`` (a tensor, an iterable of tensors or of ``(name, tensor)``
+                pairs), and the options in which the group differs from the defaults.
+
+        Raises:
+            TypeError: not a dict, a set of parameters, or something that is not a tensor.
+            ValueError: a tensor that is not a leaf, a parameter of another group, names in some
+                groups only, a required option that is missing.
+
+        Example::
+
+            >>> optimizer.add_param_group({"params": model.head.parameters(), "lr": 1e-4})
+        """
+        if not isinstance(param_group, dict):
+            raise TypeError(f"param_group must be a dict, but got {type(param_group)}")
+        params = param_group["params"]
+        if isinstance(params, set):
+            raise TypeError(
+                "optimizer parameters need to be organized in ordered collections, but the "
+                "ordering of tensors in sets will change between runs. Please use a list instead."
+            )
+        entries = [params] if isinstance(params, Tensor) else list(params)
+        params = [entry[1] if isinstance(entry, tuple) else entry for entry in entries]
+        names = [entry[0] for entry in entries if isinstance(entry, tuple)]
+        param_group["params"] = params
+        if names:
+            if len(names) != len(params):
+                raise ValueError(
+                    "all optimizer params should be with/without names. "
+                    "Some param names are missing"
+                )
+            param_group["param_names"] = names
+        for param in params:
+            if not isinstance(param, Tensor):
+                raise TypeError(
+                    "optimizer can only optimize Tensors, "
+                    "but one of the params is " + _typename(param)
+                )
+            if not (param.is_leaf or param.retains_grad):
+                raise ValueError("can't optimize a non-leaf Tensor")
+        for name, default in self.defaults.items():
+            if default is required and name not in param_group:
+                raise ValueError(
+                    "parameter group didn't specify a value of required optimization "
+                    f"parameter {name}"
+                )
+            param_group.setdefault(name, default)
+        if len(params) != len(set(params)):
+            warnings.warn(
+                "optimizer contains a parameter group with duplicate parameters; "
+                "in future, this will cause an error; "
+                "see github.com/pytorch/pytorch/issues/40967 for more information",
+                stacklevel=3,
+            )
+        for group in self.param_groups:
+            if ("param_names" in param_group) != ("param_names" in group):
+                raise ValueError(
+                    "all optimizer param groups should be with/without names. cannot add param "
+                    f"group {'with' if names else 'without'} names to the optimizer"
+                )
+        taken = set(chain.from_iterable(group["params"] for group in self.param_groups))
+        if not taken.isdisjoint(params):
+            raise ValueError("some parameters appear in more than one parameter group")
+        self.param_groups.append(param_group)
+
+
+def _cast_like(param: Tensor, value: Any, key: str | None = None) -> Any:
+    """``value`` with its tensors in the dtype and on the device of ``param``, counters as is."""
+    if not isinstance(value, Tensor) and hasattr(value, "__array__"):
+        value = adjit.tensor(value.__array__())
+    if isinstance(value, Tensor):
+        if key == "step":
+            return value
+        dtype = param.dtype if param.is_floating_point() else value.dtype
+        return value.to(dtype=dtype, device=param.device)
+    if isinstance(value, Mapping):
+        return {name: _cast_like(param, entry, name) for name, entry in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(_cast_like(param, entry) for entry in value)
+    return value
+
+
+def check_flags(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
+    """Refuse combinations that PyTorch refuses, and updates with a gradient of their own.
+
+    ``foreach`` and ``fused`` choose among kernels that give equal results; here the scheduler
+    fuses every update, so they change nothing.
+    """
+    if fused and differentiable:
+        raise RuntimeError("`fused` does not support `differentiable`")
+    if fused and foreach:
+        raise RuntimeError("`fused` and `foreach` cannot be `True` together.")
+    if differentiable:
+        raise NotImplementedError(
+            "differentiable=True is not supported: optimizer steps run without gradients. "
+            "Write the update out of place to differentiate through it."
+        )
+
+
+def check_learning_rate(lr: float | Tensor) -> None:
+    """``lr`` is one number, at least zero."""
+    if isinstance(lr, Tensor) and lr.numel() != 1:
+        raise ValueError("Tensor lr must be 1-element")
+    if not lr >= 0.0:
+        raise ValueError(f"Invalid learning rate: {lr}")
+
+
+def check_not_negative(**options: float) -> None:
+    """No option is below zero, or NaN."""
+    for name, value in options.items():
+        if not value >= 0.0:
+            raise ValueError(f"Invalid {name} value: {value}")
+
+
+def as_real(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Complex tensors as pairs of reals, which elementwise rules treat on their own."""
+    return tuple(adjit.view_as_real(t) if t.is_complex() else t for t in tensors)
+
+
+def as_scalar(value: float | Tensor) -> float | Tensor:
+    """A 1-element tensor as a 0-d one, so that it broadcasts against every parameter."""
+    return value.reshape(()) if isinstance(value, Tensor) else value
+
+
+def descend(param: Tensor, direction: Tensor, lr: float | Tensor) -> None:
+    """``param -= lr * direction``, without reading ``lr`` if it is a tensor."""
+    if isinstance(lr, Tensor):
+        param.addcmul_(direction, lr, value=-1)
+    else:
+        param.add_(direction, alpha=-lr)
+
+
+def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tensor) -> None:
+    """``param -= lr * above / below``, without reading ``lr`` if it is a tensor."""
+    if isinstance(lr, Tensor):
+        param.addcdiv_(above * lr, below, value=-1)
+    else:
+        param.addcdiv_(above, below, value=-lr)
+
+
+class PerParameterOptimizer(Optimizer):
+    """An optimiser that treats each parameter on its own, by one method: :meth:`update`.
+
+    The state's ``step`` is a Python number, so that counting costs no operation; with
+    ``capturable`` it is a 0-d tensor, so that a captured step counts on when it is replayed.
+    Checkpoints always hold the tensor, as PyTorch's do.
+    """
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Move ``param`` once, in place, along ``grad``."""
+        raise NotImplementedError
+
+    @no_grad()
+    def step(self, closure: Closure | None = None) -> Any:
+        """Update all parameters that have a gradient, once.
+
+        Args:
+            closure: evaluates the model again, with gradients, and returns the loss, which is
+                then what ``step`` returns.
+
+        Example::
+
+            >>> loss.backward()
+            >>> optimizer.step()
+        """
+        loss = None
+        if closure is not None:
+            with enable_grad():
+                loss = closure()
+        for group in self.param_groups:
+            for param in group["params"]:
+                if param.grad is None:
+                    continue
+                grad = -param.grad if group["maximize"] else param.grad
+                state = self.state.get(param, {})
+                self.update(param, grad, state, group)
+                if state:
+                    self.state[param] = state
+        return loss
+
+    def first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:
+        """The counter before the first step."""
+        return adjit.zeros((), device=param.device) if group.get("capturable") else 0
+
+    def _pack_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(state.get("step"), int):
+            return {**state, "step": adjit.tensor(float(state["step"]))}
+        return state
+
+    def _unpack_state(
+        self, state: dict[str, Any], param: Tensor, group: dict[str, Any]
+    ) -> dict[str, Any]:
+        if "step" in state:
+            state["step"] = self.first_step(param, group) + int(state["step"])
+        return state

@@ -1,0 +1,115 @@
+"""RMSprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import adjit
+
+from ..tensor import Tensor
+from .optimizer import (
+    ParamsT,
+    PerParameterOptimizer,
+    as_real,
+    as_scalar,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    descend,
+    descend_ratio,
+)
+
+
+class RMSprop(PerParameterOptimizer):
+    """RMSprop: steps scaled by a running average of the squared gradient.
+
+    Hinton's lecture notes; the centred version is from Graves, *Generating Sequences With
+    Recurrent Neural Networks*, arXiv:1308.0850. ``eps`` is added after the square root.
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
+        alpha: how much of the averages is kept.
+        eps: added to the denominator.
+        weight_decay: factor of the L2 penalty.
+        momentum: how much of the velocity is kept.
+        centered: divide by an estimate of the gradient's standard deviation instead.
+        capturable: keep the step count in a tensor, so that a captured step counts on.
+        maximize: climb instead.
+        foreach: accepted; every update is fused, with the same result.
+        differentiable: must be False.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: ``differentiable=True``.
+
+    Example::
+
+        >>> optimizer = adjit.optim.RMSprop(model.parameters(), lr=1e-2, momentum=0.9)
+        >>> loss_fn(model(input), target).backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        alpha: float = 0.99,
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        momentum: float = 0,
+        centered: bool = False,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        check_not_negative(epsilon=eps, momentum=momentum, weight_decay=weight_decay, alpha=alpha)
+        check_flags(foreach, None, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "alpha": alpha,
+                "eps": eps,
+                "centered": centered,
+                "weight_decay": weight_decay,
+                "capturable": capturable,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+            },
+        )
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Step along the gradient, or its velocity, over the root of the mean square."""
+        lr, alpha, momentum = as_scalar(group["lr"]), group["alpha"], group["momentum"]
+        if not state:
+            state["step"] = self.first_step(param, group)
+            state["square_avg"] = adjit.zeros_like(param)
+            if momentum > 0:
+                state["momentum_buffer"] = adjit.zeros_like(param)
+            if group["centered"]:
+                state["grad_avg"] = adjit.zeros_like(param)
+        state["step"] += 1
+
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+
+        param, grad, square = as_real(param, grad, state["square_avg"])
+        square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
+        if group["centered"]:
+            (mean,) = as_real(state["grad_avg"])
+            mean.lerp_(grad, 1 - alpha)
+            square = square.addcmul(mean, mean, value=-1)
+        scale = square.sqrt().add_(group["eps"])
+        if momentum > 0:
+            (velocity,) = as_real(state["momentum_buffer"])
+            velocity.mul_(momentum).addcdiv_(grad, scale)
+            descend(param, velocity, lr)
+        else:
+            descend_ratio(param, grad, scale, lr)

@@ -1,0 +1,96 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..tensor import Tensor
+from .optimizer import (
+    ParamsT,
+    PerParameterOptimizer,
+    as_scalar,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    descend,
+)
+
+
+class SGD(PerParameterOptimizer):
+    """Stochastic gradient descent, with momentum and weight decay as options.
+
+    The velocity starts as the first gradient, which dampening does not touch, and is not scaled by
+    ``lr``, as in PyTorch.
+
+    Args:
+        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
+        momentum: how much of the velocity is kept.
+        dampening: how much of the gradient is kept out of the velocity.
+        weight_decay: factor of the L2 penalty.
+        nesterov: step along gradient plus velocity; needs momentum and no dampening.
+        maximize: climb instead.
+        foreach, fused: accepted; every update is fused, with the same result.
+        differentiable: must be False.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: ``differentiable=True``.
+
+    Example::
+
+        >>> optimizer = adjit.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        >>> optimizer.zero_grad()
+        >>> loss_fn(model(input), target).backward()
+        >>> optimizer.step()
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_learning_rate(lr)
+        check_not_negative(momentum=momentum, weight_decay=weight_decay)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        check_flags(foreach, fused, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "momentum": momentum,
+                "dampening": dampening,
+                "weight_decay": weight_decay,
+                "nesterov": nesterov,
+                "maximize": maximize,
+                "foreach": foreach,
+                "differentiable": differentiable,
+                "fused": fused,
+            },
+        )
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """``velocity = momentum * velocity + (1 - dampening) * grad``; step along it."""
+        momentum = group["momentum"]
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+        if momentum != 0:
+            velocity = state.get("momentum_buffer")
+            if velocity is None:
+                velocity = state["momentum_buffer"] = grad.detach().clone()
+            else:
+                velocity.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
+            grad = grad.add(velocity, alpha=momentum) if group["nesterov"] else velocity
+        descend(param, grad, as_scalar(group["lr"]))

@@ -1,0 +1,1 @@
+"""Scheduling: what to run, as which kernel, in which memory."""

@@ -1,0 +1,305 @@
+"""Compiled kernels on disk: source files to read, object code to load without a compiler.
+
+A kernel is a module of its own, named by the hash of its text and of everything else that its
+machine code depends on. Numba compiles it once on a machine; the object code lies beside the
+source and is loaded through LLVM's linker, which takes a tenth of the time of Numba's own cache
+(numba #3501 and #6264 are why functions made by `exec` would have no cache at all).
+"""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import inspect
+import json
+import os
+import platform
+import shutil
+import stat
+import sys
+import tempfile
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from .. import config
+from ..dtypes import dtype
+from .body import SCALAR_MODULES, VECTOR_MATH
+from .recipe import Source
+
+SIGNATURE = "void(int64, int64, int64)"
+MAGIC = b"adjit object 1\n"
+
+_lock = threading.RLock()
+_linked: dict[str, int] = {}
+
+
+def link(source: Source) -> int:
+    """The address of a kernel: already linked, loaded from disk, or compiled now."""
+    if not source.address:
+        source.address = _address(source.name, source.text, SIGNATURE)
+    return source.address
+
+
+def link_function(function: Callable[..., Any], signature: str) -> int:
+    """The address of a function of the kernels room, for instance the runner's loop."""
+    text = instantiate(function, {}).text
+    return _address(function.__name__, text, signature)
+
+
+def _address(name: str, text: str, signature: str) -> int:
+    with _lock:
+        key = hashlib.sha256(f"{_fingerprint()}\n{signature}\n{text}".encode()).hexdigest()[:20]
+        address = _linked.get(key)
+        if address is None:
+            stem = f"{name}_{key}"
+            entry = _read(cache_folder() / f"{stem}.o")
+            if entry is None:
+                entry = _compile(stem, name, text, signature)
+            address = _linked[key] = _load(*entry)
+        return address
+
+
+def _compile(stem: str, name: str, text: str, signature: str) -> tuple[str, bytes]:
+    """Compile a module's function; symbol and object code, which are written to disk too."""
+    from numba import cfunc
+
+    folder = cache_folder()
+    path = folder / f"{stem}.py"
+    write_atomically(path, text.encode())
+    spec = importlib.util.spec_from_file_location(stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module  # debuggers and tracebacks find the text by it
+    exec(compile(text, str(path), "exec"), module.__dict__)
+    function = getattr(module, name)
+    function.__qualname__ = stem  # the symbol must be unique among all object files
+    compiled = cfunc(signature, error_model="numpy", forceinline=True)(function)
+    library = compiled._library
+    external = sorted(
+        f.name
+        for f in library._final_module.functions
+        if f.is_declaration and not f.name.startswith("llvm.")
+    )
+    symbol = compiled._wrapper_name
+    code = library._compiled_object
+    header = {"symbol": symbol, "sha256": hashlib.sha256(code).hexdigest(), "external": external}
+    write_atomically(folder / f"{stem}.o", MAGIC + json.dumps(header).encode() + b"\n" + code)
+    return symbol, code
+
+
+def _read(path: Path) -> tuple[str, bytes] | None:
+    """An entry of the cache, None where it is missing, damaged or of other make."""
+    try:
+        data = path.read_bytes()
+        if not data.startswith(MAGIC):
+            return None
+        line, _, code = data[len(MAGIC) :].partition(b"\n")
+        header = json.loads(line)
+        if hashlib.sha256(code).hexdigest() != header["sha256"]:
+            return None
+        # A symbol that cannot be resolved would end the process inside LLVM.
+        if any(not llvm.address_of_symbol(name) for name in header["external"]):
+            return None
+        return str(header["symbol"]), code
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _load(symbol: str, code: bytes) -> int:
+    engine = _engine()
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    address = engine.get_function_address(symbol)
+    if not address:
+        raise RuntimeError(f"the compiled kernel {symbol} has no address")
+    return int(address)
+
+
+@functools.cache
+def _engine() -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    machine = target.create_target_machine(jit=True, codemodel="jitdefault")
+    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
+
+
+@functools.cache
+def _fingerprint() -> str:
+    """What compiled code depends on besides its own text."""
+    parts = [
+        platform.machine(),
+        sys.implementation.cache_tag or "",
+        importlib.metadata.version("numba"),
+        importlib.metadata.version("llvmlite"),
+        llvm.get_host_cpu_name(),
+        llvm.get_host_cpu_features().flatten(),
+        os.environ.get("NUMBA_CPU_NAME", ""),
+        os.environ.get("NUMBA_CPU_FEATURES", ""),
+        os.environ.get("NUMBA_OPT", ""),
+    ]
+    from .. import kernels
+
+    digest = hashlib.sha256("\n".join(parts).encode())
+    for path in sorted(Path(kernels.__path__[0]).glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+# ----- the folder -----
+
+
+@functools.cache
+def cache_folder() -> Path:
+    """The folder of the kernel cache, made private to the user if it is new.
+
+    `ADJIT_CACHE_DIR` names it; the default is `adjit` under the user's cache folder. A folder that
+    cannot be written, or belongs to somebody else, is left alone: a temporary one serves instead.
+    """
+    folder = Path(config.CACHE_DIR) if config.CACHE_DIR else _user_cache() / "adjit"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if _is_private(folder) and os.access(folder, os.W_OK | os.X_OK):
+            with tempfile.TemporaryFile(dir=folder):
+                return folder
+    except OSError:
+        pass
+    temporary = Path(tempfile.mkdtemp(prefix="adjit_"))
+    _temporary.append(temporary)
+    return temporary
+
+
+_temporary: list[Path] = []
+atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in _temporary])
+
+
+def _is_private(folder: Path) -> bool:
+    """Whether nobody but this user can have put code there."""
+    if not hasattr(os, "getuid"):
+        return True
+    found = folder.stat()
+    if found.st_uid != os.getuid():
+        return False
+    if stat.S_IMODE(found.st_mode) & 0o022:
+        folder.chmod(0o700)
+    return True
+
+
+def _user_cache() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file so that readers see all of it or nothing; a failure leaves no file."""
+    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(partial, path)
+    except OSError:
+        Path(partial).unlink(missing_ok=True)
+
+
+def _entries() -> Iterator[Path]:
+    for path in cache_folder().iterdir():
+        if path.suffix in (".o", ".py") and path.is_file():
+            yield path
+
+
+def cache_size() -> tuple[int, int]:
+    """Files in the kernel cache, and their bytes."""
+    sizes = [path.stat().st_size for path in _entries()]
+    return len(sizes), sum(sizes)
+
+
+def clear_cache() -> int:
+    """Delete the kernel cache; the number of files that were deleted."""
+    count = 0
+    for path in _entries():
+        path.unlink(missing_ok=True)
+        count += 1
+    return count
+
+
+# ----- kernels written by hand -----
+
+
+def instantiate(function: Callable[..., Any], bind: Mapping[str, dtype]) -> Source:
+    """The source of a kernel of the kernels room with its type letters bound to dtypes."""
+    key = (function, tuple(sorted((k, d.stored) for k, d in bind.items())))
+    source = _instances.get(key)
+    if source is None:
+        source = _instances[key] = _instantiate(function, {k: d.stored for k, d in bind.items()})
+    return source
+
+
+_instances: dict[Any, Source] = {}
+
+
+def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list = []
+    for argument in definition.args.args:
+        argument.annotation = None
+    definition.returns = None
+    vector = _VectorMath(bind.get("T", "float64"))
+    tree = ast.fix_missing_locations(vector.visit(tree))
+    module = inspect.getmodule(function)
+    assert module is not None
+    names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
+    own = sorted(
+        n for n in names if n in vars(module) and n not in bind and not inspect.ismodule(vars(module)[n])
+    )
+    lines = [f'"""{function.__name__} of {module.__name__}."""', ""]
+    if "math" in names:
+        lines.append("import math")
+    if "np" in names:
+        lines.append("import numpy as np")
+    for kind in sorted(set(bind.values())):
+        lines.append(f"from numpy import {kind}")
+    if own:
+        lines.append(f"from {module.__name__} import {', '.join(own)}")
+    if vector.found:
+        lines.append(f"from {VECTOR_MATH} import {', '.join(sorted(vector.found))}")
+    lines.append("")
+    lines += [f"{letter} = {kind}" for letter, kind in sorted(bind.items())]
+    short = "_".join(dict.fromkeys(bind[k] for k in sorted(bind)))
+    text = "\n".join(lines) + "\n\n\n" + ast.unparse(tree) + "\n"
+    source = Source(function.__name__, text)
+    source.label = f"{function.__name__}_{short}" if short else function.__name__
+    return source
+
+
+class _VectorMath(ast.NodeTransformer):
+    """`math.f` becomes the library's own function for the kernel's T."""
+
+    def __init__(self, stored: str) -> None:
+        from ..kernels import vector_math
+
+        self.stored = stored
+        self.table: Mapping[tuple[str, str], str] = vector_math.TABLE
+        self.found: set[str] = set()
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id in SCALAR_MODULES:
+            name = self.table.get((node.attr, self.stored))
+            if name is not None:
+                self.found.add(name)
+                return ast.Name(name, ast.Load())
+        return node

@@ -1,0 +1,73 @@
+"""What running a node takes: kernels, sizes of the work and of the results, constant words."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..storage import size_class
+
+GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
+
+
+class Source:
+    """The text of a kernel; `name` is the function in it, `label` what reports call it."""
+
+    __slots__ = ("address", "label", "name", "text")
+
+    def __init__(self, name: str, text: str) -> None:
+        self.name, self.label, self.text = name, name, text
+        self.address = 0  # of the compiled kernel, once it is linked
+
+
+class Step:
+    """One kernel over `n` units of work, split over threads down to `grain` units."""
+
+    __slots__ = ("grain", "n", "source")
+
+    def __init__(self, source: Source, n: int, grain: int) -> None:
+        self.source, self.n, self.grain = source, n, max(grain, 1)
+
+
+class Recipe:
+    """How one kind of node runs on operands of given specs; shared by all nodes that do the same.
+
+    `plain` recipes have one step and one result and take the short road through `settle`.
+    """
+
+    __slots__ = ("__weakref__", "address", "alias", "constants", "count", "fallible", "grain",
+                 "heavy", "inputs", "n", "name", "outputs", "pick", "plain", "scratch", "size",
+                 "sizes", "spec", "steps", "vjps", "write")  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        inputs: tuple[Any, ...],
+        outputs: tuple[Any, ...],
+        steps: list[Step],
+        constants: tuple[int, ...] = (),
+        *,
+        scalars: int = 0,
+        scratch: int = 0,
+        fallible: Callable[[tuple[int, ...]], Exception] | None = None,
+    ) -> None:
+        self.name, self.inputs, self.outputs, self.steps = name, inputs, outputs, steps
+        self.constants = constants
+        self.scratch, self.fallible = scratch, fallible
+        self.spec = outputs[0] if outputs else None
+        self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
+        self.size = self.sizes[0] if outputs else 0
+        self.count = len(inputs) + len(outputs) + len(constants) + scalars
+        if scratch:
+            self.count += 1
+        if fallible is not None:
+            self.count += 1
+        self.address = 0
+        self.n = steps[0].n if steps else 0
+        self.grain = steps[0].grain if steps else 1
+        self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
+        self.heavy = sum(self.sizes) >> 20  # MiB that the results take
+        self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
+        self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
+        self.alias: Recipe | None = None  # the same, writing over its input 0
+        self.vjps: dict[Any, Recipe] = {}

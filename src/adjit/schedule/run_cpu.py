@@ -1,0 +1,36 @@
+"""The CPU's side of running: the compiled runner, its threads, and plain copies of bytes."""
+
+from __future__ import annotations
+
+import ctypes
+
+from ..kernels.runner import Runner
+from .cache import link_function
+
+_runner = Runner(link_function)
+
+run = _runner.run
+
+
+def get_num_threads() -> int:
+    """The number of threads that big steps are split over."""
+    return int(_runner.get_num_threads())
+
+
+def set_num_threads(threads: int) -> None:
+    """Set the number of threads that big steps are split over; no result depends on it.
+
+    Raises:
+        RuntimeError: if `threads` is not a positive integer.
+    """
+    _runner.set_num_threads(threads)
+
+
+def threading_layer() -> str:
+    """What runs the parts of a big step: "tbb", "workers" or "serial"."""
+    return str(_runner.threading_layer())
+
+
+def copy_bytes(target: int, source: int, nbytes: int) -> None:
+    """Copy bytes that do not overlap."""
+    ctypes.memmove(target, source, nbytes)

@@ -1,0 +1,327 @@
+"""What to run, and when: the one place where recorded nodes become bytes.
+
+Recorded nodes lie on a tape in the order of their creation, which is an order of dependence.
+Settling drops those that nobody can look at any more, gives the others their memory, writes one
+row of words for each step and hands the rows to the compiled runner.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+import threading
+from array import array
+from typing import Any
+
+from .. import config
+from ..storage import Foreign, allocate, size_class
+from . import run_cpu
+from .cache import link
+from .recipe import Recipe
+
+lock = threading.RLock()
+tape: list[Any] = []
+MAX_STREAM = 4096  # steps that run without coming back to Python, so that Ctrl-C gets through
+
+_refcount = sys.getrefcount
+_bits = struct.Struct("d").pack, struct.Struct("q").unpack
+
+
+def float_word(value: float) -> int:
+    """The bits of a float64: how a number travels among the words of a step."""
+    return _bits[1](_bits[0](value))[0]  # type: ignore[no-any-return]
+
+
+def settle() -> None:
+    """Run everything that is recorded and still wanted."""
+    with lock:
+        if not tape:
+            return
+        batch = tape[:]
+        del tape[: len(batch)]
+        _drop_unwanted(batch)
+        if batch:
+            _run(batch)
+
+
+def _drop_unwanted(batch: list[Any]) -> None:
+    """Keep the nodes that something beside the tape refers to; later nodes go first."""
+    keep: list[Any] = []
+    while batch:
+        node = batch.pop()
+        if _refcount(node) > _UNWANTED:
+            keep.append(node)
+    keep.reverse()
+    batch[:] = keep
+
+
+def _calibrate() -> int:
+    """The reference count that `_drop_unwanted` sees for a node held by the tape alone."""
+    batch = [object()]
+    while batch:
+        node = batch.pop()
+        count = _refcount(node)
+    return count
+
+
+_UNWANTED = _calibrate()
+
+
+def _run(batch: list[Any]) -> None:
+    """Run nodes in order. What is not reached, because of an error, goes back onto the tape."""
+    batch.reverse()
+    words: list[int] = []
+    steps = 0
+    large = False
+    try:
+        while batch:
+            node = batch[-1]
+            recipe = node.recipe
+            if recipe is None:  # run by another thread in the meantime
+                batch.pop()
+                continue
+            if not recipe.plain or steps >= MAX_STREAM:
+                if steps:
+                    stream, words = words, []
+                    count, steps = steps, 0
+                    was_large, large = large, False
+                    execute(stream, count, was_large)
+                if not recipe.plain:
+                    _run_special(node, recipe)
+                    batch.pop()
+                    continue
+            address = recipe.address or _link(recipe)
+            try:
+                if node.offsets is None:
+                    row = [value.address for value in node.inputs]
+                else:
+                    row = _row_with_offsets(node)
+            except AttributeError:
+                _inherit_error(node)
+                batch.pop()
+                continue
+            block = allocate(recipe.size)
+            words += (address, recipe.n, recipe.grain, recipe.count)
+            words += row
+            words.append(block.address)
+            if recipe.constants:
+                words += recipe.constants
+            if node.scalars:
+                words += node.scalars
+            steps += 1
+            if recipe.n >= 2 * recipe.grain:
+                large = True
+            node.block = block
+            node.address = block.address
+            node.recipe = node.inputs = None
+            batch.pop()
+    finally:
+        if steps:
+            execute(words, steps, large)
+        if batch:
+            batch.reverse()
+            tape[:0] = batch
+
+
+def execute(words: list[int], steps: int, large: bool) -> None:
+    """Run a stream of steps now."""
+    stream = array("q", words)
+    run_cpu.run(stream.buffer_info()[0], steps, 0, large=large)
+
+
+def _link(recipe: Recipe) -> int:
+    recipe.address = link(recipe.steps[0].source)
+    return recipe.address
+
+
+def _row_with_offsets(node: Any) -> list[int]:
+    sizes = [spec.dtype.itemsize for spec in node.recipe.inputs]
+    return [
+        value.address + offset * size
+        for value, offset, size in zip(node.inputs, node.offsets, sizes, strict=True)
+    ]
+
+
+class Failed:
+    """Stands in the place of a recipe once a node has raised; `error` is raised at every look."""
+
+    __slots__ = ("error", "inputs", "plain")
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self.plain = False
+        self.inputs = ()
+
+
+def _inherit_error(node: Any) -> None:
+    """A node that reads a failed one has failed in the same way."""
+    for value in node.inputs:
+        if isinstance(value.recipe, Failed):
+            node.recipe, node.inputs = value.recipe, None
+            return
+    raise RuntimeError(f"{node.recipe.name} was to run before its inputs")
+
+
+def _run_special(node: Any, recipe: Any) -> None:
+    """Nodes with several steps or results, with scratch memory, that write in place, that fail."""
+    if isinstance(recipe, Failed):
+        return
+    if any(value.recipe is not None for value in node.inputs):
+        _inherit_error(node)
+        return
+    if recipe.pick >= 0:
+        node.block = node.inputs[0].block[recipe.pick]
+        node.address = node.block.address
+        node.recipe = node.inputs = None
+        return
+    if recipe.write:
+        _write(node, recipe)
+        return
+    if node.offsets is None:
+        row = [value.address for value in node.inputs]
+    else:
+        row = _row_with_offsets(node)
+    if recipe.alias is not None and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
+        blocks = [node.inputs[0].block]
+        recipe = recipe.alias
+    else:
+        blocks = [allocate(size) for size in recipe.sizes]
+    row += [block.address for block in blocks]
+    scratch = None
+    if recipe.scratch:
+        scratch = allocate(size_class(recipe.scratch))
+        row.append(scratch.address)
+    status = None
+    if recipe.fallible is not None:
+        status = array("q", [0, 0, 0, 0])
+        row.append(status.buffer_info()[0])
+    row += recipe.constants
+    row += node.scalars
+    words: list[int] = []
+    large = False
+    for step in recipe.steps:
+        words += (link(step.source), step.n, step.grain, len(row))
+        words += row
+        large = large or step.n >= 2 * step.grain
+    execute(words, len(recipe.steps), large)
+    if status is not None and status[0]:
+        error = recipe.fallible(tuple(status))
+        if node.site is not None:
+            file, line, where = node.site
+            error.add_note(f'recorded at File "{file}", line {line}, in {where}')
+        node.recipe, node.inputs = Failed(error), None
+        raise error
+    node.block = blocks if len(recipe.outputs) > 1 else blocks[0]
+    node.address = blocks[0].address
+    node.recipe = node.inputs = None
+
+
+def _write(node: Any, recipe: Recipe) -> None:
+    """Copy into a part of the old value: in its own bytes if nobody else looks, else in a copy.
+
+    "here" writes into the same bytes whatever else looks at them: they are shared on purpose.
+    """
+    target, source = _row_with_offsets(node)
+    old = node.inputs[0].address
+    block = node.inputs[0].block
+    if recipe.write == "copy" and (
+        _refcount(node.inputs[0]) > _HELD_BY_NODE or block.__class__ is Foreign
+    ):
+        block = allocate(recipe.size)
+        run_cpu.copy_bytes(block.address, old, recipe.spec.nbytes)
+        target += block.address - old
+        old = block.address
+    step = recipe.steps[0]
+    execute(
+        [link(step.source), step.n, step.grain, recipe.count - 1, source, target]
+        + list(recipe.constants),
+        1,
+        step.n >= 2 * step.grain,
+    )
+    node.block, node.address = block, old
+    node.recipe = node.inputs = None
+
+
+def _held_by_node() -> int:
+    """The reference count of a value that only the inputs of one node hold."""
+
+    class Holder:
+        __slots__ = ("inputs",)
+
+    node = Holder()
+    node.inputs = (object(),)  # type: ignore[attr-defined]
+    return _refcount(node.inputs[0])  # type: ignore[attr-defined]
+
+
+_HELD_BY_NODE = _held_by_node()
+
+
+def value_of(storage: Any) -> Any:
+    """The value of a cell, settled; raises what went wrong while it was computed."""
+    value = storage.value
+    if value.recipe is not None:
+        settle()
+        with lock:
+            pass  # another thread may be running it
+        if value.recipe is not None:
+            if isinstance(value.recipe, Failed):
+                raise value.recipe.error
+            raise RuntimeError("a recorded value could not be settled")
+    return value
+
+
+def remember(node: Any) -> None:
+    """Put a recorded node onto the tape."""
+    tape.append(node)
+    if len(tape) >= _max_pending:
+        settle()
+
+
+_max_pending = 1 if config.EAGER else config.MAX_PENDING
+
+
+def own(value: Any, nbytes: int) -> Any:
+    """`value` itself if only the caller holds it, else a copy: its bytes will be shared outside."""
+    if _refcount(value) <= _OWN and value.block.__class__ is not list:
+        return value
+    made = value.__class__()
+    made.recipe = made.inputs = made.offsets = made.site = None
+    made.scalars = ()
+    made.block = allocate(size_class(nbytes))
+    made.address = made.block.address
+    run_cpu.copy_bytes(made.address, value.address, nbytes)
+    return made
+
+
+def _calibrate_own() -> int:
+    """The reference count that `own` sees for a value that its caller alone holds in a variable."""
+    value = object()
+    return _count_argument(value)
+
+
+def _count_argument(value: Any) -> int:
+    return _refcount(value)
+
+
+_OWN = _calibrate_own()
+
+
+def show_kernels(value: Any) -> str:
+    """The source of the kernels behind a recorded value, in the order in which they would run."""
+    nodes: list[Any] = []
+    seen = set()
+    stack = [value]
+    while stack:
+        node = stack.pop()
+        if id(node) in seen or node.recipe is None:
+            continue
+        seen.add(id(node))
+        nodes.append(node)
+        stack.extend(node.inputs or ())
+    order = {id(node): k for k, node in enumerate(tape)}
+    nodes.sort(key=lambda node: order.get(id(node), -1))
+    texts = []
+    for node in nodes:
+        for step in getattr(node.recipe, "steps", ()):
+            texts.append(f"# {step.source.label}, {step.n} units of work\n{step.source.text}")
+    return "\n\n".join(dict.fromkeys(texts)) or "# the value is there already: nothing is left to run"

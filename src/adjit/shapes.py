@@ -1,0 +1,237 @@
+"""Shape arithmetic: sizes, strides, broadcasting and axes, with PyTorch's error texts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+Shape = tuple[int, ...]
+
+
+class Size(tuple[int, ...]):
+    """A shape. A tuple of ints that prints as `adjit.Size([2, 3])`."""
+
+    __slots__ = ()
+
+    def numel(self) -> int:
+        """The number of elements: the product of the sizes."""
+        return math.prod(self)
+
+    def __repr__(self) -> str:
+        return f"adjit.Size({list(self)})"
+
+    __str__ = __repr__
+
+    def __getitem__(self, key: Any) -> Any:
+        item = tuple.__getitem__(self, key)
+        return Size(item) if isinstance(key, slice) else item
+
+    def __add__(self, other: Any) -> Size:
+        return Size(tuple.__add__(self, other))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
+
+
+def numel(shape: Iterable[int]) -> int:
+    """The number of elements of a shape."""
+    return math.prod(shape)
+
+
+def contiguous_strides(shape: Sequence[int]) -> Shape:
+    """Strides of C order; sizes of 0 count as 1, as in PyTorch."""
+    strides = [1] * len(shape)
+    for d in range(len(shape) - 2, -1, -1):
+        strides[d] = strides[d + 1] * max(shape[d + 1], 1)
+    return tuple(strides)
+
+
+def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether elements lie in C order without gaps; axes of size 1 do not count."""
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size == 0:
+            return True
+        if size != 1:
+            if stride != expected:
+                return False
+            expected *= size
+    return True
+
+
+def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether the elements fill their range exactly, in any order of axes."""
+    expected = 1
+    for stride, size in sorted((st, n) for n, st in zip(shape, strides, strict=True) if n != 1):
+        if size == 0:
+            return True
+        if stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
+    """Elements from the first to one past the last that a view reaches."""
+    if 0 in shape:
+        return 0
+    return 1 + sum((n - 1) * st for n, st in zip(shape, strides, strict=True))
+
+
+def broadcast_shapes(*shapes: Sequence[int]) -> Size:
+    """The common shape of operands.
+
+    Raises:
+        RuntimeError: where two sizes differ and neither is 1.
+    """
+    if len(shapes) == 2 and tuple(shapes[0]) == tuple(shapes[1]):
+        return Size(shapes[0])
+    ndim = max((len(s) for s in shapes), default=0)
+    result = [1] * ndim
+    for shape in shapes:
+        for d, size in enumerate(shape, ndim - len(shape)):
+            if size != 1 and size != result[d]:
+                if result[d] != 1:
+                    raise RuntimeError(
+                        f"The size of tensor a ({result[d]}) must match the size of tensor b "
+                        f"({size}) at non-singleton dimension {d}"
+                    )
+                result[d] = size
+    return Size(result)
+
+
+def broadcast_strides(shape: Sequence[int], strides: Sequence[int], target: Sequence[int]) -> Shape:
+    """Strides of an operand seen in the broadcast shape `target`: 0 where it is repeated."""
+    pad = len(target) - len(shape)
+    seen = [st if n == t else 0 for n, st, t in zip(shape, strides, target[pad:], strict=True)]
+    return (0,) * pad + tuple(seen)
+
+
+def coalesce(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[Shape, list[Shape]]:
+    """Merge neighbouring axes that every operand walks through in one stride."""
+    sizes: list[int] = []
+    strides: list[list[int]] = [[] for _ in operands]
+    for d, size in enumerate(shape):
+        if size == 1:
+            continue
+        if sizes and all(s[-1] == o[d] * size for s, o in zip(strides, operands, strict=True)):
+            sizes[-1] *= size
+            for s, o in zip(strides, operands, strict=True):
+                s[-1] = o[d]
+        else:
+            sizes.append(size)
+            for s, o in zip(strides, operands, strict=True):
+                s.append(o[d])
+    return tuple(sizes), [tuple(s) for s in strides]
+
+
+def wrap_dim(dim: int, ndim: int) -> int:
+    """A non-negative axis.
+
+    Raises:
+        IndexError: with PyTorch's text, if there is no such axis (a 0-d tensor has axis 0 and -1).
+        TypeError: if `dim` is no integer.
+    """
+    if not isinstance(dim, int):
+        try:
+            dim = dim.__index__()
+        except AttributeError:
+            raise TypeError(f"dim must be an int, not {type(dim).__name__}") from None
+    n = max(ndim, 1)
+    if not -n <= dim < n:
+        raise IndexError(
+            f"Dimension out of range (expected to be in range of [{-n}, {n - 1}], but got {dim})"
+        )
+    return dim % n
+
+
+def wrap_dims(dims: Any, ndim: int) -> tuple[int, ...]:
+    """Non-negative axes, each at most once; None and () mean all."""
+    if dims is None:
+        return tuple(range(ndim))
+    if isinstance(dims, int):
+        return (wrap_dim(dims, ndim),)
+    wrapped = tuple(wrap_dim(d, ndim) for d in dims)
+    for d in wrapped:
+        if wrapped.count(d) > 1:
+            raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
+    return wrapped or tuple(range(ndim))
+
+
+def shape_of(args: Any) -> Size:
+    """The shape in `f(2, 3)`, `f((2, 3))` and `f(size)`.
+
+    Raises:
+        TypeError: if a size is no integer.
+    """
+    if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__iter__"):
+        args = args[0]
+    try:
+        return Size(a if a.__class__ is int else a.__index__() for a in args)
+    except AttributeError:
+        kinds = ", ".join(type(a).__name__ for a in args)
+        raise TypeError(f"expected sizes as ints or one sequence of ints, got ({kinds})") from None
+
+
+def checked_shape(args: Any) -> Size:
+    """A shape for new memory.
+
+    Raises:
+        RuntimeError: if a size is negative.
+    """
+    shape = shape_of(args)
+    for size in shape:
+        if size < 0:
+            raise RuntimeError(
+                f"Trying to create tensor with negative dimension {size}: {list(shape)}"
+            )
+    return shape
+
+
+def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
+    """Strides that show the same elements as `target`, or None where only a copy can."""
+    if math.prod(shape) == 0:
+        return contiguous_strides(target)
+    sizes, (merged,) = coalesce(shape, [strides])
+    result = [0] * len(target)
+    d = len(target) - 1
+    for size, stride in zip(reversed(sizes), reversed(merged), strict=True):
+        filled = 1
+        while filled < size and d >= 0:
+            result[d] = stride * filled
+            filled *= target[d]
+            d -= 1
+        if filled != size:
+            return None
+    while d >= 0:
+        result[d] = (result[d + 1] * target[d + 1]) if d + 1 < len(target) else 1
+        d -= 1
+    return tuple(result)
+
+
+def infer_view_shape(requested: Any, count: int) -> Size:
+    """`requested` with its one -1 replaced.
+
+    Raises:
+        RuntimeError: with PyTorch's text, if the sizes cannot hold `count` elements.
+    """
+    shape = list(shape_of(requested))
+    unknown = [d for d, size in enumerate(shape) if size == -1]
+    if len(unknown) > 1:
+        raise RuntimeError("only one dimension can be inferred")
+    if any(size < -1 for size in shape):
+        raise RuntimeError(f"invalid shape dimension {min(shape)}")
+    known = math.prod(size for size in shape if size != -1)
+    if unknown:
+        if known == 0:
+            raise RuntimeError(
+                f"cannot reshape tensor of {count} elements into shape {shape} because the "
+                "unspecified dimension size -1 can be any value and is ambiguous"
+            )
+        if count % known == 0:
+            shape[unknown[0]] = count // known
+            known = count
+    if known != count:
+        raise RuntimeError(f"shape '{shape}' is invalid for input of size {count}")
+    return Size(shape)

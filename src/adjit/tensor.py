@@ -1,0 +1,758 @@
+"""The tensor: a handle on a storage. Its arithmetic comes from the op table."""
+
+from __future__ import annotations
+
+import copy as copying
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from . import devices, dtypes, printing
+from .dtypes import dtype
+from .graph import record
+from .graph.node import RemovableHandle, Spec
+from .graph.op import attach_methods
+from .graph.view import current_fn
+from .schedule import settle as scheduling
+from .shapes import Size
+from .storage import Export, Storage, Version
+
+
+class Meta:
+    """What few tensors have: a gradient, hooks, an accumulator."""
+
+    __slots__ = ("accumulator", "grad", "hooks", "post_hooks", "retains_grad")
+
+    def __init__(self) -> None:
+        self.grad: Any = None
+        self.hooks: dict[int, Any] = {}
+        self.post_hooks: dict[int, Any] = {}
+        self.accumulator: Any = None  # weak reference
+        self.retains_grad = False
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype that can record how it was computed.
+
+    `Tensor(data)` makes a copy in the default dtype, `Tensor(2, 3)` an uninitialised tensor of
+    that shape; `adjit.tensor(data)` is the usual way.
+
+    Example:
+        >>> x = adjit.tensor([2.0, 3.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([4., 6.])
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "counter", "fn", "meta", "needs_grad", "nr", "offset",
+                 "spec", "storage", "view_of")  # fmt: skip
+    storage: Storage
+    spec: Spec
+    offset: int  # in elements
+    counter: Storage | Version  # what counts the writes
+    needs_grad: bool
+    fn: Any  # the backward node, None on leaves
+    nr: int  # which of its outputs
+    view_of: Any  # graph.view.View, None on tensors that own their storage
+    meta: Meta | None
+
+    # Any comparison with a NumPy array or scalar goes through this class.
+    __array_priority__ = 1000
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        from .ops.creation import legacy_tensor
+
+        made = legacy_tensor(args, kwargs, dtypes.get_default_dtype())
+        return made if cls is Tensor else made.as_subclass(cls)
+
+    # ----- geometry -----
+
+    @property
+    def shape(self) -> Size:
+        """The sizes of the axes."""
+        return self.spec.shape
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one axis."""
+        if dim is None:
+            return self.spec.shape
+        from .shapes import wrap_dim
+
+        if not self.spec.ndim:
+            raise IndexError(
+                f"Dimension specified as {dim} but tensor has no dimensions"
+            )
+        return self.spec.shape[wrap_dim(dim, self.spec.ndim)]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.spec.ndim
+
+    def dim(self) -> int:
+        """The number of axes."""
+        return self.spec.ndim
+
+    ndimension = dim
+
+    def numel(self) -> int:
+        """The number of elements."""
+        return self.spec.numel
+
+    nelement = numel
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Elements to step over from one index to the next, of all axes or of one."""
+        if dim is None:
+            return self.spec.strides
+        from .shapes import wrap_dim
+
+        return self.spec.strides[wrap_dim(dim, self.spec.ndim)]
+
+    def storage_offset(self) -> int:
+        """Where the first element lies in the storage, in elements."""
+        return self.offset
+
+    def is_contiguous(self, memory_format: Any = None) -> bool:
+        """Whether the elements lie in C order without gaps."""
+        return self.spec.contiguous
+
+    @property
+    def dtype(self) -> dtype:
+        """The type of the elements."""
+        return self.spec.dtype
+
+    @property
+    def device(self) -> devices.device:
+        """Where the elements are."""
+        return devices.CPU
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.spec.dtype.itemsize
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return self.spec.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.spec.numel * self.spec.dtype.itemsize
+
+    @property
+    def layout(self) -> str:
+        """Always strided."""
+        return "adjit.strided"
+
+    is_cuda = False
+    is_sparse = False
+    is_quantized = False
+    is_meta = False
+
+    def get_device(self) -> int:
+        """-1: the elements are on the CPU."""
+        return -1
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is a floating one."""
+        return self.spec.dtype.is_floating_point
+
+    def is_complex(self) -> bool:
+        """Whether the dtype is complex."""
+        return False
+
+    def is_signed(self) -> bool:
+        """Whether the dtype has negative numbers."""
+        return self.spec.dtype.is_signed
+
+    def is_inference(self) -> bool:
+        """Whether the tensor was made in inference mode."""
+        return self.counter is record.INFERENCE
+
+    def is_same_size(self, other: Tensor) -> bool:
+        """Whether another tensor has the same shape."""
+        return self.spec.shape == other.spec.shape
+
+    def is_set_to(self, other: Tensor) -> bool:
+        """Whether another tensor is the same view of the same storage."""
+        return self.storage is other.storage and (self.spec, self.offset) == (other.spec, other.offset)
+
+    def data_ptr(self) -> int:
+        """The address of the first element; from now on writes go to the same bytes."""
+        if self.spec.numel == 0:
+            return 0
+        if not self.storage.shared:
+            self._share()
+            self.storage.shared += 1
+        return record.value_address(self)
+
+    def untyped_storage(self) -> Any:
+        """The storage, with `data_ptr()` and `nbytes()`: equal addresses mean shared memory."""
+        return _StorageView(self)
+
+    # ----- autograd fields -----
+
+    def more(self) -> Meta:
+        """The rare fields, made when first asked for."""
+        if self.meta is None:
+            self.meta = Meta()
+        return self.meta
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients are recorded for this tensor. Can be set on leaves."""
+        return record.needs_grad(self)
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Record gradients from now on, or no longer; returns the tensor.
+
+        Raises:
+            RuntimeError: on a tensor that is not a leaf, or not of floating-point dtype.
+        """
+        value = bool(requires_grad)
+        if self.grad_fn is not None and not value:
+            raise RuntimeError(
+                "you can only change requires_grad flags of leaf variables. If you want to use a "
+                "computed variable in a subgraph that doesn't require differentiation use "
+                "var_no_grad = var.detach()."
+            )
+        if value and not self.spec.dtype.is_floating_point:
+            raise RuntimeError("only Tensors of floating point dtype can require gradients")
+        if value and self.counter is record.INFERENCE and not record.state.inference:
+            raise RuntimeError(
+                "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
+            )
+        if self.fn is None:
+            self.needs_grad = value
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether the tensor was not computed from tensors that need gradients."""
+        return self.grad_fn is None
+
+    @property
+    def grad_fn(self) -> Any:
+        """The backward function that made this tensor, None on leaves."""
+        return self.fn if self.view_of is None else current_fn(self)
+
+    def current_fn(self) -> Any:
+        """`grad_fn` of a view, brought up to date with its base."""
+        return current_fn(self)
+
+    def accumulator(self) -> Any:
+        """The node at which the gradients of this leaf arrive."""
+        from .autograd.engine import accumulator
+
+        return accumulator(self)
+
+    @property
+    def output_nr(self) -> int:
+        """Which output of `grad_fn` this tensor is."""
+        return self.nr
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The accumulated gradient of a leaf, or None."""
+        if self.meta is not None and self.meta.grad is not None:
+            return self.meta.grad  # type: ignore[no-any-return]
+        if self.fn is not None and not (self.meta is not None and self.meta.retains_grad):
+            warnings.warn(
+                "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
+                ".grad attribute won't be populated during autograd.backward(). If you indeed want "
+                "the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the "
+                "non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you "
+                "access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for "
+                "more informations.",
+                UserWarning,
+                stacklevel=2,
+            )
+        return None
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not record.is_tensor(value):
+                raise TypeError(
+                    f"assigned grad expected to be a Tensor or None but got grad of type "
+                    f"{type(value).__name__}"
+                )
+            if value is self:
+                raise RuntimeError("can't assign Variable as its own grad")
+            if value.spec.dtype is not self.spec.dtype:
+                raise RuntimeError(
+                    f"attempting to assign a gradient with dtype '{_ctype(value.dtype)}' to a "
+                    f"tensor with dtype '{_ctype(self.dtype)}'. The gradient must match the "
+                    "tensor's dtype (or the tensor's grad_dtype if set). You can use "
+                    "`tensor.grad_dtype` to set the desired gradient dtype."
+                )
+            if value.spec.shape != self.spec.shape:
+                raise RuntimeError(
+                    f"assigned grad has data of a different size"
+                )
+        self.set_grad(value)
+
+    @grad.deleter
+    def grad(self) -> None:
+        self.set_grad(None)
+
+    def grad_value(self) -> Any:
+        """`grad` without the warning."""
+        return None if self.meta is None else self.meta.grad
+
+    def set_grad(self, value: Any) -> None:
+        """Set `grad` without the checks."""
+        self.more().grad = value
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether this non-leaf keeps its gradient."""
+        return self.meta is not None and self.meta.retains_grad
+
+    def retain_grad(self) -> None:
+        """Keep the gradient of this tensor too, although it is not a leaf.
+
+        Raises:
+            RuntimeError: if the tensor needs no gradient.
+        """
+        import weakref
+
+        if not self.requires_grad:
+            raise RuntimeError("can't retain_grad on Tensor that has requires_grad=False")
+        fn = self.grad_fn
+        if fn is not None:
+            self.more().retains_grad = True
+            fn.more().retained[self.nr] = weakref.ref(self)
+
+    @property
+    def _version(self) -> int:
+        if self.counter is record.INFERENCE:
+            raise RuntimeError("Inference tensors do not track version counter.")
+        return self.counter.version
+
+    @property
+    def _base(self) -> Tensor | None:
+        return None if self.view_of is None else self.view_of.base
+
+    def _is_view(self) -> bool:
+        return self.view_of is not None
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+        *,
+        retain_variables: bool | None = None,
+    ) -> None:
+        """Send a gradient back from this tensor; leaves accumulate theirs in `.grad`.
+
+        Args:
+            gradient: the gradient of this tensor, of its shape; may be left out for a scalar.
+            retain_graph: keep what the graph saved, for another backward; as `create_graph`.
+            create_graph: record the backward pass, for derivatives of higher order.
+            inputs: accumulate into these tensors only.
+            retain_variables: the old name of `retain_graph`.
+
+        Raises:
+            RuntimeError: with PyTorch's texts, without a gradient for a non-scalar, on a wrong
+                shape, if nothing needs gradients, or if saved values are gone or overwritten.
+        """
+        from .autograd import backward
+
+        if retain_graph is None and retain_variables is not None:
+            retain_graph = retain_variables
+        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
+        """Call `hook(grad)` each time a gradient arrives here; what it returns replaces it.
+
+        Raises:
+            RuntimeError: if the tensor needs no gradient.
+        """
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        fn = self.grad_fn
+        if fn is None:
+            hooks = self.more().hooks
+            self.accumulator().more().tensor_hooks[0] = hooks
+            return RemovableHandle(hooks, hook)
+        return RemovableHandle(fn.more().tensor_hooks.setdefault(self.nr, {}), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Callable[[Tensor], None]) -> RemovableHandle:
+        """Call `hook(tensor)` after a gradient has been added to `.grad` of this leaf.
+
+        Raises:
+            RuntimeError: if the tensor is not a leaf or needs no gradient.
+        """
+        if not self.requires_grad:
+            raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
+        if self.grad_fn is not None:
+            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+        return RemovableHandle(self.more().post_hooks, hook)
+
+    def detach(self) -> Tensor:
+        """The same elements without history; shares storage and version counter."""
+        return record.make_tensor(self.storage, self.spec, self.offset, self.counter)  # type: ignore[no-any-return]
+
+    def detach_(self) -> Tensor:
+        """Forget the history of this tensor.
+
+        Raises:
+            RuntimeError: on a view.
+        """
+        if self.view_of is not None:
+            raise RuntimeError(
+                "Can't detach views in-place. Use detach() instead. If you are using "
+                "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
+                "True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
+                "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
+                "function in torch/optim/optimizer.py as a solution."
+            )
+        self.fn, self.nr, self.needs_grad = None, 0, False
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same elements without history and with a version counter of their own."""
+        return record.make_tensor(self.storage, self.spec, self.offset, Version())  # type: ignore[no-any-return]
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        if not record.is_tensor(value):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        self.storage, self.spec, self.offset = value.storage, value.spec, value.offset
+        if self.counter.__class__ is Storage:
+            fresh = Version()
+            fresh.version = self.counter.version
+            self.counter = fresh
+
+    def as_subclass(self, cls: type[Any]) -> Any:
+        """The same tensor as an instance of a subclass."""
+        made = record.new_tensor(cls)
+        for field in ("storage", "spec", "offset", "counter", "needs_grad", "fn", "nr", "view_of"):
+            setattr(made, field, getattr(self, field))
+        made.meta = None
+        record.tensor_classes.add(cls)
+        return made
+
+    # ----- looking at values -----
+
+    def _share(self) -> None:
+        """Make the value the storage's own, settled: others will look at its bytes."""
+        storage = self.storage
+        with scheduling.lock:
+            value = scheduling.value_of(storage)
+            if not storage.shared:
+                storage.value = None
+                storage.value = scheduling.own(value, storage.spec.nbytes)
+
+    def _values(self) -> np.ndarray[Any, Any]:
+        """A NumPy array on the current bytes, for reading at once and not for keeping."""
+        spec = self.spec
+        if spec.numel == 0:
+            return np.empty(spec.shape, spec.dtype.numpy)
+        value = scheduling.value_of(self.storage)
+        size = spec.dtype.itemsize
+        return np.asarray(
+            _Look(
+                value,
+                {
+                    "version": 3,
+                    "shape": tuple(spec.shape),
+                    "strides": tuple(st * size for st in spec.strides),
+                    "typestr": spec.dtype.numpy.str,
+                    "data": (value.address + self.offset * size, True),
+                },
+            )
+        )
+
+    def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
+        """A NumPy array on the same memory: writes to one are seen by the other.
+
+        Args:
+            force: detach first where needed.
+
+        Raises:
+            RuntimeError: if the tensor needs gradients and `force` is False.
+        """
+        if self.requires_grad and not force:
+            raise RuntimeError(
+                "Can't call numpy() on Tensor that requires grad. Use tensor.detach().numpy() "
+                "instead."
+            )
+        spec = self.spec
+        if spec.numel == 0:
+            return np.empty(spec.shape, spec.dtype.numpy)
+        self._share()
+        size = spec.dtype.itemsize
+        value = self.storage.value
+        interface = {
+            "version": 3,
+            "shape": tuple(spec.shape),
+            "strides": tuple(st * size for st in spec.strides),
+            "typestr": spec.dtype.numpy.str,
+            "data": (value.address + self.offset * size, False),
+        }
+        return np.asarray(Export(self.storage, value.block, interface))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        array = self.numpy()
+        if dtype is not None and array.dtype != np.dtype(dtype):
+            if copy is False:
+                raise ValueError("a tensor of another dtype cannot become an array without a copy")
+            return array.astype(dtype)
+        return array.copy() if copy else array
+
+    def item(self) -> Any:
+        """The only element as a Python number.
+
+        Raises:
+            RuntimeError: if there is not exactly one element.
+        """
+        if self.spec.numel != 1:
+            raise RuntimeError(
+                f"a Tensor with {self.spec.numel} elements cannot be converted to Scalar"
+            )
+        return self._values().item()
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers."""
+        return self._values().tolist()
+
+    def __bool__(self) -> bool:
+        if self.spec.numel != 1:
+            if self.spec.numel == 0:
+                raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
+            raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
+        return bool(self._values().item())
+
+    def __float__(self) -> float:
+        self._warn_conversion()
+        return float(self.item())
+
+    def __int__(self) -> int:
+        self._warn_conversion()
+        return int(self.item())
+
+    def _warn_conversion(self) -> None:
+        if self.requires_grad:
+            warnings.warn(
+                "Converting a tensor with requires_grad=True to a scalar may lead to unexpected "
+                "behavior.\nConsider using tensor.detach() first.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    def __index__(self) -> int:
+        if self.spec.dtype.is_floating_point or self.spec.numel != 1:
+            raise TypeError(
+                "only integer tensors of a single element can be converted to an index"
+            )
+        return int(self._values().item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __len__(self) -> int:
+        if self.spec.ndim == 0:
+            raise TypeError("len() of a 0-d tensor")
+        return self.spec.shape[0]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if self.spec.ndim == 0:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __contains__(self, element: Any) -> bool:
+        if not (record.is_tensor(element) or isinstance(element, (int, float))):
+            raise RuntimeError(
+                f"Tensor.__contains__ only supports Tensor or scalar, but you passed in a "
+                f"{type(element)}."
+            )
+        return bool((self == element).any().item())
+
+    def __hash__(self) -> int:
+        return id(self)
+
+    def __repr__(self, *, tensor_contents: Any = None) -> str:
+        fn = self.grad_fn
+        prefix = "tensor("
+        return printing.tensor_repr(
+            self._values(),
+            dtype_name=repr(self.spec.dtype),
+            is_default_dtype=self.spec.dtype in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
+            requires_grad=self.requires_grad,
+            grad_fn_name=None if fn is None else fn.name(),
+            prefix=prefix,
+        )
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        fn = self.grad_fn
+        return printing.tensor_html(
+            self._values(),
+            dtype_name=repr(self.spec.dtype),
+            requires_grad=self.requires_grad,
+            grad_fn_name=None if fn is None else fn.name(),
+            kind=type(self).__name__,
+        )
+
+    def __format__(self, spec: str) -> str:
+        if self.spec.ndim == 0 and type(self) is Tensor:
+            return printing.format_tensor_spec(self._values(), spec)
+        return object.__format__(self, spec)
+
+    def kernels(self) -> str:
+        """The source of the kernels that compute this tensor from what is there already."""
+        return scheduling.show_kernels(self.storage.value)
+
+    # ----- copies -----
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if self.grad_fn is not None:
+            raise RuntimeError(
+                "Only Tensors created explicitly by the user (graph leaves) support the deepcopy "
+                "protocol at the moment.  If you were attempting to deepcopy a module, this may be "
+                "because of a torch.nn.utils.weight_norm usage, see "
+                "https://github.com/pytorch/pytorch/pull/103001"
+            )
+        if id(self) in memo:
+            return memo[id(self)]  # type: ignore[no-any-return]
+        made = self.detach().clone()
+        if type(self) is not Tensor:
+            made = made.as_subclass(type(self))
+        made.needs_grad = self.needs_grad
+        memo[id(self)] = made
+        if self.grad_value() is not None:
+            made.set_grad(copying.deepcopy(self.grad_value(), memo))
+        if self.__dict__:
+            made.__dict__.update(copying.deepcopy(self.__dict__, memo))
+        return made  # type: ignore[no-any-return]
+
+    def __copy__(self) -> Tensor:
+        made = self.as_subclass(type(self))
+        made.meta = self.meta
+        made.__dict__.update(self.__dict__)
+        return made  # type: ignore[no-any-return]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._values().copy(), self.requires_grad, dict(self.__dict__))
+
+    # ----- indexing and containers -----
+
+    def __getitem__(self, key: Any) -> Tensor:
+        from .ops.index import getitem
+
+        return getitem(self, key)  # type: ignore[no-any-return]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        from .ops.index import setitem
+
+        setitem(self, key, value)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*object.__dir__(self)})
+
+    # ----- NumPy calls on tensors are refused rather than silently detached -----
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        if method == "__call__" and not kwargs and len(inputs) == 2 and inputs[1] is self:
+            operator = _reflected.get(ufunc.__name__)
+            if operator is not None:
+                return getattr(self, operator)(_as_operand(inputs[0]))
+        plain = [i.numpy() if record.is_tensor(i) else i for i in inputs]
+        if "out" in kwargs:
+            kwargs["out"] = tuple(
+                o.numpy() if record.is_tensor(o) else o for o in kwargs["out"]
+            )
+        made = getattr(ufunc, method)(*plain, **kwargs)
+        from .ops.creation import from_numpy
+
+        return from_numpy(np.asarray(made)) if isinstance(made, np.ndarray) else made
+
+
+_reflected = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__", "power": "__rpow__", "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
+    "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__", "matmul": "__rmatmul__",
+}  # fmt: skip
+
+
+def _as_operand(value: Any) -> Any:
+    """A NumPy scalar as a Python number, an array as a tensor."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        from .ops.creation import from_numpy
+
+        return from_numpy(value)
+    return value.item() if hasattr(value, "item") else value
+
+
+class _Look:
+    """Keeps a value alive while NumPy looks at its bytes."""
+
+    __slots__ = ("__array_interface__", "value")
+
+    def __init__(self, value: Any, interface: dict[str, Any]) -> None:
+        self.value, self.__array_interface__ = value, interface
+
+
+class _StorageView:
+    """What `untyped_storage()` returns."""
+
+    __slots__ = ("_tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self._tensor = tensor
+
+    def data_ptr(self) -> int:
+        """The address of the first byte."""
+        t = self._tensor
+        return t.data_ptr() - t.offset * t.spec.dtype.itemsize
+
+    def nbytes(self) -> int:
+        """The number of bytes."""
+        return self._tensor.storage.nbytes
+
+    __len__ = nbytes
+
+
+def _ctype(kind: dtype) -> str:
+    return {"float32": "float", "float64": "double", "int64": "long int", "int32": "int"}.get(
+        kind.name, kind.name
+    )
+
+
+def _rebuild(cls: type, array: np.ndarray[Any, Any], requires_grad: bool, extra: dict[str, Any]) -> Any:
+    """Unpickle a tensor."""
+    from .ops.creation import tensor
+
+    made = tensor(array)
+    if cls is not Tensor:
+        made = made.as_subclass(cls)
+    made.needs_grad = requires_grad
+    made.__dict__.update(extra)
+    return made
+
+
+def _attach(name: str, function: Any) -> None:
+    if name not in Tensor.__dict__:
+        setattr(Tensor, name, function)
+
+
+record.adopt_class(Tensor)
+attach_methods(_attach)
+
+__all__ = ["Tensor"]

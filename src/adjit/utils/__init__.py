@@ -1,0 +1,5 @@
+"""Tools around training: datasets and loaders."""
+
+from . import data
+
+__all__ = ["data"]

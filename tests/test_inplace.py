@@ -1,0 +1,965 @@
+"""In-place writes and views: version counters, checks and their texts, gradients after writes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from library import (
+    LEAF_VIEW_WRITE,
+    LEAF_WRITE,
+    T,
+    array,
+    leaf,
+    plain,
+    raises,
+    raises_modified,
+    same,
+)
+
+MULTIPLE_VIEWS = (
+    "This view is the output of a function that returns multiple views. Such functions do not "
+    "allow the output views to be modified inplace. You should replace the inplace operation by "
+    "an out-of-place one."
+)
+AMBIGUOUS_VIEW = (
+    "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify your "
+    "code by moving both the view and the inplace either both inside the no_grad block (if you "
+    "don't want the inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+)
+OVERLAPS_ITSELF = (
+    "unsupported operation: more than one element of the written-to tensor refers to a single "
+    "memory location. Please clone() the tensor before performing the operation."
+)
+OVERLAPS_INPUT = (
+    "unsupported operation: some elements of the input tensor and the written-to tensor refer to "
+    "a single memory location. Please clone() the tensor before performing the operation."
+)
+DETACHED_VIEW = (
+    "Can't detach views in-place. Use detach() instead. If you are using DistributedDataParallel "
+    "(DDP) for training, and gradient_as_bucket_view is set as True, gradients are views of DDP "
+    "buckets, and hence detach_() cannot be called on these gradients. To fix this error, please "
+    "refer to the Optimizer.zero_grad() function in torch/optim/optimizer.py as the solution."
+)
+
+
+# ---------------------------------------------------------------- version counters
+
+
+def test_every_write_counts():
+    x = T.zeros(4)
+    versions = [x._version]
+    for write in (
+        lambda: x.add_(1),
+        lambda: x.__setitem__(0, 1.0),
+        lambda: x.zero_(),
+        lambda: x.fill_(2),
+        lambda: x.copy_(T.ones(4)),
+        lambda: x[:2].mul_(3),
+        lambda: x.view(2, 2).t().sub_(1),
+        lambda: x.detach().div_(2),
+        lambda: x.exp_(),
+        lambda: x.clamp_(0, 1),
+        lambda: x.masked_fill_(x > 0, 1.0),
+    ):
+        write()
+        versions.append(x._version)
+    assert versions == list(range(12))
+
+
+def test_views_and_detached_tensors_share_the_counter():
+    x = T.zeros(4)
+    view, detached = x[:2], x.detach()
+    view.add_(1)
+    detached.add_(1)
+    x.add_(1)
+    assert x._version == view._version == detached._version == view[0]._version == 3
+
+
+def test_data_has_a_counter_of_its_own():
+    x = T.zeros(4)
+    data = x.data
+    data += 1
+    assert (x._version, data._version) == (0, 1)
+    x.data.zero_()
+    assert x._version == 0
+
+
+def test_reading_and_copies_do_not_count():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    for read in (lambda: y + 1, lambda: y[0], lambda: y.clone(), lambda: y.view(1, 2)):
+        read()
+    x.sum().backward()
+    assert (x._version, y._version) == (0, 0)
+    y.clone().add_(1)
+    assert y._version == 0
+
+
+def test_requires_grad_does_not_count_but_writes_under_no_grad_do():
+    x = T.zeros(2).requires_grad_()
+    assert x._version == 0
+    with T.no_grad():
+        x.add_(1)
+    assert x._version == 1
+
+
+def test_assigning_data_counts_nothing():
+    x = T.zeros(2)
+    x.data = T.ones(2)
+    assert x._version == 0
+    same(x, [1.0, 1.0])
+    x.add_(1)
+    x.data = T.ones(3)
+    assert x._version == 1
+    assert x.shape == (3,)
+
+
+def test_assigned_data_of_a_leaf():
+    x = leaf([1.0, 2.0])
+    x.data = T.zeros(2)
+    assert x.requires_grad
+    assert x.is_leaf
+    (x + 1).pow(2).sum().backward()
+    same(x.grad, [2.0, 2.0])
+    with raises(
+        RuntimeError,
+        "data set to a tensor that requires gradients must be floating point or complex dtype",
+    ):
+        x.data = T.zeros(2, dtype=T.int64)
+
+
+def test_the_gradient_counts_its_accumulations():
+    x = leaf([1.0, 2.0])
+    x.sum().backward()
+    start = x.grad._version
+    x.sum().backward()
+    assert x.grad._version == start + 1
+
+
+# ---------------------------------------------------------------- checks when writing
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x.add_(1),
+        lambda x: x.mul_(x),
+        lambda x: x.zero_(),
+        lambda x: x.copy_(T.zeros(2, 2)),
+        lambda x: x.exp_(),
+        lambda x: x.t_(),
+        lambda x: x.unsqueeze_(0),
+        lambda x: x.masked_fill_(x > 0, 0.0),
+        lambda x: x.normal_(),
+        lambda x: x.__setitem__(x > 0, 0.0),
+        lambda x: x.__iadd__(1),
+    ],
+)
+def test_leaves_cannot_be_written(write):
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    with raises(RuntimeError, LEAF_WRITE):
+        write(x)
+    same(x, [[1.0, 2.0], [3.0, 4.0]])
+    assert x._version == 0
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x: x[0].add_(1),
+        lambda x: x.view(4).zero_(),
+        lambda x: x.t()[0].mul_(2),
+        lambda x: x.__setitem__(0, 100.0),
+        lambda x: x.__setitem__((slice(None), 1), 100.0),
+        lambda x: x.diagonal().fill_(0),
+    ],
+)
+def test_views_of_leaves_cannot_be_written(write):
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    with raises(RuntimeError, LEAF_VIEW_WRITE):
+        write(x)
+    same(x, [[1.0, 2.0], [3.0, 4.0]])
+
+
+def test_views_of_leaves_can_be_written_under_no_grad():
+    x = leaf([1.0, 2.0, 3.0])
+    view = x[:2]
+    with T.no_grad():
+        view.add_(1)
+        x[2] = 10.0
+    same(x, [2.0, 3.0, 10.0])
+    same(view, [2.0, 3.0])
+    assert view.requires_grad
+    (x * x).sum().backward()
+    same(x.grad, [4.0, 6.0, 20.0])
+
+
+def test_a_leaf_that_is_a_view():
+    base = T.ones(4)
+    view = base[:2]
+    view.requires_grad_()
+    assert view.is_leaf
+    assert view._is_view()
+    assert not base.requires_grad
+    with raises(RuntimeError, LEAF_VIEW_WRITE):
+        view.add_(1)
+    base.add_(1)
+    same(view, [2.0, 2.0])
+    (view * view).sum().backward()
+    same(view.grad, [4.0, 4.0])
+
+
+@pytest.mark.parametrize(
+    ("take", "name"),
+    [
+        (lambda x: x.unbind(0)[0], "Unbind"),
+        (lambda x: x.split(1)[0], "Split"),
+        (lambda x: x.chunk(2)[0], "Split"),
+        (lambda x: x.split([1, 1])[0], "SplitWithSizes"),
+        (lambda x: x.unbind(0)[0].view(3, 1), "View"),
+        (lambda x: next(iter(x)), "Unbind"),
+    ],
+)
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x * 1], ids=["leaf", "computed"])
+def test_one_of_several_views_cannot_be_written(take, name, make):
+    view = take(make(leaf([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])))
+    text = f"Output 0 of {name} is a view and is being modified inplace. {MULTIPLE_VIEWS}"
+    with raises(RuntimeError, text):
+        view.mul_(2)
+
+
+def test_several_views_can_be_written_without_autograd():
+    x = T.ones(2, 2)
+    first, second = x.unbind(0)
+    first.zero_()
+    second.mul_(3)
+    same(x, [[0.0, 0.0], [3.0, 3.0]])
+    y = leaf([[1.0, 1.0], [1.0, 1.0]]) * 1
+    with T.no_grad():
+        for row in y.unbind(0):
+            row.mul_(2)
+    same(y, np.full((2, 2), 2.0))
+
+
+def test_one_of_several_views_is_lost_when_the_base_is_written():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]]) * 1
+    view = x.unbind(0)[1]
+    x.mul_(2)
+    with raises(
+        RuntimeError,
+        "Output 1 of Unbind is a view and its base or another view of its base has been modified "
+        f"inplace. {MULTIPLE_VIEWS}",
+    ):
+        view.sum()
+
+
+def test_a_view_made_under_no_grad_cannot_be_written_outside():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]]) * 1
+    with T.no_grad():
+        view = x[0]
+    with raises(
+        RuntimeError,
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+        + AMBIGUOUS_VIEW,
+    ):
+        view.mul_(2)
+
+
+def test_a_view_made_under_no_grad_is_lost_when_the_base_is_written():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]]) * 1
+    with T.no_grad():
+        view = x[0]
+    x.mul_(2)
+    with raises(
+        RuntimeError,
+        "A view was created in no_grad mode and its base or another view of its base has been "
+        f"modified inplace with grad mode enabled. {AMBIGUOUS_VIEW}",
+    ):
+        view.grad_fn  # noqa: B018
+
+
+def test_views_and_writes_both_inside_no_grad():
+    x = leaf([1.0, 1.0, 1.0, 1.0])
+    y = x * 1
+    with T.no_grad():
+        y[:2].zero_()
+    (y * y).sum().backward()
+    same(x.grad, [0.0, 0.0, 2.0, 2.0])
+    assert y.grad_fn.name() == "MulBackward0"
+
+
+@pytest.mark.parametrize(
+    ("write", "text"),
+    [
+        (lambda x: x.add_(T.ones(2, 3)),
+         "output with shape [3] doesn't match the broadcast shape [2, 3]"),
+        (lambda x: x[:1].mul_(T.ones(2, 3)),
+         "output with shape [1] doesn't match the broadcast shape [2, 3]"),
+        (lambda x: x.add_(T.ones(4)),
+         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
+         "dimension 0"),
+        (lambda x: x.copy_(T.ones(4)),
+         "The size of tensor a (3) must match the size of tensor b (4) at non-singleton "
+         "dimension 0"),
+        (lambda x: x.__setitem__(slice(0, 2), T.ones(4)),
+         "The expanded size of the tensor (2) must match the existing size (4) at non-singleton "
+         "dimension 0.  Target sizes: [2].  Tensor sizes: [4]"),
+        (lambda x: x.expand(2, 3).add_(1), OVERLAPS_ITSELF),
+        (lambda x: x[:2].add_(x[1:]), OVERLAPS_INPUT),
+        (lambda x: x[1:].copy_(x[:2]), OVERLAPS_INPUT),
+        (lambda x: x.__setitem__(slice(1, 3), x[:2]), OVERLAPS_INPUT),
+        (lambda x: x.view(2, 2), "shape '[2, 2]' is invalid for input of size 3"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("tracked", [False, True])
+def test_shape_errors(write, text, tracked):
+    x = leaf([1.0, 2.0, 3.0]) * 1 if tracked else T.tensor([1.0, 2.0, 3.0])
+    with raises(RuntimeError, text):
+        write(x)
+    same(x, [1.0, 2.0, 3.0])
+    assert x._version == 0
+
+
+@pytest.mark.parametrize(
+    ("dtype", "write", "text"),
+    [
+        (T.int64, lambda x: x.add_(T.ones(3)),
+         "result type Float can't be cast to the desired output type Long"),
+        (T.int64, lambda x: x.add_(1.5),
+         "result type Float can't be cast to the desired output type Long"),
+        (T.int64, lambda x: x.div_(2),
+         "result type Float can't be cast to the desired output type Long"),
+        (T.int32, lambda x: x.mul_(T.ones(3, dtype=T.float64)),
+         "result type Double can't be cast to the desired output type Int"),
+        (T.bool, lambda x: x.add_(1),
+         "result type Long can't be cast to the desired output type Bool"),
+        (T.int64, lambda x: x.exp_(),
+         "result type Float can't be cast to the desired output type Long"),
+    ],
+)  # fmt: skip
+def test_dtype_errors(dtype, write, text):
+    x = T.ones(3, dtype=dtype)
+    with raises(RuntimeError, text):
+        write(x)
+    same(x, [1, 1, 1])
+    assert x._version == 0
+
+
+def test_writes_keep_the_dtype():
+    x = T.ones(2)
+    x.add_(T.ones(2, dtype=T.float64))
+    x += True
+    assert x.dtype == T.float32
+    n = T.ones(3, dtype=T.int64)
+    n[0] = 2.7
+    n += True
+    n.mul_(T.tensor(2, dtype=T.int8))
+    same(n, [6, 4, 4])
+    n.copy_(T.tensor([1.9, 2.9, -1.5]))
+    same(n, [1, 2, -1])
+    assert n.dtype == T.int64
+
+
+def test_index_errors():
+    with raises(IndexError, "index 5 is out of bounds for dimension 0 with size 2"):
+        T.zeros(2)[5] = 1
+    with raises(
+        RuntimeError,
+        "view size is not compatible with input tensor's size and stride (at least one dimension "
+        "spans across two contiguous subspaces). Use .reshape(...) instead.",
+    ):
+        T.ones(2, 3).t().view(6)
+
+
+# ---------------------------------------------------------------- checks when reading back
+
+
+@pytest.mark.parametrize(
+    ("program", "shape", "versions", "producer"),
+    [
+        (lambda y, z: y.add_(1), [3], (1, 0), "Add"),
+        (lambda y, z: y.mul_(2).mul_(2), [3], (2, 0), "Mul"),
+        (lambda y, z: y[:1].zero_(), [3], (1, 0), "torch::autograd::CopySlices"),
+        (lambda y, z: y.__setitem__(0, 1.0), [3], (1, 0), "torch::autograd::CopySlices"),
+        (lambda y, z: y.detach().zero_(), [3], (1, 0), "Mul"),
+    ],
+)
+def test_an_overwritten_operand(program, shape, versions, producer):
+    y = leaf([1.0, 2.0, 3.0]) * 1
+    z = y * y
+    program(y, z)
+    with raises_modified("FloatTensor", shape, *versions, producer):
+        z.sum().backward()
+
+
+def test_an_overwritten_constant_operand():
+    constant = T.ones(2, dtype=T.float64)
+    z = leaf([1.0, 2.0], dtype=T.float64) * constant
+    constant.add_(1)
+    with raises_modified("DoubleTensor", [2], 1, 0):
+        z.sum().backward()
+
+
+def test_an_overwritten_result():
+    y = leaf([1.0, 2.0])
+    z = y.exp()
+    z[:1].add_(1)
+    with raises_modified("FloatTensor", [2], 1, 0, "Exp"):
+        z.sum().backward()
+
+
+def test_an_overwritten_leaf():
+    x = leaf([1.0, 2.0])
+    z = x * x
+    with T.no_grad():
+        x.add_(1)
+    with raises_modified("FloatTensor", [2], 1, 0):
+        z.sum().backward()
+    assert x.grad is None
+
+
+def test_a_write_to_another_part_of_the_base_counts():
+    y = leaf([1.0, 2.0, 3.0]) * 1
+    view = y[:1]
+    z = view * view
+    y[2] = 5
+    with raises_modified("FloatTensor", [1], 1, 0, "AsStrided"):
+        z.sum().backward()
+
+
+def test_a_value_that_is_written_before_it_is_saved():
+    y = leaf([1.0, 2.0])
+    z = (y * 1).add_(1).exp_()
+    w = z.mul(2)
+    same(T.autograd.grad(w.sum(), y)[0], 2 * np.exp([2.0, 3.0]))
+
+
+def test_a_result_overwritten_by_itself():
+    y = leaf([1.0, 2.0]) * 2
+    y *= y
+    with raises_modified("FloatTensor", [2], 1, 0, "Mul"):
+        y.sum().backward()
+
+
+def test_a_failed_check_does_not_spoil_other_graphs():
+    x = leaf([1.0, 2.0])
+    y = x * 1
+    bad, good = y * y, y + 1
+    y.add_(1)
+    with raises_modified("FloatTensor", [2], 1, 0, "Add"):
+        bad.sum().backward()
+    good.sum().backward()
+    same(x.grad, [1.0, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [
+        (lambda y: (y + 1, y.add_(5))[0], [1.0, 1.0, 1.0]),
+        (lambda y: (y.exp(), y.zero_())[0], np.exp([1.0, 2.0, 3.0])),
+        (lambda y: (y * 3, y.zero_())[0], [3.0, 3.0, 3.0]),
+        (lambda y: (y.sum(), y.zero_())[0], [1.0, 1.0, 1.0]),
+        (lambda y: (y[:2].clone(), y.zero_())[0], [1.0, 1.0, 0.0]),
+        (lambda y: (T.cat([y, y]), y.zero_())[0], [2.0, 2.0, 2.0]),
+        (lambda y: (y.tanh(), y[1].fill_(7))[0], 1 - np.tanh([1.0, 2.0, 3.0]) ** 2),
+    ],
+)
+def test_writes_that_backward_does_not_notice(program, expected):
+    x = leaf([1.0, 2.0, 3.0])
+    program(x * 1).sum().backward()
+    same(x.grad, expected)
+
+
+def test_what_was_read_before_a_write_stays_as_it_was():
+    y = T.tensor([1.0, 2.0, 3.0])
+    doubled, tail = y * 2, y[1:]
+    copied = y.clone()
+    y.add_(10)
+    tail.mul_(2)
+    same(doubled, [2.0, 4.0, 6.0])
+    same(copied, [1.0, 2.0, 3.0])
+    same(y, [11.0, 24.0, 26.0])
+
+
+# ---------------------------------------------------------------- gradients of writes
+
+WRITES = {
+    "add": (lambda y, w: y.add_(w), lambda y, w: y + w),
+    "sub-alpha": (lambda y, w: y.sub_(w, alpha=3), lambda y, w: y - 3 * w),
+    "mul": (lambda y, w: y.mul_(w), lambda y, w: y * w),
+    "div": (lambda y, w: y.div_(w), lambda y, w: y / w),
+    "pow": (lambda y, w: y.pow_(3), lambda y, w: y**3),
+    "pow-tensor": (lambda y, w: y.pow_(w.abs()), lambda y, w: y ** w.abs()),
+    "exp": (lambda y, w: y.exp_(), lambda y, w: y.exp()),
+    "log": (lambda y, w: y.log_(), lambda y, w: y.log()),
+    "sqrt": (lambda y, w: y.sqrt_(), lambda y, w: y.sqrt()),
+    "sin": (lambda y, w: y.sin_(), lambda y, w: y.sin()),
+    "tanh": (lambda y, w: y.tanh_(), lambda y, w: y.tanh()),
+    "sigmoid": (lambda y, w: y.sigmoid_(), lambda y, w: y.sigmoid()),
+    "relu": (lambda y, w: y.sub_(1).relu_(), lambda y, w: (y - 1).relu()),
+    "neg": (lambda y, w: y.neg_(), lambda y, w: -y),
+    "abs": (lambda y, w: y.sub_(1).abs_(), lambda y, w: (y - 1).abs()),
+    "clamp": (lambda y, w: y.clamp_(0.7, 1.4), lambda y, w: y.clamp(0.7, 1.4)),
+    "reciprocal": (lambda y, w: y.reciprocal_(), lambda y, w: 1 / y),
+    "copy": (lambda y, w: y.copy_(w), lambda y, w: 0 * y + w),
+    "fill": (lambda y, w: y.fill_(2.5), lambda y, w: 0 * y + 2.5),
+    "zero": (lambda y, w: y.zero_(), lambda y, w: 0 * y),
+    "masked_fill": (
+        lambda y, w: y.masked_fill_(y.detach() > 1, 0.5),
+        lambda y, w: T.where(y > 1, T.full_like(y, 0.5), y),
+    ),
+    "lerp": (lambda y, w: y.lerp_(w.expand(2, 3), 0.25), lambda y, w: y + 0.25 * (w - y)),
+    "addcmul": (lambda y, w: y.addcmul_(w, w, value=2), lambda y, w: y + 2 * w * w),
+    "self-add": (lambda y, w: y.add_(y), lambda y, w: y + y),
+    "setitem": (lambda y, w: y.__setitem__(..., w), lambda y, w: 0 * y + w),
+    "+=": (lambda y, w: y.__iadd__(w), lambda y, w: y + w),
+    "-=": (lambda y, w: y.__isub__(w), lambda y, w: y - w),
+    "*=": (lambda y, w: y.__imul__(w), lambda y, w: y * w),
+    "/=": (lambda y, w: y.__itruediv__(w), lambda y, w: y / w),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_a_write_is_its_op_with_the_same_gradient(name):
+    write, op = WRITES[name]
+    results = []
+    for in_place in (True, False):
+        x = leaf([[0.5, 1.25, 2.0], [0.75, 1.5, 0.3]], dtype=T.float64)
+        w = leaf([[1.5, -0.5, 2.0]], dtype=T.float64)
+        y = x * 1
+        address = y.data_ptr()
+        if in_place:
+            assert write(y, w) in (None, y)
+            assert y.data_ptr() == address
+        else:
+            y = op(y, w)
+        (y * y + w.sum()).sum().backward()
+        results.append([array(y), array(x.grad), array(w.grad)])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+VIEWS = {
+    "whole": lambda y: y,
+    "row": lambda y: y[1],
+    "column": lambda y: y[:, 1],
+    "element": lambda y: y[1, 2],
+    "slice": lambda y: y[1:],
+    "steps": lambda y: y[::2, 1::2],
+    "select": lambda y: y.select(1, 3),
+    "narrow": lambda y: y.narrow(1, 1, 2),
+    "transpose": lambda y: y.t(),
+    "swapped": lambda y: y.transpose(0, 1)[1:3],
+    "permute": lambda y: y.permute(1, 0),
+    "flat": lambda y: y.view(12),
+    "reshape": lambda y: y.reshape(2, 6)[1],
+    "unsqueeze": lambda y: y.unsqueeze(1),
+    "squeeze": lambda y: y[:1].squeeze(0),
+    "diagonal": lambda y: y.diagonal(),
+    "off-diagonal": lambda y: y.diagonal(1),
+    "as_strided": lambda y: y.as_strided((2, 2), (5, 2), 1),
+    "expand": lambda y: y[:, :1].expand(3, 1),
+    "unflatten": lambda y: y.unflatten(1, (2, 2))[:, 0],
+    "flatten": lambda y: y.flatten()[3:9],
+    "ellipsis": lambda y: y[..., -1],
+    "none": lambda y: y[None, 2],
+    "view of view": lambda y: y[1:].t()[1:3].t(),
+    "view of view of view": lambda y: y.view(2, 6).t()[1:4][:, 1].unsqueeze(0),
+    "movedim": lambda y: y.movedim(0, 1)[0],
+    "view_as": lambda y: y.view_as(y)[2:],
+}
+
+
+def selected(view):
+    """The places in a 3 by 4 tensor that a view sees, in its order, and the view's shape."""
+    places = view(T.arange(12).view(3, 4))
+    return array(places).ravel(), tuple(places.shape)
+
+
+def scatter_back(y, places, shape, op):
+    """`op` on the places of `y` with no view and no write: products with a selection matrix."""
+    chosen = np.eye(12)[places]
+    flat = y.reshape(12)
+    part = op((T.tensor(chosen) @ flat).reshape(shape)).reshape(-1)
+    kept = T.tensor(1 - chosen.sum(0))
+    return (flat * kept + T.tensor(chosen.T.copy()) @ part).reshape(3, 4)
+
+
+START = np.linspace(0.25, 2.0, 12).reshape(3, 4)
+PART_OPS = {
+    "mul": (lambda v, w: v.mul_(w), lambda v, w: v * w),
+    "exp": (lambda v, w: v.exp_(), lambda v, w: v.exp()),
+    "set": (lambda v, w: v.copy_(w), lambda v, w: 0 * v + w),
+    "zero": (lambda v, w: v.zero_(), lambda v, w: 0 * v),
+}
+
+
+@pytest.mark.parametrize("read_view", [False, True], ids=["base", "view"])
+@pytest.mark.parametrize("op", PART_OPS)
+@pytest.mark.parametrize("name", VIEWS)
+def test_a_write_through_a_view(name, op, read_view):
+    write, same_op = PART_OPS[op]
+    places, shape = selected(VIEWS[name])
+    results = []
+    for in_place in (True, False):
+        x, w = leaf(START.tolist(), dtype=T.float64), leaf(1.5, dtype=T.float64)
+        y = x * 2
+        if in_place:
+            view = VIEWS[name](y)
+            write(view, w)
+            assert view is y or view._base is y
+            seen = view
+        else:
+            y = scatter_back(y, places, shape, lambda v, w=w: same_op(v, w))
+            seen = (T.tensor(np.eye(12)[places]) @ y.reshape(12)).reshape(shape)
+        total = (y * y).sum() + w * 0
+        if read_view:
+            total = total + (seen * seen * seen).sum()
+        total.backward()
+        results.append([array(y), array(seen), array(x.grad), array(w.grad)])
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_in_the_order_of_the_writes():
+    """Base, view, another view, base again: each write sees the ones before it."""
+
+    def in_place(x):
+        y = x * 1
+        row, column = y[1], y[:, 1]
+        y.mul_(2)
+        row.add_(column.sum())
+        column.mul_(row[0].clone())
+        y.t()[0].copy_(row[:3].clone())
+        y.sub_(1)
+        return y
+
+    def functional(x):
+        y = x * 1
+        y = y * 2
+        total = y[:, 1].sum()
+        y = scatter_back(y, *selected(lambda y: y[1]), lambda v: v + total)
+        first = y[1, 0]
+        y = scatter_back(y, *selected(lambda y: y[:, 1]), lambda v: v * first)
+        start = y[1, :3]
+        y = scatter_back(y, *selected(lambda y: y[:, 0]), lambda v: 0 * v + start)
+        return y - 1
+
+    results = []
+    for program in (in_place, functional):
+        x = leaf(START.tolist(), dtype=T.float64)
+        y = program(x)
+        (y.sin() * y).sum().backward()
+        results.append((array(y), array(x.grad)))
+    for found, expected in zip(*results, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def test_two_views_of_one_base():
+    x = leaf([1.0, 2.0, 3.0])
+    y = x * 1
+    first, second = y[:2], y[1:]
+    first.mul_(2)
+    second.mul_(3)
+    assert first._version == second._version == y._version == 2
+    same(first, [2.0, 12.0])
+    same(second, [12.0, 9.0])
+    (first.sum() + 10 * second.sum()).backward()
+    same(x.grad, [2.0, 6 + 60, 30.0])
+
+
+def test_a_write_to_a_constant_makes_it_part_of_the_graph():
+    constant, w = T.ones(4), leaf([2.0, 3.0])
+    view = constant[:2]
+    view.mul_(w)
+    assert constant.requires_grad
+    assert not constant.is_leaf
+    assert constant.grad_fn.name().endswith("CopySlices")
+    assert view.requires_grad
+    (constant * constant).sum().backward()
+    same(w.grad, [4.0, 6.0])
+
+
+def test_items_are_assigned_with_gradients():
+    out, w = T.zeros(2, 3), leaf([1.0, 2.0, 3.0])
+    for i in range(2):
+        for j in range(3):
+            out[i, j] = w[j] * (i + 1)
+    same(out, [[1.0, 2.0, 3.0], [2.0, 4.0, 6.0]])
+    (out * out).sum().backward()
+    same(w.grad, [10.0, 20.0, 30.0])
+
+
+def test_assigned_into_a_plain_tensor():
+    out, w = T.ones(4), leaf([2.0, 3.0])
+    out[:2] = w
+    (nothing, _), (accumulate, _) = out.grad_fn.next_functions
+    assert nothing is None
+    assert accumulate.variable is w
+    (out * out).sum().backward()
+    same(w.grad, [4.0, 6.0])
+
+
+@pytest.mark.parametrize(
+    ("index", "value", "gx", "gw"),
+    [
+        (0, lambda w: w[0], [0, 1, 1, 1], [1, 0]),
+        (slice(1, 3), lambda w: w, [1, 0, 0, 1], [1, 1]),
+        (slice(1, 3), lambda w: 7.0, [1, 0, 0, 1], None),
+        (slice(None, None, 2), lambda w: w * 3, [0, 1, 0, 1], [3, 3]),
+        (..., lambda w: w[1], [0, 0, 0, 0], [0, 4]),
+        (None, lambda w: w[:1], [0, 0, 0, 0], [4, 0]),
+        (-1, lambda w: w.sum(), [1, 1, 1, 0], [1, 1]),
+        ([0, 3], lambda w: w, [0, 1, 1, 0], [1, 1]),
+        ([True, False, False, True], lambda w: w * 2, [0, 1, 1, 0], [2, 2]),
+        ([False, True, False, False], lambda w: 0.0, [1, 0, 1, 1], None),
+    ],
+)
+def test_assignments(index, value, gx, gw):
+    x, w = leaf([1.0, 2.0, 3.0, 4.0]), leaf([5.0, 6.0])
+    y = x * 1
+    place = T.tensor(index) if isinstance(index, list) else index
+    y[place] = value(w)
+    assert y._version == 1
+    expected = np.array([1.0, 2.0, 3.0, 4.0])
+    constant = value(np.array([5.0, 6.0]))
+    expected[index] = constant
+    same(y, expected)
+    y.sum().backward()
+    same(x.grad, gx)
+    if gw is None:
+        assert w.grad is None
+    else:
+        same(w.grad, gw)
+
+
+def test_augmented_assignment_to_items():
+    x = leaf([1.0, 2.0, 3.0, 4.0])
+    y = x * 1
+    y[1:3] += 10
+    y[1:3] *= 2
+    y[-1] **= 2
+    same(y, [1.0, 24.0, 26.0, 16.0])
+    y.sum().backward()
+    same(x.grad, [1.0, 2.0, 2.0, 8.0])
+
+
+def test_values_of_assignments_fit():
+    x = T.ones(3)
+    x[0:2] = T.tensor([1, 2])
+    x[0] = T.tensor([7])
+    same(x, [7.0, 2.0, 1.0])
+    y = T.zeros(2, 2)
+    y[0][1] = 5
+    y[:, 0] = 7
+    y[1, ...] = 9
+    y[None, 0, 0] = 1
+    same(y, [[1.0, 5.0], [9.0, 9.0]])
+
+
+def test_fill_with_a_tensor():
+    x, w = leaf([1.0, 2.0, 3.0]), leaf(2.0)
+    y = x * 1
+    y.fill_(w)
+    y.sum().backward()
+    same(x.grad, [0.0, 0.0, 0.0])
+    same(w.grad, 3.0)
+
+
+def test_copy_broadcasts_and_converts():
+    y = leaf([1.0, 1.0, 1.0]) * 1
+    w = leaf([2.0], dtype=T.float64)
+    y.copy_(w)
+    assert y.dtype == T.float32
+    (y * y).sum().backward()
+    same(w.grad, [12.0])
+    assert w.grad.dtype == T.float64
+
+
+def test_a_write_to_one_cell_of_an_expanded_view():
+    x = leaf([[1.0, 1.0, 1.0]])
+    base = x * 1
+    view = base.expand(2, 3)
+    view[0, 0] = 5
+    same(view, [[5.0, 1.0, 1.0], [5.0, 1.0, 1.0]])
+    base.sum().backward()
+    same(x.grad, [[0.0, 1.0, 1.0]])
+
+
+# ---------------------------------------------------------------- grad_fn after writes
+
+
+def test_views_get_a_new_history_when_the_base_is_written():
+    x = leaf([1.0, 2.0, 3.0])
+    y = x * 1
+    view = y[:2]
+    old = view.grad_fn
+    assert old.name() == "SliceBackward0"
+    assert view.grad_fn is old
+    y.mul_(3)
+    assert view.grad_fn.name() == "AsStridedBackward0"
+    assert view.grad_fn is view.grad_fn
+    assert view.grad_fn.next_functions[0][0] is y.grad_fn
+    view.sum().backward()
+    same(x.grad, [3.0, 3.0, 0.0])
+
+
+def test_views_get_a_new_history_when_another_view_is_written():
+    x = leaf([1.0, 2.0, 3.0, 4.0])
+    y = x * 1
+    first, second = y[:3], y[1:]
+    inner = second.view(3, 1)
+    first.mul_(5)
+    assert plain(y.grad_fn.name()) == "T::autograd::CopySlices"
+    assert {t.grad_fn.name() for t in (first, second, inner)} == {"AsStridedBackward0"}
+    inner.sum().backward()
+    same(x.grad, [0.0, 5.0, 5.0, 1.0])
+
+
+def test_the_base_of_a_view():
+    x = leaf([[1.0, 2.0], [3.0, 4.0]])
+    y = x * 1
+    inner = y.t()[0][1:]
+    assert inner._is_view()
+    assert inner._base is y
+    assert not y._is_view()
+    assert y._base is None
+    assert not y.clone()._is_view()
+
+
+def test_hooks_and_retained_gradients_move_with_the_value():
+    x = leaf([1.0, 2.0])
+    y = x * 1
+    y.retain_grad()
+    z = y.exp()
+    y.mul_(2)
+    (y.sum() + z.sum() * 10).backward()
+    same(y.grad, [1.0, 1.0])
+    same(x.grad, 2 + 10 * np.exp([1.0, 2.0]), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("write", "shape", "name"),
+    [
+        (lambda y: y.t_(), (3, 2), "TBackward1"),
+        (lambda y: y.transpose_(0, 1), (3, 2), "TransposeBackward1"),
+        (lambda y: y.unsqueeze_(0), (1, 2, 3), "UnsqueezeBackward1"),
+    ],
+)
+def test_shapes_change_in_place(write, shape, name):
+    x = leaf([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    y = x * 1
+    assert write(y) is y
+    assert y.shape == shape
+    assert y.grad_fn.name() == name
+    assert y._version == 1
+    weights = T.arange(6.0).view(shape)
+    (y * weights).sum().backward()
+    expected = np.arange(6.0).reshape(shape)
+    same(x.grad, expected.T if expected.shape == (3, 2) else expected[0])
+
+
+# ---------------------------------------------------------------- detach
+
+
+def test_detach_shares_values_but_not_history():
+    x = leaf([1.0, 1.0])
+    y = x * 1
+    d = y.detach()
+    d.zero_()
+    same(y, [0.0, 0.0])
+    y.sum().backward()
+    same(x.grad, [1.0, 1.0])
+    d.view(2, 1).add_(4)
+    same(y, [4.0, 4.0])
+    d.requires_grad_()
+    assert not x.detach().requires_grad
+    assert d.is_leaf
+
+
+def test_detach_in_place():
+    x = leaf([1.0, 2.0])
+    y = x * 2
+    assert y.detach_() is y
+    assert y.is_leaf
+    assert not y.requires_grad
+    assert y.grad_fn is None
+    x.detach_()
+    assert not x.requires_grad
+    with raises(RuntimeError, DETACHED_VIEW):
+        (leaf([1.0, 2.0]) * 1)[:1].detach_()
+
+
+def test_data_is_as_unsafe_as_ever():
+    x = leaf([1.0, 2.0])
+    y = x.exp()
+    y.data.zero_()
+    y.sum().backward()
+    same(x.grad, [0.0, 0.0])
+
+
+def test_writes_from_numpy_are_not_counted_but_seen():
+    x = T.ones(3)
+    view, doubled = x[1:], x * 2
+    x.numpy()[1] = 5
+    assert x._version == 0
+    same(x, [1.0, 5.0, 1.0])
+    same(view, [5.0, 1.0])
+    same(x * 2, [2.0, 10.0, 2.0])
+    same(doubled, [2.0, 2.0, 2.0])
+    exported = view.numpy()
+    x.mul_(3)
+    np.testing.assert_array_equal(exported, [15.0, 3.0])
+
+
+def test_writes_from_numpy_change_gradients_silently():
+    values = np.ones(3, dtype=np.float32)
+    constant, x = T.from_numpy(values), leaf([1.0, 2.0, 3.0])
+    y = x * constant
+    values[:] = 7
+    same(y, [1.0, 2.0, 3.0])
+    y.sum().backward()
+    same(x.grad, [7.0, 7.0, 7.0])
+
+
+# ---------------------------------------------------------------- programs
+
+
+def test_a_recurrence_written_into_one_tensor():
+    x = leaf(0.5, dtype=T.float64)
+    states = T.zeros(20, dtype=T.float64)
+    states[0] = x
+    for t in range(1, 20):
+        states[t] = (states[t - 1].clone() * 1.1).sin()
+    states[-1].backward()
+    value, slope = 0.5, 1.0
+    for _ in range(19):
+        slope *= 1.1 * np.cos(1.1 * value)
+        value = np.sin(1.1 * value)
+    np.testing.assert_allclose(states[-1].item(), value, rtol=1e-12)
+    np.testing.assert_allclose(x.grad.item(), slope, rtol=1e-12)
+
+
+def test_gradient_descent_by_hand():
+    w = leaf([3.0, -2.0])
+    for _ in range(40):
+        loss = ((w - T.tensor([1.0, 2.0])) ** 2).sum()
+        loss.backward()
+        with T.no_grad():
+            w -= 0.2 * w.grad
+        w.grad.zero_()
+    same(w, [1.0, 2.0], rtol=1e-5)
+
+
+def test_running_statistics():
+    x = leaf([1.0, 2.0, 3.0])
+    running = T.zeros(3)
+    for _ in range(3):
+        y = x * 2
+        with T.no_grad():
+            running.mul_(0.9).add_(y, alpha=0.1)
+        y.sum().backward()
+    assert not running.requires_grad
+    assert running._version == 6
+    same(running, 0.1 * (1 + 0.9 + 0.81) * np.array([2.0, 4.0, 6.0]))
+    same(x.grad, [6.0, 6.0, 6.0])
