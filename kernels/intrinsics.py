@@ -171,8 +171,8 @@ def shift_down(x: Any, count: int) -> Any:
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """`x` where the condition holds, else `y`; both are computed."""
-    typed = x if isinstance(x, Value) else y
-    if isinstance(condition, Value):
+    typed = y if isinstance(x, (int, float)) else x
+    if isinstance(typed, Value):
         return typed.make(
             typed.builder.select(condition.ir, typed.lift(x), typed.lift(y))
         )

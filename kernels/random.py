@@ -23,6 +23,9 @@ from .lanes import stack
 CHUNK = 64
 WORDS, PAIRS = 4 * CHUNK, 2 * CHUNK  # elements of a chunk, at one word or at two words each
 
+# Codes that kernels report.
+BAD_WEIGHT, NO_WEIGHT, TOO_FEW, BAD_CHANCE = STATUS_VALUE, 16, 17, 18
+
 U = np.uint64
 HALF, FULL = U(32), U(0xFFFFFFFF)
 FACTOR_0, FACTOR_1 = U(0xD2511F53), U(0xCD9E8D57)
@@ -159,6 +162,32 @@ def dropout(args, start, stop):
             out[first + i] = x[first + i] * factors[i]
 
 
+BITS_32 = 1.0 / (1 << 32)
+
+
+@kernel
+def trials(args, start, stop):
+    """out = 1 with the probability that the input gives, else 0; compared in 32 bits."""
+    p = words(args)
+    chances, out, status, size = at(p[0], T), at(p[1], T), at(p[2], I), p[3]
+    low_key, high_key, number = U(p[4]), U(p[5]), p[6]
+    drawn = stack(X, 256)
+    for chunk in range(start, stop):
+        for i in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, number + chunk * CHUNK + i)
+            drawn[i] = X(I(a)) * X(BITS_32)
+            drawn[i + 64] = X(I(b)) * X(BITS_32)
+            drawn[i + 128] = X(I(c)) * X(BITS_32)
+            drawn[i + 192] = X(I(d)) * X(BITS_32)
+        first = chunk * WORDS
+        for i in range(min(WORDS, size - first)):
+            chance = X(chances[first + i])
+            if not (chance >= X(0) and chance <= X(1)):
+                status[0] = BAD_CHANCE
+                return
+            out[first + i] = T(drawn[i] < chance)
+
+
 # --------------------------------------------------------------------------- integers
 
 
@@ -187,7 +216,7 @@ def permutation(args, start, stop):
     out, size = at(p[0], T), p[1]
     low_key, high_key, first = U(p[2]), U(p[3]), p[4]
     for i in range(size):
-        a, b, c, d = block(low_key, high_key, first + i)
+        a, b, _, _ = block(low_key, high_key, first + i)
         place = I(scaled(a << HALF | b, U(i + 1)))
         out[i] = out[place]
         out[place] = T(i)
@@ -195,15 +224,10 @@ def permutation(args, start, stop):
 
 # --------------------------------------------------------------------------- categories
 
-BAD_WEIGHT, NO_WEIGHT, TOO_FEW = STATUS_VALUE, 16, 17
-
 
 @kernel
 def cumulate_weights(args, start, stop):
-    """sums = the running sums of each row; every row needs a weight and `drawn` rows may be asked.
-
-    Without replacement, a row needs as many positive weights as are drawn from it.
-    """
+    """sums = the running sums of each row, whose weights are checked."""
     p = words(args)
     weights, sums, status = at(p[0], T), at(p[1], X), at(p[2], I)
     categories, positive_needed = p[3], p[4]
@@ -235,7 +259,7 @@ def choose_categories(args, start, stop):
     low_key, high_key, first = U(p[4]), U(p[5]), p[6]
     for draw in range(start, stop):
         row = shifted(sums, draw // draws * categories)
-        a, b, c, d = block(low_key, high_key, first + draw)
+        a, b, _, _ = block(low_key, high_key, first + draw)
         total = row[categories - 1]
         reached = X(I((a << HALF | b) >> U(11))) * X(BITS_53) * total
         below, above = 0, categories - 1  # the first category whose sum exceeds `reached`

@@ -133,15 +133,15 @@ def reduced_by_ln2(x, k):
     return n, r, fma(-n, k.LN2_LOW, near - r)
 
 
-def exp_slope(r, k):
-    """(exp(r) - 1 - r) / r**2."""
-    z = r * r
-    return fma(r, polynomial(z, k.SINH), fma(z, polynomial(z, k.COSH), 0.5))
+def exp_slope(r, z, k):
+    """(exp(r) - 1 - r) / r**2, with z = r**2."""
+    return fma(r, polynomial(z, k.SINH_SHORT), fma(z, polynomial(z, k.COSH), 0.5))
 
 
 def exp_of_reduced(r, r_low, k):
     """exp(r + r_low), to about 0.8 ulp."""
-    return 1.0 + (r + fma(r * r, exp_slope(r, k), r_low))
+    z = r * r
+    return 1.0 + (r + fma(z, exp_slope(r, z, k), r_low))
 
 
 def expm1_parts(r, r_low, k):
@@ -201,8 +201,12 @@ def tanh(x, k):
 def sigmoid(x, k):
     """1 / (1 + e**-x), as w / (w + e**r) with w = 2**-n and -x = n ln2 + r."""
     x = clamp(x, k.EXP_MIN, k.SIGMOID_MAX)
-    n, r, _ = reduced_by_ln2(-x, k)
-    s, s_low = fast_fma(r * r, exp_slope(r, k), r)
+    n = round_even(x * -k.LOG2_E)
+    minus_r = fma(n, k.LN2_LOW, fma(n, k.LN2_HIGH, x))
+    z = minus_r * minus_r
+    slope = exp_slope(-minus_r, z, k)
+    s = fma(z, slope, -minus_r)
+    s_low = fma(z, slope, -(minus_r + s))
     deep = n > k.BIAS - 1.0
     w = power_of_two(where(deep, constant(x, k.MANTISSA_BITS + 1.0), 0.0) - n, k)
     one, one_low = fast_two_sum(1.0, w)
@@ -596,9 +600,8 @@ def erf(x, k):
     z = y * y
     slope = polynomial(y, k.LOG_ERFC[1:])
     exponent, low = two_product(y, slope)
-    n, r, r_low = reduced_by_ln2(exponent, k)
-    r, r_low = fast_two_sum(r, r_low + (low + k.LOG_ERFC[0]))
-    power = exp_of_reduced(r, r_low, k) * power_of_two(n, k)
+    n, r, _ = reduced_by_ln2(exponent, k)
+    power = exp_of_reduced(r + (low + k.LOG_ERFC[0]), 0.0, k) * power_of_two(n, k)
     inner = fma(y, polynomial(z, k.ERF), y)
     return copysign(where(size > 1.0, 1.0 - power, inner), x)
 
@@ -631,6 +634,34 @@ def erfc(x, k):
     total, low = two_sum(one, -x)
     inner = total + (low - x * polynomial(x * x, k.ERF))
     return where(size > 0.5, outer, inner)
+
+
+@vectorised
+def erfinv(x, k):
+    """Inverse error function, by w = -log(1 - x**2): polynomials in w, then in sqrt(w)."""
+    e, m = split_exponent(fma(-x, x, 1.0), k)
+    f = m - 1.0
+    total, low = fast_two_sum(e * k.LN2_HIGH, f)
+    low = low + fma(e, k.LN2_LOW, log_tail(f, k))
+    w, w_low = fast_two_sum(-total, -low)
+    root, root_low = root_parts(w, w_low)
+    outer = w > 2.0 * k.ERFINV_CENTER
+    far = root > k.ERFINV_FAR_START
+    inner_low, tail_low, far_low = k.ERFINV_LOWS
+    u = root - where(far, constant(x, k.ERFINV_FAR_CENTER), k.ERFINV_TAIL_CENTER)
+    pairs = zip(k.ERFINV_FAR, k.ERFINV_TAIL, strict=True)
+    coefficients = [where(far, constant(x, a), b) for a, b in pairs]
+    p, p_low = fast_fma(u, polynomial(u, coefficients[1:]), coefficients[0])
+    p_low = p_low + (root_low + where(far, constant(x, far_low), tail_low))
+    v, v_low = two_sum(w, constant(x, -k.ERFINV_CENTER))
+    q, q_low = fast_fma(v, polynomial(v, k.ERFINV[1:]), constant(x, k.ERFINV[0]))
+    q_low = q_low + fma(v_low + w_low, k.ERFINV[1], inner_low)
+    p, p_low = where(outer, p, q), where(outer, p_low, q_low)
+    scale = where(abs(x) < k.TINY_SQUARE, constant(x, 2.0**64), 1.0)  # or x * p_low underflows
+    scaled_x = x * scale
+    result = fma(scaled_x, p, scaled_x * p_low) / scale
+    edge = where(abs(x) == 1.0, copysign(np.inf, x), np.nan)
+    return where(abs(x) < 1.0, result, edge)
 
 
 # ---------------------------------------------------------------- powers and roots
@@ -723,6 +754,135 @@ def remainder(x, y, k):
     """The rest of a division whose quotient is rounded down, as in Python."""
     rest = fmod(x, y, k)
     return where((rest != 0.0) & ((rest < 0.0) ^ (y < 0.0)), rest + y, rest)
+
+
+# ---------------------------------------------------------------- gamma functions
+
+
+def product_parts(x, x_low, y, y_low):
+    """(x + x_low) * (y + y_low) in two parts."""
+    product, low = two_product(x, y)
+    return fast_two_sum(product, low + fma(x, y_low, x_low * y))
+
+
+def sum_parts(x, x_low, y, y_low):
+    """(x + x_low) + (y + y_low) in two parts."""
+    total, low = two_sum(x, y)
+    return fast_two_sum(total, low + (x_low + y_low))
+
+
+def raised(y, k):
+    """x, x_low = y + 8 and the four products (y + i) (y + 7 - i), for y below 8, else y and ones."""
+    short = y < 8.0
+    x, x_low = two_sum(y, where(short, constant(y, 8.0), 0.0))
+    square, square_low = two_product(y, y)
+    u, u_low = sum_parts(square, square_low, *two_product(y, constant(y, 7.0)))
+    one = constant(y, 1.0)
+    pairs = []
+    for i in (0.0, 6.0, 10.0, 12.0):
+        pair, low = two_sum(u, constant(y, i)) if i else (u, constant(y, 0.0))
+        pairs.append((where(short, pair, one), where(short, low + u_low, 0.0)))
+    return short, x, x_low, pairs
+
+
+def sin_pi_and_cos_pi(y, k):
+    """|sin(pi y)| and |cos(pi y)| in two parts each, and whether their signs differ."""
+    f = y - round_even(y)
+    size = abs(f)
+    swap = size > 0.25
+    f_folded = where(swap, 0.5 - size, size)
+    r, r_low = two_product(f_folded, constant(y, k.PI))
+    r, r_low = fast_two_sum(r, fma(f_folded, k.PI_LOW, r_low))
+    sin_tail, cosine, cos_tail = sin_and_cos_parts(r, r_low, k)
+    folded_sine, folded_sine_low = fast_two_sum(r, sin_tail)
+    sine = where(swap, cosine, folded_sine), where(swap, cos_tail, folded_sine_low)
+    cosine = where(swap, folded_sine, cosine), where(swap, folded_sine_low, cos_tail)
+    return sine, cosine, f < 0.0
+
+
+@vectorised
+def lgamma(x, k):
+    """log(|gamma(x)|): Stirling's formula from 8 on, recurrence and reflection to get there.
+
+    Around the zeros at 1 and 2 a polynomial keeps the relative accuracy. Around the zeros at
+    negative x the error is small beside 1, not beside the result.
+    """
+    y = abs(x)
+    short, z, z_low, pairs = raised(y, k)
+    log_z, log_z_low = log_parts(z, k)
+    less, less_low = fast_two_sum(log_z, constant(x, -1.0))
+    total, low = two_product(z, less)
+    inverse = 1.0 / z
+    low = low + fma(z, less_low + log_z_low, z_low * fma(-0.5, inverse, log_z))
+    finite = total < np.inf
+    total, low = sum_parts(total, low, -0.5 * log_z, -0.5 * log_z_low)
+    tail = inverse * polynomial(inverse * inverse, k.STIRLING)
+    total, low = sum_parts(total, low, constant(x, k.HALF_LOG_2PI), tail + k.HALF_LOG_2PI_LOW)
+    left = product_parts(*pairs[0], *pairs[1])
+    p, p_low = product_parts(*left, *product_parts(*pairs[2], *pairs[3]))
+    negative = x < -k.TINY_SQUARE
+    sine, _, _ = sin_pi_and_cos_pi(y, k)
+    below, below_low = product_parts(y, constant(x, 0.0), *sine)
+    ratio, ratio_low = quotient(p, p_low, below, below_low)
+    arg, arg_low = where(negative, ratio, p), where(negative, ratio_low, p_low)
+    log_arg, log_arg_low = log_parts(arg, k)
+    log_arg_low = log_arg_low + arg_low / arg
+    needed = short | negative
+    log_arg, log_arg_low = where(needed, log_arg, 0.0), where(needed, log_arg_low, 0.0)
+    shift = where(negative, constant(x, k.LOG_PI), 0.0)
+    shift_low = where(negative, constant(x, k.LOG_PI_LOW), 0.0)
+    log_arg, log_arg_low = sum_parts(log_arg, log_arg_low, shift, shift_low)
+    total, low = sum_parts(total, low, -log_arg, -log_arg_low)
+    result = total + low
+    result = where(negative, -result, result)
+
+    one = abs(x - 1.0) < 0.25
+    d = where(one, x - 1.0, x - 2.0)
+    both = zip(k.LGAMMA_1, k.LGAMMA_2, strict=True)
+    coefficients = [where(one, constant(x, a), b) for a, b in both]
+    slope, slope_low = fast_fma(d, polynomial(d, coefficients[1:]), coefficients[0])
+    result = where(abs(d) < 0.25, fma(d, slope, d * (slope_low + k.LGAMMA_LOW)), result)
+    result = where(finite | (x != x), result, np.inf)
+    return where((x <= 0.0) & (floor(x) == x), np.inf, result)
+
+
+@vectorised
+def digamma(x, k):
+    """The derivative of lgamma: asymptotic from 8 on, recurrence and reflection to get there.
+
+    Around the zero at 1.46 a polynomial keeps the relative accuracy. Around the zeros at negative
+    x the error is small beside 1, not beside the result.
+    """
+    y = abs(x)
+    zero = constant(x, 0.0)
+    short, z, z_low, pairs = raised(y, k)
+    total, low = log_parts(z, k)
+    inverse, inverse_low = quotient(constant(x, 1.0), zero, z, z_low)
+    tail = fma(inverse * inverse, polynomial(inverse * inverse, k.DIGAMMA), 0.5 * inverse_low)
+    total, low = sum_parts(total, low + (z_low * inverse - tail), -0.5 * inverse, zero)
+    slope, slope_low = two_sum(y + y, constant(x, 7.0))
+    for pair, pair_low in pairs:
+        term, term_low = quotient(slope, slope_low, pair, pair_low)
+        total, low = sum_parts(
+            total, low, where(short, -term, 0.0), where(short, -term_low, 0.0)
+        )
+    negative = x < 0.0
+    sine, cosine, differ = sin_pi_and_cos_pi(y, k)
+    cotangent, cotangent_low = product_parts(
+        *quotient(*cosine, *sine), constant(x, k.PI), constant(x, k.PI_LOW)
+    )
+    reflected = sum_parts(*quotient(constant(x, 1.0), zero, y, zero), total, low)
+    flip = where(differ, constant(x, -1.0), 1.0)
+    reflected = sum_parts(*reflected, flip * cotangent, flip * cotangent_low)
+    result = where(negative, reflected[0] + reflected[1], total + low)
+
+    d = x - k.ROOT
+    p, p_low = fast_fma(d, polynomial(d, k.DIGAMMA_ROOT[1:]), constant(x, k.DIGAMMA_ROOT[0]))
+    near = fma(d, p, fma(d, p_low + k.DIGAMMA_ROOT_LOW, -k.ROOT_LOW * p))
+    result = where(abs(d) < 0.125, near, result)
+    result = where(y < k.TINY_SQUARE, -1.0 / x, result)
+    result = where(y < np.inf, result, x)
+    return where(negative & (floor(x) == x), np.nan, result)
 
 
 # ---------------------------------------------------------------- rounding, roots, signs

@@ -37,6 +37,7 @@ HALF_PI, HALF_PI_LOW, HALF_PI_LOWER = 1.5707964, -4.371139e-08, -1.7151245e-15
 REDUCE_MAX = 2.0**17  # the three parts of pi / 2 reduce angles up to here
 
 SINH = (0.16666667, 0.008333176, 0.00019973084)  # r + r**3 * SINH(r**2), |r| < ln2 / 2
+SINH_SHORT = (0.16666518, 0.008369003)  # the same, enough for exp(r)
 COSH = (0.041666456, 0.0013935845)  # 1 + r**2 / 2 + r**4 * COSH(r**2)
 SIN = (-0.16666667, 0.008333379, -0.00019853006, 2.8312736e-06)  # r + r**3 * SIN(r**2), |r| < pi / 4
 COS = (0.041666646, -0.0013887301, 2.4430683e-05)  # 1 - r**2 / 2 + r**4 * COS(r**2)
@@ -66,3 +67,40 @@ LOG_LONG = (0.39999998, 0.28571975, 0.22179443, 0.19563037)  # what follows 2 / 
 CBRT = (0.44332632, 0.8986451, -0.47337478, 0.15269563, -0.019389564)  # a start for the cube root of numbers from 2**-1.5 to 2**1.5
 CBRT_MASK = -1 << 12
 QUOTIENT_MAX = 2.0**22  # the largest that fmod takes in one step
+HALF_LOG_2PI, HALF_LOG_2PI_LOW = 0.9189385, 1.5634177e-08
+LOG_PI, LOG_PI_LOW = 1.1447299, 3.317301e-08
+LGAMMA_1 = (  # lgamma(1 + d) = d * LGAMMA_1(d), |d| <= 1 / 4
+    -0.5772157, 0.82246697, -0.4006857, 0.27059373, -0.20738852, 0.16882195, -0.14360546,
+    0.1407866, -0.123438016,
+)
+LGAMMA_2 = (  # lgamma(2 + d) = d * LGAMMA_2(d), |d| <= 1 / 4
+    0.42278433, 0.32246703, -0.0673523, 0.02058082, -0.007385576, 0.0028898388, -0.0011919483,
+    0.0005239227, -0.00023361105,
+)
+STIRLING = (  # the rest of Stirling's formula times x, in 1 / x**2, x >= 8
+    0.083333336, -0.0027789788, 0.00086077396,
+)
+DIGAMMA = (  # (log(x) - 1 / (2 x) - digamma(x)) x**2, in 1 / x**2, x >= 8
+    0.083333336, -0.008334072, 0.0039518,
+)
+DIGAMMA_ROOT = (  # digamma(ROOT + d) = d * DIGAMMA_ROOT(d), |d| <= 1 / 8
+    0.9676722, -0.44276318, 0.25849977, -0.16393551, 0.10781776, -0.073116295, 0.049487997,
+)
+LGAMMA_LOW = 6.6377737e-09
+ROOT, ROOT_LOW = 1.4616321, 1.2438149e-08  # where digamma is 0
+DIGAMMA_ROOT_LOW = 1.663445e-08
+ERFINV_CENTER, ERFINV_TAIL_CENTER, ERFINV_FAR_CENTER, ERFINV_FAR_START = 2.5, 2.625, 3.5, 3.0
+ERFINV = (  # erfinv(x) = x * ERFINV(w - CENTER), w = -log(1 - x**2) < 2 CENTER
+    1.5014093, 0.24664028, -0.0041773245, -0.0012527049, 0.00021826357, -4.9987607e-06,
+    -3.4260124e-06, 4.7969917e-07, 1.6457305e-08, -1.1023257e-08, 4.3702575e-10,
+    1.3286085e-10,
+)
+ERFINV_TAIL = (  # the same in sqrt(w) - TAIL_CENTER, beyond
+    2.4592228, 0.9897495, 0.02515082, -0.022674229, 0.015183852, -0.0059610717,
+    -0.00042664845, 0.0017663188,
+)
+ERFINV_FAR = (  # the same in sqrt(w) - FAR_CENTER, beyond FAR
+    3.3354857, 1.0073688, 0.0032771414, -0.0020633203, 0.0010878708, -0.0006786251,
+    0.0004674422, -0.00022880858,
+)
+ERFINV_LOWS = 5.8889723e-08, 1.0080297e-07, 2.0290951e-08  # of their first coefficients

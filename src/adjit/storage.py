@@ -14,8 +14,7 @@ SLAB = 1 << 16
 SMALL = 1 << 12  # blocks up to this size are cut from slabs
 KEEP = 1 << 28  # freed bytes beyond this go back to the system
 
-_free: dict[int, list[tuple[int, Any]]] = {}
-_kept = 0  # bytes in free lists of large blocks
+_kept = 0  # bytes of large blocks that wait for reuse
 _live = 0
 _peak = 0
 
@@ -30,79 +29,82 @@ def size_class(nbytes: int) -> int:
     return (nbytes + step - 1) // step * step
 
 
-class Block:
-    """Bytes that one value owns; they go back to the pool with it."""
+class Block(int):
+    """Bytes that one value owns; the number is their address.
 
-    __slots__ = ("address", "memory", "size")
-    address: int
+    An address that is its own owner costs a value one attribute, and a small block costs nothing
+    to make: its finalizer puts the very object back onto the free list. That works because a
+    subclass of int without slots is unknown to the garbage collector, so that CPython runs its
+    finalizer every time the last reference goes, not once.
+    """
+
+    __slots__ = ()
+    size = 0
+
+
+def _small_class(size: int) -> tuple[list[Any], type[Block]]:
+    free: list[Any] = []
+
+    def finalize(self: Any, put_back: Any = free.append) -> None:
+        put_back(self)
+
+    return free, type(f"Block{size}", (Block,), {"__slots__": (), "size": size, "__del__": finalize})
+
+
+_small = {size: _small_class(size) for size in (1 << k for k in range(6, 13))}
+free_small = {size: free for size, (free, _) in _small.items()}
+_slabs: list[Any] = []
+_large: dict[int, list[Any]] = {}
+
+
+class LargeBlock(Block):
+    """More than `SMALL` bytes, freed one by one."""
+
     memory: Any
-    size: int
 
-    def __del__(self, free: dict[int, list[tuple[int, Any]]] = _free) -> None:
-        size = self.size
-        if size <= SMALL:
-            if size:
-                free[size].append((self.address, self.memory))
-        else:
-            _release(self)
+    def __del__(self) -> None:
+        global _kept, _live
+        _live -= self.size
+        if _kept + self.size <= KEEP:
+            _kept += self.size
+            _large.setdefault(self.size, []).append((int(self), self.memory))
 
 
 class Foreign(Block):
     """Bytes that belong to somebody else, for instance a NumPy array."""
 
-    __slots__ = ()
-
-    def __del__(self, free: Any = None) -> None:
-        pass
-
-
-def _release(block: Block) -> None:
-    global _kept, _live
-    _live -= block.size
-    if _kept + block.size <= KEEP:
-        _kept += block.size
-        _free[block.size].append((block.address, block.memory))
+    memory: Any
 
 
 def allocate(size: int) -> Block:
     """A block of a size class, its bytes undefined. Callers hold the settle lock."""
-    block = Block()
-    block.size = 0
-    stack = _free.get(size)
-    if stack:
-        block.address, block.memory = stack.pop()
-        if size > SMALL:
-            _count(size, -size)
-    elif size <= SMALL:
-        block.address, block.memory = _slab(size)
+    global _kept, _live, _peak
+    if size <= SMALL:
+        free = free_small[size]
+        if not free:
+            _cut_slab(size)
+        return free.pop()  # type: ignore[no-any-return]
+    waiting = _large.get(size)
+    if waiting:
+        address, memory = waiting.pop()
+        _kept -= size
     else:
-        block.address, block.memory = _large(size)
-        _count(size, 0)
-    block.size = size
+        if _kept > max(_live // 4, 1 << 24):
+            empty_cache()
+        address, memory = _memory(size)
+    block = LargeBlock(address)
+    block.memory, block.size = memory, size
+    _live += size
+    _peak = max(_peak, _live)
     return block
 
 
-def _count(live: int, kept: int) -> None:
-    global _live, _kept, _peak
-    _live += live
-    _kept += kept
-    _peak = max(_peak, _live)
-
-
-def _slab(size: int) -> tuple[int, Any]:
-    """Cut a slab into blocks of one size; the last one is handed out."""
+def _cut_slab(size: int) -> None:
+    """Cut a slab into blocks of one size. Small blocks are never given back to the system."""
+    free, made = _small[size]
     address, memory = _memory(SLAB)
-    stack = _free.setdefault(size, [])
-    stack.extend((address + at, memory) for at in range(SLAB - size, 0, -size))
-    return address, memory
-
-
-def _large(size: int) -> tuple[int, Any]:
-    """A new large block, after giving back what is kept if that is a lot beside it."""
-    _free.setdefault(size, [])
-    if _kept > max(_live // 4, 1 << 24):
-        empty_cache()
-    return _memory(size)
+    _slabs.append(memory)
+    free.extend([made(at) for at in range(address + SLAB - size, address - 1, -size)])
 
 
 def _memory(nbytes: int) -> tuple[int, Any]:
@@ -120,9 +122,7 @@ def _memory(nbytes: int) -> tuple[int, Any]:
 def empty_cache() -> None:
     """Give the freed large blocks back to the system."""
     global _kept
-    for size, stack in _free.items():
-        if size > SMALL:
-            stack.clear()
+    _large.clear()
     _kept = 0
 
 

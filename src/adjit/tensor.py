@@ -46,15 +46,14 @@ class Tensor:
         tensor([4., 6.])
     """
 
-    __slots__ = ("__dict__", "__weakref__", "counter", "fn", "meta", "needs_grad", "nr", "offset",
-                 "spec", "storage", "view_of")  # fmt: skip
+    __slots__ = ("__dict__", "__weakref__", "counter", "edge", "meta", "needs_grad", "offset", "spec",
+                 "storage", "view_of")  # fmt: skip
     storage: Storage
     spec: Spec
     offset: int  # in elements
     counter: Storage | Version  # what counts the writes
     needs_grad: bool
-    fn: Any  # the backward node, None on leaves
-    nr: int  # which of its outputs
+    edge: Any  # the backward node and which of its outputs this is, None on leaves
     view_of: Any  # graph.view.View, None on tensors that own their storage
     meta: Meta | None
 
@@ -195,6 +194,16 @@ class Tensor:
         return _StorageView(self)
 
     # ----- autograd fields -----
+
+    @property
+    def fn(self) -> Any:
+        """The backward node as it is recorded here; `grad_fn` follows a base written since."""
+        return None if self.edge is None else self.edge[0]
+
+    @property
+    def nr(self) -> int:
+        """The number of the output of the backward node that this tensor is."""
+        return 0 if self.edge is None else self.edge[1]  # type: ignore[no-any-return]
 
     def more(self) -> Meta:
         """The rare fields, made when first asked for."""
@@ -418,7 +427,7 @@ class Tensor:
                 "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
                 "function in torch/optim/optimizer.py as a solution."
             )
-        self.fn, self.nr, self.needs_grad = None, 0, False
+        self.edge, self.needs_grad = None, False
         return self
 
     @property
@@ -439,7 +448,7 @@ class Tensor:
     def as_subclass(self, cls: type[Any]) -> Any:
         """The same tensor as an instance of a subclass."""
         made = record.new_tensor(cls)
-        for field in ("storage", "spec", "offset", "counter", "needs_grad", "fn", "nr", "view_of"):
+        for field in ("storage", "spec", "offset", "counter", "needs_grad", "edge", "view_of"):
             setattr(made, field, getattr(self, field))
         made.meta = None
         record.tensor_classes.add(cls)
@@ -503,7 +512,7 @@ class Tensor:
             "typestr": spec.dtype.numpy.str,
             "data": (value.address + self.offset * size, False),
         }
-        return np.asarray(Export(self.storage, value.block, interface))
+        return np.asarray(Export(self.storage, value.address, interface))
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         array = self.numpy()

@@ -53,7 +53,7 @@ class AccumulateGrad(GradNode):
         self.edges = ()
         self.inputs = ()
         self.outputs = (variable.spec,)
-        self.saved = self.versions = ()
+        self.saved = ()
         self.extras = None
         self.recipe = None
         self.seq = sequence()
@@ -95,6 +95,8 @@ def own_copy(g: Any) -> Any:
 
 def fit(g: Any, spec: Any) -> Any:
     """`g` summed and converted to what the input looked like."""
+    if spec is None:
+        return g
     if g.spec.shape != spec.shape:
         g = sum_to(g, spec.shape)
     if g.spec.dtype is not spec.dtype:
@@ -143,8 +145,8 @@ class Walk:
 
     def run(self) -> None:
         """Walk until no gradient waits."""
-        ready, waiting, useful, keep = self.ready, self.waiting, self.useful, self.keep
-        send = self.send
+        ready, waiting, useful, targets = self.ready, self.waiting, self.useful, self.targets
+        keep, watch = self.keep, state.anomaly
         while ready:
             fn = heappop(ready)[1]
             grads = waiting.pop(fn)
@@ -152,38 +154,40 @@ class Walk:
             if extras is not None:
                 grads = self.before(fn, grads)
             if useful is not None:
-                for nr in range(len(grads)):
-                    if (fn, nr) in self.targets:
-                        self.captured[fn, nr] = grads[nr]
+                for nr, g in enumerate(grads):
+                    if (fn, nr) in targets:
+                        self.captured[fn, nr] = g
                 if fn not in useful:
                     continue
-            if state.anomaly:
-                results = watched(fn, grads)
-            else:
-                results = fn.op.pull(fn, grads)
-            k = 0
-            for edge in fn.edges:
-                g = results[k]
-                if edge is not None and g is not None:
-                    spec = fn.inputs[k]
-                    if g.spec is not spec and (
-                        g.spec.shape != spec.shape or g.spec.dtype is not spec.dtype
-                    ):
-                        results[k] = fit(g, spec)
-                k += 1
+            results = watched(fn, grads) if watch else fn.op.pull(fn, grads)
             if extras is not None and extras.hooks:
+                results = [
+                    g if g is None or spec is None else fit(g, spec)
+                    for g, spec in zip(results, fn.inputs, strict=True)
+                ]
                 results = self.after(fn, results, grads)
             if not keep and fn.saved:
                 fn.saved = None
-            k = 0
-            for edge in fn.edges:
-                if edge is not None:
-                    g = results[k]
-                    if g is not None and (
-                        useful is None or edge[0] in useful or edge in self.targets
-                    ):
-                        send(edge[0], edge[1], g)
-                k += 1
+            for edge, g, spec in zip(fn.edges, results, fn.inputs):  # noqa: B905
+                if edge is None or g is None:
+                    continue
+                if g.spec is not spec:
+                    g = fit(g, spec)
+                parent, nr = edge
+                if useful is not None and parent not in useful and edge not in targets:
+                    continue
+                found = waiting.get(parent)
+                if found is None:
+                    if len(parent.outputs) == 1:
+                        waiting[parent] = [g]
+                    else:
+                        waiting[parent] = found = [None] * len(parent.outputs)
+                        found[nr] = g
+                    heappush(ready, (-parent.seq, parent))
+                elif found[nr] is None:
+                    found[nr] = g
+                else:
+                    found[nr] = add(found[nr], g)
 
     def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients, node pre-hooks."""

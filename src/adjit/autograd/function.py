@@ -237,7 +237,7 @@ def _finish(
     given = {id(t) for t in tensors}
     node = FunctionNode.__new__(FunctionNode)
     plain = record.new_grad_node(_op_of(cls), edges, [a.spec if record.is_tensor(a) else None for a in args])
-    for field in ("op", "edges", "inputs", "seq", "saved", "versions", "extras", "scalars", "mask"):
+    for field in ("op", "edges", "inputs", "seq", "saved", "extras", "scalars", "mask"):
         setattr(node, field, getattr(plain, field))
     node.recipe = ctx
     node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
@@ -263,7 +263,7 @@ def _finish(
             results.append(o.detach() if id(o) in given and wanted else o)
             if id(o) in constant:
                 results[-1].needs_grad = False
-                results[-1].fn = None
+                results[-1].edge = None
             continue
         out = o.view(o.shape) if id(o) in given else o
         if id(o) in given:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from ..graph.state import state
+from ..graph.state import inference_used, state
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
@@ -142,6 +142,8 @@ class inference_mode(_Mode):
 
     def __enter__(self) -> Self:
         self.before = state.grad, state.inference
+        inference_used.append(True)
+        del inference_used[1:]
         state.grad, state.inference = not self.mode, self.mode
         return self
 

@@ -103,13 +103,14 @@ def _take_history(t: Any, made: Any, rebind: bool) -> None:
     fn: GradNode = made.fn
     if rebind and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
-        for k, kept in enumerate(fn.saved):
+        saved = list(fn.saved)
+        for k, kept in enumerate(saved):
             if kept is made.storage:
-                fn.saved[k] = t.storage
-                fn.versions[k] = t.counter.version
+                saved[k : k + 2] = t.storage, t.counter.version
+        fn.saved = tuple(saved)
     if t.view_of is None:
         retained = t.meta is not None and t.meta.retains_grad
-        t.fn, t.nr, t.needs_grad = fn, made.nr, True
+        t.edge, t.needs_grad = made.edge, True
         if retained:
             t.retain_grad()
         return
@@ -118,7 +119,7 @@ def _take_history(t: Any, made: Any, rebind: bool) -> None:
     node = record.new_grad_node(_copy_slices, (edge, (fn, made.nr)), (base.spec, made.spec))
     node.recipe = (base.spec, t.spec, t.offset - base.offset)
     node.outputs = (base.spec,)
-    base.fn, base.nr, base.needs_grad = node, 0, True
+    base.edge, base.needs_grad = (node, 0), True
     t.needs_grad = True
     t.view_of.version = -1  # its backward node comes from the new one of the base
     t.current_fn()

@@ -54,13 +54,13 @@ class Node:
     Nodes point only to their inputs, so that reference counting frees a graph.
     """
 
-    __slots__ = ("address", "block", "inputs", "offsets", "recipe", "scalars", "site")
+    __slots__ = ("address", "inputs", "offsets", "others", "recipe", "scalars", "site")
     recipe: Any  # schedule.recipe.Recipe; None once the node has run
     inputs: tuple[Node, ...] | None
     offsets: tuple[int, ...] | None  # in elements, where an input is a view that starts later
     scalars: tuple[int, ...]  # words of Python numbers
-    address: int
-    block: Any
+    address: Any  # a storage.Block: the number and the owner of the bytes
+    others: list[Any]  # blocks of all results, where there are several
     site: Any  # where it was recorded, kept by ops that can fail on values
 
 
@@ -85,14 +85,13 @@ class GradNode:
     """A backward function: how gradients pass from the outputs of one op to its inputs."""
 
     __slots__ = ("__weakref__", "edges", "extras", "inputs", "mask", "op", "outputs", "recipe",
-                 "saved", "scalars", "seq", "versions")  # fmt: skip
+                 "saved", "scalars", "seq")  # fmt: skip
     seq: int
     op: Any  # backward_name, pull(node, grads, create_graph), saved_value(node, name)
     edges: tuple[tuple[GradNode, int] | None, ...]  # backward node and output number, per input
     inputs: tuple[Any, ...]  # specs that the gradients must fit, None where there is no tensor
     outputs: tuple[Any, ...]  # specs of the outputs
-    saved: Any  # what the op kept for backward; None once freed
-    versions: Any  # the versions at which it was saved
+    saved: Any  # what the op kept for backward, each value with its version; None once freed
     extras: Extras | None
     recipe: Any
     scalars: tuple[int, ...]

@@ -147,7 +147,7 @@ class Elementwise:
         """Python numbers as words, in the compute dtype of a recipe."""
         if not numbers and not attributes:
             return ()
-        compute = recipe.vjps["compute"]
+        compute = recipe.compute
         if compute.is_floating_point:
             return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
@@ -156,8 +156,8 @@ class Elementwise:
         """The Python numbers behind words, by the name of the operand or attribute."""
         import struct
 
-        names = recipe.vjps["numbers"]
-        if recipe.vjps["compute"].is_floating_point:
+        names = recipe.numbers
+        if recipe.compute.is_floating_point:
             return {n: struct.unpack("d", struct.pack("q", w))[0] for n, w in zip(names, words, strict=True)}
         return dict(zip(names, words, strict=True))
 
@@ -165,16 +165,13 @@ class Elementwise:
         """What names in a vjp body mean on tensors."""
         return scalar_functions
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        """Gradients of the operands."""
-        return record.pull_elementwise(fn, grads[0])
+    pull = staticmethod(record.pull_elementwise)
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
         names = {"self": self.params[0], "other": self.params[-1], "result": "out"}
         name = names.get(name, name)
-        specs = fn.recipe.vjps["specs"]
-        kept = [k for k in self.saves[fn.mask] if k < 0 or specs[k] is not None]
+        kept = [k for k in self.saves[fn.mask] if k < 0 or fn.inputs[k] is not None]
         for position, k in enumerate(kept):
             if name == ("out" if k < 0 else self.params[k]):
                 return record.unpack(fn, position)
@@ -359,24 +356,21 @@ class Operation:
         fn.outputs = tuple(o.spec if is_tensor(o) else None for o in outs)
         names = self._needed_names(layout, edges)
         attributes: dict[str, Any] = {}
-        kept: list[Any] = []
-        versions: list[int] = []
+        kept: list[Any] = []  # each value with its version
         slots: dict[str, Any] = {}
 
         def keep(value: Any) -> int:
             if value.counter is record.INFERENCE:
                 raise record.inference_save_error()
-            kept.append(value)
-            versions.append(value.counter.version)
-            return len(kept) - 1
+            kept.extend((value, value.counter.version))
+            return len(kept) // 2 - 1
 
         for name in names:
             if name in ("out", "outs"):
                 first = targets[0][0]
                 for k in range(len(outs)) if name == "outs" else [first]:
-                    kept.append(outs[k].storage)
-                    versions.append(outs[k].counter.version)
-                    slots.setdefault(name, []).append((len(kept) - 1, k))
+                    kept.extend((outs[k].storage, outs[k].counter.version))
+                    slots.setdefault(name, []).append((len(kept) // 2 - 1, k))
             elif name in arguments:
                 value = arguments[name]
                 if is_tensor(value):
@@ -385,7 +379,7 @@ class Operation:
                     slots[name] = [keep(v) if is_tensor(v) else None for v in value]
                 else:
                     attributes[name] = value
-        fn.saved, fn.versions = kept, versions
+        fn.saved = tuple(kept)
         fn.recipe = (slots, attributes, layout, targets[0][0])
         for k, o in targets:
             if o.storage.value is None or o.fn is not None:
@@ -445,9 +439,7 @@ class Operation:
         return flat
 
     def _output(self, fn: GradNode, position: int, k: int) -> Any:
-        out = record.unpack(fn, position, fn.outputs[k])
-        out.nr = k
-        return out
+        return record.unpack(fn, position, fn.outputs[k], k)
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""

@@ -16,11 +16,11 @@ from ..schedule import codegen
 from ..schedule.cache import instantiate
 from ..schedule.codegen import Operand
 from ..schedule.recipe import Recipe, Source, Step
-from ..schedule.settle import lock, remember, settle, tape, value_of
+from ..schedule.settle import MAX_PENDING, remember, settle, tape, value_of
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from ..storage import Storage, Version
 from .node import GradNode, Node, Spec, dense_spec, sequence, spec_of
-from .state import state
+from .state import inference_used, state
 
 Tensor: Any = None
 tensor_classes: set[type] = set()  # Tensor and the subclasses seen so far
@@ -67,10 +67,7 @@ def make_tensor(storage: Storage, spec: Spec, offset: int = 0, counter: Any = No
     out.offset = offset
     out.counter = storage if counter is None else counter
     out.needs_grad = False
-    out.fn = None
-    out.nr = 0
-    out.view_of = None
-    out.meta = None
+    out.edge = out.view_of = out.meta = None
     return out
 
 
@@ -81,12 +78,12 @@ def result(node: Node, spec: Spec) -> Any:
     return make_tensor(make_storage(node, spec), spec)
 
 
-def ready_node(block: Any, address: int) -> Node:
+def ready_node(block: Any) -> Node:
     """A value that is there already."""
     node = new_node(Node)
     node.recipe = node.inputs = node.offsets = node.site = None
     node.scalars = ()
-    node.block, node.address = block, address
+    node.address = block
     return node
 
 
@@ -101,12 +98,11 @@ def value_address(tensor: Any) -> int:
 
 def edge_of(t: Any) -> tuple[GradNode, int] | None:
     """Where the gradient of a tensor goes: its backward function, or its accumulator."""
-    fn = t.fn if t.view_of is None else t.current_fn()
-    if fn is not None:
-        return fn, t.nr
-    if t.needs_grad:
+    if t.view_of is not None:
+        t.current_fn()
+    if t.edge is None and t.needs_grad:
         return t.accumulator(), 0
-    return None
+    return t.edge  # type: ignore[no-any-return]
 
 
 def needs_grad(t: Any) -> bool:
@@ -121,7 +117,7 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: Sequence[Any]) -> GradN
     fn.edges = tuple(edges)
     fn.inputs = tuple(inputs)
     fn.seq = sequence()
-    fn.saved = fn.versions = ()
+    fn.saved = ()
     fn.extras = None
     fn.recipe = None
     fn.scalars = ()
@@ -135,8 +131,7 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: Sequence[Any]) -> GradN
 
 def give_history(out: Any, fn: GradNode, nr: int = 0) -> None:
     """Make `out` the output `nr` of a backward node."""
-    out.fn = fn
-    out.nr = nr
+    out.edge = (fn, nr)
     out.needs_grad = True
 
 
@@ -162,13 +157,13 @@ def binary(op: Any, a: Any, b: Any) -> Any:
     out = new_tensor(Tensor)
     out.storage = out.counter = storage
     out.spec = storage.spec = recipe.spec
-    out.offset = out.nr = 0
+    out.offset = 0
     out.needs_grad = False
-    out.fn = out.view_of = out.meta = None
-    if a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None:
-        attach(op, recipe, (a, b), (), out)
-    remember(node)
-    if sa.shared or sb.shared or state.inference:
+    out.edge = out.view_of = out.meta = None
+    if (a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None) and state.grad:
+        attach2(op, recipe, a, b, out)
+    tape.append(node)
+    if sa.shared or sb.shared or inference_used or len(tape) >= MAX_PENDING:
         after(out, sa.shared or sb.shared)
     return out
 
@@ -192,20 +187,20 @@ def unary(op: Any, a: Any) -> Any:
     out = new_tensor(Tensor)
     out.storage = out.counter = storage
     out.spec = storage.spec = recipe.spec
-    out.offset = out.nr = 0
+    out.offset = 0
     out.needs_grad = False
-    out.fn = out.view_of = out.meta = None
-    if a.needs_grad or a.view_of is not None:
-        attach(op, recipe, (a,), (), out)
-    remember(node)
-    if source.shared or state.inference:
+    out.edge = out.view_of = out.meta = None
+    if (a.needs_grad or a.view_of is not None) and state.grad:
+        attach1(op, recipe, a, out)
+    tape.append(node)
+    if source.shared or inference_used or len(tape) >= MAX_PENDING:
         after(out, source.shared)
     return out
 
 
 def after(out: Any, shared: int) -> None:
     """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
-    if shared:
+    if shared or len(tape) >= MAX_PENDING:
         settle()
     if state.inference:
         out.counter = INFERENCE
@@ -306,9 +301,10 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
     recipe = elementwise_recipe(
         op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
     )
-    recipe.vjps["numbers"] = [o.name for o in inputs if o.strides is None]  # type: ignore[assignment]
-    recipe.vjps["compute"] = compute  # type: ignore[assignment]
-    recipe.vjps["specs"] = tuple(s if isinstance(s, Spec) else None for _, s in described)  # type: ignore[assignment]
+    recipe.numbers = tuple(o.name for o in inputs if o.strides is None)
+    recipe.compute = compute
+    recipe.operands = tuple(s if isinstance(s, Spec) else None for _, s in described)
+    recipe.differentiable = op.differentiable and out_kind.is_floating_point
     if len(op.recipes) >= MAX_RECIPES:
         op.recipes.clear()
     op.recipes[key[0] if len(key) == 1 else tuple(key)] = recipe
@@ -352,8 +348,8 @@ def elementwise_recipe(
         name, specs, tuple(spec for _, spec in results), [step], constants, scalars=numbers
     )
     if first.numel == 0:
-        recipe.n = 0
         recipe.steps = [Step(step.source, 0, 1)]
+        recipe.large = False
     return recipe
 
 
@@ -362,85 +358,149 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
     found = recipe.vjps.get("over")
     if found is None:
         found = recipe
-        specs = recipe.vjps["specs"]
-        first = specs[0]  # type: ignore[index]
-        if first is recipe.spec and first.nbytes >= ALIAS_BYTES:
-            compute: Any = recipe.vjps["compute"]
+        specs = recipe.operands
+        if specs[0] is recipe.spec and recipe.spec.nbytes >= ALIAS_BYTES:
             shape = recipe.spec.shape
             inputs = [
-                Operand(n, compute, None)
+                Operand(n, recipe.compute, None)
                 if s is None
                 else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
-                for n, s in zip(op.params, specs, strict=True)  # type: ignore[call-overload]
+                for n, s in zip(op.params, specs, strict=True)
             ]
-            inputs += [Operand(n, compute, None) for n in op.attributes]
+            inputs += [Operand(n, recipe.compute, None) for n in op.attributes]
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
-                           recipe.constants, scalars=len(recipe.vjps["numbers"]))  # type: ignore[arg-type] # fmt: skip
+                           recipe.constants, scalars=len(recipe.numbers))  # fmt: skip
             found.plain = False
             found.alias = elementwise_recipe(
-                op.name, op.body, [0], compute, inputs, [("out", recipe.spec)], recipe.inputs, True
-            )
+                op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
+                recipe.inputs, True,
+            )  # fmt: skip
         recipe.vjps["over"] = found
-    return found
+    return found  # type: ignore[no-any-return]
 
 
 ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
 
 
-def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out: Any) -> None:
-    """Give the result of an elementwise op its backward node, if gradients are wanted."""
-    if not state.grad:
-        return
-    mask = 0
-    edges: list[Any] = []
-    bit = 1
-    for t in operands:
-        if t.__class__ in tensor_classes:
-            if t.view_of is not None:
-                edge = edge_of(t) if t.needs_grad or t.view_of.base.needs_grad else None
-            elif t.fn is not None:
-                edge = (t.fn, t.nr)
-            elif t.needs_grad:
-                edge = (t.accumulator(), 0)
-            else:
-                edge = None
-            if edge is not None:
-                mask |= bit
-            edges.append(edge)
-        else:
-            edges.append(None)
-        bit += bit
-    if not mask or not op.differentiable or not recipe.spec.dtype.is_floating_point:
+def attach1(op: Any, recipe: Recipe, a: Any, out: Any) -> None:
+    """`attach` for one tensor, unrolled."""
+    edge = a.edge if a.view_of is None else edge_of(a)
+    if edge is None:
+        if not a.needs_grad:
+            return
+        edge = (a.accumulator(), 0)
+    if not recipe.differentiable:
         return
     fn = new_grad(GradNode)
     fn.op = op
     fn.recipe = recipe
-    fn.edges = tuple(edges)
-    fn.inputs = recipe.vjps["specs"]  # type: ignore[assignment]
+    fn.edges = (edge,)
+    fn.inputs = recipe.operands
     fn.outputs = recipe.outputs
     fn.seq = sequence()
     fn.extras = None
+    fn.mask = 1
+    saves = op.saves[1]
+    if not saves:
+        fn.saved = ()
+    elif len(saves) == 1:
+        if saves[0] < 0:
+            fn.saved = (out.storage, 0)
+        else:
+            fn.saved = (a, a.counter.version)
+    else:
+        fn.saved = (a, a.counter.version, out.storage, 0)
+    out.edge = (fn, 0)
+    out.needs_grad = True
+    if state.anomaly or inference_used:
+        examine(fn)
+
+
+def attach2(op: Any, recipe: Recipe, a: Any, b: Any, out: Any) -> None:
+    """`attach` for two tensors, unrolled."""
+    first = a.edge if a.view_of is None else edge_of(a)
+    if first is None and a.needs_grad:
+        first = (a.accumulator(), 0)
+    second = b.edge if b.view_of is None else edge_of(b)
+    if second is None and b.needs_grad:
+        second = (b.accumulator(), 0)
+    if first is not None:
+        mask = 1 if second is None else 3
+    elif second is not None:
+        mask = 2
+    else:
+        return
+    if not recipe.differentiable:
+        return
+    fn = new_grad(GradNode)
+    fn.op = op
+    fn.recipe = recipe
+    fn.edges = (first, second)
+    fn.inputs = recipe.operands
+    fn.outputs = recipe.outputs
+    fn.seq = sequence()
+    fn.extras = None
+    fn.mask = mask
+    saves = op.saves[mask]
+    if not saves:
+        fn.saved = ()
+    elif len(saves) == 1:
+        k = saves[0]
+        if k < 0:
+            fn.saved = (out.storage, 0)
+        else:
+            kept = b if k else a
+            fn.saved = (kept, kept.counter.version)
+    elif saves == (0, 1):
+        fn.saved = (a, a.counter.version, b, b.counter.version)
+    else:
+        fn.saved = keep(saves, (a, b), out)
+    out.edge = (fn, 0)
+    out.needs_grad = True
+    if state.anomaly or inference_used:
+        examine(fn)
+
+
+def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out: Any) -> None:
+    """Give the result of an elementwise op its backward node, if gradients are wanted."""
+    if not state.grad or not recipe.differentiable:
+        return
+    edges = tuple([edge_of(t) if is_tensor(t) else None for t in operands])
+    mask = 0
+    for k, edge in enumerate(edges):
+        if edge is not None:
+            mask |= 1 << k
+    if not mask:
+        return
+    fn = new_grad_node(op, edges, recipe.operands)
+    fn.recipe = recipe
+    fn.outputs = recipe.outputs
     fn.scalars = scalars
     fn.mask = mask
-    saved = []
-    versions = []
-    for k in op.saves[mask]:
+    fn.saved = keep(op.saves[mask], operands, out)
+    give_history(out, fn)
+    if inference_used:
+        examine(fn)
+
+
+def keep(saves: Sequence[int], operands: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
+    """What `fn.saved` holds: operands by number, the result's cell for -1, each with its version."""
+    saved: list[Any] = []
+    for k in saves:
         if k < 0:
-            saved.append(out.storage)
-            versions.append(0)
-        else:
-            t = operands[k]
-            if t.__class__ in tensor_classes:
-                saved.append(t)
-                versions.append(t.counter.version)
-                if t.counter is INFERENCE:
-                    raise inference_save_error()
-    fn.saved = saved
-    fn.versions = versions
-    if state.anomaly:
+            saved += (out.storage, 0)
+        elif is_tensor(operands[k]):
+            saved += (operands[k], operands[k].counter.version)
+    return tuple(saved)
+
+
+def examine(fn: GradNode) -> None:
+    """What anomaly mode and inference tensors ask of a new backward node."""
+    for kept in fn.saved[::2]:
+        if kept.__class__ is not Storage and kept.counter is INFERENCE:
+            raise inference_save_error()
+    if state.anomaly and fn.extras is None:
         fn.more().traceback = traceback.format_list(traceback.extract_stack(errors.user_frame()))
-    out.fn = fn
-    out.needs_grad = True
 
 
 def inference_save_error() -> RuntimeError:
@@ -463,26 +523,23 @@ FREED = (
 )
 
 
-def unpack(fn: GradNode, k: int, spec: Spec | None = None) -> Any:
+def unpack(fn: GradNode, k: int, spec: Spec | None = None, nr: int = 0) -> Any:
     """Saved tensor `k` of a backward node, after the version check.
 
     A saved output is kept as its cell (the tensor would be a cycle) and comes back as a new handle.
     """
     if fn.saved is None:
         raise RuntimeError(FREED)
-    kept = fn.saved[k]
-    if kept.__class__ is Storage:
-        counter = kept
-    else:
-        counter = kept.counter
-    if counter.version != fn.versions[k]:
-        raise modified_error(fn, kept, counter, fn.versions[k], spec)
-    if kept.__class__ is Storage:
-        out = make_tensor(kept, spec if spec is not None else fn.outputs[0])
-        if state.grad:
-            give_history(out, fn)
-        return out
-    return kept
+    kept, version = fn.saved[2 * k : 2 * k + 2]
+    counter = kept if kept.__class__ is Storage else kept.counter
+    if counter.version != version:
+        raise modified_error(fn, kept, counter, version, spec)
+    if kept.__class__ is not Storage:
+        return kept
+    out = make_tensor(kept, fn.outputs[0] if spec is None else spec)
+    if state.grad:
+        give_history(out, fn, nr)
+    return out
 
 
 def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: Any) -> Exception:
@@ -515,47 +572,69 @@ def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: A
     )
 
 
-def pull_elementwise(fn: GradNode, g: Any) -> list[Any]:
+def pull_elementwise(fn: GradNode, grads: list[Any]) -> list[Any]:
     """Record the vjp of an elementwise op; one gradient per operand, None where not needed."""
-    op = fn.op
-    if fn.saved is None:
+    saved = fn.saved
+    if saved is None:
         raise RuntimeError(FREED)
+    g = grads[0]
     if state.grad:
         return _pull_on_tensors(fn, g)
     key = (g.spec, fn.mask)
     found: Any = fn.recipe.vjps.get(key)
     if found is None:
-        found = fn.recipe.vjps[key] = plan_vjp(op, fn, g.spec)
-    recipe, which, positions = found
-    values = [g.storage.value]
+        found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, g.spec)
+    recipe, which, positions, passed = found
+    results: list[Any] = [None] * len(fn.edges)
+    for k in passed:
+        results[k] = g
+    if recipe is None:
+        return results
+    storage = g.storage
+    values = [storage.value]
     offsets = [g.offset]
-    k = 0
-    for kept in fn.saved:
-        counter = kept if kept.__class__ is Storage else kept.counter
-        if counter.version != fn.versions[k]:
-            unpack(fn, k)
+    shifted = g.offset
+    shared = storage.shared
+    at = 0
+    for at in range(0, len(saved), 2):
+        kept = saved[at]
         if kept.__class__ is Storage:
+            if kept.version != saved[at + 1]:
+                unpack(fn, at // 2)
             values.append(kept.value)
             offsets.append(0)
+            shared += kept.shared
         else:
-            values.append(kept.storage.value)
+            if kept.counter.version != saved[at + 1]:
+                unpack(fn, at // 2)
+            storage = kept.storage
+            values.append(storage.value)
             offsets.append(kept.offset)
-        k += 1
+            shifted += kept.offset
+            shared += storage.shared
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple(values)
-    node.offsets = tuple(offsets) if any(offsets) else None
-    scalars = fn.scalars
-    node.scalars = tuple([scalars[p] for p in positions]) if positions else ()
-    grads: list[Any] = [None] * len(fn.edges)
+    node.offsets = tuple(offsets) if shifted else None
+    node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
     if len(which) == 1:
-        grads[which[0]] = make_tensor(make_storage(node, recipe.spec), recipe.spec)
-        remember(node)
-        return grads
-    outs = pick_all(node)
-    for k, out in zip(which, outs, strict=True):
-        grads[k] = out
-    return grads
+        storage = new_storage(Storage)
+        storage.value = node
+        storage.version = storage.shared = 0
+        out = new_tensor(Tensor)
+        out.storage = out.counter = storage
+        out.spec = storage.spec = recipe.spec
+        out.offset = 0
+        out.needs_grad = False
+        out.edge = out.view_of = out.meta = None
+        results[which[0]] = out
+        tape.append(node)
+    else:
+        for k, out in zip(which, pick_all(node), strict=True):
+            results[k] = out
+    if shared or len(tape) >= MAX_PENDING:
+        settle()
+    return results
 
 
 def pick_all(node: Node) -> list[Any]:
@@ -571,12 +650,9 @@ def pick_all(node: Node) -> list[Any]:
         picked.scalars = ()
         tape.append(picked)
         outs.append(make_tensor(make_storage(picked, spec), spec))
-    if len(tape) >= 2 * MAX_BATCH:
-        settle()
     return outs
 
 
-MAX_BATCH = 512
 _picks: dict[Any, Recipe] = {}
 
 
@@ -591,13 +667,16 @@ def _pick(k: int, spec: Spec) -> Recipe:
     return recipe
 
 
-def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Recipe, tuple[int, ...], tuple[int, ...]]:
-    """The recipe of a vjp, the operands that it gives gradients for, and its words of numbers."""
+def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Any, ...]:
+    """The recipe of a vjp, the operands that it computes gradients for, the positions of its
+    numbers among the forward's, and the operands whose gradient is `g` itself."""
     forward: Recipe = fn.recipe
-    compute: Any = forward.vjps["compute"]
-    specs: Any = forward.vjps["specs"]
-    numbers: Any = forward.vjps["numbers"]
-    which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
+    compute, specs = forward.compute, forward.operands
+    needed = [k for k in range(len(specs)) if fn.mask >> k & 1]
+    passed = tuple(k for k in needed if op.back.passes(k))
+    which = tuple(k for k in needed if k not in passed)
+    if not which:
+        return None, (), (), passed
     shape = forward.spec.shape
     _, reads = op.back.needed(which)
     inputs = [Operand("g", g_spec.dtype, broadcast_strides(g_spec.shape, g_spec.strides, shape))]
@@ -607,37 +686,30 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Recipe, tuple[int, ..
         spec = forward.spec if k < 0 else specs[k]
         if spec is None:
             continue
-        inputs.append(
-            Operand(name, spec.dtype, broadcast_strides(spec.shape, spec.strides, shape))
-        )
+        inputs.append(Operand(name, spec.dtype, broadcast_strides(spec.shape, spec.strides, shape)))
         inputs_specs.append(spec)
-    positions = tuple(p for p, name in enumerate(numbers) if name in reads)
-    inputs += [Operand(numbers[p], compute, None) for p in positions]
+    positions = tuple(p for p, name in enumerate(forward.numbers) if name in reads)
+    inputs += [Operand(forward.numbers[p], compute, None) for p in positions]
     strides = result_strides(shape, [g_spec, forward.spec])
-    results = [
-        (f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which
-    ]
+    results = [(f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which]
     recipe = elementwise_recipe(
         f"{op.name}_vjp", op.back, which, compute, inputs, results, tuple(inputs_specs)
     )
-    return recipe, which, positions
+    return recipe, which, positions, passed
 
 
 def _pull_on_tensors(fn: GradNode, g: Any) -> list[Any]:
     """The vjp body read on tensors, so that it is recorded and differentiable itself."""
-    op = fn.op
-    specs: Any = fn.recipe.vjps["specs"]
+    op, specs = fn.op, fn.inputs
     which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
     given: dict[str, Any] = dict.fromkeys([*op.back.params, *op.back.attributes])
     given["g"] = g
     tensors = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
     for position, k in enumerate(tensors):
         given["out" if k < 0 else op.params[k]] = unpack(fn, position)
-    given.update(
-        (name, value)
-        for name, value in op.numbers(fn.recipe, fn.scalars).items()
-        if name in given
-    )
+    if fn.recipe.numbers:
+        numbers = op.numbers(fn.recipe, fn.scalars)
+        given.update((name, value) for name, value in numbers.items() if name in given)
     results = op.back.on_tensors(which, op.functions())(**given)
     grads: list[Any] = [None] * len(specs)
     for k, gradient in zip(which, results, strict=True):

@@ -15,3 +15,6 @@ class State(threading.local):
 
 
 state = State()
+
+
+inference_used: list[bool] = []  # not empty once any thread has entered inference mode

@@ -68,8 +68,7 @@ def alias(
     out.offset = offset
     out.counter = counter
     out.needs_grad = False
-    out.fn = out.meta = None
-    out.nr = 0
+    out.edge = out.meta = None
     kind = "" if info is None else info.kind
     wanted = t.needs_grad or (info is not None and base.needs_grad)
     if not state.grad:
@@ -78,8 +77,7 @@ def alias(
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
         fn.recipe = pull
         fn.outputs = (out.spec,)
-        out.fn = fn
-        out.needs_grad = True
+        record.give_history(out, fn)
     out.view_of = View(base, counter.version, kind)
     return out
 
@@ -113,10 +111,10 @@ def current_fn(t: Any) -> GradNode | None:
     info = t.view_of
     base = info.base
     if info.version != t.counter.version:
-        if base.fn is not None:
+        if base.edge is not None:
             from ..ops.view import scatter_strided
 
-            fn = record.new_grad_node(view_op("AsStridedBackward0"), ((base.fn, base.nr),), (base.spec,))
+            fn = record.new_grad_node(view_op("AsStridedBackward0"), (base.edge,), (base.spec,))
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
             fn.recipe = lambda g: scatter_strided(g, target, spec, offset)
             fn.outputs = (spec,)

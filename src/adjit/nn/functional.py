@@ -11,15 +11,14 @@ from typing import Any
 import adjit
 
 from ..autograd.modes import no_grad
+from ..dtypes import dtype as DType
 from ..ops import elementwise, nn
 from ..ops.elementwise import logsigmoid, prelu
 from ..ops.index import embedding, one_hot
 from ..ops.matmul import bilinear, linear
-from ..ops.nn import cosine_similarity
+from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
-from ..ops.softmax import functional_log_softmax as log_softmax
-from ..ops.softmax import functional_softmax as softmax
-from ..ops.softmax import softmin
+from ..ops.shape import pad
 from ..tensor import Tensor
 from .reduction import chosen_reduction, reduced
 
@@ -59,6 +58,7 @@ __all__ = [
     "nll_loss",
     "normalize",
     "one_hot",
+    "pad",
     "pairwise_distance",
     "poisson_nll_loss",
     "prelu",
@@ -229,6 +229,40 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return value * gate.sigmoid()
 
 
+def softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
+) -> Tensor:
+    """exp(x) over its sum along ``dim``; differentiable.
+
+    Args:
+        input: any shape, floating.
+        dim: the dimension; leaving it out is deprecated and warns.
+        dtype: cast the input to it first.
+
+    Example:
+        >>> F.softmax(adjit.zeros(2), dim=0)
+        tensor([0.5000, 0.5000])
+    """
+    return nn.softmax(input, _softmax_dim("softmax", input, dim, _stacklevel), dtype)
+
+
+def softmin(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
+) -> Tensor:
+    """exp(-x) over its sum along ``dim``; differentiable. Takes what :func:`softmax` takes."""
+    return nn.softmax(-input, _softmax_dim("softmin", input, dim, _stacklevel), dtype)
+
+
+def log_softmax(
+    input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
+) -> Tensor:
+    """log(softmax(x)) along ``dim``, without overflow; differentiable.
+
+    Takes what :func:`softmax` takes.
+    """
+    return nn.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype)
+
+
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
@@ -307,16 +341,6 @@ def normalize(
     """
     normalized = nn.normalize(input, p, dim, eps)
     return normalized if out is None else out.copy_(normalized)
-
-
-# ---- distances -----------------------------------------------------------------------------------
-
-
-def pairwise_distance(
-    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension; differentiable."""
-    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
 
 
 # ---- losses --------------------------------------------------------------------------------------
@@ -623,26 +647,21 @@ def gaussian_nll_loss(
     Raises:
         ValueError: negative variances, a ``var`` of another shape, or another reduction.
     """
-    if isinstance(var, (int, float)):
-        if var < 0:
-            raise ValueError("var has negative entry/entries")
-        var = adjit.full_like(input, var)
-    elif (var < 0).any():
+    variance = adjit.full_like(input, var) if isinstance(var, (int, float)) else var.clone()
+    if (variance < 0).any():
         raise ValueError("var has negative entry/entries")
-    if var.shape != input.shape:
-        if input.shape[:-1] == var.shape:
-            var = var.unsqueeze(-1)
-        elif (
-            input.dim() != var.dim()
-            or sum(v for x, v in zip(input.shape, var.shape, strict=True) if x != v) != 1
-        ):
-            raise ValueError("var is of incorrect size")
+    if variance.shape == input.shape[:-1] != input.shape:
+        variance = variance.unsqueeze(-1)
+    elif variance.shape != input.shape and (
+        variance.dim() != input.dim()
+        or sum(v for x, v in zip(input.shape, variance.shape, strict=True) if x != v) != 1
+    ):
+        raise ValueError("var is of incorrect size")
     if reduction not in ("none", "mean", "sum"):
         raise ValueError(reduction + " is not valid")
-    var = var.clone()
     with no_grad():
-        var.clamp_(min=eps)
-    losses = 0.5 * (var.log() + (input - target) ** 2 / var)
+        variance.clamp_(min=eps)
+    losses = 0.5 * (variance.log() + (input - target) ** 2 / variance)
     if full:
         losses = losses + 0.5 * math.log(2 * math.pi)
     return reduced(losses, reduction)
@@ -828,6 +847,17 @@ def _activation(name: str, input: Tensor, inplace: bool, **settings: Any) -> Ten
     if inplace:
         return getattr(input, name + "_")(**settings)
     return getattr(elementwise, name)(input, **settings)
+
+
+def _softmax_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
+    if dim is not None:
+        return dim
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. "
+        "Change the call to include dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
+    return 0 if input.dim() in (0, 1, 3) else 1
 
 
 def _warn_about_broadcasting(input: Tensor, target: Tensor) -> None:

@@ -43,8 +43,6 @@ class IncompatibleKeys(NamedTuple):
             f"unexpected_keys={self.unexpected_keys})"
         )
 
-    __str__ = __repr__
-
 
 class _WithKwargs:
     """Marks a forward hook that wants the keyword arguments too."""
@@ -265,7 +263,7 @@ class Module:
     def __delattr__(self, name: str) -> None:
         for registry in (self._parameters, self._buffers, self._modules):
             if name in registry:
-                del registry[name]  # type: ignore[attr-defined]
+                del registry[name]
                 self._non_persistent_buffers_set.discard(name)
                 return
         super().__delattr__(name)
@@ -1024,7 +1022,7 @@ def _typename(value: Any) -> str:
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
     """Sort the arguments of ``to`` into device, dtype and memory_format."""
-    where = {"device": None, "dtype": None, "memory_format": None}
+    where: dict[str, Any] = {"device": None, "dtype": None, "memory_format": None}
     given = dict(kwargs)
     for name in ("non_blocking", "copy"):  # without a meaning for a module
         given.pop(name, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 
+from ..ops import losses
 from ..tensor import Tensor
 
 
@@ -21,12 +22,7 @@ def chosen_reduction(size_average: bool | None, reduce: bool | None, reduction: 
     return named
 
 
-def reduced(losses: Tensor, reduction: str) -> Tensor:
-    """The losses put together; ValueError for a name that is not known."""
-    if reduction == "mean":
-        return losses.mean()
-    if reduction == "sum":
-        return losses.sum()
-    if reduction == "none":
-        return losses
-    raise ValueError(f"{reduction} is not a valid value for reduction")
+def reduced(values: Tensor, reduction: str) -> Tensor:
+    """The values put together; ValueError for a reduction that is not known."""
+    losses.check_reduction(reduction)
+    return losses.reduced(values, reduction)

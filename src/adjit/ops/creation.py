@@ -215,8 +215,7 @@ def _from_array(array: np.ndarray[Any, Any]) -> Any:
 def _fresh_node(spec: Any) -> Node:
     """A value of undefined bytes."""
     with scheduling.lock:
-        block = allocate(size_class(spec.nbytes))
-    return record.ready_node(block, block.address)
+        return record.ready_node(allocate(size_class(spec.nbytes)))
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
@@ -257,11 +256,9 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     spec = spec_of(Size(ndarray.shape), strides, kind)
     if spec.numel == 0:
         return _from_array(ndarray)  # type: ignore[no-any-return]
-    block = Foreign()
-    block.address = ndarray.__array_interface__["data"][0]
+    block = Foreign(ndarray.__array_interface__["data"][0])
     block.memory = ndarray
-    block.size = 0
-    storage = record.make_storage(record.ready_node(block, block.address), spec)
+    storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(spec.shape, spec.strides):
         storage.spec = dense_spec((spec.extent,), kind)
     storage.shared = 1

@@ -168,9 +168,7 @@ def binary_cross_entropy(
     """`-(target * log(input) + (1 - target) * log(1 - input))`, logarithms at least -100."""
     check_reduction(reduction)
     if target.dtype is not input.dtype:
-        raise RuntimeError(
-            f"Found dtype {target.dtype.legacy} but expected {input.dtype.legacy}"
-        )
+        raise RuntimeError(f"Found dtype {target.dtype.legacy} but expected {input.dtype.legacy}")
     check_floating("binary_cross_entropy", input)
     losses = launch(
         kernels.binary_cross_entropy, (input.contiguous(), target.contiguous()),
@@ -447,9 +445,7 @@ def cross_entropy(
     """
     check_reduction(reduction)
     if not 0.0 <= label_smoothing <= 1.0:
-        raise RuntimeError(
-            f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}"
-        )
+        raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     axis = 0 if input.ndim <= 1 else 1
     if target.shape == input.shape:
         if not target.dtype.is_floating_point:

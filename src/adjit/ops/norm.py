@@ -184,8 +184,7 @@ def layer_norm(
     for t in (weight, bias):
         if t is not None and t.dtype is not input.dtype:
             raise RuntimeError(
-                "mixed dtype (CPU): expect parameter to have scalar type of "
-                f"{input.dtype.legacy}"
+                f"mixed dtype (CPU): expect parameter to have scalar type of {input.dtype.legacy}"
             )
     if weight is None and bias is not None:
         return layer_norm_rows(input, None, None, numel(shape), eps)[0] + bias

@@ -1,4 +1,4 @@
-"""Reductions: sums, means, products, extremes, moments, norms.
+"""Reductions with one operator: sums, means, products, extremes, norms.
 
 Any set of axes is brought to `outer x length x inner`, without a copy where the elements lie
 densely in some order of the axes: neighbouring reduced axes are one, and a sum over axes that are
@@ -10,7 +10,6 @@ from __future__ import annotations
 import builtins
 import functools
 import math
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,8 +18,6 @@ from ..dtypes import dtype as DType
 from ..graph.op import export, operation
 from ..graph.record import launch
 from ..kernels import reduce as kernels
-from ..kernels import softmax as softmax_kernels
-from ..kernels import sort as sort_kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor
 
@@ -98,18 +95,15 @@ def rows_of(x: Tensor, axes: Shape) -> tuple[Tensor, int, int]:
     return x.contiguous(), numel(x.shape[: len(kept)]), length
 
 
-def memory_order(x: Tensor) -> list[int] | None:
+def memory_order(shape: Shape, strides: Shape) -> list[int] | None:
     """The axes from the largest stride to the smallest if the elements lie densely, else None."""
-    if x.is_contiguous():
-        return list(range(x.ndim))
-    strides = x.stride()
-    order = sorted(range(x.ndim), key=lambda d: (-strides[d], x.shape[d] != 1))
+    order = sorted(range(len(shape)), key=lambda d: (-strides[d], shape[d] != 1))
     expected = 1
     for d in reversed(order):
-        if x.shape[d] != 1:
+        if shape[d] != 1:
             if strides[d] != expected:
                 return None
-            expected *= x.shape[d]
+            expected *= shape[d]
     return order
 
 
@@ -129,72 +123,86 @@ MAX = Fold(kernels.max_rows, kernels.max_columns)
 MIN = Fold(kernels.min_rows, kernels.min_columns)
 
 
-def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
-    """`x` reduced over `axes`, accumulated and returned as `result`."""
-    shape = reduced_shape(x.shape, axes, keepdim)
-    order = memory_order(x)
+class Pass(NamedTuple):
+    """One launch of a fold."""
+
+    by_rows: bool
+    shape: Shape  # of its result
+    words: tuple[int, ...]
+    n: int
+    grain: int
+
+
+@functools.lru_cache(4096)
+def plan_fold(
+    shape: Shape, strides: Shape, axes: Shape, keepdim: bool
+) -> tuple[bool, tuple[Pass, ...]]:
+    """Whether a fold needs a copy in C order first, and its launches; the sizes alone decide."""
+    target = reduced_shape(shape, axes, keepdim)
+    if 0 in shape:
+        length = numel(shape[d] for d in axes)
+        return False, tuple(row_passes(numel(target), length, target))
+    order = memory_order(shape, strides)
     kept = [d for d in order or () if d not in axes]
-    if order is None or kept != sorted(kept):
-        x, order = x.contiguous(), list(range(x.ndim))
+    copied = order is None or kept != sorted(kept)
     groups: list[list[int]] = []  # [is reduced, size] of neighbouring axes alike
-    for d in order:
-        size, reduced = x.shape[d], d in axes
+    for d in range(len(shape)) if copied or order is None else order:
+        size, reduced = shape[d], d in axes
         if groups and groups[-1][0] == reduced:
             groups[-1][1] *= size
         elif size != 1:
             groups.append([reduced, size])
     sizes = [size for _, size in groups]
-    reduced_groups = [i for i, (reduced, _) in enumerate(groups) if reduced]
-    if not reduced_groups or 0 in sizes:
-        # One element to each result, or none.
-        length = numel([x.shape[d] for d in axes])
-        return reduce_rows(how, x.contiguous(), numel(shape), length, shape, result)
-    for i in reversed(reduced_groups):
+    passes: list[Pass] = []
+    for i in reversed([i for i, (reduced, _) in enumerate(groups) if reduced]):
         outer, length, inner = numel(sizes[:i]), sizes[i], numel(sizes[i + 1 :])
         del sizes[i]
-        to = shape if i == reduced_groups[0] else tuple(sizes)
-        reduce = reduce_rows if inner == 1 else functools.partial(reduce_columns, inner=inner)
-        x = reduce(how, x, outer, length, to, result)
-    return x
+        if inner == 1:
+            passes += row_passes(outer, length, target)
+        else:
+            passes += column_passes(outer, length, inner, target)
+    # Where every reduced size is 1, each row is one element.
+    return copied, tuple(passes or row_passes(numel(target), 1, target))
 
 
-def reduce_rows(
-    how: Fold, x: Tensor, outer: int, length: int, shape: Shape, result: DType
-) -> Tensor:
+def row_passes(outer: int, length: int, shape: Shape) -> list[Pass]:
     """Each row of a C-ordered matrix reduced; long rows in two steps."""
+    passes = []
     if length >= 4 * ROW_STEP:
         chunks = -(-length // ROW_STEP)
-        x = launch(
-            how.rows, (x,), [((outer * chunks,), result)], bind={"X": x.dtype, "T": result},
-            words=(length, ROW_STEP, chunks), n=outer * chunks, grain=2,
-        )  # fmt: skip
+        units = outer * chunks
+        passes.append(Pass(True, (units,), (length, ROW_STEP, chunks), units, 2))
         length = chunks
-    return launch(
-        how.rows, (x,), [(shape, result)], bind={"X": x.dtype, "T": result},
-        words=(length, length, 1), n=outer, grain=builtins.max(1, GRAIN // builtins.max(length, 1)),
-    )  # fmt: skip
+    grain = builtins.max(1, GRAIN // builtins.max(length, 1))
+    return [*passes, Pass(True, shape, (length, length, 1), outer, grain)]
 
 
-def reduce_columns(
-    how: Fold, x: Tensor, outer: int, length: int, shape: Shape, result: DType, *, inner: int
-) -> Tensor:
+def column_passes(outer: int, length: int, inner: int, shape: Shape) -> list[Pass]:
     """The columns of C-ordered matrices reduced; long ones in steps."""
-    strips = -(-inner // STRIP)
-    width = builtins.min(inner, STRIP)
+    strips, width = -(-inner // STRIP), builtins.min(inner, STRIP)
+    passes = []
     while length >= 2 * COLUMN_STEP:
         chunks = -(-length // COLUMN_STEP)
-        x = launch(
-            how.columns, (x,), [((outer * chunks * inner,), result)],
-            bind={"X": x.dtype, "T": result},
-            words=(length, inner, COLUMN_STEP, chunks, STRIP, strips), n=outer * chunks * strips,
-            grain=builtins.max(1, GRAIN // (COLUMN_STEP * width)),
-        )  # fmt: skip
+        words = (length, inner, COLUMN_STEP, chunks, STRIP, strips)
+        grain = builtins.max(1, GRAIN // (COLUMN_STEP * width))
+        passes.append(Pass(False, (outer, chunks, inner), words, outer * chunks * strips, grain))
         length = chunks
-    return launch(
-        how.columns, (x,), [(shape, result)], bind={"X": x.dtype, "T": result},
-        words=(length, inner, length, 1, STRIP, strips), n=outer * strips,
-        grain=builtins.max(1, GRAIN // (length * width)),
-    )  # fmt: skip
+    words = (length, inner, length, 1, STRIP, strips)
+    grain = builtins.max(1, GRAIN // (length * width))
+    return [*passes, Pass(False, shape, words, outer * strips, grain)]
+
+
+def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
+    """`x` reduced over `axes`, accumulated and returned as `result`."""
+    copied, passes = plan_fold(x.shape, x.stride(), axes, keepdim)
+    if copied:
+        x = x.contiguous()
+    for by_rows, shape, words, n, grain in passes:
+        x = launch(
+            how.rows if by_rows else how.columns, (x,), [(shape, result)],
+            bind={"X": x.dtype, "T": result}, words=words, n=n, grain=grain,
+        )  # fmt: skip
+    return x
 
 
 # ---------------------------------------------------------------- sum, mean
@@ -386,7 +394,7 @@ def exclusive_product(x: Tensor, axis: int) -> Tensor:
     """The products of all elements before each one."""
     length = x.shape[axis]
     first = x.narrow(axis, 0, 1)
-    from .view import cat
+    from .shape import cat
 
     return cat([first.new_ones(first.shape), x.narrow(axis, 0, length - 1)], axis).cumprod(axis)
 
@@ -567,9 +575,7 @@ def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> 
     else:
         axes = (wrap_dim(dim, input.ndim),)
         if input.ndim and input.shape[axes[0]] == 0:
-            raise IndexError(
-                f"aminmax: Expected reduction dim {axes[0]} to have non-zero size."
-            )
+            raise IndexError(f"aminmax: Expected reduction dim {axes[0]} to have non-zero size.")
     return MinMax(*aminmax_axes(input, axes, keepdim))
 
 
@@ -798,472 +804,6 @@ def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
         tensor([False,  True])
     """
     return truth(MIN, input, dim, keepdim)
-
-
-# ---------------------------------------------------------------- order statistics
-
-
-def ranked(x: Tensor, axis: int, keepdim: bool, rank: int) -> tuple[Tensor, Tensor]:
-    """The element of a rank along an axis and its first place; negative ranks are medians."""
-    if x.ndim == 0:
-        x = x.reshape(1)
-        shape: Shape = ()
-    else:
-        shape = reduced_shape(x.shape, (axis,), keepdim)
-    x, rows, length = rows_of(x, (axis,))
-    return launch(
-        sort_kernels.kth_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
-        bind={"T": x.dtype}, words=(length, rank), n=rows,
-        grain=builtins.max(1, GRAIN // (8 * length)),
-    )  # fmt: skip
-
-
-MEDIAN, NANMEDIAN = -1, -2  # ranks of kth_rows
-
-
-@operation("MedianBackward0")
-def median_all(x: Tensor) -> Tensor:
-    """The lower median of all elements."""
-    return ranked(x.reshape(-1), 0, False, MEDIAN)[0]
-
-
-@median_all.vjp
-def _(g, x, out):  # type: ignore[no-untyped-def]
-    return share(g, x, out, tuple(range(x.ndim)), False)
-
-
-@operation("MedianBackward1", differentiable=(0,))
-def median_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
-    """The lower medians along an axis and their places."""
-    return ranked(x, axis, keepdim, MEDIAN)
-
-
-@median_axis.vjp
-def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
-    return put_back(g, outs[1], axis, keepdim, shape)
-
-
-@operation("NanmedianBackward0")
-def nanmedian_all(x: Tensor) -> Tensor:
-    """The lower median of what is no NaN."""
-    return ranked(x.reshape(-1), 0, False, NANMEDIAN)[0]
-
-
-@nanmedian_all.vjp
-def _(g, x, out):  # type: ignore[no-untyped-def]
-    return share(g, x, out, tuple(range(x.ndim)), False)
-
-
-@operation("NanmedianBackward1", differentiable=(0,))
-def nanmedian_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
-    """The lower medians of what is no NaN, along an axis, and their places."""
-    return ranked(x, axis, keepdim, NANMEDIAN)
-
-
-@nanmedian_axis.vjp
-def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
-    return put_back(g, outs[1], axis, keepdim, shape)
-
-
-Median = return_type("median", "values indices")
-NanMedian = return_type("nanmedian", "values indices")
-Mode = return_type("mode", "values indices")
-KthValue = return_type("kthvalue", "values indices")
-
-
-def no_bool(kernel: str, x: Tensor) -> None:
-    """Order statistics are not defined for bool."""
-    if x.dtype is dtypes.bool:
-        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
-
-
-@export(method=True)
-@numpy_names
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of all elements; along a dimension, `(values, indices)`.
-
-    NaN if there is one, and for no elements. Differentiable in `input`.
-
-    Example:
-        >>> adjit.tensor([3., 1., 2., 4.]).median()
-        tensor(2.)
-    """
-    no_bool("median_cpu", input)
-    if dim is None:
-        return median_all(input) if input.numel() else input.new_full((), math.nan)
-    axis = wrap_dim(dim, input.ndim)
-    check_not_empty("median", input, (axis,))
-    return Median(*median_axis(input, axis, keepdim, input.shape))
-
-
-@export(method=True)
-@numpy_names
-def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
-    """The lower median of what is no NaN; along a dimension, `(values, indices)`.
-
-    Differentiable in `input`.
-
-    Example:
-        >>> adjit.tensor([3., float("nan"), 2., 4.]).nanmedian()
-        tensor(3.)
-    """
-    no_bool("median_cpu", input)
-    if dim is None:
-        return nanmedian_all(input) if input.numel() else input.new_full((), math.nan)
-    axis = wrap_dim(dim, input.ndim)
-    check_not_empty("nanmedian", input, (axis,))
-    return NanMedian(*nanmedian_axis(input, axis, keepdim, input.shape))
-
-
-@operation("KthvalueBackward0", differentiable=(0,))
-def kth_axis(
-    x: Tensor, rank: int, axis: int, keepdim: bool, shape: Shape
-) -> tuple[Tensor, Tensor]:
-    """The element of a rank along an axis and its place."""
-    return ranked(x, axis, keepdim, rank)
-
-
-@kth_axis.vjp
-def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
-    return put_back(g, outs[1], axis, keepdim, shape)
-
-
-@export(method=True)
-@numpy_names
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
-    """The k-th smallest element along a dimension, counted from 1, as `(values, indices)`.
-
-    NaN counts as the largest. Differentiable in `input`.
-
-    Raises:
-        RuntimeError: if there is no k-th element.
-
-    Example:
-        >>> adjit.tensor([3., 1., 2.]).kthvalue(2).values
-        tensor(2.)
-    """
-    no_bool("kthvalue_cpu", input)
-    axis = wrap_dim(dim, input.ndim)
-    check_not_empty("kthvalue", input, (axis,))
-    if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
-        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}")
-    return KthValue(*kth_axis(input, k - 1, axis, keepdim, input.shape))
-
-
-@operation("ModeBackward0", differentiable=(0,))
-def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
-    """The commonest elements along an axis and their last places."""
-    if x.ndim == 0:
-        x, target = x.reshape(1), ()
-    else:
-        target = reduced_shape(shape, (axis,), keepdim)
-    x, rows, length = rows_of(x, (axis,))
-    size = rows * length
-    values, order = launch(
-        sort_kernels.sort_rows, (x,), [((size,), x.dtype), ((size,), dtypes.int64)],
-        bind={"T": x.dtype}, words=(length, size, 0), n=rows, scratch=24 * size,
-        grain=builtins.max(1, GRAIN // (16 * length)),
-    )  # fmt: skip
-    return launch(
-        sort_kernels.mode_rows, (values, order), [(target, x.dtype), (target, dtypes.int64)],
-        bind={"T": x.dtype}, words=(length,), n=rows, grain=builtins.max(1, GRAIN // length),
-    )  # fmt: skip
-
-
-@mode_axis.vjp
-def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
-    return put_back(g, outs[1], axis, keepdim, shape)
-
-
-@export(method=True)
-@numpy_names
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
-    """The commonest element along a dimension and its last index, as `(values, indices)`.
-
-    The smallest of equally common elements. Differentiable in `input`.
-
-    Example:
-        >>> adjit.tensor([2, 1, 2, 3]).mode().values
-        tensor(2)
-    """
-    axis = wrap_dim(dim, input.ndim)
-    check_not_empty("mode", input, (axis,))
-    return Mode(*mode_axis(input, axis, keepdim, input.shape))
-
-
-# ---------------------------------------------------------------- moments
-
-
-def moments(x: Tensor, axes: Shape, shape: Shape) -> tuple[Tensor, Tensor]:
-    """Means and sums of squared deviations along axes."""
-    x, rows, length = rows_of(x, axes)
-    step = builtins.max(1, builtins.min(length, ROW_STEP))
-    chunks = builtins.max(1, -(-length // step))
-    partial = (rows * chunks,)
-    target = shape if chunks == 1 else partial
-    means, squares = launch(
-        kernels.moments_rows, (x,), [(target, x.dtype), (target, x.dtype)], bind={"T": x.dtype},
-        words=(length, step, chunks), n=rows * chunks, grain=builtins.max(1, GRAIN // step),
-    )  # fmt: skip
-    if chunks == 1:
-        return means, squares
-    return launch(
-        kernels.merge_moments, (means, squares), [(shape, x.dtype), (shape, x.dtype)],
-        bind={"T": x.dtype}, words=(length, step, chunks), n=rows,
-        grain=builtins.max(1, GRAIN // chunks),
-    )  # fmt: skip
-
-
-def freedom(shape: Shape, axes: Shape, correction: float) -> float:
-    """What sums of squares are divided by."""
-    return builtins.max(0, numel(shape[d] for d in axes) - correction) if shape else 1 - correction
-
-
-def divided(squares: Tensor, by: float) -> Tensor:
-    """A sum of squares as a variance; 0 / 0 is NaN."""
-    return squares / by if by > 0 else squares / 0.0
-
-
-@operation("VarBackward0")
-def var_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
-    """The variances along axes."""
-    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
-    return divided(squares, freedom(x.shape, axes, correction))
-
-
-def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
-    """The gradient of a variance."""
-    by = freedom(x.shape, axes, correction)
-    factor = 2.0 / by if by > 0 else math.nan
-    return spread_back(g * factor, axes, keepdim, x.shape) * (x - mean(x, axes, True))
-
-
-@var_axes.vjp
-def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
-    return var_pull(g, x, axes, correction, keepdim)
-
-
-@operation("StdBackward0")
-def std_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
-    """The standard deviations along axes."""
-    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
-    return divided(squares, freedom(x.shape, axes, correction)).sqrt()
-
-
-def through_root(g: Tensor, out: Tensor) -> Tensor:
-    """The gradient of a square root; 0 where the root is 0, as PyTorch has it for std."""
-    return (g / (out * 2)).masked_fill(out.detach() == 0, 0)
-
-
-@std_axes.vjp
-def _(g, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
-    return var_pull(through_root(g, out), x, axes, correction, keepdim)
-
-
-@operation("VarMeanBackward0", differentiable=(0, 1))
-def var_mean_axes(
-    x: Tensor, axes: Shape, correction: float, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """The variances and the means along axes."""
-    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
-    return divided(squares, freedom(x.shape, axes, correction)), means
-
-
-def mean_pull(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
-    """The gradient of a mean."""
-    return spread_back(g / (numel(x.shape[d] for d in axes) or 1), axes, keepdim, x.shape)
-
-
-def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
-    """The sum of two gradients of which either may be missing."""
-    return a if b is None else b if a is None else a + b
-
-
-@var_mean_axes.vjp
-def _(gs, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
-    g, g_mean = gs
-    return both(
-        None if g is None else var_pull(g, x, axes, correction, keepdim),
-        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
-    )
-
-
-@operation("StdMeanBackward0", differentiable=(0, 1))
-def std_mean_axes(
-    x: Tensor, axes: Shape, correction: float, keepdim: bool
-) -> tuple[Tensor, Tensor]:
-    """The standard deviations and the means along axes."""
-    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
-    return divided(squares, freedom(x.shape, axes, correction)).sqrt(), means
-
-
-@std_mean_axes.vjp
-def _(gs, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
-    g, g_mean = gs
-    return both(
-        None if g is None else var_pull(through_root(g, out), x, axes, correction, keepdim),
-        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
-    )
-
-
-def spread_arguments(
-    name: str,
-    x: Tensor,
-    dim: Axes | bool,
-    unbiased: bool | None,
-    keepdim: bool,
-    correction: float | None,
-) -> tuple[Shape, float, bool]:
-    """The axes, the correction and keepdim of `std(x, dim, ...)` and the old `std(x, unbiased)`."""
-    if isinstance(dim, bool):
-        dim, unbiased = None, dim
-    if not x.dtype.is_floating_point:
-        what = "std and var" if name in ("std", "var") else name
-        raise RuntimeError(f"{what} only support floating point and complex dtypes")
-    if unbiased is not None:
-        if correction is not None:
-            raise TypeError(
-                f"{name}() received an invalid combination of arguments - got both unbiased and "
-                "correction, but expected one of them"
-            )
-        correction = 1 if unbiased else 0
-    correction = 1 if correction is None else correction
-    axes = wrap_dims(dim, x.ndim)
-    if (numel(x.shape[d] for d in axes) if x.ndim else 1) - correction <= 0 and numel(
-        reduced_shape(x.shape, axes, False)
-    ):
-        warnings.warn(
-            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
-            "reduction factor (input numel divided by output numel).",
-            stacklevel=5,
-        )
-    return (axes if x.ndim else ()), correction, keepdim
-
-
-@export(method=True, out=True)
-@numpy_names
-def var(
-    input: Tensor,
-    dim: Axes | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """The variance of all elements, or along dimensions.
-
-    The sum of squared deviations from the mean over `N - correction`; the correction is 1 unless
-    given (`unbiased=False` is 0). Computed from deviations, chunk by chunk, so that a large mean
-    costs no digits. Differentiable in `input`, which must be floating point.
-
-    Raises:
-        RuntimeError: for integers and bool.
-
-    Example:
-        >>> adjit.tensor([1., 2., 3., 4.]).var()
-        tensor(1.6667)
-    """
-    return var_axes(input, *spread_arguments("var", input, dim, unbiased, keepdim, correction))
-
-
-@export(method=True, out=True)
-@numpy_names
-def std(
-    input: Tensor,
-    dim: Axes | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> Tensor:
-    """The standard deviation of all elements, or along dimensions: the root of :func:`var`.
-
-    Example:
-        >>> adjit.tensor([1., 2., 3., 4.]).std(correction=0)
-        tensor(1.1180)
-    """
-    return std_axes(input, *spread_arguments("std", input, dim, unbiased, keepdim, correction))
-
-
-@export()
-@numpy_names
-def var_mean(
-    input: Tensor,
-    dim: Axes | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The variance and the mean, in one pass over memory. Takes what :func:`var` takes.
-
-    Example:
-        >>> adjit.var_mean(adjit.tensor([1., 2., 3., 4.]))
-        (tensor(1.6667), tensor(2.5000))
-    """
-    arguments = spread_arguments("var_mean", input, dim, unbiased, keepdim, correction)
-    return tuple(var_mean_axes(input, *arguments))  # type: ignore[return-value]
-
-
-@export()
-@numpy_names
-def std_mean(
-    input: Tensor,
-    dim: Axes | bool = None,
-    unbiased: bool | None = None,
-    keepdim: bool = False,
-    *,
-    correction: float | None = None,
-) -> tuple[Tensor, Tensor]:
-    """The standard deviation and the mean, in one pass over memory. Takes what :func:`std` takes.
-
-    Example:
-        >>> adjit.std_mean(adjit.tensor([1., 2., 3., 4.]))
-        (tensor(1.2910), tensor(2.5000))
-    """
-    arguments = spread_arguments("std_mean", input, dim, unbiased, keepdim, correction)
-    return tuple(std_mean_axes(input, *arguments))  # type: ignore[return-value]
-
-
-# ---------------------------------------------------------------- logsumexp
-
-
-@operation("LogsumexpBackward0")
-def logsumexp_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
-    """Logarithms of sums of exponentials along axes."""
-    shape = reduced_shape(x.shape, axes, keepdim)
-    x, rows, length = rows_of(x, axes)
-    if length == 0:
-        return x.new_full(shape, -math.inf)
-    return launch(
-        softmax_kernels.logsumexp_rows, (x,), [(shape, x.dtype)], bind={"T": x.dtype},
-        words=(length,), n=rows, grain=builtins.max(1, GRAIN // (4 * length)),
-    )  # fmt: skip
-
-
-@logsumexp_axes.vjp
-def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
-    shape = x.shape
-    return spread_back(g, axes, keepdim, shape) * (x - spread_back(out, axes, keepdim, shape)).exp()
-
-
-@export(method=True, out=True)
-@numpy_names
-def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
-    """The logarithm of the sum of exponentials along dimensions, without overflow.
-
-    Integers are converted to the default dtype. Differentiable in `input`.
-
-    Example:
-        >>> adjit.tensor([1000., 1000.]).logsumexp(0)
-        tensor(1000.6931)
-    """
-    if dim is None:
-        raise TypeError(
-            "logsumexp(): argument 'dim' (position 1) must be tuple of ints, not NoneType"
-        )
-    x = input if input.dtype.is_floating_point else input.to(dtypes.get_default_dtype())
-    return logsumexp_axes(x, wrap_dims(dim, x.ndim) if x.ndim else (), keepdim)
 
 
 # ---------------------------------------------------------------- norms

@@ -23,12 +23,12 @@ def scan(
     *others: Tensor,
 ) -> Any:
     """Run a scan kernel along an axis of tensors of one shape; the results have that shape."""
-    x = x.contiguous()
+    x, *others = [t.contiguous() for t in (x, *others)]
     sizes = x.shape if x.ndim else (1,)
     outer, length, inner = numel(sizes[:axis]), sizes[axis], numel(sizes[axis + 1 :])
     strips = -(-inner // kernels.STRIP)
     return launch(
-        kernel, (x, *[t.contiguous() for t in others]), [(x.shape, kind) for kind in results], bind=bind,
+        kernel, (x, *others), [(x.shape, kind) for kind in results], bind=bind,
         words=(length, inner, kernels.STRIP, strips), n=outer * strips if length else 0,
         grain=max(1, GRAIN // (max(length, 1) * max(min(inner, kernels.STRIP), 1))),
     )  # fmt: skip
@@ -94,7 +94,7 @@ def linear_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
 
 @linear_recurrence.vjp
 def _(g, a, out, axis):  # type: ignore[no-untyped-def]
-    from .view import cat
+    from .shape import cat
 
     gb = reversed_recurrence(a, g, axis)
     first = out.narrow(axis, 0, 1)
@@ -104,7 +104,7 @@ def _(g, a, out, axis):  # type: ignore[no-untyped-def]
 
 def reversed_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
     """`out[i] = b[i] + a[i + 1] * out[i + 1]` along an axis."""
-    from .view import cat
+    from .shape import cat
 
     last = a.narrow(axis, 0, 1)
     after = cat([last.new_zeros(last.shape), a.flip(axis).narrow(axis, 0, a.shape[axis] - 1)], axis)
@@ -275,7 +275,7 @@ def diff(
         raise RuntimeError(f"order must be non-negative but got {n}")
     parts = [part for part in (prepend, input, append) if part is not None]
     if len(parts) > 1:
-        from .view import cat
+        from .shape import cat
 
         input = cat(parts, axis)
     for _ in range(min(n, input.shape[axis])):

@@ -1,16 +1,19 @@
-"""Softmax and its logarithm along one dimension."""
+"""Softmax, its logarithm, and logarithms of sums of exponentials."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
+from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.op import export, operation
 from ..graph.record import launch
 from ..kernels import softmax as kernels
-from ..shapes import wrap_dim
+from ..shapes import Shape, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .reduce import GRAIN, numpy_names, rows_of
+from .reduce import GRAIN, numpy_names, reduced_shape, rows_of, spread_back
 
 
 def by_rows(kernel: Any, tensors: list[Tensor], axis: int) -> Tensor:
@@ -117,3 +120,44 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """
     x = checked("log_softmax", input, dtype)
     return log_softmax_axis(x, wrap_dim(dim, x.ndim))
+
+
+# ---------------------------------------------------------------- logsumexp
+
+
+@operation("LogsumexpBackward0")
+def logsumexp_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """Logarithms of sums of exponentials along axes."""
+    shape = reduced_shape(x.shape, axes, keepdim)
+    x, rows, length = rows_of(x, axes)
+    if length == 0:
+        return x.new_full(shape, -math.inf)
+    return launch(
+        kernels.logsumexp_rows, (x,), [(shape, x.dtype)], bind={"T": x.dtype},
+        words=(length,), n=rows, grain=max(1, GRAIN // (4 * length)),
+    )  # fmt: skip
+
+
+@logsumexp_axes.vjp
+def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
+    shape = x.shape
+    return spread_back(g, axes, keepdim, shape) * (x - spread_back(out, axes, keepdim, shape)).exp()
+
+
+@export(method=True, out=True)
+@numpy_names
+def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
+    """The logarithm of the sum of exponentials along dimensions, without overflow.
+
+    Integers are converted to the default dtype. Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([1000., 1000.]).logsumexp(0)
+        tensor(1000.6931)
+    """
+    if dim is None:
+        raise TypeError(
+            "logsumexp(): argument 'dim' (position 1) must be tuple of ints, not NoneType"
+        )
+    x = input if input.dtype.is_floating_point else input.to(dtypes.get_default_dtype())
+    return logsumexp_axes(x, wrap_dims(dim, x.ndim) if x.ndim else (), keepdim)

@@ -1,7 +1,8 @@
-"""Sorting, selecting, counting distinct elements, searching."""
+"""Sorting, order statistics, distinct elements, searching."""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from .. import dtypes
@@ -10,7 +11,16 @@ from ..graph.record import launch
 from ..kernels import sort as kernels
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
-from .reduce import GRAIN, numpy_names, return_type, rows_of
+from .reduce import (
+    GRAIN,
+    check_not_empty,
+    numpy_names,
+    put_back,
+    reduced_shape,
+    return_type,
+    rows_of,
+    share,
+)
 
 Number = int | float | bool
 
@@ -51,9 +61,7 @@ Sort, TopK = return_type("sort", "values indices"), return_type("topk", "values 
 
 @export(method=True, out=True)
 @numpy_names
-def sort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None
-) -> Any:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | None = None) -> Any:
     """The elements in order along a dimension, and their old indices, as `(values, indices)`.
 
     Always stable: equal elements keep their order. NaN is the largest. Differentiable in `input`.
@@ -73,9 +81,7 @@ def sort(
 
 @export(method=True)
 @numpy_names
-def argsort(
-    input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False
-) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that put a tensor in order along a dimension, as int64; stable.
 
     Example:
@@ -145,12 +151,199 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     return TopK(*topk_axis(input, k, axis, bool(largest), bool(sorted), input.shape))
 
 
+# ---------------------------------------------------------------- order statistics
+
+
+def ranked(x: Tensor, axis: int, keepdim: bool, rank: int) -> tuple[Tensor, Tensor]:
+    """The element of a rank along an axis and its first place; negative ranks are medians."""
+    if x.ndim == 0:
+        x = x.reshape(1)
+        shape: Shape = ()
+    else:
+        shape = reduced_shape(x.shape, (axis,), keepdim)
+    x, rows, length = rows_of(x, (axis,))
+    return launch(
+        kernels.kth_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
+        bind={"T": x.dtype}, words=(length, rank), n=rows,
+        grain=max(1, GRAIN // (8 * length)),
+    )  # fmt: skip
+
+
+MEDIAN, NANMEDIAN = -1, -2  # ranks of kth_rows
+
+
+@operation("MedianBackward0")
+def median_all(x: Tensor) -> Tensor:
+    """The lower median of all elements."""
+    return ranked(x.reshape(-1), 0, False, MEDIAN)[0]
+
+
+@median_all.vjp
+def _(g, x, out):  # type: ignore[no-untyped-def]
+    return share(g, x, out, tuple(range(x.ndim)), False)
+
+
+@operation("MedianBackward1", differentiable=(0,))
+def median_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The lower medians along an axis and their places."""
+    return ranked(x, axis, keepdim, MEDIAN)
+
+
+@median_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@operation("NanmedianBackward0")
+def nanmedian_all(x: Tensor) -> Tensor:
+    """The lower median of what is no NaN."""
+    return ranked(x.reshape(-1), 0, False, NANMEDIAN)[0]
+
+
+@nanmedian_all.vjp
+def _(g, x, out):  # type: ignore[no-untyped-def]
+    return share(g, x, out, tuple(range(x.ndim)), False)
+
+
+@operation("NanmedianBackward1", differentiable=(0,))
+def nanmedian_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The lower medians of what is no NaN, along an axis, and their places."""
+    return ranked(x, axis, keepdim, NANMEDIAN)
+
+
+@nanmedian_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+Median = return_type("median", "values indices")
+NanMedian = return_type("nanmedian", "values indices")
+Mode = return_type("mode", "values indices")
+KthValue = return_type("kthvalue", "values indices")
+
+
+def no_bool(kernel: str, x: Tensor) -> None:
+    """Order statistics are not defined for bool."""
+    if x.dtype is dtypes.bool:
+        raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
+
+
+@export(method=True)
+@numpy_names
+def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of all elements; along a dimension, `(values, indices)`.
+
+    NaN if there is one, and for no elements. Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2., 4.]).median()
+        tensor(2.)
+    """
+    no_bool("median_cpu", input)
+    if dim is None:
+        return median_all(input) if input.numel() else input.new_full((), math.nan)
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("median", input, (axis,))
+    return Median(*median_axis(input, axis, keepdim, input.shape))
+
+
+@export(method=True)
+@numpy_names
+def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+    """The lower median of what is no NaN; along a dimension, `(values, indices)`.
+
+    Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([3., float("nan"), 2., 4.]).nanmedian()
+        tensor(3.)
+    """
+    no_bool("median_cpu", input)
+    if dim is None:
+        return nanmedian_all(input) if input.numel() else input.new_full((), math.nan)
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("nanmedian", input, (axis,))
+    return NanMedian(*nanmedian_axis(input, axis, keepdim, input.shape))
+
+
+@operation("KthvalueBackward0", differentiable=(0,))
+def kth_axis(x: Tensor, rank: int, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The element of a rank along an axis and its place."""
+    return ranked(x, axis, keepdim, rank)
+
+
+@kth_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@export(method=True)
+@numpy_names
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """The k-th smallest element along a dimension, counted from 1, as `(values, indices)`.
+
+    NaN counts as the largest. Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if there is no k-th element.
+
+    Example:
+        >>> adjit.tensor([3., 1., 2.]).kthvalue(2).values
+        tensor(2.)
+    """
+    no_bool("kthvalue_cpu", input)
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("kthvalue", input, (axis,))
+    if not 1 <= k <= (input.shape[axis] if input.ndim else 1):
+        raise RuntimeError(f"kthvalue(): selected number k out of range for dimension {axis}")
+    return KthValue(*kth_axis(input, k - 1, axis, keepdim, input.shape))
+
+
+@operation("ModeBackward0", differentiable=(0,))
+def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
+    """The commonest elements along an axis and their last places."""
+    if x.ndim == 0:
+        x, target = x.reshape(1), ()
+    else:
+        target = reduced_shape(shape, (axis,), keepdim)
+    x, rows, length = rows_of(x, (axis,))
+    size = rows * length
+    values, order = launch(
+        kernels.sort_rows, (x,), [((size,), x.dtype), ((size,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(length, size, 0), n=rows, scratch=24 * size,
+        grain=max(1, GRAIN // (16 * length)),
+    )  # fmt: skip
+    return launch(
+        kernels.mode_rows, (values, order), [(target, x.dtype), (target, dtypes.int64)],
+        bind={"T": x.dtype}, words=(length,), n=rows, grain=max(1, GRAIN // length),
+    )  # fmt: skip
+
+
+@mode_axis.vjp
+def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
+    return put_back(g, outs[1], axis, keepdim, shape)
+
+
+@export(method=True)
+@numpy_names
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """The commonest element along a dimension and its last index, as `(values, indices)`.
+
+    The smallest of equally common elements. Differentiable in `input`.
+
+    Example:
+        >>> adjit.tensor([2, 1, 2, 3]).mode().values
+        tensor(2)
+    """
+    axis = wrap_dim(dim, input.ndim)
+    check_not_empty("mode", input, (axis,))
+    return Mode(*mode_axis(input, axis, keepdim, input.shape))
+
+
 # ---------------------------------------------------------------- distinct elements
 
 
-def distinct(
-    x: Tensor, order: Tensor, records: int, width: int
-) -> tuple[Tensor, Tensor, Tensor]:
+def distinct(x: Tensor, order: Tensor, records: int, width: int) -> tuple[Tensor, Tensor, Tensor]:
     """The first place of each run of equal records, each record's run, and the runs' lengths."""
     firsts, inverse, counts, number = launch(
         kernels.distinct, (x, order),
@@ -190,7 +383,7 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
                 "applied"
             )
     if not in_order:
-        from .create import arange
+        from .creation import arange
 
         order = arange(records)
     elif dim is None:
@@ -340,13 +533,5 @@ def bucketize(
         tensor([0, 1, 2])
     """
     if boundaries.ndim != 1:
-        raise RuntimeError(
-            f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})"
-        )
+        raise RuntimeError(f"boundaries tensor must be 1 dimension, but got dim({boundaries.ndim})")
     return searchsorted(boundaries, input, out_int32=out_int32, right=right)
-
-
-__all__ = [
-    "argsort", "bucketize", "msort", "searchsorted", "sort", "topk", "unique",
-    "unique_consecutive",
-]  # fmt: skip

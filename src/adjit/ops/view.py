@@ -262,8 +262,8 @@ def _reshaping_inplace(function: Any) -> Any:
     def method(self: Tensor, *args: Any) -> Tensor:
         made = function(self, *args)
         self.spec, self.offset = made.spec, made.offset
-        if made.fn is not None:
-            self.fn, self.nr = made.fn, made.nr
+        if made.edge is not None:
+            self.edge = made.edge
         return self
 
     method.__doc__ = f"In-place form of `{function.__name__}`: this handle takes the new shape."

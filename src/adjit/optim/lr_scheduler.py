@@ -250,6 +250,9 @@ class LRScheduler:
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
 
+_LRScheduler = LRScheduler  # the base class's name in old programs
+
+
 def _warn_epoch() -> None:
     warnings.warn(
         "The epoch parameter in `scheduler.step()` was not necessary and is being deprecated where "

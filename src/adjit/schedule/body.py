@@ -88,6 +88,11 @@ class Body:
                 names |= _reads(statement.value)
         return kept[::-1], names
 
+    def passes(self, k: int) -> bool:
+        """Whether result `k` is the first parameter, unchanged."""
+        result = self.results[k]
+        return isinstance(result, ast.Name) and result.id == self.params[0]
+
     def paste(self, targets: Sequence[str], wanted: Sequence[int], compute: dtype) -> Pasted:
         """The statements as kernel source, result `wanted[k]` assigned to `targets[k]`."""
         typed = _Typed(compute.stored)

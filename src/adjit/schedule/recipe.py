@@ -35,9 +35,9 @@ class Recipe:
     `plain` recipes have one step and one result and take the short road through `settle`.
     """
 
-    __slots__ = ("__weakref__", "address", "alias", "constants", "count", "fallible", "grain",
-                 "heavy", "inputs", "n", "name", "outputs", "pick", "plain", "scratch", "size",
-                 "sizes", "spec", "steps", "vjps", "write")  # fmt: skip
+    __slots__ = ("__weakref__", "alias", "compute", "constants", "count", "differentiable", "fallible",
+                 "head", "inputs", "large", "name", "numbers", "operands", "outputs", "pick", "plain",
+                 "scratch", "size", "sizes", "spec", "steps", "vjps", "write")  # fmt: skip
 
     def __init__(
         self,
@@ -62,12 +62,15 @@ class Recipe:
             self.count += 1
         if fallible is not None:
             self.count += 1
-        self.address = 0
-        self.n = steps[0].n if steps else 0
-        self.grain = steps[0].grain if steps else 1
+        self.head: tuple[int, ...] = ()  # of the row of words, once the kernel is linked
+        self.large = any(step.n >= 2 * step.grain for step in steps)
         self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
-        self.heavy = sum(self.sizes) >> 20  # MiB that the results take
         self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
         self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
-        self.vjps: dict[Any, Recipe] = {}
+        # What recording needs to know of an elementwise op on these operands:
+        self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
+        self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words
+        self.compute: Any = None  # the dtype that the body runs in
+        self.differentiable = False
+        self.vjps: dict[Any, Any] = {}

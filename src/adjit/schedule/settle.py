@@ -14,13 +14,14 @@ from array import array
 from typing import Any
 
 from .. import config
-from ..storage import Foreign, allocate, size_class
+from ..storage import Foreign, allocate, free_small, size_class
 from . import run_cpu
 from .cache import link
 from .recipe import Recipe
 
 lock = threading.RLock()
 tape: list[Any] = []
+MAX_PENDING = 1 if config.EAGER else config.MAX_PENDING
 MAX_STREAM = 4096  # steps that run without coming back to Python, so that Ctrl-C gets through
 
 _refcount = sys.getrefcount
@@ -90,29 +91,35 @@ def _run(batch: list[Any]) -> None:
                     _run_special(node, recipe)
                     batch.pop()
                     continue
-            address = recipe.address or _link(recipe)
+            head = recipe.head or _link(recipe)
+            free = free_small.get(recipe.size)
+            block = free.pop() if free else allocate(recipe.size)
+            inputs = node.inputs
+            words += head
             try:
-                if node.offsets is None:
-                    row = [value.address for value in node.inputs]
+                if node.offsets is not None:
+                    words += _row_with_offsets(node)
+                elif len(inputs) == 2:
+                    a, b = inputs
+                    words += (a.address, b.address)
+                elif len(inputs) == 1:
+                    words.append(inputs[0].address)
                 else:
-                    row = _row_with_offsets(node)
+                    words += [value.address for value in inputs]
             except AttributeError:
+                del words[-4:]
                 _inherit_error(node)
                 batch.pop()
                 continue
-            block = allocate(recipe.size)
-            words += (address, recipe.n, recipe.grain, recipe.count)
-            words += row
-            words.append(block.address)
+            words.append(block)
             if recipe.constants:
                 words += recipe.constants
             if node.scalars:
                 words += node.scalars
             steps += 1
-            if recipe.n >= 2 * recipe.grain:
+            if recipe.large:
                 large = True
-            node.block = block
-            node.address = block.address
+            node.address = block
             node.recipe = node.inputs = None
             batch.pop()
     finally:
@@ -129,9 +136,10 @@ def execute(words: list[int], steps: int, large: bool) -> None:
     run_cpu.run(stream.buffer_info()[0], steps, 0, large=large)
 
 
-def _link(recipe: Recipe) -> int:
-    recipe.address = link(recipe.steps[0].source)
-    return recipe.address
+def _link(recipe: Recipe) -> tuple[int, ...]:
+    step = recipe.steps[0]
+    recipe.head = (link(step.source), step.n, step.grain, recipe.count)
+    return recipe.head
 
 
 def _row_with_offsets(node: Any) -> list[int]:
@@ -170,8 +178,7 @@ def _run_special(node: Any, recipe: Any) -> None:
         _inherit_error(node)
         return
     if recipe.pick >= 0:
-        node.block = node.inputs[0].block[recipe.pick]
-        node.address = node.block.address
+        node.address = node.inputs[0].others[recipe.pick]
         node.recipe = node.inputs = None
         return
     if recipe.write:
@@ -182,15 +189,15 @@ def _run_special(node: Any, recipe: Any) -> None:
     else:
         row = _row_with_offsets(node)
     if recipe.alias is not None and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
-        blocks = [node.inputs[0].block]
+        blocks = [node.inputs[0].address]
         recipe = recipe.alias
     else:
         blocks = [allocate(size) for size in recipe.sizes]
-    row += [block.address for block in blocks]
+    row += blocks
     scratch = None
     if recipe.scratch:
         scratch = allocate(size_class(recipe.scratch))
-        row.append(scratch.address)
+        row.append(scratch)
     status = None
     if recipe.fallible is not None:
         status = array("q", [0, 0, 0, 0])
@@ -211,8 +218,9 @@ def _run_special(node: Any, recipe: Any) -> None:
             error.add_note(f'recorded at File "{file}", line {line}, in {where}')
         node.recipe, node.inputs = Failed(error), None
         raise error
-    node.block = blocks if len(recipe.outputs) > 1 else blocks[0]
-    node.address = blocks[0].address
+    node.address = blocks[0]
+    if len(blocks) > 1:
+        node.others = blocks
     node.recipe = node.inputs = None
 
 
@@ -222,23 +230,18 @@ def _write(node: Any, recipe: Recipe) -> None:
     "here" writes into the same bytes whatever else looks at them: they are shared on purpose.
     """
     target, source = _row_with_offsets(node)
-    old = node.inputs[0].address
-    block = node.inputs[0].block
+    block = node.inputs[0].address
     if recipe.write == "copy" and (
         _refcount(node.inputs[0]) > _HELD_BY_NODE or block.__class__ is Foreign
     ):
-        block = allocate(recipe.size)
-        run_cpu.copy_bytes(block.address, old, recipe.spec.nbytes)
-        target += block.address - old
-        old = block.address
+        fresh = allocate(recipe.size)
+        run_cpu.copy_bytes(fresh, block, recipe.spec.nbytes)
+        target += fresh - block
+        block = fresh
     step = recipe.steps[0]
-    execute(
-        [link(step.source), step.n, step.grain, recipe.count - 1, source, target]
-        + list(recipe.constants),
-        1,
-        step.n >= 2 * step.grain,
-    )
-    node.block, node.address = block, old
+    head = [link(step.source), step.n, step.grain, recipe.count - 1, source, target]
+    execute([*head, *recipe.constants], 1, step.n >= 2 * step.grain)
+    node.address = block
     node.recipe = node.inputs = None
 
 
@@ -273,22 +276,20 @@ def value_of(storage: Any) -> Any:
 def remember(node: Any) -> None:
     """Put a recorded node onto the tape."""
     tape.append(node)
-    if len(tape) >= _max_pending:
+    if len(tape) >= MAX_PENDING:
         settle()
 
 
-_max_pending = 1 if config.EAGER else config.MAX_PENDING
 
 
 def own(value: Any, nbytes: int) -> Any:
     """`value` itself if only the caller holds it, else a copy: its bytes will be shared outside."""
-    if _refcount(value) <= _OWN and value.block.__class__ is not list:
+    if _refcount(value) <= _OWN:
         return value
     made = value.__class__()
     made.recipe = made.inputs = made.offsets = made.site = None
     made.scalars = ()
-    made.block = allocate(size_class(nbytes))
-    made.address = made.block.address
+    made.address = allocate(size_class(nbytes))
     run_cpu.copy_bytes(made.address, value.address, nbytes)
     return made
 

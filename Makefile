@@ -1,0 +1,50 @@
+# Every target sets itself up: Python 3.11 or newer and make are all that a machine needs.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TORCH ?= 0
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test lint bench notebooks clean
+
+help:
+	@echo "make demo       train a digit classifier, draw what it learned and its graph"
+	@echo "make test       run the test suite (TORCH=1: also against PyTorch)"
+	@echo "make lint       ruff and mypy"
+	@echo "make bench      the benchmark table, beside PyTorch, JAX and autograd"
+	@echo "make notebooks  run the notebooks in place"
+	@echo "make clean      remove the virtual environment and everything generated"
+
+$(BIN)/python:
+	$(PYTHON) -c 'import sys; sys.exit("adjit needs Python 3.11 or newer: make PYTHON=python3.12 ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv $(VENV)
+
+# One stamp for each extra, renewed when the dependencies change.
+$(VENV)/.installed-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+demo: $(VENV)/.installed-demo
+	$(BIN)/python notebooks/digits.py
+
+ifeq ($(TORCH),1)
+test: $(VENV)/.installed-torch
+endif
+test: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 tests
+
+lint: $(VENV)/.installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(VENV)/.installed-bench
+	$(BIN)/python bench/run.py
+
+notebooks: $(VENV)/.installed-notebooks
+	$(BIN)/python notebooks/run.py
+
+clean:
+	rm -rf $(VENV) build demo-output src/*.egg-info .pytest_cache .hypothesis .mypy_cache .ruff_cache .benchmarks
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,54 @@
+"""Moving elements to other places of a dense result.
+
+The kernels are bound to integers of the element's size.
+
+CPU side below; the CUDA side belongs at the end.
+"""
+
+from numba import njit
+
+from .abi import T, at, kernel, words
+from .blas import shifted
+
+
+@njit
+def row_offset(p, row):
+    """Where a row of a strided walk begins; `p` holds the number of axes, sizes, then steps."""
+    axes = p[0]
+    offset = 0
+    for axis in range(axes - 1, -1, -1):
+        size = p[1 + axis]
+        offset += row % size * p[1 + axes + axis]
+        row //= size
+    return offset
+
+
+@kernel
+def walk(args, start, stop):
+    """out = the elements met from a first one on, in steps of any sign; a unit is a row."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    first, length, step = p[2], p[3], p[4]
+    for row in range(start, stop):
+        source = shifted(x, first + row_offset(shifted(p, 5), row))
+        target = shifted(out, row * length)
+        for i in range(length):
+            target[i] = source[i * step]
+
+
+@kernel
+def keep_triangle(args, start, stop):
+    """out[.., i, j] = x[.., i, j] on one side of a diagonal, else 0; a unit is a row."""
+    p = words(args)
+    x, out, rows, columns, diagonal, upper = at(p[0], T), at(p[1], T), p[2], p[3], p[4], p[5]
+    for row in range(start, stop):
+        edge = row % rows + diagonal  # the column of the diagonal
+        first = min(max(edge if upper else 0, 0), columns)
+        last = min(max(columns if upper else edge + 1, 0), columns)
+        source, target = shifted(x, row * columns), shifted(out, row * columns)
+        for j in range(first):
+            target[j] = T(0)
+        for j in range(first, last):
+            target[j] = source[j]
+        for j in range(max(first, last), columns):
+            target[j] = T(0)

@@ -1,0 +1,253 @@
+"""Variances and standard deviations, computed from deviations and not from squares."""
+
+from __future__ import annotations
+
+import math
+import warnings
+
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import reduce as kernels
+from ..shapes import Shape, numel, wrap_dims
+from ..tensor import Tensor
+from .reduce import (
+    GRAIN,
+    ROW_STEP,
+    Axes,
+    mean,
+    numpy_names,
+    reduced_shape,
+    rows_of,
+    spread_back,
+)
+
+
+def moments(x: Tensor, axes: Shape, shape: Shape) -> tuple[Tensor, Tensor]:
+    """Means and sums of squared deviations along axes."""
+    x, rows, length = rows_of(x, axes)
+    step = max(1, min(length, ROW_STEP))
+    chunks = max(1, -(-length // step))
+    partial = (rows * chunks,)
+    target = shape if chunks == 1 else partial
+    means, squares = launch(
+        kernels.moments_rows, (x,), [(target, x.dtype), (target, x.dtype)], bind={"T": x.dtype},
+        words=(length, step, chunks), n=rows * chunks, grain=max(1, GRAIN // step),
+    )  # fmt: skip
+    if chunks == 1:
+        return means, squares
+    return launch(
+        kernels.merge_moments, (means, squares), [(shape, x.dtype), (shape, x.dtype)],
+        bind={"T": x.dtype}, words=(length, step, chunks), n=rows,
+        grain=max(1, GRAIN // chunks),
+    )  # fmt: skip
+
+
+def freedom(shape: Shape, axes: Shape, correction: float) -> float:
+    """What sums of squares are divided by."""
+    return max(0, numel(shape[d] for d in axes) - correction) if shape else 1 - correction
+
+
+def divided(squares: Tensor, by: float) -> Tensor:
+    """A sum of squares as a variance; 0 / 0 is NaN."""
+    return squares / by if by > 0 else squares / 0.0
+
+
+@operation("VarBackward0")
+def var_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+    """The variances along axes."""
+    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
+    return divided(squares, freedom(x.shape, axes, correction))
+
+
+def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+    """The gradient of a variance."""
+    by = freedom(x.shape, axes, correction)
+    factor = 2.0 / by if by > 0 else math.nan
+    return spread_back(g * factor, axes, keepdim, x.shape) * (x - mean(x, axes, True))
+
+
+@var_axes.vjp
+def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    return var_pull(g, x, axes, correction, keepdim)
+
+
+@operation("StdBackward0")
+def std_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+    """The standard deviations along axes."""
+    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
+    return divided(squares, freedom(x.shape, axes, correction)).sqrt()
+
+
+def through_root(g: Tensor, out: Tensor) -> Tensor:
+    """The gradient of a square root; 0 where the root is 0, as PyTorch has it for std."""
+    return (g / (out * 2)).masked_fill(out.detach() == 0, 0)
+
+
+@std_axes.vjp
+def _(g, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    return var_pull(through_root(g, out), x, axes, correction, keepdim)
+
+
+@operation("VarMeanBackward0", differentiable=(0, 1))
+def var_mean_axes(
+    x: Tensor, axes: Shape, correction: float, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """The variances and the means along axes."""
+    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
+    return divided(squares, freedom(x.shape, axes, correction)), means
+
+
+def mean_pull(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """The gradient of a mean."""
+    return spread_back(g / (numel(x.shape[d] for d in axes) or 1), axes, keepdim, x.shape)
+
+
+def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
+    """The sum of two gradients of which either may be missing."""
+    return a if b is None else b if a is None else a + b
+
+
+@var_mean_axes.vjp
+def _(gs, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    g, g_mean = gs
+    return both(
+        None if g is None else var_pull(g, x, axes, correction, keepdim),
+        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
+    )
+
+
+@operation("StdMeanBackward0", differentiable=(0, 1))
+def std_mean_axes(
+    x: Tensor, axes: Shape, correction: float, keepdim: bool
+) -> tuple[Tensor, Tensor]:
+    """The standard deviations and the means along axes."""
+    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
+    return divided(squares, freedom(x.shape, axes, correction)).sqrt(), means
+
+
+@std_mean_axes.vjp
+def _(gs, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
+    g, g_mean = gs
+    return both(
+        None if g is None else var_pull(through_root(g, out), x, axes, correction, keepdim),
+        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
+    )
+
+
+def spread_arguments(
+    name: str,
+    x: Tensor,
+    dim: Axes | bool,
+    unbiased: bool | None,
+    keepdim: bool,
+    correction: float | None,
+) -> tuple[Shape, float, bool]:
+    """The axes, the correction and keepdim of `std(x, dim, ...)` and the old `std(x, unbiased)`."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if not x.dtype.is_floating_point:
+        what = "std and var" if name in ("std", "var") else name
+        raise RuntimeError(f"{what} only support floating point and complex dtypes")
+    if unbiased is not None:
+        if correction is not None:
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments - got both unbiased and "
+                "correction, but expected one of them"
+            )
+        correction = 1 if unbiased else 0
+    correction = 1 if correction is None else correction
+    axes = wrap_dims(dim, x.ndim)
+    if (numel(x.shape[d] for d in axes) if x.ndim else 1) - correction <= 0 and numel(
+        reduced_shape(x.shape, axes, False)
+    ):
+        warnings.warn(
+            f"{name}(): degrees of freedom is <= 0. Correction should be strictly less than the "
+            "reduction factor (input numel divided by output numel).",
+            stacklevel=5,
+        )
+    return (axes if x.ndim else ()), correction, keepdim
+
+
+@export(method=True, out=True)
+@numpy_names
+def var(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The variance of all elements, or along dimensions.
+
+    The sum of squared deviations from the mean over `N - correction`; the correction is 1 unless
+    given (`unbiased=False` is 0). Computed from deviations, chunk by chunk, so that a large mean
+    costs no digits. Differentiable in `input`, which must be floating point.
+
+    Raises:
+        RuntimeError: for integers and bool.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3., 4.]).var()
+        tensor(1.6667)
+    """
+    return var_axes(input, *spread_arguments("var", input, dim, unbiased, keepdim, correction))
+
+
+@export(method=True, out=True)
+@numpy_names
+def std(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> Tensor:
+    """The standard deviation of all elements, or along dimensions: the root of :func:`var`.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3., 4.]).std(correction=0)
+        tensor(1.1180)
+    """
+    return std_axes(input, *spread_arguments("std", input, dim, unbiased, keepdim, correction))
+
+
+@export()
+@numpy_names
+def var_mean(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The variance and the mean, in one pass over memory. Takes what :func:`var` takes.
+
+    Example:
+        >>> adjit.var_mean(adjit.tensor([1., 2., 3., 4.]))
+        (tensor(1.6667), tensor(2.5000))
+    """
+    arguments = spread_arguments("var_mean", input, dim, unbiased, keepdim, correction)
+    return tuple(var_mean_axes(input, *arguments))  # type: ignore[return-value]
+
+
+@export()
+@numpy_names
+def std_mean(
+    input: Tensor,
+    dim: Axes | bool = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: float | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The standard deviation and the mean, in one pass over memory. Takes what :func:`std` takes.
+
+    Example:
+        >>> adjit.std_mean(adjit.tensor([1., 2., 3., 4.]))
+        (tensor(1.2910), tensor(2.5000))
+    """
+    arguments = spread_arguments("std_mean", input, dim, unbiased, keepdim, correction)
+    return tuple(std_mean_axes(input, *arguments))  # type: ignore[return-value]

@@ -1,0 +1,180 @@
+"""Generators of random numbers: a seed, and how many blocks of numbers are used up.
+
+An op reserves its blocks when it is recorded. What it draws is a function of the seed and the
+number of its first block, so neither the order of evaluation nor the threads can change a result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import struct
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from . import devices
+from .graph.op import export
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+__all__ = [
+    "Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed",
+    "seed", "set_rng_state",
+]  # fmt: skip
+
+STATE = struct.Struct("<QQ")
+DEFAULT_SEED = 67280421310721
+
+
+class Generator:
+    """A stream of random numbers of its own.
+
+    Args:
+        device: only the CPU.
+
+    Example:
+        >>> g = adjit.Generator().manual_seed(0)
+        >>> bool((adjit.rand(2, generator=g) == adjit.rand(2, generator=g)).all())
+        False
+    """
+
+    __slots__ = ("_lock", "_offset", "_seed", "device")
+
+    def __init__(self, device: Any = "cpu") -> None:
+        devices.check(device)
+        self.device = devices.CPU
+        self._lock = threading.Lock()
+        self._seed, self._offset = DEFAULT_SEED, 0
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from a seed; negative ones count down from 2**64.
+
+        Raises:
+            ValueError: if the seed needs more than 64 bits.
+        """
+        number = int(seed)
+        if not -(1 << 63) <= number < 1 << 64:
+            raise ValueError("Overflow when unpacking long long")
+        with self._lock:
+            self._seed, self._offset = number % (1 << 64), 0
+        return self
+
+    def seed(self) -> int:
+        """Start again from a seed that the operating system gives; returns it."""
+        number = secrets.randbits(64)
+        self.manual_seed(number)
+        return number
+
+    def initial_seed(self) -> int:
+        """The seed that the stream started from."""
+        return self._seed
+
+    def reserve(self, blocks: int) -> tuple[int, int, int]:
+        """Use up blocks: the two halves of the seed and the number of the first block."""
+        with self._lock:
+            first = self._offset
+            self._offset += blocks
+            return self._seed & 0xFFFFFFFF, self._seed >> 32, first
+
+    def get_state(self) -> Tensor:
+        """The state as a uint8 tensor, for `set_state`."""
+        from .ops.creation import tensor
+
+        with self._lock:
+            state = STATE.pack(self._seed, self._offset)
+        return tensor(list(state), dtype=_byte())
+
+    def set_state(self, new_state: Tensor) -> None:
+        """Continue from a state that `get_state` gave.
+
+        Raises:
+            TypeError: if it is no uint8 tensor.
+            RuntimeError: if it has the wrong size.
+        """
+        if getattr(new_state, "dtype", None) is not _byte():
+            raise TypeError("RNG state must be a torch.ByteTensor")
+        if new_state.numel() != STATE.size:
+            raise RuntimeError("RNG state is wrong size")
+        state = STATE.unpack(bytes(new_state.tolist()))
+        with self._lock:
+            self._seed, self._offset = state
+
+    def __repr__(self) -> str:
+        return f"<adjit.Generator seed={self._seed} offset={self._offset}>"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _restored, (self._seed, self._offset)
+
+
+def _restored(seed: int, offset: int) -> Generator:
+    made = Generator()
+    made._seed, made._offset = seed, offset
+    return made
+
+
+def _byte() -> Any:
+    from .dtypes import uint8
+
+    return uint8
+
+
+default_generator = Generator()
+default_generator.seed()
+
+
+@export
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator again from a seed; returns it.
+
+    Raises:
+        ValueError: if the seed needs more than 64 bits.
+
+    Example:
+        >>> adjit.manual_seed(0).initial_seed()
+        0
+    """
+    return default_generator.manual_seed(seed)
+
+
+@export
+def seed() -> int:
+    """Start the default generator again from a seed that the operating system gives."""
+    return default_generator.seed()
+
+
+@export
+def initial_seed() -> int:
+    """The seed that the default generator started from."""
+    return default_generator.initial_seed()
+
+
+@export
+def get_rng_state() -> Tensor:
+    """The state of the default generator as a uint8 tensor."""
+    return default_generator.get_state()
+
+
+@export
+def set_rng_state(new_state: Tensor) -> None:
+    """Let the default generator continue from a state that `get_rng_state` gave."""
+    default_generator.set_state(new_state)
+
+
+@contextlib.contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[None]:
+    """Put the default generator back to where it was at the end of a `with` block.
+
+    Example:
+        >>> with adjit.random.fork_rng():
+        ...     adjit.manual_seed(0)
+    """
+    if not enabled:
+        yield
+        return
+    state = get_rng_state()
+    try:
+        yield
+    finally:
+        set_rng_state(state)

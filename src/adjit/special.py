@@ -1,0 +1,7 @@
+"""Special functions: what of `torch.special` is there, as functions of this module."""
+
+from __future__ import annotations
+
+from .graph.op import namespace
+
+globals().update(namespace["special"])

@@ -1,0 +1,422 @@
+"""Reductions beside PyTorch: shapes, layouts, dtypes, gradients, errors; and their own laws."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+from against_torch import (
+    agree,
+    agree_in_error,
+    agree_in_gradients,
+    agree_in_warning,
+    backward_name,
+    torch,
+)
+
+RANDOM = np.random.default_rng(7)
+NAN = math.nan
+
+FOLDS = {
+    "sum": lambda T, x, **k: T.sum(x, **k),
+    "mean": lambda T, x, **k: T.mean(x, **k),
+    "nansum": lambda T, x, **k: T.nansum(x, **k),
+    "amax": lambda T, x, **k: T.amax(x, **k),
+    "amin": lambda T, x, **k: T.amin(x, **k),
+    "any": lambda T, x, **k: T.any(x > 0, **k),
+    "all": lambda T, x, **k: T.all(x > -1, **k),
+    "std": lambda T, x, **k: T.std(x, **k),
+    "var_mean": lambda T, x, **k: T.var_mean(x, **k),
+    "norm": lambda T, x, **k: T.linalg.vector_norm(x, **k),
+    "count_nonzero": lambda T, x, keepdim=False, **k: T.count_nonzero(x.round(), **k),
+    "logsumexp": lambda T, x, dim=0, **k: T.logsumexp(x, dim, **k),
+}
+
+LAYOUTS = {
+    "plain": lambda x: x,
+    "transposed": lambda x: x.permute(2, 0, 1),
+    "sliced": lambda x: x[:, 1:, ::2],
+    "swapped": lambda x: x.transpose(0, 1),
+    "repeated": lambda x: x[:, :1].expand(3, 4, 5),
+    "one row": lambda x: x[:1, :, :1],
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_every_set_of_axes_in_every_layout(name: str) -> None:
+    x = RANDOM.standard_normal((3, 4, 5)).astype(np.float32)
+    for layout in LAYOUTS.values():
+        for dim in (0, -1, 1, (0, 1), (0, 2), (-1, 1), (2, 0, 1)):
+            for keepdim in (False, True):
+                agree(
+                    lambda T, t, layout=layout, **k: FOLDS[name](T, layout(t), **k),
+                    x,
+                ) if name != "logsumexp" and dim == 0 else None
+                agree(
+                    lambda T, t, layout=layout, dim=dim, keepdim=keepdim: FOLDS[name](
+                        T, layout(t), dim=dim, keepdim=keepdim
+                    ),
+                    x,
+                )
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "int32", "int8", "uint8", "bool"])
+def test_dtypes(dtype: str) -> None:
+    x = RANDOM.integers(0, 5, (4, 6)).astype(dtype)
+    for call in (
+        lambda T, t: t.sum(),
+        lambda T, t: t.sum(1),
+        lambda T, t: t.sum(0),
+        lambda T, t: t.prod(1),
+        lambda T, t: t.prod(),
+        lambda T, t: t.amax(0),
+        lambda T, t: t.amin(1),
+        lambda T, t: t.max(),
+        lambda T, t: t.max(1),
+        lambda T, t: t.min(0),
+        lambda T, t: t.any(1),
+        lambda T, t: t.all(),
+        lambda T, t: T.aminmax(t),
+        lambda T, t: t.sum(dtype=T.float32),
+        lambda T, t: t.mean(0, dtype=T.float64),
+        lambda T, t: t.count_nonzero(),
+        lambda T, t: t.logsumexp(1),
+        lambda T, t: t.sum(1, dtype=T.int32),
+    ):
+        agree(call, x)
+
+
+@pytest.mark.parametrize("length", [1, 7, 31, 32, 33, 600, 5000, 70000])
+def test_lengths(length: int) -> None:
+    x = RANDOM.standard_normal((3, length)).astype(np.float32)
+    for data in (x, np.ascontiguousarray(x.T)):
+        for dim in (0, 1):
+            for call in (
+                lambda T, t, dim=dim: t.sum(dim),
+                lambda T, t, dim=dim: t.amax(dim),
+                lambda T, t, dim=dim: t.max(dim),
+                lambda T, t, dim=dim: t.min(dim),
+                lambda T, t, dim=dim: t.var(dim, correction=0),
+                lambda T, t, dim=dim: t.argmin(dim),
+            ):
+                agree(call, data, rtol=2e-5, atol=2e-4)
+
+
+def test_zero_dimensions() -> None:
+    x = np.float32(2.5)
+    for call in (
+        lambda T, t: t.sum(),
+        lambda T, t: t.sum(0, True),
+        lambda T, t: t.mean(-1),
+        lambda T, t: t.max(0),
+        lambda T, t: t.prod(0),
+        lambda T, t: t.argmax(),
+        lambda T, t: t.amax(),
+        lambda T, t: t.logsumexp(0),
+        lambda T, t: t.norm(),
+        lambda T, t: t.median(0),
+        lambda T, t: t.mode(),
+        lambda T, t: t.var(correction=0),
+    ):
+        agree(call, x)
+
+
+def test_nothing_to_reduce() -> None:
+    x = np.zeros((0, 3), np.float32)
+    for call in (
+        lambda T, t: t.sum(),
+        lambda T, t: t.sum(0),
+        lambda T, t: t.sum(1),
+        lambda T, t: t.prod(0),
+        lambda T, t: t.mean(),
+        lambda T, t: t.mean(0),
+        lambda T, t: t.all(),
+        lambda T, t: t.any(0),
+        lambda T, t: t.amax(1),
+        lambda T, t: t.max(1),
+        lambda T, t: t.std(),
+        lambda T, t: t.median(),
+        lambda T, t: t.median(1),
+        lambda T, t: t.logsumexp(0),
+        lambda T, t: T.linalg.vector_norm(t),
+        lambda T, t: t.argmax(1),
+        lambda T, t: t.sum((0, 1), True),
+    ):
+        agree(call, x)
+
+
+def test_nan_wins_everywhere() -> None:
+    x = np.array([[1.0, NAN, 2.0, NAN], [3.0, 1.0, 4.0, 4.0]], np.float32)
+    for data in (x, np.ascontiguousarray(x.T), np.tile(x, (1, 20))):
+        for dim in (0, 1):
+            for call in (
+                lambda T, t, dim=dim: t.max(dim),
+                lambda T, t, dim=dim: t.min(dim),
+                lambda T, t, dim=dim: t.amax(dim),
+                lambda T, t, dim=dim: t.argmin(dim),
+                lambda T, t, dim=dim: t.sum(dim),
+                lambda T, t, dim=dim: t.nansum(dim),
+                lambda T, t, dim=dim: t.nanmean(dim),
+                lambda T, t, dim=dim: t.median(dim)[0],
+                lambda T, t, dim=dim: t.nanmedian(dim)[0],
+            ):
+                agree(call, data)
+    agree(lambda T, t: T.stack([t.max(), t.min(), t.median(), t.nanmedian()]), x)
+
+
+def test_norms() -> None:
+    x = RANDOM.standard_normal((3, 4, 5))
+    x[0, 0] = 0.0
+    for ord in (0, 0.5, 1, 1.5, 2, 3, 7.0, math.inf, -math.inf, -1):
+        for dim in (None, 0, (0, 2), -1):
+            agree(lambda T, t, o=ord, d=dim: T.linalg.vector_norm(t, o, dim=d), x)
+    agree(lambda T, t: t.norm(), x)
+    agree(lambda T, t: t.norm("fro", dim=(0, 1)), x)
+    agree(lambda T, t: T.norm(t, p=1, dim=1, keepdim=True), x)
+    agree(lambda T, t: t.norm(dtype=T.float64), x.astype(np.float32))
+
+
+DIFFERENTIABLE = {
+    "sum": lambda T, x: x.sum(),
+    "sum dims": lambda T, x: x.sum((0, 2)),
+    "sum keepdim": lambda T, x: x.sum(1, True),
+    "mean": lambda T, x: x.mean(),
+    "mean dim": lambda T, x: x.mean(1),
+    "nansum": lambda T, x: x.nansum(1),
+    "nanmean": lambda T, x: x.nanmean(),
+    "prod": lambda T, x: x.prod(),
+    "prod dim": lambda T, x: x.prod(1),
+    "amax": lambda T, x: x.amax((0, 1)),
+    "amin": lambda T, x: x.amin(-1, True),
+    "max": lambda T, x: x.max(),
+    "max dim": lambda T, x: x.max(1)[0],
+    "min dim": lambda T, x: x.min(0, True)[0],
+    "aminmax": lambda T, x: T.aminmax(x, dim=1),
+    "median": lambda T, x: x.median(),
+    "median dim": lambda T, x: x.median(2)[0],
+    "nanmedian dim": lambda T, x: x.nanmedian(0)[0],
+    "kthvalue": lambda T, x: x.kthvalue(2, 1)[0],
+    "mode": lambda T, x: x.mode(1)[0],
+    "std": lambda T, x: x.std(),
+    "std dims": lambda T, x: x.std((0, 1), correction=0),
+    "var": lambda T, x: x.var(1, keepdim=True),
+    "var_mean": lambda T, x: T.var_mean(x, 0),
+    "std_mean": lambda T, x: T.std_mean(x, (1, 2)),
+    "logsumexp": lambda T, x: x.logsumexp((0, 2)),
+    "norm": lambda T, x: x.norm(),
+    "norm 1": lambda T, x: T.linalg.vector_norm(x, 1, dim=1),
+    "norm 1.5": lambda T, x: T.linalg.vector_norm(x, 1.5, dim=(0, 1)),
+    "norm 3": lambda T, x: T.linalg.vector_norm(x, 3, dim=1, keepdim=True),
+    "norm inf": lambda T, x: T.linalg.vector_norm(x, math.inf, dim=2),
+    "max of two": lambda T, x: T.max(x, x.flip(0) * 2),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_gradients(name: str) -> None:
+    agree_in_gradients(DIFFERENTIABLE[name], RANDOM.standard_normal((3, 4, 2)))
+
+
+def test_gradients_of_products_with_zeros() -> None:
+    x = np.array([[0.0, 2.0, 3.0], [0.0, 0.0, 5.0], [1.0, 2.0, 4.0]])
+    agree_in_gradients(lambda T, t: t.prod(1), x)
+    agree_in_gradients(lambda T, t: t.prod(0, True), x)
+    agree_in_gradients(lambda T, t: t[0].prod(), x)
+    agree_in_gradients(lambda T, t: t.prod(), x)
+
+
+def test_equal_extremes_share_as_in_pytorch() -> None:
+    x = np.array([[1.0, 3.0, 3.0], [3.0, 2.0, 1.0]])
+    for call in (
+        lambda T, t: t.max(),
+        lambda T, t: t.min(),
+        lambda T, t: t.amax(1),
+        lambda T, t: t.amin(()),
+        lambda T, t: t.max(1)[0],
+        lambda T, t: t.median(),
+        lambda T, t: T.linalg.vector_norm(t, math.inf),
+    ):
+        agree_in_gradients(call, x, order=1)
+
+
+def test_norm_at_zero_has_gradient_zero() -> None:
+    x = np.zeros((2, 3))
+    for ord in (0, 1, 2, 3, math.inf):
+        agree_in_gradients(lambda T, t, o=ord: T.linalg.vector_norm(t, o, dim=1), x, order=1)
+
+
+NAMES = {
+    "SumBackward0": lambda T, x: x.sum(),
+    "SumBackward1": lambda T, x: x.sum(1),
+    "MeanBackward0": lambda T, x: x.mean(),
+    "MeanBackward1": lambda T, x: x.mean(1),
+    "ProdBackward0": lambda T, x: x.prod(),
+    "ProdBackward1": lambda T, x: x.prod(1),
+    "AmaxBackward0": lambda T, x: x.amax(),
+    "AminBackward0": lambda T, x: x.amin(1),
+    "MaxBackward0": lambda T, x: x.max(1),
+    "MaxBackward1": lambda T, x: x.max(),
+    "MinBackward1": lambda T, x: x.min(),
+    "AminmaxBackward0": lambda T, x: T.aminmax(x),
+    "MedianBackward0": lambda T, x: x.median(),
+    "MedianBackward1": lambda T, x: x.median(1),
+    "NanmedianBackward0": lambda T, x: x.nanmedian(),
+    "KthvalueBackward0": lambda T, x: x.kthvalue(1),
+    "ModeBackward0": lambda T, x: x.mode(),
+    "StdBackward0": lambda T, x: x.std(),
+    "VarBackward0": lambda T, x: x.var(1),
+    "VarMeanBackward0": lambda T, x: T.var_mean(x),
+    "StdMeanBackward0": lambda T, x: T.std_mean(x),
+    "LogsumexpBackward0": lambda T, x: x.logsumexp(1),
+    "LinalgVectorNormBackward0": lambda T, x: x.norm(),
+    "NansumBackward0": lambda T, x: x.nansum(),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_in_the_graph(name: str) -> None:
+    assert backward_name(NAMES[name], np.ones((2, 3))) == name
+
+
+ERRORS = {
+    "twice": lambda T, x, e, i: x.sum((0, 0)),
+    "twice, negative": lambda T, x, e, i: x.sum((0, -2)),
+    "no such axis": lambda T, x, e, i: x.sum(2),
+    "no such axis of amax": lambda T, x, e, i: x.amax(-3),
+    "mean of integers": lambda T, x, e, i: i.mean(),
+    "mean of bool": lambda T, x, e, i: (i > 0).mean(1),
+    "mean as integers": lambda T, x, e, i: x.mean(dtype=T.int64),
+    "amax of nothing": lambda T, x, e, i: e.amax(),
+    "amax of an empty axis": lambda T, x, e, i: e.amax(0),
+    "max of nothing": lambda T, x, e, i: e.max(),
+    "min of an empty axis": lambda T, x, e, i: e.min(0),
+    "argmax of nothing": lambda T, x, e, i: e.argmax(),
+    "argmin of an empty axis": lambda T, x, e, i: e.argmin(0),
+    "argmax of bool": lambda T, x, e, i: (i > 0).argmax(),
+    "aminmax of nothing": lambda T, x, e, i: T.aminmax(e),
+    "aminmax of an empty axis": lambda T, x, e, i: T.aminmax(e, dim=0),
+    "std of integers": lambda T, x, e, i: i.std(),
+    "var_mean of integers": lambda T, x, e, i: T.var_mean(i),
+    "median of bool": lambda T, x, e, i: (i > 0).median(),
+    "median of an empty axis": lambda T, x, e, i: e.median(0),
+    "mode of an empty axis": lambda T, x, e, i: e.mode(0),
+    "logsumexp of no axis": lambda T, x, e, i: x.logsumexp(None),
+    "norm of integers": lambda T, x, e, i: i.norm(),
+    "inf norm of nothing": lambda T, x, e, i: T.linalg.vector_norm(e, math.inf),
+    "-1 norm of nothing": lambda T, x, e, i: T.linalg.vector_norm(e, -1),
+    "inf norm of an empty axis": lambda T, x, e, i: T.linalg.vector_norm(e, math.inf, dim=0),
+    "nanmean of integers": lambda T, x, e, i: i.nanmean(),
+    "no k-th": lambda T, x, e, i: x.kthvalue(4),
+    "k of 0": lambda T, x, e, i: x.kthvalue(0),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    agree_in_error(ERRORS[name], x, np.zeros((0, 3), np.float32), np.arange(6).reshape(2, 3))
+
+
+def test_too_few_degrees_of_freedom_warn() -> None:
+    agree_in_warning(lambda T, x: x.std(), np.ones(1, np.float32))
+    agree_in_warning(lambda T, x: T.var_mean(x, 0), np.ones((1, 3), np.float32))
+
+
+def test_numpy_names_and_old_forms() -> None:
+    x = RANDOM.standard_normal((3, 4))
+    agree(lambda T, t: T.sum(t, axis=0, keepdims=True), x)
+    agree(lambda T, t: T.sum(input=t, dim=1), x)
+    agree(lambda T, t: t.std(False), x)
+    agree(lambda T, t: t.var(1, False, True), x)
+    agree(lambda T, t: t.amax(axis=1), x)
+    with pytest.raises(TypeError):
+        adjit.tensor(x).std(1, unbiased=True, correction=0)
+
+
+def test_named_results() -> None:
+    found = adjit.tensor([1.0, 3.0, 2.0]).max(0)
+    assert found.values.item() == 3.0
+    assert found.indices.item() == 1
+    assert repr(found) == "adjit.return_types.max(\nvalues=tensor(3.),\nindices=tensor(1))"
+    low, high = adjit.aminmax(adjit.tensor([1.0, 3.0]))
+    assert (low.item(), high.item()) == (1.0, 3.0)
+
+
+def test_out() -> None:
+    out = adjit.empty(2)
+    x = adjit.tensor([[1.0, 2.0], [3.0, 4.0]])
+    assert adjit.sum(x, 1, out=out) is out
+    assert out.tolist() == [3.0, 7.0]
+
+
+# ---------------------------------------------------------------- laws
+
+
+def exact_sum(x: np.ndarray) -> float:
+    return math.fsum(x.astype(np.float64).ravel())
+
+
+@pytest.mark.parametrize("shape", [(1_000_000,), (1000, 1000), (100_000, 3), (7, 50_000)])
+def test_float32_sums_are_as_exact_as_pytorchs(shape: tuple[int, ...]) -> None:
+    x = RANDOM.random(shape).astype(np.float32)
+    scale = np.abs(x).sum(dtype=np.float64)
+    ours = abs(float(adjit.tensor(x).sum()) - exact_sum(x)) / scale
+    theirs = abs(float(torch.tensor(x).sum()) - exact_sum(x)) / scale
+    assert ours <= max(theirs, 2e-7)
+    for axis in range(x.ndim):
+        exact = x.sum(axis, dtype=np.float64)
+        got = adjit.tensor(x).sum(axis).numpy()
+        np.testing.assert_allclose(got, exact, rtol=1e-6)
+
+
+def test_a_large_mean_costs_no_digits_of_the_variance() -> None:
+    x = (RANDOM.standard_normal(100_000) + 10_000).astype(np.float32)
+    exact = x.astype(np.float64).var(ddof=1)
+    assert adjit.tensor(x).var().item() == pytest.approx(exact, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.sum(),
+        lambda x: x.sum(0),
+        lambda x: x.sum(1),
+        lambda x: x.var(0),
+        lambda x: x.var(),
+        lambda x: x.logsumexp(1),
+        lambda x: x.norm(),
+    ],
+)
+def test_the_number_of_threads_changes_no_bit(call: Any) -> None:
+    x = adjit.tensor(RANDOM.standard_normal((700, 500)).astype(np.float32))
+    before = adjit.get_num_threads()
+    results = []
+    try:
+        for threads in (1, 2):
+            adjit.set_num_threads(threads)
+            results.append(call(x).numpy().tobytes())
+    finally:
+        adjit.set_num_threads(before)
+    assert results[0] == results[1]
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 4), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_any_shape_any_axes(shape: list[int], data: st.DataObject) -> None:
+    axes = data.draw(st.sets(st.integers(0, len(shape) - 1)))
+    order = data.draw(st.permutations(range(len(shape))))
+    keepdim = data.draw(st.booleans())
+    x = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    t = adjit.tensor(x).permute(*order)
+    dims = tuple(axes) or None
+    got = t.sum(dims, keepdim)
+    assert np.array_equal(got.numpy(), x.transpose(order).sum(dims, keepdims=keepdim))

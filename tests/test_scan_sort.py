@@ -1,0 +1,252 @@
+"""Scans, sorting, order statistics, distinct elements and searching, beside PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
+
+RANDOM = np.random.default_rng(11)
+NAN = math.nan
+DTYPES = ["float32", "float64", "int64", "int32", "int16", "int8", "uint8", "bool"]
+
+# ---------------------------------------------------------------- scans
+
+SCANS = {
+    "cumsum": lambda T, x, d: x.cumsum(d),
+    "cumprod": lambda T, x, d: x.cumprod(d),
+    "cummax": lambda T, x, d: x.cummax(d),
+    "cummin": lambda T, x, d: x.cummin(d),
+    "diff": lambda T, x, d: x.diff(dim=d),
+}
+
+
+@pytest.mark.parametrize("name", SCANS)
+def test_scans_along_every_axis(name: str) -> None:
+    x = RANDOM.integers(-3, 4, (3, 7, 4)).astype(np.float32)
+    for d in (0, 1, 2, -1):
+        agree(lambda T, t, d=d: SCANS[name](T, t, d), x)
+        agree(lambda T, t, d=d: SCANS[name](T, t.transpose(0, 2)[1:], d), x)
+    for dtype in DTYPES[1:]:
+        agree(lambda T, t: SCANS[name](T, t, 1), RANDOM.integers(0, 4, (2, 5)).astype(dtype))
+
+
+def test_scan_lengths_and_widths() -> None:
+    for shape in ((1000,), (3, 300), (300, 3), (1, 1), (5, 0), (0, 5), (2, 3, 260)):
+        x = RANDOM.standard_normal(shape)
+        for d in range(len(shape)):
+            for call in (
+                lambda T, t, d=d: t.cumsum(d),
+                lambda T, t, d=d: t.cummax(d),
+                lambda T, t, d=d: t.logcumsumexp(d),
+            ):
+                agree(call, x, rtol=1e-10)
+
+
+def test_scans_of_a_number_and_of_nan() -> None:
+    for call in (
+        lambda T, t: t.cumsum(0),
+        lambda T, t: t.cumprod(-1),
+        lambda T, t: t.cummax(0),
+        lambda T, t: t.logcumsumexp(0),
+    ):
+        agree(call, np.float64(2.0))
+    x = np.array([1.0, 3.0, 3.0, NAN, 2.0, NAN, 5.0])
+    agree(lambda T, t: t.cummax(0), x)
+    agree(lambda T, t: t.cummin(0), x)
+    agree(lambda T, t: t.cumsum(0), x)
+    infinite = np.array([-math.inf, -math.inf, 1.0, math.inf, math.inf, 2.0])
+    agree(lambda T, t: t.logcumsumexp(0), infinite)
+
+
+def test_running_dtypes() -> None:
+    x = RANDOM.integers(0, 3, (2, 5))
+    agree(lambda T, t: t.cumsum(1, dtype=T.float32), x)
+    agree(lambda T, t: t.int().cumprod(1), x)
+    agree(lambda T, t: (t > 0).cumsum(0), x)
+
+
+def test_diff_with_more_arguments() -> None:
+    x = RANDOM.standard_normal((3, 5))
+    agree(lambda T, t: t.diff(2), x)
+    agree(lambda T, t: t.diff(0), x)
+    agree(lambda T, t: t.diff(9), x)
+    agree(lambda T, t: T.diff(t, prepend=t[:, :1], append=t[:, 1:3]), x)
+    agree(lambda T, t: (t > 0).diff(dim=0), x)
+
+
+@pytest.mark.parametrize("name", [*SCANS, "logcumsumexp"])
+def test_gradients_of_scans(name: str) -> None:
+    call = SCANS.get(name, lambda T, x, d: x.logcumsumexp(d))
+    x = RANDOM.standard_normal((3, 4, 2))
+    agree_in_gradients(lambda T, t: tensors(call(T, t, 1)), x)
+    agree_in_gradients(lambda T, t: tensors(call(T, t, 0)), x)
+
+
+def tensors(result: object) -> object:
+    """The values where a call also gives indices."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+def test_gradients_of_cumprod_with_zeros() -> None:
+    x = np.array([[1.0, 0.0, 3.0, 2.0], [0.0, 2.0, 0.0, 5.0], [2.0, 3.0, 4.0, 0.0]])
+    agree_in_gradients(lambda T, t: t.cumprod(1), x)
+    agree_in_gradients(lambda T, t: t.cumprod(0), x)
+
+
+# ---------------------------------------------------------------- sorting
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("length", [1, 2, 31, 33, 500])
+def test_sorting(dtype: str, length: int) -> None:
+    x = (RANDOM.standard_normal((3, length)) * 3).astype(dtype)
+    for descending in (False, True):
+        for data, d in ((x, 1), (np.ascontiguousarray(x.T), 0)):
+            agree(lambda T, t, d=d, r=descending: T.sort(t, d, r, stable=True), data)
+    agree(lambda T, t: T.argsort(t, stable=True), x)
+    agree(lambda T, t: T.msort(t), x)
+
+
+def test_special_values_sort_as_in_pytorch() -> None:
+    special = [NAN, 1.0, -math.inf, 0.0, -0.0, math.inf, -NAN, -1.0, 5e-324, NAN]
+    for x in (np.array(special), np.array(special * 10), np.array(special, np.float32)):
+        for descending in (False, True):
+            agree(lambda T, t, r=descending: T.sort(t, descending=r, stable=True), x)
+        agree(lambda T, t: t.topk(4)[0], x)
+        agree(lambda T, t: t.kthvalue(3)[0], x)
+    agree(lambda T, t: t.sort(), np.float32(1.0))
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    st.lists(st.integers(-(2**63), 2**63 - 1), max_size=80),
+    st.booleans(),
+)
+def test_sorting_is_a_stable_permutation(values: list[int], descending: bool) -> None:
+    x = np.array(values, np.int64)
+    out, order = adjit.tensor(x).sort(0, descending, stable=True)
+    key = [(-int(v) if descending else int(v), i) for i, v in enumerate(values)]
+    expected = [i for _, i in sorted(key)]
+    assert order.tolist() == expected
+    assert out.tolist() == [values[i] for i in expected]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "int8", "uint8"])
+def test_topk(dtype: str) -> None:
+    x = RANDOM.permuted(np.tile(np.arange(100), (3, 1)), axis=1).astype(dtype)
+    for k in (0, 1, 5, 100):
+        for largest in (True, False):
+            agree(lambda T, t, k=k, b=largest: t.topk(k, largest=b), x)
+    agree(lambda T, t: t.topk(2, 0)[0], x)
+    agree(lambda T, t: t.topk(7, sorted=False)[0].sort()[0], x)
+
+
+def test_topk_of_equal_elements_takes_the_first() -> None:
+    found = adjit.tensor([1.0, 2.0, 2.0, 2.0, 0.0]).topk(2)
+    assert found.indices.tolist() == [1, 2]
+
+
+def test_order_statistics() -> None:
+    x = RANDOM.permuted(np.tile(np.arange(21.0), (4, 1)), axis=1)
+    for data in (x, x.astype(np.float32), x.astype(np.int32)):
+        for d in (0, 1):
+            agree(lambda T, t, d=d: t.median(d)[0], data)
+            agree(lambda T, t, d=d: t.median(d, True)[0], data)
+        for k in (1, 5, 21):
+            agree(lambda T, t, k=k: t.kthvalue(k), data)
+        agree(lambda T, t: t.median(), data)
+    agree(lambda T, t: t.kthvalue(2, 0, True)[0], x)
+
+
+def test_mode() -> None:
+    x = RANDOM.integers(0, 5, (6, 40))
+    for d in (0, 1):
+        agree(lambda T, t, d=d: t.mode(d)[0], x)
+    agree(lambda T, t: t.mode(), np.array([2, 1, 2, 1, 3, 5, 1, 2]))
+    agree(lambda T, t: (t > 2).mode(0, True)[0], x)
+
+
+def test_gradients_of_selections() -> None:
+    x = RANDOM.standard_normal((3, 5))
+    for call in (
+        lambda T, t: t.sort(1, True)[0],
+        lambda T, t: t.sort(0)[0],
+        lambda T, t: t.topk(3, 1)[0],
+        lambda T, t: t.topk(2, 0, largest=False)[0],
+        lambda T, t: T.msort(t),
+    ):
+        agree_in_gradients(call, x)
+    assert backward_name(lambda T, t: t.sort(), x) == "SortBackward0"
+    assert backward_name(lambda T, t: t.topk(2), x) == "TopkBackward0"
+
+
+# ---------------------------------------------------------------- distinct, searching
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int64", "uint8", "bool"])
+def test_unique(dtype: str) -> None:
+    x = RANDOM.integers(0, 4, (5, 7)).astype(dtype)
+    every = {"return_inverse": True, "return_counts": True}
+    agree(lambda T, t: T.unique(t, **every), x)
+    agree(lambda T, t: t.unique(), x)
+    agree(lambda T, t: T.unique(t, return_counts=True), x)
+    agree(lambda T, t: T.unique_consecutive(t, **every), x)
+    for d in (0, 1):
+        agree(lambda T, t, d=d: T.unique(t[:, :2], dim=d, **every), x)
+        agree(lambda T, t, d=d: T.unique_consecutive(t[:, :2], dim=d, **every), x)
+
+
+def test_unique_at_the_edges() -> None:
+    every = {"return_inverse": True, "return_counts": True}
+    for x in (np.zeros((0, 3)), np.array(3.0), np.array([NAN, 1.0, NAN, 0.0, -0.0])):
+        agree(lambda T, t: T.unique(t, **every), x)
+    agree(lambda T, t: T.unique(t, dim=0), np.zeros((0, 3)))
+
+
+def test_searching() -> None:
+    rows = np.sort(RANDOM.integers(0, 9, (3, 20)), axis=1).astype(np.float32)
+    values = RANDOM.integers(-1, 10, (3, 6)).astype(np.float32)
+    values[0, 0] = NAN
+    for right in (False, True):
+        agree(lambda T, a, b, r=right: T.searchsorted(a, b, right=r), rows, values)
+        agree(lambda T, a, b, r=right: T.searchsorted(a[0], b, right=r), rows, values)
+        agree(lambda T, a, b, r=right: T.bucketize(b, a[0], right=r), rows, values)
+    agree(lambda T, a: T.searchsorted(a[0], 3.5), rows)
+    agree(lambda T, a: T.bucketize(3, a[0], out_int32=True), rows)
+    agree(lambda T, a, b: T.searchsorted(a, b, side="right"), rows, values.astype(np.int64))
+    order = np.array([1, 2, 0])
+    agree(lambda T, a, o: T.searchsorted(a, T.tensor([2.5]), sorter=o), [3.0, 1.0, 2.0], order)
+
+
+ERRORS = {
+    "cumsum": lambda T, x, i: x.cumsum(2),
+    "logcumsumexp of integers": lambda T, x, i: i.logcumsumexp(1),
+    "diff order": lambda T, x, i: x.diff(-1),
+    "diff of a number": lambda T, x, i: T.tensor(1.0).diff(),
+    "diff prepend": lambda T, x, i: T.diff(x, prepend=T.ones(3, 1)),
+    "diff prepend axes": lambda T, x, i: T.diff(x, prepend=T.ones(1)),
+    "topk": lambda T, x, i: x.topk(4),
+    "topk of bool": lambda T, x, i: (i > 2).topk(1),
+    "kthvalue of bool": lambda T, x, i: (i > 2).kthvalue(1),
+    "sort": lambda T, x, i: x.sort(2),
+    "unique": lambda T, x, i: T.unique(T.empty(0, 3), dim=1),
+    "searchsorted rows": lambda T, x, i: T.searchsorted(x, T.ones(3, 1)),
+    "searchsorted number": lambda T, x, i: T.searchsorted(x, 1.5),
+    "searchsorted of a number": lambda T, x, i: T.searchsorted(T.tensor(1.0), x),
+    "searchsorted sides": lambda T, x, i: T.searchsorted(x, x, side="left", right=True),
+    "searchsorted side": lambda T, x, i: T.searchsorted(x, x, side="middle"),
+    "bucketize": lambda T, x, i: T.bucketize(x, x),
+}
+
+
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    agree_in_error(ERRORS[name], x, np.arange(6).reshape(2, 3))
