@@ -2,7 +2,7 @@
 
 import math
 
-from .abi import T, at, float_of_bits, kernel, words
+from .abi import I, T, at, float_of_bits, kernel, words
 
 # ----- CPU -----
 
@@ -66,3 +66,15 @@ def identity(args, start, stop):
     for r in range(start, stop):
         for c in range(columns):
             out[r * columns + c] = T(1) if r == c else T(0)
+
+
+@kernel
+def copy_words(args, start, stop):
+    """Copy 64-bit words; the last may reach into the padding that every block has.
+
+    Words: source, target.
+    """
+    p = words(args)
+    source, target = at(p[0], I), at(p[1], I)
+    for i in range(start, stop):
+        target[i] = source[i]

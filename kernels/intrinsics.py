@@ -173,9 +173,7 @@ def where(condition: Any, x: Any, y: Any) -> Any:
     """`x` where the condition holds, else `y`; both are computed."""
     typed = y if isinstance(x, (int, float)) else x
     if isinstance(typed, Value):
-        return typed.make(
-            typed.builder.select(condition.ir, typed.lift(x), typed.lift(y))
-        )
+        return typed.make(typed.builder.select(condition.ir, typed.lift(x), typed.lift(y)))
     return np.where(condition, x, y).astype(typed.dtype)
 
 
@@ -185,7 +183,8 @@ def fma(x: Any, y: Any, z: Any) -> Any:
     if isinstance(typed, Value):
         operands = [typed.lift(v) for v in (x, y, z)]
         return typed.make(typed.builder.fma(*operands))
-    return _exact_fma(*np.broadcast_arrays(x, y, z)).astype(typed.dtype)
+    x, y, z = (np.asarray(v, typed.dtype) for v in (x, y, z))
+    return _exact_fma(x, y, z).astype(typed.dtype)
 
 
 @functools.partial(np.vectorize, otypes=[np.float64])
@@ -279,62 +278,10 @@ def float_from(x: Value, float_type: ir.Type) -> Value:
     return x.make(x.builder.sitofp(x.ir, float_type))
 
 
-def reduced_huge_angle(x: Value, k: Any) -> tuple[Value, Value, Value]:
-    """n, r, r_low with x = n pi/2 + r + r_low modulo 2 pi, for |x| of 2**MANTISSA_BITS or less.
-
-    Payne and Hanek's reduction in wide integers: of 2/pi only the bits matter that multiply the
-    mantissa of x to something neither a multiple of 4 nor too small to see.
-    """
-    digits = k.MANTISSA_BITS + 1
-    width = 128 if digits == 24 else 192
-    fraction = width - 2
-    exponent_max = k.BIAS - k.MANTISSA_BITS + 1
-    table_width = (exponent_max + fraction + 64) // 64 * 64
-    two_over_pi = two_over_pi_bits(exponent_max + fraction)
-    word = bits(x)
-    biased = shift_down(word, k.MANTISSA_BITS) & (2 * k.BIAS + 1)
-    exponent = biased - (k.BIAS + k.MANTISSA_BITS)
-    mantissa = (word & ((1 << k.MANTISSA_BITS) - 1)) | (1 << k.MANTISSA_BITS)
-    table = x.make(ir.Constant(ir.IntType(table_width), two_over_pi))
-    down = resized(exponent_max - exponent, table_width)
-    window = resized(table.make(x.builder.lshr(table.ir, down.ir)), width)
-    turns = window * resized(mantissa, width)  # in quarters, modulo 4, `fraction` bits after the point
-    quarter = shift_down(turns + (1 << (fraction - 1)), fraction)
-    rest = turns - (quarter << fraction)
-    negative = rest < 0
-    size = where(negative, -rest, rest)
-    zeros = leading_zeros(size)
-    size = size << zeros
-    high = float_from(resized(shift_down(size, width - digits), 64), x.type)
-    next_bits = resized(shift_down(size, width - 2 * digits), 64) & ((1 << digits) - 1)
-    low = float_from(next_bits, x.type) * 2.0**-digits
-    unit = from_bits(
-        (k.BIAS + (width - fraction) - digits - resized(zeros, k.MANTISSA_BITS + (9 if digits == 24 else 12)))
-        << k.MANTISSA_BITS
-    )
-    r = high * k.HALF_PI
-    r_low = fma(high, k.HALF_PI, -r) + (high * k.HALF_PI_LOW + low * k.HALF_PI)
-    negative = negative ^ (word < 0) 
-    unit = where(negative, -unit, unit)
-    n = float_from(resized(quarter, 64), x.type)
-    return where(word < 0, -n, n), r * unit, r_low * unit
-
-
-@functools.cache
-def two_over_pi_bits(count: int) -> int:
-    """floor(2/pi * 2**count), by Machin's formula."""
-    guard = count + 32
-
-    def arctan_of_inverse(n: int) -> int:
-        total, term, k = 0, (1 << guard) // n, 0
-        while term:
-            total += (-term if k % 2 else term) // (2 * k + 1)
-            term //= n * n
-            k += 1
-        return total
-
-    half_pi = 2 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
-    return (1 << (guard + count)) // half_pi
+def shifted_constant(value: int, width: int, count: Value) -> Value:
+    """A constant integer of any width, its bits shifted down by a variable count."""
+    constant_ = ir.Constant(ir.IntType(width), value)
+    return count.make(count.builder.lshr(constant_, resized(count, width).ir))
 
 
 class OutOfLine:
@@ -343,9 +290,7 @@ class OutOfLine:
     `reference` stands in for the body when it is run as plain Python.
     """
 
-    def __init__(
-        self, name: str, body: Callable[..., Any], reference: Callable[..., Any]
-    ) -> None:
+    def __init__(self, name: str, body: Callable[..., Any], reference: Callable[..., Any]) -> None:
         self.name = name
         self.body = body
         self.reference = reference
@@ -355,7 +300,8 @@ class OutOfLine:
         module = x.builder.module
         function = module.globals.get(self.name)
         if function is None:
-            function = ir.Function(module, ir.FunctionType(x.type, [a.type for a in args]), self.name)
+            signature = ir.FunctionType(x.type, [arg.type for arg in args])
+            function = ir.Function(module, signature, self.name)
             function.linkage = "internal"
             for attribute in ("cold", "noinline", "nounwind", "readnone"):
                 function.attributes.add(attribute)

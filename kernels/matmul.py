@@ -15,7 +15,7 @@ where each matrix lies, the panels, then four words for each batch axis.
 CPU side below; the CUDA side belongs at the end.
 """
 
-import operator
+from operator import add, mul
 
 from numba import njit
 
@@ -177,8 +177,8 @@ def dot_blocks(args, start, stop):
             sums = spread(A(0))
             for i in range(first, whole, LANES):
                 left, right = cast(load(x, i), A), cast(load(y, i), A)
-                sums = combine(operator.add, sums, combine(operator.mul, left, right))
-            total = fold(operator.add, sums)
+                sums = combine(add, sums, combine(mul, left, right))
+            total = fold(add, sums)
         for i in range(whole, last):
             total = A(total + A(x[i * x_step]) * A(y[i * y_step]))
         partial[block] = total

@@ -20,7 +20,7 @@ classical ones of fdlibm and Cephes, with error-free transformations (Dekker, Kn
 
 import inspect
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -33,15 +33,18 @@ from .intrinsics import (
     clamp,
     constant,
     copysign,
+    float_from,
     floor,
     fma,
     from_bits,
+    leading_zeros,
     polynomial,
     rarely,
-    reduced_huge_angle,
     register,
+    resized,
     round_even,
     shift_down,
+    shifted_constant,
     sqrt,
     trunc,
     where,
@@ -51,6 +54,9 @@ FORMATS = (vector_math_f32, vector_math_f64)
 
 # The name to import for a (function, dtype).
 TABLE: dict[tuple[str, str], str] = {}
+
+# Functions whose float32 form computes in float64: none has to, so far.
+FLOAT64_INSIDE: frozenset[str] = frozenset()
 
 Body = Callable[..., Any]
 
@@ -392,6 +398,54 @@ def tan_in_quadrant(n, r, r_low, k):
     return ratio + rest
 
 
+@cache
+def two_over_pi(digits):
+    """floor(2/pi * 2**digits), by Machin's formula."""
+    guard = digits + 32
+
+    def arctan_of_inverse(n):
+        total, term, i = 0, (1 << guard) // n, 1
+        while term:
+            total += term // i
+            term, i = -term // (n * n), i + 2
+        return total
+
+    half_pi = 2 * (4 * arctan_of_inverse(5) - arctan_of_inverse(239))
+    return (1 << (guard + digits)) // half_pi
+
+
+def reduced_huge_angle(x, k):
+    """n, r, r_low with x = n pi/2 + r + r_low modulo 2 pi, for |x| beyond REDUCE_MAX.
+
+    Payne and Hanek's reduction, in wide integers: only those bits of 2/pi matter that multiply
+    the mantissa of x to something neither a multiple of 4 nor too small to see.
+    """
+    digits = k.MANTISSA_BITS + 1
+    fraction = 5 * digits  # bits after the point; the two before it count quarter turns
+    width = fraction + 2
+    word = bits(x)
+    exponent = (shift_down(word, k.MANTISSA_BITS) & (2 * k.BIAS + 1)) - (k.BIAS + k.MANTISSA_BITS)
+    largest = k.BIAS - k.MANTISSA_BITS + 1
+    table = two_over_pi(largest + fraction)
+    window = shifted_constant(table, largest + fraction, largest - exponent)
+    mantissa = (word & (2**k.MANTISSA_BITS - 1)) | 2**k.MANTISSA_BITS
+    quarters = resized(window, width) * resized(mantissa, width)
+    n = shift_down(quarters + 2 ** (fraction - 1), fraction)
+    rest = quarters - (n << fraction)
+    size = where(rest < 0, -rest, rest)
+    zeros = leading_zeros(size)
+    size = size << zeros
+    top = resized(shift_down(size, width - digits), 64)
+    next_ = resized(shift_down(size, width - 2 * digits), 64) & (2**digits - 1)
+    high, low = float_from(top, x.type), float_from(next_, x.type) * 0.5**digits
+    unit = power_of_two(float_from(2 - digits - resized(zeros, 64), x.type), k)
+    unit = where((rest < 0) ^ (word < 0), -unit, unit)
+    n = float_from(resized(n, 64), x.type)
+    r, r_low = two_product(high, k.HALF_PI)
+    r_low = fma(high, k.HALF_PI_LOW, fma(low, k.HALF_PI, r_low))
+    return where(word < 0, -n, n), r * unit, r_low * unit
+
+
 def at_infinite_angle(x, result):
     """NaN for an infinite angle."""
     return where(abs(x) < np.inf, result, x - x)
@@ -518,13 +572,12 @@ def atan2(y, x, k):
     steep = rise > run
     above, below = where(steep, run, rise), where(steep, rise, run)
     both_infinite = above == np.inf
-    above = where(both_infinite, 1.0, above)
-    below = where(both_infinite | (below == 0.0), 1.0, below)
-    # Far from 1, sums overflow and remainders underflow: 1 is as good as inf beside a number.
+    above = where(both_infinite, 1.0, where(below < np.inf, above, 0.0))
+    below = where((above > 0.0) & (below < np.inf), below, 1.0)
+    # Far from 1, sums overflow and remainders underflow.
     scale = where(below > k.RATIO_MAX, constant(x, 1.0 / k.RATIO_MAX), 1.0)
     scale = where(below < k.RATIO_MIN, k.RATIO_MAX, scale)
-    below = where(below == np.inf, k.RATIO_MAX, below * scale)
-    angle, low = atan_of_ratio(above * scale, below, k)
+    angle, low = atan_of_ratio(above * scale, below * scale, k)
     angle, low = minus_from(steep, k.HALF_PI, k.HALF_PI_LOW, angle, low)
     leftward = bits(x) < 0
     angle, low = minus_from(leftward, k.PI, k.PI_LOW, angle, low)
@@ -608,7 +661,10 @@ def erf(x, k):
 
 @vectorised
 def erfc(x, k):
-    """1 - erf(x), to full relative accuracy: beyond 1/2 as exp(-x**2) y ERFCX(y), y = 1 / (x + c)."""
+    """1 - erf(x), to full relative accuracy.
+
+    Beyond 1/2 it is exp(-x**2) y ERFCX(y - CENTER) with y = 1 / (x + SHIFT).
+    """
     size = abs(x)
     y = where(size > k.ERFC_MAX, k.ERFC_MAX, size)
     square, square_low = two_product(y, y)
@@ -618,11 +674,12 @@ def erfc(x, k):
     below, below_low = two_sum(y, constant(x, k.ERFCX_SHIFT))
     one = constant(x, 1.0)
     t, t_low = quotient(one, constant(x, 0.0), below, below_low)
-    u = t - k.ERFCX_CENTER
+    u, u_low = fast_two_sum(constant(x, -k.ERFCX_CENTER), t)
     q = polynomial(u, k.ERFCX[2:])
     p, p_low = fast_fma(u, q, k.ERFCX[1])
     q, q_low = fast_fma(u, p, k.ERFCX[0])
-    p_low = fma(t_low, polynomial(u, k.ERFCX_SLOPE), fma(u, p_low, q_low + k.ERFCX_LOW))
+    low, slope_low = k.ERFCX_LOWS
+    p_low = fma(u_low + t_low, polynomial(u, k.ERFCX_SLOPE), fma(u, p_low + slope_low, q_low + low))
     tail, tail_low = two_product(t, q)
     tail_low = tail_low + fma(t, p_low, t_low * q)
     value, value_low = two_product(e, tail)
@@ -645,7 +702,7 @@ def erfinv(x, k):
     low = low + fma(e, k.LN2_LOW, log_tail(f, k))
     w, w_low = fast_two_sum(-total, -low)
     root, root_low = root_parts(w, w_low)
-    outer = w > 2.0 * k.ERFINV_CENTER
+    outer = w > k.ERFINV_TAIL_START
     far = root > k.ERFINV_FAR_START
     inner_low, tail_low, far_low = k.ERFINV_LOWS
     u = root - where(far, constant(x, k.ERFINV_FAR_CENTER), k.ERFINV_TAIL_CENTER)
@@ -653,15 +710,17 @@ def erfinv(x, k):
     coefficients = [where(far, constant(x, a), b) for a, b in pairs]
     p, p_low = fast_fma(u, polynomial(u, coefficients[1:]), coefficients[0])
     p_low = p_low + (root_low + where(far, constant(x, far_low), tail_low))
-    v, v_low = two_sum(w, constant(x, -k.ERFINV_CENTER))
-    q, q_low = fast_fma(v, polynomial(v, k.ERFINV[1:]), constant(x, k.ERFINV[0]))
-    q_low = q_low + fma(v_low + w_low, k.ERFINV[1], inner_low)
+    slope, slope_low = fast_fma(w, polynomial(w, k.ERFINV[2:]), k.ERFINV[1])
+    product, product_low = two_product(w, slope)
+    q, q_low = two_sum(product, constant(x, k.ERFINV[0]))
+    q_low = q_low + fma(w, slope_low, product_low) + fma(w_low, k.ERFINV[1], inner_low)
     p, p_low = where(outer, p, q), where(outer, p_low, q_low)
-    scale = where(abs(x) < k.TINY_SQUARE, constant(x, 2.0**64), 1.0)  # or x * p_low underflows
-    scaled_x = x * scale
-    result = fma(scaled_x, p, scaled_x * p_low) / scale
+    tiny = abs(x) < k.TINY_SQUARE  # then x * p_low may underflow
+    lifted = where(tiny, x * 2.0**64, x)
+    result = fma(lifted, p, lifted * p_low)
+    result = where(tiny, result * 2.0**-64, result)
     edge = where(abs(x) == 1.0, copysign(np.inf, x), np.nan)
-    return where(abs(x) < 1.0, result, edge)
+    return where(abs(x) < 1.0, copysign(result, x), edge)
 
 
 # ---------------------------------------------------------------- powers and roots
@@ -772,7 +831,7 @@ def sum_parts(x, x_low, y, y_low):
 
 
 def raised(y, k):
-    """x, x_low = y + 8 and the four products (y + i) (y + 7 - i), for y below 8, else y and ones."""
+    """Below 8: whether, y + 8, and (y + i) (y + 7 - i) for i < 4. From 8 on: y, and ones."""
     short = y < 8.0
     x, x_low = two_sum(y, where(short, constant(y, 8.0), 0.0))
     square, square_low = two_product(y, y)
@@ -795,6 +854,7 @@ def sin_pi_and_cos_pi(y, k):
     r, r_low = fast_two_sum(r, fma(f_folded, k.PI_LOW, r_low))
     sin_tail, cosine, cos_tail = sin_and_cos_parts(r, r_low, k)
     folded_sine, folded_sine_low = fast_two_sum(r, sin_tail)
+    cosine, cos_tail = fast_two_sum(cosine, cos_tail)
     sine = where(swap, cosine, folded_sine), where(swap, cos_tail, folded_sine_low)
     cosine = where(swap, folded_sine, cosine), where(swap, folded_sine_low, cos_tail)
     return sine, cosine, f < 0.0
@@ -863,9 +923,7 @@ def digamma(x, k):
     slope, slope_low = two_sum(y + y, constant(x, 7.0))
     for pair, pair_low in pairs:
         term, term_low = quotient(slope, slope_low, pair, pair_low)
-        total, low = sum_parts(
-            total, low, where(short, -term, 0.0), where(short, -term_low, 0.0)
-        )
+        total, low = sum_parts(total, low, where(short, -term, 0.0), where(short, -term_low, 0.0))
     negative = x < 0.0
     sine, cosine, differ = sin_pi_and_cos_pi(y, k)
     cotangent, cotangent_low = product_parts(

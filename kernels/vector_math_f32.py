@@ -6,6 +6,8 @@ rounded one after the other, lowest first, the rest refitted each time; the cons
 
 import numpy as np
 
+# fmt: off
+
 DTYPE = np.float32
 SUFFIX = "f32"
 MANTISSA_BITS = 23
@@ -39,7 +41,8 @@ REDUCE_MAX = 2.0**17  # the three parts of pi / 2 reduce angles up to here
 SINH = (0.16666667, 0.008333176, 0.00019973084)  # r + r**3 * SINH(r**2), |r| < ln2 / 2
 SINH_SHORT = (0.16666518, 0.008369003)  # the same, enough for exp(r)
 COSH = (0.041666456, 0.0013935845)  # 1 + r**2 / 2 + r**4 * COSH(r**2)
-SIN = (-0.16666667, 0.008333379, -0.00019853006, 2.8312736e-06)  # r + r**3 * SIN(r**2), |r| < pi / 4
+# |r| < pi / 4
+SIN = (-0.16666667, 0.008333379, -0.00019853006, 2.8312736e-06)  # r + r**3 * SIN(r**2)
 COS = (0.041666646, -0.0013887301, 2.4430683e-05)  # 1 - r**2 / 2 + r**4 * COS(r**2)
 LOG = (0.6666666, 0.40000972, 0.28498784, 0.24279147)  # 2 atanh(s) = 2 s + s**3 * LOG(s**2)
 ASIN = (0.16666754, 0.074952476, 0.045476913, 0.02414672, 0.04222235)  # |x| <= 1 / 2
@@ -59,12 +62,13 @@ ERFCX = (  # erfc(x) exp(x**2) = y ERFCX(y - CENTER), y = 1 / (x + SHIFT), x >= 
     1.0215827, 2.7486427, 4.4715533, 2.3323073, -5.5067043, -6.635885, 12.653602, 13.848634,
     -42.92305, -15.535748, 128.49661,
 )
-ERFCX_LOW = -1.7421856e-08  # what rounding left of its first coefficient
+ERFCX_LOWS = -1.7421856e-08, 5.4626068e-08  # what rounding left of its first coefficients
 ERFCX_SLOPE = (2.75, 8.94)  # its derivative, roughly
 ERF_MAX, ERFC_MAX = 4.0, 10.1  # beyond, erf is 1 and erfc 0
 TWO_THIRDS, TWO_THIRDS_LOW = 0.6666667, -1.9868216e-08
 LOG_LONG = (0.39999998, 0.28571975, 0.22179443, 0.19563037)  # what follows 2 / 3 in LOG
-CBRT = (0.44332632, 0.8986451, -0.47337478, 0.15269563, -0.019389564)  # a start for the cube root of numbers from 2**-1.5 to 2**1.5
+# a start for the cube root of numbers from 2**-1.5 to 2**1.5
+CBRT = (0.44332632, 0.8986451, -0.47337478, 0.15269563, -0.019389564)
 CBRT_MASK = -1 << 12
 QUOTIENT_MAX = 2.0**22  # the largest that fmod takes in one step
 HALF_LOG_2PI, HALF_LOG_2PI_LOW = 0.9189385, 1.5634177e-08
@@ -89,13 +93,14 @@ DIGAMMA_ROOT = (  # digamma(ROOT + d) = d * DIGAMMA_ROOT(d), |d| <= 1 / 8
 LGAMMA_LOW = 6.6377737e-09
 ROOT, ROOT_LOW = 1.4616321, 1.2438149e-08  # where digamma is 0
 DIGAMMA_ROOT_LOW = 1.663445e-08
-ERFINV_CENTER, ERFINV_TAIL_CENTER, ERFINV_FAR_CENTER, ERFINV_FAR_START = 2.5, 2.625, 3.5, 3.0
-ERFINV = (  # erfinv(x) = x * ERFINV(w - CENTER), w = -log(1 - x**2) < 2 CENTER
-    1.5014093, 0.24664028, -0.0041773245, -0.0012527049, 0.00021826357, -4.9987607e-06,
-    -3.4260124e-06, 4.7969917e-07, 1.6457305e-08, -1.1023257e-08, 4.3702575e-10,
-    1.3286085e-10,
+ERFINV_TAIL_START, ERFINV_FAR_START = 5.0, 3.0
+ERFINV_TAIL_CENTER, ERFINV_FAR_CENTER = 2.625, 3.5
+ERFINV = (  # erfinv(x) = x * ERFINV(w), w = -log(1 - x**2) up to TAIL_START
+    0.88622695, 0.23201367, 0.0115492605, -0.002334721, -0.00012893367, 4.7836864e-05,
+    9.3666796e-07, -3.6600994e-07, -3.0396163e-07, 9.85248e-08, -1.33581555e-08, 9.207033e-10,
+    -2.6719077e-11,
 )
-ERFINV_TAIL = (  # the same in sqrt(w) - TAIL_CENTER, beyond
+ERFINV_TAIL = (  # the same in sqrt(w) - TAIL_CENTER, beyond that
     2.4592228, 0.9897495, 0.02515082, -0.022674229, 0.015183852, -0.0059610717,
     -0.00042664845, 0.0017663188,
 )
@@ -103,4 +108,4 @@ ERFINV_FAR = (  # the same in sqrt(w) - FAR_CENTER, beyond FAR
     3.3354857, 1.0073688, 0.0032771414, -0.0020633203, 0.0010878708, -0.0006786251,
     0.0004674422, -0.00022880858,
 )
-ERFINV_LOWS = 5.8889723e-08, 1.0080297e-07, 2.0290951e-08  # of their first coefficients
+ERFINV_LOWS = -2.66232e-08, 1.0080297e-07, 2.0290951e-08  # of their first coefficients

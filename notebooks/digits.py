@@ -90,7 +90,12 @@ def main() -> None:
     adjit.manual_seed(0)
     train_set, test_set = split_digits(seed=0)
     model = nn.Sequential(
-        nn.Linear(64, 128), nn.ReLU(), nn.Dropout(0.2), nn.Linear(128, 64), nn.ReLU(), nn.Linear(64, 10)
+        nn.Linear(64, 128),
+        nn.ReLU(),
+        nn.Dropout(0.2),
+        nn.Linear(128, 64),
+        nn.ReLU(),
+        nn.Linear(64, 10),
     )
     print(f"{len(train_set)} training digits, {len(test_set)} test digits")
     losses = train(model, train_set)

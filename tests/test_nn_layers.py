@@ -96,6 +96,7 @@ LAYERS = [
     Case("Unflatten", (1, (2, 2))),
     Case("Unflatten", (0, [3, -1])),
     Case("Dropout", (0.0,)),
+    Case("Dropout2d", (0.0,), {}, normal((2, 3, 4, 1))),
     Case("AlphaDropout", (0.0,)),
     Case("LayerNorm", (4,)),
     Case("LayerNorm", ((3, 4),), {"eps": 1e-3, "bias": False}, normal((2, 3, 4))),
@@ -453,6 +454,18 @@ def test_alpha_dropout_keeps_mean_and_variance() -> None:
     assert abs(out.mean()) < 0.03
     assert abs(out.var() - 1) < 0.03
     assert (adjit.nn.AlphaDropout(0.3).eval()(x) == x).all()
+
+
+@pytest.mark.parametrize("axes", [1, 2, 3])
+def test_channel_dropout_keeps_or_drops_whole_channels(axes: int) -> None:
+    adjit.manual_seed(0)
+    layer = getattr(adjit.nn, f"Dropout{axes}d")(0.5)
+    x = adjit.ones(8, 50, *[3] * axes)
+    out = layer(x).numpy().reshape(400, -1)
+    assert (out == out[:, :1]).all()
+    assert set(np.unique(out)) == {np.float32(0), np.float32(2)}
+    assert abs((out[:, 0] == 0).mean() - 0.5) < 0.1
+    assert (layer.eval()(x) == x).all()
 
 
 def test_gumbel_softmax() -> None:

@@ -120,29 +120,6 @@ def test_steps_are_those_of_torch(rule, options, dtype, rtol):
     assert_same_state(optimizer, reference, rtol)
 
 
-@pytest.mark.parametrize(
-    ("rule", "options"),
-    [
-        ("SGD", {"momentum": 0.9, "nesterov": True}),
-        ("Adam", {"weight_decay": 0.1}),
-        ("RMSprop", {"centered": True, "momentum": 0.9}),
-        ("Adagrad", {"initial_accumulator_value": 0.1}),
-    ],
-)
-def test_complex_parameters(rule, options):
-    rng = np.random.default_rng(0)
-    start, *grads = rng.normal(size=(4, 3)) + 1j * rng.normal(size=(4, 3))
-    results = []
-    for lib in (T, torch):
-        p = lib.tensor(start, dtype=lib.complex128, requires_grad=True)
-        optimizer = getattr(lib.optim, rule)([p], lr=0.1, **options)
-        for grad in grads:
-            p.grad = lib.tensor(grad, dtype=lib.complex128)
-            optimizer.step()
-        results.append(array(p))
-    np.testing.assert_allclose(*results, rtol=1e-12)
-
-
 def test_groups_have_their_own_options():
     results = []
     for lib in (T, torch):

@@ -34,7 +34,7 @@ FOLDS = {
     "std": lambda T, x, **k: T.std(x, **k),
     "var_mean": lambda T, x, **k: T.var_mean(x, **k),
     "norm": lambda T, x, **k: T.linalg.vector_norm(x, **k),
-    "count_nonzero": lambda T, x, keepdim=False, **k: T.count_nonzero(x.round(), **k),
+    "count_nonzero": lambda T, x, dim, keepdim: T.count_nonzero(x > 0, dim),
     "logsumexp": lambda T, x, dim=0, **k: T.logsumexp(x, dim, **k),
 }
 

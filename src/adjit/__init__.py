@@ -53,12 +53,29 @@ from . import ops as _ops  # registers every op
 from . import autograd, cuda, linalg, special
 
 try:  # TEMPORARY while rooms are being filled
-    from .ops import (
-        contract, index, losses, matmul, moments, norm, random as _r, reduce, scan, shape, softmax, sort, nn as _n,
-    )
     from . import nn, optim, utils
+    from .ops import (
+        contract,
+        index,
+        losses,
+        matmul,
+        moments,
+        norm,
+        reduce,
+        scan,
+        shape,
+        softmax,
+        sort,
+    )
+    from .ops import (
+        nn as _n,
+    )
+    from .ops import (
+        random as _r,
+    )
 except ImportError as _e:
     import sys as _s
+
     print("TEMPORARY import problem:", _e, file=_s.stderr)
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .autograd.modes import (

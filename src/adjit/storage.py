@@ -48,7 +48,9 @@ def _small_class(size: int) -> tuple[list[Any], type[Block]]:
     def finalize(self: Any, put_back: Any = free.append) -> None:
         put_back(self)
 
-    return free, type(f"Block{size}", (Block,), {"__slots__": (), "size": size, "__del__": finalize})
+    return free, type(
+        f"Block{size}", (Block,), {"__slots__": (), "size": size, "__del__": finalize}
+    )
 
 
 _small = {size: _small_class(size) for size in (1 << k for k in range(6, 13))}
@@ -178,5 +180,3 @@ class Export:
         storage = self.storage()
         if storage is not None:
             storage.shared -= 1
-
-

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy as copying
 import warnings
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -57,6 +57,35 @@ class Tensor:
     view_of: Any  # graph.view.View, None on tensors that own their storage
     meta: Meta | None
 
+    if TYPE_CHECKING:  # the op table adds these when it is imported
+
+        def __getattr__(self, name: str) -> Any: ...
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __eq__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+        def __ne__(self, other: Any) -> Tensor: ...  # type: ignore[override]
+
     # Any comparison with a NumPy array or scalar goes through this class.
     __array_priority__ = 1000
 
@@ -80,9 +109,7 @@ class Tensor:
         from .shapes import wrap_dim
 
         if not self.spec.ndim:
-            raise IndexError(
-                f"Dimension specified as {dim} but tensor has no dimensions"
-            )
+            raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
         return self.spec.shape[wrap_dim(dim, self.spec.ndim)]
 
     @property
@@ -178,7 +205,10 @@ class Tensor:
 
     def is_set_to(self, other: Tensor) -> bool:
         """Whether another tensor is the same view of the same storage."""
-        return self.storage is other.storage and (self.spec, self.offset) == (other.spec, other.offset)
+        return self.storage is other.storage and (self.spec, self.offset) == (
+            other.spec,
+            other.offset,
+        )
 
     def data_ptr(self) -> int:
         """The address of the first element; from now on writes go to the same bytes."""
@@ -304,9 +334,7 @@ class Tensor:
                     "`tensor.grad_dtype` to set the desired gradient dtype."
                 )
             if value.spec.shape != self.spec.shape:
-                raise RuntimeError(
-                    f"assigned grad has data of a different size"
-                )
+                raise RuntimeError("assigned grad has data of a different size")
         self.set_grad(value)
 
     @grad.deleter
@@ -406,7 +434,9 @@ class Tensor:
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
         if self.grad_fn is not None:
-            raise RuntimeError("post accumulate grad hooks cannot be registered on non-leaf tensors")
+            raise RuntimeError(
+                "post accumulate grad hooks cannot be registered on non-leaf tensors"
+            )
         return RemovableHandle(self.more().post_hooks, hook)
 
     def detach(self) -> Tensor:
@@ -463,7 +493,11 @@ class Tensor:
             value = scheduling.value_of(storage)
             if not storage.shared:
                 storage.value = None
-                storage.value = scheduling.own(value, storage.spec.nbytes)
+                try:
+                    storage.value = scheduling.own(value, storage.spec.nbytes)
+                finally:
+                    if storage.value is None:
+                        storage.value = value
 
     def _values(self) -> np.ndarray[Any, Any]:
         """A NumPy array on the current bytes, for reading at once and not for keeping."""
@@ -564,9 +598,7 @@ class Tensor:
 
     def __index__(self) -> int:
         if self.spec.dtype.is_floating_point or self.spec.numel != 1:
-            raise TypeError(
-                "only integer tensors of a single element can be converted to an index"
-            )
+            raise TypeError("only integer tensors of a single element can be converted to an index")
         return int(self._values().item())
 
     def __complex__(self) -> complex:
@@ -599,7 +631,8 @@ class Tensor:
         return printing.tensor_repr(
             self._values(),
             dtype_name=repr(self.spec.dtype),
-            is_default_dtype=self.spec.dtype in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
+            is_default_dtype=self.spec.dtype
+            in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
             requires_grad=self.requires_grad,
             grad_fn_name=None if fn is None else fn.name(),
             prefix=prefix,
@@ -657,7 +690,12 @@ class Tensor:
         return made  # type: ignore[no-any-return]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (type(self), self._values().copy(), self.requires_grad, dict(self.__dict__))
+        return _rebuild, (
+            type(self),
+            self._values().copy(),
+            self.requires_grad,
+            dict(self.__dict__),
+        )
 
     # ----- indexing and containers -----
 
@@ -683,9 +721,7 @@ class Tensor:
                 return getattr(self, operator)(_as_operand(inputs[0]))
         plain = [i.numpy() if record.is_tensor(i) else i for i in inputs]
         if "out" in kwargs:
-            kwargs["out"] = tuple(
-                o.numpy() if record.is_tensor(o) else o for o in kwargs["out"]
-            )
+            kwargs["out"] = tuple(o.numpy() if record.is_tensor(o) else o for o in kwargs["out"])
         made = getattr(ufunc, method)(*plain, **kwargs)
         from .ops.creation import from_numpy
 
@@ -744,7 +780,9 @@ def _ctype(kind: dtype) -> str:
     )
 
 
-def _rebuild(cls: type, array: np.ndarray[Any, Any], requires_grad: bool, extra: dict[str, Any]) -> Any:
+def _rebuild(
+    cls: type, array: np.ndarray[Any, Any], requires_grad: bool, extra: dict[str, Any]
+) -> Any:
     """Unpickle a tensor."""
     from .ops.creation import tensor
 

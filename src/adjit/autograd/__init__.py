@@ -43,9 +43,7 @@ def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[
             result.append(g)
             continue
         if not record.is_tensor(g):
-            raise TypeError(
-                "gradients can be either Tensors or None, but got " + type(g).__name__
-            )
+            raise TypeError("gradients can be either Tensors or None, but got " + type(g).__name__)
         if g.shape != out.shape:
             raise RuntimeError(
                 f"Mismatch in shape: grad_output[{k}] has a shape of {_size(g.shape)} and "
@@ -112,10 +110,12 @@ def backward(
         raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
     for k, t in enumerate(targets):
         if not t.requires_grad:
-            raise RuntimeError(f"One of the differentiated Tensors given as 'inputs' to backward does not require grad (input {k})")
+            raise RuntimeError(
+                f"One of the differentiated Tensors given as 'inputs' to backward does not require grad (input {k})"
+            )
     found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
-    from .engine import accumulate
     from ..graph.state import state
+    from .engine import accumulate
 
     before = state.grad
     state.grad = create_graph
@@ -196,7 +196,7 @@ def grad(
     return tuple(result)
 
 
-def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:  # noqa: N802
+def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
     """The old way to ask for gradients; today a tensor does all of it.
 
     Example:

@@ -265,7 +265,9 @@ def watched(fn: GradNode, grads: list[Any]) -> list[Any]:
         if state.check_nan:
             for k, g in enumerate(results):
                 if g is not None and g.dtype.is_floating_point and bool(g.detach().isnan().any()):
-                    raise RuntimeError(f"Function '{fn.name()}' returned nan values in its {k}th output.")
+                    raise RuntimeError(
+                        f"Function '{fn.name()}' returned nan values in its {k}th output."
+                    )
     except Exception:
         lines = fn.extras.traceback if fn.extras is not None else None
         if lines is None:
@@ -315,4 +317,6 @@ def run_backward(
         settle()
     if targets is None:
         return None
-    return [None if (edge := record.edge_of(t)) is None else walk.captured.get(edge) for t in targets]
+    return [
+        None if (edge := record.edge_of(t)) is None else walk.captured.get(edge) for t in targets
+    ]

@@ -42,9 +42,7 @@ class _Op:
             if g is None:
                 continue
             if not record.is_tensor(g):
-                raise TypeError(
-                    f"expected Variable or None (got {type(g).__name__})"
-                )
+                raise TypeError(f"expected Variable or None (got {type(g).__name__})")
             if fn.edges[k] is None:
                 if spec is None:
                     raise RuntimeError(
@@ -207,7 +205,8 @@ class Function(metaclass=_Static):
         wanted = state.grad and any(ctx.needs_input_grad)
         separate = cls.setup_context is not Function.setup_context
         edges = [
-            record.edge_of(a) if record.is_tensor(a) and record.needs_grad(a) else None for a in args
+            record.edge_of(a) if record.is_tensor(a) and record.needs_grad(a) else None
+            for a in args
         ]
         versions = {id(t): t.counter.version for t in tensors}
         before = state.grad
@@ -236,7 +235,9 @@ def _finish(
     constant = {id(t) for t in ctx._constant}
     given = {id(t) for t in tensors}
     node = FunctionNode.__new__(FunctionNode)
-    plain = record.new_grad_node(_op_of(cls), edges, [a.spec if record.is_tensor(a) else None for a in args])
+    plain = record.new_grad_node(
+        _op_of(cls), edges, [a.spec if record.is_tensor(a) else None for a in args]
+    )
     for field in ("op", "edges", "inputs", "seq", "saved", "extras", "scalars", "mask"):
         setattr(node, field, getattr(plain, field))
     node.recipe = ctx
@@ -298,7 +299,9 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def wrapped(ctx: Any, *grads: Any) -> Any:
-        with_history = state.grad and any(record.is_tensor(g) and record.needs_grad(g) for g in grads)
+        with_history = state.grad and any(
+            record.is_tensor(g) and record.needs_grad(g) for g in grads
+        )
         before = state.grad
         state.grad = False
         try:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -60,9 +60,8 @@ def gradcheck(
 ) -> bool:
     """Whether the gradients of ``func`` at ``inputs`` are its central differences.
 
-    For complex tensors the gradient is that of the real and of the imaginary part of the output,
-    in the convention of ``backward()``. The inputs are moved in place by ``eps``, one element at a
-    time, and moved back: they should be float64 and must not overlap in memory.
+    The inputs are moved in place by ``eps``, one element at a time, and moved back: they should be
+    float64 and must not overlap in memory.
 
     Args:
         func: takes tensors and returns a tensor or a tuple of tensors.
@@ -231,10 +230,7 @@ def _random_gradients(outputs: Sequence[Tensor], noncontiguous: bool) -> tuple[T
     grads = []
     for output in outputs:
         shape = (*output.shape, 2) if noncontiguous else tuple(output.shape)
-        values = rng.uniform(-1, 1, shape)
-        if output.is_complex():
-            values = values + 1j * rng.uniform(-1, 1, shape)
-        grad = adjit.tensor(values, dtype=output.dtype, device=output.device)
+        grad = adjit.tensor(rng.uniform(-1, 1, shape), dtype=output.dtype, device=output.device)
         grads.append((grad[..., 0] if noncontiguous else grad).requires_grad_())
     return tuple(grads)
 
@@ -253,8 +249,7 @@ def _differentiable(value: Any) -> tuple[Tensor, ...]:
 
 def _array(tensor: Tensor) -> Array:
     """The values, flat and in double precision; a copy, as the tensor may be moved later."""
-    wide = adjit.complex128 if tensor.is_complex() else adjit.float64
-    array: Array = tensor.detach().clone().cpu().to(wide).numpy().reshape(-1)
+    array: Array = tensor.detach().clone().cpu().double().numpy().reshape(-1)
     return array
 
 
@@ -262,15 +257,9 @@ def _check(
     func: Func, inputs: tuple[Any, ...], settings: _Settings, check_undefined_grad: bool
 ) -> None:
     _check_inputs(inputs)
-    outputs = _as_tuple(func(*inputs))
-    complex_outputs = [i for i, o in enumerate(_differentiable(outputs)) if o.is_complex()]
-    if complex_outputs:
-        for part in ("imag", "real"):
-            _compare(_part_of(func, part), inputs, settings, complex_outputs, part)
-    else:
-        _compare(func, inputs, settings)
+    _compare(func, inputs, settings)
     # A function without differentiable outputs has nothing more to check: its slope is zero.
-    if differentiable := _differentiable(outputs):
+    if differentiable := _differentiable(func(*inputs)):
         _check_multiplies_by_gradient(differentiable, inputs)
         if check_undefined_grad:
             _check_undefined_gradients(func, inputs)
@@ -280,7 +269,7 @@ def _check_inputs(inputs: tuple[Any, ...]) -> None:
     for i, tensor in enumerate(inputs):
         if not _requires_grad(tensor):
             continue
-        if tensor.dtype not in (adjit.float64, adjit.complex128):
+        if tensor.dtype != adjit.float64:
             warnings.warn(
                 f"Input #{i} requires gradient and is not a double precision floating point or "
                 "complex. This check will likely fail if all the inputs are not of double "
@@ -304,25 +293,7 @@ def _check_inputs(inputs: tuple[Any, ...]) -> None:
         )
 
 
-def _part_of(func: Func, part: str) -> Func:
-    """``func`` with the real, or the imaginary, part of its complex outputs."""
-
-    def part_of_func(*args: Any) -> tuple[Any, ...]:
-        return tuple(
-            getattr(o, part) if isinstance(o, Tensor) and o.is_complex() else o
-            for o in _as_tuple(func(*args))
-        )
-
-    return part_of_func
-
-
-def _compare(
-    func: Func,
-    inputs: tuple[Any, ...],
-    settings: _Settings,
-    complex_outputs: Sequence[int] = (),
-    part: str = "real",
-) -> None:
+def _compare(func: Func, inputs: tuple[Any, ...], settings: _Settings) -> None:
     """Jacobians by backward and by differences, or random projections of them, are close."""
     points = [t for t in inputs if _requires_grad(t)]
     outputs = _as_tuple(func(*inputs))
@@ -344,17 +315,17 @@ def _compare(
             atol = settings.atol
             if project is not None:
                 differences = differences @ project.v[i]
-                backward = _real_dot(backward[:, 0], project.u[j])
-                atol *= float(sum(u.sum() for u in project.u[j]) * project.v[i].sum())
+                backward = backward[:, 0] @ project.u[j]
+                atol *= float(project.u[j].sum() * project.v[i].sum())
             if not np.allclose(backward, differences, settings.rtol, atol):
-                message = _mismatch(i, j, differences, backward, i in complex_outputs, part)
+                message = _mismatch(i, j, differences, backward)
                 if project is not None:
                     message += _slow_report(func, inputs, outputs[k], k, j, settings)
                 raise GradcheckError(message)
 
 
 class _Projection:
-    """Random unit vectors: one, or for complex a pair, for each input; one for each output."""
+    """Random unit vectors, one for each input and one for each output."""
 
     def __init__(self, points: Sequence[Tensor], outputs: Sequence[Tensor]) -> None:
         rng = np.random.default_rng(0)
@@ -363,15 +334,8 @@ class _Projection:
             vector = rng.uniform(size=size)
             return vector / (np.linalg.norm(vector) or 1.0)
 
-        self.u = [[unit(t.numel()) for _ in range(1 + t.is_complex())] for t in points]
+        self.u = [unit(t.numel()) for t in points]
         self.v = [unit(t.numel()) for t in outputs]
-
-
-def _real_dot(gradient: Array, u: list[Array]) -> Any:
-    """The real and imaginary parts of a gradient, each times its own vector."""
-    if len(u) == 1:
-        return gradient @ u[0]
-    return gradient.real @ u[0] + 1j * (gradient.imag @ u[1])
 
 
 def _numerical(
@@ -380,37 +344,20 @@ def _numerical(
     point: Tensor,
     checked: Sequence[int],
     eps: float,
-    u: list[Array] | None = None,
+    u: Array | None = None,
 ) -> list[Array]:
-    """The Jacobian of each checked output by central differences, a row for each element.
+    """The Jacobian of each checked output by central differences, a row for each input element.
 
-    With ``u``, the derivatives along it, in one dimension. For a complex input the derivative
-    along the imaginary axis is the imaginary part.
+    With ``u``, the one row that is their sum weighted with it, in one dimension.
     """
-    columns = []
-    axes = (1.0, 1j) if point.is_complex() else (1.0,)
-    for entry, directions in _directions(point, u):
-        slopes = [
-            _slopes(func, inputs, entry, axis * direction, checked, eps)
-            for axis, direction in zip(axes, directions, strict=True)
-        ]
-        if len(axes) == 1:
-            columns.append(slopes[0])
-        else:
-            columns.append([re + 1j * im for re, im in zip(*slopes, strict=True)])
-    if u is not None:
-        return columns[0]
-    return [np.array([column[i] for column in columns]) for i in range(len(checked))]
-
-
-def _directions(point: Tensor, u: list[Array] | None) -> Iterator[tuple[Tensor, list[Any]]]:
-    """What to move, and which way along the real and the imaginary axis."""
     data = point.data
     if u is not None:
-        yield data, [vector.reshape(tuple(point.shape)) for vector in u]
-        return
-    for index in itertools.product(*map(range, point.shape)):
-        yield data[index], [1.0] * (1 + point.is_complex())
+        return _slopes(func, inputs, data, u.reshape(tuple(point.shape)), checked, eps)
+    rows = [
+        _slopes(func, inputs, data[index], 1.0, checked, eps)
+        for index in itertools.product(*map(range, point.shape))
+    ]
+    return [np.array([row[i] for row in rows]) for i in range(len(checked))]
 
 
 def _slopes(
@@ -479,10 +426,7 @@ def _columns(
     output: Tensor, points: Sequence[Tensor], weights: Array, settings: _Settings
 ) -> list[Array]:
     """One backward for each row of ``weights``; its gradients are a column for each point."""
-    columns = [
-        np.zeros((point.numel(), len(weights)), np.complex128 if point.is_complex() else np.float64)
-        for point in points
-    ]
+    columns = [np.zeros((point.numel(), len(weights))) for point in points]
     for k, row in enumerate(weights):
         vector = adjit.tensor(
             row.reshape(tuple(output.shape)), dtype=output.dtype, device=output.device
@@ -501,13 +445,9 @@ def _columns(
     return columns
 
 
-def _mismatch(i: int, j: int, numerical: Any, analytical: Any, is_complex: bool, part: str) -> str:
-    prefix = ""
-    if is_complex:
-        name = "imaginary" if part == "imag" else "real"
-        prefix = f"While considering the {name} part of complex outputs only, "
+def _mismatch(i: int, j: int, numerical: Any, analytical: Any) -> str:
     return (
-        f"{prefix}Jacobian mismatch for output {i} with respect to input {j},\n"
+        f"Jacobian mismatch for output {i} with respect to input {j},\n"
         f"numerical:{adjit.tensor(numerical)}\nanalytical:{adjit.tensor(analytical)}\n"
     )
 
@@ -540,11 +480,7 @@ def _check_slope_is_zero(
     func: Func, inputs: tuple[Any, ...], outputs: tuple[Any, ...], settings: _Settings
 ) -> None:
     """Outputs that ask for no gradient do not depend on the inputs that require one."""
-    floating = [
-        k
-        for k, o in enumerate(outputs)
-        if isinstance(o, Tensor) and (o.is_floating_point() or o.is_complex())
-    ]
+    floating = [k for k, o in enumerate(outputs) if isinstance(o, Tensor) and o.is_floating_point()]
     for point in filter(_requires_grad, inputs):
         for slopes in _numerical(func, inputs, point, floating, settings.eps):
             if np.any(slopes != 0):

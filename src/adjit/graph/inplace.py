@@ -156,7 +156,7 @@ def write_out(name: str, out: Any, made: Any) -> Any:
         targets = out if isinstance(out, (tuple, list)) else (out,)
         if len(targets) != len(made):
             raise TypeError(f"{name}(): expected {len(made)} tensors in out=, got {len(targets)}")
-        return type(made)(*map(lambda o, m: write_out(name, o, m), targets, made))  # type: ignore[no-untyped-call] # noqa: C417
+        return type(made)(*map(lambda o, m: write_out(name, o, m), targets, made))  # type: ignore[no-untyped-call]
     if not record.is_tensor(out):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if made.needs_grad or (state.grad and out.needs_grad):

@@ -5,14 +5,15 @@ Registering an op gives the library its function, the tensor method, and its row
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeVar, overload
 
 from .. import dtypes
 from ..dtypes import dtype
-from ..schedule.body import Body, returned_reads
+from ..schedule.body import Body, returned_reads, returning
 from ..schedule.settle import float_word
 from . import record
 from .node import GradNode, Spec
@@ -51,6 +52,30 @@ def logical(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
     return dtypes.bool, dtypes.bool
 
 
+class Pullback(Body):
+    """A vjp body: its results are numbered like the operands of the forward body."""
+
+    def __init__(self, function: Callable[..., Any], forward: Body) -> None:
+        super().__init__(function)
+        self.forward = forward
+        self.name = f"{forward.name}_vjp"
+        self.logical = forward.logical
+
+    @functools.cached_property
+    def parsed(self) -> Any:
+        """The statements, and a result for each operand; truth values have none of their own."""
+        assigns, results = super().parsed
+        operands = self.forward.params
+        grads = [p for p in operands if p not in self.logical]
+        if len(results) != len(grads):
+            raise TypeError(
+                f"{self.name}: expected {len(grads)} results, one for each of {grads}, got "
+                f"{len(results)}"
+            )
+        given = iter(results)
+        return assigns, [results[0] if p in self.logical else next(given) for p in operands]
+
+
 class Elementwise:
     """A differentiable scalar function, the single source of every kernel made from it.
 
@@ -69,7 +94,11 @@ class Elementwise:
     ) -> None:
         self.body = Body(function)
         self.name = name or self.body.name.rstrip("_")
-        self.__doc__, self.__name__, self.__module__ = function.__doc__, self.name, function.__module__
+        self.__doc__, self.__name__, self.__module__ = (
+            function.__doc__,
+            self.name,
+            function.__module__,
+        )
         self.__wrapped__ = function
         self.params, self.attributes = self.body.params, self.body.attributes
         self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
@@ -81,6 +110,7 @@ class Elementwise:
         self.saves: dict[int, tuple[int, ...]] = {}
         self.arity = len(self.params)
         registry[self.name] = self
+        scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
 
     def vjp(self, function: Callable[..., Any]) -> Elementwise:
         """Attach the pullback: after `g`, its parameters name the values that it reads.
@@ -88,7 +118,7 @@ class Elementwise:
         Raises:
             TypeError: if a parameter is neither an input, an attribute nor `out`.
         """
-        back = Body(function)
+        back = Pullback(function, self.body)
         names = back.params + back.attributes
         known = {"g", "out", *self.params, *self.attributes}
         if names[:1] != ["g"] or not set(names) <= known:
@@ -96,18 +126,6 @@ class Elementwise:
                 f"{self.name}.vjp: expected the parameters g and any of {sorted(known - {'g'})}, "
                 f"got {names}"
             )
-        grads = [p for p in self.params if p not in self.body.logical]
-        if len(back.results) != len(grads):
-            raise TypeError(
-                f"{self.name}.vjp: expected {len(grads)} results, one for each of {grads}, "
-                f"got {len(back.results)}"
-            )
-        if self.body.logical:  # results are numbered like the operands
-            results = iter(back.results)
-            hole = back.results[0]
-            back.results = [hole if p in self.body.logical else next(results) for p in self.params]
-        back.name = f"{self.name}_vjp"
-        back.logical = self.body.logical
         self.back = back
         self.differentiable = True
         self.saves = _Saves(self)
@@ -121,29 +139,47 @@ class Elementwise:
                 return record.unary(self, *operands)
         return self.apply(operands, attributes)
 
-    def apply(self, operands: tuple[Any, ...], attributes: dict[str, Any], over: bool = False) -> Any:
-        """Record a call with attributes by name; `over` lets it write over its first operand."""
-        if len(operands) < self.arity and any(p in attributes for p in self.params):
-            rest = [attributes.pop(p) for p in self.params[len(operands) :] if p in attributes]
-            operands = (*operands, *rest)
-        if len(operands) != self.arity:
+    def apply(
+        self, operands: tuple[Any, ...], attributes: dict[str, Any], over: bool = False
+    ) -> Any:
+        """Record a call with arguments by name; `over` lets it write over its first operand."""
+        out = attributes.pop("out", None) if attributes else None
+        if len(operands) < self.arity and attributes:
+            operands = (*operands, *self._operands_by_name(len(operands), attributes))
+        given, operands = operands[self.arity :], operands[: self.arity]
+        if len(operands) < self.arity or len(given) > len(self.attributes):
             raise TypeError(
-                f"{self.name}() takes {self.arity} positional arguments but {len(operands)} were given"
+                f"{self.name}() takes {self.arity} positional arguments but "
+                f"{len(operands) + len(given)} were given"
             )
-        if self.attributes:
-            for name in attributes:
-                if name not in self.attributes:
-                    raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'")
-            values = tuple([attributes.get(a, self.defaults.get(a)) for a in self.attributes])
-        elif attributes:
-            raise TypeError(
-                f"{self.name}() got an unexpected keyword argument '{next(iter(attributes))}'"
-            )
-        else:
-            values = ()
-        return record.elementwise(self, operands, values, over)
+        for name in attributes:
+            if name not in self.attributes:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'")
+        values = given + tuple(
+            [attributes.get(a, self.defaults.get(a)) for a in self.attributes[len(given) :]]
+        )
+        made = record.elementwise(self, operands, values, over)
+        return made if out is None else _write_out(self.name, out, made)
 
-    def words(self, recipe: Any, numbers: Sequence[Any], attributes: Sequence[Any]) -> tuple[int, ...]:
+    def _operands_by_name(self, count: int, attributes: dict[str, Any]) -> list[Any]:
+        """The operands after the first `count`, taken out of the keyword arguments."""
+        names = {"x": "input", "y": "other"}  # what PyTorch calls them
+        found = []
+        for p in self.params[count:]:
+            name = p if p in attributes else names.get(p)
+            if name in attributes:
+                found.append(attributes.pop(name))
+        return found
+
+    def variant(self, backward_name: str) -> Elementwise:
+        """The same op under another name in the graph, as PyTorch names its overloads."""
+        twin = copy.copy(self)
+        twin.backward_name, twin.recipes = backward_name, {}
+        return twin
+
+    def words(
+        self, recipe: Any, numbers: Sequence[Any], attributes: Sequence[Any]
+    ) -> tuple[int, ...]:
         """Python numbers as words, in the compute dtype of a recipe."""
         if not numbers and not attributes:
             return ()
@@ -158,7 +194,10 @@ class Elementwise:
 
         names = recipe.numbers
         if recipe.compute.is_floating_point:
-            return {n: struct.unpack("d", struct.pack("q", w))[0] for n, w in zip(names, words, strict=True)}
+            return {
+                n: struct.unpack("d", struct.pack("q", w))[0]
+                for n, w in zip(names, words, strict=True)
+            }
         return dict(zip(names, words, strict=True))
 
     def functions(self) -> dict[str, Any]:
@@ -209,6 +248,45 @@ class _Saves(dict[int, tuple[int, ...]]):
         return self[mask]
 
 
+class Choice:
+    """An elementwise function that picks its op by its arguments.
+
+    `choose` gets the arguments of a call and returns the op, its operands and its attributes.
+    """
+
+    def __init__(self, choose: Callable[..., tuple[Elementwise, tuple[Any, ...], tuple[Any, ...]]]):
+        functools.update_wrapper(self, choose)
+        self.name, self.choose = choose.__name__, choose
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.apply(args, kwargs)
+
+    def apply(self, args: tuple[Any, ...], kwargs: dict[str, Any], over: bool = False) -> Any:
+        """Record a call; `over` lets it write over its first operand."""
+        out = kwargs.pop("out", None) if kwargs else None
+        op, operands, attributes = self.choose(*args, **kwargs)
+        made = record.elementwise(op, operands, attributes, over)
+        return made if out is None else _write_out(self.name, out, made)
+
+    def __repr__(self) -> str:
+        return f"<elementwise function {self.name}>"
+
+
+def _write_out(name: str, out: Any, made: Any) -> Any:
+    from .inplace import write_out
+
+    return write_out(name, out, made)
+
+
+def _of_tensors_or_numbers(op: Elementwise, *operands: Any) -> Any:
+    """Call an op as a body does that is read on tensors: all its operands may be numbers."""
+    if any(is_tensor(operand) for operand in operands):
+        return op(*operands)
+    from ..ops.creation import scalar_tensor
+
+    return op(*[scalar_tensor(v, dtype=dtypes.float64) for v in operands])
+
+
 scalar_functions: dict[str, Any] = {}  # names in bodies -> ops on tensors
 
 
@@ -251,13 +329,6 @@ def elementwise(
 # ----- ops that are functions -----
 
 
-class _View(NamedTuple):
-    """How a vjp wants its arguments."""
-
-    names: list[str]
-    reads: list[set[str]] | None
-
-
 class Operation:
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
 
@@ -271,7 +342,7 @@ class Operation:
         self.params = list(self.signature.parameters)
         self.differentiable_outputs = differentiable
         self.back: Callable[..., Any] | None = None
-        self.wants = _View([], None)
+        self.wants: list[str] = []  # parameter names of the vjp
         registry.setdefault(self.name, self)
 
     def vjp(self, function: Callable[..., Any]) -> Operation:
@@ -290,8 +361,13 @@ class Operation:
                 f"{self.name}.vjp: expected parameters among {sorted(known)}, got {names}"
             )
         self.back = function
-        self.wants = _View(names, returned_reads(function))
+        self.wants = names
         return self
+
+    @functools.cached_property
+    def reads(self) -> list[set[str]] | None:
+        """The names that each gradient depends on, where the vjp is plain enough to tell."""
+        return None if self.back is None else returned_reads(self.back)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
@@ -305,7 +381,9 @@ class Operation:
                 if value.needs_grad or (value.view_of is not None and needs_grad(value)):
                     wanted = True
                     break
-            elif value.__class__ in (list, tuple) and any(is_tensor(v) and needs_grad(v) for v in value):
+            elif value.__class__ in (list, tuple) and any(
+                is_tensor(v) and needs_grad(v) for v in value
+            ):
                 wanted = True
                 break
         if not wanted and kwargs:
@@ -388,14 +466,36 @@ class Operation:
 
     def _needed_names(self, layout: list[tuple[str, int]], edges: list[Any]) -> list[str]:
         """The names that the vjp reads for the gradients that are needed."""
-        reads = self.wants.reads
-        if reads is None or len(reads) != len(layout) or any(n >= 0 for _, n in layout):
-            return self.wants.names
+        if not self._can_leave_out(layout):
+            return self.wants
+        assert self.reads is not None
         needed: set[str] = set()
-        for names, edge in zip(reads, edges, strict=True):
+        for names, edge in zip(self.reads, edges, strict=True):
             if edge is not None:
                 needed |= names
-        return [n for n in self.wants.names if n in needed]
+        return [n for n in self.wants if n in needed]
+
+    def _can_leave_out(self, layout: list[tuple[str, int]]) -> bool:
+        """Whether the vjp can compute some gradients and not others."""
+        reads = self.reads
+        return (
+            reads is not None
+            and len(reads) == len(layout) > 1
+            and all(count < 0 for _, count in layout)
+        )
+
+    @functools.cached_property
+    def _variants(self) -> dict[tuple[bool, ...], Callable[..., Any]]:
+        """The vjp for each set of gradients that was needed so far."""
+        return {}
+
+    def _variant(self, wanted: tuple[bool, ...]) -> Callable[..., Any]:
+        found = self._variants.get(wanted)
+        if found is None:
+            assert self.back is not None
+            found = self.back if all(wanted) else returning(self.back, wanted)
+            self._variants[wanted] = found
+        return found
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Gradients of the tensor inputs, in the order of the signature."""
@@ -403,7 +503,7 @@ class Operation:
             raise RuntimeError(record.FREED)
         slots, attributes, layout, first = fn.recipe
         given: dict[str, Any] = {}
-        for name in self.wants.names:
+        for name in self.wants:
             if name == "g":
                 given[name] = grads[first]
             elif name == "gs":
@@ -421,8 +521,11 @@ class Operation:
                     given[name] = [None if k is None else record.unpack(fn, k) for k in slot]
                 else:
                     given[name] = None if slot is None else record.unpack(fn, slot)
-        assert self.back is not None
-        results = self.back(**given)
+        back = self.back
+        assert back is not None
+        if self._can_leave_out(layout):
+            back = self._variant(tuple([edge is not None for edge in fn.edges]))
+        results = back(**given)
         if len(layout) == 1 and layout[0][1] < 0:
             results = (results[0] if isinstance(results, tuple) else results,)
         if len(results) != len(layout):
@@ -439,7 +542,11 @@ class Operation:
         return flat
 
     def _output(self, fn: GradNode, position: int, k: int) -> Any:
-        return record.unpack(fn, position, fn.outputs[k], k)
+        out = record.unpack(fn, position, fn.outputs[k], k)
+        chosen = self.differentiable_outputs
+        if not out.spec.dtype.is_floating_point or (chosen is not None and k not in chosen):
+            return out.detach()
+        return out
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
@@ -496,8 +603,17 @@ def add_method(name: str, function: Any) -> None:
         _attach_method(name, function)
 
 
+_F = TypeVar("_F")
+
+
+@overload
+def export(function: _F, /) -> _F: ...
+
+
+@overload
 def export(
-    function: Any = None,
+    function: None = None,
+    /,
     *,
     method: bool | str | Sequence[str] = False,
     name: str | Sequence[str] | None = None,
@@ -505,27 +621,37 @@ def export(
     inplace: bool = False,
     out: bool = False,
     namespace: str = "",
-    **options: Any,
+) -> Callable[[_F], _F]: ...
+
+
+def export(
+    function: Any = None,
+    /,
+    *,
+    method: bool | str | Sequence[str] = False,
+    name: str | Sequence[str] | None = None,
+    public: bool = True,
+    inplace: bool = False,
+    out: bool = False,
+    namespace: str = "",
 ) -> Any:
     """Give an op its public names.
 
     Args:
         method: a tensor method of the same name, or of these names.
         name: the name or names in the namespace, if not the function's own.
-        public: whether `adjit.<name>` exists (`function=False` is the same as `public=False`).
+        public: whether `adjit.<name>` exists.
         inplace: whether the method `<name>_` exists, which writes the result into the tensor.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
     """
-    if function is False:
-        function, public = None, False
 
     def register(f: Any) -> Any:
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
         if public:
             for n in names:
-                target[n] = with_out(f, n) if out else plain_function(f, n)
+                target[n] = with_out(f, n) if out else f
         chosen: list[str] = []
         if method is True:
             chosen = names
@@ -542,13 +668,10 @@ def export(
     return register if function is None else register(function)
 
 
-def plain_function(f: Any, name: str) -> Any:
-    """The op as the public function of that name."""
-    return f
-
-
 def as_method(f: Any, name: str) -> Any:
     """The op as a method: one Python call between the user and the recording."""
+    if inspect.isfunction(f):
+        return f
     if isinstance(f, Elementwise) and not f.attributes:
         binary, unary = record.binary, record.unary
         if f.arity == 2:
@@ -576,7 +699,7 @@ def in_place(f: Any, name: str) -> Any:
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         writing.check(self)
-        if isinstance(f, Elementwise) and self.fn is None:
+        if isinstance(f, (Elementwise, Choice)) and self.fn is None:
             made = f.apply((self, *args), kwargs, over=True)
         else:
             made = f(self, *args, **kwargs)
@@ -591,6 +714,9 @@ def with_out(f: Any, name: str) -> Any:
     """The op with an `out=` argument."""
     from . import inplace as writing
 
+    if isinstance(f, (Elementwise, Choice)):
+        return f
+
     @functools.wraps(getattr(f, "__wrapped__", f))
     def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         made = f(*args, **kwargs)
@@ -599,4 +725,4 @@ def with_out(f: Any, name: str) -> Any:
     return function
 
 
-__all__ = ["Elementwise", "Operation", "Spec", "elementwise", "export", "operation"]
+__all__ = ["Choice", "Elementwise", "Operation", "Spec", "elementwise", "export", "operation"]

@@ -6,6 +6,7 @@ for shape rules, promotion and the choice of a kernel; results are made without 
 
 from __future__ import annotations
 
+import struct
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -123,9 +124,7 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: Sequence[Any]) -> GradN
     fn.scalars = ()
     fn.mask = 0
     if state.anomaly:
-        fn.more().traceback = traceback.format_list(
-            traceback.extract_stack(errors.user_frame())
-        )
+        fn.more().traceback = traceback.format_list(traceback.extract_stack(errors.user_frame()))
     return fn
 
 
@@ -141,7 +140,7 @@ def give_history(out: Any, fn: GradNode, nr: int = 0) -> None:
 def binary(op: Any, a: Any, b: Any) -> Any:
     """Record an elementwise op on two operands, the first of them a tensor."""
     if b.__class__ not in tensor_classes or a.__class__ not in tensor_classes:
-        return elementwise(op, (a, b), ())
+        return mixed(op, a, b)
     recipe = op.recipes.get((a.spec, b.spec))
     if recipe is None:
         recipe = plan(op, (a, b))
@@ -160,12 +159,59 @@ def binary(op: Any, a: Any, b: Any) -> Any:
     out.offset = 0
     out.needs_grad = False
     out.edge = out.view_of = out.meta = None
-    if (a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None) and state.grad:
+    if (
+        a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None
+    ) and state.grad:
         attach2(op, recipe, a, b, out)
     tape.append(node)
     if sa.shared or sb.shared or inference_used or len(tape) >= MAX_PENDING:
         after(out, sa.shared or sb.shared)
     return out
+
+
+def mixed(op: Any, a: Any, b: Any) -> Any:
+    """Record an elementwise op on a tensor and a Python number, in either order."""
+    if a.__class__ in tensor_classes:
+        t, number, at = a, b, 0
+        key = (a.spec, b.__class__)
+    else:
+        t, number, at = b, a, 1
+        key = (a.__class__, getattr(b, "spec", None))
+    kind = number.__class__
+    recipe = op.recipes.get(key) if kind is float or kind is int else None
+    if recipe is None or t.__class__ not in tensor_classes:
+        return elementwise(op, (a, b), ())
+    storage = t.storage
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (storage.value,)
+    node.offsets = (t.offset,) if t.offset else None
+    if recipe.compute.is_floating_point:
+        node.scalars = scalars = _unpack_word(_pack_double(number))
+    else:
+        node.scalars = scalars = op.words(recipe, (number,), ())
+    out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
+    if (t.needs_grad or t.view_of is not None) and state.grad:
+        edge = edge_of(t)
+        if edge is not None and recipe.differentiable:
+            mask = 1 << at
+            fn = new_grad_node(op, (edge, None) if at == 0 else (None, edge), recipe.operands)
+            fn.recipe = recipe
+            fn.outputs = recipe.outputs
+            fn.scalars = scalars
+            fn.mask = mask
+            fn.saved = keep(op.saves[mask], (a, b), out)
+            out.edge = (fn, 0)
+            out.needs_grad = True
+            if inference_used:
+                examine(fn)
+    tape.append(node)
+    if storage.shared or inference_used or len(tape) >= MAX_PENDING:
+        after(out, storage.shared)
+    return out
+
+
+_pack_double, _unpack_word = struct.Struct("d").pack, struct.Struct("q").unpack
 
 
 def unary(op: Any, a: Any) -> Any:
@@ -788,7 +834,9 @@ def store(t: Any, source: Any) -> None:
     """Put the elements of `source`, a fresh tensor of the same shape and dtype, where `t` looks."""
     storage = t.storage
     if t.spec.numel:
-        if source.spec is t.spec is storage.spec and not (t.offset or source.offset or storage.shared):
+        if source.spec is t.spec is storage.spec and not (
+            t.offset or source.offset or storage.shared
+        ):
             storage.value = source.storage.value
         else:
             _write_region(t, source)

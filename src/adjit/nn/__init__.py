@@ -41,6 +41,9 @@ from .layers import (
     Bilinear,
     CosineSimilarity,
     Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
     Embedding,
     Flatten,
     Identity,
@@ -88,6 +91,9 @@ __all__ = [
     "CosineSimilarity",
     "CrossEntropyLoss",
     "Dropout",
+    "Dropout1d",
+    "Dropout2d",
+    "Dropout3d",
     "Embedding",
     "Flatten",
     "GaussianNLLLoss",
@@ -152,7 +158,7 @@ modules = sys.modules[__name__]
 _NOT_SUPPORTED_YET = re.compile(
     r"(Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm)[123]d"
     r"|(Adaptive)?(Avg|Max)Pool[123]d|(MaxUnpool|LPPool)[123]d|FractionalMaxPool[23]d"
-    r"|(Circular|Constant|Reflection|Replication|Zero)Pad[123]d|Dropout[123]d|Softmax2d|NLLLoss2d"
+    r"|(Circular|Constant|Reflection|Replication|Zero)Pad[123]d|Softmax2d|NLLLoss2d"
     r"|(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
     r"|Upsample|Upsampling(Bilinear|Nearest)2d|PixelShuffle|PixelUnshuffle|ChannelShuffle"
     r"|GroupNorm|SyncBatchNorm|LocalResponseNorm|CrossMapLRN2d|Fold|Unfold|EmbeddingBag|RReLU"

@@ -18,6 +18,7 @@ from ..ops.index import embedding, one_hot
 from ..ops.matmul import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
+from ..ops.random import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d
 from ..ops.shape import pad
 from ..tensor import Tensor
 from .reduction import chosen_reduction, reduced
@@ -32,6 +33,9 @@ __all__ = [
     "cosine_similarity",
     "cross_entropy",
     "dropout",
+    "dropout1d",
+    "dropout2d",
+    "dropout3d",
     "elu",
     "embedding",
     "gaussian_nll_loss",
@@ -286,44 +290,7 @@ def gumbel_softmax(
     return chosen - soft.detach() + soft
 
 
-# ---- linear maps, lookups, dropout, normalisation ------------------------------------------------
-
-
-def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """In training, zeroes every element with probability ``p`` and scales the rest by 1 / (1 - p).
-
-    Raises:
-        ValueError: ``p`` is outside [0, 1].
-    """
-    _check_probability(p)
-    return nn.dropout(input, p, training, inplace)
-
-
-def alpha_dropout(
-    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
-) -> Tensor:
-    """Dropout that keeps zero mean and unit variance, for networks of SELUs; differentiable.
-
-    Raises:
-        ValueError: ``p`` is outside [0, 1].
-    """
-    _check_probability(p)
-    if not training or p == 0 or input.numel() == 0:
-        return input
-    if p == 1:
-        return input.mul_(0) if inplace else input * 0
-    saturation = 1.7580993408473766  # of SELU towards minus infinity, with the sign changed
-    scale = 1 / math.sqrt((saturation**2 * p + 1) * (1 - p))
-    keep = adjit.empty_like(input).bernoulli_(1 - p)
-    shift = (keep - 1) * (saturation * scale) + saturation * scale * p
-    if inplace:
-        return input.mul_(keep * scale).add_(shift)
-    return input * (keep * scale) + shift
-
-
-def _check_probability(p: float) -> None:
-    if p < 0.0 or p > 1.0:
-        raise ValueError(f"dropout probability has to be between 0 and 1, but got {p}")
+# ---- normalisation -------------------------------------------------------------------------------
 
 
 def normalize(

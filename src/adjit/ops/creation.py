@@ -15,10 +15,9 @@ from ..graph import record
 from ..graph.node import Node, dense_spec, spec_of
 from ..graph.op import add_method, export
 from ..kernels import fill
-from ..schedule import settle as scheduling
-from ..schedule.settle import float_word
+from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, checked_shape, is_dense
-from ..storage import Foreign, allocate, size_class
+from ..storage import Foreign
 from ..tensor import Tensor
 
 
@@ -155,8 +154,10 @@ def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None
             raise ValueError(
                 f"expected a number at dim {depth}, got a sequence: the data is ragged"
             )
-        if not isinstance(data, (numbers.Number, np.generic)) and not record.is_tensor(data) and not (
-            isinstance(data, np.ndarray)
+        if (
+            not isinstance(data, (numbers.Number, np.generic))
+            and not record.is_tensor(data)
+            and not (isinstance(data, np.ndarray))
         ):
             raise TypeError(f"new(): invalid data type '{type(data).__name__}'")
         if isinstance(data, complex):
@@ -164,7 +165,9 @@ def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None
         values.append(data)
         return
     if not _is_sequence(data):
-        raise TypeError(f"expected a sequence of length {shape[depth]} at dim {depth} (got {type(data).__name__})")
+        raise TypeError(
+            f"expected a sequence of length {shape[depth]} at dim {depth} (got {type(data).__name__})"
+        )
     if len(data) != shape[depth]:
         raise ValueError(
             f"expected sequence of length {shape[depth]} at dim {depth} (got {len(data)})"
@@ -179,7 +182,12 @@ def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None
 
 
 def _cast_array(array: np.ndarray[Any, Any], kind: Dtype) -> np.ndarray[Any, Any]:
-    if array.dtype.kind == "f" and kind.kind in "iu" and array.dtype == np.float64 and array.ndim == 0:
+    if (
+        array.dtype.kind == "f"
+        and kind.kind in "iu"
+        and array.dtype == np.float64
+        and array.ndim == 0
+    ):
         value = float(array)
         if math.isnan(value) or math.isinf(value):
             raise ValueError(
@@ -189,7 +197,9 @@ def _cast_array(array: np.ndarray[Any, Any], kind: Dtype) -> np.ndarray[Any, Any
     if array.dtype.kind in "iu" and kind.kind in "iu" and array.size:
         info = np.iinfo(kind.numpy)
         if int(array.max()) > info.max or (kind.kind == "i" and int(array.min()) < info.min):
-            raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
+            raise RuntimeError(
+                f"value cannot be converted to type {_c_name(kind)} without overflow"
+            )
     with np.errstate(invalid="ignore", over="ignore"):
         return array.astype(kind.numpy, copy=False)
 
@@ -214,8 +224,7 @@ def _from_array(array: np.ndarray[Any, Any]) -> Any:
 
 def _fresh_node(spec: Any) -> Node:
     """A value of undefined bytes."""
-    with scheduling.lock:
-        return record.ready_node(allocate(size_class(spec.nbytes)))
+    return record.ready_node(fresh_block(spec.nbytes))
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
@@ -228,7 +237,9 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     if not ndarray.dtype.isnative:
-        raise ValueError("given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported.")
+        raise ValueError(
+            "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported."
+        )
     kind = dtypes.of_numpy(ndarray.dtype)
     size = kind.itemsize
     if any(st < 0 for st in ndarray.strides):
@@ -318,7 +329,9 @@ def full(
         value = int(fill_value)
         info = np.iinfo(kind.numpy)
         if not info.min <= value <= info.max:
-            raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
+            raise RuntimeError(
+                f"value cannot be converted to type {_c_name(kind)} without overflow"
+            )
     made = _finish(_filled(checked_shape((size,)), fill_value, kind), requires_grad, device)
     return made if out is None else _into(out, made)
 
@@ -393,7 +406,9 @@ def _like(name: str, make: Any, doc: str) -> Any:
 
 zeros_like = _like("zeros_like", zeros, "Zeros of the shape and dtype of another tensor.")
 ones_like = _like("ones_like", ones, "Ones of the shape and dtype of another tensor.")
-empty_like = _like("empty_like", empty, "Undefined elements in the shape and dtype of another tensor.")
+empty_like = _like(
+    "empty_like", empty, "Undefined elements in the shape and dtype of another tensor."
+)
 full_like = _like("full_like", full, "One value in the shape and dtype of another tensor.")
 
 
@@ -579,4 +594,3 @@ def legacy_dtype(kind: Any) -> Dtype:
     if kind is Tensor:
         return dtypes.get_default_dtype()
     return dtypes.check(kind)
-

@@ -1,25 +1,19 @@
-"""Elementwise ops: one scalar body and one derivative each."""
+"""The elementwise ops that the rooms below are built on: copies, conversion to bool, choice.
+
+The table itself goes by subject: `arithmetic`, `rounding`, `comparison`, `bitwise`,
+`transcendental`, `activations`. An op there is one scalar body and one derivative.
+"""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
-from .. import dtypes
-from ..graph import record
-from ..graph.op import (
-    Elementwise,
-    elementwise,
-    export,
-    floating,
-    logical,
-    same,
-    scalar_functions,
-    test,
-)
-from ..schedule.body import special
+from ..graph.op import elementwise, scalar_functions
+from .arithmetic import add
+from .promotion import test
+
 
 # ----- copies -----
 
@@ -41,85 +35,7 @@ def truth(x):
     return x != 0
 
 
-# ----- arithmetic -----
-
-
-@elementwise(ref=np.add)
-def add(x, y):
-    """Sum."""
-    return x + y
-
-
-@add.vjp
-def _(g):
-    return g, g
-
-
-@elementwise(ref=np.subtract)
-def sub(x, y):
-    """Difference."""
-    return x - y
-
-
-@sub.vjp
-def _(g):
-    return g, -g
-
-
-@elementwise(ref=np.multiply)
-def mul(x, y):
-    """Product."""
-    return x * y
-
-
-@mul.vjp
-def _(g, x, y):
-    return g * y, g * x
-
-
-@elementwise(ref=np.divide, domain=(0.5, 2.0), dtypes=floating)
-def div(x, y):
-    """Quotient."""
-    return x / y
-
-
-@div.vjp
-def _(g, y, out):
-    gx = g / y
-    return gx, -gx * out
-
-
-@elementwise(ref=np.negative)
-def neg(x):
-    """Negation."""
-    return -x
-
-
-@neg.vjp
-def _(g):
-    return -g
-
-
-@elementwise(ref=np.exp, dtypes=floating)
-def exp(x):
-    """Exponential function."""
-    return math.exp(x)
-
-
-@exp.vjp
-def _(g, out):
-    return g * out
-
-
-@elementwise(ref=np.tanh, domain=(-3.0, 3.0), dtypes=floating)
-def tanh(x):
-    """Hyperbolic tangent."""
-    return math.tanh(x)
-
-
-@tanh.vjp
-def _(g, out):
-    return g * (1 - out * out)
+# ----- choice -----
 
 
 @elementwise(ref=np.where)
@@ -133,12 +49,13 @@ def _(g, condition: bool):
     return g if condition else 0, 0 if condition else g
 
 
-@elementwise(ref=np.greater, dtypes=test)
-def gt(x, y):
-    """Whether x > y."""
-    return x > y
+def choose(condition: Any, x: Any, y: Any) -> Any:
+    """What a conditional expression of a body is on tensors."""
+    if isinstance(condition, bool):
+        return x if condition else y
+    return where(condition, x, y)
 
 
-for _op in (add, sub, mul, div, neg, exp, tanh, where, gt):
-    export(method=True)(_op)
-scalar_functions.update(exp=exp, tanh=tanh, where=where)
+scalar_functions["where"] = choose
+
+__all__ = ["add", "copy", "truth", "where"]

@@ -21,7 +21,6 @@ from ..tensor import Tensor
 from . import creation, view
 
 Indices = Sequence[Tensor | None]
-FULL = slice(None)
 
 CARRIERS = {1: dtypes.uint8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
 
@@ -61,12 +60,21 @@ def merged(shape: Shape, strides: Shape) -> tuple[int, int] | None:
 
 
 class Table:
-    """A tensor seen as [outer, indexed axes, inner]."""
+    """A tensor seen as [outer, indexed axes, inner].
 
-    __slots__ = ("axes", "back", "count", "indices", "inner", "outer", "shape", "x")
+    Where the indexed axes are not neighbours, `x` has them in front, and `back` undoes that.
+    """
+
+    __slots__ = ("axes", "back", "count", "first", "indices", "inner", "outer", "shape", "x")
 
     def __init__(
-        self, x: Tensor, axes: Sequence[int], indices: Sequence[Tensor], *, wrap: bool = True
+        self,
+        x: Tensor,
+        axes: Sequence[int],
+        indices: Sequence[Tensor],
+        *,
+        wrap: bool = True,
+        names: Sequence[int] | None = None,
     ) -> None:
         numbers = list(axes)
         first = axes[0]
@@ -75,6 +83,7 @@ class Table:
             order = numbers + [d for d in range(x.ndim) if d not in numbers]
             self.back = [order.index(d) for d in range(x.ndim)]
             x, first = x.permute(order), 0
+        self.first = first
         after = first + len(axes)
         shape, strides = tuple(x.shape), tuple(x.stride())
         outer = merged(shape[:first], strides[:first])
@@ -93,7 +102,7 @@ class Table:
         self.shape = (*shape[:first], *places, *shape[after:])
         self.axes: list[int] = [len(numbers)]
         for number, size, step in zip(
-            numbers, shape[first:after], strides[first:after], strict=True
+            names or numbers, shape[first:after], strides[first:after], strict=True
         ):
             if size == 0 and self.count:
                 raise IndexError("index is out of bounds for dimension with size 0")
@@ -102,24 +111,15 @@ class Table:
     def groups(self, values: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
         """Values that broadcast to the table's rows, and their strides over (outer, row, inner)."""
         spread = values.expand(self.shape)
-        places = len(self.shape) - self.count_of_inner()
-        outer = self.count_of_outer()
+        places = len(self.shape) - (self.x.ndim - self.first - self.axes[0])
+        cuts = slice(0, self.first), slice(self.first, places), slice(places, None)
         for candidate in (spread, spread.contiguous()):
             strides = tuple(candidate.stride())
-            cuts = (slice(0, outer), slice(outer, places), slice(places, None))
             found = [merged(self.shape[cut], strides[cut]) for cut in cuts]
             if None not in found:
                 break
-        steps = [group[1] if group else 0 for group in found]
-        return candidate, (steps[0], steps[1], steps[2])
-
-    def count_of_outer(self) -> int:
-        """How many axes of the result lie before the places."""
-        return 0 if self.back is not None else self.axes[1]
-
-    def count_of_inner(self) -> int:
-        """How many axes of the result lie behind the places."""
-        return self.x.ndim - self.count_of_outer() - self.axes[0]
+        outer, row, inner = (group[1] if group else 0 for group in found)
+        return candidate, (outer, row, inner)
 
 
 def broadcast_indices(indices: Sequence[Tensor]) -> Shape:
@@ -144,10 +144,10 @@ def stacked(indices: Sequence[Tensor], shape: Shape) -> Tensor:
 
 def read_rows(
     x: Tensor, axes: Sequence[int], indices: Sequence[Tensor], messages: dict[int, Any],
-    *, wrap: bool = True,
+    *, wrap: bool = True, names: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """The rows of a table that the indices name, recorded."""
-    table = Table(x, axes, indices, wrap=wrap)
+    table = Table(x, axes, indices, wrap=wrap, names=names)
     (outer, outer_step), (inner, inner_step) = table.outer, table.inner
     return launch(
         kernels.read_table, (table.x, table.indices), [(table.shape, x.dtype)],
@@ -161,19 +161,13 @@ def read_rows(
 def write_rows(
     x: Tensor, axes: Sequence[int], indices: Sequence[Tensor], values: Tensor,
     messages: dict[int, Any], *, add: bool = False, wrap: bool = True, skip: int | None = None,
+    names: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """`x` with values written to, or added to, the rows that the indices name, recorded."""
-    dense = x.contiguous()
-    table = Table(dense, axes, indices, wrap=wrap)
-    base = table.x.contiguous()
-    if table.x is not base:
-        table = Table(base, range(len(axes)), indices, wrap=wrap)
-        for place, axis in enumerate(axes):
-            table.axes[1 + 4 * place] = axis
-        order = list(axes) + [d for d in range(x.ndim) if d not in axes]
-        back: list[int] | None = [order.index(d) for d in range(x.ndim)]
-    else:
-        back = None
+    table = Table(x.contiguous(), axes, indices, wrap=wrap, names=names)
+    base, back = table.x.contiguous(), table.back
+    if back is not None:
+        table = Table(base, range(len(axes)), indices, wrap=wrap, names=names or axes)
     values, steps = table.groups(values)
     (outer, outer_step), (inner, inner_step) = table.outer, table.inner
     skipped = -(1 << 62) if skip is None else skip
@@ -299,6 +293,11 @@ def sliced(x: Tensor, dim: int, key: slice) -> Tensor:
     return view.slice_dim(x, dim, start, max(start, stop), step)
 
 
+def is_full(key: slice) -> bool:
+    """Whether a slice is `:`."""
+    return key.start is None and key.stop is None and key.step is None
+
+
 def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
     """The view that the plain parts of a key make, and an index or None for each of its axes."""
     items = key if isinstance(key, tuple) else tuple(key) if is_tuple_in_disguise(key) else (key,)
@@ -314,7 +313,7 @@ def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
         if kind is int:
             viewed = picked(viewed, dim, item, axis)
         elif kind is slice:
-            if item != FULL or len(items) == 1:
+            if len(items) == 1 or not is_full(item):
                 viewed = sliced(viewed, dim, item)
             dim += 1
         elif item is None:
@@ -322,7 +321,7 @@ def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
             dim += 1
         elif item is Ellipsis:
             dim += x.ndim - taken
-            axis += x.ndim - taken
+            axis += x.ndim - taken - 1
             taken = x.ndim
         elif isinstance(item, (bool, np.bool_)):
             viewed = view.unsqueeze(viewed, dim)
@@ -330,7 +329,7 @@ def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
             dim += 1
         else:
             viewed, dim = walk_tensor(viewed, dim, item, axis, found)
-        axis += axes_taken(item)
+        axis += 1
     if not found:
         return viewed, None
     return viewed, [found.get(d) for d in range(max(found) + 1)]
@@ -436,7 +435,8 @@ def read(x: Tensor, indices: Indices) -> Tensor:
 def index(x: Tensor, indices: Indices, shape: Shape) -> Tensor:
     """The elements of `x`, which has this shape, at the given places."""
     axes = [d for d, i in enumerate(indices) if i is not None]
-    return read_rows(x, axes, [i for i in indices if i is not None], IN_BRACKETS)
+    places = [i for i in indices if i is not None]
+    return read_rows(x, axes, places, IN_BRACKETS, names=range(len(axes)))
 
 
 @index.vjp
@@ -449,7 +449,7 @@ def put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor
     """`x` with values written or added at the given places."""
     axes = [d for d, i in enumerate(indices) if i is not None]
     places = [i for i in indices if i is not None]
-    return write_rows(x, axes, places, values, IN_BRACKETS, add=accumulate)
+    return write_rows(x, axes, places, values, IN_BRACKETS, add=accumulate, names=range(len(axes)))
 
 
 @put.vjp

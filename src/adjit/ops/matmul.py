@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype
-from ..graph.op import export, operation
+from ..graph.op import add_method, export, operation
 from ..graph.record import launch
 from ..kernels import blas
 from ..kernels import matmul as kernels
@@ -44,10 +44,12 @@ def placed(shape: Shape, strides: Shape) -> Placed | None:
     """Where the last two axes lie, or None if BLAS cannot read them without a copy."""
     rows, columns = shape[-2:]
     row, column = strides[-2:]
-    if (column == 1 or columns <= 1) and (row >= max(columns, 1) or rows <= 1):
-        return Placed(row, column, 0, row if rows > 1 else max(columns, 1))
-    if (row == 1 or rows <= 1) and (column >= max(rows, 1) or columns <= 1):
-        return Placed(row, column, 1, column if columns > 1 else max(rows, 1))
+    if rows == 0 or columns == 0:
+        return Placed(max(columns, 1), 1, 0, max(columns, 1))
+    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
+        return Placed(row, column, 0, row if rows > 1 else columns)
+    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
+        return Placed(row, column, 1, column if columns > 1 else rows)
     return None
 
 
@@ -542,6 +544,20 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         product = mm(turned.reshape(-1, y.shape[-2]), x.t())
         return product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1)
     return batched(x, y)
+
+
+def left_operator(self: Tensor, other: Any) -> Any:
+    """`self @ other`."""
+    return matmul(self, other) if isinstance(other, Tensor) else NotImplemented
+
+
+def right_operator(self: Tensor, other: Any) -> Any:
+    """`other @ self`."""
+    return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
+
+
+add_method("__matmul__", left_operator)
+add_method("__rmatmul__", right_operator)
 
 
 def batched(x: Tensor, y: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from .reduce import (
     Axes,
     mean,
     numpy_names,
+    reduced_count,
     reduced_shape,
     rows_of,
     spread_back,
@@ -44,7 +45,7 @@ def moments(x: Tensor, axes: Shape, shape: Shape) -> tuple[Tensor, Tensor]:
 
 def freedom(shape: Shape, axes: Shape, correction: float) -> float:
     """What sums of squares are divided by."""
-    return max(0, numel(shape[d] for d in axes) - correction) if shape else 1 - correction
+    return max(0, reduced_count(shape, axes) - correction)
 
 
 def divided(squares: Tensor, by: float) -> Tensor:
@@ -99,7 +100,7 @@ def var_mean_axes(
 
 def mean_pull(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """The gradient of a mean."""
-    return spread_back(g / (numel(x.shape[d] for d in axes) or 1), axes, keepdim, x.shape)
+    return spread_back(g / (reduced_count(x.shape, axes) or 1), axes, keepdim, x.shape)
 
 
 def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
@@ -157,7 +158,7 @@ def spread_arguments(
         correction = 1 if unbiased else 0
     correction = 1 if correction is None else correction
     axes = wrap_dims(dim, x.ndim)
-    if (numel(x.shape[d] for d in axes) if x.ndim else 1) - correction <= 0 and numel(
+    if reduced_count(x.shape, axes) - correction <= 0 and numel(
         reduced_shape(x.shape, axes, False)
     ):
         warnings.warn(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..graph.op import export
+from ..shapes import broadcast_shapes
 from ..tensor import Tensor
 from .index import embedding, one_hot
 from .losses import (
@@ -76,7 +77,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
         raise RuntimeError(
             f"expected common dtype to be floating point, yet common dtype is {kind.legacy}"
         )
-    x1, x2 = x1.to(kind), x2.to(kind)
+    shape = broadcast_shapes(x1.shape, x2.shape)
+    x1, x2 = x1.to(kind).expand(shape), x2.to(kind).expand(shape)
     return (normalize(x1, 2.0, dim, eps) * normalize(x2, 2.0, dim, eps)).sum(dim)
 
 

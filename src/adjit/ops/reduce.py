@@ -85,8 +85,15 @@ def restored(x: Tensor, axes: Shape, ndim: int) -> Tensor:
     return x.reshape([1 if d in axes else next(sizes) for d in range(ndim)])
 
 
+def reduced_count(shape: Shape, axes: Shape) -> int:
+    """How many elements become one."""
+    return numel([shape[d] for d in axes]) if shape else 1
+
+
 def rows_of(x: Tensor, axes: Shape) -> tuple[Tensor, int, int]:
     """`x` in C order with the reduced axes last, the number of rows and their length."""
+    if x.ndim == 0:
+        return x, 1, 1
     kept = [d for d in range(x.ndim) if d not in axes]
     order = [*kept, *axes]
     if order != list(range(x.ndim)):
@@ -154,13 +161,15 @@ def plan_fold(
             groups.append([reduced, size])
     sizes = [size for _, size in groups]
     passes: list[Pass] = []
-    for i in reversed([i for i, (reduced, _) in enumerate(groups) if reduced]):
+    reduced_groups = [i for i, (reduced, _) in enumerate(groups) if reduced]
+    for i in reversed(reduced_groups):
         outer, length, inner = numel(sizes[:i]), sizes[i], numel(sizes[i + 1 :])
+        to = target if i == reduced_groups[0] else (outer, inner)
         del sizes[i]
         if inner == 1:
-            passes += row_passes(outer, length, target)
+            passes += row_passes(outer, length, to)
         else:
-            passes += column_passes(outer, length, inner, target)
+            passes += column_passes(outer, length, inner, to)
     # Where every reduced size is 1, each row is one element.
     return copied, tuple(passes or row_passes(numel(target), 1, target))
 
@@ -283,12 +292,12 @@ def _(g, shape):  # type: ignore[no-untyped-def]
 @operation("MeanBackward1")
 def mean_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
     """The means along axes."""
-    return fold(SUM, x, axes, keepdim, dtype) / (numel(shape[d] for d in axes) or math.nan)
+    return fold(SUM, x, axes, keepdim, dtype) / (reduced_count(shape, axes) or math.nan)
 
 
 @mean_axes.vjp
 def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
-    return spread_back(g / (numel(shape[d] for d in axes) or 1), axes, keepdim, shape)
+    return spread_back(g / (reduced_count(shape, axes) or 1), axes, keepdim, shape)
 
 
 @export(method=True, out=True)

@@ -203,11 +203,15 @@ def _(g, x, out, axis):  # type: ignore[no-untyped-def]
     if x.ndim == 0:
         return g
     # g[j] * exp(x[i] - out[j]) summed over j >= i, in logarithms for each sign of g.
-    low = -float("inf")
-    up = g.clamp(min=0).log().masked_fill(g.detach() <= 0, low)
-    down = (-g).clamp(min=0).log().masked_fill(g.detach() >= 0, low)
-    grown = (reversed_logcumsumexp(up - out, axis) + x).exp()
-    return grown - (reversed_logcumsumexp(down - out, axis) + x).exp()
+    positive = (reversed_logcumsumexp(log_or_lowest(g) - out, axis) + x).exp()
+    negative = (reversed_logcumsumexp(log_or_lowest(-g) - out, axis) + x).exp()
+    return positive - negative
+
+
+def log_or_lowest(x: Tensor) -> Tensor:
+    """The logarithm; the lowest number, of which exp is 0, for what is not positive."""
+    out = x.detach() <= 0
+    return x.masked_fill(out, 1).log().masked_fill(out, dtypes.finfo(x.dtype).min)
 
 
 @export(method=True, out=True)

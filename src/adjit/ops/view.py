@@ -104,7 +104,9 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             raise RuntimeError(f"movedim: repeated dim in `{label}` ({dims})")
     rest = iter([d for d in range(ndim) if d not in sources])
     placed = dict(zip(targets, sources, strict=True))
-    return _permuted(input, [placed[d] if d in placed else next(rest) for d in range(ndim)], "PermuteBackward0")
+    return _permuted(
+        input, [placed[d] if d in placed else next(rest) for d in range(ndim)], "PermuteBackward0"
+    )
 
 
 @export(public=False, method=True)
@@ -428,7 +430,9 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     d = wrap_dim(dimension, spec.ndim)
     length = spec.shape[d] if spec.ndim else 1
     if size > length:
-        raise RuntimeError(f"maximum size for tensor at dimension {d} is {length} but size is {size}")
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {d} is {length} but size is {size}"
+        )
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
     shape, strides = list(spec.shape) or [1], list(spec.strides) or [1]
@@ -437,7 +441,11 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     strides[d] = stride * step
     made = spec_of((*shape, size), (*strides, stride), spec.dtype)
     return alias(  # type: ignore[no-any-return]
-        input, made.shape, made.strides, input.offset, "UnfoldBackward0",
+        input,
+        made.shape,
+        made.strides,
+        input.offset,
+        "UnfoldBackward0",
         lambda g: scatter_strided(g, *_relative(spec, made)),
     )
 
@@ -472,7 +480,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     d = wrap_dim(dim, spec.ndim)
     shape, strides = spec.shape[:d] + spec.shape[d + 1 :], spec.strides[:d] + spec.strides[d + 1 :]
     geometry = [(shape, strides, input.offset + k * spec.strides[d]) for k in range(spec.shape[d])]
-    return aliases(input, geometry, "UnbindBackward0", lambda gs: _stacked(gs, shape, spec.dtype, d))
+    return aliases(
+        input, geometry, "UnbindBackward0", lambda gs: _stacked(gs, shape, spec.dtype, d)
+    )
 
 
 def _stacked(grads: Sequence[Any], shape: Any, kind: dtypes.dtype, d: int) -> Tensor:
@@ -516,7 +526,9 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
     if isinstance(split_size_or_sections, int):
         size = split_size_or_sections
         if size < 0:
-            raise RuntimeError(f"split expects split_size be non-negative, but got split_size={size}")
+            raise RuntimeError(
+                f"split expects split_size be non-negative, but got split_size={size}"
+            )
         if size == 0:
             if total:
                 raise RuntimeError(
@@ -560,7 +572,9 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """An axis in a number of nearly equal parts, or cut at indices: views."""
     if input.ndim == 0:
-        raise RuntimeError("tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims")
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
     d = wrap_dim(dim, input.ndim)
     total = input.shape[d]
     if isinstance(indices_or_sections, int):
@@ -581,9 +595,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
 
 
 @export(method=True)
-def as_strided(
-    input: Tensor, size: Any, stride: Any, storage_offset: int | None = None
-) -> Tensor:
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """A view with any geometry on the storage of `input`.
 
     Raises:
@@ -608,7 +620,11 @@ def as_strided(
         )
     base, offset = input.spec, start - input.offset
     return alias(  # type: ignore[no-any-return]
-        input, shape, strides, start, "AsStridedBackward0",
+        input,
+        shape,
+        strides,
+        start,
+        "AsStridedBackward0",
         lambda g: scatter_strided(g, base, spec, offset),
     )
 
@@ -684,7 +700,8 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     _check_dense(base)
     laid = _laid_out(g, base)
     record.store(
-        record.make_tensor(laid.storage, region, offset), expand(zeros((), dtype=base.dtype), region.shape)
+        record.make_tensor(laid.storage, region, offset),
+        expand(zeros((), dtype=base.dtype), region.shape),
     )
     return record.make_tensor(laid.storage, base)  # type: ignore[no-any-return]
 
@@ -746,7 +763,9 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
     """A copy in another dtype."""
     spec = input.spec
-    out = record.convert(input, spec_of(spec.shape, record.result_strides(spec.shape, [spec]), kind))
+    out = record.convert(
+        input, spec_of(spec.shape, record.result_strides(spec.shape, [spec]), kind)
+    )
     return out  # type: ignore[no-any-return]
 
 
@@ -775,7 +794,9 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             kind = value
         elif record.is_tensor(value):
             kind = value.dtype
-        elif isinstance(value, (str, devices.device)) or (isinstance(value, int) and value is not True and value is not False):
+        elif isinstance(value, (str, devices.device)) or (
+            isinstance(value, int) and value is not True and value is not False
+        ):
             place = value
         elif value is None or isinstance(value, bool):
             continue
@@ -848,7 +869,9 @@ def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     from ..graph import inplace
 
     if not record.is_tensor(src):
-        raise TypeError(f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}")
+        raise TypeError(
+            f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}"
+        )
     inplace.check(self)
     return inplace.adopt(self, copy_of(self, src))  # type: ignore[no-any-return]
 
@@ -859,7 +882,11 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
     if src.shape != self.shape:
         src = expand(src, self.shape)
     spec = self.spec
-    target = spec if is_dense(spec.shape, spec.strides) else spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype)
+    target = (
+        spec
+        if is_dense(spec.shape, spec.strides)
+        else spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype)
+    )
     return record.convert(src, target)  # type: ignore[no-any-return]
 
 

@@ -10,7 +10,6 @@ from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
     PerParameterOptimizer,
-    as_real,
     as_scalar,
     check_flags,
     check_learning_rate,
@@ -88,11 +87,8 @@ class Adagrad(PerParameterOptimizer):
                 self._start(param, self.state[param], group)
 
     def _start(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        value = group["initial_accumulator_value"]
         state["step"] = self.first_step(param, group)
-        state["sum"] = adjit.full_like(
-            param, complex(value, value) if param.is_complex() else value
-        )
+        state["sum"] = adjit.full_like(param, group["initial_accumulator_value"])
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -104,6 +100,5 @@ class Adagrad(PerParameterOptimizer):
         state["step"] += 1
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
-        param, grad, total = as_real(param, grad, state["sum"])
-        total.addcmul_(grad, grad)
-        descend_ratio(param, grad, total.sqrt().add_(group["eps"]), lr)
+        state["sum"].addcmul_(grad, grad)
+        descend_ratio(param, grad, state["sum"].sqrt().add_(group["eps"]), lr)

@@ -10,7 +10,6 @@ from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
     PerParameterOptimizer,
-    as_real,
     as_scalar,
     check_flags,
     check_learning_rate,
@@ -111,11 +110,11 @@ class Adam(PerParameterOptimizer):
             else:
                 grad = grad.add(param, alpha=group["weight_decay"])
 
-        param, grad, mean, square = as_real(param, grad, state["exp_avg"], state["exp_avg_sq"])
+        mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
-            (peak,) = as_real(state["max_exp_avg_sq"])
+            peak = state["max_exp_avg_sq"]
             square = peak.copy_(adjit.maximum(peak, square))
         scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
         descend_ratio(param, mean, scale, lr / (1 - beta1**step))

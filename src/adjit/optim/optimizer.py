@@ -528,11 +528,6 @@ def check_not_negative(**options: float) -> None:
             raise ValueError(f"Invalid {name} value: {value}")
 
 
-def as_real(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Complex tensors as pairs of reals, which elementwise rules treat on their own."""
-    return tuple(adjit.view_as_real(t) if t.is_complex() else t for t in tensors)
-
-
 def as_scalar(value: float | Tensor) -> float | Tensor:
     """A 1-element tensor as a 0-d one, so that it broadcasts against every parameter."""
     return value.reshape(()) if isinstance(value, Tensor) else value

@@ -10,7 +10,6 @@ from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
     PerParameterOptimizer,
-    as_real,
     as_scalar,
     check_flags,
     check_learning_rate,
@@ -100,15 +99,15 @@ class RMSprop(PerParameterOptimizer):
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
 
-        param, grad, square = as_real(param, grad, state["square_avg"])
+        square = state["square_avg"]
         square.mul_(alpha).addcmul_(grad, grad, value=1 - alpha)
         if group["centered"]:
-            (mean,) = as_real(state["grad_avg"])
+            mean = state["grad_avg"]
             mean.lerp_(grad, 1 - alpha)
             square = square.addcmul(mean, mean, value=-1)
         scale = square.sqrt().add_(group["eps"])
         if momentum > 0:
-            (velocity,) = as_real(state["momentum_buffer"])
+            velocity = state["momentum_buffer"]
             velocity.mul_(momentum).addcdiv_(grad, scale)
             descend(param, velocity, lr)
         else:

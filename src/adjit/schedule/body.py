@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import functools
 import inspect
 import math
 import textwrap
@@ -39,12 +40,27 @@ class Pasted(NamedTuple):
 
 
 class Body:
-    """A parsed scalar function."""
+    """A scalar function, parsed when it is first used: imports must stay quick."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
-        name = getattr(function, "__qualname__", repr(function))
+        code = getattr(function, "__code__", None)
+        if code is None:
+            raise TypeError(f"{function!r}: an op's body must be a function made with def")
+        self.function = function
+        self.name = code.co_name
+        positional = code.co_argcount
+        self.params = list(code.co_varnames[:positional])
+        self.attributes = list(code.co_varnames[positional : positional + code.co_kwonlyargcount])
+        annotations = function.__annotations__
+        self.logical = frozenset(p for p in self.params if annotations.get(p) in (bool, "bool"))
+        self._on_tensors: dict[tuple[int, ...], Callable[..., Any]] = {}
+
+    @functools.cached_property
+    def parsed(self) -> tuple[list[ast.Assign], list[ast.expr]]:
+        """The assignments, and the expressions that are returned."""
+        name = self.function.__qualname__
         try:
-            text = textwrap.dedent(inspect.getsource(function))
+            text = textwrap.dedent(inspect.getsource(self.function))
         except (OSError, TypeError):
             raise TypeError(
                 f"{name}: the source text of an op's body is needed and was not found; define the "
@@ -53,28 +69,29 @@ class Body:
         tree = ast.parse(text).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise TypeError(f"{name}: an op's body must be a function made with def")
-        statements = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
-        self.name = tree.name
-        self.params = [a.arg for a in tree.args.args]
-        self.attributes = [a.arg for a in tree.args.kwonlyargs]
-        self.logical = frozenset(
-            a.arg
-            for a in tree.args.args
-            if isinstance(a.annotation, ast.Name) and a.annotation.id == "bool"
-        )
-        *assigns, last = statements
+        *statements, last = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body
         if not isinstance(last, ast.Return) or last.value is None:
             raise TypeError(f"{name}: an op's body must end in a return")
-        for statement in assigns:
+        assigns = []
+        for statement in statements:
             if not isinstance(statement, ast.Assign):
                 raise TypeError(
                     f"{name}: an op's body is straight-line code, line {statement.lineno} is "
                     f"{type(statement).__name__}; write `a if condition else b` instead of `if`"
                 )
-        self.assigns: list[ast.Assign] = [s for s in assigns if isinstance(s, ast.Assign)]
+            assigns.append(statement)
         value = last.value
-        self.results = list(value.elts) if isinstance(value, ast.Tuple) else [value]
-        self._on_tensors: dict[tuple[int, ...], Callable[..., Any]] = {}
+        return assigns, list(value.elts) if isinstance(value, ast.Tuple) else [value]
+
+    @property
+    def assigns(self) -> list[ast.Assign]:
+        """The statements before the return."""
+        return self.parsed[0]
+
+    @property
+    def results(self) -> list[ast.expr]:
+        """What is returned, one expression for each result."""
+        return self.parsed[1]
 
     def needed(self, wanted: Sequence[int]) -> tuple[list[ast.Assign], set[str]]:
         """The statements behind some of the results, and every name these read."""
@@ -111,7 +128,9 @@ class Body:
             body: list[ast.stmt] = [reader.visit(copy.deepcopy(s)) for s in statements]
             values = [reader.visit(copy.deepcopy(self.results[k])) for k in wanted]
             body.append(ast.Return(ast.Tuple(values, ast.Load())))
-            arguments = ast.parse(f"def f({', '.join(self.params + self.attributes)}): pass").body[0]
+            arguments = ast.parse(f"def f({', '.join(self.params + self.attributes)}): pass").body[
+                0
+            ]
             assert isinstance(arguments, ast.FunctionDef)
             arguments.body = body
             module = ast.fix_missing_locations(ast.Module([arguments], []))
@@ -127,7 +146,7 @@ def returned_reads(function: Callable[..., Any]) -> list[set[str]] | None:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function))).body[0]
     except (OSError, TypeError, SyntaxError):
         return None
-    if not isinstance(tree, ast.FunctionDef):
+    if not isinstance(tree, ast.FunctionDef) or function.__closure__:
         return None
     *assigns, last = tree.body
     if not isinstance(last, ast.Return) or last.value is None:
@@ -148,6 +167,31 @@ def returned_reads(function: Callable[..., Any]) -> list[set[str]] | None:
                 names |= _reads(statement.value)
         reads.append(names)
     return reads
+
+
+def returning(function: Callable[..., Any], wanted: Sequence[bool]) -> Callable[..., Any]:
+    """A function that `returned_reads` understands, with None for the results not wanted."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    definition = tree.body[0]
+    assert isinstance(definition, ast.FunctionDef)
+    definition.decorator_list = []
+    last = definition.body[-1]
+    assert isinstance(last, ast.Return)
+    assert isinstance(last.value, ast.Tuple)
+    pairs = zip(last.value.elts, wanted, strict=True)
+    last.value.elts = [e if w else ast.copy_location(ast.Constant(None), e) for e, w in pairs]
+    needed = _reads(last.value)
+    for statement in reversed(definition.body[:-1]):
+        if isinstance(statement, ast.Assign):
+            if _writes(statement) & needed:
+                needed |= _reads(statement.value)
+            else:
+                definition.body.remove(statement)
+    ast.increment_lineno(tree, function.__code__.co_firstlineno - 1)
+    scope: dict[str, Any] = {}
+    exec(compile(tree, function.__code__.co_filename, "exec"), function.__globals__, scope)
+    made: Callable[..., Any] = scope[definition.name]
+    return made
 
 
 def _is_docstring(statement: ast.stmt) -> bool:
@@ -174,10 +218,10 @@ class _Typed(ast.NodeTransformer):
     """Literals become T(literal); scalar functions become those of the kernel's dtype."""
 
     def __init__(self, stored: str) -> None:
-        from ..kernels import vector_math
+        from ..kernels import integer_math, special_math, vector_math
 
         self.stored = stored
-        self.table: Mapping[tuple[str, str], str] = vector_math.TABLE
+        self.modules: tuple[Any, ...] = (vector_math, special_math, integer_math)
         self.imports: dict[str, str] = {}
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
@@ -189,10 +233,11 @@ class _Typed(ast.NodeTransformer):
         name = _scalar_function(node)
         if name is None:
             return node
-        found = self.table.get((name, self.stored))
-        if found is not None:
-            self.imports[found] = VECTOR_MATH
-            return ast.Name(found, ast.Load())
+        for module in self.modules:
+            found = module.TABLE.get((name, self.stored))
+            if found is not None:
+                self.imports[found] = module.__name__
+                return ast.Name(found, ast.Load())
         if name in ("inf", "nan", "pi", "e"):
             return ast.Call(ast.Name("T", ast.Load()), [node], [])
         return node
@@ -235,8 +280,6 @@ class _OnTensors(ast.NodeTransformer):
             function = ast.Attribute(ast.Name("_op", ast.Load()), "logical_not", ast.Load())
             return ast.Call(function, [node.operand], [])
         return node
-
-
 
 
 class _Names:

@@ -264,7 +264,9 @@ def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
     assert module is not None
     names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     own = sorted(
-        n for n in names if n in vars(module) and n not in bind and not inspect.ismodule(vars(module)[n])
+        n
+        for n in names
+        if n in vars(module) and n not in bind and not inspect.ismodule(vars(module)[n])
     )
     lines = [f'"""{function.__name__} of {module.__name__}."""', ""]
     if "math" in names:

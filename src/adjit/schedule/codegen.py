@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import dtype
-from .body import Body, Pasted
 from ..shapes import coalesce
+from .body import Body, Pasted
 from .recipe import GRAIN, Source, Step
 
 NUMBER = "k"  # a Python number, one word
@@ -50,7 +50,8 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
     """Coalesce the axes, outermost first in `order`, and sort operands into classes of stride."""
     strided = [o for o in operands if o.strides is not None]
     sizes, strides = coalesce(
-        [shape[d] for d in order], [[o.strides[d] for d in order] for o in strided]  # type: ignore[index]
+        [shape[d] for d in order],
+        [[o.strides[d] for d in order] for o in strided],  # type: ignore[index]
     )
     inner = [s[-1] if s else 1 for s in strides]
     letters = iter({1: CONTIGUOUS, 0: REPEATED}.get(stride, STRIDED) for stride in inner)
@@ -65,7 +66,7 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
     for s in strides:
         outer += reversed(s[:-1])
     constants = (len(sizes) - 1, sizes[-1], *outer, *steps)
-    return Loop(flags, True, rows, max(1, GRAIN // sizes[-1]), constants)
+    return Loop(flags, True, rows, max(1, GRAIN // max(sizes[-1], 1)), constants)
 
 
 def render(
@@ -196,8 +197,10 @@ def elementwise(
 ) -> tuple[Step, tuple[int, ...]]:
     """The step, and its constant words, that runs `body` over `shape`."""
     loop = geometry(shape, [*inputs, *outputs], order)
-    kinds = "_".join(_short(o.dtype) for o in inputs) + "_to_" + "_".join(
-        _short(o.dtype) for o in outputs
+    kinds = (
+        "_".join(_short(o.dtype) for o in inputs)
+        + "_to_"
+        + "_".join(_short(o.dtype) for o in outputs)
     )
     label = f"{name}_{kinds}_{loop.flags}{'_rows' if loop.nested else ''}{'_over' if alias else ''}"
     key = (body, label, compute, tuple(wanted), tuple(o.name for o in inputs))

@@ -13,11 +13,11 @@ import threading
 from array import array
 from typing import Any
 
-from .. import config
+from .. import config, dtypes
 from ..storage import Foreign, allocate, free_small, size_class
 from . import run_cpu
-from .cache import link
-from .recipe import Recipe
+from .cache import instantiate, link
+from .recipe import Recipe, Source
 
 lock = threading.RLock()
 tape: list[Any] = []
@@ -35,7 +35,9 @@ def float_word(value: float) -> int:
 
 def settle() -> None:
     """Run everything that is recorded and still wanted."""
+    global _fresh
     with lock:
+        _fresh = 0
         if not tape:
             return
         batch = tape[:]
@@ -81,16 +83,17 @@ def _run(batch: list[Any]) -> None:
             if recipe is None:  # run by another thread in the meantime
                 batch.pop()
                 continue
-            if not recipe.plain or steps >= MAX_STREAM:
-                if steps:
+            if not recipe.plain:
+                added = _special(node, recipe, words)
+                batch.pop()
+                steps += added
+                large = large or recipe.large
+                if recipe.fallible is not None and added:
                     stream, words = words, []
                     count, steps = steps, 0
-                    was_large, large = large, False
-                    execute(stream, count, was_large)
-                if not recipe.plain:
-                    _run_special(node, recipe)
-                    batch.pop()
-                    continue
+                    execute(stream, count, large)
+                    _look_for_error(node, recipe)
+                continue
             head = recipe.head or _link(recipe)
             free = free_small.get(recipe.size)
             block = free.pop() if free else allocate(recipe.size)
@@ -122,6 +125,10 @@ def _run(batch: list[Any]) -> None:
             node.address = block
             node.recipe = node.inputs = None
             batch.pop()
+            if steps >= MAX_STREAM:
+                stream, words = words, []
+                count, steps = steps, 0
+                execute(stream, count, large)
     finally:
         if steps:
             execute(words, steps, large)
@@ -153,11 +160,12 @@ def _row_with_offsets(node: Any) -> list[int]:
 class Failed:
     """Stands in the place of a recipe once a node has raised; `error` is raised at every look."""
 
-    __slots__ = ("error", "inputs", "plain")
+    __slots__ = ("error", "inputs", "large", "plain")
+    fallible = None
 
     def __init__(self, error: BaseException) -> None:
         self.error = error
-        self.plain = False
+        self.plain = self.large = False
         self.inputs = ()
 
 
@@ -170,79 +178,94 @@ def _inherit_error(node: Any) -> None:
     raise RuntimeError(f"{node.recipe.name} was to run before its inputs")
 
 
-def _run_special(node: Any, recipe: Any) -> None:
-    """Nodes with several steps or results, with scratch memory, that write in place, that fail."""
+def _special(node: Any, recipe: Any, words: list[int]) -> int:
+    """The steps of a node with several of them or several results, with scratch memory, that writes
+    in place or can fail; how many were added to the words."""
     if isinstance(recipe, Failed):
-        return
+        return 0
     if any(value.recipe is not None for value in node.inputs):
         _inherit_error(node)
-        return
+        return 0
     if recipe.pick >= 0:
         node.address = node.inputs[0].others[recipe.pick]
         node.recipe = node.inputs = None
-        return
+        return 0
     if recipe.write:
-        _write(node, recipe)
-        return
-    if node.offsets is None:
-        row = [value.address for value in node.inputs]
-    else:
-        row = _row_with_offsets(node)
+        return _write(node, recipe, words)
+    row = (
+        [value.address for value in node.inputs]
+        if node.offsets is None
+        else _row_with_offsets(node)
+    )
+    blocks: list[Any]
     if recipe.alias is not None and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     else:
         blocks = [allocate(size) for size in recipe.sizes]
     row += blocks
-    scratch = None
     if recipe.scratch:
-        scratch = allocate(size_class(recipe.scratch))
-        row.append(scratch)
-    status = None
+        # Free again once the row is written: steps run in order, so a later one may have it.
+        row.append(allocate(size_class(recipe.scratch)))
     if recipe.fallible is not None:
-        status = array("q", [0, 0, 0, 0])
-        row.append(status.buffer_info()[0])
+        node.site = node.site, array("q", [0, 0, 0, 0])
+        row.append(node.site[1].buffer_info()[0])
     row += recipe.constants
     row += node.scalars
-    words: list[int] = []
-    large = False
     for step in recipe.steps:
         words += (link(step.source), step.n, step.grain, len(row))
         words += row
-        large = large or step.n >= 2 * step.grain
-    execute(words, len(recipe.steps), large)
-    if status is not None and status[0]:
-        error = recipe.fallible(tuple(status))
-        if node.site is not None:
-            file, line, where = node.site
-            error.add_note(f'recorded at File "{file}", line {line}, in {where}')
-        node.recipe, node.inputs = Failed(error), None
-        raise error
     node.address = blocks[0]
     if len(blocks) > 1:
         node.others = blocks
     node.recipe = node.inputs = None
+    return len(recipe.steps)
 
 
-def _write(node: Any, recipe: Recipe) -> None:
+def _look_for_error(node: Any, recipe: Recipe) -> None:
+    """Raise what the kernel of a node has found, and remember it in the node."""
+    site, status = node.site
+    node.site = None
+    if status[0]:
+        assert recipe.fallible is not None
+        error = recipe.fallible(tuple(status))
+        if site is not None:
+            file, line, where = site
+            error.add_note(f'recorded at File "{file}", line {line}, in {where}')
+        node.recipe, node.inputs = Failed(error), None
+        del node.address
+        raise error
+
+
+def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     """Copy into a part of the old value: in its own bytes if nobody else looks, else in a copy.
 
     "here" writes into the same bytes whatever else looks at them: they are shared on purpose.
     """
     target, source = _row_with_offsets(node)
     block = node.inputs[0].address
+    steps = 1
     if recipe.write == "copy" and (
         _refcount(node.inputs[0]) > _HELD_BY_NODE or block.__class__ is Foreign
     ):
         fresh = allocate(recipe.size)
-        run_cpu.copy_bytes(fresh, block, recipe.spec.nbytes)
+        whole = (recipe.spec.nbytes + 7) // 8
+        words += (link(_copy_words()), whole, 1 << 15, 2, block, fresh)
         target += fresh - block
         block = fresh
+        steps = 2
     step = recipe.steps[0]
-    head = [link(step.source), step.n, step.grain, recipe.count - 1, source, target]
-    execute([*head, *recipe.constants], 1, step.n >= 2 * step.grain)
+    words += (link(step.source), step.n, step.grain, recipe.count - 1, source, target)
+    words += recipe.constants
     node.address = block
     node.recipe = node.inputs = None
+    return steps
+
+
+def _copy_words() -> Source:
+    from ..kernels import fill
+
+    return instantiate(fill.copy_words, {"I": dtypes.int64})
 
 
 def _held_by_node() -> int:
@@ -273,13 +296,26 @@ def value_of(storage: Any) -> Any:
     return value
 
 
+def fresh_block(nbytes: int) -> Any:
+    """Memory for data from outside. Much of it since the last settle calls for one: recorded
+    nodes keep what they read alive."""
+    global _fresh
+    with lock:
+        _fresh += nbytes
+        if _fresh > MAX_FRESH:
+            settle()
+        return allocate(size_class(nbytes))
+
+
+_fresh = 0
+MAX_FRESH = 1 << 25
+
+
 def remember(node: Any) -> None:
     """Put a recorded node onto the tape."""
     tape.append(node)
     if len(tape) >= MAX_PENDING:
         settle()
-
-
 
 
 def own(value: Any, nbytes: int) -> Any:
@@ -325,4 +361,6 @@ def show_kernels(value: Any) -> str:
     for node in nodes:
         for step in getattr(node.recipe, "steps", ()):
             texts.append(f"# {step.source.label}, {step.n} units of work\n{step.source.text}")
-    return "\n\n".join(dict.fromkeys(texts)) or "# the value is there already: nothing is left to run"
+    return (
+        "\n\n".join(dict.fromkeys(texts)) or "# the value is there already: nothing is left to run"
+    )

@@ -1,0 +1,108 @@
+"""The libraries that the rows are timed in: how each is loaded, fed, finished and read."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.metadata
+import importlib.util
+import os
+from typing import Any, ClassVar
+
+import numpy as np
+
+
+class Library:
+    """One library, loaded when an object of its class is made.
+
+    `module` is what a row's program gets; `program` says which of the row's programs that is.
+    """
+
+    name: ClassVar[str]
+    package: ClassVar[str]
+    program: ClassVar[str]
+    parts: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self) -> None:
+        self.module: Any = importlib.import_module(self.package)
+        for part in self.parts:
+            importlib.import_module(f"{self.package}.{part}")
+
+    @classmethod
+    def installed(cls) -> bool:
+        return importlib.util.find_spec(cls.package) is not None
+
+    @classmethod
+    def version(cls) -> str:
+        return importlib.metadata.version(cls.package)
+
+    def set_threads(self, threads: int) -> None:
+        """Nothing here: the environment and the affinity of the process say it (see timing.py)."""
+
+    def finish(self, result: Any) -> Any:
+        """Wait until every value of `result` has been computed."""
+        return result
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        """A copy, so that what a later call writes cannot change it."""
+        return np.array(value)
+
+
+class Adjit(Library):
+    name = package = "adjit"
+    program = "torch"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._settle = importlib.import_module("adjit.schedule.settle").settle
+
+    def set_threads(self, threads: int) -> None:
+        self.module.set_num_threads(threads)
+
+    def finish(self, result: Any) -> Any:
+        self._settle()
+        return result
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        return value.detach().clone().numpy()
+
+
+class Torch(Library):
+    name, package, program = "PyTorch", "torch", "torch"
+
+    def set_threads(self, threads: int) -> None:
+        self.module.set_num_threads(threads)
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        return value.detach().clone().numpy()
+
+
+class NumPy(Library):
+    name, package, program = "NumPy", "numpy", "numpy"
+
+
+class Jax(Library):
+    name, package, program = "JAX", "jax", "jax"
+    parts = ("numpy", "nn", "scipy.special")
+
+    def __init__(self) -> None:
+        os.environ.setdefault("JAX_PLATFORMS", "cpu")
+        super().__init__()
+        self.module.config.update("jax_enable_x64", True)
+
+    def finish(self, result: Any) -> Any:
+        return self.module.block_until_ready(result)
+
+
+class Autograd(Library):
+    name = package = program = "autograd"
+    parts = ("numpy", "scipy.special")
+
+
+LIBRARIES: dict[str, type[Library]] = {
+    library.name: library for library in (Adjit, NumPy, Torch, Jax, Autograd)
+}
+
+
+def installed() -> dict[str, type[Library]]:
+    """The libraries that are there, adjit first."""
+    return {name: library for name, library in LIBRARIES.items() if library.installed()}

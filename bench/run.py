@@ -1,0 +1,103 @@
+"""The benchmark table: adjit beside NumPy, PyTorch, JAX and autograd, all in one run.
+
+    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick]
+
+Each thread count has its own process, which is kept to that many cores; in it the libraries take
+turns, and the shortest turn counts. Rows on which the libraries disagree are not timed and fail
+the run. A full run is written to bench/results/, a quick one beside it under its own name; a run
+of chosen rows is only printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import fresh
+import libraries
+import machine
+from rows import LARGE
+from table import markdown
+
+FOLDER = Path(__file__).parent
+FULL = {"seconds": 1.6, "turns": 5, "repeats": 3}
+QUICK = {"seconds": 0.15, "turns": 3, "repeats": 1}
+
+
+def time_rows(threads: int, pattern: str, effort: dict[str, Any]) -> list[dict[str, Any]]:
+    command = [sys.executable, str(FOLDER / "timing.py"), f"--threads={threads}"]
+    command += [f"--rows={pattern}", f"--seconds={effort['seconds']}", f"--turns={effort['turns']}"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+    return [{**row, "threads": threads} for row in json.loads(done.stdout.splitlines()[-1])]
+
+
+def measure_fresh(pattern: str, threads: int, repeats: int) -> list[dict[str, Any]]:
+    """The rows that need a process of their own, as far as `pattern` asks for them."""
+    here = libraries.installed()
+    trained = [name for name, library in here.items() if library.program != "numpy"]
+    imports = {
+        name: partial(fresh.import_seconds, package)
+        for name, package in [*((n, lib.package) for n, lib in here.items()), ("numba", "numba")]
+    }
+    steps = {name: partial(fresh.first_step_seconds, name) for name in trained}
+    first = "imports and first training step"
+    plans: list[tuple[str, list[str], Callable[[], list[fresh.Cells]]]] = [
+        ("start", ["import"], partial(fresh.best_of, imports, 2 * repeats)),
+        (
+            "start",
+            [f"{first}, empty kernel cache", f"{first}, kernels cached"],
+            partial(fresh.best_of, steps, repeats),
+        ),
+    ]
+    for batch in fresh.MEMORY_BATCHES:
+        name = f"peak memory, SGD steps, MLP {'-'.join(map(str, LARGE))}, batch {batch}"
+        plans.append(("memory", [name], partial(fresh.memory_cells, trained, batch)))
+
+    rows = []
+    for group, names, measure in plans:
+        if any(re.search(pattern, f"{group}: {name}") for name in names):
+            print(f"[fresh processes] {names[0]}", file=sys.stderr)
+            for name, cells in zip(names, measure(), strict=True):
+                rows.append({"group": group, "name": name, "threads": threads, "cells": cells})
+    return rows
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
+    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
+    parser.add_argument("--quick", action="store_true", help="a rough table in three minutes")
+    options = parser.parse_args()
+    effort = QUICK if options.quick else FULL
+    cores = machine.usable_cores()
+    asked = sorted({int(count) for count in options.threads.split(",")})
+    counts = [count for count in asked if count <= cores]
+    if not counts:
+        parser.error(f"this process may use {cores} core(s), --threads asks for {options.threads}")
+
+    versions = {name: library.version() for name, library in libraries.installed().items()}
+    rows = [row for count in counts for row in time_rows(count, options.rows, effort)]
+    rows += measure_fresh(options.rows, counts[-1], effort["repeats"])
+    report = {"machine": machine.description(), "versions": versions, "rows": rows}
+    text = markdown(report)
+    print(text)
+    if not options.rows:
+        target = FOLDER / "results" / (machine.short_name() + ("-quick" if options.quick else ""))
+        target.parent.mkdir(exist_ok=True)
+        target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+        target.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
+    failed = [cell for row in rows for cell in row["cells"].values() if "error" in cell]
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

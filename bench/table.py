@@ -1,0 +1,125 @@
+"""A report as Markdown: one table, geometric means, and where adjit is the slower one."""
+
+from __future__ import annotations
+
+from math import exp, log
+from typing import Any
+
+UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+
+
+def quantity(cell: dict[str, Any]) -> float:
+    return float(cell["bytes"] if "bytes" in cell else cell["seconds"])
+
+
+def text_of(cell: dict[str, Any]) -> str:
+    """A cell's figure with three digits and a fitting unit."""
+    if "error" in cell:
+        return "failed"
+    if "bytes" in cell:
+        return f"{cell['bytes'] / 2**20:.1f} MiB"
+    unit, scale = next((u for u in UNITS if cell["seconds"] >= u[1]), UNITS[-1])
+    value = cell["seconds"] / scale
+    return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
+
+
+def ratio(row: dict[str, Any], peer: str) -> float | None:
+    """The peer's figure divided by adjit's: above 1, adjit is the better one."""
+    mine, other = row["cells"].get("adjit", {}), row["cells"].get(peer, {})
+    if not mine or not other or "error" in mine or "error" in other or quantity(mine) <= 0:
+        return None
+    return quantity(other) / quantity(mine)
+
+
+def geometric_mean(values: list[float]) -> float:
+    return exp(sum(map(log, values)) / len(values))
+
+
+def line(cells: list[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def head(titles: list[str], left: int) -> list[str]:
+    """The title line and the rule below it; all but the first `left` columns align right."""
+    return [line(titles), line(["---"] * left + ["---:"] * (len(titles) - left))]
+
+
+def columns_of(rows: list[dict[str, Any]]) -> list[str]:
+    """The libraries of all rows, in the order in which they first appear, adjit first."""
+    names = list(dict.fromkeys(name for row in rows for name in row["cells"]))
+    order = ["adjit", "NumPy", "PyTorch", "JAX", "autograd"]
+    return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
+
+
+def main_table(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
+    lines = head(["row", "threads", *columns], 1)
+    groups = list(dict.fromkeys(row["group"] for row in rows))
+    names = list(dict.fromkeys(row["name"] for row in rows))
+    rows = sorted(
+        rows,
+        key=lambda r: (groups.index(r["group"]), names.index(r["name"]), r["threads"]),
+    )
+    for row in rows:
+        cells = []
+        for name in columns:
+            cell = row["cells"].get(name)
+            factor = None if name == "adjit" else ratio(row, name)
+            text = text_of(cell) if cell else ""
+            cells.append(text if factor is None else f"{text} ({factor:.2f}×)")
+        lines.append(line([row["name"], str(row["threads"]), *cells]))
+    return lines
+
+
+def mean_table(rows: list[dict[str, Any]], peers: list[str]) -> list[str]:
+    lines = head(["geometric mean of ratios", "threads", *peers], 1)
+    timed = [row for row in rows if row["group"] != "memory"]
+    parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for group in dict.fromkeys(row["group"] for row in rows):
+        for row in rows:
+            if row["group"] == group:
+                parts.setdefault((group, str(row["threads"])), []).append(row)
+    parts["all times", "all"] = timed
+    for (group, threads), chosen in parts.items():
+        cells = []
+        for peer in peers:
+            found = [value for row in chosen if (value := ratio(row, peer)) is not None]
+            cells.append(f"{geometric_mean(found):.2f}× ({len(found)} rows)" if found else "")
+        lines.append(line([group, threads, *cells]))
+    return lines
+
+
+def slower_rows(rows: list[dict[str, Any]], peer: str) -> list[str]:
+    """The rows on which a peer is ahead, worst first."""
+    behind = [(value, row) for row in rows if (value := ratio(row, peer)) is not None and value < 1]
+    behind.sort(key=lambda item: item[0])
+    return [f"- {row['name']}, {row['threads']} thread(s): {value:.2f}×" for value, row in behind]
+
+
+def failures(rows: list[dict[str, Any]]) -> list[str]:
+    return [
+        f"- {row['name']}, {row['threads']} thread(s), {name}: {cell['error']}"
+        for row in rows
+        for name, cell in row["cells"].items()
+        if "error" in cell
+    ]
+
+
+def markdown(report: dict[str, Any]) -> str:
+    """The whole report."""
+    rows = report["rows"]
+    columns = columns_of(rows)
+    peers = [name for name in columns if name != "adjit"]
+    versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
+    parts = [
+        f"{report['machine']}  \n{versions}",
+        "Shortest of many turns. In brackets the ratio of the library's figure to adjit's: "
+        "above 1, adjit is ahead.",
+        "\n".join(main_table(rows, columns)),
+        "\n".join(mean_table(rows, peers)),
+    ]
+    for peer in peers:
+        if behind := slower_rows(rows, peer):
+            parts.append("\n".join([f"{peer} is ahead on {len(behind)} rows:", "", *behind]))
+    if failed := failures(rows):
+        parts.append("\n".join(["Failed:", "", *failed]))
+    return "\n\n".join(parts)

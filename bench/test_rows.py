@@ -1,0 +1,35 @@
+"""The rows under pytest-benchmark, grouped by row: `pytest bench --benchmark-only -k softplus`.
+
+All libraries use the cores that the process may use; `taskset -c 0 pytest bench` times one thread.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import libraries
+import pytest
+from rows import ROWS, Row
+
+INSTALLED = libraries.installed()
+
+
+@cache
+def load(name: str) -> libraries.Library:
+    return INSTALLED[name]()
+
+
+CASES = [
+    pytest.param(row, name, id=f"{row.name}-{name}")
+    for row in ROWS
+    for name, library in INSTALLED.items()
+    if row.runs_in(library)
+]
+
+
+@pytest.mark.parametrize(("row", "name"), CASES)
+def test_row(benchmark: Any, row: Row, name: str) -> None:
+    benchmark.group = row.name
+    benchmark.extra_info["operations"] = row.operations
+    benchmark(row.prepare(load(name)))

@@ -1,0 +1,130 @@
+"""Time rows in one process with a fixed number of threads; prints JSON for run.py.
+
+The libraries take turns within a row, so that whatever else the machine does hits all alike, and
+the shortest of many turns counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Callable
+from math import ceil, inf
+from time import perf_counter
+from typing import Any
+
+THREAD_VARIABLES = (
+    "ADJIT_NUM_THREADS",
+    "OMP_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "NPROC",  # XLA's thread pool
+)
+SAMPLE = 1e-3  # seconds that one turn lasts at least, beside a clock of 50 ns
+
+
+def limit_threads(threads: int) -> None:
+    """Keep this process to `threads` cores; the libraries read it when they are loaded."""
+    for variable in THREAD_VARIABLES:
+        os.environ[variable] = str(threads)
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+def sample(call: Callable[[], Any], number: int) -> float:
+    start = perf_counter()
+    for _ in range(number):
+        call()
+    return (perf_counter() - start) / number
+
+
+def warm_up(call: Callable[[], Any], seconds: float) -> int:
+    """Run `call` until compilers and caches have done their part; how often it fits in a turn."""
+    best = inf
+    deadline = perf_counter() + seconds
+    calls = 0
+    while calls < 3 or perf_counter() < deadline:
+        best = min(best, sample(call, 1))
+        calls += 1
+    return max(1, ceil(SAMPLE / best))
+
+
+def time_calls(
+    calls: dict[str, Callable[[], Any]], seconds: float, least_turns: int
+) -> dict[str, float]:
+    """Seconds of one call in each library, the shortest of its turns."""
+    numbers = {name: warm_up(call, seconds / 20) for name, call in calls.items()}
+    best = dict.fromkeys(calls, inf)
+    order = list(calls)
+    deadline = perf_counter() + seconds
+    turns = 0
+    while turns < least_turns or perf_counter() < deadline:
+        for name in order:
+            best[name] = min(best[name], sample(calls[name], numbers[name]))
+        order.append(order.pop(0))
+        turns += 1
+    return best
+
+
+def time_row(
+    row: Any, libraries: dict[str, Any], seconds: float, least_turns: int
+) -> dict[str, dict[str, Any]]:
+    """Check that the libraries agree on a row, then time it: seconds or an error for each."""
+    from rows import disagreement, values_of
+
+    cells: dict[str, dict[str, Any]] = {}
+    calls: dict[str, Callable[[], Any]] = {}
+    expected = None
+    # The library to be judged comes last, so that it never serves as its own reference.
+    for name in sorted(libraries, key=lambda name: name == "adjit"):
+        library = libraries[name]
+        if not row.runs_in(library):
+            continue
+        try:
+            call = row.prepare(library)
+            found = values_of(library, call())
+        except Exception as error:
+            cells[name] = {"error": f"{type(error).__name__}: {error}"}
+            continue
+        if expected is None:
+            expected = found
+        elif difference := disagreement(row, expected, found):
+            cells[name] = {"error": difference}
+            continue
+        calls[name] = call
+    del expected
+    for name, best in time_calls(calls, seconds, least_turns).items():
+        cells[name] = {"seconds": best / row.operations}
+    return cells
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--threads", type=int, required=True)
+    parser.add_argument("--rows", default="")
+    parser.add_argument("--seconds", type=float, required=True, help="for each row")
+    parser.add_argument("--turns", type=int, required=True, help="at least, for each library")
+    options = parser.parse_args()
+    limit_threads(options.threads)
+
+    import libraries as known
+    from rows import ROWS
+
+    libraries = {name: library() for name, library in known.installed().items()}
+    for library in libraries.values():
+        library.set_threads(options.threads)
+    chosen = [row for row in ROWS if re.search(options.rows, f"{row.group}: {row.name}")]
+    results = []
+    for k, row in enumerate(chosen, 1):
+        print(f"[{options.threads} thread(s), {k}/{len(chosen)}] {row.name}", file=sys.stderr)
+        cells = time_row(row, libraries, options.seconds, options.turns)
+        results.append({"group": row.group, "name": row.name, "cells": cells})
+    json.dump(results, sys.stdout)
+
+
+if __name__ == "__main__":
+    main()

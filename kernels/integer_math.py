@@ -1,0 +1,103 @@
+"""Scalar functions for integers, with PyTorch's conventions.
+
+Divisors of zero are refused before a kernel runs. Intermediate values are 64 bits wide and are
+cut to the width of the tensor when they are stored, so that results wrap around.
+"""
+
+from numba import njit
+
+TYPES = ("uint8", "int8", "int16", "int32", "int64")
+
+
+@njit(error_model="numpy")
+def int_unchanged(x):
+    """What rounding does to an integer."""
+    return x
+
+
+@njit(error_model="numpy")
+def int_copysign(x, y):
+    """|x| with the sign of y."""
+    size = abs(x)
+    return -size if y < 0 else size
+
+
+@njit(error_model="numpy")
+def int_floor_divide(x, y):
+    """The quotient, rounded down."""
+    return -x if y == -1 else x // y  # the smallest integer over -1 would trap
+
+
+@njit(error_model="numpy")
+def int_trunc_divide(x, y):
+    """The quotient, rounded towards zero."""
+    down = int_floor_divide(x, y)
+    return down + 1 if down < 0 and down * y != x else down
+
+
+@njit(error_model="numpy")
+def int_remainder(x, y):
+    """What the quotient rounded down leaves; it has the sign of y."""
+    return x - int_floor_divide(x, y) * y
+
+
+@njit(error_model="numpy")
+def int_fmod(x, y):
+    """What the quotient rounded towards zero leaves; it has the sign of x."""
+    return x - int_trunc_divide(x, y) * y
+
+
+@njit(error_model="numpy")
+def int_pow(x, y):
+    """x**y by squaring; a negative power of another number than 1 and -1 rounds to 0."""
+    if y < 0:
+        if x == 1:
+            return x
+        if x == -1:
+            return -x if y % 2 == 0 else x
+        return x * 0
+    result = x * 0 + 1
+    base = x * 1
+    while y > 0:
+        if y % 2 == 1:
+            result *= base
+        base *= base
+        y //= 2
+    return result
+
+
+@njit(error_model="numpy")
+def int_gcd(x, y):
+    """The greatest common divisor, not negative."""
+    x, y = abs(x), abs(y)
+    while y != 0:
+        x, y = y, x % y
+    return x
+
+
+@njit(error_model="numpy")
+def int_lcm(x, y):
+    """The least common multiple, not negative."""
+    divisor = int_gcd(x, y)
+    return abs(x // divisor * y) if divisor != 0 else divisor
+
+
+# The name to import for a (function, dtype).
+TABLE = {
+    (name, dtype): f"int_{function}"
+    for dtype in TYPES
+    for name, function in {
+        "floor": "unchanged",
+        "ceil": "unchanged",
+        "trunc": "unchanged",
+        "round": "unchanged",
+        "copysign": "copysign",
+        "floor_divide": "floor_divide",
+        "trunc_divide": "trunc_divide",
+        "remainder": "remainder",
+        "fmod": "fmod",
+        "pow": "pow",
+        "gcd": "gcd",
+        "lcm": "lcm",
+    }.items()
+}

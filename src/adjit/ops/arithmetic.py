@@ -1,0 +1,876 @@
+"""Sums, products, powers, and what else is made of them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph import inplace as writing
+from ..graph import record
+from ..graph.op import Choice, Elementwise, elementwise, export
+from ..graph.record import binary
+from ..schedule.body import special
+from ..tensor import Tensor
+from .promotion import (
+    Kinds,
+    floating,
+    floats,
+    like_first,
+    numbers,
+    only,
+    refusing_bool,
+    same,
+    subtracting,
+    test,
+)
+
+# ----- sums -----
+
+
+@elementwise(name="add", ref=np.add)
+def total(x, y):
+    """x + y."""
+    return x + y
+
+
+@total.vjp
+def _(g):
+    return g, g
+
+
+@elementwise(name="sub", ref=np.subtract, dtypes=subtracting)
+def difference(x, y):
+    """x - y."""
+    return x - y
+
+
+@difference.vjp
+def _(g):
+    return g, -g
+
+
+@elementwise(
+    name="add_scaled", ref=lambda x, y, alpha: x + alpha * y, backward_name="AddBackward0"
+)
+def scaled_total(x, y, *, alpha=1):
+    """x + alpha * y."""
+    return x + alpha * y
+
+
+@scaled_total.vjp
+def _(g, alpha):
+    return g, alpha * g
+
+
+@elementwise(
+    name="sub_scaled",
+    ref=lambda x, y, alpha: x - alpha * y,
+    dtypes=subtracting,
+    backward_name="SubBackward0",
+)
+def scaled_difference(x, y, *, alpha=1):
+    """x - alpha * y."""
+    return x - alpha * y
+
+
+@scaled_difference.vjp
+def _(g, alpha):
+    return g, -alpha * g
+
+
+@elementwise(
+    name="rsub", ref=lambda x, y: y - x, dtypes=subtracting, backward_name="RsubBackward0"
+)
+def reversed_difference(x, y):
+    """y - x."""
+    return y - x
+
+
+@reversed_difference.vjp
+def _(g):
+    return -g, g
+
+
+from_number = reversed_difference.variant("RsubBackward1")
+
+
+def check_alpha(alpha: Any, input: Any, other: Any, name: str) -> None:
+    """Refuse an `alpha` that the result could not hold.
+
+    Raises:
+        TypeError: it is not a number.
+        RuntimeError: it is a float beside integers.
+    """
+    if not isinstance(alpha, (int, float)):
+        raise TypeError(
+            f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}"
+        )
+    if isinstance(alpha, float) and not dtypes.result_type(input, other).is_floating_point:
+        raise RuntimeError(
+            "For integral input tensors, argument alpha must not be a floating point number."
+        )
+
+
+@export(method=True)
+def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """input + alpha * other, elementwise.
+
+    Shapes broadcast and dtypes promote as in PyTorch. Differentiable in both.
+
+    Args:
+        input: a tensor.
+        other: a tensor or a number.
+        alpha: a number; an integer where both are.
+        out: where to write the result.
+
+    Raises:
+        RuntimeError: if shapes do not broadcast, or `alpha` is a float beside integers.
+        TypeError: if an argument is neither a tensor nor a number.
+
+    Example:
+        >>> adjit.add(adjit.tensor([1., 2.]), 3, alpha=2)
+        tensor([7., 8.])
+    """
+    if alpha == 1 and out is None:
+        return binary(total, input, other)
+    check_alpha(alpha, input, other, "add")
+    made = record.elementwise(scaled_total, (input, other), (alpha,))
+    return made if out is None else writing.write_out("add", out, made)
+
+
+def subtract_scaled(input: Any, other: Any, alpha: Any) -> tuple[Elementwise, Any, Any]:
+    """The op, operands and attributes of `sub`."""
+    if alpha == 1:
+        return difference, (input, other), ()
+    check_alpha(alpha, input, other, "sub")
+    return scaled_difference, (input, other), (alpha,)
+
+
+@export(method=True)
+def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) -> Tensor:
+    """input - alpha * other, elementwise; see `add`.
+
+    Raises:
+        RuntimeError: also for bool tensors, which have no difference.
+
+    Example:
+        >>> adjit.sub(adjit.tensor([1., 2.]), 1)
+        tensor([0., 1.])
+    """
+    if alpha == 1 and out is None:
+        return binary(difference, input, other)
+    made = record.elementwise(*subtract_scaled(input, other, alpha))
+    return made if out is None else writing.write_out("sub", out, made)
+
+
+@Choice
+def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    if alpha == 1:
+        return total, (input, other), ()
+    check_alpha(alpha, input, other, "add")
+    return scaled_total, (input, other), (alpha,)
+
+
+@Choice
+def _sub_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    return subtract_scaled(input, other, alpha)
+
+
+export(public=False, inplace=True, name="add")(_add_in_place)
+export(public=False, inplace=True, name=["sub", "subtract"])(_sub_in_place)
+export(method=True, name="subtract")(sub)
+
+
+@export
+@Choice
+def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """other - alpha * input, elementwise.
+
+    Example:
+        >>> adjit.rsub(adjit.tensor([1., 2.]), 1)
+        tensor([ 0., -1.])
+    """
+    if alpha != 1:
+        return scaled_difference, (other, input), (alpha,)
+    op = reversed_difference if record.is_tensor(other) else from_number
+    return op, (input, other), ()
+
+
+# ----- products -----
+
+
+@export(method=True, name=["mul", "multiply"], inplace=True, out=True)
+@elementwise(ref=np.multiply)
+def mul(x, y):
+    """Product."""
+    return x * y
+
+
+@mul.vjp
+def _(g, x, y):
+    return g * y, g * x
+
+
+@elementwise(name="div", ref=np.divide, domain=((-2, 2), (0.5, 2)), dtypes=floating)
+def quotient(x, y):
+    """x / y."""
+    return x / y
+
+
+@quotient.vjp
+def _(g, y, out):
+    gx = g / y
+    return gx, -gx * out
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=lambda x: 1 / x, domain=(0.5, 2), dtypes=floating)
+def reciprocal(x):
+    """1 / x."""
+    return 1 / x
+
+
+@reciprocal.vjp
+def _(g, out):
+    return -g * (out * out)
+
+
+@export(method=True, name=["neg", "negative"], inplace=True, out=True)
+@elementwise(
+    ref=np.negative,
+    dtypes=refusing_bool(
+        "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert "
+        "a mask, use the `~` or `logical_not()` operator instead."
+    ),
+)
+def neg(x):
+    """Negation."""
+    return -x
+
+
+@neg.vjp
+def _(g):
+    return -g
+
+
+@export(method=True)
+def positive(input: Tensor) -> Tensor:
+    """The tensor itself.
+
+    Raises:
+        RuntimeError: for a bool tensor.
+    """
+    if input.dtype is dtypes.bool:
+        raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
+    return input
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=lambda x, t, u, value: x + value * t * u)
+def addcmul(x, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 * tensor2."""
+    return x + value * tensor1 * tensor2
+
+
+@addcmul.vjp
+def _(g, tensor1, tensor2, value):
+    scaled = g * value
+    return g, scaled * tensor2, scaled * tensor1
+
+
+def dividing(operands: Kinds) -> tuple[dtypes.dtype, dtypes.dtype]:
+    """The promoted dtype, unless a quotient of two integers is asked for."""
+    if all(not kind.is_floating_point for kind, _ in operands[1:]):
+        raise RuntimeError(
+            "Integer division with addcdiv is no longer supported, and in a future  release "
+            "addcdiv will perform a true division of tensor1 and tensor2. The historic addcdiv "
+            "behavior can be implemented as (input + value * torch.trunc(tensor1 / "
+            "tensor2)).to(input.dtype) for integer inputs and as (input + value * tensor1 / "
+            "tensor2) for float inputs. The future addcdiv behavior is just the latter "
+            "implementation: (input + value * tensor1 / tensor2), for all dtypes."
+        )
+    return same(operands)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(
+    ref=lambda x, t, u, value: x + value * t / u,
+    domain=((-2, 2), (-2, 2), (0.5, 2)),
+    dtypes=dividing,
+)
+def addcdiv(x, tensor1, tensor2, *, value=1):
+    """input + value * tensor1 / tensor2."""
+    return x + value * tensor1 / tensor2
+
+
+@addcdiv.vjp
+def _(g, tensor1, tensor2, value):
+    scaled = g * value / tensor2
+    return g, scaled, -scaled * (tensor1 / tensor2)
+
+
+@elementwise(
+    name="lerp", ref=lambda x, y, w: x + w * (y - x), domain=((-2, 2), (-2, 2), (0, 1)),
+    dtypes=floats("lerp_kernel_tensor"), backward_name="LerpBackward1",
+)  # fmt: skip
+def between(x, end, weight):
+    """x + weight * (end - x), from the nearer end."""
+    way = end - x
+    return end - way * (1 - weight) if abs(weight) >= 0.5 else x + weight * way
+
+
+@between.vjp
+def _(g, x, end, weight):
+    return g * (1 - weight), g * weight, g * (end - x)
+
+
+between_by_number = between.variant("LerpBackward0")
+
+
+@export(method=True, inplace=True)
+@Choice
+def lerp(input: Tensor, end: Tensor, weight: Any) -> Any:
+    """input + weight * (end - input): the way from `input` to `end`.
+
+    Differentiable in all three. `weight` is a tensor or a number.
+
+    Raises:
+        RuntimeError: if dtypes differ.
+        NotImplementedError: for integers.
+
+    Example:
+        >>> adjit.lerp(adjit.tensor([0., 1.]), adjit.tensor([4., 4.]), 0.5)
+        tensor([2.0000, 2.5000])
+    """
+    for name, other in (("end", end), ("weight", weight)):
+        if record.is_tensor(other):
+            if other.dtype is not input.dtype:
+                raise RuntimeError(
+                    f"expected dtype {c_name(input.dtype)} for `{name}` but got dtype "
+                    f"{c_name(other.dtype)}"
+                )
+        elif name == "end":
+            raise TypeError(
+                f"lerp(): argument 'end' (position 2) must be Tensor, not {type(end).__name__}"
+            )
+    op = between if record.is_tensor(weight) else between_by_number
+    return op, (input, end, weight), ()
+
+
+def c_name(kind: dtypes.dtype) -> str:
+    """What C++ calls a dtype."""
+    names = {
+        "float32": "float", "float64": "double", "int64": "long int", "int32": "int",
+        "int16": "short int", "int8": "signed char", "uint8": "unsigned char",
+    }  # fmt: skip
+    return names.get(kind.name, kind.name)
+
+
+# ----- sizes and signs -----
+
+
+@export(method=True, name=["abs", "absolute"], inplace=True, out=True)
+@elementwise(ref=np.abs, dtypes=numbers("abs_cpu"))
+def abs(x):
+    """Absolute value; the gradient at 0 is 0."""
+    return abs(x)
+
+
+@abs.vjp
+def _(g, x):
+    return g * special.sign(x)
+
+
+def sign_of(x: Any) -> Any:
+    """-1, 0 or 1; 0 for NaN, as in PyTorch."""
+    return np.where(x > 0, 1, np.where(x < 0, -1, 0)).astype(x.dtype)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=sign_of)
+def sign(x):
+    """-1, 0 or 1: the sign of each element; the gradient is 0."""
+    return 1 if x > 0 else (-1 if x < 0 else 0)
+
+
+@sign.vjp
+def _(g):
+    return 0
+
+
+sgn = sign.variant("SgnBackward0")
+export(method=True, name="sgn", inplace=True, out=True)(sgn)
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.signbit, dtypes=test)
+def signbit(x):
+    """Whether the sign bit is set: negative numbers and -0."""
+    return math.copysign(1, x) < 0
+
+
+@elementwise(name="copysign", ref=np.copysign, dtypes=floating, backward_name="CopysignBackward0")
+def with_sign(x, y):
+    """|x| with the sign of y."""
+    return math.copysign(x, y)
+
+
+@with_sign.vjp
+def _(g, x, out):
+    return 0 if x == 0 else g * (out / x), 0
+
+
+with_sign_of_number = with_sign.variant("CopysignBackward1")
+
+
+@export(method=True, inplace=True)
+@Choice
+def copysign(input: Tensor, other: Any) -> Any:
+    """The size of `input` with the sign of `other`, a tensor or a number.
+
+    Differentiable in `input`; the gradient at 0 is 0.
+
+    Example:
+        >>> adjit.copysign(adjit.tensor([1., 2.]), -0.)
+        tensor([-1., -2.])
+    """
+    op = with_sign if record.is_tensor(other) else with_sign_of_number
+    return op, (input, other), ()
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(
+    ref=lambda x, y: np.where(np.isnan(x), 0, np.heaviside(x, y)), dtypes=same, backward_name=None
+)
+def heaviside(x, values):
+    """0 for negative x, `values` at 0, 1 for positive x."""
+    return values if x == 0 else (1 if x > 0 else 0)
+
+
+@heaviside.vjp
+def _(g):
+    return 0, 0
+
+
+# ----- powers and roots -----
+
+
+@elementwise(
+    name="pow", ref=lambda x, y: np.power(x, y), domain=((0.5, 2), (0.5, 3)),
+    dtypes=numbers("pow"), backward_name="PowBackward1",
+)  # fmt: skip
+def power(x, exponent):
+    """x ** exponent."""
+    return math.pow(x, exponent)
+
+
+@power.vjp
+def _(g, x, exponent, out):
+    gx = 0 if exponent == 0 else g * (exponent * math.pow(x, exponent - 1))
+    ge = 0 if (x == 0) & (exponent >= 0) else g * (out * math.log(x))
+    return gx, ge
+
+
+power_by_number = power.variant("PowBackward0")
+power_of_number = power.variant("PowBackward2")
+
+
+@elementwise(ref=np.square, backward_name="PowBackward0")
+def square(x):
+    """x * x."""
+    return x * x
+
+
+@square.vjp
+def _(g, x):
+    return g * (2 * x)
+
+
+@elementwise(ref=lambda x: x * x * x, backward_name="PowBackward0")
+def cube(x):
+    """x * x * x."""
+    return x * x * x
+
+
+@cube.vjp
+def _(g, x):
+    return g * (3 * (x * x))
+
+
+export(method=True, name="square", inplace=True)(square)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.sqrt, domain=(0.5, 2), dtypes=floating)
+def sqrt(x):
+    """Square root; the gradient at 0 is infinite."""
+    return math.sqrt(x)
+
+
+@sqrt.vjp
+def _(g, out):
+    return g / (2 * out)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=lambda x: 1 / np.sqrt(x), domain=(0.5, 2), dtypes=floating)
+def rsqrt(x):
+    """1 / sqrt(x)."""
+    return special.rsqrt(x)
+
+
+@rsqrt.vjp
+def _(g, out):
+    return -0.5 * g * (out * out * out)
+
+
+SPECIAL_POWERS = {
+    2.0: square,
+    3.0: cube,
+    0.5: sqrt.variant("PowBackward0"),
+    -0.5: rsqrt.variant("PowBackward0"),
+    -1.0: reciprocal.variant("PowBackward0"),
+}
+
+
+@Choice
+def pow(input: Any, exponent: Any) -> Any:
+    """input ** exponent, elementwise; either may be a number.
+
+    Differentiable in both: at a base of 0 the gradient of the exponent is 0.
+
+    Raises:
+        RuntimeError: for integers to a negative number.
+        TypeError: if neither is a tensor.
+
+    Example:
+        >>> adjit.pow(adjit.tensor([1., 2., 3.]), 2)
+        tensor([1., 4., 9.])
+    """
+    if record.is_tensor(exponent):
+        return power if record.is_tensor(input) else power_of_number, (input, exponent), ()
+    if not record.is_tensor(input):
+        kinds = (type(input).__name__, type(exponent).__name__)
+        raise TypeError(
+            f"pow() received an invalid combination of arguments - got ({kinds[0]}, {kinds[1]}), "
+            "but expected a Tensor among them"
+        )
+    if input.dtype.is_floating_point:
+        try:
+            op = SPECIAL_POWERS.get(exponent)
+        except TypeError:  # not hashable, so not a number either
+            op = None
+        if op is not None:
+            return op, (input,), ()
+    elif isinstance(exponent, int):
+        if exponent < 0:
+            raise RuntimeError("Integers to negative integer powers are not allowed.")
+        if exponent in (2, 3) and input.dtype is not dtypes.bool:
+            return SPECIAL_POWERS[exponent], (input,), ()
+    return power_by_number, (input, exponent), ()
+
+
+export(method=True, inplace=True, out=True)(pow)
+
+
+@export(method=True)
+def float_power(input: Any, exponent: Any) -> Tensor:
+    """input ** exponent, computed in float64; see `pow`.
+
+    Example:
+        >>> adjit.float_power(adjit.tensor([2, 3]), -1)
+        tensor([0.5000, 0.3333], dtype=adjit.float64)
+    """
+    return pow(*[v.double() if record.is_tensor(v) else float(v) for v in (input, exponent)])
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(
+    ref=lambda x, y: x * np.exp2(y), domain=((-2, 2), (-3, 3)), dtypes=floating
+)
+def ldexp(x, y):
+    """x * 2 ** y."""
+    return x * special.exp2(y)
+
+
+@ldexp.vjp
+def _(g, y, out):
+    return g * special.exp2(y), g * out * 0.6931471805599453
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.hypot, dtypes=only("f", "hypot_cpu"))
+def hypot(x, y):
+    """sqrt(x * x + y * y), without overflow on the way."""
+    a = abs(x)
+    b = abs(y)
+    larger = b if b > a else a
+    smaller = a if b > a else b
+    ratio = smaller / larger if larger > 0 else smaller
+    size = larger * math.sqrt(1 + ratio * ratio)
+    return math.inf if (a == math.inf) | (b == math.inf) else size
+
+
+@hypot.vjp
+def _(g, x, y, out):
+    return g * (x / out), g * (y / out)
+
+
+# ----- the larger and the smaller -----
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.maximum)
+def maximum(x, y):
+    """The larger of two, NaN if either is; equal ones share the gradient."""
+    return y if (y > x) | (y != y) else x
+
+
+@maximum.vjp
+def _(g, x, y):
+    share = g * 0.5 if x == y else g
+    return 0 if x < y else share, 0 if x > y else share
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.minimum)
+def minimum(x, y):
+    """The smaller of two, NaN if either is; equal ones share the gradient."""
+    return y if (y < x) | (y != y) else x
+
+
+@minimum.vjp
+def _(g, x, y):
+    share = g * 0.5 if x == y else g
+    return 0 if x > y else share, 0 if x < y else share
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.fmax)
+def fmax(x, y):
+    """The larger of two, the other one where one is NaN."""
+    return x if (x >= y) | (y != y) else y
+
+
+@fmax.vjp
+def _(g, x, y):
+    first = (x >= y) | (y != y)
+    return g if first else 0, 0 if first else g
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.fmin)
+def fmin(x, y):
+    """The smaller of two, the other one where one is NaN."""
+    return x if (x <= y) | (y != y) else y
+
+
+@fmin.vjp
+def _(g, x, y):
+    first = (x <= y) | (y != y)
+    return g if first else 0, 0 if first else g
+
+
+# ----- bounds -----
+
+promoting_bounds = only("iuf", "clamp_cpu")
+
+
+@elementwise(
+    name="clamp", ref=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    domain=((-2, 2), (-1, 0), (0.25, 1)), dtypes=promoting_bounds, backward_name="ClampBackward0",
+)  # fmt: skip
+def bounded(x, low, high):
+    """x within [low, high]; `high` where they cross, NaN where anything is."""
+    above = low if (x < low) | (low != low) else x
+    return high if (above > high) | (high != high) else above
+
+
+@bounded.vjp
+def _(g, x, low, high):
+    inside = (x >= low) & (x <= high)
+    below = (low < high) & (x < low)
+    return g if inside else 0, g if below else 0, g if (x > high) | (high < low) else 0
+
+
+@elementwise(
+    name="clamp_min", ref=np.maximum, dtypes=promoting_bounds, backward_name="ClampMinBackward1"
+)
+def bounded_below(x, low):
+    """x, `low` where it is less."""
+    return low if (x < low) | (low != low) else x
+
+
+@bounded_below.vjp
+def _(g, x, low):
+    return g if x >= low else 0, g if x < low else 0
+
+
+@elementwise(
+    name="clamp_max", ref=np.minimum, dtypes=promoting_bounds, backward_name="ClampMaxBackward1"
+)
+def bounded_above(x, high):
+    """x, `high` where it is more."""
+    return high if (x > high) | (high != high) else x
+
+
+@bounded_above.vjp
+def _(g, x, high):
+    return g if x <= high else 0, g if x > high else 0
+
+
+BOUNDS_BY_NUMBER = {
+    op: op.variant("ClampBackward1") for op in (bounded, bounded_below, bounded_above)
+}
+BOUNDS_BY_TENSOR = {
+    op: op.variant("ClampBackward0") for op in (bounded, bounded_below, bounded_above)
+}
+
+
+@Choice
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
+    """`input` within [min, max]: numbers, or tensors that broadcast, or None for no bound.
+
+    Differentiable: elements on a bound pass their gradient on; tensor bounds get it where they
+    are what comes out. Where `min` is above `max` the result is `max`.
+
+    Raises:
+        RuntimeError: if there is no bound.
+
+    Example:
+        >>> adjit.clamp(adjit.tensor([-1., 0.5, 2.]), 0, 1)
+        tensor([0.0000, 0.5000, 1.0000])
+    """
+    given = [bound for bound in (min, max) if bound is not None]
+    if not given:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    tensors = [record.is_tensor(bound) for bound in given]
+    if any(tensors) != all(tensors):
+        raise TypeError(
+            "clamp() received an invalid combination of arguments: min and max must be both "
+            f"Tensor or both Number, got {type(min).__name__} and {type(max).__name__}"
+        )
+    op = bounded if len(given) == 2 else bounded_below if max is None else bounded_above
+    table = BOUNDS_BY_TENSOR if tensors[0] else BOUNDS_BY_NUMBER
+    return table[op], (input, *given), ()
+
+
+export(method=True, name=["clamp", "clip"], inplace=True, out=True)(clamp)
+
+below_by_number = bounded_below.variant("ClampMinBackward0")
+above_by_number = bounded_above.variant("ClampMaxBackward0")
+
+
+@export(method=True, inplace=True)
+@Choice
+def clamp_min(input: Tensor, min: Any) -> Any:
+    """`input`, or `min` where that is more; see `clamp`.
+
+    Example:
+        >>> adjit.clamp_min(adjit.tensor([-1., 2.]), 0)
+        tensor([0., 2.])
+    """
+    return bounded_below if record.is_tensor(min) else below_by_number, (input, min), ()
+
+
+@export(method=True, inplace=True)
+@Choice
+def clamp_max(input: Tensor, max: Any) -> Any:
+    """`input`, or `max` where that is less; see `clamp`.
+
+    Example:
+        >>> adjit.clamp_max(adjit.tensor([-1., 2.]), 0)
+        tensor([-1.,  0.])
+    """
+    return bounded_above if record.is_tensor(max) else above_by_number, (input, max), ()
+
+
+@elementwise(
+    name="masked_fill", ref=lambda x, mask, value: np.where(mask, value, x), dtypes=like_first,
+    backward_name="MaskedFillBackward1",
+)  # fmt: skip
+def filled(x, mask: bool, value):
+    """x, `value` where the mask is set."""
+    return value if mask else x
+
+
+@filled.vjp
+def _(g, mask: bool):
+    return 0 if mask else g, g if mask else 0
+
+
+filled_with_number = filled.variant("MaskedFillBackward0")
+
+
+@export(method=True, inplace=True)
+@Choice
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
+    """`input`, with `value` (a number or a 0-d tensor) where the bool tensor `mask` is True.
+
+    Differentiable in `input` and a tensor `value`; the dtype is that of `input`.
+
+    Raises:
+        RuntimeError: if `mask` is not bool, or `value` is a tensor of more than no dimensions.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).masked_fill(adjit.tensor([True, False]), 0)
+        tensor([0., 2.])
+    """
+    if not record.is_tensor(mask):
+        raise TypeError(
+            "masked_fill(): argument 'mask' (position 1) must be Tensor, not "
+            f"{type(mask).__name__}"
+        )
+    if mask.dtype is not dtypes.bool:
+        raise RuntimeError(
+            f"masked_fill_ only supports boolean masks, but got mask with dtype "
+            f"{c_name(mask.dtype)}"
+        )
+    if not record.is_tensor(value):
+        return filled_with_number, (input, mask, value), ()
+    if value.ndim:
+        raise RuntimeError(
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    return filled, (input, mask, value), ()
+
+
+@elementwise(
+    name="nan_to_num",
+    ref=lambda x, nan, above, below: np.nan_to_num(x, nan=nan, posinf=above, neginf=below),
+    dtypes=same,
+)
+def tamed(x, *, nan=0, above=0, below=0):
+    """x, with other numbers for NaN, inf and -inf."""
+    finite = x - x == 0
+    return x if finite else (above if x > 0 else (below if x < 0 else nan))
+
+
+@tamed.vjp
+def _(g, x):
+    return g if x - x == 0 else 0
+
+
+@export(method=True, inplace=True, out=True)
+@Choice
+def nan_to_num(
+    input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
+) -> Any:
+    """`input` with finite numbers for NaN (0), inf and -inf (the largest and smallest of the dtype).
+
+    Differentiable; what was replaced has no gradient.
+
+    Example:
+        >>> adjit.nan_to_num(adjit.tensor([float("nan"), 1.]), nan=-1)
+        tensor([-1.,  1.])
+    """
+    if not input.dtype.is_floating_point:
+        return tamed, (input,), (0, 0, 0)
+    limits = dtypes.finfo(input.dtype)
+    above = limits.max if posinf is None else posinf
+    below = limits.min if neginf is None else neginf
+    return tamed, (input,), (0.0 if nan is None else nan, above, below)

@@ -1,0 +1,246 @@
+"""Comparisons, tests of numbers, and the choice between two tensors."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph import record
+from ..graph.op import Choice, elementwise, export
+from ..tensor import Tensor
+from .elementwise import where as chosen
+from .promotion import float_test, test
+
+# ----- comparisons -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.equal, dtypes=test)
+def eq(x, y):
+    """Whether x == y."""
+    return x == y
+
+
+@export(method=True, name=["ne", "not_equal"], inplace=True, out=True)
+@elementwise(ref=np.not_equal, dtypes=test)
+def ne(x, y):
+    """Whether x != y."""
+    return x != y
+
+
+@export(method=True, name=["lt", "less"], inplace=True, out=True)
+@elementwise(ref=np.less, dtypes=test)
+def lt(x, y):
+    """Whether x < y."""
+    return x < y
+
+
+@export(method=True, name=["le", "less_equal"], inplace=True, out=True)
+@elementwise(ref=np.less_equal, dtypes=test)
+def le(x, y):
+    """Whether x <= y."""
+    return x <= y
+
+
+@export(method=True, name=["gt", "greater"], inplace=True, out=True)
+@elementwise(ref=np.greater, dtypes=test)
+def gt(x, y):
+    """Whether x > y."""
+    return x > y
+
+
+@export(method=True, name=["ge", "greater_equal"], inplace=True, out=True)
+@elementwise(ref=np.greater_equal, dtypes=test)
+def ge(x, y):
+    """Whether x >= y."""
+    return x >= y
+
+
+# ----- tests -----
+
+
+@export(method=True)
+@elementwise(ref=np.isnan, dtypes=test)
+def isnan(x):
+    """Whether an element is NaN."""
+    return x != x
+
+
+@export(method=True)
+@elementwise(ref=np.isinf, dtypes=test)
+def isinf(x):
+    """Whether an element is inf or -inf."""
+    return (x == x) & (x - x != 0)
+
+
+@export(method=True)
+@elementwise(ref=np.isfinite, dtypes=test)
+def isfinite(x):
+    """Whether an element is neither NaN nor infinite."""
+    return x - x == 0
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.isposinf, dtypes=test)
+def isposinf(x):
+    """Whether an element is inf."""
+    return (x > 0) & (x - x != 0)
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.isneginf, dtypes=test)
+def isneginf(x):
+    """Whether an element is -inf."""
+    return (x < 0) & (x - x != 0)
+
+
+@export(method=True)
+def isreal(input: Tensor) -> Tensor:
+    """Whether an element is real: all are."""
+    return eq(input, input) | isnan(input)
+
+
+@elementwise(
+    name="isclose",
+    ref=lambda x, y, rtol, atol, equal_nan: np.isclose(x, y, rtol, atol, bool(equal_nan)),
+    dtypes=float_test,
+)
+def near(x, y, *, rtol=0, atol=0, equal_nan=0):
+    """Whether |x - y| <= atol + rtol * |y|."""
+    same = (x == y) | ((equal_nan != 0) & (x != x) & (y != y))
+    distance = abs(x - y)
+    return same | ((distance - distance == 0) & (distance <= atol + abs(rtol * y)))
+
+
+@export(method=True)
+def isclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Tensor:
+    """Whether |input - other| <= atol + rtol * |other|, elementwise.
+
+    Raises:
+        RuntimeError: if dtypes differ or a tolerance is negative.
+
+    Example:
+        >>> adjit.isclose(adjit.tensor([1., 2.]), adjit.tensor([1., 2.1]))
+        tensor([ True, False])
+    """
+    if input.dtype is not other.dtype:
+        raise RuntimeError(f"{input.dtype.legacy} did not match {other.dtype.legacy}")
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if tolerance < 0:
+            raise RuntimeError(
+                f"{name} must be greater than or equal to zero, but got {tolerance:g}"
+            )
+    return near(input, other, rtol=rtol, atol=atol, equal_nan=equal_nan)
+
+
+@export(method=True)
+def allclose(
+    input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Whether all elements are close; see `isclose`. Looks at the values.
+
+    Example:
+        >>> adjit.allclose(adjit.tensor([1.]), adjit.tensor([1. + 1e-9]))
+        True
+    """
+    return bool(isclose(input, other, rtol, atol, equal_nan).all())
+
+
+@export(method=True)
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same shape, dtype and elements. Looks at the values.
+
+    Example:
+        >>> adjit.equal(adjit.tensor([1, 2]), adjit.tensor([1, 2]))
+        True
+    """
+    if input.shape != other.shape or input.dtype is not other.dtype:
+        return False
+    return bool(eq(input, other).all())
+
+
+# ----- choice -----
+
+
+def check_condition(condition: Any) -> Any:
+    """The condition of `where`, refused unless it is a bool tensor.
+
+    Raises:
+        RuntimeError: for another dtype.
+        TypeError: for something else than a tensor.
+    """
+    if not record.is_tensor(condition):
+        raise TypeError(
+            "where(): argument 'condition' (position 1) must be Tensor, not "
+            f"{type(condition).__name__}"
+        )
+    if condition.dtype is dtypes.uint8:
+        warnings.warn(
+            "where received a uint8 condition tensor. This behavior is deprecated and will be "
+            "removed in a future version of PyTorch. Use a boolean condition instead.",
+            UserWarning,
+            stacklevel=4,
+        )
+    elif condition.dtype is not dtypes.bool:
+        raise RuntimeError(
+            "where expected condition to be a boolean tensor, but got a tensor with dtype "
+            f"{condition.dtype.legacy}"
+        )
+    return condition
+
+
+@Choice
+def choice(condition: Tensor, input: Any, other: Any) -> Any:
+    """The op behind `where`."""
+    return chosen, (check_condition(condition), input, other), ()
+
+
+@export
+def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any = None) -> Any:
+    """`input` where the bool tensor `condition` is True, `other` elsewhere.
+
+    All three broadcast; `input` and `other` may be numbers. Differentiable in both: an element
+    that was not chosen has gradient 0, whatever its value. With the condition alone, the indices
+    of the elements that are True, as `nonzero(as_tuple=True)`.
+
+    Raises:
+        RuntimeError: if the condition is not bool.
+
+    Example:
+        >>> adjit.where(adjit.tensor([True, False]), adjit.tensor([1., 2.]), 0.)
+        tensor([1., 0.])
+    """
+    if input is None and other is None:
+        return condition.nonzero(as_tuple=True)
+    return choice(condition, input, other, out=out)
+
+
+@export(public=False, method="where")
+def where_of(self: Tensor, condition: Tensor, other: Any) -> Tensor:
+    """This tensor's elements where the condition is True, those of `other` elsewhere."""
+    return choice(condition, self, other)  # type: ignore[no-any-return]
+
+
+__all__ = [
+    "allclose",
+    "eq",
+    "equal",
+    "ge",
+    "gt",
+    "isclose",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "isneginf",
+    "isposinf",
+    "isreal",
+    "le",
+    "lt",
+    "ne",
+    "where",
+]

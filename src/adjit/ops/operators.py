@@ -1,0 +1,148 @@
+"""Python's operators on tensors.
+
+An operator returns NotImplemented for operands that are neither tensors nor numbers, so that
+Python asks the other operand and words the error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ..graph import record
+from ..graph.op import Elementwise, add_method, methods
+from ..graph.record import binary, is_tensor
+from ..tensor import Tensor
+from .arithmetic import difference, mul, neg, positive, pow, quotient, reciprocal, rsub, total
+from .arithmetic import abs as absolute
+from .bitwise import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_not,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
+from .comparison import eq, ge, gt, le, lt, ne
+from .rounding import floor_divide, remainder
+
+Operator = Callable[[Any, Any], Any]
+
+
+def is_operand(value: Any) -> bool:
+    """Whether an operator may be asked to take a value: a tensor or a number."""
+    return is_tensor(value) or isinstance(value, (int, float, complex)) or hasattr(value, "item")
+
+
+def operator(op: Elementwise) -> Operator:
+    """`tensor <op> other`, the shortest way from the user to the recording."""
+
+    def method(self: Any, other: Any) -> Any:
+        try:
+            return binary(op, self, other)
+        except TypeError:
+            if is_operand(other):
+                raise
+            return NotImplemented
+
+    method.__doc__ = op.__doc__
+    return method
+
+
+def general(function: Callable[[Any, Any], Any], swapped: bool = False) -> Operator:
+    """An operator that is a function; `swapped` for `other <op> tensor`."""
+
+    def method(self: Any, other: Any) -> Any:
+        if not is_operand(other):
+            return NotImplemented
+        return function(other, self) if swapped else function(self, other)
+
+    method.__doc__ = function.__doc__
+    return method
+
+
+def inverted(self: Tensor) -> Tensor:
+    """The bits that are not set.
+
+    Raises:
+        TypeError: for floating dtypes.
+    """
+    if self.dtype.is_floating_point:
+        raise TypeError(
+            "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
+        )
+    return bitwise_not(self)  # type: ignore[no-any-return]
+
+
+def over(self: Tensor, other: Any) -> Any:
+    """other / self, as `reciprocal` times a number."""
+    return reciprocal(self) * other
+
+
+OPERATORS: dict[str, Operator] = {
+    "__add__": operator(total),
+    "__radd__": operator(total),
+    "__sub__": operator(difference),
+    "__rsub__": general(rsub),
+    "__mul__": operator(mul),
+    "__rmul__": operator(mul),
+    "__truediv__": operator(quotient),
+    "__rtruediv__": general(over),
+    "__floordiv__": general(floor_divide),
+    "__rfloordiv__": general(floor_divide, swapped=True),
+    "__mod__": general(remainder),
+    "__rmod__": general(remainder, swapped=True),
+    "__pow__": general(pow),
+    "__rpow__": general(pow, swapped=True),
+    "__and__": operator(bitwise_and),
+    "__rand__": operator(bitwise_and),
+    "__or__": operator(bitwise_or),
+    "__ror__": operator(bitwise_or),
+    "__xor__": operator(bitwise_xor),
+    "__rxor__": operator(bitwise_xor),
+    "__lshift__": operator(bitwise_left_shift),
+    "__rlshift__": general(bitwise_left_shift, swapped=True),
+    "__rshift__": operator(bitwise_right_shift),
+    "__rrshift__": general(bitwise_right_shift, swapped=True),
+    "__eq__": operator(eq),
+    "__ne__": operator(ne),
+    "__lt__": operator(lt),
+    "__le__": operator(le),
+    "__gt__": operator(gt),
+    "__ge__": operator(ge),
+    "__neg__": methods["neg"],
+    "__pos__": positive,
+    "__abs__": methods["abs"],
+    "__invert__": inverted,
+}
+
+IN_PLACE: dict[str, str] = {
+    "__iadd__": "add_",
+    "__isub__": "sub_",
+    "__imul__": "mul_",
+    "__itruediv__": "div_",
+    "__ifloordiv__": "floor_divide_",
+    "__imod__": "remainder_",
+    "__ipow__": "pow_",
+    "__iand__": "bitwise_and_",
+    "__ior__": "bitwise_or_",
+    "__ixor__": "bitwise_xor_",
+    "__ilshift__": "bitwise_left_shift_",
+    "__irshift__": "bitwise_right_shift_",
+}
+
+
+def writing_operator(write: Operator) -> Operator:
+    """`tensor <op>= other`."""
+
+    def method(self: Any, other: Any) -> Any:
+        return write(self, other) if is_operand(other) else NotImplemented
+
+    method.__doc__ = write.__doc__
+    return method
+
+
+for _name, _operator in OPERATORS.items():
+    add_method(_name, _operator)
+for _name, _method in IN_PLACE.items():
+    add_method(_name, writing_operator(methods[_method]))

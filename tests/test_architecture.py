@@ -1,0 +1,95 @@
+"""The rooms: imports point one way, and `import adjit` stays small."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "adjit"
+KERNELS = SOURCE.parent.parent / "kernels"
+
+# A room may import itself, the leaf modules, and the rooms named here.
+LEAVES = {"config", "devices", "dtypes", "errors", "printing", "shapes", "storage"}
+MAY_IMPORT = {
+    "schedule": {"kernels"},
+    "graph": {"schedule"},
+    "tensor": {"graph", "schedule"},
+    "ops": {"graph", "schedule", "kernels", "tensor", "random"},
+    "autograd": {"graph", "schedule", "ops", "tensor"},
+    "nn": {"graph", "ops", "tensor", "autograd", "random"},
+    "optim": {"graph", "ops", "tensor", "autograd", "random"},
+    "utils": {"graph", "ops", "tensor", "autograd", "random"},
+}
+
+
+def imported_rooms(path: Path, *, at_import: bool) -> set[str]:
+    """Rooms of adjit that a file imports; `at_import`: only those at the top level."""
+    package = ("adjit", *path.relative_to(SOURCE).parts[:-1])
+    tree = ast.parse(path.read_text())
+    nodes = tree.body if at_import else list(ast.walk(tree))
+    rooms = set()
+    for node in nodes:
+        if not isinstance(node, ast.ImportFrom) or not node.level:
+            continue
+        base = package[: len(package) - node.level + 1]
+        parts = (*base, *(node.module or "").split(".")) if node.module else base
+        names = [parts[1]] if len(parts) > 1 else [a.name for a in node.names]
+        rooms.update(names)
+    return rooms
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_imports_point_one_way(room):
+    files = (
+        [SOURCE / f"{room}.py"]
+        if (SOURCE / f"{room}.py").exists()
+        else (SOURCE / room).glob("**/*.py")
+    )
+    allowed = {room} | LEAVES | MAY_IMPORT[room]
+    for path in files:
+        beyond = imported_rooms(path, at_import=True) - allowed
+        assert not beyond, f"{path.relative_to(SOURCE)} imports {sorted(beyond)}"
+
+
+def test_leaf_modules_import_only_leaves():
+    for leaf in LEAVES:
+        assert imported_rooms(SOURCE / f"{leaf}.py", at_import=False) <= LEAVES, leaf
+
+
+def test_the_scheduler_knows_nothing_above_it():
+    for path in (SOURCE / "schedule").glob("*.py"):
+        rooms = imported_rooms(path, at_import=False)
+        assert rooms <= {"schedule", "kernels", *LEAVES}, path.name
+
+
+def test_kernels_import_nothing_from_the_library():
+    for path in KERNELS.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert node.level <= 1, f"{path.name}:{node.lineno}"
+                assert not (node.module or "").startswith("adjit"), f"{path.name}:{node.lineno}"
+
+
+def test_import_loads_only_the_dependencies():
+    code = (
+        "import sys, adjit; "
+        "print(*sorted({m.split('.')[0] for m in sys.modules} - set(sys.stdlib_module_names)))"
+    )
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name for name in found.stdout.split() if not name.startswith("_")}
+    allowed = {"adjit", "numba", "llvmlite", "numpy", "scipy", "typing_extensions", "sitecustomize",
+               "cython_runtime"}  # fmt: skip
+    assert {n for n in loaded if not n.startswith("__editable__")} <= allowed
+
+
+def test_import_compiles_nothing(tmp_path):
+    code = "import adjit; from adjit.schedule import cache; print(len(cache._linked), cache.cache_size()[0])"
+    import os
+
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert found.stdout.split() == ["0", "0"]

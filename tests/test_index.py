@@ -1,0 +1,582 @@
+"""Reading and writing by index beside PyTorch and NumPy: values, gradients, errors."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+
+rng = np.random.default_rng(1)
+
+
+def numbers(*shape: int, dtype: type = np.float64) -> np.ndarray:
+    """Different numbers."""
+    return np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(dtype)
+
+
+def functional(T):
+    """The library's `nn.functional`."""
+    return importlib.import_module(f"{T.__name__}.nn.functional")
+
+
+def index(T, *values):
+    """An index tensor."""
+    return T.tensor(values if len(values) != 1 or isinstance(values[0], int) else values[0])
+
+
+# ----- brackets, beside NumPy -----
+
+
+@st.composite
+def keys(draw, shape, tensors=True):
+    """A key for an array: ints, slices, None, `...`, and index arrays that broadcast."""
+    parts = []
+    common = draw(st.sampled_from([(), (1,), (3,), (2, 3)]))
+    left = list(shape)
+    ellipsis_used = False
+    for size in left:
+        kinds = ["int", "slice", "full"]
+        if not ellipsis_used:
+            kinds.append("ellipsis")
+        if tensors and size:
+            kinds.append("index")
+        if size == 0:
+            kinds.remove("int")
+        kind = draw(st.sampled_from(kinds))
+        if draw(st.integers(0, 5)) == 0:
+            parts.append(None)
+        if kind == "int":
+            parts.append(draw(st.integers(-size, size - 1)))
+        elif kind == "slice":
+            bound = st.none() | st.integers(-size - 2, size + 2)
+            parts.append(slice(draw(bound), draw(bound), draw(st.none() | st.integers(1, 3))))
+        elif kind == "full":
+            parts.append(slice(None))
+        elif kind == "ellipsis":
+            parts.append(Ellipsis)
+            ellipsis_used = True
+            break
+        else:
+            places = draw(
+                st.lists(
+                    st.integers(-size, size - 1),
+                    min_size=int(np.prod(common)), max_size=int(np.prod(common)),
+                )
+            )  # fmt: skip
+            parts.append(np.array(places, np.int64).reshape(common))
+    return tuple(parts)
+
+
+def in_library(T, key):
+    """The key with tensors for arrays; a 0-d index stays an int, as PyTorch reads it."""
+    return tuple(
+        (int(k) if k.ndim == 0 else T.tensor(k)) if isinstance(k, np.ndarray) else k for k in key
+    )
+
+
+SHAPES = st.sampled_from([(4,), (3, 4), (2, 3, 4), (2, 1, 3, 2), (0, 3), (3, 0, 2)])
+
+
+@settings(max_examples=200, deadline=None)
+@given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape))))
+def test_reading(case):
+    shape, key = case
+    agree(lambda T, x: x[in_library(T, key)], numbers(*shape))
+
+
+@settings(max_examples=100, deadline=None)
+@given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape, tensors=False))))
+def test_plain_keys_make_views_as_in_numpy(case):
+    shape, key = case
+    array = numbers(*shape, dtype=np.float32)
+    x = adjit.tensor(array)
+    view = x[key]
+    np.testing.assert_array_equal(view.numpy(), array[key])
+    view.fill_(7)
+    array[key] = 7
+    np.testing.assert_array_equal(x.numpy(), array)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape))))
+def test_reading_has_gradients(case):
+    shape, key = case
+    agree_in_gradients(lambda T, x: x[in_library(T, key)], numbers(*shape), order=1)
+
+
+@settings(max_examples=200, deadline=None)
+@given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape))), st.booleans())
+def test_writing(case, number):
+    shape, key = case
+
+    def write(T, x):
+        x = x.clone()
+        key_here = in_library(T, key)
+        target = x[key_here]
+        x[key_here] = 3 if number else T.full(target.shape[-1:], 5, dtype=x.dtype)
+        return x
+
+    agree(write, numbers(*shape))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from([(4,), (3, 4), (2, 3, 4)]).flatmap(
+    lambda shape: st.tuples(st.just(shape), keys(shape))))  # fmt: skip
+def test_writing_has_gradients(case):
+    shape, key = case
+    array = numbers(*shape)
+    placed = np.zeros(shape, bool)
+    placed[key] = True  # NumPy orders axes its own way, which does not matter for one number
+
+    def write(T, x, value):
+        x = x * 1
+        x[in_library(T, key)] = value * 2
+        return x * x
+
+    if np.count_nonzero(placed) == np.zeros(shape)[key].size:  # PyTorch has no order for repeats
+        agree_in_gradients(write, array, np.array(2.0), order=1)
+
+
+MASKS = [
+    (slice(None), np.array([True, False, True, True])),
+    (np.array([True, False, True]),),
+    (numbers(3, 4) > 5,),
+    (np.array([True, False, True]), 1),
+    (np.array([True, False, True]), np.array([0, 3])),
+    (np.array([True, False, True]), slice(1, 3)),
+    (None, numbers(3, 4) > 20),
+    (..., np.array([True, True, False, False])),
+]
+
+
+@pytest.mark.parametrize("key", MASKS, ids=str)
+def test_masks(key):
+    agree(lambda T, x: x[in_library(T, key)], numbers(3, 4))
+    agree_in_gradients(lambda T, x: x[in_library(T, key)], numbers(3, 4))
+
+    def write(T, x):
+        x = x.clone()
+        x[in_library(T, key)] = -1.0
+        return x
+
+    agree(write, numbers(3, 4))
+
+
+def test_lists_ranges_and_other_integers():
+    x = numbers(3, 4)
+    agree(lambda T, x: x[[0, 2]], x)
+    agree(lambda T, x: x[[0, 2], [1, 3]], x)
+    agree(lambda T, x: x[:, [True, False, False, True]], x)
+    agree(lambda T, x: x[np.int64(1)], x)
+    agree(lambda T, x: x[T.tensor(1)], x)
+    agree(lambda T, x: x[T.tensor(1) :, T.tensor([0, 1], dtype=T.int32)], x)
+    agree(lambda T, x: x[True], x)
+    agree(lambda T, x: x[False], x)
+    agree(lambda T, x: x[()], x)
+    agree(lambda T, x: x[[]], x)
+    agree(lambda T, x: x.t()[[1, 0]], x)
+    agree(lambda T, x: x[:, ::2][:, [1, 0]], x)
+    agree(lambda T, x: x[T.tensor([[0, 1], [2, 0]])], numbers(3))
+    agree(lambda T, x: x[np.array([0, 2])], x)
+
+
+def test_several_dtypes():
+    for dtype in (np.float32, np.int8, np.int16, np.uint8, np.bool_):
+        x = (numbers(3, 4) % 3).astype(dtype)
+        agree(lambda T, x: x[[2, 0]], x)
+        agree(lambda T, x: x.index_put((T.tensor([2, 0]),), x[:2]), x)
+
+
+def test_index_put():
+    agree(lambda T, x, v: x.index_put((index(T, 0, 2),), v), numbers(3, 4), numbers(4))
+    agree(lambda T, x, v: x.index_put((index(T, 0, 0, 2),), v, accumulate=True),
+          numbers(3, 4), numbers(3, 1))  # fmt: skip
+    agree(lambda T, x, v: x.index_put((index(T, 1, 1), index(T, 2, 2)), v, accumulate=True),
+          numbers(3, 4), numbers(2))  # fmt: skip
+    agree(lambda T, x, v: x.permute(2, 0, 1).index_put((index(T, 1, 3),), v),
+          numbers(2, 3, 4), numbers(2, 3))  # fmt: skip
+    for accumulate in (False, True):
+        agree_in_gradients(
+            lambda T, x, v, a=accumulate: x.index_put((index(T, 0, 2),), v, accumulate=a),
+            numbers(3, 4), numbers(1, 4),
+        )  # fmt: skip
+
+
+def test_a_repeated_write_keeps_the_last_value():
+    x = adjit.zeros(2).index_put((adjit.tensor([1, 1, 1]),), adjit.tensor([1.0, 2.0, 3.0]))
+    assert x.tolist() == [0.0, 3.0]
+
+
+def test_sums_do_not_depend_on_threads():
+    places = adjit.tensor(rng.integers(0, 50, 100_000))
+    values = adjit.tensor(rng.standard_normal((100_000, 3)).astype(np.float32))
+    threads = adjit.get_num_threads()
+    found = []
+    try:
+        for count in (1, 3):
+            adjit.set_num_threads(count)
+            found.append(adjit.zeros(50, 3).index_add(0, places, values).numpy())
+    finally:
+        adjit.set_num_threads(threads)
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize(
+    ("call", "shape"),
+    [
+        (lambda T, x: x[5], (3,)),
+        (lambda T, x: x[-4], (3,)),
+        (lambda T, x: x[0, 7], (3, 4)),
+        (lambda T, x: x[:, None, 7], (3, 4)),
+        (lambda T, x: x[..., 7], (3, 4)),
+        (lambda T, x: x[0, 1], (3,)),
+        (lambda T, x: x[0], ()),
+        (lambda T, x: x[::-1], (3,)),
+        (lambda T, x: x[::0], (3,)),
+        (lambda T, x: x[1:2.5], (3,)),
+        (lambda T, x: x[index(T, 1, 5)], (3,)),
+        (lambda T, x: x[index(T, 1, -4)], (3,)),
+        (lambda T, x: x[:, index(T, 1, 9)], (3, 4)),
+        (lambda T, x: x[index(T, 1, 1), index(T, 1, 9)], (3, 4)),
+        (lambda T, x: x[index(T, 1, 2), index(T, 1, 2, 3)], (3, 4)),
+        (lambda T, x: x[T.tensor([True, False])], (3, 4)),
+        (lambda T, x: x[T.ones(3, 5) > 0], (3, 4)),
+        (lambda T, x: x[T.ones(3, 4, 5) > 0], (3, 4)),
+        (lambda T, x: x[index(T, 1, 1), index(T, 1, 1), index(T, 1, 1)], (3, 4)),
+        (lambda T, x: x[1.5], (3, 4)),
+        (lambda T, x: x[T.ones(2)], (3, 4)),
+        (lambda T, x: x[index(T, 0, 0)], (0, 4)),
+    ],
+)
+def test_errors_of_reading(call, shape):
+    agree_in_error(call, numbers(*shape))
+
+
+def write(key, value):
+    """A call that writes one value by one key."""
+
+    def call(T, x):
+        x = x.clone()
+        x[key(T)] = value(T)
+        return x
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (lambda T: 0, lambda T: T.ones(5, dtype=T.int64)),
+        (lambda T: index(T, 0, 1), lambda T: T.ones(3)),
+        (lambda T: index(T, 0, 1), lambda T: T.ones(3, 4, 4)),
+        (lambda T: index(T, 0, 1), lambda T: T.ones(1, 1, 1, 4)),
+        (lambda T: index(T, 0, 9), lambda T: 1),
+        (lambda T: T.ones(3, 4) > 0, lambda T: T.ones(5)),
+        (lambda T: T.ones(3, 4) > 0, lambda T: T.ones(12)),
+        (lambda T: 0, lambda T: [1, 2, 3, 4]),
+        (lambda T: 0, lambda T: "a"),
+        (lambda T: 7, lambda T: 1),
+    ],
+)
+def test_errors_of_writing(key, value):
+    agree_in_error(write(key, value), numbers(3, 4, dtype=np.int64))
+
+
+def test_number_written_takes_the_dtype():
+    for key in (lambda T: 0, lambda T: index(T, 0, 1), lambda T: T.ones(3, 4) > 0):
+        agree(write(key, lambda T: 1.5), numbers(3, 4, dtype=np.int64))
+    agree(write(lambda T: 0, lambda T: T.ones(1, 1, 4)), numbers(3, 4, dtype=np.int64))
+
+
+def test_names_of_backward_functions():
+    x = numbers(3, 4)
+    for call, name in [
+        (lambda T, x: x[0], "SelectBackward0"),
+        (lambda T, x: x[0, 1:], "SliceBackward0"),
+        (lambda T, x: x[None], "UnsqueezeBackward0"),
+        (lambda T, x: x[...], "AliasBackward0"),
+        (lambda T, x: x[:], "SliceBackward0"),
+        (lambda T, x: x[index(T, 0, 1)], "IndexBackward0"),
+        (lambda T, x: x[x.detach() > 1], "IndexBackward0"),
+        (lambda T, x: x.index_select(0, index(T, 0, 1)), "IndexSelectBackward0"),
+        (lambda T, x: x.gather(0, T.tensor([[0]])), "GatherBackward0"),
+        (lambda T, x: x.scatter(0, T.tensor([[0]]), 2.0), "ScatterBackward1"),
+        (lambda T, x: x.take(index(T, 0, 1)), "TakeBackward0"),
+        (lambda T, x: x.masked_select(x.detach() > 1), "MaskedSelectBackward0"),
+    ]:
+        assert backward_name(call, x) == name
+
+
+def test_writes_and_the_graph():
+    x = adjit.ones(3, requires_grad=True)
+    y = x * 1
+    y[0] = 5
+    assert y.grad_fn.name() == "CopySlices"
+    y.sum().backward()
+    assert x.grad.tolist() == [0.0, 1.0, 1.0]
+    y = x * 1
+    y[adjit.tensor([0, 1])] = adjit.tensor(2.0)
+    assert y.grad_fn.name() == "IndexPutBackward0"
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        x[adjit.tensor([0])] = 1.0
+
+
+# ----- rows -----
+
+
+def test_index_select():
+    agree(lambda T, x: x.index_select(0, index(T, 2, 0, 2)), numbers(3, 4))
+    agree(lambda T, x: x.index_select(-1, index(T, 2, 0, 2)), numbers(2, 3, 4))
+    agree(lambda T, x: x.index_select(1, T.tensor(1)), numbers(2, 3, 4))
+    agree(lambda T, x: x.index_select(0, T.tensor(0)), np.array(5.0))
+    agree(lambda T, x: x.t().index_select(0, index(T, 2, 0)), numbers(3, 4))
+    agree(lambda T, x: x.index_select(1, T.tensor([], dtype=T.int32)), numbers(2, 3))
+    agree_in_gradients(lambda T, x: x.index_select(1, index(T, 2, 0, 2)), numbers(2, 3, 4))
+    for call in (
+        lambda T, x: x.index_select(0, index(T, 1, 5)),
+        lambda T, x: x.index_select(0, index(T, 0, -1)),
+        lambda T, x: x.index_select(0, T.tensor([[0]])),
+        lambda T, x: x.index_select(0, T.ones(1)),
+        lambda T, x: x.index_select(2, index(T, 0, 1)),
+    ):
+        agree_in_error(call, numbers(3, 4))
+
+
+def test_index_add_copy_fill():
+    x, rows = numbers(3, 4), numbers(2, 4)
+    two = lambda T: index(T, 2, 0)  # noqa: E731
+    for call in (
+        lambda T, x, r: x.index_add(0, two(T), r),
+        lambda T, x, r: x.index_add(0, index(T, 1, 1), r, alpha=2),
+        lambda T, x, r: x.index_copy(0, two(T), r),
+        lambda T, x, r: x.t().index_copy(1, two(T), r.t()),
+        lambda T, x, r: x.index_fill(0, two(T), 7.0),
+        lambda T, x, r: x.index_fill(1, index(T, 3, 0), r[0, 0]),
+        lambda T, x, r: x.clone().index_add_(0, two(T), r),
+    ):
+        agree(call, x, rows)
+        agree_in_gradients(call, x, rows)
+    for call in (
+        lambda T, x: x.index_add(0, index(T, 0, 5), x[:2]),
+        lambda T, x: x.index_add(0, index(T, 0, 1), x),
+        lambda T, x: x.index_add(0, index(T, 0, 1), x[:2, :3]),
+        lambda T, x: x.index_add(0, index(T, 0, 1), x[:2].int()),
+        lambda T, x: x.index_add(0, T.tensor([[0, 1]]), x[:2]),
+        lambda T, x: x.index_copy(0, index(T, 0, 5), x[:2]),
+        lambda T, x: x.index_copy(0, index(T, 0, -1), x[:2]),
+        lambda T, x: x.index_copy(0, index(T, 0, 1), x),
+        lambda T, x: x.index_copy(0, index(T, 0, 1), x[:2, :3]),
+        lambda T, x: x.index_copy(0, index(T, 0, 1), x[:2].int()),
+        lambda T, x: x.index_fill(0, index(T, 0, 5), 1),
+        lambda T, x: x.index_fill(0, index(T, 0, 1), T.ones(1)),
+        lambda T, x: x.index_fill(0, T.ones(1), 1),
+    ):
+        agree_in_error(call, x)
+
+
+def test_take_and_put():
+    x = numbers(3, 4)
+    agree(lambda T, x: x.take(T.tensor([[0, -1], [5, 5]])), x)
+    agree_in_gradients(lambda T, x: x.take(T.tensor([[0, -1], [5, 5]])), x)
+    for accumulate in (False, True):
+        put = lambda T, x, s, a=accumulate: x.put(T.tensor([1, -1]), s, a)  # noqa: E731
+        agree(put, x, numbers(2))
+        agree_in_gradients(put, x, numbers(2))
+    agree(lambda T, x, s: x.clone().put_(T.tensor([1, 1]), s, accumulate=True), x, numbers(2))
+    agree_in_error(lambda T, x: x.take(T.tensor([50])), x)
+    agree_in_error(lambda T, x: x.take(T.ones(1)), x)
+    agree_in_error(lambda T, x: x.put_(T.tensor([50]), x[0, :1].clone()), x)
+    agree_in_error(lambda T, x: x.put_(T.tensor([1]), x[0, :2].clone()), x)
+
+
+# ----- grids -----
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_gather_and_scatter(data):
+    ndim = data.draw(st.integers(1, 3))
+    shape = data.draw(st.tuples(*[st.integers(1, 4)] * ndim))
+    dim = data.draw(st.integers(0, ndim - 1))
+    inside = tuple(data.draw(st.integers(0, 5 if d == dim else n)) for d, n in enumerate(shape))
+    places = rng.integers(0, shape[dim], inside)
+    source = numbers(*[n + data.draw(st.integers(0, 2)) for n in inside])
+    x = numbers(*shape)
+    agree(lambda T, x: x.gather(dim, T.tensor(places)), x)
+    agree(lambda T, x, s: x.scatter_add(dim, T.tensor(places), s), x, source)
+    agree(lambda T, x: x.scatter(dim, T.tensor(places), 2.5), x)
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            agree(
+                lambda T, x, s, r=reduce, i=include: x.scatter_reduce(
+                    dim, T.tensor(places), s, r, include_self=i
+                ),
+                x, source,
+            )  # fmt: skip
+
+
+def test_scatter_writes():
+    places = np.array([[2, 0, 1], [0, 1, 2]])
+    call = lambda T, x, s: x.scatter(0, T.tensor(places), s)  # noqa: E731
+    agree(call, numbers(3, 4), numbers(2, 3))
+    agree_in_gradients(call, numbers(3, 4), numbers(2, 3))
+    agree(
+        lambda T, x, s: x.scatter(1, T.tensor(places), s, reduce="add"),
+        numbers(3, 4),
+        numbers(2, 3),
+    )
+    agree(lambda T, x: x.scatter(1, T.tensor(places), 3.0, reduce="multiply"), numbers(3, 4))
+    agree(lambda T, x, s: x.clone().scatter_(1, T.tensor(places), s), numbers(3, 4), numbers(2, 3))
+    agree(lambda T, x: x.clone().scatter_(1, T.tensor(places), value=1), numbers(3, 4))
+
+
+def test_gradients_of_grids():
+    x, source = numbers(3, 4), numbers(2, 4) + 20
+    places = np.array([[0, 1, 0, 2], [0, 2, 2, 2]])
+    agree_in_gradients(lambda T, x: x.gather(1, T.tensor(places)), x)
+    agree_in_gradients(lambda T, x: x.scatter(0, T.tensor(places), 3.0), x)
+    agree_in_gradients(lambda T, x, s: x.scatter_add(0, T.tensor(places), s), x, source)
+    for reduce in ("sum", "prod", "mean", "amax", "amin"):
+        for include in (True, False):
+            agree_in_gradients(
+                lambda T, x, s, r=reduce, i=include: x.scatter_reduce(
+                    0, T.tensor(places), s, r, include_self=i
+                ),
+                x, source, order=1,
+            )  # fmt: skip
+
+
+def test_gradients_of_ties_and_zeros():
+    x, places = np.array([3.0, 0.0, 1.0]), np.array([0, 0, 1, 1, 2])
+    source = np.array([3.0, 1.0, 0.0, 2.0, 0.0])
+    for reduce in ("prod", "amax", "amin"):
+        agree_in_gradients(
+            lambda T, x, s, r=reduce: x.scatter_reduce(0, T.tensor(places), s, r),
+            x,
+            source,
+            order=1,
+        )
+
+
+def test_take_along_dim():
+    x = rng.standard_normal((3, 4))
+    agree(lambda T, x: T.take_along_dim(x, x.argsort(1), 1), x)
+    agree(lambda T, x: T.take_along_dim(x, T.tensor([[0, 1, 0, 2]]), 0), x)
+    agree(lambda T, x: T.take_along_dim(x, T.tensor([[0, 5]])), x)
+    agree_in_gradients(lambda T, x: T.take_along_dim(x, T.tensor([[0], [1], [0]]), 1), x)
+    agree_in_error(lambda T, x: T.take_along_dim(x, T.tensor([0]), 0), x)
+    agree_in_error(lambda T, x: T.take_along_dim(x, T.ones(3, 1), 0), x)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda T, x: x.gather(0, T.tensor([0])),
+        lambda T, x: x.gather(0, T.zeros(1, 5, dtype=T.int64)),
+        lambda T, x: x.gather(0, T.tensor([[5]])),
+        lambda T, x: x.gather(0, T.tensor([[-1]])),
+        lambda T, x: x.gather(2, T.tensor([[0]])),
+        lambda T, x: x.gather(0, T.tensor([[0.0]])),
+        lambda T, x: x.scatter(0, T.zeros(1, 5, dtype=T.int64), x),
+        lambda T, x: x.scatter(0, T.zeros(1, 2, dtype=T.int64), x[:1, :1]),
+        lambda T, x: x.scatter(0, T.tensor([[5]]), x),
+        lambda T, x: x.scatter(0, T.tensor([[0]]), x.int()),
+        lambda T, x: x.scatter(0, T.tensor([0]), 2.0),
+        lambda T, x: x.scatter(0, T.tensor([[0]]), 2.0, reduce="foo"),
+        lambda T, x: x.scatter(0, T.tensor([[0.0]]), 2.0),
+        lambda T, x: x.scatter_add(0, T.zeros(1, 5, dtype=T.int64), x),
+        lambda T, x: x.scatter_add(0, T.tensor([[7]]), x),
+        lambda T, x: x.scatter_add(0, T.tensor([[0]]), x.int()),
+        lambda T, x: x.scatter_reduce(0, T.tensor([[0]]), x, "foo"),
+        lambda T, x: x.scatter_reduce(0, T.tensor([[8]]), x, "sum"),
+    ],
+)
+def test_errors_of_grids(call):
+    agree_in_error(call, numbers(3, 4))
+
+
+# ----- masks -----
+
+
+@pytest.mark.parametrize("shape", [(), (5,), (3, 4), (0, 3), (2, 3, 2), (9001,)])
+def test_nonzero(shape):
+    x = rng.integers(0, 2, shape)
+    agree(lambda T, x: x.nonzero(), x)
+    agree(lambda T, x: x.nonzero(as_tuple=True), x)
+    agree(lambda T, x: T.argwhere(x), x)
+    agree(lambda T, x: T.where(x > 0), x)
+    agree(lambda T, x: x.nonzero(), x.astype(np.float32) * np.nan)
+
+
+def test_masked_select_and_scatter():
+    x = numbers(3, 4)
+    agree(lambda T, x: x.masked_select(x > 5), x)
+    agree(lambda T, x: x.masked_select(T.tensor([True, False, True, False])), x)
+    agree(lambda T, x: x[0].masked_select(T.tensor([[True], [False], [True]])), x)
+    agree_in_gradients(lambda T, x: x.masked_select(x.detach() > 5), x)
+    agree_in_gradients(lambda T, x: x.masked_select(T.tensor([True, False, True, False])), x)
+    agree(lambda T, x, s: x.masked_scatter(x > 5, s), x, numbers(10))
+    agree_in_gradients(lambda T, x, s: x.masked_scatter(x.detach() > 5, s), x, numbers(10))
+    large = rng.standard_normal(10_000)
+    agree(lambda T, x: x.masked_scatter(x > 0, x), large)
+    agree_in_error(lambda T, x: x.masked_select(x), x)
+    agree_in_error(lambda T, x: x.masked_scatter(x > 5, x[0, :2]), x)
+    agree_in_error(lambda T, x: x.masked_scatter(x, x), x)
+    agree_in_error(lambda T, x: x.masked_scatter(x > 5, x.int()), x)
+
+
+# ----- embedding -----
+
+
+def test_embedding():
+    weight, places = numbers(5, 3), np.array([[0, 2, 2], [4, 0, 1]])
+    for options in ({}, {"padding_idx": 2}, {"padding_idx": -1}, {"scale_grad_by_freq": True}):
+        call = lambda T, w, o=options: functional(T).embedding(T.tensor(places), w, **o)  # noqa: E731
+        agree(call, weight)
+        agree_in_gradients(call, weight, order=1 if "scale_grad_by_freq" in options else 2)
+    agree(lambda T, w: functional(T).embedding(T.tensor(1), w), weight)
+
+    def limited(T, w):
+        w = w.clone()
+        return functional(T).embedding(T.tensor(places), w, max_norm=5.0), w
+
+    agree(limited, weight)
+    for call in (
+        lambda T, w: functional(T).embedding(index(T, 1, 5), w),
+        lambda T, w: functional(T).embedding(index(T, 1, -1), w),
+        lambda T, w: functional(T).embedding(T.ones(1), w),
+        lambda T, w: functional(T).embedding(index(T, 0, 1), w[0]),
+        lambda T, w: functional(T).embedding(index(T, 0, 1), w, padding_idx=5),
+        lambda T, w: functional(T).embedding(index(T, 0, 1), w, padding_idx=-6),
+    ):
+        agree_in_error(call, weight)
+
+
+def test_one_hot():
+    classes = np.array([[0, 2], [1, 1]])
+    agree(lambda T, x: functional(T).one_hot(x), classes)
+    agree(lambda T, x: functional(T).one_hot(x, 5), classes)
+    agree(lambda T, x: functional(T).one_hot(x, 4), np.zeros((0,), np.int64))
+    agree_in_error(lambda T, x: functional(T).one_hot(x, 2), classes)
+    agree_in_error(lambda T, x: functional(T).one_hot(-x, 5), classes)
+    agree_in_error(lambda T, x: functional(T).one_hot(-x), classes)
+    agree_in_error(lambda T, x: functional(T).one_hot(x), np.zeros((0,), np.int64))
+    agree_in_error(lambda T, x: functional(T).one_hot(x.float()), classes)
+
+
+def test_an_index_error_names_the_line_and_leaves_other_tensors_alone():
+    x = adjit.arange(3)
+    bad = x[adjit.tensor([7])]
+    good = x + 1
+    with pytest.raises(IndexError) as caught:
+        bad.numpy()
+    assert any("test_index.py" in note for note in caught.value.__notes__)
+    assert good.tolist() == [1, 2, 3]
+    with pytest.raises(IndexError):
+        bad.numpy()

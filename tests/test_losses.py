@@ -1,0 +1,334 @@
+"""Softmax, layer normalisation and losses beside PyTorch."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjit
+from against_torch import (
+    agree,
+    agree_in_error,
+    agree_in_gradients,
+    agree_in_warning,
+    backward_name,
+)
+
+RANDOM = np.random.default_rng(5)
+
+
+def functional(T: Any) -> Any:
+    return T.nn.functional
+
+
+# ---------------------------------------------------------------- softmax
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_softmax_along_every_axis(name: str) -> None:
+    for shape in ((3, 4, 5), (2, 1), (2, 3000), (0, 3), (3, 0), (1100,)):
+        x = RANDOM.standard_normal(shape).astype(np.float32) * 5
+        for d in range(-1, len(shape)):
+            agree(lambda T, t, d=d: getattr(T, name)(t, d), x)
+    agree(lambda T, t: getattr(t.t(), name)(0), RANDOM.standard_normal((3, 4)))
+    agree(lambda T, t: getattr(t, name)(0), np.array(3.0))
+    agree(lambda T, t: getattr(t, name)(1, dtype=T.float64), np.arange(6).reshape(2, 3))
+
+
+@pytest.mark.parametrize("name", ["softmax", "log_softmax", "logsumexp"])
+def test_softmax_of_extreme_rows(name: str) -> None:
+    inf = math.inf
+    x = [[1e4, 1e4 - 1, 0], [-inf, 0, 1], [-inf, -inf, -inf], [inf, 0, 1], [math.nan, 0, 1]]
+    for dtype in (np.float32, np.float64):
+        agree(lambda T, t: getattr(t, name)(1), np.array(x, dtype))
+
+
+def test_gradients_of_softmax() -> None:
+    x = RANDOM.standard_normal((3, 4, 2))
+    for d in (0, 1, 2):
+        agree_in_gradients(lambda T, t, d=d: t.softmax(d), x, order=3)
+        agree_in_gradients(lambda T, t, d=d: t.log_softmax(d), x, order=3)
+    agree_in_gradients(lambda T, t: functional(T).softmin(t, dim=1), x)
+    assert backward_name(lambda T, t: t.softmax(0), x) == "SoftmaxBackward0"
+    assert backward_name(lambda T, t: t.log_softmax(0), x) == "LogSoftmaxBackward0"
+
+
+def test_softmax_rows_sum_to_one() -> None:
+    x = adjit.tensor(RANDOM.standard_normal((50, 777)).astype(np.float32) * 10)
+    np.testing.assert_allclose(x.softmax(1).sum(1).numpy(), 1.0, rtol=1e-6)
+
+
+# ---------------------------------------------------------------- normalisation
+
+
+def test_layer_norm() -> None:
+    for shape, sizes in (((4, 6), (6,)), ((2, 3, 40), (3, 40)), ((0, 5), (5,)), ((3, 1), (1,))):
+        x = RANDOM.standard_normal(shape).astype(np.float32) * 3 + 100
+        w, b = RANDOM.standard_normal((2, *sizes)).astype(np.float32)
+        for call in (
+            lambda T, t, w, b, s=sizes: functional(T).layer_norm(t, s),
+            lambda T, t, w, b, s=sizes: functional(T).layer_norm(t, s, w),
+            lambda T, t, w, b, s=sizes: functional(T).layer_norm(t, s, w, b, 1e-3),
+            lambda T, t, w, b, s=sizes: functional(T).layer_norm(t, s, None, b),
+            lambda T, t, w, b, s=sizes: functional(T).rms_norm(t, s, w),
+        ):
+            agree(call, x, w, b, rtol=1e-4, atol=2e-4)
+
+
+def test_gradients_of_layer_norm() -> None:
+    x = RANDOM.standard_normal((70, 3))
+    w, b = RANDOM.standard_normal((2, 3))
+    agree_in_gradients(lambda T, t, w, b: functional(T).layer_norm(t, (3,), w, b), x, w, b)
+    agree_in_gradients(lambda T, t: functional(T).layer_norm(t, (3,), eps=0.1), x)
+    agree_in_gradients(lambda T, t, w: functional(T).layer_norm(t, (3,), w), x, w)
+    agree_in_gradients(lambda T, t, b: functional(T).layer_norm(t, (3,), None, b), x, b)
+    wide = RANDOM.standard_normal((2, 2, 33))
+    w, b = RANDOM.standard_normal((2, 2, 33))
+    agree_in_gradients(lambda T, t, w, b: functional(T).layer_norm(t, (2, 33), w, b), wide, w, b)
+    name = backward_name(lambda T, t: T.layer_norm(t, (3,)), x)
+    assert name == "NativeLayerNormBackward0"
+
+
+def test_third_derivatives_of_layer_norm() -> None:
+    """PyTorch's own take the saved mean and scale for constants, so it is asked step by step."""
+
+    def call(T: Any, x: Any, w: Any, b: Any) -> Any:
+        if T is adjit:
+            return functional(T).layer_norm(x, (4,), w, b, 0.1)
+        centered = x - x.mean(1, True)
+        return centered / (centered.square().mean(1, True) + 0.1).sqrt() * w + b
+
+    w, b = RANDOM.standard_normal((2, 4))
+    agree_in_gradients(call, RANDOM.standard_normal((5, 4)), w, b, order=3)
+
+
+def test_other_normalisations() -> None:
+    x, y = RANDOM.standard_normal((2, 4, 5))
+    for call in (
+        lambda T, a, b: functional(T).normalize(a),
+        lambda T, a, b: functional(T).normalize(a, p=1, dim=0),
+        lambda T, a, b: functional(T).cosine_similarity(a, b),
+        lambda T, a, b: functional(T).cosine_similarity(a, b[:1], dim=0),
+        lambda T, a, b: functional(T).pairwise_distance(a, b, keepdim=True),
+        lambda T, a, b: functional(T).pairwise_distance(a, b, p=1.0),
+    ):
+        agree(call, x, y)
+        agree_in_gradients(call, x, y)
+    agree(lambda T, a: functional(T).cosine_similarity(a, a, dim=0), np.zeros(2))
+
+
+# ---------------------------------------------------------------- class losses
+
+SHAPES = [((6, 5), (6,)), ((5,), ()), ((2, 5, 3), (2, 3)), ((2, 5, 3, 2), (2, 3, 2))]
+
+
+def with_classes(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Logits and targets, one of which is ignored where there are several."""
+    x = RANDOM.standard_normal(shape)
+    y = np.array(RANDOM.integers(0, 5, target))
+    if y.size > 1:
+        y.reshape(-1)[1] = 2
+        y.reshape(-1)[0] = 3
+    return x, y
+
+
+@pytest.mark.parametrize(("shape", "target"), SHAPES)
+def test_class_losses(shape: tuple[int, ...], target: tuple[int, ...]) -> None:
+    x, y = with_classes(shape, target)
+    w = RANDOM.random(5)
+    for reduction in ("mean", "sum", "none"):
+        for options in ({}, {"ignore_index": 3}):
+            for name in ("cross_entropy", "nll_loss"):
+                given = {"reduction": reduction, **options}
+                plain = lambda T, a, b, n=name, o=given: getattr(functional(T), n)(a, b, **o)  # noqa: E731
+                weighted = lambda T, a, c, b, n=name, o=given: getattr(functional(T), n)(  # noqa: E731
+                    a, b, weight=c, **o
+                )
+                agree(plain, x, y)
+                agree(weighted, x, w, y)
+                agree_in_gradients(plain, x, y)
+            smooth = {"label_smoothing": 0.2, "reduction": reduction, **options}
+            agree(
+                lambda T, a, c, b, o=smooth: functional(T).cross_entropy(a, b, weight=c, **o),
+                x, w, y,
+            )  # fmt: skip
+            agree_in_gradients(
+                lambda T, a, b, o=smooth: functional(T).cross_entropy(a, b, **o), x, y
+            )
+
+
+def test_cross_entropy_against_probabilities() -> None:
+    x = RANDOM.standard_normal((4, 5))
+    p = RANDOM.random((4, 5))
+    w = RANDOM.random(5)
+    for reduction in ("mean", "sum", "none"):
+        for smoothing in (0.0, 0.3):
+            given = {"reduction": reduction, "label_smoothing": smoothing}
+            agree(lambda T, a, b, o=given: functional(T).cross_entropy(a, b, **o), x, p)
+            agree(
+                lambda T, a, b, c, o=given: functional(T).cross_entropy(a, b, weight=c, **o),
+                x, p, w,
+            )  # fmt: skip
+            agree_in_gradients(
+                lambda T, a, b, o=given: functional(T).cross_entropy(a, b, **o), x, p
+            )
+
+
+def test_cross_entropy_of_long_rows_and_large_logits() -> None:
+    x = (RANDOM.standard_normal((3, 4000)) * 200).astype(np.float32)
+    y = np.array([0, 3999, 17])
+    agree(lambda T, a, b: functional(T).cross_entropy(a, b), x, y)
+    agree(lambda T, a, b: functional(T).cross_entropy(a, b.to(T.uint8)), x, y % 200)
+
+
+def test_everything_ignored_is_nan() -> None:
+    y = np.array([-100, -100])
+    agree(lambda T, a, b: functional(T).cross_entropy(a, b), np.zeros((2, 3)), y)
+    agree(lambda T, a, b: functional(T).nll_loss(a, b), np.zeros((2, 3)), y)
+
+
+def test_empty_batches() -> None:
+    for reduction in ("mean", "sum", "none"):
+        agree(
+            lambda T, a, b, r=reduction: functional(T).cross_entropy(a, b, reduction=r),
+            np.zeros((0, 3)), np.zeros(0, np.int64),
+        )  # fmt: skip
+
+
+# ---------------------------------------------------------------- losses of differences
+
+LOSSES = {
+    "mse_loss": {},
+    "l1_loss": {},
+    "smooth_l1_loss": {"beta": 0.7},
+    "huber_loss": {"delta": 0.6},
+    "kl_div": {"log_target": True},
+    "binary_cross_entropy_with_logits": {},
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_two_tensors(name: str) -> None:
+    x, y = RANDOM.standard_normal((2, 3, 4))
+    for reduction in ("mean", "sum", "none"):
+        options = {"reduction": reduction, **LOSSES[name]}
+        call = lambda T, a, b, o=options: getattr(functional(T), name)(a, b, **o)  # noqa: E731
+        agree(call, x, y)
+        agree(call, x.astype(np.float32), y.astype(np.float32))
+        agree_in_gradients(call, x, y)
+        agree(call, np.zeros((0, 3)), np.zeros((0, 3)))
+
+
+def test_binary_cross_entropy() -> None:
+    x, y, w = RANDOM.random((3, 4, 3))
+    for reduction in ("mean", "sum", "none"):
+        given = {"reduction": reduction}
+        call = lambda T, a, b, o=given: functional(T).binary_cross_entropy(a, b, **o)  # noqa: E731
+        agree(call, x, y)
+        agree_in_gradients(call, x, y)
+        agree_in_gradients(
+            lambda T, a, b, c, o=given: functional(T).binary_cross_entropy(a, b, c.detach(), **o),
+            x, y, w, order=1,
+        )  # fmt: skip
+        agree_in_gradients(
+            lambda T, a, b, c, o=given: functional(T).binary_cross_entropy_with_logits(
+                a, b, pos_weight=c.detach(), **o
+            ),
+            x * 9 - 4, y, w,
+        )  # fmt: skip
+    edge = np.array([0.0, 1.0, 0.0, 1.0], np.float32)
+    agree(lambda T, a, b: functional(T).binary_cross_entropy(a, b), edge, edge[::-1].copy())
+    large = np.array([-1e4, -200.0, 0.0, 200.0, 1e4], np.float32)
+    agree(
+        lambda T, a: functional(T).binary_cross_entropy_with_logits(a, a * 0 + 0.3, reduction="none"),
+        large,
+    )
+
+
+def test_kl_div_of_probabilities() -> None:
+    x, p = RANDOM.standard_normal((3, 4)), RANDOM.random((3, 4))
+    p[0, 0] = 0.0
+    for reduction in ("sum", "none", "batchmean"):
+        agree(lambda T, a, b, r=reduction: functional(T).kl_div(a, b, reduction=r), x, p)
+        agree_in_gradients(
+            lambda T, a, b, r=reduction: functional(T).kl_div(a, b.detach(), reduction=r),
+            x, p, order=1,
+        )  # fmt: skip
+
+
+NAMES = {
+    "NllLossBackward0": lambda T, x, y: functional(T).cross_entropy(x, T.tensor([0, 1])),
+    "MseLossBackward0": lambda T, x, y: functional(T).mse_loss(x, y),
+    "SmoothL1LossBackward0": lambda T, x, y: functional(T).smooth_l1_loss(x, y),
+    "HuberLossBackward0": lambda T, x, y: functional(T).huber_loss(x, y),
+    "MeanBackward0": lambda T, x, y: functional(T).l1_loss(x, y),
+    "BinaryCrossEntropyBackward0": lambda T, x, y: functional(T).binary_cross_entropy(x, y),
+    "BinaryCrossEntropyWithLogitsBackward0": lambda T, x, y: functional(
+        T
+    ).binary_cross_entropy_with_logits(x, y),
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_in_the_graph(name: str) -> None:
+    assert backward_name(NAMES[name], np.full((2, 3), 0.5), np.full((2, 3), 0.25)) == name
+
+
+ERRORS = {
+    "target too large": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, 5])),
+    "target negative": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, -1])),
+    "nll target too large": lambda F, T, x, i: F.nll_loss(x, T.tensor([3, 0])),
+    "batch sizes": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, 1, 2])),
+    "target dtype": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0.0, 1.0])),
+    "target int32": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, 1]).int()),
+    "multi-target": lambda F, T, x, i: F.cross_entropy(x, T.tensor([[0, 1], [1, 0]])),
+    "weight": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, 1]), weight=T.ones(2)),
+    "weight dtype": lambda F, T, x, i: F.cross_entropy(
+        x, T.tensor([0, 1]), weight=T.ones(3).double()
+    ),
+    "reduction": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, 1]), reduction="all"),
+    "smoothing": lambda F, T, x, i: F.cross_entropy(x, T.tensor([0, 1]), label_smoothing=1.5),
+    "ignored class": lambda F, T, x, i: F.cross_entropy(x, x, ignore_index=1),
+    "integer logits": lambda F, T, x, i: F.cross_entropy(i, T.tensor([0, 1])),
+    "integer probabilities": lambda F, T, x, i: F.cross_entropy(x, i),
+    "places": lambda F, T, x, i: F.cross_entropy(T.zeros(2, 3, 4), T.zeros(2, 5).long()),
+    "places in 2-d": lambda F, T, x, i: F.nll_loss(T.zeros(2, 3, 4, 4), T.zeros(2, 4, 5).long()),
+    "no classes": lambda F, T, x, i: F.nll_loss(T.tensor(1.0), T.tensor(0)),
+    "mse shapes": lambda F, T, x, i: F.mse_loss(x[0], T.ones(3, 2)[:, 0][:2]),
+    "mse reduction": lambda F, T, x, i: F.mse_loss(x, x, reduction="all"),
+    "beta": lambda F, T, x, i: F.smooth_l1_loss(x, x, beta=-1.0),
+    "delta": lambda F, T, x, i: F.huber_loss(x, x, delta=0.0),
+    "bce range": lambda F, T, x, i: F.binary_cross_entropy(x, x),
+    "bce dtype": lambda F, T, x, i: F.binary_cross_entropy(x, i),
+    "bce shape": lambda F, T, x, i: F.binary_cross_entropy(x, x[0]),
+    "bce logits shape": lambda F, T, x, i: F.binary_cross_entropy_with_logits(x, x[0]),
+    "softmax of integers": lambda F, T, x, i: i.softmax(1),
+    "softmax axis": lambda F, T, x, i: x.softmax(2),
+    "layer_norm shape": lambda F, T, x, i: F.layer_norm(x, (2,)),
+    "layer_norm weight": lambda F, T, x, i: F.layer_norm(x, (3,), T.ones(2)),
+    "layer_norm bias": lambda F, T, x, i: F.layer_norm(x, (3,), None, T.ones(2)),
+    "layer_norm of integers": lambda F, T, x, i: F.layer_norm(i, (3,)),
+    "layer_norm of nothing": lambda F, T, x, i: F.layer_norm(x, ()),
+    "layer_norm dtype": lambda F, T, x, i: F.layer_norm(x, (3,), T.ones(3).double()),
+    "rms_norm shape": lambda F, T, x, i: T.rms_norm(x, (2,)),
+    "cosine of integers": lambda F, T, x, i: F.cosine_similarity(i, i),
+}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ERRORS)
+def test_errors(name: str) -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    agree_in_error(
+        lambda T, x, i: ERRORS[name](functional(T), T, x, i), x, np.arange(6).reshape(2, 3)
+    )
+
+
+def test_warnings() -> None:
+    x = np.ones((2, 3), np.float32)
+    agree_in_warning(lambda T, t: functional(T).mse_loss(t, t[:1]), x)
+    agree_in_warning(lambda T, t: functional(T).kl_div(t, t), x)
+    agree_in_warning(lambda T, t: functional(T).softmax(t), x)

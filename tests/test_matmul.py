@@ -1,0 +1,401 @@
+"""Products of matrices and vectors beside PyTorch: values, gradients, layouts, errors."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+
+rng = np.random.default_rng(0)
+FLOATS = [np.float32, np.float64]
+INTEGERS = [np.int8, np.uint8, np.int16, np.int32, np.int64]
+
+
+def sample(*shape: int, dtype: type = np.float64) -> np.ndarray:
+    """Numbers with few digits, so that products are exact in every dtype."""
+    return rng.integers(0 if dtype is np.uint8 else -4, 5, shape).astype(dtype)
+
+
+SHAPES = [
+    ((3,), (3,)),
+    ((2, 3), (3,)),
+    ((3,), (3, 4)),
+    ((2, 3), (3, 4)),
+    ((1, 1), (1, 1)),
+    ((5, 1), (1, 4)),
+    ((2, 3, 4), (4,)),
+    ((2, 3, 4), (4, 5)),
+    ((4,), (2, 4, 5)),
+    ((3, 4), (2, 4, 5)),
+    ((2, 3, 4), (2, 4, 5)),
+    ((2, 3, 4), (1, 4, 5)),
+    ((6, 1, 3, 4), (5, 4, 2)),
+    ((2, 3, 2, 4), (2, 3, 4, 2)),
+]
+EMPTY = [
+    ((0,), (0,)),
+    ((0, 3), (3,)),
+    ((3, 0), (0,)),
+    ((0, 3), (3, 4)),
+    ((2, 0), (0, 4)),
+    ((2, 3), (3, 0)),
+    ((0, 2, 3), (3, 4)),
+    ((0, 2, 3), (0, 3, 4)),
+    ((2, 2, 0), (2, 0, 4)),
+]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES + EMPTY)
+@pytest.mark.parametrize("dtype", [*FLOATS, np.int64, np.uint8])
+def test_matmul_of_all_ranks(left, right, dtype):
+    agree(lambda T, x, y: x @ y, sample(*left, dtype=dtype), sample(*right, dtype=dtype))
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES + EMPTY)
+def test_matmul_gradients(left, right):
+    agree_in_gradients(lambda T, x, y: T.matmul(x, y), sample(*left), sample(*right))
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_integers_wrap_around(dtype):
+    x, y = (rng.integers(0, 120, (70, 70)).astype(dtype) for _ in range(2))
+    agree(lambda T, x, y: x @ y, x, y)
+
+
+SIZES = st.integers(1, 40)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, SIZES, SIZES, st.data())
+def test_strided_operands(rows, depth, columns, data):
+    def cut(T, x, rows, columns):
+        """A view with `rows` and `columns`, laid out as drawn."""
+        return {
+            "rows": lambda: x[:rows, :columns],
+            "columns": lambda: x[:columns, :rows].t(),
+            "steps": lambda: x[: 2 * rows : 2, : 2 * columns : 2],
+            "repeated row": lambda: x[:1, :columns].expand(rows, columns),
+            "repeated column": lambda: x[:rows, :1].expand(rows, columns),
+        }[layout[0]]()
+
+    names = ["rows", "columns", "steps", "repeated row", "repeated column"]
+    layouts = [data.draw(st.sampled_from(names)) for _ in range(2)]
+    layout = [""]
+
+    def call(T, x, y):
+        layout[0] = layouts[0]
+        left = cut(T, x, rows, depth)
+        layout[0] = layouts[1]
+        return left @ cut(T, y, depth, columns)
+
+    agree(call, sample(80, 80, dtype=np.float32), sample(80, 80, dtype=np.float32))
+
+
+@pytest.mark.parametrize("shape", [(300, 130, 700), (700, 90, 300), (100, 300, 900)])
+def test_panels_of_a_large_product(shape):
+    rows, depth, columns = shape
+    x, y = sample(rows, depth, dtype=np.float32), sample(depth, columns, dtype=np.float32)
+    agree(lambda T, x, y: x @ y, x, y)
+    bias = sample(columns, dtype=np.float32)
+    agree(lambda T, b, x, y: T.addmm(b, x, y, beta=2, alpha=3), bias, x, y)
+
+
+def test_bits_do_not_depend_on_threads():
+    x = adjit.tensor(rng.standard_normal((700, 600)).astype(np.float32))
+    long = adjit.tensor(rng.standard_normal(300_001).astype(np.float32))
+    threads = adjit.get_num_threads()
+    results = []
+    try:
+        for count in (1, 2, 3):
+            adjit.set_num_threads(count)
+            results.append([(x @ x.t()).numpy(), (x @ x[0]).numpy(), long.dot(long).numpy()])
+    finally:
+        adjit.set_num_threads(threads)
+    for others in results[1:]:
+        for a, b in zip(results[0], others, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("dtype", [*FLOATS, np.int32])
+@pytest.mark.parametrize("length", [0, 1, 31, 4097])
+def test_dot(dtype, length):
+    x, y = sample(2 * length, dtype=dtype), sample(length, dtype=dtype)
+    agree(lambda T, x, y: T.dot(x[:length], y), x, y)
+    agree(lambda T, x, y: T.vdot(x[::2], y), x, y)
+
+
+def test_vectors():
+    agree(lambda T, m, v: m.mv(v), sample(3, 4), sample(4))
+    agree(lambda T, m, v: m.t().mv(v[::2]), sample(4, 3), sample(8))
+    agree(lambda T, m, v: m.mv(v[:1].expand(3)), sample(4, 3), sample(8))
+    agree(lambda T, x, y: T.outer(x, y), sample(3), sample(4))
+    agree(lambda T, x, y: T.inner(x, y), sample(2, 3), sample(4, 3))
+    agree(lambda T, x, y: T.inner(x, y), sample(3), sample(3))
+    agree(lambda T, x, y: T.inner(x, y), np.array(2.0), sample(4, 3))
+    for call, shapes in [
+        (lambda T, m, v: m.mv(v), [(3, 4), (4,)]),
+        (lambda T, x, y: T.dot(x, y), [(3,), (3,)]),
+        (lambda T, x, y: T.vdot(x, y), [(3,), (3,)]),
+        (lambda T, x, y: T.outer(x, y), [(3,), (4,)]),
+        (lambda T, x, y: T.inner(x, y), [(2, 3), (4, 3)]),
+    ]:
+        agree_in_gradients(call, *[sample(*shape) for shape in shapes])
+
+
+ADDING = [
+    ("addmm", [(3,), (2, 4), (4, 3)]),
+    ("addmm", [(2, 1), (2, 4), (4, 3)]),
+    ("addmm", [(2, 3), (2, 4), (4, 3)]),
+    ("addmm", [(2, 3), (2, 0), (0, 3)]),
+    ("addmv", [(2,), (2, 4), (4,)]),
+    ("addmv", [(1,), (2, 4), (4,)]),
+    ("addr", [(2, 3), (2,), (3,)]),
+    ("addbmm", [(2, 3), (5, 2, 4), (5, 4, 3)]),
+    ("baddbmm", [(1, 3), (5, 2, 4), (5, 4, 3)]),
+    ("baddbmm", [(5, 2, 3), (5, 2, 4), (5, 4, 3)]),
+]
+
+
+@pytest.mark.parametrize(("name", "shapes"), ADDING)
+def test_adding_products(name, shapes):
+    arrays = [sample(*shape) for shape in shapes]
+    for options in ({}, {"beta": 2, "alpha": 3}, {"beta": 0}, {"alpha": -1}):
+        agree(lambda T, *t, o=options: getattr(T, name)(*t, **o), *arrays)
+        agree_in_gradients(lambda T, *t, o=options: getattr(T, name)(*t, **o), *arrays)
+        whole = [a.astype(np.int32) for a in arrays]
+        agree(lambda T, *t, o=options: getattr(T, name)(*t, **o), *whole)
+
+
+def test_beta_of_zero_does_not_read_the_bias():
+    bias = np.full(3, np.nan)
+    agree(lambda T, b, x, y: T.addmm(b, x, y, beta=0), bias, sample(2, 4), sample(4, 3))
+    agree(lambda T, b, x, y: T.addmv(b, x, y, beta=0), bias, sample(3, 4), sample(4))
+
+
+def test_in_place_and_out():
+    agree(lambda T, b, x, y: b.clone().addmm_(x, y), sample(2, 3), sample(2, 4), sample(4, 3))
+    agree(
+        lambda T, x, y: T.mm(x, y, out=T.empty(2, 3, dtype=T.float64)), sample(2, 4), sample(4, 3)
+    )
+
+
+def test_linear():
+    def linear(T, *tensors):
+        return importlib.import_module(f"{T.__name__}.nn.functional").linear(*tensors)
+
+    for shape in [(3,), (2, 3), (5, 2, 3), (4, 5, 2, 3), (0, 3)]:
+        agree(linear, sample(*shape), sample(4, 3), sample(4))
+        agree(linear, sample(*shape), sample(4, 3))
+        agree_in_gradients(linear, sample(*shape), sample(4, 3), sample(4))
+    agree(
+        lambda T, x, w, b: linear(T, x.transpose(0, 1), w, b),
+        sample(2, 5, 3),
+        sample(4, 3),
+        sample(4),
+    )
+    assert backward_name(linear, sample(2, 3), sample(4, 3), sample(4)) == "AddmmBackward0"
+    assert backward_name(linear, sample(2, 3), sample(4, 3)) == "MmBackward0"
+    assert backward_name(linear, sample(5, 2, 3), sample(4, 3), sample(4)) == "ViewBackward0"
+    agree_in_error(linear, sample(2, 3), sample(4, 2))
+    agree_in_error(linear, sample(5, 2, 3), sample(4, 2), sample(4))
+    agree_in_error(linear, sample(2, 3), sample(4, 3), sample(3))
+
+
+def test_bilinear():
+    def bilinear(T, *tensors):
+        return importlib.import_module(f"{T.__name__}.nn.functional").bilinear(*tensors)
+
+    arrays = sample(2, 6, 3), sample(2, 6, 4), sample(5, 3, 4), sample(5)
+    agree(bilinear, *arrays)
+    agree_in_gradients(bilinear, *arrays)
+    agree_in_error(bilinear, sample(2, 3), sample(2, 4), sample(5, 3, 3))
+    agree_in_error(bilinear, sample(2, 3), sample(1, 4), sample(5, 3, 4))
+    agree_in_error(bilinear, sample(2, 3), sample(2, 4), sample(5, 3, 4), sample(4))
+
+
+def test_other_products():
+    agree(lambda T, x, y: T.kron(x, y), sample(2, 3), sample(4, 1))
+    agree(lambda T, x, y: T.kron(x, y), sample(3), sample(4, 1, 2))
+    agree_in_gradients(lambda T, x, y: T.kron(x, y), sample(2, 3), sample(4, 1))
+    chain = sample(2, 3), sample(3, 4), sample(4, 5), sample(5, 2)
+    agree(lambda T, *m: T.linalg.multi_dot(m), *chain)
+    agree(lambda T, *m: T.linalg.multi_dot(m), sample(2), sample(2, 3), sample(3))
+    agree_in_gradients(lambda T, *m: T.linalg.multi_dot(m), *chain)
+    agree(lambda T, *m: T.chain_matmul(*m), *chain)
+    agree(lambda T, x, y: T.tensordot(x, y), sample(5, 3, 4), sample(3, 4, 2))
+    agree(lambda T, x, y: T.tensordot(x, y, 0), sample(2), sample(3))
+    dims = ([1, 0], [0, -1])
+    agree(lambda T, x, y: T.tensordot(x, y, dims), sample(4, 3, 2), sample(3, 5, 4))
+    agree_in_gradients(lambda T, x, y: T.tensordot(x, y, dims), sample(4, 3, 2), sample(3, 5, 4))
+
+
+EQUATIONS = [
+    ("ij,jk->ik", [(2, 3), (3, 4)]),
+    ("ij,jk", [(2, 3), (3, 4)]),
+    ("bij,bjk->bik", [(5, 2, 3), (5, 3, 4)]),
+    ("bij,bkj->bik", [(5, 2, 3), (5, 4, 3)]),
+    ("i,i->", [(3,), (3,)]),
+    ("i,j->ij", [(3,), (4,)]),
+    ("ij->ji", [(2, 3)]),
+    ("ij->", [(2, 3)]),
+    ("ij->i", [(2, 3)]),
+    ("ii->i", [(3, 3)]),
+    ("ii", [(3, 3)]),
+    ("iij->j", [(3, 3, 2)]),
+    ("ba", [(2, 3)]),
+    ("...ij,...jk->...ik", [(5, 1, 2, 3), (4, 3, 2)]),
+    ("...i,...i", [(2, 3), (1, 3)]),
+    ("i...->...i", [(2, 3, 4)]),
+    ("...ij->...", [(2, 3, 4)]),
+    ("b...->...", [(2, 3)]),
+    ("ij,jk,kl->il", [(2, 3), (3, 4), (4, 2)]),
+    ("ij,kj,lj->ikl", [(2, 3), (4, 3), (5, 3)]),
+    ("ij,ij->", [(1, 3), (2, 3)]),
+    ("ij,jk->ik", [(2, 1), (4, 3)]),
+    ("ij,j->ij", [(2, 3), (3,)]),
+    ("ijk,il,jl->kl", [(2, 3, 4), (2, 5), (3, 5)]),
+    ("ab,cd->", [(2, 3), (4, 5)]),
+    ("bhid,bhjd->bhij", [(2, 2, 3, 4), (2, 2, 5, 4)]),
+    (" i j , j k -> i k ", [(2, 3), (3, 4)]),
+    ("ij,jk->ik", [(0, 3), (3, 4)]),
+]
+
+
+@pytest.mark.parametrize(("equation", "shapes"), EQUATIONS)
+def test_einsum(equation, shapes):
+    arrays = [sample(*shape) for shape in shapes]
+    agree(lambda T, *t: T.einsum(equation, *t), *arrays)
+    agree(lambda T, *t: T.einsum(equation, list(t)), *arrays)
+    agree_in_gradients(lambda T, *t: T.einsum(equation, *t), *arrays)
+
+
+def test_einsum_by_lists():
+    x, y = sample(2, 3), sample(3, 4)
+    agree(lambda T, x, y: T.einsum(x, [0, 1], y, [1, 2], [0, 2]), x, y)
+    agree(lambda T, x, y: T.einsum(x, [0, 51], y, [51, 2]), x, y)
+    agree(lambda T, x: T.einsum(x, [..., 1], [1, ...]), x)
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes"),
+    [
+        ("ij,jk->ik", [(2, 3)]),
+        ("ij", [(2, 3), (2, 3)]),
+        ("ijk", [(2, 3)]),
+        ("i", [(2, 3)]),
+        ("i.j", [(2, 3)]),
+        ("...i...", [(2, 3)]),
+        ("i1", [(2, 3)]),
+        ("ij->ik", [(2, 3)]),
+        ("ij->ii", [(2, 3)]),
+        ("ij->i1", [(2, 3)]),
+        ("ij->......", [(2, 3)]),
+        ("ij->..", [(2, 3)]),
+        ("ii", [(2, 3)]),
+        ("ij,jk", [(2, 3), (4, 5)]),
+        ("...i,...i", [(2, 4), (3, 4)]),
+        ("ij->", []),
+    ],
+)
+def test_einsum_errors(equation, shapes):
+    agree_in_error(lambda T, *t: T.einsum(equation, *t), *[sample(*shape) for shape in shapes])
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [
+        ("matmul", [(2, 3), (4, 5)]),
+        ("matmul", [(2,), (3,)]),
+        ("matmul", [(), (3,)]),
+        ("matmul", [(3,), ()]),
+        ("matmul", [(3, 2, 3), (2,)]),
+        ("matmul", [(3, 2, 3), (4, 3, 2)]),
+        ("matmul", [(3, 2, 3), (3, 4, 2)]),
+        ("matmul", [(3,), (3, 4, 2)]),
+        ("matmul", [(3, 2, 3), (2, 2)]),
+        ("matmul", [(2, 3), (5, 2, 2)]),
+        ("mm", [(2,), (2,)]),
+        ("mm", [(2, 2), (2,)]),
+        ("mm", [(2, 3), (2, 3)]),
+        ("bmm", [(2, 3), (2, 3)]),
+        ("bmm", [(2, 3, 4), (2, 3)]),
+        ("bmm", [(2, 3, 4), (3, 4, 3)]),
+        ("bmm", [(2, 3, 4), (2, 3, 3)]),
+        ("mv", [(2, 3), (2,)]),
+        ("mv", [(2,), (2,)]),
+        ("dot", [(2, 3), (2,)]),
+        ("dot", [(2,), (3,)]),
+        ("vdot", [(2,), (3,)]),
+        ("inner", [(2, 3), (3, 2)]),
+        ("outer", [(2, 2), (2,)]),
+        ("ger", [(2,), (2, 2)]),
+        ("addr", [(2, 2), (2, 2), (2,)]),
+        ("addmm", [(2, 2), (2, 3), (2, 2)]),
+        ("addmm", [(3,), (2, 3), (3, 2)]),
+        ("addmm", [(2,), (2,), (3, 2)]),
+        ("addmm", [(2,), (2, 3), (2,)]),
+        ("addmv", [(3,), (2, 3), (3,)]),
+        ("addmv", [(2,), (2, 3), (2,)]),
+        ("addmv", [(2, 2), (2, 3), (3,)]),
+        ("addbmm", [(2, 2), (4, 2, 3), (4, 3, 1)]),
+        ("addbmm", [(2, 1), (4, 2, 3), (3, 3, 1)]),
+        ("baddbmm", [(2, 2), (4, 2, 3), (4, 3, 3)]),
+        ("baddbmm", [(2, 2), (4, 2, 3), (3, 3, 2)]),
+        ("chain_matmul", [(2, 3), (4,)]),
+    ],
+)
+def test_errors_of_shape(name, shapes):
+    agree_in_error(lambda T, *t: getattr(T, name)(*t), *[sample(*shape) for shape in shapes])
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes"),
+    [("mm", [(2, 3), (3, 2)]), ("bmm", [(2, 2, 3), (2, 3, 2)]), ("mv", [(2, 3), (3,)]),
+     ("dot", [(3,), (3,)]), ("matmul", [(5, 2, 3), (5, 3, 2)])],
+)  # fmt: skip
+@pytest.mark.parametrize("kinds", [(np.float32, np.float64), (np.bool_, np.bool_),
+                                   (np.int64, np.int32)])  # fmt: skip
+def test_errors_of_dtype(name, shapes, kinds):
+    arrays = [sample(*shape).astype(kind) for shape, kind in zip(shapes, kinds, strict=True)]
+    agree_in_error(lambda T, *t: getattr(T, name)(*t), *arrays)
+
+
+def test_errors_of_contractions():
+    agree_in_error(lambda T, x, y: T.tensordot(x, y, 5), sample(2, 3), sample(3, 4))
+    agree_in_error(lambda T, x, y: T.tensordot(x, y, -1), sample(2, 3), sample(3, 4))
+    agree_in_error(lambda T, x, y: T.tensordot(x, y, 1), sample(2, 3), sample(4, 4))
+    agree_in_error(lambda T, x, y: T.tensordot(x, y, ([0, 1], [1])), sample(2, 3), sample(4, 4))
+    agree_in_error(lambda T, x: T.linalg.multi_dot([x]), sample(2, 3))
+    agree_in_error(lambda T, x, y: T.linalg.multi_dot([x, y]), sample(2, 3), sample(2, 3))
+    agree_in_error(lambda T, x: x @ 5, sample(2, 3))
+    agree_in_error(lambda T, x: T.mm(x, 5), sample(2, 3))
+
+
+def test_names_of_backward_functions():
+    for name, shapes, expected in [
+        ("mm", [(2, 3), (3, 2)], "MmBackward0"),
+        ("bmm", [(2, 2, 3), (2, 3, 2)], "BmmBackward0"),
+        ("mv", [(2, 3), (3,)], "MvBackward0"),
+        ("dot", [(3,), (3,)], "DotBackward0"),
+        ("addmm", [(2,), (2, 3), (3, 2)], "AddmmBackward0"),
+        ("baddbmm", [(1,), (2, 2, 3), (2, 3, 2)], "BaddbmmBackward0"),
+        ("outer", [(2,), (3,)], "MulBackward0"),
+    ]:
+        found = backward_name(
+            lambda T, *t, n=name: getattr(T, n)(*t), *[sample(*shape) for shape in shapes]
+        )
+        assert found == expected
+
+
+def test_only_needed_factors_are_saved():
+    x, w = adjit.ones(2, 3), adjit.ones(3, 2, requires_grad=True)
+    out = adjit.mm(x, w)
+    w.detach().add_(1)  # the gradient of w reads x alone
+    out.sum().backward()
+    np.testing.assert_array_equal(w.grad.numpy(), np.full((3, 2), 2.0))
