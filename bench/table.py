@@ -71,33 +71,37 @@ def main_table(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
 
 
 def mean_table(rows: list[dict[str, Any]], peers: list[str]) -> list[str]:
-    lines = head(["geometric mean of ratios", "threads", *peers], 1)
-    timed = [row for row in rows if row["group"] != "memory"]
+    lines = head(["geometric mean of ratios, and of how many", "threads", *peers], 1)
+    steady = [row for row in rows if row["group"] not in ("start", "memory")]
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for group in dict.fromkeys(row["group"] for row in rows):
         for row in rows:
             if row["group"] == group:
                 parts.setdefault((group, str(row["threads"])), []).append(row)
-    parts["all times", "all"] = timed
+    parts["all but start and memory", "all"] = steady
     for (group, threads), chosen in parts.items():
         cells = []
         for peer in peers:
             found = [value for row in chosen if (value := ratio(row, peer)) is not None]
-            cells.append(f"{geometric_mean(found):.2f}× ({len(found)} rows)" if found else "")
+            cells.append(f"{geometric_mean(found):.2f}× of {len(found)}" if found else "")
         lines.append(line([group, threads, *cells]))
     return lines
+
+
+def where(row: dict[str, Any]) -> str:
+    return f"{row['name']}, {row['threads']} thread{'s' * (row['threads'] > 1)}"
 
 
 def slower_rows(rows: list[dict[str, Any]], peer: str) -> list[str]:
     """The rows on which a peer is ahead, worst first."""
     behind = [(value, row) for row in rows if (value := ratio(row, peer)) is not None and value < 1]
     behind.sort(key=lambda item: item[0])
-    return [f"- {row['name']}, {row['threads']} thread(s): {value:.2f}×" for value, row in behind]
+    return [f"- {where(row)}: {value:.2f}×" for value, row in behind]
 
 
 def failures(rows: list[dict[str, Any]]) -> list[str]:
     return [
-        f"- {row['name']}, {row['threads']} thread(s), {name}: {cell['error']}"
+        f"- {where(row)}, {name}: {cell['error']}"
         for row in rows
         for name, cell in row["cells"].items()
         if "error" in cell
@@ -119,7 +123,7 @@ def markdown(report: dict[str, Any]) -> str:
     ]
     for peer in peers:
         if behind := slower_rows(rows, peer):
-            parts.append("\n".join([f"{peer} is ahead on {len(behind)} rows:", "", *behind]))
+            parts.append("\n".join([f"{peer} is ahead here:", "", *behind]))
     if failed := failures(rows):
         parts.append("\n".join(["Failed:", "", *failed]))
     return "\n\n".join(parts)

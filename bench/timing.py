@@ -120,7 +120,7 @@ def main() -> None:
     chosen = [row for row in ROWS if re.search(options.rows, f"{row.group}: {row.name}")]
     results = []
     for k, row in enumerate(chosen, 1):
-        print(f"[{options.threads} thread(s), {k}/{len(chosen)}] {row.name}", file=sys.stderr)
+        print(f"[threads {options.threads}, row {k} of {len(chosen)}] {row.name}", file=sys.stderr)
         cells = time_row(row, libraries, options.seconds, options.turns)
         results.append({"group": row.group, "name": row.name, "cells": cells})
     json.dump(results, sys.stdout)

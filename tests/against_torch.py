@@ -32,9 +32,8 @@ def same_tensor(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
     """Assert equal shape, dtype and values; NaN equals NaN."""
     assert tuple(ours.shape) == tuple(theirs.shape)
     assert plain(ours.dtype) == plain(theirs.dtype)
-    np.testing.assert_allclose(
-        ours.detach().numpy(), theirs.detach().numpy(force=True), rtol=rtol, atol=atol, equal_nan=True
-    )
+    got, wanted = ours.detach().numpy(), theirs.detach().numpy(force=True)
+    np.testing.assert_allclose(got, wanted, rtol=rtol, atol=atol, equal_nan=True)
 
 
 def agree(call: Call, *arrays: Any, rtol: float = 1e-5, atol: float = 1e-6) -> None:
@@ -91,10 +90,9 @@ def agree_in_error(call: Call, *arrays: Any) -> None:
     """Assert that both libraries raise the same type with the same text."""
     with pytest.raises(Exception) as theirs:  # noqa: PT011
         call(torch, *[torch.tensor(a) for a in arrays])
+    tensors = [adjit.tensor(a) for a in arrays]
     with pytest.raises(type(theirs.value)) as ours:
-        result = call(adjit, *[adjit.tensor(a) for a in arrays])
-        for tensor in tensors_in(result):
-            tensor.numpy()
+        [result.numpy() for result in tensors_in(call(adjit, *tensors))]
     said = plain(ours.value).splitlines()[0]
     assert said == plain(theirs.value).splitlines()[0]
 

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
-from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 
 RANDOM = np.random.default_rng(11)
 NAN = math.nan

@@ -17,7 +17,7 @@ from typing import Any
 from ..graph import record
 from ..graph.node import GradNode, sequence
 from ..graph.state import state
-from ..ops.elementwise import add
+from ..ops.arithmetic import total
 from ..schedule.settle import settle
 
 _accumulate_lock = threading.RLock()
@@ -78,7 +78,7 @@ def accumulate(t: Any, g: Any) -> None:
         if old is None:
             t.set_grad(g if state.grad else own_copy(g))
         elif state.grad:
-            t.set_grad(add(old, g))
+            t.set_grad(record.binary(total, old, g))
         else:
             old.add_(g)
     if t.meta is not None and t.meta.post_hooks:
@@ -141,7 +141,7 @@ class Walk:
         elif found[nr] is None:
             found[nr] = g
         else:
-            found[nr] = add(found[nr], g)
+            found[nr] = record.binary(total, found[nr], g)
 
     def run(self) -> None:
         """Walk until no gradient waits."""
@@ -187,7 +187,7 @@ class Walk:
                 elif found[nr] is None:
                     found[nr] = g
                 else:
-                    found[nr] = add(found[nr], g)
+                    found[nr] = record.binary(total, found[nr], g)
 
     def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients, node pre-hooks."""

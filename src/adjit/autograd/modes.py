@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self
 
-from ..graph.state import inference_used, state
+from ..graph.state import modes_used, state
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
@@ -142,8 +142,7 @@ class inference_mode(_Mode):
 
     def __enter__(self) -> Self:
         self.before = state.grad, state.inference
-        inference_used.append(True)
-        del inference_used[1:]
+        modes_used[:] = [True]
         state.grad, state.inference = not self.mode, self.mode
         return self
 
@@ -173,6 +172,7 @@ class detect_anomaly(_Mode):
 
     def __enter__(self) -> Self:
         self.before = state.anomaly, state.check_nan
+        modes_used[:] = [True]
         state.anomaly, state.check_nan = True, self.check_nan
         return self
 
@@ -190,6 +190,7 @@ class set_detect_anomaly(_Mode):
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = state.anomaly, state.check_nan
+        modes_used[:] = [True]
         state.anomaly, state.check_nan = bool(mode), check_nan
 
     def __enter__(self) -> Self:

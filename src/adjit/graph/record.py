@@ -21,7 +21,7 @@ from ..schedule.settle import MAX_PENDING, remember, settle, tape, value_of
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from ..storage import Storage, Version
 from .node import GradNode, Node, Spec, dense_spec, sequence, spec_of
-from .state import inference_used, state
+from .state import modes_used, state
 
 Tensor: Any = None
 tensor_classes: set[type] = set()  # Tensor and the subclasses seen so far
@@ -164,7 +164,7 @@ def binary(op: Any, a: Any, b: Any) -> Any:
     ) and state.grad:
         attach2(op, recipe, a, b, out)
     tape.append(node)
-    if sa.shared or sb.shared or inference_used or len(tape) >= MAX_PENDING:
+    if sa.shared or sb.shared or modes_used or len(tape) >= MAX_PENDING:
         after(out, sa.shared or sb.shared)
     return out
 
@@ -203,10 +203,10 @@ def mixed(op: Any, a: Any, b: Any) -> Any:
             fn.saved = keep(op.saves[mask], (a, b), out)
             out.edge = (fn, 0)
             out.needs_grad = True
-            if inference_used:
+            if modes_used:
                 examine(fn)
     tape.append(node)
-    if storage.shared or inference_used or len(tape) >= MAX_PENDING:
+    if storage.shared or modes_used or len(tape) >= MAX_PENDING:
         after(out, storage.shared)
     return out
 
@@ -239,7 +239,7 @@ def unary(op: Any, a: Any) -> Any:
     if (a.needs_grad or a.view_of is not None) and state.grad:
         attach1(op, recipe, a, out)
     tape.append(node)
-    if source.shared or inference_used or len(tape) >= MAX_PENDING:
+    if source.shared or modes_used or len(tape) >= MAX_PENDING:
         after(out, source.shared)
     return out
 
@@ -458,7 +458,7 @@ def attach1(op: Any, recipe: Recipe, a: Any, out: Any) -> None:
         fn.saved = (a, a.counter.version, out.storage, 0)
     out.edge = (fn, 0)
     out.needs_grad = True
-    if state.anomaly or inference_used:
+    if modes_used:
         examine(fn)
 
 
@@ -503,7 +503,7 @@ def attach2(op: Any, recipe: Recipe, a: Any, b: Any, out: Any) -> None:
         fn.saved = keep(saves, (a, b), out)
     out.edge = (fn, 0)
     out.needs_grad = True
-    if state.anomaly or inference_used:
+    if modes_used:
         examine(fn)
 
 
@@ -525,7 +525,7 @@ def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out
     fn.mask = mask
     fn.saved = keep(op.saves[mask], operands, out)
     give_history(out, fn)
-    if inference_used:
+    if modes_used:
         examine(fn)
 
 

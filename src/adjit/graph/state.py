@@ -17,4 +17,4 @@ class State(threading.local):
 state = State()
 
 
-inference_used: list[bool] = []  # not empty once any thread has entered inference mode
+modes_used: list[bool] = []  # not empty once any thread has used inference or anomaly mode

@@ -1,7 +1,12 @@
 """The op table: every op is one place in one of these files."""
 
-from . import (  # noqa: F401
+from . import (
+    arithmetic,
+    bitwise,
+    comparison,
     creation,
     elementwise,
+    operators,
+    rounding,
     view,
 )

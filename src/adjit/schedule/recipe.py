@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..storage import size_class
+from ..storage import free_small, size_class
 
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
@@ -35,7 +35,7 @@ class Recipe:
     `plain` recipes have one step and one result and take the short road through `settle`.
     """
 
-    __slots__ = ("__weakref__", "alias", "compute", "constants", "count", "differentiable", "fallible",
+    __slots__ = ("__weakref__", "alias", "compute", "constants", "count", "differentiable", "fallible", "free",
                  "head", "inputs", "large", "name", "numbers", "operands", "outputs", "pick", "plain",
                  "scratch", "size", "sizes", "spec", "steps", "vjps", "write")  # fmt: skip
 
@@ -57,6 +57,7 @@ class Recipe:
         self.spec = outputs[0] if outputs else None
         self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
         self.size = self.sizes[0] if outputs else 0
+        self.free = free_small.get(self.size)  # where blocks for a small result come from
         self.count = len(inputs) + len(outputs) + len(constants) + scalars
         if scratch:
             self.count += 1

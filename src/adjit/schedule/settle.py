@@ -14,7 +14,7 @@ from array import array
 from typing import Any
 
 from .. import config, dtypes
-from ..storage import Foreign, allocate, free_small, size_class
+from ..storage import Foreign, allocate, size_class
 from . import run_cpu
 from .cache import instantiate, link
 from .recipe import Recipe, Source
@@ -95,7 +95,7 @@ def _run(batch: list[Any]) -> None:
                     _look_for_error(node, recipe)
                 continue
             head = recipe.head or _link(recipe)
-            free = free_small.get(recipe.size)
+            free = recipe.free
             block = free.pop() if free else allocate(recipe.size)
             inputs = node.inputs
             words += head
