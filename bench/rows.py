@@ -488,7 +488,7 @@ def larger_rows() -> list[Row]:
     return [
         Row(
             "larger",
-            "matmul, vjp, 1024×1024 float32",
+            "matmul, vjp, 1024x1024 float32",
             matmul_data,
             {
                 "torch": matmul_vjp_torch,
@@ -501,7 +501,7 @@ def larger_rows() -> list[Row]:
         ),
         Row(
             "larger",
-            "cross-entropy, forward and backward, 512×10000 float32",
+            "cross-entropy, forward and backward, 512x10000 float32",
             cross_entropy_data,
             {
                 "torch": cross_entropy_torch,
@@ -513,7 +513,7 @@ def larger_rows() -> list[Row]:
         ),
         Row(
             "larger",
-            "layer norm, forward and backward, 4096×768 float32",
+            "layer norm, forward and backward, 4096x768 float32",
             layer_norm_data,
             {
                 "torch": layer_norm_torch,

@@ -27,6 +27,13 @@ def accumulate(op, args, start, stop, X, A, T):
         left = unit % strips * strip
         count = min(strip, inner - left)
         first = unit // strips * length * inner + left
+        if inner == 1:
+            total = A(x[first])
+            out[first] = T(total)
+            for i in range(first + 1, first + length):
+                total = combine(op, total, A(x[i]))
+                out[i] = T(total)
+            continue
         for j in range(count):
             total = A(x[first + j])
             totals[j] = total

@@ -15,6 +15,7 @@ from .lanes import LANES, combine, fold, load, load_some, spread, stack
 from .reduce import RUN, reduce_span
 
 BLOCK = 1024
+STRIP = 64
 
 
 @njit(error_model="numpy")
@@ -179,3 +180,118 @@ def cross_entropy_backward_rows(args, start, stop):
             for i in range(begin, end):
                 gx[i] = math.exp(x[i] - log_total) * factor
             gx[begin + wanted] -= factor
+
+
+@njit(error_model="numpy")
+def column_tops(x, tops, first, length, inner, count):
+    """tops[j] = the largest of x[first + row * inner + j] over the rows; NaN if there is one."""
+    for j in range(count):
+        tops[j] = x[first + j]
+    for row in range(1, length):
+        i = first + row * inner
+        for j in range(count):
+            tops[j] = combine(max, tops[j], x[i + j])
+
+
+# the same along the middle of `outer x length x inner`: a strip of columns stays in the cache
+# words: length, inner, strips; unit: one strip of columns of one matrix
+
+
+@kernel
+def softmax_columns(args, start, stop):
+    """out[row, column] = exp(x[row, column]) over the sum of the column's exponentials."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    length, inner, strips = p[2], p[3], p[4]
+    tops, totals = stack(T, STRIP), stack(T, STRIP)
+    for unit in range(start, stop):
+        left = unit % strips * STRIP
+        count = min(STRIP, inner - left)
+        first = unit // strips * length * inner + left
+        column_tops(x, tops, first, length, inner, count)
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                power = math.exp(x[i + j] - tops[j])
+                out[i + j] = power
+                totals[j] += power
+        for j in range(count):
+            totals[j] = T(1) / totals[j]
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                out[i + j] *= totals[j]
+
+
+@kernel
+def log_softmax_columns(args, start, stop):
+    """out[row, column] = x minus the logarithm of the sum of the column's exponentials."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    length, inner, strips = p[2], p[3], p[4]
+    tops, totals = stack(T, STRIP), stack(T, STRIP)
+    for unit in range(start, stop):
+        left = unit % strips * STRIP
+        count = min(STRIP, inner - left)
+        first = unit // strips * length * inner + left
+        column_tops(x, tops, first, length, inner, count)
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                totals[j] += math.exp(x[i + j] - tops[j])
+        for j in range(count):
+            totals[j] = math.log(totals[j])
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                out[i + j] = (x[i + j] - tops[j]) - totals[j]
+
+
+@kernel
+def softmax_backward_columns(args, start, stop):
+    """gx = out * (g - sum(g * out)) in each column."""
+    p = words(args)
+    g, out, gx = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, inner, strips = p[3], p[4], p[5]
+    totals = stack(T, STRIP)
+    for unit in range(start, stop):
+        left = unit % strips * STRIP
+        count = min(STRIP, inner - left)
+        first = unit // strips * length * inner + left
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                totals[j] += g[i + j] * out[i + j]
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                gx[i + j] = out[i + j] * (g[i + j] - totals[j])
+
+
+@kernel
+def log_softmax_backward_columns(args, start, stop):
+    """gx = g - exp(out) * sum(g) in each column."""
+    p = words(args)
+    g, out, gx = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, inner, strips = p[3], p[4], p[5]
+    totals = stack(T, STRIP)
+    for unit in range(start, stop):
+        left = unit % strips * STRIP
+        count = min(STRIP, inner - left)
+        first = unit // strips * length * inner + left
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                totals[j] += g[i + j]
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                gx[i + j] = g[i + j] - math.exp(out[i + j]) * totals[j]

@@ -18,6 +18,7 @@ from .lanes import is_float, stack
 
 U = np.uint64
 SHORT = 32  # rows up to this length are sorted by insertion
+FEW = 32  # so many largest elements are kept in order while a row is read
 ALL_BITS = U(0xFFFFFFFFFFFFFFFF)
 
 
@@ -135,6 +136,34 @@ def select_key(x, begin, length, rank, flip, size):
         prefix |= U(digit) << shift
         mask |= U(255) << shift
     return prefix, rank
+
+
+@kernel
+def first_rows(args, start, stop):
+    """values, indices = the k largest or smallest elements of each row, in order; k <= FEW.
+
+    Of equal elements the first are taken. words: length, k, largest
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, k, flip = p[3], p[4], ALL_BITS if p[5] else U(0)
+    keys, order = stack(U, FEW), stack(I, FEW)
+    for row in range(start, stop):
+        begin = row * length
+        for i in range(length):
+            key = sort_key(x[begin + i]) ^ flip
+            if i >= k and key >= keys[k - 1]:
+                continue
+            j = min(i, k - 1)
+            while j > 0 and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                order[j] = order[j - 1]
+                j -= 1
+            keys[j] = key
+            order[j] = i
+        for j in range(k):
+            indices[row * k + j] = order[j]
+            values[row * k + j] = x[begin + order[j]]
 
 
 @kernel

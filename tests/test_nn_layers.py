@@ -125,6 +125,7 @@ ACTIVATIONS = [
         ("ReLU6", (), {}),
         ("LeakyReLU", (), {}),
         ("LeakyReLU", (0.2,), {}),
+        ("RReLU", (0.2, 0.2), {}),
         ("PReLU", (), {}),
         ("PReLU", (8,), {"init": 0.1}),
         ("ELU", (), {}),

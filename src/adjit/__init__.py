@@ -50,33 +50,8 @@ from .tensor import Tensor
 from . import ops as _ops  # registers every op
 
 # isort: split
-from . import autograd, cuda, linalg, special
+from . import autograd, cuda, linalg, nn, optim, special, utils
 
-try:  # TEMPORARY while rooms are being filled
-    from . import nn, optim, utils
-    from .ops import (
-        contract,
-        index,
-        losses,
-        matmul,
-        moments,
-        norm,
-        reduce,
-        scan,
-        shape,
-        softmax,
-        sort,
-    )
-    from .ops import (
-        nn as _n,
-    )
-    from .ops import (
-        random as _r,
-    )
-except ImportError as _e:
-    import sys as _s
-
-    print("TEMPORARY import problem:", _e, file=_s.stderr)
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .autograd.modes import (
     is_anomaly_check_nan_enabled,
@@ -87,3 +62,4 @@ from .autograd.modes import (
 __version__ = "0.1.0"
 strided = "adjit.strided"
 globals().update(_namespace[""])
+globals().update(_ops.creation.legacy_types)

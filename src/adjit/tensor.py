@@ -248,6 +248,12 @@ class Tensor:
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if value and self.grad_fn is not None:
+            raise RuntimeError("you can only change requires_grad flags of leaf variables.")
+        if value and not self.spec.dtype.is_floating_point:
+            raise RuntimeError(
+                "only Tensors of floating point and complex dtype can require gradients"
+            )
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
@@ -310,7 +316,7 @@ class Tensor:
                 "the .grad field to be populated for a non-leaf Tensor, use .retain_grad() on the "
                 "non-leaf Tensor. If you access the non-leaf Tensor by mistake, make sure you "
                 "access the leaf Tensor instead. See github.com/pytorch/pytorch/pull/30531 for "
-                "more informations.",
+                "more information.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -634,7 +640,7 @@ class Tensor:
             is_default_dtype=self.spec.dtype
             in (dtypes.get_default_dtype(), dtypes.int64, dtypes.bool),
             requires_grad=self.requires_grad,
-            grad_fn_name=None if fn is None else fn.name(),
+            grad_fn_name=None if fn is None else fn.short_name,
             prefix=prefix,
         )
 
@@ -647,7 +653,7 @@ class Tensor:
             self._values(),
             dtype_name=repr(self.spec.dtype),
             requires_grad=self.requires_grad,
-            grad_fn_name=None if fn is None else fn.name(),
+            grad_fn_name=None if fn is None else fn.short_name,
             kind=type(self).__name__,
         )
 

@@ -76,6 +76,8 @@ def backward(
     create_graph: bool = False,
     grad_variables: Any = None,
     inputs: Any = None,
+    *,
+    retain_variables: bool | None = None,
 ) -> None:
     """Accumulate the gradients of `tensors` into the leaves of their graph.
 
@@ -86,6 +88,7 @@ def backward(
         create_graph: record the backward pass itself.
         grad_variables: the old name of `grad_tensors`.
         inputs: accumulate into these only.
+        retain_variables: the old name of `retain_graph`.
 
     Raises:
         RuntimeError: with PyTorch's texts.
@@ -98,6 +101,8 @@ def backward(
     """
     if grad_variables is not None and grad_tensors is None:
         grad_tensors = grad_variables
+    if retain_variables is not None and retain_graph is None:
+        retain_graph = retain_variables
     roots = _listed(tensors)
     grads = _initial(roots, grad_tensors)
     _check_roots(roots)

@@ -26,7 +26,7 @@ _accumulate_lock = threading.RLock()
 class Accumulate:
     """The op behind accumulators: the end of the walk, where `.grad` grows."""
 
-    backward_name = "AccumulateGrad"
+    backward_name = "adjit::autograd::AccumulateGrad"
 
     def pull(self, fn: AccumulateGrad, grads: list[Any]) -> list[Any]:
         """Add the gradient to the leaf's."""

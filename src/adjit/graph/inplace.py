@@ -128,7 +128,7 @@ def _take_history(t: Any, made: Any, rebind: bool) -> None:
 class CopySlices:
     """Backward of writing into a view: the base loses the region's gradient to what was written."""
 
-    backward_name = "CopySlices"
+    backward_name = "adjit::autograd::CopySlices"
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Gradients of the old base and of the elements that were written."""

@@ -102,6 +102,11 @@ class GradNode:
         return str(self.op.backward_name)
 
     @property
+    def short_name(self) -> str:
+        """The name without its origin, `CopySlices` for `adjit::autograd::CopySlices`."""
+        return self.name().rsplit("::", 1)[-1]
+
+    @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """The backward functions of the inputs, each with the number of its output."""
         return tuple((None, 0) if edge is None else edge for edge in self.edges)
@@ -126,7 +131,7 @@ class GradNode:
         return RemovableHandle(self.more().pre_hooks, hook)
 
     def __repr__(self) -> str:
-        return f"<{self.name()} object at {id(self):#x}>"
+        return f"<{self.short_name} object at {id(self):#x}>"
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_saved_"):

@@ -598,7 +598,6 @@ def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: A
     which = ""
     if source is not None:
         which = f", which is output {nr} of {source.name()},"
-        which = which.replace("CopySlices", "torch::autograd::CopySlices")
     hint = (
         " Hint: enable anomaly detection to find the operation that failed to compute its "
         "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."

@@ -24,6 +24,7 @@ from .activation import (
     PReLU,
     ReLU,
     ReLU6,
+    RReLU,
     Sigmoid,
     SiLU,
     Softmax,
@@ -126,6 +127,7 @@ __all__ = [
     "ParameterList",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RReLU",
     "ReLU",
     "ReLU6",
     "Sequential",
@@ -161,7 +163,7 @@ _NOT_SUPPORTED_YET = re.compile(
     r"|(Circular|Constant|Reflection|Replication|Zero)Pad[123]d|Softmax2d|NLLLoss2d"
     r"|(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
     r"|Upsample|Upsampling(Bilinear|Nearest)2d|PixelShuffle|PixelUnshuffle|ChannelShuffle"
-    r"|GroupNorm|SyncBatchNorm|LocalResponseNorm|CrossMapLRN2d|Fold|Unfold|EmbeddingBag|RReLU"
+    r"|GroupNorm|SyncBatchNorm|LocalResponseNorm|CrossMapLRN2d|Fold|Unfold|EmbeddingBag"
     r"|FeatureAlphaDropout|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
     r"|AdaptiveLogSoftmaxWithLoss|DataParallel|LazyLinear|Uninitialized(Buffer|Parameter)|Container"
 )

@@ -177,6 +177,24 @@ class LeakyReLU(Module):
         return f"negative_slope={self.negative_slope}{_inplace(self)}"
 
 
+class RReLU(Module):
+    """LeakyReLU with a slope drawn from [lower, upper] in training, with their mean otherwise."""
+
+    def __init__(
+        self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
+    ) -> None:
+        super().__init__()
+        self.lower = lower
+        self.upper = upper
+        self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.rrelu(input, self.lower, self.upper, self.training, self.inplace)
+
+    def extra_repr(self) -> str:
+        return f"lower={self.lower}, upper={self.upper}{_inplace(self)}"
+
+
 class PReLU(Module):
     """x for positive x, weight x otherwise.
 

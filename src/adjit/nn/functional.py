@@ -12,8 +12,10 @@ import adjit
 
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
-from ..ops import elementwise, nn
-from ..ops.elementwise import logsigmoid, prelu
+from ..dtypes import finfo
+from ..graph.op import in_place
+from ..ops import activations, nn
+from ..ops.activations import logsigmoid, prelu
 from ..ops.index import embedding, one_hot
 from ..ops.matmul import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
@@ -29,6 +31,7 @@ __all__ = [
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
     "celu",
+    "celu_",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
@@ -37,6 +40,7 @@ __all__ = [
     "dropout2d",
     "dropout3d",
     "elu",
+    "elu_",
     "embedding",
     "gaussian_nll_loss",
     "gelu",
@@ -46,12 +50,14 @@ __all__ = [
     "hardsigmoid",
     "hardswish",
     "hardtanh",
+    "hardtanh_",
     "hinge_embedding_loss",
     "huber_loss",
     "kl_div",
     "l1_loss",
     "layer_norm",
     "leaky_relu",
+    "leaky_relu_",
     "linear",
     "log_softmax",
     "logsigmoid",
@@ -68,8 +74,12 @@ __all__ = [
     "prelu",
     "relu",
     "relu6",
+    "relu_",
     "rms_norm",
+    "rrelu",
+    "rrelu_",
     "selu",
+    "selu_",
     "sigmoid",
     "silu",
     "smooth_l1_loss",
@@ -82,6 +92,7 @@ __all__ = [
     "tanh",
     "tanhshrink",
     "threshold",
+    "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
 ]
@@ -92,11 +103,13 @@ __all__ = [
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0), elementwise; differentiable, with derivative 0 at 0.
 
+    With ``inplace`` the result is written into the input, here as in the activations below.
+
     Example:
         >>> F.relu(adjit.tensor([-1.0, 2.0]))
         tensor([0., 2.])
     """
-    return input.relu_() if inplace else input.relu()
+    return _activation(activations.relu, input, inplace)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
@@ -114,65 +127,80 @@ def hardtanh(
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _activation("hardtanh", input, inplace, min_val=min_val, max_val=max_val)
+    return _activation(activations.hardtanh, input, inplace, min_val=min_val, max_val=max_val)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above ``threshold``, ``value`` elsewhere; differentiable."""
-    return _activation("threshold", input, inplace, threshold=threshold, value=value)
-
-
-def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x for positive x, alpha (exp(x) - 1) otherwise; differentiable."""
-    return _activation("elu", input, inplace, alpha=alpha)
-
-
-def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """1.0507 (x for positive x, 1.6733 (exp(x) - 1) otherwise); differentiable."""
-    return _activation("selu", input, inplace)
-
-
-def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x for positive x, alpha (exp(x / alpha) - 1) otherwise; differentiable."""
-    return _activation("celu", input, inplace, alpha=alpha)
+    return _activation(activations.threshold, input, inplace, threshold=threshold, value=value)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x for positive x, negative_slope x otherwise; differentiable."""
-    return _activation("leaky_relu", input, inplace, negative_slope=negative_slope)
+    return _activation(activations.leaky_relu, input, inplace, negative_slope=negative_slope)
+
+
+def rrelu(
+    input: Tensor,
+    lower: float = 1.0 / 8,
+    upper: float = 1.0 / 3,
+    training: bool = False,
+    inplace: bool = False,
+) -> Tensor:
+    """leaky_relu with slopes drawn from [lower, upper] in training, else with their mean."""
+    return _activation(
+        activations.rrelu, input, inplace, lower=lower, upper=upper, training=training
+    )
+
+
+def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x for positive x, alpha (exp(x) - 1) otherwise; differentiable."""
+    return _activation(activations.elu, input, inplace, alpha=alpha)
+
+
+def selu(input: Tensor, inplace: bool = False) -> Tensor:
+    """1.0507 (x for positive x, 1.6733 (exp(x) - 1) otherwise); differentiable."""
+    return _activation(activations.selu, input, inplace)
+
+
+def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
+    """x for positive x, alpha (exp(x / alpha) - 1) otherwise; differentiable."""
+    return _activation(activations.celu, input, inplace, alpha=alpha)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x sigmoid(x), elementwise; differentiable."""
-    return _activation("silu", input, inplace)
+    return _activation(activations.silu, input, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x tanh(softplus(x)), elementwise; differentiable."""
-    return _activation("mish", input, inplace)
+    return _activation(activations.mish, input, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x relu6(x + 3) / 6, elementwise; differentiable."""
-    return _activation("hardswish", input, inplace)
+    return _activation(activations.hardswish, input, inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """relu6(x + 3) / 6, elementwise; differentiable."""
-    return _activation("hardsigmoid", input, inplace)
+    return _activation(activations.hardsigmoid, input, inplace)
 
 
-def gelu(input: Tensor, *, approximate: str = "none") -> Tensor:
-    """x Φ(x), Φ being the normal distribution function; differentiable.
+def _activation(op: Any, input: Tensor, inplace: bool, **settings: Any) -> Tensor:
+    called = in_place(op, op.name) if inplace else op
+    return called(input, **settings)  # type: ignore[no-any-return]
 
-    Args:
-        input: any shape, floating.
-        approximate: ``"none"``, or ``"tanh"`` for the approximation by tanh.
 
-    Raises:
-        RuntimeError: another ``approximate``.
-    """
-    return elementwise.gelu(input, approximate=approximate)
+relu_ = functools.partial(relu, inplace=True)
+hardtanh_ = functools.partial(hardtanh, inplace=True)
+threshold_ = functools.partial(threshold, inplace=True)
+leaky_relu_ = functools.partial(leaky_relu, inplace=True)
+rrelu_ = functools.partial(rrelu, inplace=True)
+elu_ = functools.partial(elu, inplace=True)
+selu_ = functools.partial(selu, inplace=True)
+celu_ = functools.partial(celu, inplace=True)
 
 
 def sigmoid(input: Tensor) -> Tensor:
@@ -197,23 +225,22 @@ def softsign(input: Tensor) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
-    return elementwise.softplus(input, beta=beta, threshold=threshold)
-
-
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| is above ``lambd``, 0 elsewhere; differentiable."""
-    return adjit.where((input >= -lambd) & (input <= lambd), 0.0, input)
+    return activations.softplus(input, beta=beta, threshold=threshold)  # type: ignore[no-any-return]
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by ``lambd``, 0 where it would pass it; differentiable.
 
     Raises:
-        RuntimeError: ``lambd`` is negative.
+        RuntimeError: ``lambd`` is negative or not finite.
     """
-    if lambd < 0:
-        raise RuntimeError(f"lambda must be greater or equal to 0, but found to be {lambd:g}.")
-    return input - input.clamp(-lambd, lambd)
+    largest = finfo(input.dtype).max
+    if not 0 <= lambd <= largest:
+        raise RuntimeError(
+            f"lambda must be in range [0, {largest:g}] for input dtype {input.dtype.legacy}, but "
+            f"found {lambd:g}"
+        )
+    return activations.softshrink(input, lambd=lambd)  # type: ignore[no-any-return]
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -808,12 +835,6 @@ def triplet_margin_with_distance_loss(
 
 
 # ---- shared by the above -------------------------------------------------------------------------
-
-
-def _activation(name: str, input: Tensor, inplace: bool, **settings: Any) -> Tensor:
-    if inplace:
-        return getattr(input, name + "_")(**settings)
-    return getattr(elementwise, name)(input, **settings)
 
 
 def _softmax_dim(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:

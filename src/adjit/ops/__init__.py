@@ -1,12 +1,27 @@
 """The op table: every op is one place in one of these files."""
 
 from . import (
+    activations,
     arithmetic,
     bitwise,
     comparison,
+    contract,
     creation,
     elementwise,
+    index,
+    losses,
+    matmul,
+    moments,
+    nn,
+    norm,
     operators,
+    random,
+    reduce,
     rounding,
+    scan,
+    shape,
+    softmax,
+    sort,
+    transcendental,
     view,
 )

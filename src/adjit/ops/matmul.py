@@ -760,10 +760,20 @@ def addbmm(
         >>> adjit.addbmm(adjit.zeros(2, 2), adjit.ones(4, 2, 3), adjit.ones(4, 3, 2))[0]
         tensor([12., 12.])
     """
-    check_batches(batch1, batch2)
-    _, rows, depth = batch1.shape
-    columns = batch2.shape[2]
-    check_expands(input, (rows, columns))
+    if batch1.ndim > 1 and batch2.ndim > 2:
+        check_expands(input, (batch1.shape[1], batch2.shape[2]))
+    check_dims(batch1, 3, "batch1 must be a 3D tensor")
+    check_dims(batch2, 3, "batch2 must be a 3D tensor")
+    count, rows, depth = batch1.shape
+    other_count, other_depth, columns = batch2.shape
+    if count != other_count:
+        raise RuntimeError(
+            f"batch1 and batch2 must have same number of batches, got {count} and {other_count}"
+        )
+    if depth != other_depth:
+        raise RuntimeError(
+            f"Incompatible matrix sizes for bmm ({rows}x{depth} and {other_depth}x{columns})"
+        )
     check_same_dtypes(input, batch1, batch2)
     check_multiplies("addbmm", input.dtype)
     left = batch1.transpose(0, 1).reshape(rows, -1) if batch1.numel() else batch1.new_zeros(rows, 0)

@@ -918,7 +918,6 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
         sizes[position] = t.numel()
         grids.append(t.reshape(sizes).expand(shape))
     if swap:
-        grids = [g.transpose(0, 1) for g in grids]
         grids[:2] = grids[1::-1]
     return tuple(grids)
 

@@ -4,36 +4,53 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.op import export, operation
 from ..graph.record import launch
 from ..kernels import softmax as kernels
-from ..shapes import Shape, wrap_dim, wrap_dims
+from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .reduce import GRAIN, numpy_names, reduced_shape, rows_of, spread_back
 
 
-def by_rows(kernel: Any, tensors: list[Tensor], axis: int) -> Tensor:
-    """Run a kernel over the rows along an axis; the result has the shape of the tensors."""
+class Kernels(NamedTuple):
+    """The kernels along the last axis, and along one before it."""
+
+    rows: Any
+    columns: Any
+
+
+SOFTMAX = Kernels(kernels.softmax_rows, kernels.softmax_columns)
+LOG_SOFTMAX = Kernels(kernels.log_softmax_rows, kernels.log_softmax_columns)
+SOFTMAX_BACKWARD = Kernels(kernels.softmax_backward_rows, kernels.softmax_backward_columns)
+LOG_SOFTMAX_BACKWARD = Kernels(
+    kernels.log_softmax_backward_rows, kernels.log_softmax_backward_columns
+)
+
+
+def along(how: Kernels, tensors: list[Tensor], axis: int) -> Tensor:
+    """Run a kernel along an axis of tensors of one shape, which is also that of the result."""
+    tensors = [t.contiguous() for t in tensors]
     x = tensors[0]
-    if x.ndim == 0:
-        return by_rows(kernel, [t.reshape(1) for t in tensors], 0).reshape(())
-    placed = [rows_of(t, (axis,)) for t in tensors]
-    rows, count, length = placed[0]
+    sizes = x.shape if x.ndim else (1,)
+    outer, length, inner = numel(sizes[:axis]), sizes[axis], numel(sizes[axis + 1 :])
+    strips = -(-inner // kernels.STRIP)
+    width = min(inner, kernels.STRIP)
     out: Tensor = launch(
-        kernel, [t for t, _, _ in placed], [(rows.shape, x.dtype)], bind={"T": x.dtype},
-        words=(length,), n=count if length else 0, grain=max(1, GRAIN // (4 * max(length, 1))),
+        how.rows if inner == 1 else how.columns, tensors, [(x.shape, x.dtype)],
+        bind={"T": x.dtype}, words=(length,) if inner == 1 else (length, inner, strips),
+        n=outer * strips if length else 0, grain=max(1, GRAIN // max(4 * length * width, 1)),
     )  # fmt: skip
-    return out if axis == x.ndim - 1 else out.movedim(-1, axis).contiguous()
+    return out
 
 
 @operation("SoftmaxBackward0")
 def softmax_axis(x: Tensor, axis: int) -> Tensor:
     """Exponentials over their sum along an axis."""
-    return by_rows(kernels.softmax_rows, [x], axis)
+    return along(SOFTMAX, [x], axis)
 
 
 @softmax_axis.vjp
@@ -44,7 +61,7 @@ def _(g, out, axis):  # type: ignore[no-untyped-def]
 @operation("SoftmaxBackwardBackward0")
 def softmax_backward(upper: Tensor, softmaxed: Tensor, axis: int) -> Tensor:
     """`softmaxed * (upper - sum(upper * softmaxed))` along an axis."""
-    return by_rows(kernels.softmax_backward_rows, [upper, softmaxed], axis)
+    return along(SOFTMAX_BACKWARD, [upper, softmaxed], axis)
 
 
 @softmax_backward.vjp
@@ -57,7 +74,7 @@ def _(g, upper, softmaxed, axis):  # type: ignore[no-untyped-def]
 @operation("LogSoftmaxBackward0")
 def log_softmax_axis(x: Tensor, axis: int) -> Tensor:
     """Logarithms of the softmax along an axis."""
-    return by_rows(kernels.log_softmax_rows, [x], axis)
+    return along(LOG_SOFTMAX, [x], axis)
 
 
 @log_softmax_axis.vjp
@@ -78,7 +95,7 @@ def checked(name: str, x: Tensor, dtype: DType | None) -> Tensor:
 @operation("LogSoftmaxBackwardBackward0")
 def log_softmax_backward(upper: Tensor, logs: Tensor, axis: int) -> Tensor:
     """`upper - exp(logs) * sum(upper)` along an axis."""
-    return by_rows(kernels.log_softmax_backward_rows, [upper, logs], axis)
+    return along(LOG_SOFTMAX_BACKWARD, [upper, logs], axis)
 
 
 @log_softmax_backward.vjp

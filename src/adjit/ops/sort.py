@@ -112,12 +112,13 @@ def topk_axis(
         return x.clone(), x.new_zeros((), dtype=dtypes.int64)
     rows, count, length = rows_of(x, (axis,))
     to = (*rows.shape[:-1], k)
+    few = k <= kernels.FEW
     values, places = launch(
-        kernels.topk_rows, (rows,), [(to, x.dtype), (to, dtypes.int64)], bind={"T": x.dtype},
-        words=(length, k, largest), n=count if k else 0,
-        grain=max(1, GRAIN // (8 * max(length, 1))),
+        kernels.first_rows if few else kernels.topk_rows, (rows,),
+        [(to, x.dtype), (to, dtypes.int64)], bind={"T": x.dtype}, words=(length, k, largest),
+        n=count if k else 0, grain=max(1, GRAIN // (8 * max(length, 1))),
     )  # fmt: skip
-    if in_order and k > 1:
+    if in_order and not few:
         values, order = sorted_rows(values, values.ndim - 1, largest)
         places = places.gather(-1, order)
     return moved(values, axis), moved(places, axis)

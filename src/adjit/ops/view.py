@@ -9,7 +9,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import record
 from ..graph.node import Spec, dense_spec, spec_of
-from ..graph.op import export, operation
+from ..graph.op import add_method, export, in_place, operation
 from ..graph.view import alias, aliases
 from ..kernels import strided
 from ..shapes import (
@@ -895,4 +895,43 @@ def _(g: Any) -> Any:
     return None, g
 
 
-Tensor.copy_ = _copy_into  # type: ignore[attr-defined]
+add_method("copy_", _copy_into)
+
+
+@operation("FillBackward0")
+def filled(self: Tensor, value: Any) -> Tensor:
+    """A number, or the value of a 0-d tensor, in every place of `self`.
+
+    Raises:
+        RuntimeError: if a tensor with axes is given.
+    """
+    if record.is_tensor(value):
+        if value.ndim:
+            raise RuntimeError(
+                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+                "dimensions."
+            )
+        return copy_of(self, value)
+    from .creation import full
+
+    return full(self.shape, value, dtype=self.dtype)
+
+
+@filled.vjp
+def _(g: Any, self: Any, value: Any) -> Any:
+    zero = g * 0
+    return (zero, g.sum()) if record.is_tensor(value) else zero
+
+
+@operation("ZeroBackward0")
+def _zeroed(self: Tensor) -> Tensor:
+    return filled(self, 0)
+
+
+@_zeroed.vjp
+def _(g: Any) -> Any:
+    return g * 0
+
+
+add_method("fill_", in_place(filled, "fill"))
+add_method("zero_", in_place(_zeroed, "zero"))

@@ -1,0 +1,587 @@
+"""Exponentials, logarithms, angles, and the special functions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special as reference
+
+from ..graph import record
+from ..graph.op import Choice, elementwise, export
+from ..schedule.body import special
+from ..tensor import Tensor
+from .promotion import floating, floats
+
+# ----- exponentials and logarithms -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.exp, dtypes=floating)
+def exp(x):
+    """e ** x."""
+    return math.exp(x)
+
+
+@exp.vjp
+def _(g, out):
+    return g * out
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.exp2, dtypes=floating)
+def exp2(x):
+    """2 ** x."""
+    return special.exp2(x)
+
+
+@exp2.vjp
+def _(g, out):
+    return g * out * 0.6931471805599453
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.expm1, dtypes=floating)
+def expm1(x):
+    """e ** x - 1, accurate near 0."""
+    return math.expm1(x)
+
+
+@expm1.vjp
+def _(g, out):
+    return g * (out + 1)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.log, domain=(0.5, 3), dtypes=floating)
+def log(x):
+    """Natural logarithm."""
+    return math.log(x)
+
+
+@log.vjp
+def _(g, x):
+    return g / x
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.log2, domain=(0.5, 3), dtypes=floating)
+def log2(x):
+    """Logarithm to base 2."""
+    return special.log2(x)
+
+
+@log2.vjp
+def _(g, x):
+    return g / (x * 0.6931471805599453)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.log10, domain=(0.5, 3), dtypes=floating)
+def log10(x):
+    """Logarithm to base 10."""
+    return math.log10(x)
+
+
+@log10.vjp
+def _(g, x):
+    return g / (x * 2.302585092994046)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.log1p, domain=(-0.5, 2), dtypes=floating)
+def log1p(x):
+    """log(1 + x), accurate near 0."""
+    return math.log1p(x)
+
+
+@log1p.vjp
+def _(g, x):
+    return g / (x + 1)
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.logaddexp, dtypes=floats("logaddexp_cpu"))
+def logaddexp(x, y):
+    """log(e ** x + e ** y), without overflow on the way."""
+    larger = y if y > x else x
+    smaller = x if y > x else y
+    far = larger + math.log1p(math.exp(smaller - larger))
+    return x if (x == y) & (x - x != 0) else far
+
+
+@logaddexp.vjp
+def _(g, x, y):
+    return g / (1 + math.exp(y - x)), g / (1 + math.exp(x - y))
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.logaddexp2, dtypes=floats("logaddexp2_cpu"))
+def logaddexp2(x, y):
+    """log2(2 ** x + 2 ** y), without overflow on the way."""
+    larger = y if y > x else x
+    smaller = x if y > x else y
+    far = larger + math.log1p(special.exp2(smaller - larger)) * 1.4426950408889634
+    return x if (x == y) & (x - x != 0) else far
+
+
+@logaddexp2.vjp
+def _(g, x, y):
+    return g / (1 + special.exp2(y - x)), g / (1 + special.exp2(x - y))
+
+
+@elementwise(
+    name="xlogy", ref=reference.xlogy, domain=((-2, 2), (0.5, 3)), dtypes=floating,
+    backward_name="XlogyBackward0",
+)  # fmt: skip
+def weighted_log(x, y):
+    """x * log(y), 0 where x is 0."""
+    product = x * math.log(y)
+    return y if y != y else (0 if x == 0 else product)
+
+
+@weighted_log.vjp
+def _(g, x, y):
+    gx = g * math.log(y)
+    return 0 if (x == 0) & (y <= 0) else gx, g * x / y
+
+
+scaled_by_number = weighted_log.variant("XlogyBackward1")
+log_of_number = weighted_log.variant("XlogyBackward2")
+
+
+@Choice
+def xlogy(input: Any, other: Any) -> Any:
+    """input * log(other), 0 where `input` is 0; either may be a number. Differentiable in both.
+
+    Example:
+        >>> adjit.xlogy(adjit.tensor([0., 1.]), adjit.tensor([0., 1.]))
+        tensor([0., 0.])
+    """
+    if not record.is_tensor(input):
+        return scaled_by_number, (input, other), ()
+    return weighted_log if record.is_tensor(other) else log_of_number, (input, other), ()
+
+
+export(method=True, inplace=True, out=True)(xlogy)
+
+
+# ----- angles -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.deg2rad, dtypes=floating)
+def deg2rad(x):
+    """Degrees to radians."""
+    return x * 0.017453292519943295
+
+
+@deg2rad.vjp
+def _(g):
+    return g * 0.017453292519943295
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.rad2deg, dtypes=floating)
+def rad2deg(x):
+    """Radians to degrees."""
+    return x * 57.29577951308232
+
+
+@rad2deg.vjp
+def _(g):
+    return g * 57.29577951308232
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.sin, dtypes=floating)
+def sin(x):
+    """Sine."""
+    return math.sin(x)
+
+
+@sin.vjp
+def _(g, x):
+    return g * math.cos(x)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.cos, dtypes=floating)
+def cos(x):
+    """Cosine."""
+    return math.cos(x)
+
+
+@cos.vjp
+def _(g, x):
+    return g * -math.sin(x)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.tan, domain=(-1, 1), dtypes=floating)
+def tan(x):
+    """Tangent."""
+    return math.tan(x)
+
+
+@tan.vjp
+def _(g, out):
+    return g * (1 + out * out)
+
+
+@export(method=True, name=["asin", "arcsin"], inplace=True, out=True)
+@elementwise(ref=np.arcsin, domain=(-0.9, 0.9), dtypes=floating)
+def asin(x):
+    """Arc sine."""
+    return math.asin(x)
+
+
+@asin.vjp
+def _(g, x):
+    return g * special.rsqrt(1 - x * x)
+
+
+@export(method=True, name=["acos", "arccos"], inplace=True, out=True)
+@elementwise(ref=np.arccos, domain=(-0.9, 0.9), dtypes=floating)
+def acos(x):
+    """Arc cosine."""
+    return math.acos(x)
+
+
+@acos.vjp
+def _(g, x):
+    return g * -special.rsqrt(1 - x * x)
+
+
+@export(method=True, name=["atan", "arctan"], inplace=True, out=True)
+@elementwise(ref=np.arctan, dtypes=floating)
+def atan(x):
+    """Arc tangent."""
+    return math.atan(x)
+
+
+@atan.vjp
+def _(g, x):
+    return g / (x * x + 1)
+
+
+@export(method=True, name=["atan2", "arctan2"], inplace=True, out=True)
+@elementwise(ref=np.arctan2, domain=((-2, 2), (0.5, 2)), dtypes=floating)
+def atan2(y, x):
+    """The angle of the point (x, y), in [-pi, pi]."""
+    return math.atan2(y, x)
+
+
+@atan2.vjp
+def _(g, y, x):
+    scaled = g * (1 / (y * y + x * x))
+    return scaled * x, scaled * -y
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.sinc, domain=(0.1, 3), dtypes=floating)
+def sinc(x):
+    """sin(pi x) / (pi x), 1 at 0."""
+    angle = x * math.pi
+    return 1 if x == 0 else math.sin(angle) / angle
+
+
+@sinc.vjp
+def _(g, x):
+    angle = x * math.pi
+    slope = g * ((angle * math.cos(angle) - math.sin(angle)) / (angle * x))
+    return 0 if x == 0 else slope
+
+
+# ----- hyperbolic functions -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.sinh, dtypes=floating)
+def sinh(x):
+    """Hyperbolic sine."""
+    return math.sinh(x)
+
+
+@sinh.vjp
+def _(g, x):
+    return g * math.cosh(x)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.cosh, dtypes=floating)
+def cosh(x):
+    """Hyperbolic cosine."""
+    return math.cosh(x)
+
+
+@cosh.vjp
+def _(g, x):
+    return g * math.sinh(x)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=np.tanh, domain=(-3, 3), dtypes=floating)
+def tanh(x):
+    """Hyperbolic tangent."""
+    return math.tanh(x)
+
+
+@tanh.vjp
+def _(g, out):
+    return g * (1 - out * out)
+
+
+@export(method=True, name=["asinh", "arcsinh"], inplace=True, out=True)
+@elementwise(ref=np.arcsinh, dtypes=floating)
+def asinh(x):
+    """Inverse hyperbolic sine."""
+    return math.asinh(x)
+
+
+@asinh.vjp
+def _(g, x):
+    return g * special.rsqrt(x * x + 1)
+
+
+@export(method=True, name=["acosh", "arccosh"], inplace=True, out=True)
+@elementwise(ref=np.arccosh, domain=(1.5, 3), dtypes=floating)
+def acosh(x):
+    """Inverse hyperbolic cosine."""
+    return math.acosh(x)
+
+
+@acosh.vjp
+def _(g, x):
+    return g * special.rsqrt(x * x - 1)
+
+
+@export(method=True, name=["atanh", "arctanh"], inplace=True, out=True)
+@elementwise(ref=np.arctanh, domain=(-0.9, 0.9), dtypes=floating)
+def atanh(x):
+    """Inverse hyperbolic tangent."""
+    return math.atanh(x)
+
+
+@atanh.vjp
+def _(g, x):
+    return g * (1 / (1 - x * x))
+
+
+# ----- error functions -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=reference.erf, dtypes=floating)
+def erf(x):
+    """Error function."""
+    return math.erf(x)
+
+
+@erf.vjp
+def _(g, x):
+    return g * (1.1283791670955126 * math.exp(-(x * x)))
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=reference.erfc, dtypes=floating)
+def erfc(x):
+    """1 - erf(x), accurate for large x."""
+    return math.erfc(x)
+
+
+@erfc.vjp
+def _(g, x):
+    return g * (-1.1283791670955126 * math.exp(-(x * x)))
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=reference.erfinv, domain=(-0.9, 0.9), dtypes=floating)
+def erfinv(x):
+    """The inverse of the error function."""
+    return special.erfinv(x)
+
+
+@erfinv.vjp
+def _(g, out):
+    return g * (0.8862269254527580 * math.exp(out * out))
+
+
+# ----- the gamma function -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=reference.gammaln, domain=(0.5, 4), dtypes=floating)
+def lgamma(x):
+    """log(|gamma(x)|)."""
+    return math.lgamma(x)
+
+
+@lgamma.vjp
+def _(g, x):
+    return g * special.digamma(x)
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=reference.digamma, domain=(0.5, 4), dtypes=floating)
+def digamma(x):
+    """The derivative of `lgamma`."""
+    return special.digamma(x)
+
+
+@digamma.vjp
+def _(g, x):
+    return g * special.trigamma(x)
+
+
+@elementwise(
+    ref=lambda x: reference.polygamma(1, x), domain=(0.5, 4), dtypes=floating,
+    backward_name="PolygammaBackward0",
+)  # fmt: skip
+def trigamma(x):
+    """The derivative of `digamma`."""
+    return special.trigamma(x)
+
+
+@trigamma.vjp
+def _(g, x):
+    mirrored = x < 0.5
+    slope = -2 * special.zeta(3, 1 - x if mirrored else x)
+    sine = math.sin(x * math.pi)
+    reflection = 62.01255336059963 * math.cos(x * math.pi) / (sine * sine * sine)
+    return g * (slope - reflection if mirrored else slope)
+
+
+@elementwise(
+    ref=reference.zeta, domain=((2, 4), (0.5, 4)), dtypes=floating,
+    backward_name="SpecialZetaBackward0",
+)  # fmt: skip
+def zeta(x, y):
+    """Hurwitz's zeta function: the sum of (y + n) ** -x over n >= 0, for x > 1 and y > 0.
+
+    Differentiable in y; the gradient of x is not implemented, it is NaN.
+    """
+    return special.zeta(x, y)
+
+
+@zeta.vjp
+def _(g, x, y):
+    return g * math.nan, g * -x * special.zeta(x + 1, y)
+
+
+export(namespace="special")(zeta)
+
+
+@elementwise(
+    name="polygamma", ref=lambda x, n, factor: factor * reference.zeta(n + 1, x),
+    domain=(0.5, 4), dtypes=floating, backward_name="PolygammaBackward0",
+)  # fmt: skip
+def higher_polygamma(x, *, n=2, factor=-2):
+    """The derivative of `digamma` of order n, `factor` being (-1) ** (n + 1) n!."""
+    return factor * special.zeta(n + 1, x)
+
+
+@higher_polygamma.vjp
+def _(g, x, n, factor):
+    return g * (-factor * (n + 1)) * special.zeta(n + 2, x)
+
+
+def polygamma_of_order(n: int, x: Tensor) -> Any:
+    """The op behind `polygamma`."""
+    if n < 0:
+        raise RuntimeError("polygamma(n, x) does not support negative n.")
+    if n < 2:
+        return (digamma, trigamma)[n], (x,), ()
+    return higher_polygamma, (x,), (n, (-1) ** (n + 1) * math.factorial(n))
+
+
+@export
+@Choice
+def polygamma(n: int, input: Tensor) -> Any:
+    """The derivative of `digamma` of order n, for positive `input`. Differentiable.
+
+    Raises:
+        RuntimeError: if n is negative.
+
+    Example:
+        >>> adjit.polygamma(1, adjit.tensor([1.]))
+        tensor([1.6449])
+    """
+    return polygamma_of_order(n, input)
+
+
+@export(public=False, method="polygamma", inplace=True)
+@Choice
+def polygamma_of(self: Tensor, n: int) -> Any:
+    """The derivative of `digamma` of order n; see `adjit.polygamma`."""
+    return polygamma_of_order(n, self)
+
+
+# ----- the logistic function -----
+
+
+@export(method=True, inplace=True, out=True)
+@elementwise(ref=reference.expit, domain=(-4, 4), dtypes=floating)
+def sigmoid(x):
+    """1 / (1 + e ** -x)."""
+    return special.sigmoid(x)
+
+
+@sigmoid.vjp
+def _(g, out):
+    return g * ((1 - out) * out)
+
+
+@elementwise(name="logit", ref=reference.logit, domain=(0.1, 0.9), dtypes=floating)
+def log_odds(x):
+    """log(x / (1 - x))."""
+    return math.log(x / (1 - x))
+
+
+@log_odds.vjp
+def _(g, x):
+    return math.nan if (x < 0) | (x > 1) else g / (x * (1 - x))
+
+
+@elementwise(
+    name="logit_bounded", ref=lambda x, low, high: reference.logit(np.clip(x, low, high)),
+    domain=(0.1, 0.9), dtypes=floating, backward_name="LogitBackward0",
+)  # fmt: skip
+def bounded_log_odds(x, *, low=0.05, high=0.95):
+    """log(y / (1 - y)) for y = x within [low, high]."""
+    y = low if x < low else (high if x > high else x)
+    return math.log(y / (1 - y))
+
+
+@bounded_log_odds.vjp
+def _(g, x, low, high):
+    slope = g / (x * (1 - x))
+    return 0 if (x < low) | (x > high) else slope
+
+
+@export(method=True, inplace=True, out=True)
+@Choice
+def logit(input: Tensor, eps: float | None = None) -> Any:
+    """log(x / (1 - x)), `input` first brought within [eps, 1 - eps] where `eps` is given.
+
+    Differentiable; NaN outside of [0, 1] without `eps`.
+
+    Example:
+        >>> adjit.logit(adjit.tensor([0.5, 0.9]))
+        tensor([0.0000, 2.1972])
+    """
+    if eps is None:
+        return log_odds, (input,), ()
+    return bounded_log_odds, (input,), (eps, 1 - eps)
+
+
+# ----- adjit.special -----
+
+ALIASES = {
+    "digamma": digamma, "erf": erf, "erfc": erfc, "erfinv": erfinv, "exp2": exp2, "expit": sigmoid,
+    "expm1": expm1, "gammaln": lgamma, "log1p": log1p, "logit": logit, "polygamma": polygamma,
+    "psi": digamma, "sinc": sinc, "xlogy": xlogy,
+}  # fmt: skip
+for _name, _op in ALIASES.items():
+    export(namespace="special", name=_name)(_op)

@@ -1,0 +1,384 @@
+"""Random numbers: distributions, laws of determinism, errors beside PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+
+import numpy as np
+import pytest
+from adjit.kernels import random as kernels
+from against_torch import agree_in_error
+from scipy import stats
+
+import adjit as T
+
+F = importlib.import_module("adjit.nn.functional")
+SIZE = 20_011  # no multiple of a chunk
+DTYPES = [T.float32, T.float64]
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    T.manual_seed(20)
+
+
+def follows(sample: T.Tensor, law: object) -> None:
+    """Assert that a sample may come from a continuous distribution."""
+    assert stats.kstest(sample.numpy().ravel().astype(float), law.cdf).pvalue > 1e-3
+
+
+def test_philox_gives_the_published_words():
+    cases = [
+        ((0, 0), 0, "6627e8d5 e169c58d bc57ac4c 9b00dbd8"),
+    ]
+    for (low, high), number, words in cases:
+        made = kernels.block(np.uint64(low), np.uint64(high), np.uint64(number))
+        assert " ".join(f"{int(word):08x}" for word in made) == words
+
+
+# ----- distributions -----
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_uniform(dtype):
+    x = T.rand(SIZE, dtype=dtype)
+    assert x.dtype is dtype
+    assert 0 <= x.min().item() <= x.max().item() < 1
+    follows(x, stats.uniform())
+    follows(T.empty(SIZE, dtype=dtype).uniform_(-2, 5), stats.uniform(-2, 7))
+    follows(T.rand_like(x), stats.uniform())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_normal(dtype):
+    x = T.randn(SIZE, dtype=dtype)
+    follows(x, stats.norm())
+    assert abs(stats.kurtosis(x.numpy())) < 0.15
+    follows(T.empty(SIZE, dtype=dtype).normal_(3, 2), stats.norm(3, 2))
+    follows(T.normal(3.0, 2.0, (SIZE,), dtype=dtype), stats.norm(3, 2))
+    mean = T.arange(SIZE, dtype=dtype)
+    follows(T.normal(mean, 2.0) - mean, stats.norm(0, 2))
+    follows(T.normal(1.0, mean + 1) / (mean + 1) - 1 / (mean + 1), stats.norm())
+    follows(T.normal(mean, mean + 1) / (mean + 1) - mean / (mean + 1), stats.norm())
+    follows(T.randn_like(x), stats.norm())
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_other_continuous_distributions(dtype):
+    x = T.empty(SIZE, dtype=dtype)
+    follows(x.exponential_(2.0), stats.expon(scale=0.5))
+    follows(x.cauchy_(1.0, 2.0), stats.cauchy(1, 2))
+    follows(x.log_normal_(0.5, 0.8), stats.lognorm(0.8, scale=np.exp(0.5)))
+
+
+def test_neighbours_are_independent():
+    x = T.randn(SIZE).numpy()
+    for lag in (1, 2, 64, 128, 192, 256):
+        assert abs(np.corrcoef(x[:-lag], x[lag:])[0, 1]) < 0.03
+
+
+def test_integers():
+    x = T.randint(-3, 4, (SIZE,))
+    assert x.dtype is T.int64
+    assert stats.chisquare(np.bincount(x.numpy() + 3, minlength=7)).pvalue > 1e-3
+    assert T.randint(5, (2, 3)).shape == (2, 3)
+    assert T.randint(5, size=(2,)).shape == (2,)
+    assert T.randint(1, 2, (3,), dtype=T.float32).tolist() == [1.0, 1.0, 1.0]
+    assert set(T.randint(0, 2, (50,), dtype=T.bool).tolist()) == {False, True}
+    assert set(T.randint_like(T.zeros(50), 3, 5).tolist()) == {3.0, 4.0}
+    wide = T.randint(-(2**63), 2**63 - 1, (SIZE,)).numpy().astype(float)
+    follows(T.tensor(wide / 2**64 + 0.5), stats.uniform())
+    middle = T.randint(0, 3 * 2**61, (SIZE,)).numpy().astype(float)
+    follows(T.tensor(middle / (3 * 2**61)), stats.uniform())
+
+
+def test_random_fills_the_range():
+    assert set(T.zeros(100).random_(2).tolist()) == {0.0, 1.0}
+    assert set(T.zeros(100).random_(-1, 1).tolist()) == {-1.0, 0.0}
+    assert T.zeros(SIZE, dtype=T.uint8).random_().max().item() == 255
+    assert T.zeros(SIZE, dtype=T.int8).random_().min().item() == 0
+    follows(T.zeros(SIZE).random_() / 2**24, stats.uniform())
+
+
+def test_geometric_and_bernoulli():
+    x = T.zeros(SIZE, dtype=T.float64).geometric_(0.3).numpy()
+    counts = np.bincount(x.astype(int).clip(max=9), minlength=10)[1:]
+    expected = SIZE * np.append(0.3 * 0.7 ** np.arange(8), 0.7**8)
+    assert stats.chisquare(counts, expected).pvalue > 1e-3
+    for p in (0.0, 0.2, 1.0):
+        for sample in (
+            T.bernoulli(T.full((SIZE,), p)), T.zeros(SIZE).bernoulli_(p),
+            T.zeros(SIZE, dtype=T.int32).bernoulli_(p),
+            T.zeros(SIZE).bernoulli_(T.tensor(p)), T.bernoulli(T.zeros(SIZE), p),
+        ):  # fmt: skip
+            assert set(sample.tolist()) <= {0, 1}
+            assert abs(sample.double().mean().item() - p) <= 4 * np.sqrt(p * (1 - p) / SIZE)
+
+
+def test_permutations():
+    assert sorted(T.randperm(1000).tolist()) == list(range(1000))
+    assert T.randperm(0).tolist() == []
+    assert T.randperm(5, dtype=T.float32).dtype is T.float32
+    found = {tuple(T.randperm(3).tolist()) for _ in range(200)}
+    assert len(found) == 6
+
+
+def test_multinomial():
+    weights = T.tensor([0.0, 1.0, 3.0, 0.0, 4.0])
+    x = T.multinomial(weights, SIZE, replacement=True).numpy()
+    counts = np.bincount(x, minlength=5)
+    assert counts[0] == counts[3] == 0
+    assert stats.chisquare(counts[[1, 2, 4]], SIZE * np.array([1, 3, 4]) / 8).pvalue > 1e-3
+    rows = T.multinomial(weights.expand(SIZE // 10, 5), 2)
+    assert rows.shape == (SIZE // 10, 2)
+    first, second = rows.numpy().T
+    assert (first != second).all()
+    chances = np.array([1, 3, 4]) / 8
+    assert stats.chisquare(
+        np.bincount(first, minlength=5)[[1, 2, 4]], len(first) * chances
+    ).pvalue > 1e-3  # fmt: skip
+    after_four = np.bincount(second[first == 4], minlength=5)[[1, 2]]
+    assert stats.chisquare(after_four, after_four.sum() * np.array([1, 3]) / 4).pvalue > 1e-3
+    assert sorted(T.multinomial(T.ones(4), 4).tolist()) == [0, 1, 2, 3]
+
+
+# ----- determinism -----
+
+
+def test_one_seed_gives_one_stream():
+    def draw():
+        return [T.rand(5).tolist(), T.randn(300).tolist(), T.randperm(7).tolist()]
+
+    first = draw()
+    assert draw() != first
+    T.manual_seed(20)
+    assert draw() == first
+    T.manual_seed(21)
+    assert draw() != first
+
+
+def test_order_of_evaluation_changes_nothing():
+    a, b = T.rand(10), T.randn(10)
+    late_first = b.tolist(), a.tolist()
+    T.manual_seed(20)
+    a = T.rand(10).tolist()
+    assert (T.randn(10).tolist(), a) == late_first
+
+
+def test_a_value_that_is_not_looked_at_still_counts():
+    T.rand(10)
+    seen = T.rand(10).tolist()
+    T.manual_seed(20)
+    T.rand(10).numpy()
+    assert T.rand(10).tolist() == seen
+
+
+def test_threads_change_nothing():
+    threads = T.get_num_threads()
+    found = []
+    try:
+        for count in (1, 2, 3):
+            T.set_num_threads(count)
+            T.manual_seed(1)
+            found.append([T.randn(200_000).numpy(), F.dropout(T.ones(200_000)).numpy()])
+    finally:
+        T.set_num_threads(threads)
+    for other in found[1:]:
+        for a, b in zip(found[0], other, strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_generators_are_independent_of_each_other():
+    g, h = T.Generator().manual_seed(3), T.Generator().manual_seed(3)
+    x = T.rand(4, generator=g)
+    T.rand(100)
+    assert T.rand(4, generator=h).tolist() == x.tolist()
+    assert T.rand(4, generator=g).tolist() != x.tolist()
+    assert g.initial_seed() == 3
+    assert g.device == T.device("cpu")
+    again = pickle.loads(pickle.dumps(g))
+    assert T.rand(4, generator=again).tolist() == T.rand(4, generator=g).tolist()
+
+
+def test_states():
+    T.rand(3)
+    state = T.get_rng_state()
+    assert state.dtype is T.uint8
+    x = T.rand(5).tolist()
+    T.set_rng_state(state)
+    assert T.rand(5).tolist() == x
+    with T.random.fork_rng():
+        T.manual_seed(5)
+        T.rand(5)
+    T.set_rng_state(state)
+    assert T.rand(5).tolist() == x
+    with pytest.raises(TypeError, match="RNG state must be"):
+        T.set_rng_state(T.ones(2))
+    with pytest.raises(RuntimeError, match="RNG state is wrong size"):
+        T.set_rng_state(state[:5])
+
+
+def test_seeds():
+    assert T.manual_seed(-5).initial_seed() == 2**64 - 5
+    assert T.manual_seed(7.5).initial_seed() == 7
+    assert T.seed() == T.initial_seed()
+    for bad in (2**64, -(2**70)):
+        with pytest.raises(ValueError, match="Overflow when unpacking long long"):
+            T.manual_seed(bad)
+
+
+# ----- gradients, in place -----
+
+
+def test_random_numbers_stop_the_gradient():
+    for fill in (
+        lambda x: x.normal_(), lambda x: x.uniform_(), lambda x: x.exponential_(),
+        lambda x: x.bernoulli_(0.5), lambda x: x.random_(5),
+    ):  # fmt: skip
+        x = T.ones(4, requires_grad=True)
+        y = fill(x * 2)
+        y.sum().backward()
+        assert x.grad.tolist() == [0.0] * 4
+    x = T.full((4,), 0.5, requires_grad=True)
+    T.bernoulli(x).sum().backward()
+    T.normal(x, x).sum().backward()
+    assert x.grad.tolist() == [0.0] * 4
+    with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+        x.normal_()
+    with T.no_grad():
+        x.normal_()
+
+
+def test_leaves():
+    x = T.rand(2, 3, requires_grad=True)
+    assert x.is_leaf
+    assert x.requires_grad
+
+
+# ----- dropout -----
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout(dtype, p):
+    x = T.arange(1, SIZE + 1, dtype=dtype).requires_grad_()
+    y = F.dropout(x, p)
+    kept = y.detach().numpy() != 0
+    assert abs(kept.mean() - (1 - p)) < 4 * np.sqrt(p * (1 - p) / SIZE)
+    np.testing.assert_allclose(
+        y.detach().numpy()[kept], x.detach().numpy()[kept] / (1 - p), rtol=1e-6
+    )
+    y.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), kept / (1 - p), rtol=1e-6)
+
+
+def test_dropout_twice_differentiable():
+    x = T.ones(50, requires_grad=True)
+    y = F.dropout(x * x)
+    (g,) = T.autograd.grad(y.sum(), x, create_graph=True)
+    (h,) = T.autograd.grad(g.sum(), x)
+    np.testing.assert_allclose(h.numpy(), 2 * y.detach().numpy())
+
+
+def test_dropout_of_strided_input():
+    x = T.ones(30, 20).t().requires_grad_()
+    y = F.dropout(x)
+    y.sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), y.detach().numpy())
+
+
+def test_dropout_at_its_limits():
+    x = T.ones(5)
+    assert F.dropout(x, 0.0) is x
+    assert F.dropout(x, 0.5, training=False) is x
+    assert F.dropout(x, 1.0).tolist() == [0.0] * 5
+    y = T.ones(100)
+    assert F.dropout(y, 0.5, inplace=True) is y
+    assert set(y.tolist()) == {0.0, 2.0}
+    assert T.dropout(x, 0.5, False) is x
+
+
+def test_channel_dropout():
+    y = F.dropout2d(T.ones(40, 30, 2, 2)).numpy()
+    assert set(y.ravel()) == {0.0, 2.0}
+    assert (y == y[:, :, :1, :1]).all()
+    assert F.dropout1d(T.ones(3, 4, 2)).shape == (3, 4, 2)
+    assert F.dropout3d(T.ones(3, 4, 2, 2, 2)).shape == (3, 4, 2, 2, 2)
+
+
+def test_alpha_dropout_keeps_mean_and_variance():
+    x = T.randn(200_000, dtype=T.float64)
+    y = F.alpha_dropout(x, 0.3, training=True)
+    assert abs(y.mean().item()) < 0.02
+    assert abs(y.var().item() - 1) < 0.02
+
+
+# ----- errors -----
+
+
+def functional(L):
+    """The library's `nn.functional`."""
+    return importlib.import_module(f"{L.__name__}.nn.functional")
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda L: L.rand(2, -3),
+        lambda L: L.rand(2, dtype=L.int64),
+        lambda L: L.randn(2, dtype=L.int64),
+        lambda L: L.randint(5, 1, (2,)),
+        lambda L: L.randint(1, 1, (2,)),
+        lambda L: L.randint(1, 500, (2,), dtype=L.uint8),
+        lambda L: L.randint(1, 5, (2,), dtype=L.bool),
+        lambda L: L.randperm(-1),
+        lambda L: L.randperm(500, dtype=L.int8),
+        lambda L: L.normal(L.ones(2), -1.0),
+        lambda L: L.normal(L.ones(2), L.ones(3)),
+        lambda L: L.normal(L.ones(2), -L.ones(2)),
+        lambda L: L.normal(0.0, -1.0, (2,)),
+        lambda L: L.bernoulli(L.ones(2).int()),
+        lambda L: L.bernoulli(L.ones(2), 2.0),
+        lambda L: L.ones(2).bernoulli_(2.0),
+        lambda L: L.multinomial(L.ones(2), 3),
+        lambda L: L.multinomial(L.ones(2), 0),
+        lambda L: L.multinomial(L.ones(2, 2, 2), 1),
+        lambda L: L.multinomial(-L.ones(2), 1),
+        lambda L: L.multinomial(L.ones(2) * float("nan"), 1),
+        lambda L: L.multinomial(L.zeros(2), 1),
+        lambda L: L.multinomial(L.ones(2).int(), 1),
+        lambda L: L.ones(2).exponential_(-1),
+        lambda L: L.ones(2).int().exponential_(1),
+        lambda L: L.ones(2).uniform_(2, 1),
+        lambda L: L.ones(2).int().uniform_(),
+        lambda L: L.ones(2).normal_(0, -1),
+        lambda L: L.ones(2).int().normal_(),
+        lambda L: L.ones(2).random_(3, 3),
+        lambda L: L.ones(2).random_(0),
+        lambda L: L.ones(2, dtype=L.uint8).random_(0, 300),
+        lambda L: L.ones(2).log_normal_(0, -1),
+        lambda L: L.ones(2).cauchy_(0, -1),
+        lambda L: L.ones(2).geometric_(0),
+        lambda L: L.ones(2).geometric_(1.5),
+        lambda L: functional(L).dropout(L.ones(2), -1),
+        lambda L: functional(L).dropout(L.ones(2), 2),
+        lambda L: functional(L).alpha_dropout(L.ones(2), 2),
+        lambda L: L.manual_seed("a"),
+    ],
+)
+def test_errors(call):
+    agree_in_error(call)
+
+
+def test_errors_of_our_own():
+    with pytest.raises(RuntimeError, match="Expected p_in >= 0 && p_in <= 1"):
+        T.bernoulli(T.ones(2) * 2).numpy()
+    with pytest.raises(RuntimeError, match="not enough non-negative category"):
+        T.multinomial(T.tensor([1.0, 0.0, 0.0]), 2).numpy()
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        T.randint(1.5, 5, (2,))
+    with pytest.raises(TypeError, match="invalid combination of arguments"):
+        T.normal(0.0, 1.0)
+    with pytest.raises(TypeError, match="generator"):
+        T.rand(2, generator=5)

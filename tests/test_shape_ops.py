@@ -1,0 +1,256 @@
+"""Joining, repeating, turning and padding beside PyTorch: values, gradients, errors."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+
+
+def numbers(*shape: int, dtype: type = np.float64) -> np.ndarray:
+    """Different numbers."""
+    return np.arange(1, 1 + int(np.prod(shape))).reshape(shape).astype(dtype)
+
+
+def pad(T, *args, **options):
+    """The library's `nn.functional.pad`."""
+    return importlib.import_module(f"{T.__name__}.nn.functional").pad(*args, **options)
+
+
+# Calls with the shapes of their arguments; each is differentiable in all of them.
+CALLS = {
+    "cat": (lambda T, x, y: T.cat([x, y]), [(2, 3), (1, 3)]),
+    "cat along the last axis": (lambda T, x, y: T.cat((x, y, x), -1), [(2, 3), (2, 1)]),
+    "cat of parts": (lambda T, x, y: T.cat([x[:, 1:], y.t()], 1), [(2, 3), (4, 2)]),
+    "cat of nothing": (lambda T, x, y: T.cat([x, y]), [(0, 3), (2, 3)]),
+    "concat": (lambda T, x: T.concat([x]), [(2,)]),
+    "stack": (lambda T, x, y: T.stack([x, y, x]), [(2, 3), (2, 3)]),
+    "stack behind": (lambda T, x, y: T.stack([x, y], -1), [(2, 3), (2, 3)]),
+    "stack of numbers": (lambda T, x, y: T.stack([x, y]), [(), ()]),
+    "hstack": (lambda T, x, y: T.hstack([x, y]), [(2,), (3,)]),
+    "hstack of matrices": (lambda T, x, y: T.hstack([x, y]), [(2, 3), (2, 1)]),
+    "vstack": (lambda T, x, y: T.vstack([x, y]), [(3,), (2, 3)]),
+    "dstack": (lambda T, x, y: T.dstack([x, y]), [(3,), (1, 3)]),
+    "column_stack": (lambda T, x, y: T.column_stack([x, y]), [(3,), (3, 2)]),
+    "block_diag": (lambda T, x, y, z: T.block_diag(x, y, z), [(2, 3), (2,), ()]),
+    "repeat": (lambda T, x: x.repeat(2, 3), [(2, 3)]),
+    "repeat with more axes": (lambda T, x: x.repeat(4, 1, 2), [(3,)]),
+    "repeat not at all": (lambda T, x: x.repeat(0, 2), [(3,)]),
+    "repeat a number": (lambda T, x: x.repeat(3), [()]),
+    "tile": (lambda T, x: x.tile(2), [(2, 3)]),
+    "tile of a column": (lambda T, x: T.tile(x, (2, 2, 2)), [(2, 1)]),
+    "repeat_interleave": (lambda T, x: x.repeat_interleave(2), [(2, 3)]),
+    "repeat_interleave along": (lambda T, x: x.repeat_interleave(3, dim=-1), [(2, 3)]),
+    "repeat_interleave by tensor": (
+        lambda T, x: T.repeat_interleave(x, T.tensor([2, 0, 1]), dim=1), [(2, 3)]),
+    "flip": (lambda T, x: T.flip(x, [0, -1]), [(2, 3, 4)]),
+    "flip of columns": (lambda T, x: x.t().flip(0), [(2, 3)]),
+    "flip of nothing": (lambda T, x: x.flip(0), [(0, 3)]),
+    "flip no axis": (lambda T, x: x.flip([]), [(2, 3)]),
+    "fliplr": (lambda T, x: T.fliplr(x), [(2, 3)]),
+    "flipud": (lambda T, x: T.flipud(x), [(3,)]),
+    "roll": (lambda T, x: x.roll(2), [(2, 3)]),
+    "roll along": (lambda T, x: x.roll((-1, 5), (0, 1)), [(2, 3)]),
+    "roll nothing": (lambda T, x: x.roll(1, 0), [(0, 3)]),
+    "rot90": (lambda T, x: T.rot90(x), [(2, 3)]),
+    "rot90 twice": (lambda T, x: x.rot90(2, [1, 2]), [(2, 3, 2)]),
+    "rot90 back": (lambda T, x: x.rot90(-1, [0, 2]), [(2, 3, 2)]),
+    "rot90 around": (lambda T, x: x.rot90(4), [(2, 3)]),
+    "tril": (lambda T, x: x.tril(), [(3, 4)]),
+    "tril above": (lambda T, x: T.tril(x, 2), [(2, 4, 3)]),
+    "tril below": (lambda T, x: T.tril(x, -5), [(3, 4)]),
+    "tril of columns": (lambda T, x: x.t().tril(-1), [(3, 4)]),
+    "triu": (lambda T, x: x.triu(), [(4, 3)]),
+    "triu above": (lambda T, x: T.triu(x, 1), [(2, 3, 4)]),
+    "triu below": (lambda T, x: T.triu(x, -9), [(3, 4)]),
+    "diag of a vector": (lambda T, x: T.diag(x, 1), [(3,)]),
+    "diag of a matrix": (lambda T, x: T.diag(x, -1), [(3, 4)]),
+    "diag_embed": (lambda T, x: T.diag_embed(x), [(2, 3)]),
+    "diag_embed in front": (lambda T, x: T.diag_embed(x, -1, 0, 2), [(2, 3)]),
+    "diagflat": (lambda T, x: T.diagflat(x, 1), [(2, 2)]),
+    "trace": (lambda T, x: x.trace(), [(3, 4)]),
+    "diagonal_scatter": (lambda T, x, y: x.diagonal_scatter(y, 1), [(3, 4), (3,)]),
+    "select_scatter": (lambda T, x, y: x.select_scatter(y, 1, -1), [(3, 4), (3,)]),
+    "slice_scatter": (lambda T, x, y: x.slice_scatter(y, 1, 1, 4, 2), [(3, 4), (3, 2)]),
+    "meshgrid": (lambda T, x, y: T.meshgrid(x, y, indexing="ij"), [(2,), (3,)]),
+    "meshgrid of pictures": (
+        lambda T, x, y, z: T.meshgrid([x, y, z], indexing="xy"), [(2,), (3,), ()]),
+    "cartesian_prod": (lambda T, x, y: T.cartesian_prod(x, y), [(2,), (3,)]),
+    "combinations": (lambda T, x: T.combinations(x), [(4,)]),
+    "combinations with repeats": (lambda T, x: T.combinations(x, 3, True), [(3,)]),
+    "broadcast_tensors": (lambda T, x, y: T.broadcast_tensors(x, y), [(3,), (2, 1)]),
+    "atleast_1d": (lambda T, x: T.atleast_1d(x), [()]),
+    "atleast_2d": (lambda T, x, y: T.atleast_2d(x, y), [(), (3,)]),
+    "atleast_3d": (lambda T, x, y, z: T.atleast_3d([x, y, z]), [(), (3,), (2, 3)]),
+    "pad": (lambda T, x: pad(T, x, (1, 2)), [(2, 3)]),
+    "pad two axes": (lambda T, x: pad(T, x, (1, 0, 0, 2), value=3.5), [(2, 3)]),
+    "pad by cutting": (lambda T, x: pad(T, x, (-1, 2, 1, -1)), [(2, 3)]),
+    "pad by cutting all": (lambda T, x: pad(T, x, (-2, -1)), [(2, 3)]),
+    "pad by reflection": (lambda T, x: pad(T, x, (2, 1), mode="reflect"), [(2, 3)]),
+    "pad a picture": (lambda T, x: pad(T, x, (1, 1, 2, 0), mode="reflect"), [(1, 2, 3, 4)]),
+    "pad by replication": (lambda T, x: pad(T, x, (4, 1), mode="replicate"), [(2, 3)]),
+    "pad around": (lambda T, x: pad(T, x, (3, 1), mode="circular"), [(2, 2, 3)]),
+    "cross": (lambda T, x, y: T.cross(x, y), [(2, 3), (2, 3)]),
+    "cross along": (lambda T, x, y: x.cross(y, dim=0), [(3, 2), (3, 2)]),
+    "linalg.cross": (lambda T, x, y: T.linalg.cross(x, y), [(2, 3), (1, 3)]),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", CALLS)
+def test_values_and_gradients(name):
+    call, shapes = CALLS[name]
+    arrays = [np.asarray(numbers(*shape) * (1 - 2 * k)) for k, shape in enumerate(shapes)]
+    agree(call, *arrays)
+    agree(call, *[a.astype(np.int32) for a in arrays])
+    agree_in_gradients(call, *arrays)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.int16, np.uint8, np.bool_])
+def test_dtypes(dtype):
+    x = (numbers(3, 4) % 2).astype(dtype)
+    agree(
+        lambda T, x: (
+            x.flip(0),
+            x.tril(),
+            T.cat([x, x]),
+            T.diag_embed(x),
+            x.roll(1),
+            x.repeat(2, 1),
+        ),
+        x,
+    )
+
+
+def test_cat_promotes():
+    kinds = [np.int32, np.float32, np.float64, np.bool_, np.uint8, np.int8]
+    for left in kinds:
+        for right in kinds:
+            agree(lambda T, x, y: T.cat([x, y]), numbers(2, dtype=left), numbers(3, dtype=right))
+            agree(lambda T, x, y: T.stack([x, y]), numbers(2, dtype=left), numbers(2, dtype=right))
+    agree_in_gradients(lambda T, x, y: T.cat([x, y]), numbers(2), numbers(3, dtype=np.int64))
+
+
+def test_empty_vectors_are_passed_over():
+    agree(lambda T, x: T.cat([T.empty(0), x, T.empty(0)]), numbers(2, 3))
+    agree(lambda T, x: T.cat([T.empty(0), T.empty(0)]), numbers(2, 3))
+
+
+def test_many_parts():
+    parts = [numbers(n % 4, 3, dtype=np.float32) for n in range(70)]
+    agree(lambda T, *t: T.cat(t), *parts)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_splitting_undoes_joining(data):
+    sizes = data.draw(st.lists(st.integers(0, 4), min_size=1, max_size=4))
+    axis = data.draw(st.integers(0, 2))
+    rest = data.draw(st.tuples(*[st.integers(1, 3)] * 3))
+    parts = [adjit.tensor(numbers(*rest[:axis], n, *rest[axis + 1 :])) for n in sizes]
+    for part, again in zip(parts, adjit.cat(parts, axis).split(sizes, axis), strict=True):
+        np.testing.assert_array_equal(part.numpy(), again.numpy())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.integers(-7, 7), st.integers(0, 2), st.tuples(*[st.integers(0, 4)] * 3))
+def test_laws(shift, axis, shape):
+    x = adjit.tensor(numbers(*shape))
+    np.testing.assert_array_equal(x.flip(axis).flip(axis).numpy(), x.numpy())
+    np.testing.assert_array_equal(x.roll(shift, axis).roll(-shift, axis).numpy(), x.numpy())
+    np.testing.assert_array_equal(x.roll(shift, axis).numpy(), np.roll(x.numpy(), shift, axis))
+    np.testing.assert_array_equal((x.tril(shift) + x.triu(shift + 1)).numpy(), x.numpy())
+
+
+def test_indices_of_triangles():
+    for rows, columns, offset in [(3, 3, 0), (2, 5, 1), (5, 2, -1), (0, 3, 0), (3, 3, 9)]:
+        agree(lambda T, r=rows, c=columns, o=offset: T.tril_indices(r, c, o))
+        agree(lambda T, r=rows, c=columns, o=offset: T.triu_indices(r, c, o))
+    agree_in_error(lambda T: T.tril_indices(-3, 3))
+
+
+def test_in_place():
+    x = adjit.ones(3, 3)
+    assert x.tril_() is x
+    np.testing.assert_array_equal(x.numpy(), np.tril(np.ones((3, 3))))
+
+
+def test_names_of_backward_functions():
+    for key, name in [
+        ("cat", "CatBackward0"), ("stack", "StackBackward0"), ("repeat", "RepeatBackward0"),
+        ("flip", "FlipBackward0"), ("roll along", "RollBackward0"), ("rot90", "Rot90Backward0"),
+        ("tril", "TrilBackward0"), ("diag_embed", "DiagEmbedBackward0"),
+        ("block_diag", "BlockDiagBackward0"), ("pad", "ConstantPadNdBackward0"),
+        ("cross", "LinalgCrossBackward0"), ("slice_scatter", "SliceScatterBackward0"),
+        ("repeat_interleave by tensor", "IndexSelectBackward0"),
+    ]:  # fmt: skip
+        call, shapes = CALLS[key]
+        assert backward_name(call, *[numbers(*shape) for shape in shapes]) == name
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda T, x: T.cat([]),
+        lambda T, x: T.cat([x, x[0]]),
+        lambda T, x: T.cat([x, x[:, :2]]),
+        lambda T, x: T.cat([x[0, 0], x[0]]),
+        lambda T, x: T.cat([x, x], 2),
+        lambda T, x: T.cat(x),
+        lambda T, x: T.cat([x, 3]),
+        lambda T, x: T.stack([]),
+        lambda T, x: T.stack([x, x[0]]),
+        lambda T, x: T.stack([x, x], 3),
+        lambda T, x: T.block_diag(T.ones(2, 2, 2)),
+        lambda T, x: x.repeat(2),
+        lambda T, x: x.repeat(2, -1),
+        lambda T, x: x.repeat_interleave(-2),
+        lambda T, x: x.repeat_interleave(T.tensor([1, 2, 3]), dim=0),
+        lambda T, x: x.repeat_interleave(T.tensor([1, -2]), dim=0),
+        lambda T, x: x.repeat_interleave(T.tensor([1.0, 2]), dim=0),
+        lambda T, x: x.repeat_interleave(T.tensor([[1, 2]]), dim=0),
+        lambda T, x: T.flip(x, [0, 0]),
+        lambda T, x: T.flip(x, [2]),
+        lambda T, x: T.fliplr(x[0]),
+        lambda T, x: T.flipud(x[0, 0]),
+        lambda T, x: T.roll(x, (1, 2), 0),
+        lambda T, x: T.roll(x, (1, 2)),
+        lambda T, x: T.rot90(x[0], 1, [0, 1]),
+        lambda T, x: T.rot90(x, 1, [0]),
+        lambda T, x: T.rot90(x, 1, [0, 0]),
+        lambda T, x: T.rot90(x, 1, [0, 3]),
+        lambda T, x: T.tril(x[0]),
+        lambda T, x: T.diag(T.ones(2, 2, 2)),
+        lambda T, x: T.diag_embed(x, 0, 0, 0),
+        lambda T, x: T.diagonal_scatter(x, T.ones(3)),
+        lambda T, x: T.select_scatter(x, T.ones(2), 0, 0),
+        lambda T, x: T.select_scatter(x, T.ones(3), 0, 5),
+        lambda T, x: T.slice_scatter(x, T.ones(2, 3), 0, 0, 1),
+        lambda T, x: T.meshgrid(x[0], x[0].int(), indexing="ij"),
+        lambda T, x: T.meshgrid(x[0], indexing="xx"),
+        lambda T, x: T.cartesian_prod(x),
+        lambda T, x: T.combinations(x),
+        lambda T, x: T.combinations(x[0], -1),
+        lambda T, x: T.broadcast_tensors(x[0], x[0, :2]),
+        lambda T, x: pad(T, x, (1,)),
+        lambda T, x: pad(T, x, (1, 1, 1, 1, 1, 1)),
+        lambda T, x: pad(T, x, (-1, -3)),
+        lambda T, x: pad(T, x, (4, 1), mode="reflect"),
+        lambda T, x: pad(T, x, (4, 1), mode="circular"),
+        lambda T, x: pad(T, x, (1, 1), mode="foo"),
+        lambda T, x: pad(T, x, (1, 1), mode="reflect", value=2.0),
+        lambda T, x: pad(T, x, (1, 1, 1, 1), mode="reflect"),
+        lambda T, x: T.trace(x[0]),
+        lambda T, x: T.cross(x[:, :2], x[:, :2]),
+        lambda T, x: T.linalg.cross(x[:, :2], x[:, :2]),
+        lambda T, x: T.linalg.cross(x, x[0]),
+    ],
+)
+def test_errors(call):
+    agree_in_error(call, numbers(2, 3))
