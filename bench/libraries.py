@@ -21,6 +21,7 @@ class Library:
     package: ClassVar[str]
     program: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ()
+    keeps_kernels: ClassVar[bool] = False  # on disk, from one process to the next
 
     def __init__(self) -> None:
         self.module: Any = importlib.import_module(self.package)
@@ -50,6 +51,7 @@ class Library:
 class Adjit(Library):
     name = package = "adjit"
     program = "torch"
+    keeps_kernels = True
 
     def __init__(self) -> None:
         super().__init__()

@@ -27,8 +27,8 @@ from rows import LARGE
 from table import markdown
 
 FOLDER = Path(__file__).parent
-FULL = {"seconds": 1.6, "turns": 5, "repeats": 3}
-QUICK = {"seconds": 0.15, "turns": 3, "repeats": 1}
+FULL = {"seconds": 1.6, "turns": 5, "repeats": 3, "batches": fresh.MEMORY_BATCHES}
+QUICK = {"seconds": 0.1, "turns": 3, "repeats": 1, "batches": fresh.MEMORY_BATCHES[:1]}
 
 
 def time_rows(threads: int, pattern: str, effort: dict[str, Any]) -> list[dict[str, Any]]:
@@ -38,9 +38,9 @@ def time_rows(threads: int, pattern: str, effort: dict[str, Any]) -> list[dict[s
     return [{**row, "threads": threads} for row in json.loads(done.stdout.splitlines()[-1])]
 
 
-def measure_fresh(pattern: str, threads: int, repeats: int) -> list[dict[str, Any]]:
+def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows that need a process of their own, as far as `pattern` asks for them."""
-    here = libraries.installed()
+    here, repeats = libraries.installed(), effort["repeats"]
     trained = [name for name, library in here.items() if library.program != "numpy"]
     imports = {
         name: partial(fresh.import_seconds, package)
@@ -56,7 +56,7 @@ def measure_fresh(pattern: str, threads: int, repeats: int) -> list[dict[str, An
             partial(fresh.best_of, steps, repeats),
         ),
     ]
-    for batch in fresh.MEMORY_BATCHES:
+    for batch in effort["batches"]:
         name = f"peak memory, SGD steps, MLP {'-'.join(map(str, LARGE))}, batch {batch}"
         plans.append(("memory", [name], partial(fresh.memory_cells, trained, batch)))
 
@@ -86,7 +86,7 @@ def main() -> int:
 
     versions = {name: library.version() for name, library in libraries.installed().items()}
     rows = [row for count in counts for row in time_rows(count, options.rows, effort)]
-    rows += measure_fresh(options.rows, counts[-1], effort["repeats"])
+    rows += measure_fresh(options.rows, counts[-1], effort)
     report = {"machine": machine.description(), "versions": versions, "rows": rows}
     text = markdown(report)
     print(text)

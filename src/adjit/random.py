@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import devices
-from .graph.op import export
+from .graph.op import export, namespace
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -28,6 +28,7 @@ STATE = struct.Struct("<QQ")
 DEFAULT_SEED = 67280421310721
 
 
+@export
 class Generator:
     """A stream of random numbers of its own.
 
@@ -122,6 +123,7 @@ def _byte() -> Any:
 
 default_generator = Generator()
 default_generator.seed()
+namespace[""]["default_generator"] = default_generator
 
 
 @export

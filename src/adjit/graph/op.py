@@ -618,7 +618,7 @@ def export(
     method: bool | str | Sequence[str] = False,
     name: str | Sequence[str] | None = None,
     public: bool = True,
-    inplace: bool = False,
+    inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
 ) -> Callable[[_F], _F]: ...
@@ -631,7 +631,7 @@ def export(
     method: bool | str | Sequence[str] = False,
     name: str | Sequence[str] | None = None,
     public: bool = True,
-    inplace: bool = False,
+    inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
 ) -> Any:
@@ -641,7 +641,8 @@ def export(
         method: a tensor method of the same name, or of these names.
         name: the name or names in the namespace, if not the function's own.
         public: whether `adjit.<name>` exists.
-        inplace: whether the method `<name>_` exists, which writes the result into the tensor.
+        inplace: whether the method `<name>_` exists, which writes the result into the tensor;
+            "function" for that and the function `adjit.<name>_`, "only" for the function alone.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
     """
@@ -661,7 +662,11 @@ def export(
             add_method(n, as_method(f, n))
         if inplace:
             for n in chosen or names:
-                add_method(f"{n}_", in_place(f, n))
+                writing = in_place(f, n)
+                if inplace != "only":
+                    add_method(f"{n}_", writing)
+                if inplace is not True:
+                    target[f"{n}_"] = writing
         return f
 
     target = globals()["namespace"][namespace]

@@ -6,6 +6,7 @@ for shape rules, promotion and the choice of a kernel; results are made without 
 
 from __future__ import annotations
 
+import re
 import struct
 import traceback
 from collections.abc import Callable, Sequence
@@ -597,7 +598,8 @@ def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: A
         spec, nr = kept.spec, kept.nr
     which = ""
     if source is not None:
-        which = f", which is output {nr} of {source.name()},"
+        producer = re.sub(r"Backward\d*$", "", source.name())
+        which = f", which is output {nr} of {producer},"
     hint = (
         " Hint: enable anomaly detection to find the operation that failed to compute its "
         "gradient, with torch.autograd.set_detect_anomaly(True, check_nan=False)."
@@ -611,8 +613,8 @@ def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: A
     written = f" The last write was at {errors.describe(site)}." if site is not None else ""
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
-        f"operation: [torch.{spec.dtype.legacy}Tensor {list(spec.shape)}]{which or ''}"
-        f"{'' if which else ''} is at version {counter.version}; expected version {expected} "
+        f"operation: [torch.{spec.dtype.legacy}Tensor {list(spec.shape)}]{which} "
+        f"is at version {counter.version}; expected version {expected} "
         f"instead.{hint}{written}"
     )
 

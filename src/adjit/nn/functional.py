@@ -15,8 +15,8 @@ from ..dtypes import dtype as DType
 from ..dtypes import finfo
 from ..graph.op import in_place
 from ..ops import activations, nn
-from ..ops.activations import logsigmoid, prelu
-from ..ops.index import embedding, one_hot
+from ..ops.activations import gelu, logsigmoid, prelu
+from ..ops.embedding import embedding, one_hot
 from ..ops.matmul import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
@@ -226,6 +226,11 @@ def softsign(input: Tensor) -> Tensor:
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
     return activations.softplus(input, beta=beta, threshold=threshold)  # type: ignore[no-any-return]
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x where |x| is above ``lambd``, 0 elsewhere; differentiable."""
+    return activations.hardshrink(input, lambd=lambd)  # type: ignore[no-any-return]
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:

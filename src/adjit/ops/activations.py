@@ -17,7 +17,7 @@ from .promotion import floats, only, refusing_bool
 # ----- pieces of straight lines -----
 
 
-@export(method=True, inplace=True)
+@export(method=True, inplace="function")
 @elementwise(
     ref=lambda x: np.maximum(x, 0), dtypes=refusing_bool("Boolean inputs not supported for relu")
 )
@@ -46,7 +46,7 @@ def _(g, x, min_val, max_val):
     return 0 if (x <= min_val) | (x >= max_val) else g
 
 
-@export
+@export(inplace="only")
 @elementwise(
     ref=lambda x, threshold, value: np.where(x > threshold, x, value),
     dtypes=only("iuf", "threshold_cpu"),
@@ -135,7 +135,7 @@ def rrelu_choice(
     return random_slope, (input, slopes), ()
 
 
-@export
+@export(inplace="only")
 @Choice
 def rrelu(
     input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
@@ -245,7 +245,7 @@ def elu(input: Tensor, alpha: float = 1.0) -> Any:
     return exponential_unit, (input,), (alpha, 1, 1)
 
 
-@export
+@export(inplace="only")
 @Choice
 def selu(input: Tensor) -> Any:
     """1.0507 (x for positive x, else 1.6733 (e ** x - 1)). Differentiable.
@@ -257,7 +257,7 @@ def selu(input: Tensor) -> Any:
     return exponential_unit, (input,), (SELU_ALPHA, SELU_SCALE, 1)
 
 
-@export
+@export(inplace="only")
 @Choice
 def celu(input: Tensor, alpha: float = 1.0) -> Any:
     """x for positive x, else alpha * (e ** (x / alpha) - 1). Differentiable.

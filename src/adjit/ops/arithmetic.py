@@ -226,7 +226,7 @@ def _(g, y, out):
     return gx, -gx * out
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x: 1 / x, domain=(0.5, 2), dtypes=floating)
 def reciprocal(x):
     """1 / x."""
@@ -238,7 +238,7 @@ def _(g, out):
     return -g * (out * out)
 
 
-@export(method=True, name=["neg", "negative"], inplace=True, out=True)
+@export(method=True, name=["neg", "negative"], inplace="function", out=True)
 @elementwise(
     ref=np.negative,
     dtypes=refusing_bool(
@@ -372,7 +372,7 @@ def c_name(kind: dtypes.dtype) -> str:
 # ----- sizes and signs -----
 
 
-@export(method=True, name=["abs", "absolute"], inplace=True, out=True)
+@export(method=True, name=["abs", "absolute"], inplace="function", out=True)
 @elementwise(ref=np.abs, dtypes=numbers("abs_cpu"))
 def abs(x):
     """Absolute value; the gradient at 0 is 0."""
@@ -381,7 +381,7 @@ def abs(x):
 
 @abs.vjp
 def _(g, x):
-    return g * special.sign(x)
+    return g if x > 0 else (-g if x < 0 else 0)
 
 
 def sign_of(x: Any) -> Any:
@@ -500,10 +500,10 @@ def _(g, x):
     return g * (3 * (x * x))
 
 
-export(method=True, name="square", inplace=True)(square)
+export(method=True, name="square", inplace="function")(square)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sqrt, domain=(0.5, 2), dtypes=floating)
 def sqrt(x):
     """Square root; the gradient at 0 is infinite."""
@@ -515,7 +515,7 @@ def _(g, out):
     return g / (2 * out)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x: 1 / np.sqrt(x), domain=(0.5, 2), dtypes=floating)
 def rsqrt(x):
     """1 / sqrt(x)."""
@@ -587,7 +587,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return pow(*[v.double() if record.is_tensor(v) else float(v) for v in (input, exponent)])
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(
     ref=lambda x, y: x * np.exp2(y), domain=((-2, 2), (-3, 3)), dtypes=floating
 )
@@ -758,13 +758,13 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
     return table[op], (input, *given), ()
 
 
-export(method=True, name=["clamp", "clip"], inplace=True, out=True)(clamp)
+export(method=True, name=["clamp", "clip"], inplace="function", out=True)(clamp)
 
 below_by_number = bounded_below.variant("ClampMinBackward0")
 above_by_number = bounded_above.variant("ClampMaxBackward0")
 
 
-@export(method=True, inplace=True)
+@export(method=True, inplace="function")
 @Choice
 def clamp_min(input: Tensor, min: Any) -> Any:
     """`input`, or `min` where that is more; see `clamp`.
@@ -776,7 +776,7 @@ def clamp_min(input: Tensor, min: Any) -> Any:
     return bounded_below if record.is_tensor(min) else below_by_number, (input, min), ()
 
 
-@export(method=True, inplace=True)
+@export(method=True, inplace="function")
 @Choice
 def clamp_max(input: Tensor, max: Any) -> Any:
     """`input`, or `max` where that is less; see `clamp`.
@@ -855,7 +855,7 @@ def _(g, x):
     return g if x - x == 0 else 0
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @Choice
 def nan_to_num(
     input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None

@@ -79,7 +79,7 @@ def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     """`data` as an array of a supported dtype, which the caller may not own."""
     if kind is not None:
         kind = dtypes.check(kind)
-    if isinstance(data, (bool, int, float)):
+    if isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
         kind = kind or dtypes.of_scalar(data)
         return _cast_array(np.asarray(data), kind)
     if isinstance(data, complex):

@@ -8,7 +8,7 @@ from .. import dtypes
 from ..graph.op import export
 from ..shapes import broadcast_shapes
 from ..tensor import Tensor
-from .index import embedding, one_hot
+from .embedding import embedding, one_hot
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,

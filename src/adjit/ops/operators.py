@@ -10,10 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph import record
-from ..graph.op import Elementwise, add_method, in_place, methods, namespace
+from ..graph.op import Elementwise, add_method, methods
 from ..graph.record import binary, is_tensor
 from ..tensor import Tensor
-from .activations import celu, rrelu, selu, threshold
 from .arithmetic import difference, mul, neg, positive, pow, quotient, reciprocal, rsub, total
 from .arithmetic import abs as absolute
 from .bitwise import (
@@ -147,16 +146,3 @@ for _name, _operator in OPERATORS.items():
     add_method(_name, _operator)
 for _name, _method in IN_PLACE.items():
     add_method(_name, writing_operator(methods[_method]))
-
-# PyTorch has in-place functions of these, besides the methods.
-WRITING_FUNCTIONS = """
-    abs_ acos_ acosh_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ asin_ asinh_ atan_ atanh_
-    ceil_ clamp_ clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ erf_ erfc_ exp2_ exp_ expm1_ fix_
-    floor_ frac_ gcd_ lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_
-    reciprocal_ relu_ round_ rsqrt_ sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_
-""".split()
-
-for _name in WRITING_FUNCTIONS:
-    namespace[""][_name] = methods[_name]
-for _op in (celu, rrelu, selu, threshold):
-    namespace[""][f"{_op.__name__}_"] = in_place(_op, _op.__name__)

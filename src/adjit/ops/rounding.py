@@ -18,7 +18,7 @@ from .promotion import floats, integers, numbers
 # ----- rounding -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.floor, dtypes=numbers("floor_vml_cpu"))
 def floor(x):
     """The largest whole number that is not above; the gradient is 0."""
@@ -30,7 +30,7 @@ def _(g):
     return 0
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.ceil, dtypes=numbers("ceil_vml_cpu"))
 def ceil(x):
     """The smallest whole number that is not below; the gradient is 0."""
@@ -42,7 +42,7 @@ def _(g):
     return 0
 
 
-@export(method=True, name=["trunc", "fix"], inplace=True, out=True)
+@export(method=True, name=["trunc", "fix"], inplace="function", out=True)
 @elementwise(ref=np.trunc, dtypes=numbers("trunc_vml_cpu"))
 def trunc(x):
     """The whole number next to it towards zero; the gradient is 0."""
@@ -54,7 +54,7 @@ def _(g):
     return 0
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x: x - np.trunc(x), dtypes=floats("frac_cpu"))
 def frac(x):
     """What `trunc` takes away."""
@@ -93,7 +93,7 @@ def _(g):
     return 0
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @Choice
 def round(input: Tensor, *, decimals: int = 0) -> Any:
     """The nearest whole number, halfway cases to the even one; or so many `decimals`.
@@ -290,14 +290,14 @@ def fmod(input: Tensor, other: Any) -> Any:
     return op, (input, other), ()
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.gcd, dtypes=integers("gcd_cpu"))
 def gcd(x, y):
     """The greatest common divisor, not negative."""
     return special.gcd(x, y)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.lcm, dtypes=integers("lcm_cpu"))
 def lcm(x, y):
     """The least common multiple, not negative."""

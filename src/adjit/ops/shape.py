@@ -28,7 +28,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from . import creation, view
-from .index import carrier
+from .tables import carrier
 
 # --------------------------------------------------------------------------- joining
 

@@ -17,7 +17,7 @@ from .promotion import floating, floats
 # ----- exponentials and logarithms -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.exp, dtypes=floating)
 def exp(x):
     """e ** x."""
@@ -29,7 +29,7 @@ def _(g, out):
     return g * out
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.exp2, dtypes=floating)
 def exp2(x):
     """2 ** x."""
@@ -41,7 +41,7 @@ def _(g, out):
     return g * out * 0.6931471805599453
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.expm1, dtypes=floating)
 def expm1(x):
     """e ** x - 1, accurate near 0."""
@@ -53,7 +53,7 @@ def _(g, out):
     return g * (out + 1)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log, domain=(0.5, 3), dtypes=floating)
 def log(x):
     """Natural logarithm."""
@@ -65,7 +65,7 @@ def _(g, x):
     return g / x
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log2, domain=(0.5, 3), dtypes=floating)
 def log2(x):
     """Logarithm to base 2."""
@@ -77,7 +77,7 @@ def _(g, x):
     return g / (x * 0.6931471805599453)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log10, domain=(0.5, 3), dtypes=floating)
 def log10(x):
     """Logarithm to base 10."""
@@ -89,7 +89,7 @@ def _(g, x):
     return g / (x * 2.302585092994046)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log1p, domain=(-0.5, 2), dtypes=floating)
 def log1p(x):
     """log(1 + x), accurate near 0."""
@@ -164,13 +164,13 @@ def xlogy(input: Any, other: Any) -> Any:
     return weighted_log if record.is_tensor(other) else log_of_number, (input, other), ()
 
 
-export(method=True, inplace=True, out=True)(xlogy)
+export(method=True, inplace="function", out=True)(xlogy)
 
 
 # ----- angles -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.deg2rad, dtypes=floating)
 def deg2rad(x):
     """Degrees to radians."""
@@ -182,7 +182,7 @@ def _(g):
     return g * 0.017453292519943295
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.rad2deg, dtypes=floating)
 def rad2deg(x):
     """Radians to degrees."""
@@ -194,7 +194,7 @@ def _(g):
     return g * 57.29577951308232
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sin, dtypes=floating)
 def sin(x):
     """Sine."""
@@ -206,7 +206,7 @@ def _(g, x):
     return g * math.cos(x)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.cos, dtypes=floating)
 def cos(x):
     """Cosine."""
@@ -218,7 +218,7 @@ def _(g, x):
     return g * -math.sin(x)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.tan, domain=(-1, 1), dtypes=floating)
 def tan(x):
     """Tangent."""
@@ -230,7 +230,7 @@ def _(g, out):
     return g * (1 + out * out)
 
 
-@export(method=True, name=["asin", "arcsin"], inplace=True, out=True)
+@export(method=True, name=["asin", "arcsin"], inplace="function", out=True)
 @elementwise(ref=np.arcsin, domain=(-0.9, 0.9), dtypes=floating)
 def asin(x):
     """Arc sine."""
@@ -242,7 +242,7 @@ def _(g, x):
     return g * special.rsqrt(1 - x * x)
 
 
-@export(method=True, name=["acos", "arccos"], inplace=True, out=True)
+@export(method=True, name=["acos", "arccos"], inplace="function", out=True)
 @elementwise(ref=np.arccos, domain=(-0.9, 0.9), dtypes=floating)
 def acos(x):
     """Arc cosine."""
@@ -254,7 +254,7 @@ def _(g, x):
     return g * -special.rsqrt(1 - x * x)
 
 
-@export(method=True, name=["atan", "arctan"], inplace=True, out=True)
+@export(method=True, name=["atan", "arctan"], inplace="function", out=True)
 @elementwise(ref=np.arctan, dtypes=floating)
 def atan(x):
     """Arc tangent."""
@@ -279,7 +279,7 @@ def _(g, y, x):
     return scaled * x, scaled * -y
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sinc, domain=(0.1, 3), dtypes=floating)
 def sinc(x):
     """sin(pi x) / (pi x), 1 at 0."""
@@ -297,7 +297,7 @@ def _(g, x):
 # ----- hyperbolic functions -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sinh, dtypes=floating)
 def sinh(x):
     """Hyperbolic sine."""
@@ -309,7 +309,7 @@ def _(g, x):
     return g * math.cosh(x)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.cosh, dtypes=floating)
 def cosh(x):
     """Hyperbolic cosine."""
@@ -321,7 +321,7 @@ def _(g, x):
     return g * math.sinh(x)
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=np.tanh, domain=(-3, 3), dtypes=floating)
 def tanh(x):
     """Hyperbolic tangent."""
@@ -333,7 +333,7 @@ def _(g, out):
     return g * (1 - out * out)
 
 
-@export(method=True, name=["asinh", "arcsinh"], inplace=True, out=True)
+@export(method=True, name=["asinh", "arcsinh"], inplace="function", out=True)
 @elementwise(ref=np.arcsinh, dtypes=floating)
 def asinh(x):
     """Inverse hyperbolic sine."""
@@ -345,7 +345,7 @@ def _(g, x):
     return g * special.rsqrt(x * x + 1)
 
 
-@export(method=True, name=["acosh", "arccosh"], inplace=True, out=True)
+@export(method=True, name=["acosh", "arccosh"], inplace="function", out=True)
 @elementwise(ref=np.arccosh, domain=(1.5, 3), dtypes=floating)
 def acosh(x):
     """Inverse hyperbolic cosine."""
@@ -357,7 +357,7 @@ def _(g, x):
     return g * special.rsqrt(x * x - 1)
 
 
-@export(method=True, name=["atanh", "arctanh"], inplace=True, out=True)
+@export(method=True, name=["atanh", "arctanh"], inplace="function", out=True)
 @elementwise(ref=np.arctanh, domain=(-0.9, 0.9), dtypes=floating)
 def atanh(x):
     """Inverse hyperbolic tangent."""
@@ -372,7 +372,7 @@ def _(g, x):
 # ----- error functions -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=reference.erf, dtypes=floating)
 def erf(x):
     """Error function."""
@@ -384,7 +384,7 @@ def _(g, x):
     return g * (1.1283791670955126 * math.exp(-(x * x)))
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=reference.erfc, dtypes=floating)
 def erfc(x):
     """1 - erf(x), accurate for large x."""
@@ -521,7 +521,7 @@ def polygamma_of(self: Tensor, n: int) -> Any:
 # ----- the logistic function -----
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @elementwise(ref=reference.expit, domain=(-4, 4), dtypes=floating)
 def sigmoid(x):
     """1 / (1 + e ** -x)."""
@@ -560,7 +560,7 @@ def _(g, x, low, high):
     return 0 if (x < low) | (x > high) else slope
 
 
-@export(method=True, inplace=True, out=True)
+@export(method=True, inplace="function", out=True)
 @Choice
 def logit(input: Tensor, eps: float | None = None) -> Any:
     """log(x / (1 - x)), `input` first brought within [eps, 1 - eps] where `eps` is given.

@@ -1,0 +1,151 @@
+"""Looking up rows by class, and classes as rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..graph.op import export, operation
+from ..graph.state import state
+from ..kernels import index as kernels
+from ..tensor import Tensor
+from . import creation
+from .grids import write_to_grid
+from .rows import add_rows, select_rows
+from .tables import IN_SELF, read_rows, write_rows
+
+
+@export(namespace="nn.functional")
+def embedding(
+    input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
+    norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Tensor:  # fmt: skip
+    """The rows of a matrix that a tensor of indices names.
+
+    Args:
+        input: int32 or int64, any shape.
+        weight: (rows, columns).
+        padding_idx: a row that gets no gradient.
+        max_norm: if given, rows that are looked up and have a larger norm are scaled down to it,
+            in place.
+        norm_type: the p of that norm.
+        scale_grad_by_freq: whether the gradient of a row is divided by how often it occurs.
+        sparse: accepted and without effect, gradients are dense.
+
+    Returns:
+        A tensor (*input.shape, columns). Differentiable in `weight`; rows that occur more than
+        once are added up in the order of `input`, on any number of threads.
+
+    Raises:
+        IndexError: if an index is out of bounds.
+        RuntimeError: if `weight` is no matrix or `input` holds no indices.
+        AssertionError: if there is no row `padding_idx`.
+
+    Example:
+        >>> F.embedding(adjit.tensor([[0, 2]]), adjit.eye(3)).shape
+        adjit.Size([1, 2, 3])
+    """
+    if input.dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(
+            "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
+            f"Long, Int; but got torch.{input.dtype.legacy}Tensor instead (while checking "
+            "arguments for embedding)"
+        )
+    if weight.ndim != 2:
+        raise RuntimeError("'weight' must be 2-D")
+    rows = weight.shape[0]
+    if padding_idx is not None:
+        if not -rows <= padding_idx < rows:
+            raise AssertionError("Padding_idx must be within num_embeddings")
+        padding_idx %= rows
+    if max_norm is not None:
+        limit_norms(weight, input, max_norm, norm_type)
+    return look_up(weight, input, padding_idx, scale_grad_by_freq, rows)
+
+
+def limit_norms(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scale down the rows that are looked up to a norm, in place."""
+    old, state.grad = state.grad, False
+    try:
+        used = weight.new_zeros(weight.shape[0]).index_fill(0, indices.reshape(-1).long(), 1)
+        norms = weight.abs().pow(norm_type).sum(1).pow(1 / norm_type)
+        factors = (max_norm / (norms + 1e-7)).where((used > 0) & (norms > max_norm), 1.0)
+        weight.mul_(factors.unsqueeze(1))
+    finally:
+        state.grad = old
+
+
+@operation("EmbeddingBackward0")
+def look_up(
+    weight: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool, rows: int
+) -> Tensor:
+    """The rows of `weight`, which has that many, at the given places."""
+    return read_rows(weight, [0], [indices], IN_SELF, wrap=False)
+
+
+@look_up.vjp
+def _(g: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool, rows: int) -> Any:
+    if by_frequency:
+        flat = indices.reshape(-1)
+        counts = add_rows(g.new_zeros(rows), 0, flat, g.new_ones(flat.shape), 1)
+        g = g / select_rows(counts, 0, flat, rows).view(*indices.shape, 1)
+    return add_looked_up(g, indices, padding_idx, rows), None
+
+
+@operation("EmbeddingDenseBackward0")
+def add_looked_up(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Tensor:
+    """A matrix of that many rows with the rows of `g` added up where they came from."""
+    start = g.new_zeros(rows, g.shape[-1])
+    return write_rows(start, [0], [indices], g, IN_SELF, add=True, wrap=False, skip=padding_idx)
+
+
+@add_looked_up.vjp
+def _(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Any:
+    found = look_up(g, indices, padding_idx, False, rows)
+    if padding_idx is not None:
+        found = found.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
+    return found, None
+
+
+@export(namespace="nn.functional")
+def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
+    """A row of zeros with a one at its class for each element.
+
+    Args:
+        tensor: int64, any shape, of numbers from 0.
+        num_classes: the length of a row; -1 for one more than the largest class, which evaluates
+            the tensor.
+
+    Returns:
+        An int64 tensor (*tensor.shape, num_classes). Not differentiable.
+
+    Raises:
+        RuntimeError: if a class is negative or too large, or the classes cannot be counted.
+
+    Example:
+        >>> F.one_hot(adjit.tensor([0, 2]))
+        tensor([[1, 0, 0],
+                [0, 0, 1]])
+    """
+    if tensor.dtype is not dtypes.int64:
+        raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
+    if num_classes == -1:
+        if tensor.numel() == 0:
+            raise RuntimeError("Can not infer total number of classes from empty tensor.")
+        if int(tensor.min().item()) < 0:
+            raise RuntimeError("Class values must be non-negative.")
+        num_classes = int(tensor.max().item()) + 1
+    elif num_classes < 1:
+        raise RuntimeError("Class values must be smaller than num_classes.")
+    zeros = creation.zeros((*tensor.shape, num_classes), dtype=dtypes.int64)
+    ones = creation.ones((), dtype=dtypes.int64).expand(*tensor.shape, 1)
+    return write_to_grid(
+        kernels.write_grid, zeros, tensor.ndim, tensor.unsqueeze(-1), ones, fallible=bad_class
+    )
+
+
+def bad_class(status: tuple[int, ...]) -> Exception:
+    """The error about a number that is no class."""
+    if status[1] < 0:
+        return RuntimeError("Class values must be non-negative.")
+    return RuntimeError("Class values must be smaller than num_classes.")

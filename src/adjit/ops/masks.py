@@ -1,0 +1,171 @@
+"""Places and elements that a mask chooses."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import index as kernels
+from ..kernels.abi import STATUS_VALUE
+from ..schedule.recipe import GRAIN
+from ..shapes import Shape, broadcast_shapes, numel
+from ..tensor import Tensor
+from . import creation
+from .tables import IN_FLAT, at_least_1d, carrier, read_rows
+
+
+def block_ends(mask: Tensor) -> Tensor:
+    """How many elements that are not 0 lie before each block of a dense tensor, and in all."""
+    size = mask.numel()
+    blocks = -(-size // kernels.COUNT_BLOCK)
+    return launch(
+        [
+            (kernels.count_blocks, blocks, max(1, GRAIN // kernels.COUNT_BLOCK)),
+            (kernels.count_before, 1, 1),
+        ],
+        (mask,), [((blocks + 1,), dtypes.int64)], bind={"T": mask.dtype}, words=(size,),
+    )  # fmt: skip
+
+
+@export(method=True)
+def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+    """The places of all elements that are not 0, in order.
+
+    The number of places is a value, so the tensor is evaluated here.
+
+    Args:
+        input: any tensor.
+        as_tuple: whether to give one vector for each axis, as indexing takes them.
+
+    Returns:
+        An int64 tensor (places, axes), or the tuple. Not differentiable.
+
+    Example:
+        >>> adjit.nonzero(adjit.tensor([0, 3, 0, 4]))
+        tensor([[1],
+                [3]])
+    """
+    if as_tuple:
+        return tuple(nonzero(at_least_1d(input)).unbind(1))
+    x = input.detach().contiguous()
+    ends = block_ends(x)
+    count = int(ends[-1].item())
+    size = x.numel()
+    if not x.ndim:
+        return creation.empty((count, 0), dtype=dtypes.int64)
+    return launch(
+        kernels.list_places, (x, ends), [((count, x.ndim), dtypes.int64)],
+        bind={"T": x.dtype}, words=(size, x.ndim, *x.shape),
+        n=ends.numel() - 1 if count else 0, grain=max(1, GRAIN // kernels.COUNT_BLOCK),
+    )  # fmt: skip
+
+
+@export(method=True)
+def argwhere(input: Tensor) -> Tensor:
+    """The places of all elements that are not 0, one row for each; see `nonzero`.
+
+    Example:
+        >>> adjit.argwhere(adjit.tensor([[0, 1], [1, 0]]))
+        tensor([[0, 1],
+                [1, 0]])
+    """
+    return nonzero(input)  # type: ignore[no-any-return]
+
+
+@export(method=True, out=True)
+def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+    """The elements where a mask is True, as a vector.
+
+    The number of elements is a value, so the mask is evaluated here.
+
+    Args:
+        input: any tensor.
+        mask: bool; broadcasts with `input`.
+
+    Returns:
+        A vector. Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if `mask` is not bool.
+
+    Example:
+        >>> x = adjit.tensor([1., -2., 3.])
+        >>> adjit.masked_select(x, x > 0)
+        tensor([1., 3.])
+    """
+    if mask.dtype is not dtypes.bool:
+        raise RuntimeError("masked_select: expected BoolTensor for mask")
+    return select_masked(input, mask, broadcast_shapes(input.shape, mask.shape))
+
+
+@operation("MaskedSelectBackward0")
+def select_masked(x: Tensor, mask: Tensor, shape: Shape) -> Tensor:
+    """The elements where the mask is set, after broadcasting to `shape`."""
+    places = nonzero(mask.expand(shape).reshape(-1)).reshape(-1)
+    return read_rows(x.expand(shape).reshape(-1), [0], [places], IN_FLAT)
+
+
+@select_masked.vjp
+def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
+    return masked_scatter(g.new_zeros(shape), mask, g), None
+
+
+@export(method=True, inplace=True)
+def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """`input` with the elements where a mask is True replaced by those of `source`, in order.
+
+    Args:
+        input: any tensor; broadcasts with `mask`.
+        mask: bool.
+        source: of the same dtype, with at least as many elements as the mask has True.
+
+    Returns:
+        A tensor of the common shape. Differentiable in `input` and `source`.
+
+    Raises:
+        RuntimeError: if `source` has too few elements, or a dtype does not fit.
+
+    Example:
+        >>> mask = adjit.tensor([True, False, True])
+        >>> adjit.zeros(3).masked_scatter(mask, adjit.tensor([1., 2.]))
+        tensor([1., 0., 2.])
+    """
+    if input.dtype is not source.dtype:
+        raise RuntimeError(
+            "masked_scatter: expected self and source to have same dtypes but got"
+            f"{input.dtype.legacy} and {source.dtype.legacy}"
+        )
+    if mask.dtype is not dtypes.bool:
+        raise RuntimeError(
+            "masked_scatter_ only supports boolean masks, but got mask with dtype "
+            f"{mask.dtype.legacy}"
+        )
+    shape = broadcast_shapes(input.shape, mask.shape)
+    return scatter_masked(input.expand(shape), mask.expand(shape), source, source.shape)
+
+
+TOO_FEW = "Number of elements of source < number of ones in mask"
+
+
+@operation("MaskedScatterBackward0")
+def scatter_masked(x: Tensor, mask: Tensor, source: Tensor, shape: Shape) -> Tensor:
+    """`x` with the elements of `source`, which has this shape, where the mask is set."""
+    base, chosen, values = x.contiguous(), mask.contiguous(), source.contiguous()
+    ends = block_ends(chosen)
+    return launch(
+        kernels.fill_masked, (base, chosen, values, ends), [(x.shape, x.dtype)],
+        bind={"T": carrier(x.dtype), "X": dtypes.bool}, words=(x.numel(), source.numel()),
+        n=-(-x.numel() // kernels.COUNT_BLOCK), grain=max(1, GRAIN // kernels.COUNT_BLOCK),
+        fallible=True, messages={STATUS_VALUE: (RuntimeError, TOO_FEW)},
+    )  # fmt: skip
+
+
+@scatter_masked.vjp
+def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
+    picked = masked_select(g, mask)
+    rest = g.new_zeros(numel(shape) - picked.numel())
+    from .shape import cat
+
+    return g.masked_fill(mask, 0), None, cat([picked, rest]).view(shape)

@@ -1,0 +1,362 @@
+"""Slices that a vector of indices names, and elements at flat places."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..graph.op import export, operation
+from ..shapes import Shape, wrap_dim
+from ..tensor import Tensor
+from . import creation
+from .tables import (
+    IN_BRACKETS,
+    IN_FLAT,
+    IN_GRID,
+    IN_SELF,
+    out_of_bounds,
+    read_rows,
+    write_rows,
+)
+
+# --------------------------------------------------------------------------- rows along one axis
+
+
+def axis_and_index(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[Tensor, int, Tensor]:
+    """`x` with at least one axis, the axis, and the index as a vector."""
+    axis = wrap_dim(dim, x.ndim)
+    if index.ndim > 1:
+        raise IndexError(f"{name}(): Index is supposed to be a vector")
+    return (x if x.ndim else x.reshape(1)), axis, index.reshape(-1)
+
+
+def check_integer(name: str, index: Tensor) -> None:
+    """Raise if an index is no int32 or int64."""
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"{name}(): Expected dtype int32 or int64 for index")
+
+
+@export(method=True, out=True)
+def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+    """The slices of `input` along an axis that a vector of indices names.
+
+    Args:
+        input: any tensor.
+        dim: the axis.
+        index: int32 or int64 vector, or 0-d; no negative numbers.
+
+    Returns:
+        A tensor with `len(index)` slices along `dim`. Differentiable in `input`.
+
+    Raises:
+        IndexError: if an index is out of bounds, or `index` is no vector.
+
+    Example:
+        >>> adjit.index_select(adjit.tensor([5., 6., 7.]), 0, adjit.tensor([2, 0]))
+        tensor([7., 5.])
+    """
+    check_integer("index_select", index)
+    x, axis, places = axis_and_index("index_select", input, dim, index)
+    out = select_rows(x, axis, places, x.shape[axis])
+    return out if input.ndim else out.reshape(())
+
+
+@operation("IndexSelectBackward0")
+def select_rows(x: Tensor, dim: int, index: Tensor, size: int) -> Tensor:
+    """Slices along `dim`, which has this size."""
+    return read_rows(x, [dim], [index], IN_SELF, wrap=False)
+
+
+@select_rows.vjp
+def _(g: Tensor, dim: int, index: Tensor, size: int) -> Any:
+    shape = [size if d == dim else n for d, n in enumerate(g.shape)]
+    return add_rows(g.new_zeros(shape), dim, index, g, 1), None
+
+
+@export(method=True, out=True, inplace=True)
+def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """`input` with `alpha * source` added to the slices that a vector of indices names.
+
+    Args:
+        input: any tensor.
+        dim: the axis.
+        index: int32 or int64 vector; an index may occur more than once.
+        source: as `input`, with `len(index)` slices along `dim`.
+        alpha: a number.
+
+    Returns:
+        A tensor like `input`. Differentiable in `input` and `source`.
+
+    Raises:
+        RuntimeError: if an index is out of bounds, or sizes or dtypes do not fit.
+
+    Example:
+        >>> adjit.zeros(3).index_add(0, adjit.tensor([0, 0, 2]), adjit.tensor([1., 2., 3.]))
+        tensor([3., 0., 3.])
+    """
+    if index.ndim > 1:
+        raise IndexError(
+            f"index_add_(): Index is supposed to be a vector, but got dim: {index.ndim} with "
+            f"type: {index.dtype.legacy} and size: {list(index.shape)}"
+        )
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            f"index_add_(): self ({input.dtype.legacy}) and source ({source.dtype.legacy}) must "
+            "have the same scalar type"
+        )
+    x, axis, places = axis_and_index("index_add_", input, dim, index)
+    rows = source if source.ndim else source.reshape(1)
+    if rows.ndim <= axis or places.numel() != rows.shape[axis]:
+        raise RuntimeError(
+            f"index_add_(): Number of indices ({places.numel()}) should be equal to "
+            f"source.size(dim): ({rows.shape[axis] if rows.ndim > axis else 1}), for dim: {axis}"
+        )
+    if other_sizes(x, axis) != other_sizes(rows, axis):
+        raise RuntimeError(
+            "source tensor shape must match self tensor shape, excluding the specified dimension. "
+            f"Got self.shape = {list(x.shape)} source.shape = {list(rows.shape)}"
+        )
+    out = add_rows(x, axis, places, rows, alpha)
+    return out if input.ndim else out.reshape(())
+
+
+def other_sizes(x: Tensor, axis: int) -> list[int]:
+    """The sizes of all axes but one."""
+    return [size for d, size in enumerate(x.shape) if d != axis]
+
+
+@operation("IndexAddBackward0")
+def add_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+    """`x` with `alpha * source` added to slices along `dim`."""
+    values = source if alpha == 1 else source * alpha
+    return write_rows(x, [dim], [index], values, IN_GRID, add=True, wrap=False)
+
+
+@add_rows.vjp
+def _(g: Tensor, dim: int, index: Tensor, alpha: Any) -> Any:
+    rows = select_rows(g, dim, index, g.shape[dim])
+    return g, None, rows if alpha == 1 else rows * alpha
+
+
+@export(method=True, out=True, inplace=True)
+def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`input` with the slices that a vector of indices names replaced by those of `source`.
+
+    Args:
+        input: any tensor.
+        dim: the axis.
+        index: int64 vector; of two equal indices the last counts.
+        source: of the same dtype, with `len(index)` slices along `dim`.
+
+    Returns:
+        A tensor like `input`. Differentiable in `input` and `source`.
+
+    Raises:
+        IndexError: if an index is out of bounds, or there are not as many as slices.
+        RuntimeError: if shapes or dtypes do not fit.
+
+    Example:
+        >>> adjit.zeros(3).index_copy(0, adjit.tensor([1]), adjit.ones(1))
+        tensor([0., 1., 0.])
+    """
+    if index.dtype is not dtypes.int64:
+        raise RuntimeError("index_copy_(): Expected a long tensor for index, but got "
+                           f"{index.dtype.legacy}")  # fmt: skip
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "index_copy_(): self and source expected to have the same dtype, but got (self) "
+            f"{input.dtype.legacy} and (source) {source.dtype.legacy}"
+        )
+    x, axis, places = axis_and_index("index_copy_", input, dim, index)
+    rows = source if source.ndim else source.reshape(1)
+    if rows.ndim == x.ndim and other_sizes(x, axis) != other_sizes(rows, axis):
+        raise RuntimeError(
+            "index_copy_(): Source/destination tensor must have same slice shapes. Destination "
+            f"slice shape: {spelled(other_sizes(x, axis))} at dimension {axis} and source slice "
+            f"shape: {spelled(other_sizes(rows, axis))} at dimension 0."
+        )
+    if rows.ndim != x.ndim:
+        raise IndexError(
+            "index_copy_(): When source and destination are not scalars, their dimensionality must "
+            f"match. Source dimensionality ({rows.ndim}), destination dimensionality ({x.ndim})"
+        )
+    if places.numel() != rows.shape[axis]:
+        raise IndexError(
+            f"index_copy_(): Number of indices ({places.numel()}) should be equal to "
+            f"source.size(dim) ({rows.shape[axis]})"
+        )
+    out = copy_rows(x, axis, places, rows)
+    return out if input.ndim else out.reshape(())
+
+
+def spelled(sizes: Sequence[int]) -> str:
+    """Sizes as PyTorch's C++ prints them."""
+    return " ".join(map(str, sizes))
+
+
+IN_COPY = out_of_bounds(IndexError, "index_copy_(): ")
+
+
+@operation("IndexCopyBackward0")
+def copy_rows(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    """`x` with slices along `dim` replaced."""
+    return write_rows(x, [dim], [index], source, IN_COPY, wrap=False)
+
+
+@copy_rows.vjp
+def _(g: Tensor, dim: int, index: Tensor) -> Any:
+    return fill_rows(g, dim, index, 0), None, select_rows(g, dim, index, g.shape[dim])
+
+
+@export(method=True, out=True, inplace=True)
+def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """`input` with the slices that a vector of indices names filled with a number.
+
+    Args:
+        input: any tensor.
+        dim: the axis.
+        index: int64 vector; negative numbers count from the end.
+        value: a number or a 0-d tensor.
+
+    Returns:
+        A tensor like `input`. Differentiable in `input` and a tensor `value`.
+
+    Raises:
+        IndexError: if an index is out of bounds, or `index` is no int64 vector.
+        RuntimeError: if `value` has axes.
+
+    Example:
+        >>> adjit.zeros(3).index_fill(0, adjit.tensor([0, -1]), 2.0)
+        tensor([2., 0., 2.])
+    """
+    if index.dtype is not dtypes.int64:
+        raise IndexError("index_fill_(): Expected dtype int64 for index.")
+    x, axis, places = axis_and_index("index_fill_", input, dim, index)
+    if isinstance(value, Tensor):
+        if value.ndim:
+            raise RuntimeError(
+                "index_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+                f"{value.ndim} dimension(s)."
+            )
+        out = fill_rows_with(x, axis, places, value.to(x.dtype))
+    else:
+        out = fill_rows(x, axis, places, value)
+    return out if input.ndim else out.reshape(())
+
+
+@operation("IndexFillBackward0")
+def fill_rows(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """`x` with slices along `dim` filled with a number."""
+    return write_rows(x, [dim], [index], creation.full((), value, dtype=x.dtype), IN_BRACKETS)
+
+
+@fill_rows.vjp
+def _(g: Tensor, dim: int, index: Tensor) -> Any:
+    return fill_rows(g, dim, index, 0), None
+
+
+@operation("IndexFillBackward1")
+def fill_rows_with(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    """`x` with slices along `dim` filled with a 0-d tensor."""
+    return write_rows(x, [dim], [index], value, IN_BRACKETS)
+
+
+@fill_rows_with.vjp
+def _(g: Tensor, dim: int, index: Tensor) -> Any:
+    written = index_fill(g.new_zeros(g.shape), dim, index, 1)
+    return fill_rows(g, dim, index, 0), None, (g * written).sum()
+
+
+# --------------------------------------------------------------------------- flat places
+
+
+@export(method=True, out=True)
+def take(input: Tensor, index: Tensor) -> Tensor:
+    """The elements of `input`, read as a vector, at the given places.
+
+    Args:
+        input: any tensor.
+        index: int64, any shape; negative numbers count from the end.
+
+    Returns:
+        A tensor of the shape of `index`. Differentiable in `input`.
+
+    Raises:
+        IndexError: if an index is out of bounds.
+        RuntimeError: if `index` is not int64.
+
+    Example:
+        >>> adjit.take(adjit.tensor([[1., 2.], [3., 4.]]), adjit.tensor([0, 3]))
+        tensor([1., 4.])
+    """
+    if index.dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"take(): Expected a long tensor for index, but got {index.dtype.legacy}"
+        )
+    return take_flat(input, index, input.shape)
+
+
+@operation("TakeBackward0")
+def take_flat(x: Tensor, index: Tensor, shape: Shape) -> Tensor:
+    """The elements of `x`, which has this shape, at flat places."""
+    return read_rows(x.reshape(-1), [0], [index], IN_FLAT)
+
+
+@take_flat.vjp
+def _(g: Tensor, index: Tensor, shape: Shape) -> Any:
+    return put_flat(g.new_zeros(shape), index, g, True), None
+
+
+@export(method="put", name="put", inplace=True)
+def put_at(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
+    """`input` with the elements at flat places replaced by those of `source`.
+
+    Args:
+        input: any tensor.
+        index: int64, any shape; negative numbers count from the end.
+        source: of the same dtype and with as many elements as `index`.
+        accumulate: whether to add instead.
+
+    Returns:
+        A tensor like `input`. Differentiable in `input` and `source`.
+
+    Raises:
+        IndexError: if an index is out of bounds, or the numbers of elements differ.
+        RuntimeError: if a dtype does not fit.
+
+    Example:
+        >>> adjit.zeros(2, 2).put(adjit.tensor([3]), adjit.ones(1))
+        tensor([[0., 0.],
+                [0., 1.]])
+    """
+    if index.dtype is not dtypes.int64:
+        raise RuntimeError(
+            f"put_(): Expected a long tensor for index, but got {index.dtype.legacy}"
+        )
+    if source.dtype is not input.dtype:
+        raise RuntimeError(
+            "put_(): self and source expected to have the same dtype, but got self.dtype = "
+            f"{input.dtype.legacy} and source.dtype = {source.dtype.legacy}"
+        )
+    if source.numel() != index.numel():
+        raise IndexError(
+            "put_(): Expected source and index to have the same number of elements, but got "
+            f"source.numel() = {source.numel()}, index.numel() = {index.numel()}"
+        )
+    return put_flat(input, index, source.reshape(index.shape), accumulate)
+
+
+@operation("PutBackward0")
+def put_flat(x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    """`x` with elements written or added at flat places."""
+    flat = write_rows(x.reshape(-1), [0], [index], source, IN_FLAT, add=accumulate)
+    return flat.view(x.shape)
+
+
+@put_flat.vjp
+def _(g: Tensor, index: Tensor, accumulate: bool) -> Any:
+    kept = g if accumulate else put_flat(g, index, g.new_zeros(index.shape), False)
+    return kept, None, take_flat(g, index, g.shape)

@@ -1,0 +1,197 @@
+"""Reading and writing rows of a table by indices: what the ops on places have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import dtype
+from ..graph.record import launch
+from ..kernels import index as kernels
+from ..kernels.abi import STATUS_INDEX
+from ..schedule.recipe import GRAIN
+from ..shapes import Shape, broadcast_shapes, coalesce, numel
+from ..tensor import Tensor
+
+CARRIERS = {1: dtypes.uint8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
+
+
+def carrier(kind: dtype) -> dtype:
+    """The dtype that kernels move elements of `kind` as."""
+    return CARRIERS[kind.itemsize]
+
+
+def out_of_bounds(kind: type[Exception], prefix: str = "") -> dict[int, Any]:
+    """The message for an index that is out of bounds."""
+    text = prefix + "index {0} is out of bounds for dimension {1} with size {2}"
+    return {STATUS_INDEX: (kind, text)}
+
+
+IN_BRACKETS = out_of_bounds(IndexError)
+IN_GRID = out_of_bounds(RuntimeError)
+IN_SELF = {STATUS_INDEX: (IndexError, "index out of range in self")}
+IN_FLAT = {
+    STATUS_INDEX: (
+        IndexError, "out of range: tried to access index {0} on a tensor of {2} elements."
+    )
+}  # fmt: skip
+
+
+def at_least_1d(x: Tensor) -> Tensor:
+    """`x`, a 0-d tensor as a vector of one element."""
+    return x if x.ndim else x.reshape(1)
+
+
+def merged(shape: Shape, strides: Shape) -> tuple[int, int] | None:
+    """Neighbouring axes as one: its size and stride, or None if there is no such stride."""
+    if 0 in shape:
+        return 0, 1
+    sizes, (steps,) = coalesce(shape, [strides])
+    if len(sizes) > 1:
+        return None
+    return (sizes[0], steps[0]) if sizes else (1, 1)
+
+
+class Table:
+    """A tensor seen as [outer, indexed axes, inner].
+
+    Where the indexed axes are not neighbours, `x` has them in front, and `back` undoes that.
+    """
+
+    __slots__ = ("axes", "back", "count", "first", "indices", "inner", "outer", "shape", "x")
+
+    def __init__(
+        self,
+        x: Tensor,
+        axes: Sequence[int],
+        indices: Sequence[Tensor],
+        *,
+        wrap: bool = True,
+        names: Sequence[int] | None = None,
+    ) -> None:
+        numbers = list(axes)
+        first = axes[0]
+        self.back: list[int] | None = None
+        if numbers != list(range(first, first + len(axes))):
+            order = numbers + [d for d in range(x.ndim) if d not in numbers]
+            self.back = [order.index(d) for d in range(x.ndim)]
+            x, first = x.permute(order), 0
+        self.first = first
+        after = first + len(axes)
+        shape, strides = tuple(x.shape), tuple(x.stride())
+        outer = merged(shape[:first], strides[:first])
+        inner = merged(shape[after:], strides[after:])
+        if outer is None or inner is None:
+            x = x.contiguous()
+            strides = tuple(x.stride())
+            outer = merged(shape[:first], strides[:first])
+            inner = merged(shape[after:], strides[after:])
+            assert outer is not None
+            assert inner is not None
+        self.x, self.outer, self.inner = x, outer, inner
+        places = broadcast_indices(indices)
+        self.count = numel(places)
+        self.indices = stacked(indices, places)
+        self.shape = (*shape[:first], *places, *shape[after:])
+        self.axes: list[int] = [len(numbers)]
+        for number, size, step in zip(
+            names or numbers, shape[first:after], strides[first:after], strict=True
+        ):
+            if size == 0 and self.count:
+                raise IndexError("index is out of bounds for dimension with size 0")
+            self.axes += [number, size, step, -size if wrap else 0]
+
+    def groups(self, values: Tensor) -> tuple[Tensor, tuple[int, int, int]]:
+        """Values that broadcast to the table's rows, and their strides over (outer, row, inner)."""
+        spread = values.expand(self.shape)
+        places = len(self.shape) - (self.x.ndim - self.first - self.axes[0])
+        cuts = slice(0, self.first), slice(self.first, places), slice(places, None)
+        for candidate in (spread, spread.contiguous()):
+            strides = tuple(candidate.stride())
+            found = [merged(self.shape[cut], strides[cut]) for cut in cuts]
+            if None not in found:
+                break
+        outer, row, inner = (group[1] if group else 0 for group in found)
+        return candidate, (outer, row, inner)
+
+
+def broadcast_indices(indices: Sequence[Tensor]) -> Shape:
+    """The common shape of index tensors."""
+    try:
+        return tuple(broadcast_shapes(*[i.shape for i in indices]))
+    except RuntimeError:
+        shapes = ", ".join(str(list(i.shape)) for i in indices)
+        raise IndexError(
+            "shape mismatch: indexing tensors could not be broadcast together with shapes " + shapes
+        ) from None
+
+
+def stacked(indices: Sequence[Tensor], shape: Shape) -> Tensor:
+    """All indices as int64, one indexed axis after the other."""
+    if len(indices) == 1:
+        return indices[0].to(dtypes.int64).contiguous()
+    from .shape import stack
+
+    return stack([i.to(dtypes.int64).expand(shape) for i in indices])
+
+
+def read_rows(
+    x: Tensor, axes: Sequence[int], indices: Sequence[Tensor], messages: dict[int, Any],
+    *, wrap: bool = True, names: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
+    """The rows of a table that the indices name, recorded."""
+    table = Table(x, axes, indices, wrap=wrap, names=names)
+    (outer, outer_step), (inner, inner_step) = table.outer, table.inner
+    return launch(
+        kernels.read_table, (table.x, table.indices), [(table.shape, x.dtype)],
+        bind={"T": carrier(x.dtype)},
+        words=(table.count, outer_step, inner, inner_step, *table.axes),
+        n=outer * table.count if inner else 0, grain=max(1, GRAIN // max(inner, 1)),
+        fallible=True, messages=messages,
+    )  # fmt: skip
+
+
+def write_rows(
+    x: Tensor, axes: Sequence[int], indices: Sequence[Tensor], values: Tensor,
+    messages: dict[int, Any], *, add: bool = False, wrap: bool = True, skip: int | None = None,
+    names: Sequence[int] | None = None,
+) -> Tensor:  # fmt: skip
+    """`x` with values written to, or added to, the rows that the indices name, recorded."""
+    table = Table(x.contiguous(), axes, indices, wrap=wrap, names=names)
+    base, back = table.x.contiguous(), table.back
+    if back is not None:
+        table = Table(base, range(len(axes)), indices, wrap=wrap, names=names or axes)
+    values, steps = table.groups(values)
+    (outer, outer_step), (inner, inner_step) = table.outer, table.inner
+    skipped = -(1 << 62) if skip is None else skip
+    kind = x.dtype if add else carrier(x.dtype)
+    units = outer * inner if table.count else 0
+    out = launch(
+        [
+            (kernels.copy_elements, base.numel(), GRAIN),
+            (
+                kernels.add_to_table if add else kernels.write_table,
+                units, max(1, GRAIN // max(table.count, 1)),
+            ),
+        ],
+        (base, table.indices, values), [(base.shape, x.dtype)], bind={"T": kind},
+        words=(
+            table.count, outer_step, max(inner, 1), inner_step, *steps, skipped, *table.axes,
+        ),
+        fallible=True, messages=messages,
+    )  # fmt: skip
+    over_first(out, base)
+    return out if back is None else out.permute(back)
+
+
+def over_first(out: Tensor, first: Tensor) -> Tensor:
+    """Let a node that begins by copying `first` write over its bytes where nobody else looks."""
+    node = out.storage.value
+    if (
+        node.recipe is not None
+        and first.spec is first.storage.spec is out.spec
+        and not first.offset
+    ):
+        node.recipe.alias = node.recipe
+    return out
