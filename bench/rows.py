@@ -189,7 +189,7 @@ def apply_jax(what: Pick, jax: Any, *arrays: np.ndarray) -> Call:
 
 def gelu_numpy(np: Any) -> Callable[..., Any]:
     erf = scipy_special("erf")(np)
-    return lambda x: 0.5 * x * (1 + erf(x * np.float32(0.5**0.5).astype(x.dtype)))
+    return lambda x: 0.5 * x * (1 + erf(x * 0.5**0.5))
 
 
 def gelu_jax(jax: Any) -> Callable[..., Any]:

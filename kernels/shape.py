@@ -23,6 +23,56 @@ def row_offset(p, row):
     return offset
 
 
+@njit
+def copy_parts(p, parts, kind, start, stop):
+    """out[o] = the blocks x_0[o], x_1[o], ... side by side; a unit is one block.
+
+    The number of parts must be known before a word is read, so there is a kernel for each.
+    """
+    out, c = at(p[parts], kind), shifted(p, parts + 1)
+    width = c[0]
+    for unit in range(start, stop):
+        row, part = unit // parts, unit % parts
+        first, length = c[1 + 2 * part], c[2 + 2 * part]
+        source = shifted(at(p[part], kind), row * length)
+        target = shifted(out, row * width + first)
+        for i in range(length):
+            target[i] = source[i]
+
+
+@kernel
+def join_2(args, start, stop):
+    """Two parts side by side."""
+    copy_parts(words(args), 2, T, start, stop)
+
+
+@kernel
+def join_3(args, start, stop):
+    """Three parts side by side."""
+    copy_parts(words(args), 3, T, start, stop)
+
+
+@kernel
+def join_4(args, start, stop):
+    """Four parts side by side."""
+    copy_parts(words(args), 4, T, start, stop)
+
+
+@kernel
+def join_8(args, start, stop):
+    """Up to eight parts side by side."""
+    copy_parts(words(args), 8, T, start, stop)
+
+
+@kernel
+def join_16(args, start, stop):
+    """Up to sixteen parts side by side."""
+    copy_parts(words(args), 16, T, start, stop)
+
+
+JOINS = {2: join_2, 3: join_3, 4: join_4, 8: join_8, 16: join_16}
+
+
 @kernel
 def walk(args, start, stop):
     """out = the elements met from a first one on, in steps of any sign; a unit is a row."""

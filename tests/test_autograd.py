@@ -1756,12 +1756,16 @@ def test_a_deep_chain():
     y.sum().backward()
     same(x.grad, [1.0])
     same(y, [DEPTH + 1.0])
+    inner = weakref.ref(y)
+    del y
+    gc.collect()
+    assert inner() is None
 
 
 def test_a_deep_chain_that_is_dropped():
     x = leaf([1.0])
     y = x
-    for _ in range(DEPTH):
+    for _ in range(DEPTH // 4):
         y = y * 1.0
     inner = weakref.ref(y)
     del y
@@ -1775,12 +1779,12 @@ def test_a_deep_chain_that_is_dropped():
 def test_a_deep_chain_of_in_place_writes_and_views():
     x = leaf([1.0, 1.0])
     y = x * 1
-    for _ in range(5_000):
+    for _ in range(1_000):
         y[0] += 1
         y = y.view(2)
     y.sum().backward()
     same(x.grad, [1.0, 1.0])
-    same(y, [5001.0, 1.0])
+    same(y, [1001.0, 1.0])
 
 
 def test_a_wide_graph():

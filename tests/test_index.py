@@ -83,7 +83,7 @@ def in_library(T, key):
 SHAPES = st.sampled_from([(4,), (3, 4), (2, 3, 4), (2, 1, 3, 2), (0, 3), (3, 0, 2)])
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape))))
 def test_reading(case):
     shape, key = case
@@ -103,14 +103,14 @@ def test_plain_keys_make_views_as_in_numpy(case):
     np.testing.assert_array_equal(x.numpy(), array)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape))))
 def test_reading_has_gradients(case):
     shape, key = case
     agree_in_gradients(lambda T, x: x[in_library(T, key)], numbers(*shape), order=1)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(SHAPES.flatmap(lambda shape: st.tuples(st.just(shape), keys(shape))), st.booleans())
 def test_writing(case, number):
     shape, key = case
@@ -317,7 +317,7 @@ def test_writes_and_the_graph():
     x = adjit.ones(3, requires_grad=True)
     y = x * 1
     y[0] = 5
-    assert y.grad_fn.name() == "CopySlices"
+    assert y.grad_fn.name().endswith("CopySlices")
     y.sum().backward()
     assert x.grad.tolist() == [0.0, 1.0, 1.0]
     y = x * 1
@@ -398,7 +398,7 @@ def test_take_and_put():
 # ----- grids -----
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_gather_and_scatter(data):
     ndim = data.draw(st.integers(1, 3))
@@ -580,3 +580,27 @@ def test_an_index_error_names_the_line_and_leaves_other_tensors_alone():
     assert good.tolist() == [1, 2, 3]
     with pytest.raises(IndexError):
         bad.numpy()
+
+
+def test_a_write_leaves_earlier_readers_alone():
+    places, ones = adjit.tensor([0, 0, 2]), adjit.ones(3)
+    for write in (
+        lambda x: x.index_add_(0, places, ones),
+        lambda x: x.scatter_add_(0, places, ones),
+        lambda x: x.index_put_((places,), ones, accumulate=True),
+    ):
+        x = adjit.zeros(4)
+        before, view = x + 1, x[:3]
+        write(x)
+        after = x + 1
+        write(x)
+        assert before.tolist() == [1.0, 1.0, 1.0, 1.0]
+        assert after.tolist() == [3.0, 1.0, 2.0, 1.0]
+        assert x.tolist() == [4.0, 0.0, 2.0, 0.0]
+        assert view.tolist() == [4.0, 0.0, 2.0]
+        array = np.zeros(4, np.float32)
+        write(adjit.from_numpy(array))
+        assert array.tolist() == [2.0, 0.0, 1.0, 0.0]
+        part = adjit.zeros(6)
+        write(part[1:5])
+        assert part.tolist() == [0.0, 2.0, 0.0, 1.0, 0.0, 0.0]

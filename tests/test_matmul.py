@@ -400,3 +400,19 @@ def test_only_needed_factors_are_saved():
     w.detach().add_(1)  # the gradient of w reads x alone
     out.sum().backward()
     np.testing.assert_array_equal(w.grad.numpy(), np.full((3, 2), 2.0))
+
+
+def test_sizes_beyond_the_ints_of_blas(monkeypatch):
+    x, y = sample(40, 30), sample(30, 20)
+    from adjit.kernels import blas
+    from adjit.ops import matmul
+
+    monkeypatch.setattr(blas, "LARGEST_INT", 8)
+    matmul.plan_product.cache_clear()
+    try:
+        agree(lambda T, x, y: x @ y, x, y)
+        agree(lambda T, x, y: x @ y.t().contiguous().t(), x, y)
+        agree(lambda T, x, y: x @ y[:, 0], x, y)
+        agree(lambda T, x, y: T.addmm(y[0], x, y, beta=2, alpha=3), x, y)
+    finally:
+        matmul.plan_product.cache_clear()

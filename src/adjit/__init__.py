@@ -63,3 +63,10 @@ __version__ = "0.1.0"
 strided = "adjit.strided"
 globals().update(_namespace[""])
 globals().update(_ops.creation.legacy_types)
+
+
+def __getattr__(name: str) -> Any:
+    """Names that PyTorch has and adjit has not."""
+    raise AttributeError(
+        f"module 'adjit' has no attribute {name!r}; what is not supported yet is listed in the README"
+    )

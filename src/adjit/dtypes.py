@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Iterable
 from typing import Any
 
@@ -13,7 +14,9 @@ __all__ = [
     "int32", "int64", "long", "promote_types", "set_default_dtype", "short", "uint8",
 ]  # fmt: skip
 
-_python_bool, _python_int, _python_float = bool, int, float
+_python_bool = builtins.bool
+_python_int = builtins.int
+_python_float = builtins.float
 
 
 class dtype:
@@ -26,7 +29,7 @@ class dtype:
     __slots__ = ("is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
                  "name", "numpy", "rank", "stored")  # fmt: skip
 
-    def __init__(self, name: str, kind: str, rank: _python_int, legacy: str, itemsize: _python_int):
+    def __init__(self, name: str, kind: str, rank: builtins.int, legacy: str, itemsize: builtins.int):
         self.name, self.kind, self.rank, self.legacy = name, kind, rank, legacy
         self.itemsize = itemsize
         self.is_floating_point = kind == "f"
@@ -159,7 +162,7 @@ def of_scalar(value: Any) -> dtype:
     raise TypeError(f"expected a number, got {type(value).__name__}")
 
 
-def result_of(operands: Iterable[tuple[dtype, _python_int]]) -> dtype:
+def result_of(operands: Iterable[tuple[dtype, builtins.int]]) -> dtype:
     """Promotion over (dtype, rank): tensors before 0-d tensors (rank 0) before numbers (rank -1)."""
     best: list[dtype | None] = [None, None, None]
     for kind, ndim in operands:
@@ -191,7 +194,7 @@ def result_type(*operands: Any) -> dtype:
     )
 
 
-def can_cast(from_: dtype, to: dtype) -> _python_bool:
+def can_cast(from_: dtype, to: dtype) -> builtins.bool:
     """Whether an in-place operation may write a result of one dtype into another."""
     return _category[from_.kind] <= _category[to.kind]
 

@@ -170,7 +170,7 @@ def fork_rng(devices: Any = None, enabled: bool = True, **_: Any) -> Iterator[No
 
     Example:
         >>> with adjit.random.fork_rng():
-        ...     adjit.manual_seed(0)
+        ...     g = adjit.manual_seed(0)
     """
     if not enabled:
         yield

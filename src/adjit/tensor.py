@@ -14,6 +14,7 @@ from .dtypes import dtype
 from .graph import record
 from .graph.node import RemovableHandle, Spec
 from .graph.op import attach_methods
+from .graph.state import state
 from .graph.view import current_fn
 from .schedule import settle as scheduling
 from .shapes import Size
@@ -271,7 +272,7 @@ class Tensor:
             )
         if value and not self.spec.dtype.is_floating_point:
             raise RuntimeError("only Tensors of floating point dtype can require gradients")
-        if value and self.counter is record.INFERENCE and not record.state.inference:
+        if value and self.counter is record.INFERENCE and not state.inference:
             raise RuntimeError(
                 "Setting requires_grad=True on inference tensor outside InferenceMode is not allowed."
             )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-import adjit
-
+from ..ops.creation import zeros_like
+from ..ops.shape import stack
 from ..tensor import Tensor
+from . import grad
 from .modes import enable_grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -139,18 +140,15 @@ def _filled(grads: Grads, like: Tensors, caller: str, strict: bool, create: bool
     """Zeros in place of the gradients that there are not, or an error in strict mode."""
     if strict:
         matrix = "hessian" if caller in ("vhp", "hvp") else "jacobian"
-        for i, grad in enumerate(grads):
-            if grad is None:
+        for i, g in enumerate(grads):
+            if g is None:
                 raise RuntimeError(_MISSING[caller].format(i=i))
-            if create and not grad.requires_grad:
+            if create and not g.requires_grad:
                 raise RuntimeError(
                     f"The {matrix} of the user-provided function is independent of input {i}. "
                     f"{_NOT_ALLOWED} when create_graph=True."
                 )
-    return tuple(
-        adjit.zeros_like(ref) if grad is None else grad
-        for grad, ref in zip(grads, like, strict=True)
-    )
+    return tuple(zeros_like(ref) if g is None else g for g, ref in zip(grads, like, strict=True))
 
 
 def _grad(
@@ -168,7 +166,7 @@ def _grad(
     ]
     if not pairs:
         return (None,) * len(inputs)
-    grads: Grads = adjit.autograd.grad(
+    grads: Grads = grad(
         [output for output, _ in pairs],
         inputs,
         [vector for _, vector in pairs],
@@ -281,7 +279,7 @@ def jvp(
         v = _input_vector(v, inputs, inputs_are_tuple, "jvp", create_graph)
         outputs_are_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, "jvp")
         _check_depends(outputs, "outputs", strict)
-        u = tuple(adjit.zeros_like(output, requires_grad=True) for output in outputs)
+        u = tuple(zeros_like(output, requires_grad=True) for output in outputs)
         u_times_jacobian = _grad(outputs, inputs, u, create_graph=True)
         _check_depends(u_times_jacobian, "grad_inputs", strict)
     with set_grad_enabled(create_graph or is_grad_enabled()):
@@ -377,7 +375,7 @@ def hvp(
         outputs = _scalar_outputs(func, inputs, "hvp", strict)
         gradient = _grad(outputs, inputs, create_graph=True)
         _check_depends(gradient, "jacobian", strict)
-        u = tuple(adjit.zeros_like(t, requires_grad=True) for t in inputs)
+        u = tuple(zeros_like(t, requires_grad=True) for t in inputs)
         u_times_hessian = _grad(gradient, inputs, u, create_graph=True)
     with set_grad_enabled(create_graph or is_grad_enabled()):
         grads = _grad(u_times_hessian, u, v, create_graph)
@@ -457,20 +455,20 @@ def _rows(i: int, output: Tensor, inputs: Tensors, create_graph: bool, strict: b
     rows: list[list[Tensor]] = [[] for _ in inputs]
     for element in output.reshape(-1).unbind(0):
         grads = _grad((element,), inputs, create_graph=create_graph, retain_graph=True)
-        for j, (grad, input, column) in enumerate(zip(grads, inputs, rows, strict=True)):
-            if strict and grad is None:
+        for j, (g, input, column) in enumerate(zip(grads, inputs, rows, strict=True)):
+            if strict and g is None:
                 raise RuntimeError(
                     f"Output {i} of the user-provided function is independent of input {j}. "
                     f"{_NOT_ALLOWED}."
                 )
-            if strict and create_graph and grad is not None and not grad.requires_grad:
+            if strict and create_graph and g is not None and not g.requires_grad:
                 raise RuntimeError(
                     f"The jacobian of the user-provided function is independent of input {j}. "
                     f"{_NOT_ALLOWED} when create_graph=True."
                 )
-            column.append(adjit.zeros_like(input) if grad is None else grad)
+            column.append(zeros_like(input) if g is None else g)
     return tuple(
-        adjit.stack(column, 0).reshape((*output.shape, *input.shape))
+        stack(column, 0).reshape((*output.shape, *input.shape))
         if column
         else input.new_zeros((*output.shape, *input.shape))
         for column, input in zip(rows, inputs, strict=True)

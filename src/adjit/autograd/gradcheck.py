@@ -15,9 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-import adjit
-
+from ..dtypes import float64
+from ..ops.creation import tensor, zeros_like
 from ..tensor import Tensor
+from . import grad
 from .function import Function
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -197,14 +198,14 @@ def gradgradcheck(
             for arg, checked in zip(args, is_checked, strict=True)
         )
         points = [arg for arg, checked in zip(args[:split], is_checked, strict=False) if checked]
-        found = adjit.autograd.grad(
+        found = grad(
             _differentiable(func(*args[:split])),
             points,
             args[split:],
             create_graph=True,
             allow_unused=True,
         )
-        return tuple(grad for grad in found if grad is not None)
+        return tuple(g for g in found if g is not None)
 
     return gradcheck(
         gradients,
@@ -230,8 +231,8 @@ def _random_gradients(outputs: Sequence[Tensor], noncontiguous: bool) -> tuple[T
     grads = []
     for output in outputs:
         shape = (*output.shape, 2) if noncontiguous else tuple(output.shape)
-        grad = adjit.tensor(rng.uniform(-1, 1, shape), dtype=output.dtype, device=output.device)
-        grads.append((grad[..., 0] if noncontiguous else grad).requires_grad_())
+        g = tensor(rng.uniform(-1, 1, shape), dtype=output.dtype, device=output.device)
+        grads.append((g[..., 0] if noncontiguous else g).requires_grad_())
     return tuple(grads)
 
 
@@ -247,9 +248,9 @@ def _differentiable(value: Any) -> tuple[Tensor, ...]:
     return tuple(t for t in _as_tuple(value) if _requires_grad(t))
 
 
-def _array(tensor: Tensor) -> Array:
+def _array(t: Tensor) -> Array:
     """The values, flat and in double precision; a copy, as the tensor may be moved later."""
-    array: Array = tensor.detach().clone().cpu().double().numpy().reshape(-1)
+    array: Array = t.detach().clone().cpu().double().numpy().reshape(-1)
     return array
 
 
@@ -266,20 +267,17 @@ def _check(
 
 
 def _check_inputs(inputs: tuple[Any, ...]) -> None:
-    for i, tensor in enumerate(inputs):
-        if not _requires_grad(tensor):
+    for i, t in enumerate(inputs):
+        if not _requires_grad(t):
             continue
-        if tensor.dtype != adjit.float64:
+        if t.dtype != float64:
             warnings.warn(
                 f"Input #{i} requires gradient and is not a double precision floating point or "
                 "complex. This check will likely fail if all the inputs are not of double "
                 "precision floating point or complex. ",
                 stacklevel=4,
             )
-        if any(
-            stride == 0 and size > 1
-            for stride, size in zip(tensor.stride(), tensor.shape, strict=True)
-        ):
+        if any(stride == 0 and size > 1 for stride, size in zip(t.stride(), t.shape, strict=True)):
             raise RuntimeError(
                 f"The {i}th input has a dimension with stride 0. gradcheck only supports inputs "
                 "that are non-overlapping to be able to compute the numerical gradients "
@@ -303,11 +301,11 @@ def _compare(func: Func, inputs: tuple[Any, ...], settings: _Settings) -> None:
         return
     project = _Projection(points, [outputs[k] for k in checked]) if settings.fast_mode else None
     numerical = [
-        _numerical(func, inputs, point, checked, settings.eps, project and project.u[j])
+        _numerical(func, inputs, point, checked, settings.eps, project.u[j] if project else None)
         for j, point in enumerate(points)
     ]
     for i, k in enumerate(checked):
-        analytical = _analytical(outputs[k], points, settings, project and project.v[i])
+        analytical = _analytical(outputs[k], points, settings, project.v[i] if project else None)
         for j, backward in enumerate(analytical):
             if not backward.size:
                 continue
@@ -370,7 +368,7 @@ def _slopes(
 ) -> list[Array]:
     """The derivatives of the outputs as ``entry`` moves; it is moved back."""
     original = entry.clone()
-    delta = adjit.tensor(eps * direction, dtype=entry.dtype, device=entry.device)
+    delta = tensor(eps * direction, dtype=entry.dtype, device=entry.device)
     try:
         entry.copy_(original - delta)
         below = _values(func, inputs, checked)
@@ -428,27 +426,23 @@ def _columns(
     """One backward for each row of ``weights``; its gradients are a column for each point."""
     columns = [np.zeros((point.numel(), len(weights))) for point in points]
     for k, row in enumerate(weights):
-        vector = adjit.tensor(
-            row.reshape(tuple(output.shape)), dtype=output.dtype, device=output.device
-        )
-        grads = adjit.autograd.grad(
-            output, list(points), vector, retain_graph=True, allow_unused=True
-        )
-        for grad, point, column in zip(grads, points, columns, strict=True):
-            if grad is None:
+        vector = tensor(row.reshape(tuple(output.shape)), dtype=output.dtype, device=output.device)
+        grads = grad(output, list(points), vector, retain_graph=True, allow_unused=True)
+        for g, point, column in zip(grads, points, columns, strict=True):
+            if g is None:
                 continue
-            if grad.shape != point.shape:
+            if g.shape != point.shape:
                 raise GradcheckError("Analytical gradient has incorrect size")
-            if settings.check_grad_dtypes and grad.dtype != point.dtype:
+            if settings.check_grad_dtypes and g.dtype != point.dtype:
                 raise GradcheckError("Gradient has dtype mismatch")
-            column[:, k] = _array(grad)
+            column[:, k] = _array(g)
     return columns
 
 
 def _mismatch(i: int, j: int, numerical: Any, analytical: Any) -> str:
     return (
         f"Jacobian mismatch for output {i} with respect to input {j},\n"
-        f"numerical:{adjit.tensor(numerical)}\nanalytical:{adjit.tensor(analytical)}\n"
+        f"numerical:{tensor(numerical)}\nanalytical:{tensor(analytical)}\n"
     )
 
 
@@ -463,7 +457,7 @@ def _slow_report(
         "\nThe above quantities relating the numerical and analytical jacobians are computed \n"
         "in fast mode. See: https://github.com/pytorch/pytorch/issues/53876 for more background \n"
         "about fast mode. Below, we recompute numerical and analytical jacobians in slow mode:\n\n"
-        f"Numerical:\n {adjit.tensor(numerical)}\nAnalytical:\n{adjit.tensor(analytical)}\n\n"
+        f"Numerical:\n {tensor(numerical)}\nAnalytical:\n{tensor(analytical)}\n\n"
         "The max per-element difference (slow mode) is: "
         f"{np.abs(numerical - analytical).max()}.\n"
     )
@@ -490,17 +484,17 @@ def _check_slope_is_zero(
 def _check_multiplies_by_gradient(outputs: tuple[Tensor, ...], inputs: tuple[Any, ...]) -> None:
     """A gradient of zeros gives zeros, of the inputs' dtypes, devices and shapes."""
     points = [t for t in inputs if _requires_grad(t)]
-    zeros = [adjit.zeros_like(output) for output in outputs]
-    grads = adjit.autograd.grad(outputs, points, zeros, allow_unused=True)
-    for grad, point in zip(grads, points, strict=True):
-        if grad is None:
+    zeros = [zeros_like(output) for output in outputs]
+    grads = grad(outputs, points, zeros, allow_unused=True)
+    for g, point in zip(grads, points, strict=True):
+        if g is None:
             continue
-        if np.any(_array(grad) != 0):
+        if np.any(_array(g) != 0):
             raise GradcheckError("backward not multiplied by grad_output")
         for what, wanted in (
-            ("type", grad.dtype == point.dtype),
-            ("device", grad.device == point.device),
-            ("size", grad.shape == point.shape),
+            ("type", g.dtype == point.dtype),
+            ("device", g.device == point.device),
+            ("size", g.shape == point.shape),
         ):
             if not wanted:
                 raise GradcheckError(f"grad is incorrect {what}")
@@ -533,14 +527,14 @@ def _check_undefined_gradients(func: Func, inputs: tuple[Any, ...]) -> None:
             _Undefined.apply(output) if i in missing else output
             for i, output in enumerate(_differentiable(func(*inputs)))
         ]
-        zeros = [adjit.zeros_like(output) for output in outputs]
+        zeros = [zeros_like(output) for output in outputs]
         try:
-            grads = adjit.autograd.grad(outputs, points, zeros, allow_unused=True)
+            grads = grad(outputs, points, zeros, allow_unused=True)
         except RuntimeError as error:
             raise GradcheckError(
                 f"Expected backward function to handle undefined output grads. {_UNDEFINED_NOTE}"
             ) from error
-        if any(grad is not None and np.any(_array(grad) != 0) for grad in grads):
+        if any(g is not None and np.any(_array(g) != 0) for g in grads):
             raise GradcheckError(
                 "Expected all input grads to be undefined or zero when all output grads are "
                 f"undefined or zero. {_UNDEFINED_NOTE}"

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from ..graph.state import modes_used, state
 
@@ -17,10 +17,16 @@ __all__ = [
 ]  # fmt: skip
 
 
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
 class _Mode:
     """A context manager that also decorates functions, generator functions and classes' methods."""
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _F) -> _F:
+        return self._wrap(function)
+
+    def _wrap(self, function: Any) -> Any:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
@@ -76,9 +82,11 @@ class no_grad(_Mode):
         False
     """
 
-    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
-        made = super().__new__(cls)
-        return made if function is None else made(function)
+    if not TYPE_CHECKING:  # a type checker sees a context manager that decorates
+
+        def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+            made = super().__new__(cls)
+            return made if function is None else made(function)
 
     def __enter__(self) -> Self:
         self.before = state.grad
@@ -111,7 +119,7 @@ class set_grad_enabled(_Mode):
         self.mode = bool(mode)
         state.grad = self.mode
 
-    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    def __call__(self, function: _F) -> _F:
         state.grad = self.before
         return super().__call__(function)
 
@@ -129,10 +137,10 @@ class set_grad_enabled(_Mode):
 class inference_mode(_Mode):
     """Like `no_grad`, and results can never enter a graph: they keep no version counter."""
 
-    def __new__(cls, mode: Any = True) -> Any:
-        if callable(mode):
-            return cls(True)(mode)
-        return super().__new__(cls)
+    if not TYPE_CHECKING:
+
+        def __new__(cls, mode: Any = True) -> Any:
+            return cls(True)(mode) if callable(mode) else super().__new__(cls)
 
     def __init__(self, mode: Any = True) -> None:
         self.mode = bool(mode)

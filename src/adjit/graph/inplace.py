@@ -93,10 +93,31 @@ def adopt(t: Any, made: Any) -> Any:
     if made is t or made.storage is t.storage or made.view_of is not None:
         made = made.clone()
     rebind = recorded and spec is t.storage.spec
+    if recorded:
+        _keep_old_value(t, made.fn)
     record.store(t, made)
     if recorded:
         _take_history(t, made, rebind)
     return t
+
+
+def _keep_old_value(t: Any, fn: GradNode) -> None:
+    """Let what the op saved of `t` outlive the write: a handle on the value as it is now.
+
+    Where `t` is its own second operand too (`t *= t`), that one is lost, as in PyTorch.
+    """
+    place = next((k for k in range(0, len(fn.saved), 2) if fn.saved[k] is t), None)
+    if place is None:
+        return
+    if t.storage.shared:
+        old = t.detach().clone()
+    else:
+        old = record.make_tensor(
+            record.make_storage(t.storage.value, t.storage.spec), t.spec, t.offset
+        )
+    old.edge = record.edge_of(t)
+    old.needs_grad = old.edge is not None
+    fn.saved = (*fn.saved[:place], old, old.counter.version, *fn.saved[place + 2 :])
 
 
 def _take_history(t: Any, made: Any, rebind: bool) -> None:

@@ -109,7 +109,12 @@ class GradNode:
     @property
     def next_functions(self) -> tuple[tuple[Any, int], ...]:
         """The backward functions of the inputs, each with the number of its output."""
-        return tuple((None, 0) if edge is None else edge for edge in self.edges)
+        hidden = getattr(self.op, "hidden", ())  # operands that are numbers or masks
+        return tuple(
+            (None, 0) if edge is None else edge
+            for k, edge in enumerate(self.edges)
+            if k not in hidden
+        )
 
     @property
     def metadata(self) -> dict[Any, Any]:

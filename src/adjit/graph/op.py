@@ -109,6 +109,7 @@ class Elementwise:
         self.differentiable = False
         self.saves: dict[int, tuple[int, ...]] = {}
         self.arity = len(self.params)
+        self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
         registry[self.name] = self
         scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
 
@@ -171,9 +172,13 @@ class Elementwise:
                 found.append(attributes.pop(name))
         return found
 
-    def variant(self, backward_name: str) -> Elementwise:
-        """The same op under another name in the graph, as PyTorch names its overloads."""
+    def variant(self, backward_name: str, *numbers: str) -> Elementwise:
+        """The same op under another name in the graph, as PyTorch names its overloads.
+
+        `numbers` are the operands that the overload takes as numbers: they have no edges.
+        """
         twin = copy.copy(self)
+        twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
         twin.backward_name, twin.recipes = backward_name, {}
         return twin
 

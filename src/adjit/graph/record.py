@@ -25,7 +25,7 @@ from .node import GradNode, Node, Spec, dense_spec, sequence, spec_of
 from .state import modes_used, state
 
 Tensor: Any = None
-tensor_classes: set[type] = set()  # Tensor and the subclasses seen so far
+tensor_classes: set[Any] = set()  # Tensor and the subclasses seen so far
 
 new_node, new_storage, new_grad = Node.__new__, Storage.__new__, GradNode.__new__
 new_tensor: Any = None
@@ -760,8 +760,15 @@ def _pull_on_tensors(fn: GradNode, g: Any) -> list[Any]:
     results = op.back.on_tensors(which, op.functions())(**given)
     grads: list[Any] = [None] * len(specs)
     for k, gradient in zip(which, results, strict=True):
-        grads[k] = gradient
+        grads[k] = gradient if is_tensor(gradient) else _constant_like(g, gradient)
     return grads
+
+
+def _constant_like(g: Any, value: float) -> Any:
+    """A gradient that the body gives as a number."""
+    from ..ops.creation import full
+
+    return full(g.shape, value, dtype=g.dtype)
 
 
 # ----- kernels written by hand -----

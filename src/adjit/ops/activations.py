@@ -43,7 +43,7 @@ def hardtanh(x, *, min_val=-1, max_val=1):
 
 @hardtanh.vjp
 def _(g, x, min_val, max_val):
-    return 0 if (x <= min_val) | (x >= max_val) else g
+    return g if (x > min_val) & (x < max_val) else 0
 
 
 @export(inplace="only")
@@ -191,7 +191,7 @@ def hardshrink(x, *, lambd=0.5):
 
 @hardshrink.vjp
 def _(g, x, lambd):
-    return 0 if (x >= -lambd) & (x <= lambd) else g
+    return g if (x > lambd) | (x < -lambd) else 0
 
 
 @elementwise(
@@ -205,7 +205,7 @@ def softshrink(x, *, lambd=0.5):
 
 @softshrink.vjp
 def _(g, x, lambd):
-    return 0 if (x >= -lambd) & (x <= lambd) else g
+    return g if (x > lambd) | (x < -lambd) else 0
 
 
 # ----- smooth ones -----
@@ -382,7 +382,7 @@ def _(g, x, beta, threshold):
 )  # fmt: skip
 def logsigmoid(x):
     """log(sigmoid(x))."""
-    low = x if x < 0 else x * 0
+    low = x if x < 0 else 0
     return low - math.log1p(math.exp(-abs(x)))
 
 

@@ -94,7 +94,9 @@ def _(g):
     return -g, g
 
 
-from_number = reversed_difference.variant("RsubBackward1")
+scaled_from = scaled_difference.variant("RsubBackward0")
+scaled_from_number = scaled_difference.variant("RsubBackward1", "x")
+from_number = reversed_difference.variant("RsubBackward1", "y")
 
 
 def check_alpha(alpha: Any, input: Any, other: Any, name: str) -> None:
@@ -193,10 +195,11 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
         >>> adjit.rsub(adjit.tensor([1., 2.]), 1)
         tensor([ 0., -1.])
     """
-    if alpha != 1:
-        return scaled_difference, (other, input), (alpha,)
-    op = reversed_difference if record.is_tensor(other) else from_number
-    return op, (input, other), ()
+    tensors = record.is_tensor(other)
+    if alpha == 1:
+        return reversed_difference if tensors else from_number, (input, other), ()
+    check_alpha(alpha, input, other, "rsub")
+    return scaled_from if tensors else scaled_from_number, (other, input), (alpha,)
 
 
 # ----- products -----
@@ -327,7 +330,7 @@ def _(g, x, end, weight):
     return g * (1 - weight), g * weight, g * (end - x)
 
 
-between_by_number = between.variant("LerpBackward0")
+between_by_number = between.variant("LerpBackward0", "weight")
 
 
 @export(method=True, inplace=True)
@@ -381,7 +384,7 @@ def abs(x):
 
 @abs.vjp
 def _(g, x):
-    return g if x > 0 else (-g if x < 0 else 0)
+    return g * (1 if x > 0 else (-1 if x < 0 else 0))
 
 
 def sign_of(x: Any) -> Any:
@@ -423,7 +426,7 @@ def _(g, x, out):
     return 0 if x == 0 else g * (out / x), 0
 
 
-with_sign_of_number = with_sign.variant("CopysignBackward1")
+with_sign_of_number = with_sign.variant("CopysignBackward1", "y")
 
 
 @export(method=True, inplace=True)
@@ -474,8 +477,8 @@ def _(g, x, exponent, out):
     return gx, ge
 
 
-power_by_number = power.variant("PowBackward0")
-power_of_number = power.variant("PowBackward2")
+power_by_number = power.variant("PowBackward0", "exponent")
+power_of_number = power.variant("PowBackward2", "x")
 
 
 @elementwise(ref=np.square, backward_name="PowBackward0")
@@ -723,7 +726,7 @@ def _(g, x, high):
 
 
 BOUNDS_BY_NUMBER = {
-    op: op.variant("ClampBackward1") for op in (bounded, bounded_below, bounded_above)
+    op: op.variant("ClampBackward1", "low", "high") for op in (bounded, bounded_below, bounded_above)
 }
 BOUNDS_BY_TENSOR = {
     op: op.variant("ClampBackward0") for op in (bounded, bounded_below, bounded_above)
@@ -760,8 +763,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
 
 export(method=True, name=["clamp", "clip"], inplace="function", out=True)(clamp)
 
-below_by_number = bounded_below.variant("ClampMinBackward0")
-above_by_number = bounded_above.variant("ClampMaxBackward0")
+below_by_number = bounded_below.variant("ClampMinBackward0", "low")
+above_by_number = bounded_above.variant("ClampMaxBackward0", "high")
 
 
 @export(method=True, inplace="function")
@@ -802,7 +805,7 @@ def _(g, mask: bool):
     return 0 if mask else g, g if mask else 0
 
 
-filled_with_number = filled.variant("MaskedFillBackward0")
+filled_with_number = filled.variant("MaskedFillBackward0", "mask", "value")
 
 
 @export(method=True, inplace=True)

@@ -537,7 +537,7 @@ for _function in (
     zeros_like, ones_like, empty_like, full_like,
 ):  # fmt: skip
     export(_function)
-export(asarray, name="asarray")
+export(name="asarray")(asarray)
 
 
 # ----- legacy constructors -----

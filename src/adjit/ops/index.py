@@ -77,7 +77,7 @@ def as_mask(x: Tensor, key: Any) -> Tensor | None:
 
 def alias_of(x: Tensor) -> Tensor:
     """A view of all of `x`."""
-    return alias(x, x.shape, x.stride(), x.storage_offset(), "AliasBackward0", lambda g: g)  # type: ignore[no-any-return]
+    return alias(x, x.shape, x.stride(), x.storage_offset(), "AliasBackward0", lambda g: g)
 
 
 def raise_zero_dim() -> None:
@@ -90,7 +90,8 @@ def raise_zero_dim() -> None:
 
 def picked(x: Tensor, dim: int, k: int, axis: int) -> Tensor:
     """`x` with one index of an axis, which is called `axis` in the error."""
-    size = x.shape[dim]
+    spec = x.spec
+    size = tuple.__getitem__(spec.shape, dim)
     if not -size <= k < size:
         raise IndexError(f"index {k} is out of bounds for dimension {axis} with size {size}")
     return view.select(x, dim, k)
@@ -101,11 +102,9 @@ def sliced(x: Tensor, dim: int, key: slice) -> Tensor:
     step = key.step
     if step is not None and step.__index__() < 1:
         raise ValueError(
-            "slice step cannot be zero"
-            if step.__index__() == 0
-            else "step must be greater than zero"
+            "step must be greater than zero" if step.__index__() else "slice step cannot be zero"
         )
-    start, stop, step = key.indices(x.shape[dim])
+    start, stop, step = key.indices(tuple.__getitem__(x.spec.shape, dim))
     return view.slice_dim(x, dim, start, max(start, stop), step)
 
 

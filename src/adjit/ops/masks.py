@@ -71,7 +71,7 @@ def argwhere(input: Tensor) -> Tensor:
         tensor([[0, 1],
                 [1, 0]])
     """
-    return nonzero(input)  # type: ignore[no-any-return]
+    return nonzero(input)
 
 
 @export(method=True, out=True)

@@ -546,6 +546,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return batched(x, y)
 
 
+export(namespace="linalg", out=True)(matmul)
+
+
 def left_operator(self: Tensor, other: Any) -> Any:
     """`self @ other`."""
     return matmul(self, other) if isinstance(other, Tensor) else NotImplemented

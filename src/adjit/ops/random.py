@@ -8,7 +8,7 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
-from ..graph.op import add_method, export, operation
+from ..graph.op import export, operation
 from ..graph.record import launch
 from ..kernels import random as kernels
 from ..random import Generator, default_generator
@@ -381,7 +381,7 @@ def _(g: Tensor, needs: Any) -> Any:
 CHANCE = "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
 
 
-@export
+@export(method=True)
 def bernoulli(
     input: Tensor, p: float | None = None, *, generator: Generator | None = None,
     out: Tensor | None = None,
@@ -585,8 +585,6 @@ for _over in (
 ):  # fmt: skip
     _over.vjp(zero_gradient)
 
-add_method("bernoulli", bernoulli)
-add_method("multinomial", lambda self, *args, **kwargs: multinomial(self, *args, **kwargs))
 
 
 # --------------------------------------------------------------------------- multinomial
@@ -606,7 +604,7 @@ WEIGHTS = {
 }  # fmt: skip
 
 
-@export
+@export(method=True)
 def multinomial(
     input: Tensor, num_samples: int, replacement: bool = False, *,
     generator: Generator | None = None, out: Tensor | None = None,
@@ -727,7 +725,7 @@ def written(x: Tensor, made: Tensor, inplace: bool) -> Tensor:
     if not inplace:
         return made
     writing.check(x)
-    return writing.adopt(x, made)  # type: ignore[no-any-return]
+    return writing.adopt(x, made)
 
 
 @export(namespace="nn.functional")
@@ -799,7 +797,7 @@ def channel_dropout(name: str, axes: int) -> Any:
         >>> F.{name}(adjit.ones({", ".join("2" * (axes + 2))}), p=0.0).sum()
         tensor({2.0 ** (axes + 2):.0f}.)
     """
-    return export(function, namespace="nn.functional")
+    return export(namespace="nn.functional")(function)
 
 
 dropout1d = channel_dropout("dropout1d", 1)

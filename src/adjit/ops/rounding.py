@@ -173,8 +173,8 @@ def _(g, x, y):
     return g, -g * special.trunc_divide(x, y)
 
 
-remainder_by_number = rest_of_quotient_down.variant("RemainderBackward0")
-fmod_by_number = rest_of_quotient_towards_zero.variant("FmodBackward0")
+remainder_by_number = rest_of_quotient_down.variant("RemainderBackward0", "y")
+fmod_by_number = rest_of_quotient_towards_zero.variant("FmodBackward0", "y")
 
 
 def check_divisor(input: Any, other: Any) -> None:

@@ -107,12 +107,48 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype) -> Tensor:
     """Tensors of these sizes along `dim`, one after the other."""
     first = tensors[0].shape
-    out = creation.empty((*first[:dim], sum(sizes), *first[dim + 1 :]), dtype=kind)
+    shape = (*first[:dim], sum(sizes), *first[dim + 1 :])
+    inner = numel(first[dim + 1 :])
+    return side_by_side(tensors, shape, numel(first[:dim]), [n * inner for n in sizes], kind)
+
+
+MOST_PARTS = max(kernels.JOINS)
+
+
+def side_by_side(
+    tensors: Sequence[Tensor], shape: Shape, rows: int, widths: Sequence[int], kind: dtype
+) -> Tensor:
+    """A dense tensor whose rows are the rows of the parts, one part after the other."""
+    parts = [(t.to(kind).contiguous(), w) for t, w in zip(tensors, widths, strict=True) if w]
+    while len(parts) > MOST_PARTS:
+        groups = [parts[k : k + MOST_PARTS] for k in range(0, len(parts), MOST_PARTS)]
+        parts = [
+            (launch_join(g, (rows, sum(w for _, w in g))), sum(w for _, w in g)) for g in groups
+        ]
+    if not parts or rows == 0:
+        return creation.empty(shape, dtype=kind)
+    if len(parts) == 1:
+        return parts[0][0].reshape(shape).clone()
+    return launch_join(parts, shape)
+
+
+def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape) -> Tensor:
+    """Dense parts, each with the width of its rows, side by side, recorded."""
+    width = sum(w for _, w in parts)
+    rows = numel(shape) // width
+    count = next(size for size in kernels.JOINS if size >= len(parts))
+    filled = [*parts, *[(parts[-1][0], 0)] * (count - len(parts))]
+    layout = [width]
     start = 0
-    for t, size in zip(tensors, sizes, strict=True):
-        record.store(view.slice_dim(out, dim, start, start + size, 1), t)
-        start += size
-    return out
+    for _, w in filled:
+        layout += [start, w]
+        start += w
+    kind = parts[0][0].dtype
+    return launch(
+        kernels.JOINS[count], [t for t, _ in filled], [(shape, kind)],
+        bind={"T": carrier(kind)}, words=layout, n=rows * count,
+        grain=max(1, GRAIN * count // width),
+    )  # fmt: skip
 
 
 @join.vjp
@@ -159,10 +195,9 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def pile(tensors: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
     """Tensors of one shape along a new axis."""
     first = tensors[0].shape
-    out = creation.empty((*first[:dim], len(tensors), *first[dim:]), dtype=kind)
-    for position, t in enumerate(tensors):
-        record.store(view.select(out, dim, position), t)
-    return out
+    shape = (*first[:dim], len(tensors), *first[dim:])
+    widths = [numel(first[dim:])] * len(tensors)
+    return side_by_side(tensors, shape, numel(first[:dim]), widths, kind)
 
 
 @pile.vjp

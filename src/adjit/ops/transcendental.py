@@ -147,8 +147,8 @@ def _(g, x, y):
     return 0 if (x == 0) & (y <= 0) else gx, g * x / y
 
 
-scaled_by_number = weighted_log.variant("XlogyBackward1")
-log_of_number = weighted_log.variant("XlogyBackward2")
+scaled_by_number = weighted_log.variant("XlogyBackward1", "x")
+log_of_number = weighted_log.variant("XlogyBackward2", "y")
 
 
 @Choice
@@ -275,8 +275,8 @@ def atan2(y, x):
 
 @atan2.vjp
 def _(g, y, x):
-    scaled = g * (1 / (y * y + x * x))
-    return scaled * x, scaled * -y
+    inverse = 0 if (y == 0) & (x == 0) else 1 / (y * y + x * x)
+    return g * x * inverse, g * -y * inverse
 
 
 @export(method=True, inplace="function", out=True)
@@ -557,7 +557,7 @@ def bounded_log_odds(x, *, low=0.05, high=0.95):
 @bounded_log_odds.vjp
 def _(g, x, low, high):
     slope = g / (x * (1 - x))
-    return 0 if (x < low) | (x > high) else slope
+    return slope if (x >= low) & (x <= high) else 0
 
 
 @export(method=True, inplace="function", out=True)

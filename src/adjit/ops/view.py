@@ -631,7 +631,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
 
 # ----- gradients of parts -----
 
-_parts_by_name = {
+_parts_by_name: dict[str, Any] = {
     "select": lambda t, d, k: select(t, d, k),
     "slice": lambda t, d, start, stop, step: slice_dim(t, d, start, stop, step),
     "diagonal": lambda t, offset, a, b: diagonal(t, offset, a, b),

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjit
-
+from ..ops.creation import full_like
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -88,7 +87,7 @@ class Adagrad(PerParameterOptimizer):
 
     def _start(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
         state["step"] = self.first_step(param, group)
-        state["sum"] = adjit.full_like(param, group["initial_accumulator_value"])
+        state["sum"] = full_like(param, group["initial_accumulator_value"])
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

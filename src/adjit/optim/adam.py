@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjit
-
+from ..ops.creation import zeros_like
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -97,10 +96,10 @@ class Adam(PerParameterOptimizer):
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
         if not state:
             state["step"] = self.first_step(param, group)
-            state["exp_avg"] = adjit.zeros_like(param)
-            state["exp_avg_sq"] = adjit.zeros_like(param)
+            state["exp_avg"] = zeros_like(param)
+            state["exp_avg_sq"] = zeros_like(param)
             if group["amsgrad"]:
-                state["max_exp_avg_sq"] = adjit.zeros_like(param)
+                state["max_exp_avg_sq"] = zeros_like(param)
         state["step"] += 1
         step = state["step"]
 
@@ -115,7 +114,7 @@ class Adam(PerParameterOptimizer):
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
         if group["amsgrad"]:
             peak = state["max_exp_avg_sq"]
-            square = peak.copy_(adjit.maximum(peak, square))
+            square = peak.copy_(peak.maximum(square))
         scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
         descend_ratio(param, mean, scale, lr / (1 - beta1**step))
 

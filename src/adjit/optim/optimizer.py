@@ -10,10 +10,9 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias
 
-import adjit
-
 from ..autograd.modes import enable_grad, no_grad
 from ..graph.node import RemovableHandle
+from ..ops.creation import tensor, zeros
 from ..tensor import Tensor
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -483,7 +482,7 @@ class Optimizer:
 def _cast_like(param: Tensor, value: Any, key: str | None = None) -> Any:
     """``value`` with its tensors in the dtype and on the device of ``param``, counters as is."""
     if not isinstance(value, Tensor) and hasattr(value, "__array__"):
-        value = adjit.tensor(value.__array__())
+        value = tensor(value.__array__())
     if isinstance(value, Tensor):
         if key == "step":
             return value
@@ -563,7 +562,6 @@ class PerParameterOptimizer(Optimizer):
         """Move ``param`` once, in place, along ``grad``."""
         raise NotImplementedError
 
-    @no_grad()
     def step(self, closure: Closure | None = None) -> Any:
         """Update all parameters that have a gradient, once.
 
@@ -580,24 +578,25 @@ class PerParameterOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        for group in self.param_groups:
-            for param in group["params"]:
-                if param.grad is None:
-                    continue
-                grad = -param.grad if group["maximize"] else param.grad
-                state = self.state.get(param, {})
-                self.update(param, grad, state, group)
-                if state:
-                    self.state[param] = state
+        with no_grad():
+            for group in self.param_groups:
+                for param in group["params"]:
+                    if param.grad is None:
+                        continue
+                    grad = -param.grad if group["maximize"] else param.grad
+                    state = self.state.get(param, {})
+                    self.update(param, grad, state, group)
+                    if state:
+                        self.state[param] = state
         return loss
 
     def first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:
         """The counter before the first step."""
-        return adjit.zeros((), device=param.device) if group.get("capturable") else 0
+        return zeros((), device=param.device) if group.get("capturable") else 0
 
     def _pack_state(self, state: dict[str, Any]) -> dict[str, Any]:
         if isinstance(state.get("step"), int):
-            return {**state, "step": adjit.tensor(float(state["step"]))}
+            return {**state, "step": tensor(float(state["step"]))}
         return state
 
     def _unpack_state(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import adjit
-
+from ..ops.creation import zeros_like
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -89,11 +88,11 @@ class RMSprop(PerParameterOptimizer):
         lr, alpha, momentum = as_scalar(group["lr"]), group["alpha"], group["momentum"]
         if not state:
             state["step"] = self.first_step(param, group)
-            state["square_avg"] = adjit.zeros_like(param)
+            state["square_avg"] = zeros_like(param)
             if momentum > 0:
-                state["momentum_buffer"] = adjit.zeros_like(param)
+                state["momentum_buffer"] = zeros_like(param)
             if group["centered"]:
-                state["grad_avg"] = adjit.zeros_like(param)
+                state["grad_avg"] = zeros_like(param)
         state["step"] += 1
 
         if group["weight_decay"] != 0:

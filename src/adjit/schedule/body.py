@@ -261,8 +261,8 @@ class _OnTensors(ast.NodeTransformer):
         self.generic_visit(node)
         match node.func:
             case ast.Name("min" | "max" | "abs" | "bool" as name):
-                name = {"min": "minimum", "max": "maximum"}.get(name, name)
-                node.func = ast.Attribute(ast.Name("_op", ast.Load()), name, ast.Load())
+                op = {"min": "minimum", "max": "maximum"}.get(name, name)
+                node.func = ast.Attribute(ast.Name("_op", ast.Load()), op, ast.Load())
         return node
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:

@@ -180,7 +180,13 @@ def cache_folder() -> Path:
 
 
 _temporary: list[Path] = []
-atexit.register(lambda: [shutil.rmtree(folder, ignore_errors=True) for folder in _temporary])
+
+
+@atexit.register
+def _remove_temporary() -> None:
+    for folder in _temporary:
+        shutil.rmtree(folder, ignore_errors=True)
+
 
 
 def _is_private(folder: Path) -> bool:

@@ -88,7 +88,9 @@ def render(
     operands = [o for o in [*inputs, *outputs] if o.strides is not None]
     letters = dict(zip([o.name for o in [*inputs, *outputs]], flags, strict=True))
     pointers = [o.name for o in operands]
-    head, loads, stores = ["p = words(args)"], [], []
+    head = ["p = words(args)"]
+    loads: list[str] = []
+    stores: list[str] = []
     base = len(pointers)
     strided = [n for n in pointers if letters[n] == STRIDED]
     if nested:
@@ -146,8 +148,8 @@ def render(
         inside = ["rest = row", *(f"{o} = 0" for o in offsets), "for d in range(outer):"]
         walk = [f"size = p[{base + 2} + d]", "ahead = rest // size", "at_d = rest - ahead * size",
                 "rest = ahead"]  # fmt: skip
-        for k, o in enumerate(offsets):
-            walk.append(f"{o} += at_d * p[{base + 2} + outer * {k + 1} + d]")
+        for k, offset in enumerate(offsets):
+            walk.append(f"{offset} += at_d * p[{base + 2} + outer * {k + 1} + d]")
         inside += ["    " + line for line in walk] + setup
         inside.append("for i in range(inner):")
         inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]

@@ -54,7 +54,7 @@ class Recipe:
         self.name, self.inputs, self.outputs, self.steps = name, inputs, outputs, steps
         self.constants = constants
         self.scratch, self.fallible = scratch, fallible
-        self.spec = outputs[0] if outputs else None
+        self.spec: Any = outputs[0] if outputs else None
         self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
         self.size = self.sizes[0] if outputs else 0
         self.free = free_small.get(self.size)  # where blocks for a small result come from

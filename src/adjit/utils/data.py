@@ -27,8 +27,11 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-import adjit
-
+from ..dtypes import float64
+from ..ops.creation import as_tensor, tensor
+from ..ops.random import multinomial, randint, randperm
+from ..ops.shape import stack
+from ..random import Generator
 from ..tensor import Tensor
 
 T = TypeVar("T")
@@ -316,7 +319,7 @@ def random_split(
         lengths = _lengths_of_fractions(lengths, total)
     if sum(lengths) != total:
         raise ValueError("Sum of input lengths does not equal the length of the input dataset!")
-    order = adjit.randperm(total, generator=generator).tolist()
+    order = randperm(total, generator=generator).tolist()
     ends = itertools.accumulate(lengths)
     return [
         Subset(dataset, order[int(end - length) : int(end)])
@@ -425,14 +428,14 @@ class RandomSampler(Sampler[int]):
         n = len(self.data_source)
         generator = self.generator
         if generator is None:
-            generator = adjit.Generator()
+            generator = Generator()
             generator.manual_seed(_random_seed(None))
         left = self.num_samples
         while left > 0:
             if self.replacement:
-                drawn = adjit.randint(n, (min(left, 1024),), generator=generator)
+                drawn = randint(n, (min(left, 1024),), generator=generator)
             else:
-                drawn = adjit.randperm(n, generator=generator)[:left]
+                drawn = randperm(n, generator=generator)[:left]
             yield from drawn.tolist()
             left -= drawn.numel()
 
@@ -453,7 +456,7 @@ class SubsetRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        for i in adjit.randperm(len(self.indices), generator=self.generator).tolist():
+        for i in randperm(len(self.indices), generator=self.generator).tolist():
             yield self.indices[i]
 
     def __len__(self) -> int:
@@ -491,7 +494,7 @@ class WeightedRandomSampler(Sampler[int]):
             raise ValueError(
                 f"replacement should be a boolean value, but got replacement={replacement}"
             )
-        self.weights = adjit.as_tensor(weights, dtype=adjit.float64)
+        self.weights = as_tensor(weights, dtype=float64)
         if self.weights.dim() != 1:
             raise ValueError(
                 "weights should be a 1d sequence but given weights have shape "
@@ -502,7 +505,7 @@ class WeightedRandomSampler(Sampler[int]):
         self.generator = generator
 
     def __iter__(self) -> Iterator[int]:
-        drawn = adjit.multinomial(
+        drawn = multinomial(
             self.weights, self.num_samples, self.replacement, generator=self.generator
         )
         return iter(drawn.tolist())
@@ -558,7 +561,7 @@ def _check_num_samples(num_samples: int) -> None:
 
 
 def _random_seed(generator: Any) -> int:
-    return int(adjit.randint(2**62, (), generator=generator).item())
+    return int(randint(2**62, (), generator=generator).item())
 
 
 # ---------------------------------------------------------------------------------------------
@@ -574,7 +577,7 @@ def _rebuild(template: Any, entries: dict[Any, Any] | list[Any]) -> Any:
             for key, entry in pairs:
                 clone[key] = entry
             return clone
-        return type(template)(entries)  # type: ignore[call-arg]
+        return type(template)(entries)
     except TypeError:
         return entries
 
@@ -597,9 +600,9 @@ def default_convert(data: Any) -> Any:
         case Tensor() | str() | bytes():
             return data
         case np.ndarray():
-            return data if data.dtype.kind in "SUO" else adjit.as_tensor(data)
+            return data if data.dtype.kind in "SUO" else as_tensor(data)
         case np.generic():
-            return adjit.as_tensor(data)
+            return as_tensor(data)
         case Mapping():
             return _rebuild(data, {key: default_convert(entry) for key, entry in data.items()})
         case tuple() if _is_namedtuple(data):
@@ -631,19 +634,19 @@ def default_collate(batch: Sequence[Any]) -> Any:
     first = batch[0]
     match first:
         case Tensor():
-            return adjit.stack(list(batch), 0)
+            return stack(list(batch), 0)
         case np.ndarray():
             if first.dtype.kind in "SUO":
                 raise _cannot_collate(first.dtype)
-            return adjit.stack([adjit.as_tensor(array) for array in batch], 0)
+            return stack([as_tensor(array) for array in batch], 0)
         case str() | bytes():
             return batch
         case float() if not isinstance(first, np.generic):
-            return adjit.tensor(batch, dtype=adjit.float64)
+            return tensor(batch, dtype=float64)
         case int():
-            return adjit.tensor(batch)
+            return tensor(batch)
         case np.bool_() | np.number():
-            return adjit.as_tensor(np.asarray(batch))
+            return as_tensor(np.asarray(batch))
         case Mapping():
             return _rebuild(
                 first, {key: default_collate([sample[key] for sample in batch]) for key in first}
