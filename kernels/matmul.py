@@ -59,6 +59,13 @@ def batch_offset(c, entry, operand):
     return offset
 
 
+@njit
+def clear(out, start, stop, zero):
+    """Zeros for gemv, which in some versions of OpenBLAS multiplies old NaNs by a beta of 0."""
+    for i in range(start, stop):
+        out[i] = zero
+
+
 # --------------------------------------------------------------------------- BLAS
 
 
@@ -72,12 +79,15 @@ def product(args, start, stop):
         entry, panel = unit // panels, unit % panels
         i = panel // c[PANELS_ACROSS] * c[PANEL_ROWS]
         j = panel % c[PANELS_ACROSS] * c[PANEL_COLUMNS]
+        height, width = min(c[PANEL_ROWS], rows - i), min(c[PANEL_COLUMNS], columns - j)
+        first = (entry * rows + i) * columns + j
+        if columns == 1 or rows == 1:
+            clear(out, first, first + height * width, T(0))
         gemm(
-            c[GEMM], c[LEFT_TRANSPOSED], c[RIGHT_TRANSPOSED],
-            min(c[PANEL_ROWS], rows - i), min(c[PANEL_COLUMNS], columns - j), c[DEPTH], T(1),
+            c[GEMM], c[LEFT_TRANSPOSED], c[RIGHT_TRANSPOSED], height, width, c[DEPTH], T(1),
             shifted(left, batch_offset(c, entry, LEFT) + i * c[LEFT_ROW]), c[LEFT_LD],
             shifted(right, batch_offset(c, entry, RIGHT) + j * c[RIGHT_COLUMN]), c[RIGHT_LD],
-            T(0), shifted(out, (entry * rows + i) * columns + j), columns,
+            T(0), shifted(out, first), columns,
         )  # fmt: skip
 
 
@@ -97,16 +107,16 @@ def product_and_bias(args, start, stop):
         height, width = min(c[PANEL_ROWS], rows - i), min(c[PANEL_COLUMNS], columns - j)
         added = shifted(bias, batch_offset(c, entry, BIAS) + i * c[BIAS_ROW] + j * c[BIAS_COLUMN])
         target = shifted(out, (entry * rows + i) * columns + j)
-        if beta != T(0):
-            for row in range(height):
-                source = shifted(added, row * c[BIAS_ROW])
-                for column in range(width):
-                    target[row * columns + column] = beta * source[column * c[BIAS_COLUMN]]
+        for row in range(height):
+            source = shifted(added, row * c[BIAS_ROW])
+            for column in range(width):
+                value = T(0) if beta == T(0) else beta * source[column * c[BIAS_COLUMN]]
+                target[row * columns + column] = value
         gemm(
             c[GEMM], c[LEFT_TRANSPOSED], c[RIGHT_TRANSPOSED], height, width, c[DEPTH], alpha,
             shifted(left, batch_offset(c, entry, LEFT) + i * c[LEFT_ROW]), c[LEFT_LD],
             shifted(right, batch_offset(c, entry, RIGHT) + j * c[RIGHT_COLUMN]), c[RIGHT_LD],
-            T(0) if beta == T(0) else T(1), target, columns,
+            T(1), target, columns,
         )  # fmt: skip
 
 
@@ -120,8 +130,10 @@ def matrix_vector(args, start, stop):
     )  # fmt: skip
     for unit in range(start, stop):
         i = unit * panel
+        height = min(panel, rows - i)
+        clear(out, i, i + height, T(0))
         gemv(
-            address, by_columns, min(panel, rows - i), columns,
+            address, by_columns, height, columns,
             T(1), shifted(matrix, i * row_step), ld, x, x_step, T(0), shifted(out, i), 1,
         )  # fmt: skip
 
@@ -130,8 +142,8 @@ def matrix_vector(args, start, stop):
 
 
 @kernel
-def integer_product(args, start, stop):
-    """out = left @ right, wrapping around like every integer operation; right lies by rows."""
+def plain_product(args, start, stop):
+    """out = left @ right where BLAS has no say: integers, sizes beyond its own; right by rows."""
     p = words(args)
     left, right, out, c = at(p[0], T), at(p[1], T), at(p[2], T), shifted(p, 3)
     rows, columns, depth, panels = c[ROWS], c[COLUMNS], c[DEPTH], c[PANELS]

@@ -73,7 +73,11 @@ def draw_results(losses: list[float], images: np.ndarray, labels: np.ndarray, fo
     axes.semilogy(range(1, len(losses) + 1), losses)
     axes.set(xlabel="epoch", ylabel="training loss", title="Loss")
     axes.grid(alpha=0.3)
-    right.suptitle("Test digits: prediction (wrong ones in red, with the true label)", fontsize=10)
+    right.suptitle(
+        f"{(labels == found).sum()} of {len(labels)} test digits right; "
+        "in red the wrong ones, with the true digit",
+        fontsize=10,
+    )
     wrong_first = np.argsort(labels == found, kind="stable")[:4]
     chosen = np.concatenate([wrong_first, np.setdiff1d(np.arange(28), wrong_first)])[:28]
     for k, box in zip(chosen, right.subplots(4, 7).flat, strict=True):
@@ -98,6 +102,7 @@ def main() -> None:
         nn.Linear(64, 10),
     )
     print(f"{len(train_set)} training digits, {len(test_set)} test digits")
+    print("the very first run compiles its kernels in the first epoch")
     losses = train(model, train_set)
 
     images, labels = test_set.tensors

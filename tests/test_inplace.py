@@ -278,6 +278,17 @@ def test_a_view_made_under_no_grad_is_lost_when_the_base_is_written():
         view.grad_fn  # noqa: B018
 
 
+def test_a_view_of_a_leaf_made_under_no_grad_is_a_leaf_itself():
+    x = leaf([1.0, 2.0, 3.0])
+    with T.no_grad():
+        view = x[:2]
+    assert view.requires_grad
+    assert view.is_leaf
+    (view * 3).sum().backward()
+    assert x.grad is None
+    same(view.grad, [3.0, 3.0])
+
+
 def test_views_and_writes_both_inside_no_grad():
     x = leaf([1.0, 1.0, 1.0, 1.0])
     y = x * 1

@@ -405,6 +405,7 @@ def test_only_needed_factors_are_saved():
 def test_sizes_beyond_the_ints_of_blas(monkeypatch):
     x, y = sample(40, 30), sample(30, 20)
     from adjit.kernels import blas
+
     from adjit.ops import matmul
 
     monkeypatch.setattr(blas, "LARGEST_INT", 8)

@@ -270,8 +270,8 @@ class Programs(RuleBasedStateMachine):
         elif not fit(x, y) and name != "matmul":
             assert self.everywhere(step, i, j) is None
 
-    @rule(i=somewhere, name=st.sampled_from(sorted(VIEWS)), mode=modes)
-    def look(self, i, name, mode):
+    @rule(i=somewhere, name=st.sampled_from(sorted(VIEWS)))
+    def look(self, i, name):
         i = self.place(i)
         function, model = VIEWS[name]
         if name == "flat" and not self.arrays[i].flags.c_contiguous:
@@ -280,11 +280,7 @@ class Programs(RuleBasedStateMachine):
         if view is None:
             return
 
-        def step(lib, x):
-            with getattr(lib, mode)():
-                return function(x)
-
-        tensors = self.everywhere(step, i)
+        tensors = self.everywhere(lambda lib, x: function(x), i)
         if tensors is not None:
             self.add(view, tensors)
 
@@ -366,8 +362,12 @@ class Programs(RuleBasedStateMachine):
         }
         for kind, i, j, number, mode in steps:
             names = sorted(tables[kind])
-            places = {"i": i, "j": j} if kind in ("combine", "overwrite_with") else {"i": i}
-            getattr(self, kind)(**places, name=names[number % len(names)], mode=mode)
+            arguments = {"i": i, "name": names[number % len(names)]}
+            if kind in ("combine", "overwrite_with"):
+                arguments["j"] = j
+            if kind != "look":
+                arguments["mode"] = mode
+            getattr(self, kind)(**arguments)
 
     @precondition(lambda self: self.exports)
     @rule(k=somewhere, where=st.integers(0, 63), value=st.floats(-2, 2))

@@ -36,8 +36,8 @@ class Drawing:
         dot: the same graph as source text for Graphviz.
     """
 
-    svg: str
-    dot: str
+    svg: str = dataclasses.field(repr=False)
+    dot: str = dataclasses.field(repr=False)
 
     def _repr_svg_(self) -> str:
         return self.svg

@@ -19,6 +19,7 @@ from ..graph.node import GradNode, sequence
 from ..graph.state import state
 from ..ops.arithmetic import total
 from ..schedule.settle import settle
+from ..shapes import is_dense
 
 _accumulate_lock = threading.RLock()
 
@@ -88,8 +89,10 @@ def accumulate(t: Any, g: Any) -> None:
 
 def own_copy(g: Any) -> Any:
     """A handle of its own on the value of `g`; values are immutable, so the bytes need no copy."""
-    if g.spec is g.storage.spec and not g.storage.shared and g.offset == 0:
-        return record.make_tensor(record.make_storage(g.storage.value, g.spec), g.spec)
+    spec, storage = g.spec, g.storage
+    if not storage.shared and g.offset == 0 and spec.numel == storage.spec.numel:
+        if spec is storage.spec or is_dense(spec.shape, spec.strides):
+            return record.make_tensor(record.make_storage(storage.value, spec), spec)
     return g.detach().clone()
 
 

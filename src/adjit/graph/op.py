@@ -164,10 +164,9 @@ class Elementwise:
 
     def _operands_by_name(self, count: int, attributes: dict[str, Any]) -> list[Any]:
         """The operands after the first `count`, taken out of the keyword arguments."""
-        names = {"x": "input", "y": "other"}  # what PyTorch calls them
         found = []
         for p in self.params[count:]:
-            name = p if p in attributes else names.get(p)
+            name = p if p in attributes else record.PYTORCH_NAMES.get(p)
             if name in attributes:
                 found.append(attributes.pop(name))
         return found
@@ -230,7 +229,7 @@ def _int_word(value: Any, compute: dtype) -> int:
     if compute.kind == "b":
         return int(bool(number))
     if not -(1 << 63) <= number < 1 << 63:
-        raise RuntimeError(f"value cannot be converted to type {compute.numpy}_t without overflow")
+        raise OverflowError("int too big to convert")
     return number
 
 
@@ -345,9 +344,13 @@ class Operation:
         self.name = function.__name__.strip("_")
         self.signature = inspect.signature(function)
         self.params = list(self.signature.parameters)
+        found = self.signature.parameters.values()
+        self.variadic = any(p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD) for p in found)
+        self.defaults = {p.name: p.default for p in found if p.default is not p.empty}
         self.differentiable_outputs = differentiable
         self.back: Callable[..., Any] | None = None
         self.wants: list[str] = []  # parameter names of the vjp
+        self._needed: dict[tuple[bool, ...], list[str]] = {}
         registry.setdefault(self.name, self)
 
     def vjp(self, function: Callable[..., Any]) -> Operation:
@@ -411,9 +414,7 @@ class Operation:
 
     def _attach(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
         outs = list(out) if isinstance(out, (tuple, list)) else [out]
-        bound = self.signature.bind(*args, **kwargs)
-        bound.apply_defaults()
-        arguments = bound.arguments
+        arguments = self._bind(args, kwargs)
         edges: list[Any] = []
         specs: list[Any] = []
         layout: list[tuple[str, int]] = []  # tensor parameters; -1 for one tensor, else list length
@@ -468,6 +469,17 @@ class Operation:
             if o.storage.value is None or o.fn is not None:
                 continue
             record.give_history(o, fn, k)
+
+    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """The arguments of a call by the names of the parameters, defaults included."""
+        if self.variadic:
+            bound = self.signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            return bound.arguments
+        arguments = dict(zip(self.params, args, strict=False))
+        for name in self.params[len(args) :]:
+            arguments[name] = kwargs[name] if name in kwargs else self.defaults[name]
+        return arguments
 
     def _needed_names(self, layout: list[tuple[str, int]], edges: list[Any]) -> list[str]:
         """The names that the vjp reads for the gradients that are needed."""
@@ -689,18 +701,23 @@ def as_method(f: Any, name: str) -> Any:
             def method2(self: Any, other: Any) -> Any:
                 return binary(f, self, other)
 
-            return functools.update_wrapper(method2, f.__wrapped__, ("__doc__",))
+            return _named(method2, f, name)
         if f.arity == 1:
 
             def method1(self: Any) -> Any:
                 return unary(f, self)
 
-            return functools.update_wrapper(method1, f.__wrapped__, ("__doc__",))
+            return _named(method1, f, name)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return f(self, *args, **kwargs)
 
-    return functools.update_wrapper(method, getattr(f, "__wrapped__", f), ("__doc__",))
+    return _named(method, getattr(f, "__wrapped__", f), name)
+
+
+def _named(method: Any, f: Any, name: str) -> Any:
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", f.__doc__
+    return method
 
 
 def in_place(f: Any, name: str) -> Any:

@@ -266,7 +266,7 @@ def elementwise(op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...],
         else:
             kind = operand.__class__
             if kind is not float and kind is not int and kind is not bool:
-                operand = as_number(op, operand)
+                operand = as_number(op, operand, operands)
                 kind = operand.__class__
             key.append(kind)
             numbers.append(operand)
@@ -276,7 +276,7 @@ def elementwise(op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...],
         recipe = plan(op, operands)
     if not tensors:
         raise TypeError(
-            f"{op.name}(): argument '{op.params[0]}' (position 1) must be Tensor, not "
+            f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
             f"{type(operands[0]).__name__}"
         )
     node = new_node(Node)
@@ -298,8 +298,10 @@ def elementwise(op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...],
     return out
 
 
-def as_number(op: Any, value: Any) -> Any:
+def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
     """A Python number for a NumPy one; anything else is refused."""
+    if value.__class__ in (float, int, bool):
+        return value
     item = getattr(value, "item", None)
     if item is not None and getattr(value, "ndim", None) == 0:
         found = item()
@@ -309,7 +311,15 @@ def as_number(op: Any, value: Any) -> Any:
         return float(value) if isinstance(value, float) else int(value)
     if isinstance(value, complex):
         raise dtypes.unsupported(dtypes.complex64)
-    raise TypeError(f"{op.name}(): argument must be Tensor or a number, not {type(value).__name__}")
+    position = next(k for k, operand in enumerate(operands) if operand is value)
+    name = op.params[position]
+    raise TypeError(
+        f"{op.name}(): argument '{PYTORCH_NAMES.get(name, name)}' (position {position + 1}) must be "
+        f"Tensor, not {type(value).__name__}"
+    )
+
+
+PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
 
 
 def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
@@ -321,13 +331,13 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
             key.append(operand.spec)
             described.append((name, operand.spec))
         else:
-            operand = as_number(op, operand)
+            operand = as_number(op, operand, operands)
             key.append(operand.__class__)
             described.append((name, dtypes.of_scalar(operand)))
     specs = [s for _, s in described if isinstance(s, Spec)]
     if not specs:
         raise TypeError(
-            f"{op.name}(): argument '{op.params[0]}' (position 1) must be Tensor, not "
+            f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
             f"{type(operands[0]).__name__}"
         )
     shape = broadcast_shapes(*[s.shape for s in specs])
@@ -796,20 +806,23 @@ def launch(
     bits). `messages` maps a status code to a message, or (exception type, message), formatted
     with the details the kernel left.
     """
-    bind = bind or {}
-    specs = tuple([dense_spec(Size(shape), kind) for shape, kind in outputs])
-    steps = kernel if isinstance(kernel, list) else [(kernel, n, grain)]
-    made = [
-        Step(k if isinstance(k, Source) else instantiate(k, bind), int(count), int(size))
-        for k, count, size in steps
-    ]
-    fails = None
-    if fallible:
-        fails = fallible if callable(fallible) else _status_error(messages or {})
-    recipe = Recipe(
-        made[0].source.name, tuple([t.spec for t in inputs]), specs, made,
-        tuple([int(w) for w in words]), scalars=len(scalars), scratch=scratch, fallible=fails,
+    steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
+    words = tuple(words)
+    given = tuple([t.spec for t in inputs])
+    key = (
+        steps, given, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
+        tuple(bind.items()) if bind else None, len(scalars), scratch,
+        tuple(messages.items()) if messages else fallible,
     )  # fmt: skip
+    recipe = _launches.get(key)
+    if recipe is None:
+        recipe = _launch_recipe(
+            steps, given, outputs, words, bind or {}, len(scalars), scratch, fallible, messages or {}
+        )
+        if len(_launches) >= MAX_RECIPES:
+            _launches.clear()
+        _launches[key] = recipe
+    specs = recipe.outputs
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple([t.storage.value for t in inputs])
@@ -824,6 +837,34 @@ def launch(
     if any([t.storage.shared for t in inputs]):
         settle()
     return out
+
+
+_launches: dict[Any, Recipe] = {}
+
+
+def _launch_recipe(
+    steps: Sequence[Any],
+    inputs: tuple[Spec, ...],
+    outputs: Sequence[tuple[Any, dtype]],
+    words: tuple[int, ...],
+    bind: dict[str, dtype],
+    scalars: int,
+    scratch: int,
+    fallible: Any,
+    messages: dict[int, Any],
+) -> Recipe:
+    """The recipe behind a launch."""
+    made = [
+        Step(k if isinstance(k, Source) else instantiate(k, bind), int(count), int(size))
+        for k, count, size in steps
+    ]
+    fails = None
+    if fallible:
+        fails = fallible if callable(fallible) else _status_error(messages)
+    return Recipe(
+        made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind) for shape, kind in outputs]),
+        made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
+    )  # fmt: skip
 
 
 def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Exception]:

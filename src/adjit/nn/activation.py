@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from typing import Any
 
-import adjit
-
 from ..dtypes import dtype as DType
+from ..ops import creation
 from ..tensor import Tensor
 from . import functional as F
 from . import init
@@ -215,7 +214,7 @@ class PReLU(Module):
         super().__init__()
         self.num_parameters = num_parameters
         self.init = init
-        self.weight = Parameter(adjit.empty(num_parameters, device=device, dtype=dtype))
+        self.weight = Parameter(creation.empty(num_parameters, device=device, dtype=dtype))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -159,6 +159,7 @@ class ModuleList(_ModuleSequence):
 
     Example:
         >>> layers = nn.ModuleList(nn.Linear(4, 4) for _ in range(3))
+        >>> x = adjit.zeros(1, 4)
         >>> for layer in layers:
         ...     x = layer(x)
     """
@@ -222,7 +223,8 @@ class ModuleDict(Module):
 
     Example:
         >>> heads = nn.ModuleDict({"mean": nn.Linear(4, 1), "scale": nn.Linear(4, 1)})
-        >>> heads["mean"](x)
+        >>> heads["mean"](adjit.zeros(2, 4)).shape
+        adjit.Size([2, 1])
     """
 
     _modules: dict[str, Module]  # type: ignore[assignment]

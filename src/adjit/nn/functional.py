@@ -8,20 +8,18 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import adjit
-
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo
 from ..graph.op import in_place
-from ..ops import activations, nn
+from ..ops import activations, creation, nn
 from ..ops.activations import gelu, logsigmoid, prelu
 from ..ops.embedding import embedding, one_hot
 from ..ops.matmul import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
+from ..ops.padding import pad
 from ..ops.random import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d
-from ..ops.shape import pad
 from ..tensor import Tensor
 from .reduction import chosen_reduction, reduced
 
@@ -190,7 +188,7 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
 
 def _activation(op: Any, input: Tensor, inplace: bool, **settings: Any) -> Tensor:
     called = in_place(op, op.name) if inplace else op
-    return called(input, **settings)  # type: ignore[no-any-return]
+    return called(input, **settings)
 
 
 relu_ = functools.partial(relu, inplace=True)
@@ -225,12 +223,12 @@ def softsign(input: Tensor) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
-    return activations.softplus(input, beta=beta, threshold=threshold)  # type: ignore[no-any-return]
+    return activations.softplus(input, beta=beta, threshold=threshold)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| is above ``lambd``, 0 elsewhere; differentiable."""
-    return activations.hardshrink(input, lambd=lambd)  # type: ignore[no-any-return]
+    return activations.hardshrink(input, lambd=lambd)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -245,7 +243,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
             f"lambda must be in range [0, {largest:g}] for input dtype {input.dtype.legacy}, but "
             f"found {lambd:g}"
         )
-    return activations.softshrink(input, lambd=lambd)  # type: ignore[no-any-return]
+    return activations.softshrink(input, lambd=lambd)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -313,12 +311,12 @@ def gumbel_softmax(
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
-    gumbels = -adjit.empty_like(logits).exponential_().log()
+    gumbels = -creation.empty_like(logits).exponential_().log()
     soft = ((logits + gumbels) / tau).softmax(dim)
     if not hard:
         return soft
     index = soft.argmax(dim, keepdim=True)
-    chosen = adjit.zeros_like(logits).scatter_(dim, index, 1.0)
+    chosen = creation.zeros_like(logits).scatter_(dim, index, 1.0)
     return chosen - soft.detach() + soft
 
 
@@ -646,7 +644,7 @@ def gaussian_nll_loss(
     Raises:
         ValueError: negative variances, a ``var`` of another shape, or another reduction.
     """
-    variance = adjit.full_like(input, var) if isinstance(var, (int, float)) else var.clone()
+    variance = creation.full_like(input, var) if isinstance(var, (int, float)) else var.clone()
     if (variance < 0).any():
         raise ValueError("var has negative entry/entries")
     if variance.shape == input.shape[:-1] != input.shape:
@@ -676,8 +674,8 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1; differentiable."""
     reduction = chosen_reduction(size_average, reduce, reduction)
-    apart = adjit.where(target != 1, (margin - input).clamp(min=0), 0.0)
-    together = adjit.where(target != -1, input, 0.0)
+    apart = (margin - input).clamp(min=0).where(target != 1, 0.0)
+    together = input.where(target != -1, 0.0)
     return reduced(apart + together, reduction)
 
 
@@ -766,8 +764,8 @@ def cosine_embedding_loss(
     squares1 = (input1 * input1).sum(-1) + 1e-12
     squares2 = (input2 * input2).sum(-1) + 1e-12
     cosine = (input1 * input2).sum(-1) / (squares1 * squares2).sqrt()
-    together = adjit.where(target == 1, 1 - cosine, 0.0)
-    apart = adjit.where(target == -1, (cosine - margin).clamp(min=0), 0.0)
+    together = (1 - cosine).where(target == 1, 0.0)
+    apart = (cosine - margin).clamp(min=0).where(target == -1, 0.0)
     return reduced(together + apart, reduction)
 
 
@@ -835,7 +833,7 @@ def triplet_margin_with_distance_loss(
     near = distance(anchor, positive)
     far = distance(anchor, negative)
     if swap:
-        far = adjit.minimum(far, distance(positive, negative))
+        far = far.minimum(distance(positive, negative))
     return reduced((margin + near - far).clamp(min=0), reduction)
 
 

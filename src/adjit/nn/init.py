@@ -14,9 +14,8 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-import adjit
-
 from ..autograd.modes import no_grad
+from ..ops import creation, random
 from ..tensor import Tensor
 
 P = ParamSpec("P")
@@ -114,7 +113,7 @@ def trunc_normal_(
 def _propose_normal(
     like: Tensor, mean: float, std: float, a: float, b: float, generator: Any
 ) -> tuple[Tensor, Tensor]:
-    draws = adjit.empty_like(like).normal_(mean, std, generator=generator)
+    draws = creation.empty_like(like).normal_(mean, std, generator=generator)
     return draws, (draws < a) | (draws > b)
 
 
@@ -123,8 +122,8 @@ def _propose_uniform(
 ) -> tuple[Tensor, Tensor]:
     """Uniform draws on [a, b], accepted by their density relative to the highest one there."""
     peak = max(a, min(mean, b))
-    draws = adjit.empty_like(like).uniform_(a, b, generator=generator)
-    accept = adjit.empty_like(like).uniform_(generator=generator)
+    draws = creation.empty_like(like).uniform_(a, b, generator=generator)
+    accept = creation.empty_like(like).uniform_(generator=generator)
     density = (((peak - mean) / std) ** 2 - ((draws - mean) / std) ** 2).mul(0.5).exp()
     return draws, accept > density
 
@@ -161,7 +160,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
-    return tensor.copy_(adjit.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
+    return tensor.copy_(creation.eye(*tensor.shape, dtype=tensor.dtype, device=tensor.device))
 
 
 @no_grad()
@@ -274,14 +273,14 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     if tensor.numel() == 0:
         return tensor
     rows = tensor.shape[0]
-    draws = adjit.empty_like(tensor).normal_(0, 1, generator=generator)
+    draws = creation.empty_like(tensor).normal_(0, 1, generator=generator)
     matrix = draws.reshape(rows, -1).cpu().numpy()
     is_wide = matrix.shape[0] < matrix.shape[1]
     q, r = np.linalg.qr(matrix.T if is_wide else matrix)
     # With the signs of R's diagonal the distribution is uniform (Mezzadri, math-ph/0609050).
     q *= np.sign(np.diagonal(r)) * gain
     orthogonal = np.ascontiguousarray(q.T if is_wide else q).reshape(tensor.shape)
-    return tensor.copy_(adjit.from_numpy(orthogonal))
+    return tensor.copy_(creation.from_numpy(orthogonal))
 
 
 @no_grad()
@@ -297,7 +296,7 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     zeros = math.ceil(sparsity * rows)
     tensor.normal_(0, std, generator=generator)
     for column in range(columns):
-        tensor[adjit.randperm(rows, generator=generator)[:zeros], column] = 0
+        tensor[random.randperm(rows, generator=generator)[:zeros], column] = 0
     return tensor
 
 

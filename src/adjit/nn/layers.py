@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import adjit
-
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
+from ..ops import creation
 from ..tensor import Tensor
 from . import functional as F
 from . import init
@@ -55,9 +54,11 @@ class Linear(Module):
         super().__init__()
         self.in_features = in_features
         self.out_features = out_features
-        self.weight = Parameter(adjit.empty(out_features, in_features, device=device, dtype=dtype))
+        self.weight = Parameter(
+            creation.empty(out_features, in_features, device=device, dtype=dtype)
+        )
         if bias:
-            self.bias = Parameter(adjit.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(creation.empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -72,8 +73,9 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         # Straight from the dictionary: going through __getattr__ would cost more than recording.
         parameters = self._parameters
-        if "weight" in parameters and "bias" in parameters:
-            return F.linear(input, parameters["weight"], parameters["bias"])
+        weight = parameters.get("weight")
+        if weight is not None and "bias" in parameters:
+            return F.linear(input, weight, parameters["bias"])
         return F.linear(input, self.weight, self.bias)
 
     def extra_repr(self) -> str:
@@ -116,10 +118,10 @@ class Bilinear(Module):
         self.in2_features = in2_features
         self.out_features = out_features
         self.weight = Parameter(
-            adjit.empty(out_features, in1_features, in2_features, device=device, dtype=dtype)
+            creation.empty(out_features, in1_features, in2_features, device=device, dtype=dtype)
         )
         if bias:
-            self.bias = Parameter(adjit.empty(out_features, device=device, dtype=dtype))
+            self.bias = Parameter(creation.empty(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
         self.reset_parameters()
@@ -294,10 +296,12 @@ class LayerNorm(Module):
         self.register_parameter("weight", None)
         self.register_parameter("bias", None)
         if elementwise_affine:
-            self.weight = Parameter(adjit.empty(self.normalized_shape, device=device, dtype=dtype))
+            self.weight = Parameter(
+                creation.empty(self.normalized_shape, device=device, dtype=dtype)
+            )
             if bias:
                 self.bias = Parameter(
-                    adjit.empty(self.normalized_shape, device=device, dtype=dtype)
+                    creation.empty(self.normalized_shape, device=device, dtype=dtype)
                 )
         self.reset_parameters()
 
@@ -347,7 +351,9 @@ class RMSNorm(Module):
         self.elementwise_affine = elementwise_affine
         self.register_parameter("weight", None)
         if elementwise_affine:
-            self.weight = Parameter(adjit.empty(self.normalized_shape, device=device, dtype=dtype))
+            self.weight = Parameter(
+                creation.empty(self.normalized_shape, device=device, dtype=dtype)
+            )
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -411,7 +417,7 @@ class Embedding(Module):
         self.scale_grad_by_freq = scale_grad_by_freq
         self.sparse = sparse
         if _weight is None:
-            table = adjit.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+            table = creation.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
             self.weight = Parameter(table, requires_grad=not _freeze)
             self.reset_parameters()
         elif tuple(_weight.shape) != (num_embeddings, embedding_dim):

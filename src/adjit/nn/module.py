@@ -379,7 +379,8 @@ class Module:
             AttributeError: a part of the path is missing or no Module.
 
         Example:
-            >>> model.get_submodule("encoder.layers.0")
+            >>> nn.Sequential(nn.Sequential(nn.ReLU())).get_submodule("0.0")
+            ReLU()
         """
         module: Any = self
         for name in target.split(".") if target else ():
@@ -388,7 +389,7 @@ class Module:
             module = getattr(module, name)
             if not isinstance(module, Module):
                 raise AttributeError(f"`{name}` is not an nn.Module")
-        return module  # type: ignore[no-any-return]
+        return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Put a module at a dotted path; with ``strict`` only where one is already.
@@ -423,7 +424,7 @@ class Module:
         path, _, name = target.rpartition(".")
         if name not in self.get_submodule(path)._buffers:
             raise AttributeError(f"`{name}` is not a buffer")
-        return buffer  # type: ignore[no-any-return]
+        return buffer
 
     def _get_tensor(self, target: str) -> Any:
         path, _, name = target.rpartition(".")
@@ -476,8 +477,10 @@ class Module:
         """The parameters with their dotted names; a shared one comes once, under its first name.
 
         Example:
-            >>> for name, param in model.named_parameters():
+            >>> for name, param in nn.Linear(2, 1).named_parameters():
             ...     print(name, param.shape)
+            weight adjit.Size([1, 2])
+            bias adjit.Size([1])
         """
         yield from self._named_members(
             lambda module: module._parameters.items(), prefix, recurse, remove_duplicate
@@ -561,10 +564,11 @@ class Module:
         """Call ``fn`` on every submodule and then on this one, to initialise for example.
 
         Example:
-            >>> def init(module):
+            >>> def without_bias(module):
             ...     if isinstance(module, nn.Linear):
             ...         nn.init.zeros_(module.bias)
-            >>> model.apply(init)
+            >>> nn.Sequential(nn.Linear(2, 2)).apply(without_bias)[0].bias.tolist()
+            [0.0, 0.0]
         """
         for module in self.children():
             module.apply(fn)
@@ -668,7 +672,10 @@ class Module:
         With ``with_kwargs`` the call is ``hook(module, args, kwargs, output)``.
 
         Example:
-            >>> handle = model.register_forward_hook(lambda module, args, out: print(out.shape))
+            >>> layer = nn.Flatten()
+            >>> handle = layer.register_forward_hook(lambda module, args, out: print(out.shape))
+            >>> _ = layer(adjit.zeros(2, 3, 4))
+            adjit.Size([2, 12])
             >>> handle.remove()
         """
         called = _WithKwargs(hook) if with_kwargs else hook
@@ -811,7 +818,7 @@ class Module:
             RuntimeError: shapes differ, or, when strict, names do.
 
         Example:
-            >>> model.load_state_dict(other.state_dict())
+            >>> nn.Linear(2, 1).load_state_dict(nn.Linear(2, 1).state_dict())
             <All keys matched successfully>
         """
         if not isinstance(state_dict, Mapping):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Self
 
-import adjit
-
+from ..ops import creation
 from ..tensor import Tensor
 
 
@@ -39,7 +38,7 @@ class Parameter(Tensor):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
+            return memo[id(self)]
         copied = type(self)(self.data.clone(), self.requires_grad)
         memo[id(self)] = copied
         return copied
@@ -59,7 +58,10 @@ class Buffer(Tensor):
         persistent: whether the buffer belongs to the module's ``state_dict``.
 
     Example:
+        >>> module = nn.Module()
         >>> module.running_mean = nn.Buffer(adjit.zeros(3))
+        >>> module.state_dict().keys()
+        odict_keys(['running_mean'])
     """
 
     persistent: bool
@@ -77,4 +79,4 @@ class Buffer(Tensor):
 
 def _leaf(cls: type[Any], data: Tensor | None) -> Any:
     """A tensor of the class on the same storage, without history; empty without data."""
-    return (adjit.empty(0) if data is None else data.detach()).as_subclass(cls)
+    return (creation.empty(0) if data is None else data.detach()).as_subclass(cls)

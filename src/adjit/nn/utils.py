@@ -5,9 +5,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Generator, Iterable
 
-import adjit
-
 from ..autograd.modes import no_grad
+from ..ops import creation, shape
 from ..tensor import Tensor
 
 
@@ -38,10 +37,10 @@ def get_total_norm(
     listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
     if not listed:
-        return adjit.tensor(0.0)
+        return creation.tensor(0.0)
     device = listed[0].device
     norms = [tensor.norm(norm_type).to(device) for tensor in listed]
-    total_norm = adjit.stack(norms).norm(norm_type)
+    total_norm = shape.stack(norms).norm(norm_type)
     if error_if_nonfinite and not total_norm.isfinite():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -130,7 +129,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """
     listed = list(parameters)
     _check_one_device(listed)
-    return adjit.cat([param.view(-1) for param in listed])
+    return shape.cat([param.view(-1) for param in listed])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

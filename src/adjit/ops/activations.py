@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import scipy.special as reference
 
-from ..graph import record
 from ..graph.op import Choice, elementwise, export
 from ..schedule.body import special
 from ..tensor import Tensor
@@ -61,9 +60,7 @@ def _(g, x, threshold):
     return 0 if x <= threshold else g
 
 
-@elementwise(
-    ref=lambda x, slope: np.where(x > 0, x, slope * x), dtypes=floats("leaky_relu_cpu")
-)
+@elementwise(ref=lambda x, slope: np.where(x > 0, x, slope * x), dtypes=floats("leaky_relu_cpu"))
 def leaky_relu(x, *, negative_slope=0.01):
     """x for positive x, else negative_slope * x."""
     return x if x > 0 else x * negative_slope
@@ -120,19 +117,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         weight = weight.view(-1, *[1] * (input.ndim - 2))
     elif weight.ndim and not input.ndim:
         weight = weight.view(())
-    return learned_slope(input, weight)  # type: ignore[no-any-return]
-
-
-def rrelu_choice(
-    input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False
-) -> Any:
-    """The op behind `rrelu`."""
-    if not training:
-        return leaky_relu_of_noise, (input,), ((lower + upper) / 2,)
-    import adjit
-
-    slopes = adjit.rand(input.shape, dtype=input.dtype) * (upper - lower) + lower
-    return random_slope, (input, slopes), ()
+    return learned_slope(input, weight)
 
 
 @export(inplace="only")
@@ -148,10 +133,17 @@ def rrelu(
         >>> adjit.rrelu(adjit.tensor([-1., 1.]), 0., 1.)
         tensor([-0.5000,  1.0000])
     """
-    return rrelu_choice(input, lower, upper, training)
+    if not training:
+        return leaky_relu_of_noise, (input,), ((lower + upper) / 2,)
+    from .random import rand
+
+    slopes = rand(input.shape, dtype=input.dtype) * (upper - lower) + lower
+    return random_slope, (input, slopes), ()
 
 
-@elementwise(ref=lambda x: np.clip(x + 3, 0, 6) / 6, domain=(-5, 5), dtypes=floats("hardsigmoid_cpu"))
+@elementwise(
+    ref=lambda x: np.clip(x + 3, 0, 6) / 6, domain=(-5, 5), dtypes=floats("hardsigmoid_cpu")
+)
 def hardsigmoid(x):
     """relu6(x + 3) / 6."""
     y = x + 3

@@ -17,7 +17,6 @@ from ..tensor import Tensor
 from .promotion import (
     Kinds,
     floating,
-    floats,
     like_first,
     numbers,
     only,
@@ -25,6 +24,8 @@ from .promotion import (
     same,
     subtracting,
     test,
+    uniform,
+    widening,
 )
 
 # ----- sums -----
@@ -52,9 +53,7 @@ def _(g):
     return g, -g
 
 
-@elementwise(
-    name="add_scaled", ref=lambda x, y, alpha: x + alpha * y, backward_name="AddBackward0"
-)
+@elementwise(name="add_scaled", ref=lambda x, y, alpha: x + alpha * y, backward_name="AddBackward0")
 def scaled_total(x, y, *, alpha=1):
     """x + alpha * y."""
     return x + alpha * y
@@ -81,9 +80,7 @@ def _(g, alpha):
     return g, -alpha * g
 
 
-@elementwise(
-    name="rsub", ref=lambda x, y: y - x, dtypes=subtracting, backward_name="RsubBackward0"
-)
+@elementwise(name="rsub", ref=lambda x, y: y - x, dtypes=subtracting, backward_name="RsubBackward0")
 def reversed_difference(x, y):
     """y - x."""
     return y - x
@@ -107,9 +104,7 @@ def check_alpha(alpha: Any, input: Any, other: Any, name: str) -> None:
         RuntimeError: it is a float beside integers.
     """
     if not isinstance(alpha, (int, float)):
-        raise TypeError(
-            f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}"
-        )
+        raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
     if isinstance(alpha, float) and not dtypes.result_type(input, other).is_floating_point:
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
@@ -245,8 +240,8 @@ def _(g, out):
 @elementwise(
     ref=np.negative,
     dtypes=refusing_bool(
-        "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to invert "
-        "a mask, use the `~` or `logical_not()` operator instead."
+        "Negation, the `-` operator, on a bool tensor is not supported. If you are trying to "
+        "invert a mask, use the `~` or `logical_not()` operator instead."
     ),
 )
 def neg(x):
@@ -317,7 +312,8 @@ def _(g, tensor1, tensor2, value):
 
 @elementwise(
     name="lerp", ref=lambda x, y, w: x + w * (y - x), domain=((-2, 2), (-2, 2), (0, 1)),
-    dtypes=floats("lerp_kernel_tensor"), backward_name="LerpBackward1",
+    dtypes=only("f", "lerp_kernel_scalar", like_first),
+    backward_name="LerpBackward1",
 )  # fmt: skip
 def between(x, end, weight):
     """x + weight * (end - x), from the nearer end."""
@@ -445,9 +441,7 @@ def copysign(input: Tensor, other: Any) -> Any:
 
 
 @export(method=True, inplace=True, out=True)
-@elementwise(
-    ref=lambda x, y: np.where(np.isnan(x), 0, np.heaviside(x, y)), dtypes=same, backward_name=None
-)
+@elementwise(ref=lambda x, y: np.where(x == 0, y, (x > 0).astype(x.dtype)), dtypes=uniform)
 def heaviside(x, values):
     """0 for negative x, `values` at 0, 1 for positive x."""
     return values if x == 0 else (1 if x > 0 else 0)
@@ -481,7 +475,7 @@ power_by_number = power.variant("PowBackward0", "exponent")
 power_of_number = power.variant("PowBackward2", "x")
 
 
-@elementwise(ref=np.square, backward_name="PowBackward0")
+@elementwise(ref=np.square, dtypes=widening, backward_name="PowBackward0")
 def square(x):
     """x * x."""
     return x * x
@@ -591,9 +585,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
 
 
 @export(method=True, inplace="function", out=True)
-@elementwise(
-    ref=lambda x, y: x * np.exp2(y), domain=((-2, 2), (-3, 3)), dtypes=floating
-)
+@elementwise(ref=lambda x, y: x * np.exp2(y), domain=((-2, 2), (-3, 3)), dtypes=floating)
 def ldexp(x, y):
     """x * 2 ** y."""
     return x * special.exp2(y)
@@ -620,260 +612,3 @@ def hypot(x, y):
 @hypot.vjp
 def _(g, x, y, out):
     return g * (x / out), g * (y / out)
-
-
-# ----- the larger and the smaller -----
-
-
-@export(method=True, out=True)
-@elementwise(ref=np.maximum)
-def maximum(x, y):
-    """The larger of two, NaN if either is; equal ones share the gradient."""
-    return y if (y > x) | (y != y) else x
-
-
-@maximum.vjp
-def _(g, x, y):
-    share = g * 0.5 if x == y else g
-    return 0 if x < y else share, 0 if x > y else share
-
-
-@export(method=True, out=True)
-@elementwise(ref=np.minimum)
-def minimum(x, y):
-    """The smaller of two, NaN if either is; equal ones share the gradient."""
-    return y if (y < x) | (y != y) else x
-
-
-@minimum.vjp
-def _(g, x, y):
-    share = g * 0.5 if x == y else g
-    return 0 if x > y else share, 0 if x < y else share
-
-
-@export(method=True, out=True)
-@elementwise(ref=np.fmax)
-def fmax(x, y):
-    """The larger of two, the other one where one is NaN."""
-    return x if (x >= y) | (y != y) else y
-
-
-@fmax.vjp
-def _(g, x, y):
-    first = (x >= y) | (y != y)
-    return g if first else 0, 0 if first else g
-
-
-@export(method=True, out=True)
-@elementwise(ref=np.fmin)
-def fmin(x, y):
-    """The smaller of two, the other one where one is NaN."""
-    return x if (x <= y) | (y != y) else y
-
-
-@fmin.vjp
-def _(g, x, y):
-    first = (x <= y) | (y != y)
-    return g if first else 0, 0 if first else g
-
-
-# ----- bounds -----
-
-promoting_bounds = only("iuf", "clamp_cpu")
-
-
-@elementwise(
-    name="clamp", ref=lambda x, low, high: np.minimum(np.maximum(x, low), high),
-    domain=((-2, 2), (-1, 0), (0.25, 1)), dtypes=promoting_bounds, backward_name="ClampBackward0",
-)  # fmt: skip
-def bounded(x, low, high):
-    """x within [low, high]; `high` where they cross, NaN where anything is."""
-    above = low if (x < low) | (low != low) else x
-    return high if (above > high) | (high != high) else above
-
-
-@bounded.vjp
-def _(g, x, low, high):
-    inside = (x >= low) & (x <= high)
-    below = (low < high) & (x < low)
-    return g if inside else 0, g if below else 0, g if (x > high) | (high < low) else 0
-
-
-@elementwise(
-    name="clamp_min", ref=np.maximum, dtypes=promoting_bounds, backward_name="ClampMinBackward1"
-)
-def bounded_below(x, low):
-    """x, `low` where it is less."""
-    return low if (x < low) | (low != low) else x
-
-
-@bounded_below.vjp
-def _(g, x, low):
-    return g if x >= low else 0, g if x < low else 0
-
-
-@elementwise(
-    name="clamp_max", ref=np.minimum, dtypes=promoting_bounds, backward_name="ClampMaxBackward1"
-)
-def bounded_above(x, high):
-    """x, `high` where it is more."""
-    return high if (x > high) | (high != high) else x
-
-
-@bounded_above.vjp
-def _(g, x, high):
-    return g if x <= high else 0, g if x > high else 0
-
-
-BOUNDS_BY_NUMBER = {
-    op: op.variant("ClampBackward1", "low", "high") for op in (bounded, bounded_below, bounded_above)
-}
-BOUNDS_BY_TENSOR = {
-    op: op.variant("ClampBackward0") for op in (bounded, bounded_below, bounded_above)
-}
-
-
-@Choice
-def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
-    """`input` within [min, max]: numbers, or tensors that broadcast, or None for no bound.
-
-    Differentiable: elements on a bound pass their gradient on; tensor bounds get it where they
-    are what comes out. Where `min` is above `max` the result is `max`.
-
-    Raises:
-        RuntimeError: if there is no bound.
-
-    Example:
-        >>> adjit.clamp(adjit.tensor([-1., 0.5, 2.]), 0, 1)
-        tensor([0.0000, 0.5000, 1.0000])
-    """
-    given = [bound for bound in (min, max) if bound is not None]
-    if not given:
-        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
-    tensors = [record.is_tensor(bound) for bound in given]
-    if any(tensors) != all(tensors):
-        raise TypeError(
-            "clamp() received an invalid combination of arguments: min and max must be both "
-            f"Tensor or both Number, got {type(min).__name__} and {type(max).__name__}"
-        )
-    op = bounded if len(given) == 2 else bounded_below if max is None else bounded_above
-    table = BOUNDS_BY_TENSOR if tensors[0] else BOUNDS_BY_NUMBER
-    return table[op], (input, *given), ()
-
-
-export(method=True, name=["clamp", "clip"], inplace="function", out=True)(clamp)
-
-below_by_number = bounded_below.variant("ClampMinBackward0", "low")
-above_by_number = bounded_above.variant("ClampMaxBackward0", "high")
-
-
-@export(method=True, inplace="function")
-@Choice
-def clamp_min(input: Tensor, min: Any) -> Any:
-    """`input`, or `min` where that is more; see `clamp`.
-
-    Example:
-        >>> adjit.clamp_min(adjit.tensor([-1., 2.]), 0)
-        tensor([0., 2.])
-    """
-    return bounded_below if record.is_tensor(min) else below_by_number, (input, min), ()
-
-
-@export(method=True, inplace="function")
-@Choice
-def clamp_max(input: Tensor, max: Any) -> Any:
-    """`input`, or `max` where that is less; see `clamp`.
-
-    Example:
-        >>> adjit.clamp_max(adjit.tensor([-1., 2.]), 0)
-        tensor([-1.,  0.])
-    """
-    return bounded_above if record.is_tensor(max) else above_by_number, (input, max), ()
-
-
-@elementwise(
-    name="masked_fill", ref=lambda x, mask, value: np.where(mask, value, x), dtypes=like_first,
-    backward_name="MaskedFillBackward1",
-)  # fmt: skip
-def filled(x, mask: bool, value):
-    """x, `value` where the mask is set."""
-    return value if mask else x
-
-
-@filled.vjp
-def _(g, mask: bool):
-    return 0 if mask else g, g if mask else 0
-
-
-filled_with_number = filled.variant("MaskedFillBackward0", "mask", "value")
-
-
-@export(method=True, inplace=True)
-@Choice
-def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
-    """`input`, with `value` (a number or a 0-d tensor) where the bool tensor `mask` is True.
-
-    Differentiable in `input` and a tensor `value`; the dtype is that of `input`.
-
-    Raises:
-        RuntimeError: if `mask` is not bool, or `value` is a tensor of more than no dimensions.
-
-    Example:
-        >>> adjit.tensor([1., 2.]).masked_fill(adjit.tensor([True, False]), 0)
-        tensor([0., 2.])
-    """
-    if not record.is_tensor(mask):
-        raise TypeError(
-            "masked_fill(): argument 'mask' (position 1) must be Tensor, not "
-            f"{type(mask).__name__}"
-        )
-    if mask.dtype is not dtypes.bool:
-        raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype "
-            f"{c_name(mask.dtype)}"
-        )
-    if not record.is_tensor(value):
-        return filled_with_number, (input, mask, value), ()
-    if value.ndim:
-        raise RuntimeError(
-            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
-            f"{value.ndim} dimension(s)."
-        )
-    return filled, (input, mask, value), ()
-
-
-@elementwise(
-    name="nan_to_num",
-    ref=lambda x, nan, above, below: np.nan_to_num(x, nan=nan, posinf=above, neginf=below),
-    dtypes=same,
-)
-def tamed(x, *, nan=0, above=0, below=0):
-    """x, with other numbers for NaN, inf and -inf."""
-    finite = x - x == 0
-    return x if finite else (above if x > 0 else (below if x < 0 else nan))
-
-
-@tamed.vjp
-def _(g, x):
-    return g if x - x == 0 else 0
-
-
-@export(method=True, inplace="function", out=True)
-@Choice
-def nan_to_num(
-    input: Tensor, nan: float | None = None, posinf: float | None = None, neginf: float | None = None
-) -> Any:
-    """`input` with finite numbers for NaN (0), inf and -inf (the largest and smallest of the dtype).
-
-    Differentiable; what was replaced has no gradient.
-
-    Example:
-        >>> adjit.nan_to_num(adjit.tensor([float("nan"), 1.]), nan=-1)
-        tensor([-1.,  1.])
-    """
-    if not input.dtype.is_floating_point:
-        return tamed, (input,), (0, 0, 0)
-    limits = dtypes.finfo(input.dtype)
-    above = limits.max if posinf is None else posinf
-    below = limits.min if neginf is None else neginf
-    return tamed, (input,), (0.0 if nan is None else nan, above, below)

@@ -223,7 +223,7 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
 @export(public=False, method="where")
 def where_of(self: Tensor, condition: Tensor, other: Any) -> Tensor:
     """This tensor's elements where the condition is True, those of `other` elsewhere."""
-    return choice(condition, self, other)  # type: ignore[no-any-return]
+    return choice(condition, self, other)
 
 
 __all__ = [

@@ -14,7 +14,6 @@ from ..graph.op import elementwise, scalar_functions
 from .arithmetic import add
 from .promotion import test
 
-
 # ----- copies -----
 
 

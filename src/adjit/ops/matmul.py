@@ -128,7 +128,7 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
         return multiply(readable(x), readable(y))
     if not plan.by_blas and kind.is_floating_point and not y.is_contiguous():
         return multiply(x, y.contiguous())
-    kernel = kernels.product if plan.by_blas else kernels.integer_product
+    kernel = kernels.product if plan.by_blas else kernels.plain_product
     return launch(
         kernel, (x, y), [(plan.shape, kind)],
         bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
@@ -796,6 +796,17 @@ def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
 # --------------------------------------------------------------------------- layers
 
 
+@operation("AddmmBackward0")
+def affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    """`addmm(bias, input, weight.t())` as one op: the weight's gradient comes out in its layout."""
+    return addmm(bias, input, weight.t())
+
+
+@affine.vjp
+def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
+    return g, g.mm(weight), g.t().mm(input)
+
+
 @export(namespace="nn.functional")
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`.
@@ -818,6 +829,8 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """
     if bias is None:
         return matmul(input, weight.t())
+    if input.ndim == 2 and weight.ndim == 2 and bias.ndim == 1:
+        return affine(bias, input, weight)
     if input.ndim == 2:
         return addmm(bias, input, weight.t())
     rows = input.reshape(-1, input.shape[-1]) if input.ndim > 1 else input.unsqueeze(0)

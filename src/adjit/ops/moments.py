@@ -231,7 +231,8 @@ def var_mean(
         (tensor(1.6667), tensor(2.5000))
     """
     arguments = spread_arguments("var_mean", input, dim, unbiased, keepdim, correction)
-    return tuple(var_mean_axes(input, *arguments))  # type: ignore[return-value]
+    found: tuple[Tensor, Tensor] = var_mean_axes(input, *arguments)
+    return found
 
 
 @export()
@@ -251,4 +252,5 @@ def std_mean(
         (tensor(1.2910), tensor(2.5000))
     """
     arguments = spread_arguments("std_mean", input, dim, unbiased, keepdim, correction)
-    return tuple(std_mean_axes(input, *arguments))  # type: ignore[return-value]
+    found: tuple[Tensor, Tensor] = std_mean_axes(input, *arguments)
+    return found

@@ -26,7 +26,7 @@ def layer_norm_rows(
     rows = x.numel() // length if length else 0
     affine = 0 if weight is None else 1 if bias is None else 2
     given = [t.contiguous() if t is not None else x for t in (weight, bias)]
-    return launch(  # type: ignore[no-any-return]
+    return launch(
         kernels.layer_norm_rows, (x, *given),
         [(x.shape, x.dtype), ((rows,), x.dtype), ((rows,), x.dtype)], bind={"T": x.dtype},
         words=(length, affine), scalars=(float_word(eps),), n=rows,
@@ -188,7 +188,7 @@ def layer_norm(
             )
     if weight is None and bias is not None:
         return layer_norm_rows(input, None, None, numel(shape), eps)[0] + bias
-    return layer_norm_rows(input, weight, bias, numel(shape), eps)[0]  # type: ignore[no-any-return]
+    return layer_norm_rows(input, weight, bias, numel(shape), eps)[0]
 
 
 @export

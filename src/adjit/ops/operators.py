@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..graph import record
 from ..graph.op import Elementwise, add_method, methods
 from ..graph.record import binary, is_tensor
 from ..tensor import Tensor
-from .arithmetic import difference, mul, neg, positive, pow, quotient, reciprocal, rsub, total
-from .arithmetic import abs as absolute
+from .arithmetic import difference, mul, positive, pow, quotient, reciprocal, rsub, total
 from .bitwise import (
     bitwise_and,
     bitwise_left_shift,
@@ -71,7 +69,7 @@ def inverted(self: Tensor) -> Tensor:
         raise TypeError(
             "~ (operator.invert) is only implemented on integer and Boolean-type tensors"
         )
-    return bitwise_not(self)  # type: ignore[no-any-return]
+    return bitwise_not(self)
 
 
 def over(self: Tensor, other: Any) -> Any:
@@ -79,7 +77,7 @@ def over(self: Tensor, other: Any) -> Any:
     return reciprocal(self) * other
 
 
-OPERATORS: dict[str, Operator] = {
+OPERATORS: dict[str, Callable[..., Any]] = {
     "__add__": operator(total),
     "__radd__": operator(total),
     "__sub__": operator(difference),
@@ -116,7 +114,7 @@ OPERATORS: dict[str, Operator] = {
     "__invert__": inverted,
 }
 
-IN_PLACE: dict[str, str] = {
+IN_PLACE = {
     "__iadd__": "add_",
     "__isub__": "sub_",
     "__imul__": "mul_",

@@ -17,7 +17,7 @@ Rule = Callable[[Kinds], tuple[dtype, dtype]]
 
 
 def only(kinds: str, label: str, rule: Rule = same) -> Rule:
-    """`rule` for compute dtypes of some kinds; PyTorch's error, which names its kernel, for others."""
+    """`rule` for compute dtypes of some kinds; for others PyTorch's error, naming its kernel."""
 
     def checked(operands: Kinds) -> tuple[dtype, dtype]:
         compute, result = rule(operands)
@@ -76,6 +76,20 @@ def subtracting(operands: Kinds) -> tuple[dtype, dtype]:
     return same(operands)
 
 
+def widening(operands: Kinds) -> tuple[dtype, dtype]:
+    """The promoted dtype, int64 for bool."""
+    kind = same(operands)[0]
+    kind = dtypes.int64 if kind.kind == "b" else kind
+    return kind, kind
+
+
+def uniform(operands: Kinds) -> tuple[dtype, dtype]:
+    """The dtype that all operands have."""
+    if any(kind is not operands[0][0] for kind, _ in operands):
+        raise RuntimeError("heaviside is not yet implemented for tensors with different dtypes.")
+    return like_first(operands)
+
+
 def like_first(operands: Kinds) -> tuple[dtype, dtype]:
     """The dtype of the first operand, whatever the others are."""
     return operands[0][0], operands[0][0]
@@ -100,4 +114,6 @@ __all__ = [
     "same",
     "subtracting",
     "test",
+    "uniform",
+    "widening",
 ]

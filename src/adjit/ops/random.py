@@ -586,7 +586,6 @@ for _over in (
     _over.vjp(zero_gradient)
 
 
-
 # --------------------------------------------------------------------------- multinomial
 
 WEIGHTS = {

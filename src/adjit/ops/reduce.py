@@ -10,6 +10,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
+from collections import namedtuple
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -49,18 +50,14 @@ def numpy_names(function: F) -> F:
 def return_type(name: str, fields: str) -> Any:
     """The named tuple that the function `name` returns, printed as PyTorch prints its own."""
 
-    class Result(NamedTuple(name, [(field, Any) for field in fields.split()])):  # type: ignore[misc]
-        __slots__ = ()
+    def shown(self: Any) -> str:
+        lines = [f"{field}={getattr(self, field)!r}" for field in self._fields]
+        return f"adjit.return_types.{name}(\n" + ",\n".join(lines) + ")"
 
-        def __repr__(self) -> str:
-            lines = (f"{field}={value!r}" for field, value in zip(self._fields, self, strict=True))
-            return f"adjit.return_types.{name}(\n" + ",\n".join(lines) + ")"
-
-        def __reduce__(self) -> Any:
-            return tuple, (tuple(self),)
-
-    Result.__name__ = Result.__qualname__ = name
-    return Result
+    make: Any = namedtuple  # mypy only knows those with literal names
+    found = make(name, fields)
+    plainly = {"__reduce__": lambda self: (tuple, (tuple(self),))}
+    return type(name, (found,), {"__slots__": (), "__repr__": shown, **plainly})
 
 
 def reduced_shape(shape: Shape, axes: Shape, keepdim: bool) -> Shape:
@@ -602,12 +599,9 @@ ARGMIN = Extreme(kernels.argmin_rows, kernels.argmin_columns)
 def extreme(how: Extreme, x: Tensor, axis: int, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The extreme along an axis and its first place."""
     x = x.contiguous()
-    if x.ndim == 0:
-        x = x.reshape(1)
-        shape: Shape = ()
-    else:
-        shape = reduced_shape(x.shape, (axis,), keepdim)
-    outer, length, inner = numel(x.shape[:axis]), x.shape[axis], numel(x.shape[axis + 1 :])
+    shape = reduced_shape(x.shape, (axis,), keepdim)
+    sizes = x.shape if x.ndim else (1,)
+    outer, length, inner = numel(sizes[:axis]), sizes[axis], numel(sizes[axis + 1 :])
     outputs = [(shape, x.dtype), (shape, dtypes.int64)]
     if inner == 1:
         return launch(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..graph import record
-from ..graph.op import Choice, Elementwise, elementwise, export
+from ..graph.op import Choice, elementwise, export
 from ..schedule.body import special
 from ..tensor import Tensor
 from .arithmetic import quotient
@@ -183,14 +182,9 @@ def check_divisor(input: Any, other: Any) -> None:
     Raises:
         RuntimeError: with PyTorch's text.
     """
-    if record.is_tensor(other):
-        if other.dtype.is_floating_point or (
-            record.is_tensor(input) and input.dtype.is_floating_point
-        ) or isinstance(input, float):
-            return
-        if bool((other == 0).any()):
-            raise RuntimeError("ZeroDivisionError")
-    elif isinstance(other, int) and other == 0 and not input.dtype.is_floating_point:
+    if dtypes.result_type(input, other).kind not in "iu":
+        return
+    if bool((other == 0).any() if record.is_tensor(other) else other == 0):
         raise RuntimeError("ZeroDivisionError")
 
 

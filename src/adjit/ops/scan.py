@@ -23,12 +23,12 @@ def scan(
     *others: Tensor,
 ) -> Any:
     """Run a scan kernel along an axis of tensors of one shape; the results have that shape."""
-    x, *others = [t.contiguous() for t in (x, *others)]
+    tensors = [t.contiguous() for t in (x, *others)]
     sizes = x.shape if x.ndim else (1,)
     outer, length, inner = numel(sizes[:axis]), sizes[axis], numel(sizes[axis + 1 :])
     strips = -(-inner // kernels.STRIP)
     return launch(
-        kernel, (x, *others), [(x.shape, kind) for kind in results], bind=bind,
+        kernel, tensors, [(x.shape, kind) for kind in results], bind=bind,
         words=(length, inner, kernels.STRIP, strips), n=outer * strips if length else 0,
         grain=max(1, GRAIN // (max(length, 1) * max(min(inner, kernels.STRIP), 1))),
     )  # fmt: skip
@@ -135,7 +135,8 @@ def add_back(g: Tensor, places: Tensor, axis: int, shape: Shape) -> Tensor:
 def cummax_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     """Running largest elements along an axis, and their places."""
     kinds = [x.dtype, dtypes.int64]
-    return scan(kernels.cummax, x, axis, kinds, {"T": x.dtype})  # type: ignore[no-any-return]
+    found: tuple[Tensor, Tensor] = scan(kernels.cummax, x, axis, kinds, {"T": x.dtype})
+    return found
 
 
 @cummax_axis.vjp
@@ -147,7 +148,8 @@ def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
 def cummin_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     """Running smallest elements along an axis, and their places."""
     kinds = [x.dtype, dtypes.int64]
-    return scan(kernels.cummin, x, axis, kinds, {"T": x.dtype})  # type: ignore[no-any-return]
+    found: tuple[Tensor, Tensor] = scan(kernels.cummin, x, axis, kinds, {"T": x.dtype})
+    return found
 
 
 @cummin_axis.vjp

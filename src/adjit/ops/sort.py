@@ -27,14 +27,11 @@ Number = int | float | bool
 
 def moved(x: Tensor, axis: int) -> Tensor:
     """The last axis put back where it came from, in C order."""
-    return x if axis == x.ndim - 1 else x.movedim(-1, axis).contiguous()
+    return x if axis >= x.ndim - 1 else x.movedim(-1, axis).contiguous()
 
 
 def sorted_rows(x: Tensor, axis: int, descending: bool) -> tuple[Tensor, Tensor]:
     """Values in order along an axis, and where they come from."""
-    if x.ndim == 0:
-        values, order = sorted_rows(x.reshape(1), 0, descending)
-        return values.reshape(()), order.reshape(())
     rows, count, length = rows_of(x, (axis,))
     size = count * length
     values, order = launch(
@@ -100,7 +97,7 @@ def msort(input: Tensor) -> Tensor:
         tensor([[2., 1.],
                 [3., 4.]])
     """
-    return sort(input, 0).values  # type: ignore[no-any-return]
+    return sort(input, 0).values
 
 
 @operation("TopkBackward0", differentiable=(0,))
@@ -157,11 +154,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
 def ranked(x: Tensor, axis: int, keepdim: bool, rank: int) -> tuple[Tensor, Tensor]:
     """The element of a rank along an axis and its first place; negative ranks are medians."""
-    if x.ndim == 0:
-        x = x.reshape(1)
-        shape: Shape = ()
-    else:
-        shape = reduced_shape(x.shape, (axis,), keepdim)
+    shape = reduced_shape(x.shape, (axis,), keepdim)
     x, rows, length = rows_of(x, (axis,))
     return launch(
         kernels.kth_rows, (x,), [(shape, x.dtype), (shape, dtypes.int64)],
@@ -303,10 +296,7 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
 @operation("ModeBackward0", differentiable=(0,))
 def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The commonest elements along an axis and their last places."""
-    if x.ndim == 0:
-        x, target = x.reshape(1), ()
-    else:
-        target = reduced_shape(shape, (axis,), keepdim)
+    target = reduced_shape(shape, (axis,), keepdim)
     x, rows, length = rows_of(x, (axis,))
     size = rows * length
     values, order = launch(

@@ -1,0 +1,273 @@
+"""Larger and smaller, bounds, and what replaces elements."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..graph import record
+from ..graph.op import Choice, elementwise, export
+from ..tensor import Tensor
+from .arithmetic import c_name
+from .promotion import like_first, only, same
+
+# ----- the larger and the smaller -----
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.maximum)
+def maximum(x, y):
+    """The larger of two, NaN if either is; equal ones share the gradient."""
+    return y if (y > x) | (y != y) else x
+
+
+@maximum.vjp
+def _(g, x, y):
+    share = g * 0.5 if x == y else g
+    return 0 if x < y else share, 0 if x > y else share
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.minimum)
+def minimum(x, y):
+    """The smaller of two, NaN if either is; equal ones share the gradient."""
+    return y if (y < x) | (y != y) else x
+
+
+@minimum.vjp
+def _(g, x, y):
+    share = g * 0.5 if x == y else g
+    return 0 if x > y else share, 0 if x < y else share
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.fmax)
+def fmax(x, y):
+    """The larger of two, the other one where one is NaN."""
+    return x if (x >= y) | (y != y) else y
+
+
+@fmax.vjp
+def _(g, x, y):
+    first = (x >= y) | (y != y)
+    return g if first else 0, 0 if first else g
+
+
+@export(method=True, out=True)
+@elementwise(ref=np.fmin)
+def fmin(x, y):
+    """The smaller of two, the other one where one is NaN."""
+    return x if (x <= y) | (y != y) else y
+
+
+@fmin.vjp
+def _(g, x, y):
+    first = (x <= y) | (y != y)
+    return g if first else 0, 0 if first else g
+
+
+# ----- bounds -----
+
+promoting_bounds = only("iuf", "clamp_cpu")
+
+
+@elementwise(
+    name="clamp", ref=lambda x, low, high: np.minimum(np.maximum(x, low), high),
+    domain=((-2, 2), (-1, 0), (0.25, 1)), dtypes=promoting_bounds, backward_name="ClampBackward0",
+)  # fmt: skip
+def bounded(x, low, high):
+    """x within [low, high]; `high` where they cross, NaN where anything is."""
+    above = low if (x < low) | (low != low) else x
+    return high if (above > high) | (high != high) else above
+
+
+@bounded.vjp
+def _(g, x, low, high):
+    inside = (x >= low) & (x <= high)
+    below = (low < high) & (x < low)
+    return g if inside else 0, g if below else 0, g if (x > high) | (high < low) else 0
+
+
+@elementwise(
+    name="clamp_min", ref=np.maximum, dtypes=promoting_bounds, backward_name="ClampMinBackward1"
+)
+def bounded_below(x, low):
+    """x, `low` where it is less."""
+    return low if (x < low) | (low != low) else x
+
+
+@bounded_below.vjp
+def _(g, x, low):
+    return g if x >= low else 0, g if x < low else 0
+
+
+@elementwise(
+    name="clamp_max", ref=np.minimum, dtypes=promoting_bounds, backward_name="ClampMaxBackward1"
+)
+def bounded_above(x, high):
+    """x, `high` where it is more."""
+    return high if (x > high) | (high != high) else x
+
+
+@bounded_above.vjp
+def _(g, x, high):
+    return g if x <= high else 0, g if x > high else 0
+
+
+BOUNDS_BY_NUMBER = {
+    op: op.variant("ClampBackward1", "low", "high")
+    for op in (bounded, bounded_below, bounded_above)
+}
+BOUNDS_BY_TENSOR = {
+    op: op.variant("ClampBackward0") for op in (bounded, bounded_below, bounded_above)
+}
+
+
+@Choice
+def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
+    """`input` within [min, max]: numbers, or tensors that broadcast, or None for no bound.
+
+    Differentiable: elements on a bound pass their gradient on; tensor bounds get it where they
+    are what comes out. Where `min` is above `max` the result is `max`.
+
+    Raises:
+        RuntimeError: if there is no bound.
+
+    Example:
+        >>> adjit.clamp(adjit.tensor([-1., 0.5, 2.]), 0, 1)
+        tensor([0.0000, 0.5000, 1.0000])
+    """
+    given = [bound for bound in (min, max) if bound is not None]
+    if not given:
+        raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
+    tensors = [record.is_tensor(bound) for bound in given]
+    if any(tensors) != all(tensors):
+        raise TypeError(
+            "clamp() received an invalid combination of arguments: min and max must be both "
+            f"Tensor or both Number, got {type(min).__name__} and {type(max).__name__}"
+        )
+    op = bounded if len(given) == 2 else bounded_below if max is None else bounded_above
+    table = BOUNDS_BY_TENSOR if tensors[0] else BOUNDS_BY_NUMBER
+    return table[op], (input, *given), ()
+
+
+export(method=True, name=["clamp", "clip"], inplace="function", out=True)(clamp)
+
+below_by_number = bounded_below.variant("ClampMinBackward0", "low")
+above_by_number = bounded_above.variant("ClampMaxBackward0", "high")
+
+
+@export(method=True, inplace="function")
+@Choice
+def clamp_min(input: Tensor, min: Any) -> Any:
+    """`input`, or `min` where that is more; see `clamp`.
+
+    Example:
+        >>> adjit.clamp_min(adjit.tensor([-1., 2.]), 0)
+        tensor([0., 2.])
+    """
+    return bounded_below if record.is_tensor(min) else below_by_number, (input, min), ()
+
+
+@export(method=True, inplace="function")
+@Choice
+def clamp_max(input: Tensor, max: Any) -> Any:
+    """`input`, or `max` where that is less; see `clamp`.
+
+    Example:
+        >>> adjit.clamp_max(adjit.tensor([-1., 2.]), 0)
+        tensor([-1.,  0.])
+    """
+    return bounded_above if record.is_tensor(max) else above_by_number, (input, max), ()
+
+
+@elementwise(
+    name="masked_fill", ref=lambda x, mask, value: np.where(mask, value, x), dtypes=like_first,
+    backward_name="MaskedFillBackward1",
+)  # fmt: skip
+def filled(x, mask: bool, value):
+    """x, `value` where the mask is set."""
+    return value if mask else x
+
+
+@filled.vjp
+def _(g, mask: bool):
+    return 0 if mask else g, g if mask else 0
+
+
+filled_with_number = filled.variant("MaskedFillBackward0", "mask", "value")
+
+
+@export(method=True, inplace=True)
+@Choice
+def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
+    """`input`, with `value` (a number or a 0-d tensor) where the bool tensor `mask` is True.
+
+    Differentiable in `input` and a tensor `value`; the dtype is that of `input`.
+
+    Raises:
+        RuntimeError: if `mask` is not bool, or `value` is a tensor of more than no dimensions.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).masked_fill(adjit.tensor([True, False]), 0)
+        tensor([0., 2.])
+    """
+    if not record.is_tensor(mask):
+        raise TypeError(
+            f"masked_fill(): argument 'mask' (position 1) must be Tensor, not {type(mask).__name__}"
+        )
+    if mask.dtype is not dtypes.bool:
+        raise RuntimeError(
+            f"masked_fill_ only supports boolean masks, but got mask with dtype "
+            f"{c_name(mask.dtype)}"
+        )
+    if not record.is_tensor(value):
+        return filled_with_number, (input, mask, value), ()
+    if value.ndim:
+        raise RuntimeError(
+            "masked_fill_ only supports a 0-dimensional value tensor, but got tensor with "
+            f"{value.ndim} dimension(s)."
+        )
+    return filled, (input, mask, value), ()
+
+
+@elementwise(
+    name="nan_to_num",
+    ref=lambda x, nan, above, below: np.nan_to_num(x, nan=nan, posinf=above, neginf=below),
+    dtypes=same,
+)
+def tamed(x, *, nan=0, above=0, below=0):
+    """x, with other numbers for NaN, inf and -inf."""
+    finite = x - x == 0
+    return x if finite else (above if x > 0 else (below if x < 0 else nan))
+
+
+@tamed.vjp
+def _(g, x):
+    return g if x - x == 0 else 0
+
+
+@export(method=True, inplace="function", out=True)
+@Choice
+def nan_to_num(
+    input: Tensor,
+    nan: float | None = None,
+    posinf: float | None = None,
+    neginf: float | None = None,
+) -> Any:
+    """`input` with finite numbers for NaN (0), inf and -inf (the limits of the dtype).
+
+    Differentiable; what was replaced has no gradient.
+
+    Example:
+        >>> adjit.nan_to_num(adjit.tensor([float("nan"), 1.]), nan=-1)
+        tensor([-1.,  1.])
+    """
+    if not input.dtype.is_floating_point:
+        return tamed, (input,), (0, 0, 0)
+    limits = dtypes.finfo(input.dtype)
+    above = limits.max if posinf is None else posinf
+    below = limits.min if neginf is None else neginf
+    return tamed, (input,), (0.0 if nan is None else nan, above, below)

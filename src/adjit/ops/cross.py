@@ -1,0 +1,75 @@
+"""Cross products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph.op import export, operation
+from ..shapes import (
+    broadcast_shapes,
+    wrap_dim,
+)
+from ..tensor import Tensor
+from . import view
+from .shape import stack
+
+
+@export(method=True, out=True)
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """Cross products of vectors of three elements along an axis.
+
+    Args:
+        input, other: of size 3 along the axis; they broadcast.
+        dim: the axis; None for the first one of size 3.
+
+    Returns:
+        The products. Differentiable in both.
+
+    Raises:
+        RuntimeError: if there is no axis of size 3, or the numbers of axes differ.
+
+    Example:
+        >>> adjit.cross(adjit.tensor([1., 0., 0.]), adjit.tensor([0., 1., 0.]))
+        tensor([0., 0., 1.])
+    """
+    if dim is None:
+        shape = broadcast_shapes(input.shape, other.shape)
+        if 3 not in shape:
+            raise RuntimeError("no dimension of size 3 in input")
+        dim = shape.index(3)
+    return linalg_cross(input, other, dim=dim)
+
+
+@export(namespace="linalg", name="cross", out=True)
+def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """Cross products of vectors of three elements along an axis, by default the last.
+
+    Raises:
+        RuntimeError: if the size of the axis is not 3, or the numbers of axes differ.
+
+    Example:
+        >>> adjit.linalg.cross(adjit.tensor([1., 0., 0.]), adjit.tensor([0., 1., 0.]))
+        tensor([0., 0., 1.])
+    """
+    if input.ndim != other.ndim:
+        raise RuntimeError("linalg.cross: inputs must have the same number of dimensions.")
+    axis = wrap_dim(dim, input.ndim)
+    if input.shape[axis] != 3 or other.shape[axis] != 3:
+        raise RuntimeError(
+            f"linalg.cross: inputs dimension {dim} must have length 3. Got "
+            f"{input.shape[axis]} and {other.shape[axis]}"
+        )
+    return cross_product(input, other, axis)
+
+
+@operation("LinalgCrossBackward0")
+def cross_product(x: Tensor, y: Tensor, dim: int) -> Tensor:
+    """Cross products along `dim`."""
+    a, b = ([view.select(t, dim, k) for k in range(3)] for t in (x, y))
+    pairs = ((1, 2), (2, 0), (0, 1))
+    return stack([a[i] * b[j] - a[j] * b[i] for i, j in pairs], dim)
+
+
+@cross_product.vjp
+def _(g: Tensor, x: Tensor, y: Tensor, dim: int) -> Any:
+    return cross_product(y, g, dim), cross_product(g, x, dim)

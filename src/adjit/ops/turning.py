@@ -1,0 +1,192 @@
+"""Reversing, rolling and turning axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph.op import export, operation
+from ..graph.record import launch
+from ..kernels import shape as kernels
+from ..schedule.recipe import GRAIN
+from ..shapes import (
+    Shape,
+    coalesce,
+    numel,
+    shape_of,
+    wrap_dim,
+    wrap_dims,
+)
+from ..tensor import Tensor
+from . import view
+from .shape import cat
+from .tables import carrier
+
+
+@export(method=True)
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """The order of elements reversed along axes.
+
+    Args:
+        input: any tensor.
+        dims: the axes, as numbers or one list.
+
+    Returns:
+        A new tensor. Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if an axis is named twice.
+
+    Example:
+        >>> adjit.flip(adjit.tensor([1., 2., 3.]), [0])
+        tensor([3., 2., 1.])
+    """
+    axes = tuple(shape_of(dims))
+    return reverse(input, wrap_dims(axes, input.ndim) if axes else ())
+
+
+@operation("FlipBackward0")
+def reverse(x: Tensor, dims: Shape) -> Tensor:
+    """`x` reversed along axes."""
+    if x.numel() == 0:
+        return x.clone()
+    steps = [-s if d in dims else s for d, s in enumerate(x.stride())]
+    first = sum((x.shape[d] - 1) * x.stride()[d] for d in dims if x.ndim)
+    return walked(x, x.shape, steps, first)
+
+
+def walked(x: Tensor, shape: Shape, steps: Sequence[int], first: int) -> Tensor:
+    """A dense tensor of the elements of `x` met from the first one on, recorded."""
+    sizes, (merged,) = coalesce(shape, [steps])
+    length, step = (sizes[-1], merged[-1]) if sizes else (1, 1)
+    rows = numel(sizes[:-1])
+    return launch(
+        kernels.walk, (x,), [(shape, x.dtype)], bind={"T": carrier(x.dtype)},
+        words=(first, length, step, len(sizes[:-1]), *sizes[:-1], *merged[:-1]),
+        n=rows, grain=max(1, GRAIN // max(length, 1)),
+    )  # fmt: skip
+
+
+@reverse.vjp
+def _(g: Tensor, dims: Shape) -> Any:
+    return reverse(g, dims)
+
+
+@export(method=True)
+def fliplr(input: Tensor) -> Tensor:
+    """The second axis reversed.
+
+    Raises:
+        RuntimeError: if there are fewer than two axes.
+
+    Example:
+        >>> adjit.fliplr(adjit.tensor([[1., 2.]]))
+        tensor([[2., 1.]])
+    """
+    if input.ndim < 2:
+        raise RuntimeError("Input must be >= 2-d.")
+    return flip(input, 1)
+
+
+@export(method=True)
+def flipud(input: Tensor) -> Tensor:
+    """The first axis reversed.
+
+    Raises:
+        RuntimeError: if there is none.
+
+    Example:
+        >>> adjit.flipud(adjit.tensor([1., 2.]))
+        tensor([2., 1.])
+    """
+    if input.ndim < 1:
+        raise RuntimeError("Input must be >= 1-d.")
+    return flip(input, 0)
+
+
+@export(method=True)
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements moved along axes, coming back in on the other side.
+
+    Args:
+        input: any tensor.
+        shifts: how far, one number for each axis.
+        dims: the axes; none for the tensor read as a vector.
+
+    Returns:
+        A new tensor. Differentiable in `input`.
+
+    Raises:
+        RuntimeError: if there are not as many shifts as axes.
+
+    Example:
+        >>> adjit.roll(adjit.tensor([1., 2., 3.]), 1)
+        tensor([3., 1., 2.])
+    """
+    moves = [shifts] if isinstance(shifts, int) else list(shifts)
+    axes = [] if dims is None else [dims] if isinstance(dims, int) else list(dims)
+    if not moves:
+        raise RuntimeError("`shifts` required")
+    if not axes and len(moves) == 1:
+        return rolled(input.reshape(-1), (moves[0],), (0,)).view(input.shape)
+    if len(moves) != len(axes):
+        raise RuntimeError(
+            f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
+        )
+    return rolled(input, tuple(moves), tuple(wrap_dim(d, input.ndim) for d in axes))
+
+
+@operation("RollBackward0")
+def rolled(x: Tensor, shifts: Shape, dims: Shape) -> Tensor:
+    """`x` with elements moved along axes."""
+    for shift, dim in zip(shifts, dims, strict=True):
+        size = x.shape[dim] if x.ndim else 1
+        cut = -shift % max(size, 1)
+        if cut:
+            x = cat([view.slice_dim(x, dim, cut, size, 1), view.slice_dim(x, dim, 0, cut, 1)], dim)
+    return x.clone()
+
+
+@rolled.vjp
+def _(g: Tensor, shifts: Shape, dims: Shape) -> Any:
+    return rolled(g, tuple(-s for s in shifts), dims)
+
+
+@export(method=True)
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by 90 degrees `k` times, from the first towards the second of two axes.
+
+    Raises:
+        RuntimeError: if there are not two different axes.
+
+    Example:
+        >>> adjit.rot90(adjit.tensor([[1., 2.], [3., 4.]]))
+        tensor([[2., 4.],
+                [1., 3.]])
+    """
+    if len(dims) != 2:
+        raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
+    if input.ndim < 2:
+        raise RuntimeError(f"expected total dims >= 2, but got total dims = {input.ndim}")
+    a, b = (wrap_dim(d, input.ndim) for d in dims)
+    if a == b:
+        raise RuntimeError(
+            f"expected rotation dims to be different, but got dim0 = {dims[0]} and dim1 = {dims[1]}"
+        )
+    return turned(input, k % 4, (a, b))
+
+
+@operation("Rot90Backward0")
+def turned(x: Tensor, k: int, dims: Shape) -> Tensor:
+    """`x` turned in the plane of two axes."""
+    a, b = dims
+    if k == 0:
+        return x.clone()
+    if k == 2:
+        return reverse(x, dims)
+    return reverse(x.transpose(a, b), (a,) if k == 1 else (b,))
+
+
+@turned.vjp
+def _(g: Tensor, k: int, dims: Shape) -> Any:
+    return turned(g, -k % 4, dims)

@@ -1,0 +1,124 @@
+"""Every notebook runs from a clean kernel, and says what it should."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from library import FREED, LEAF_VIEW_WRITE, LEAF_WRITE
+
+pytest.importorskip("nbclient")
+pytest.importorskip("nbformat")
+pytest.importorskip("ipykernel")
+pytest.importorskip("matplotlib")
+
+FOLDER = Path(__file__).parent.parent / "notebooks"
+NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
+
+spec = importlib.util.spec_from_file_location("run_notebooks", FOLDER / "run.py")
+assert spec is not None
+assert spec.loader is not None
+run = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(run)
+
+
+def code_cells(notebook: Any) -> list[Any]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def printed(cell: Any) -> str:
+    return "".join(output.text for output in cell.outputs if output.output_type == "stream")
+
+
+def pictures(cell: Any) -> set[str]:
+    kinds = {kind for output in cell.outputs for kind in output.get("data", {})}
+    return kinds & {"image/png", "image/svg+xml"}
+
+
+@pytest.fixture(scope="module")
+def executed() -> dict[str, Any]:
+    return {path.name: run.execute(path) for path in NOTEBOOKS}
+
+
+@pytest.fixture(scope="module")
+def autograd(executed: dict[str, Any]) -> Any:
+    return executed["01_autograd.ipynb"]
+
+
+def test_no_cell_writes_to_stderr_or_raises(executed: dict[str, Any]) -> None:
+    assert executed
+    for notebook in executed.values():
+        outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
+        assert outputs
+        assert [one for one in outputs if one.output_type == "error"] == []
+        assert [one.text for one in outputs if one.get("name") == "stderr"] == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_the_stored_outputs_are_those_of_this_run(path: Path, executed: dict[str, Any]) -> None:
+    stored, fresh = run.nbformat.read(path, as_version=4), executed[path.name]
+    for old, new in zip(code_cells(stored), code_cells(fresh), strict=True):
+        assert old.execution_count == new.execution_count
+        assert pictures(old) == pictures(new)
+        # The last digits of a training run may depend on the processor.
+        assert re.sub(r"\d+\.\d+", "#", printed(old)) == re.sub(r"\d+\.\d+", "#", printed(new))
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("b = adjit.tensor([[1.0, 1.0]]", "b leaf\nc computed by MulBackward0"),
+        ("whole", "only Tensors of floating point dtype can require gradients"),
+        ("f.backward()", "tensor([[1.5000, 1.5000]])\ntensor([[0.5000, 0.5000]])"),
+        ("retain_grad()", "e tensor([[0.5000, 0.5000]])\nf tensor(1.)"),
+        ("y.backward()\nexcept", "grad can be implicitly created only for scalar outputs"),
+        ("ones_like(x))\nprint(x.grad)", "tensor([[2., 2., 2., 2.],\n        [2., 2., 2., 2.]])"),
+        ("9 * a**2 == a.grad", "tensor([True, True])\ntensor([True, True])"),
+        ("z = adjit.mm(x, y)", "tensor([[5., 8.]], grad_fn=<MmBackward0>)"),
+        ("z = adjit.mm(x, y)", "tensor([[2., 0.],\n        [1., 0.]])"),
+        ("-1 * adjit.ones(2, 2)", "tensor([[-30., -30.],"),
+        ("(x1 * x1).backward", "tensor([[-26., -26.],"),
+        ("w.grad.zero_()", "None\ntensor([0.3333, 0.3333, 0.3333])\ntensor([0.6667, "),
+        ("w[1].mean()", "tensor([[0.0000, 0.0000, 0.0000],\n        [0.3333, 0.3333, 0.3333]])"),
+        ("result.backward()\ntry", FREED),
+        ("w += 1\nexcept", f"{LEAF_WRITE}\n{LEAF_VIEW_WRITE}"),
+        ("c = b**2", "is at version 1; expected version 0 instead"),
+        ("c = b**2", 'The last write was at File "01_autograd.ipynb", line 4'),
+        ("x_ = x.detach()", "has been modified by an inplace operation: "),
+        ("x_ = x.data", "tensor([[0., 0.],\n        [0., 0.]])"),
+        ("requires_grad = False", "0.weight stays\n0.bias stays\n2.weight moves\n2.bias moves"),
+        ("y.kernels()", "for i in range(start, stop):"),
+        ("print(y)", "nothing is left to run"),
+    ],
+)
+def test_the_autograd_notebook_says(code: str, text: str, autograd: Any) -> None:
+    told = [printed(cell) for cell in code_cells(autograd) if code in cell.source]
+    assert told
+    assert any(text in one for one in told)
+
+
+def test_the_autograd_notebook_draws_the_graph_and_the_derivatives(autograd: Any) -> None:
+    shown = {cell.source: pictures(cell) for cell in code_cells(autograd)}
+    drawn = [kinds for source, kinds in shown.items() if "autograd.draw(" in source]
+    assert drawn == [{"image/svg+xml"}]
+    plotted = [kinds for source, kinds in shown.items() if "plt.show()" in source]
+    plotted += [kinds for source, kinds in shown.items() if "adjit.sigmoid" in source]
+    assert plotted == [{"image/png"}] * 3
+    assert not any(".cos" in source for source in shown)
+
+
+def test_a_failing_notebook_is_reported_and_keeps_its_outputs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "broken.ipynb"
+    cell = run.nbformat.v4.new_code_cell("1 / 0")
+    run.nbformat.write(run.nbformat.v4.new_notebook(cells=[cell]), path)
+    before = path.read_bytes()
+    assert run.main([str(path)]) == 1
+    assert path.read_bytes() == before
+    told = capsys.readouterr().out
+    assert "ZeroDivisionError" in told
+    assert told.endswith("failed: broken.ipynb\n")
