@@ -44,6 +44,24 @@ def reduce_span(op, x, begin, end, neutral, T):
     return fold(op, total)
 
 
+@njit(error_model="numpy")
+def dot_span(x, i, y, j, count, T):
+    """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
+    total = spread(T(0))
+    whole = count // LANES * LANES
+    for first in range(0, whole, RUN):
+        part = spread(T(0))
+        for k in range(first, min(first + RUN, whole), LANES):
+            product = combine(mul, load(x, i + k), load(y, j + k))
+            part = combine(add, part, product)
+        total = combine(add, total, part)
+    if whole < count:
+        rest = count - whole
+        a, b = load_some(x, i + whole, rest, T(0)), load_some(y, j + whole, rest, T(0))
+        total = combine(add, total, combine(mul, a, b))
+    return fold(add, total)
+
+
 # rows: out[row, chunk] = op over x[row, chunk * step : (chunk + 1) * step]
 # words: length, step, chunks; unit: one chunk of one row
 
@@ -90,6 +108,17 @@ def min_rows(args, start, stop):
         row, first = unit // chunks * length, unit % chunks * step
         last = min(first + step, length)
         out[unit] = reduce_span(min, x, row + first, row + last, x[row + first], T)
+
+
+@kernel
+def square_rows(args, start, stop):
+    """out[row, chunk] = the sum of the squares of a chunk of a row."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], T), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        row, first = unit // chunks * length, unit % chunks * step
+        count = min(first + step, length) - first
+        out[unit] = dot_span(x, row + first, x, row + first, count, T)
 
 
 # columns: out[matrix, chunk, column] = op over x[matrix, chunk * step : (chunk + 1) * step, column]

@@ -6,34 +6,16 @@ summed by lanes in a fixed order.
 """
 
 import math
-from operator import add, mul
+from operator import add
 
 from numba import njit
 
 from .abi import STATUS_VALUE, I, T, at, kernel, words
-from .lanes import LANES, combine, fold, load, load_some, spread, stack
-from .reduce import RUN, reduce_span
+from .lanes import combine, stack
+from .reduce import dot_span, reduce_span
 
 BLOCK = 1024
 STRIP = 64
-
-
-@njit(error_model="numpy")
-def dot_span(x, i, y, j, count, T):
-    """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
-    total = spread(T(0))
-    whole = count // LANES * LANES
-    for first in range(0, whole, RUN):
-        part = spread(T(0))
-        for k in range(first, min(first + RUN, whole), LANES):
-            product = combine(mul, load(x, i + k), load(y, j + k))
-            part = combine(add, part, product)
-        total = combine(add, total, part)
-    if whole < count:
-        rest = count - whole
-        a, b = load_some(x, i + whole, rest, T(0)), load_some(y, j + whole, rest, T(0))
-        total = combine(add, total, combine(mul, a, b))
-    return fold(add, total)
 
 
 @kernel

@@ -75,10 +75,10 @@ def draw_results(losses: list[float], images: np.ndarray, labels: np.ndarray, fo
     axes.grid(alpha=0.3)
     right.suptitle(
         f"{(labels == found).sum()} of {len(labels)} test digits right; "
-        "in red the wrong ones, with the true digit",
+        "in red: mistakes (with the true digit)",
         fontsize=10,
     )
-    wrong_first = np.argsort(labels == found, kind="stable")[:4]
+    wrong_first = np.argsort(labels == found, kind="stable")[:7]
     chosen = np.concatenate([wrong_first, np.setdiff1d(np.arange(28), wrong_first)])[:28]
     for k, box in zip(chosen, right.subplots(4, 7).flat, strict=True):
         box.imshow(images[k].reshape(8, 8), cmap="gray_r")

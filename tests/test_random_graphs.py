@@ -16,7 +16,7 @@ import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from library import AGAINST_TORCH, T, array, plain
+from library import AGAINST_TORCH, FREED, T, array, plain
 
 try:
     import torch
@@ -158,6 +158,8 @@ class Programs(RuleBasedStateMachine):
             for n, lib in enumerate(WORLDS)
         ]
         kinds = [kind for kind, _ in outcomes]
+        if kinds == ["returned", "raised"] and outcomes[1][1] == ("RuntimeError", FREED):
+            return None  # PyTorch keeps more for backward: what exactly is test_autograd's subject
         assert len(set(kinds)) == 1, outcomes
         if kinds[0] == "raised":
             assert len({text for _, text in outcomes}) == 1, outcomes
@@ -409,9 +411,11 @@ class Programs(RuleBasedStateMachine):
 
     @rule(i=somewhere)
     def require_grad(self, i):
+        """Only where no other handle shares the memory: views and their bases would not agree."""
         i = self.place(i)
-        self.everywhere(lambda lib, x: x.requires_grad_(), i)
-        self.compare_flags(i)
+        if sum(np.may_share_memory(a, self.arrays[i]) for a in self.arrays) == 1:
+            self.everywhere(lambda lib, x: x.requires_grad_(), i)
+            self.compare_flags(i)
 
     @rule(i=somewhere, retain=st.booleans())
     def backward(self, i, retain):
@@ -446,6 +450,8 @@ class Programs(RuleBasedStateMachine):
         for gradient in gradients:
             np.testing.assert_allclose(array(gradient), values, rtol=1e-7, atol=1e-7)
         if is_tame(values):
+            if len({one.requires_grad for one in gradients}) == 2:  # one of them is a plain zero
+                gradients = [one.detach() for one in gradients]
             self.add(np.array(values, order="C"), [one.clone().contiguous() for one in gradients])
 
     @rule(i=somewhere)

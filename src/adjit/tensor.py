@@ -341,7 +341,11 @@ class Tensor:
                     "`tensor.grad_dtype` to set the desired gradient dtype."
                 )
             if value.spec.shape != self.spec.shape:
-                raise RuntimeError("assigned grad has data of a different size")
+                raise RuntimeError(
+                    f"attempting to assign a gradient of size '{list(value.shape)}' to a tensor of "
+                    f"size '{list(self.shape)}'. Please ensure that the gradient and the tensor are "
+                    "the same size"
+                )
         self.set_grad(value)
 
     @grad.deleter
@@ -462,7 +466,7 @@ class Tensor:
                 "DistributedDataParallel (DDP) for training, and gradient_as_bucket_view is set as "
                 "True, gradients are views of DDP buckets, and hence detach_() cannot be called on "
                 "these gradients. To fix this error, please refer to the Optimizer.zero_grad() "
-                "function in torch/optim/optimizer.py as a solution."
+                "function in torch/optim/optimizer.py as the solution."
             )
         self.edge, self.needs_grad = None, False
         return self
@@ -476,6 +480,10 @@ class Tensor:
     def data(self, value: Tensor) -> None:
         if not record.is_tensor(value):
             raise TypeError(f"Variable data has to be a tensor, but got {type(value).__name__}")
+        if self.needs_grad and not value.spec.dtype.is_floating_point:
+            raise RuntimeError(
+                "data set to a tensor that requires gradients must be floating point or complex dtype"
+            )
         self.storage, self.spec, self.offset = value.storage, value.spec, value.offset
         if self.counter.__class__ is Storage:
             fresh = Version()

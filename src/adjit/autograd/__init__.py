@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -99,6 +100,12 @@ def backward(
         >>> x.grad
         tensor([5., 5.])
     """
+    if grad_variables is not None:
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
     if grad_variables is not None and grad_tensors is None:
         grad_tensors = grad_variables
     if retain_variables is not None and retain_graph is None:
@@ -112,7 +119,7 @@ def backward(
         return
     targets = _listed(inputs)
     if not targets:
-        raise RuntimeError("`inputs` argument to `backward` cannot be empty.")
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
     for k, t in enumerate(targets):
         if not t.requires_grad:
             raise RuntimeError(
@@ -178,7 +185,7 @@ def grad(
     unused = bool(materialize_grads if allow_unused is None else allow_unused)
     roots, targets = _listed(outputs), _listed(inputs)
     if not targets:
-        raise ValueError("grad requires non-empty inputs.")
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
     grads = _initial(roots, grad_outputs)
     _check_roots(roots)
     for t in targets:
@@ -187,11 +194,11 @@ def grad(
     keep = create_graph if retain_graph is None else retain_graph
     found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
     result = []
-    for t, g in zip(targets, found, strict=True):
+    for k, (t, g) in enumerate(zip(targets, found, strict=True)):
         if g is None and not unused:
             raise RuntimeError(
-                "One of the differentiated Tensors appears to not have been used in the graph. Set "
-                "allow_unused=True if this is the desired behavior."
+                f"The differentiated Tensor at index {k} appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
             )
         if g is None and materialize_grads:
             from ..ops.creation import zeros_like

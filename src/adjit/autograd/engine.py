@@ -27,7 +27,7 @@ _accumulate_lock = threading.RLock()
 class Accumulate:
     """The op behind accumulators: the end of the walk, where `.grad` grows."""
 
-    backward_name = "adjit::autograd::AccumulateGrad"
+    backward_name = "torch::autograd::AccumulateGrad"
 
     def pull(self, fn: AccumulateGrad, grads: list[Any]) -> list[Any]:
         """Add the gradient to the leaf's."""
@@ -66,6 +66,8 @@ def accumulator(t: Any) -> AccumulateGrad:
     found = meta.accumulator and meta.accumulator()
     if found is None:
         found = AccumulateGrad(t)
+        if meta.hooks:
+            found.more().tensor_hooks[0] = meta.hooks
         meta.accumulator = weakref.ref(found)
     return found  # type: ignore[no-any-return]
 
@@ -74,6 +76,21 @@ def accumulate(t: Any, g: Any) -> None:
     """`t.grad` becomes `g`, or grows by it; then the post-accumulate hooks of a leaf run."""
     if g is None:
         return
+    add_to_grad(t, g)
+    if t.meta is not None and t.meta.post_hooks:
+        for hook in list(t.meta.post_hooks.values()):
+            returned = hook(t)
+            if returned is not None:
+                raise wrong_type(returned)
+
+
+def wrong_type(returned: Any) -> TypeError:
+    """The error about a hook that returns no tensor."""
+    return TypeError(f"expected Variable, but hook returned '{type(returned).__name__}'")
+
+
+def add_to_grad(t: Any, g: Any) -> None:
+    """`t.grad` becomes `g`, or grows by it."""
     with _accumulate_lock:
         old = t.grad_value()
         if old is None:
@@ -82,9 +99,6 @@ def accumulate(t: Any, g: Any) -> None:
             t.set_grad(record.binary(total, old, g))
         else:
             old.add_(g)
-    if t.meta is not None and t.meta.post_hooks:
-        for hook in list(t.meta.post_hooks.values()):
-            hook(t)
 
 
 def own_copy(g: Any) -> Any:
@@ -115,6 +129,11 @@ def sum_to(g: Any, shape: Sequence[int]) -> Any:
     if dims:
         g = g.sum(dims, keepdim=True)
     return g.view(shape) if lead else g
+
+
+def saved_numbers(fn: GradNode) -> bool:
+    """Whether a node that saved no tensor reads a Python number of the call, as PyTorch saves it."""
+    return bool(getattr(fn.recipe, "numbers", ()) and fn.op.saves[fn.mask])
 
 
 class Walk:
@@ -169,7 +188,7 @@ class Walk:
                     for g, spec in zip(results, fn.inputs, strict=True)
                 ]
                 results = self.after(fn, results, grads)
-            if not keep and fn.saved:
+            if not keep and (fn.saved or saved_numbers(fn)):
                 fn.saved = None
             for edge, g, spec in zip(fn.edges, results, fn.inputs):  # noqa: B905
                 if edge is None or g is None:
@@ -200,16 +219,15 @@ class Walk:
             if grads[nr] is None:
                 continue
             for hook in list(hooks.values()):
-                grads[nr] = replaced(hook(grads[nr]), grads[nr], fn)
+                grads[nr] = replaced(hook(grads[nr]), grads[nr], hook)
         for nr, reference in extras.retained.items():
             t = reference()
             if t is not None and grads[nr] is not None:
-                g = grads[nr]
-                t.set_grad(g if state.grad else own_copy(g))
+                add_to_grad(t, grads[nr])
         for hook in list(extras.pre_hooks.values()):
             found = hook(tuple(grads))
             if found is not None:
-                grads = list(found) if isinstance(found, (tuple, list)) else [found]
+                grads = as_many(found, len(grads), hook)
         return grads
 
     def after(self, fn: GradNode, results: list[Any], grads: list[Any]) -> list[Any]:
@@ -219,13 +237,7 @@ class Walk:
         for hook in list(extras.hooks.values()):
             found = hook(tuple(results), tuple(grads))
             if found is not None:
-                found = list(found) if isinstance(found, (tuple, list)) else [found]
-                if len(found) != len(results):
-                    raise RuntimeError(
-                        f"hook has returned an incorrect number of values (got {len(found)}, but "
-                        f"expected {len(results)})"
-                    )
-                results = found
+                results = as_many(found, len(results), hook)
         return results
 
     def reach(self, roots: Sequence[GradNode]) -> None:
@@ -245,19 +257,35 @@ class Walk:
         self.useful = useful
 
 
-def replaced(found: Any, g: Any, fn: GradNode) -> Any:
+def name_of(hook: Any) -> str:
+    """What a hook is called in messages."""
+    return str(getattr(hook, "__name__", type(hook).__name__))
+
+
+def as_many(found: Any, expected: int, hook: Any) -> list[Any]:
+    """What a node hook returned, as a list of the right length."""
+    values = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(values) != expected:
+        raise RuntimeError(
+            f"hook '{name_of(hook)}' has returned an incorrect number of values (got "
+            f"{len(values)}, but expected {expected})"
+        )
+    return values
+
+
+def replaced(found: Any, g: Any, hook: Any) -> Any:
     """What a tensor hook made of a gradient, checked."""
     if found is None:
         return g
     if not record.is_tensor(found):
-        raise TypeError(
-            f"hook of {fn.name()} must return None or a Tensor, got {type(found).__name__}"
+        raise wrong_type(found)
+    if found.dtype is not g.dtype:
+        raise RuntimeError(
+            f"hook '{name_of(hook)}' has changed the type of value (was "
+            f"torch.{g.dtype.legacy}Tensor got torch.{found.dtype.legacy}Tensor)"
         )
     if found.shape != g.shape:
-        raise RuntimeError(
-            f"hook '{fn.name()}' has changed the size of value: expected {list(g.shape)}, got "
-            f"{list(found.shape)}"
-        )
+        raise RuntimeError(f"hook '{name_of(hook)}' has changed the size of value")
     return found
 
 

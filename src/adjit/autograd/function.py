@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph import inplace, record
-from ..graph.node import GradNode
+from ..graph.node import GradNode, node_class
 from ..graph.state import state
+from ..graph.view import MULTIPLE, View
 
 
 class _Op:
@@ -17,6 +18,9 @@ class _Op:
     def __init__(self, cls: type[Function]) -> None:
         self.cls = cls
         self.backward_name = f"{cls.__name__}Backward"
+        has_backward = cls.backward is not Function.backward
+        self.backward = cls.backward if has_backward else getattr(cls, "vjp", cls.backward)
+        self.node_class = type(self.backward_name, (FunctionNode,), {"__slots__": ()})
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Call the user's backward and check what it returns."""
@@ -28,7 +32,7 @@ class _Op:
                 zeros(spec.shape, dtype=spec.dtype) if g is None and spec is not None else g
                 for g, spec in zip(grads, fn.outputs, strict=True)
             ]
-        found = self.cls.backward(ctx, *grads)
+        found = self.backward(ctx, *grads)
         results = list(found) if isinstance(found, (tuple, list)) else [found]
         expected = len(fn.edges)
         if len(results) > expected and all(r is None for r in results[expected:]):
@@ -42,7 +46,7 @@ class _Op:
             if g is None:
                 continue
             if not record.is_tensor(g):
-                raise TypeError(f"expected Variable or None (got {type(g).__name__})")
+                raise RuntimeError(f"expected Variable or None (got {type(g).__name__})")
             if fn.edges[k] is None:
                 if spec is None:
                     raise RuntimeError(
@@ -138,7 +142,8 @@ class FunctionCtx:
                 continue
             t, version, nr = kept
             if t.counter.version != version:
-                raise record.modified_error(node, t, t.counter, version, t.spec)
+                kept = t if nr is None else t.storage  # an output is named after this function
+                raise record.modified_error(node, kept, t.counter, version, t.spec)
             if nr is not None:
                 t = t.detach()
                 record.give_history(t, node, nr)
@@ -232,14 +237,15 @@ def _finish(
     import weakref
 
     dirty = {id(t) for t in ctx._dirty}
+    if not dirty <= {id(o) for o in outs}:
+        raise RuntimeError(
+            "Some elements marked as dirty during the forward method were not returned as output. "
+            "The inputs that are modified inplace must all be outputs of the Function."
+        )
     constant = {id(t) for t in ctx._constant}
     given = {id(t) for t in tensors}
-    node = FunctionNode.__new__(FunctionNode)
-    plain = record.new_grad_node(
-        _op_of(cls), edges, [a.spec if record.is_tensor(a) else None for a in args]
-    )
-    for field in ("op", "edges", "inputs", "seq", "saved", "extras", "scalars", "mask"):
-        setattr(node, field, getattr(plain, field))
+    specs = [a.spec if record.is_tensor(a) else None for a in args]
+    node = record.new_grad_node(_op_of(cls), edges, specs)
     node.recipe = ctx
     node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
     results = []
@@ -252,11 +258,11 @@ def _finish(
             if wanted:
                 if o.fn is None and o.needs_grad:
                     raise RuntimeError(
-                        "a leaf Variable that requires grad is being used in an in-place operation."
+                        "a leaf Variable that requires grad has been used in an in-place operation."
                     )
-                if o.view_of is not None and record.needs_grad(o):
-                    inplace.check_view(o)
-                record.give_history(o, node, k)
+                written = o.detach()
+                record.give_history(written, node, k)
+                inplace.rewrite_history(o, written)
             results.append(o)
             numbers[id(o)] = k
             continue
@@ -266,9 +272,11 @@ def _finish(
                 results[-1].needs_grad = False
                 results[-1].edge = None
             continue
-        out = o.view(o.shape) if id(o) in given else o
+        out = o
         if id(o) in given:
             out = o.detach()
+            base = o if o.view_of is None else o.view_of.base
+            out.view_of = View(base, o.counter.version, MULTIPLE)
         record.give_history(out, node, k)
         results.append(out)
         numbers[id(o)] = k
@@ -318,7 +326,8 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Refuse:
-    backward_name = "torch::autograd::Error"
+    backward_name = "adjit::autograd::Error"
+    node_class = node_class(backward_name)
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         raise RuntimeError(

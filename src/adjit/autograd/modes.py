@@ -98,11 +98,11 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """Record gradients, also inside a `no_grad` block."""
+    """Record gradients, also inside a `no_grad` block; inference mode is stronger."""
 
     def __enter__(self) -> Self:
         self.before = state.grad
-        state.grad = True
+        state.grad = not state.inference
         return self
 
 

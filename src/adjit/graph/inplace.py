@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..shapes import Size
+from ..shapes import Size, is_dense
 from . import record
-from .node import GradNode
+from .node import GradNode, node_class
 from .state import state
-from .view import MULTIPLE, NO_GRAD
+from .view import refuse_view
 
 
 def check(t: Any) -> None:
@@ -35,7 +36,7 @@ def check(t: Any) -> None:
             )
     elif record.needs_grad(t):
         check_view(t)
-        if info.base.fn is None and info.base.needs_grad:
+        if info.base.fn is None:
             raise RuntimeError(
                 "a view of a leaf Variable that requires grad is being used in an in-place "
                 "operation."
@@ -43,24 +44,31 @@ def check(t: Any) -> None:
 
 
 def check_view(t: Any) -> None:
-    """Refuse views whose history cannot follow a write."""
-    kind = t.view_of.kind
-    if kind == MULTIPLE:
-        name = "an op" if t.fn is None else t.fn.name()
-        raise RuntimeError(
-            f"Output {t.nr} of {name} is a view and is being modified inplace. This view is the "
-            "output of a function that returns multiple views. Such functions do not allow the "
-            "output views to be modified inplace. You should replace the inplace operation by an "
-            "out-of-place one."
-        )
-    if kind == NO_GRAD:
-        raise RuntimeError(
-            "A view was created in no_grad mode and is being modified inplace with grad mode "
-            "enabled. Given that this use case is ambiguous and error-prone, it is forbidden. You "
-            "can clarify your code by moving both the view and the inplace either both inside the "
-            "no_grad block (if you don't want the inplace to be tracked) or both outside (if you "
-            "want the inplace to be tracked)."
-        )
+    """Refuse to write into views whose history cannot follow."""
+    refuse_view(t, "is being modified inplace", " with grad mode enabled")
+
+
+def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
+    """Refuse inputs that share some but not all elements with what is written.
+
+    Raises:
+        RuntimeError: with PyTorch's text.
+    """
+    spec, first = t.spec, t.offset
+    for x in inputs:
+        if not record.is_tensor(x) or x.storage is not t.storage:
+            continue
+        if (x.spec is spec and x.offset == first) or not (spec.numel and x.spec.numel):
+            continue
+        dense = is_dense(spec.shape, spec.strides) and is_dense(x.spec.shape, x.spec.strides)
+        if dense and x.offset < first + spec.extent and first < x.offset + x.spec.extent:
+            if x.offset == first and x.spec.strides == spec.strides:
+                continue
+            raise RuntimeError(
+                "unsupported operation: some elements of the input tensor and the written-to tensor "
+                "refer to a single memory location. Please clone() the tensor before performing "
+                "the operation."
+            )
 
 
 def adopt(t: Any, made: Any) -> Any:
@@ -97,7 +105,7 @@ def adopt(t: Any, made: Any) -> Any:
         _keep_old_value(t, made.fn)
     record.store(t, made)
     if recorded:
-        _take_history(t, made, rebind)
+        rewrite_history(t, made, rebind)
     return t
 
 
@@ -120,7 +128,8 @@ def _keep_old_value(t: Any, fn: GradNode) -> None:
     fn.saved = (*fn.saved[:place], old, old.counter.version, *fn.saved[place + 2 :])
 
 
-def _take_history(t: Any, made: Any, rebind: bool) -> None:
+def rewrite_history(t: Any, made: Any, rebind: bool = False) -> None:
+    """Make the history of `made`, whose value was written into `t`, that of `t` and of its base."""
     fn: GradNode = made.fn
     if rebind and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
@@ -131,6 +140,8 @@ def _take_history(t: Any, made: Any, rebind: bool) -> None:
         fn.saved = tuple(saved)
     if t.view_of is None:
         retained = t.meta is not None and t.meta.retains_grad
+        if retained and t.edge is not None:
+            t.edge[0].more().retained.pop(t.edge[1], None)
         t.edge, t.needs_grad = made.edge, True
         if retained:
             t.retain_grad()
@@ -149,7 +160,8 @@ def _take_history(t: Any, made: Any, rebind: bool) -> None:
 class CopySlices:
     """Backward of writing into a view: the base loses the region's gradient to what was written."""
 
-    backward_name = "adjit::autograd::CopySlices"
+    backward_name = "torch::autograd::CopySlices"
+    node_class = node_class(backward_name)
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Gradients of the old base and of the elements that were written."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -142,6 +143,12 @@ class GradNode:
         if name.startswith("_saved_"):
             return self.op.saved_value(self, name.removeprefix("_saved_"))
         raise AttributeError(f"'{type(self).__name__}' object has no attribute '{name}'")
+
+
+@functools.cache
+def node_class(backward_name: str) -> type[GradNode]:
+    """The class of backward nodes of that name, so that `type(grad_fn).__name__` tells the op."""
+    return type(backward_name.rsplit("::", 1)[-1], (GradNode,), {"__slots__": ()})
 
 
 class RemovableHandle:

@@ -16,7 +16,7 @@ from ..dtypes import dtype
 from ..schedule.body import Body, returned_reads, returning
 from ..schedule.settle import float_word
 from . import record
-from .node import GradNode, Spec
+from .node import GradNode, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .state import state
 
@@ -104,6 +104,7 @@ class Elementwise:
         self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
         self.ref, self.domain, self.dtypes = ref, domain, dtypes
         self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
+        self.node_class = node_class(self.backward_name)
         self.recipes: dict[Any, Any] = {}
         self.back: Body | None = None
         self.differentiable = False
@@ -179,6 +180,7 @@ class Elementwise:
         twin = copy.copy(self)
         twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
         twin.backward_name, twin.recipes = backward_name, {}
+        twin.node_class = node_class(backward_name)
         return twin
 
     def words(
@@ -341,6 +343,7 @@ class Operation:
     ) -> None:
         functools.update_wrapper(self, function)
         self.function, self.backward_name = function, backward_name
+        self.node_class = node_class(backward_name)
         self.name = function.__name__.strip("_")
         self.signature = inspect.signature(function)
         self.params = list(self.signature.parameters)
@@ -674,7 +677,7 @@ def export(
         if method is True:
             chosen = names
         elif method:
-            chosen = [method] if isinstance(method, str) else list(method)  # type: ignore[arg-type]
+            chosen = [method] if isinstance(method, str) else list(method)
         for n in chosen:
             add_method(n, as_method(f, n))
         if inplace:
@@ -726,6 +729,7 @@ def in_place(f: Any, name: str) -> Any:
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         writing.check(self)
+        writing.check_overlap(self, args)
         if isinstance(f, (Elementwise, Choice)) and self.fn is None:
             made = f.apply((self, *args), kwargs, over=True)
         else:

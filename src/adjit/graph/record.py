@@ -27,7 +27,7 @@ from .state import modes_used, state
 Tensor: Any = None
 tensor_classes: set[Any] = set()  # Tensor and the subclasses seen so far
 
-new_node, new_storage, new_grad = Node.__new__, Storage.__new__, GradNode.__new__
+new_node, new_storage, new_grad = Node.__new__, Storage.__new__, object.__new__
 new_tensor: Any = None
 INFERENCE = Version()  # stands in for the version counter of inference tensors
 
@@ -114,7 +114,7 @@ def needs_grad(t: Any) -> bool:
 
 def new_grad_node(op: Any, edges: Sequence[Any], inputs: Sequence[Any]) -> GradNode:
     """A backward node with nothing saved."""
-    fn = new_grad(GradNode)
+    fn = new_grad(op.node_class)
     fn.op = op
     fn.edges = tuple(edges)
     fn.inputs = tuple(inputs)
@@ -194,14 +194,15 @@ def mixed(op: Any, a: Any, b: Any) -> Any:
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
     if (t.needs_grad or t.view_of is not None) and state.grad:
         edge = edge_of(t)
-        if edge is not None and recipe.differentiable:
+        if (edge is not None or needs_grad(t)) and recipe.differentiable:
             mask = 1 << at
             fn = new_grad_node(op, (edge, None) if at == 0 else (None, edge), recipe.operands)
             fn.recipe = recipe
             fn.outputs = recipe.outputs
             fn.scalars = scalars
             fn.mask = mask
-            fn.saved = keep(op.saves[mask], (a, b), out)
+            saves = op.saves[mask]
+            fn.saved = (keep(saves, (a, b), out) or NUMBERS) if saves else ()
             out.edge = (fn, 0)
             out.needs_grad = True
             if modes_used:
@@ -443,12 +444,13 @@ def attach1(op: Any, recipe: Recipe, a: Any, out: Any) -> None:
     """`attach` for one tensor, unrolled."""
     edge = a.edge if a.view_of is None else edge_of(a)
     if edge is None:
-        if not a.needs_grad:
+        if a.needs_grad:
+            edge = (a.accumulator(), 0)
+        elif not needs_grad(a):
             return
-        edge = (a.accumulator(), 0)
     if not recipe.differentiable:
         return
-    fn = new_grad(GradNode)
+    fn = new_grad(op.node_class)
     fn.op = op
     fn.recipe = recipe
     fn.edges = (edge,)
@@ -481,15 +483,14 @@ def attach2(op: Any, recipe: Recipe, a: Any, b: Any, out: Any) -> None:
     second = b.edge if b.view_of is None else edge_of(b)
     if second is None and b.needs_grad:
         second = (b.accumulator(), 0)
-    if first is not None:
-        mask = 1 if second is None else 3
-    elif second is not None:
-        mask = 2
-    else:
-        return
+    mask = (first is not None) + 2 * (second is not None)
+    if not mask:
+        mask = needs_grad(a) + 2 * needs_grad(b)  # views of leaves made under no_grad lead nowhere
+        if not mask:
+            return
     if not recipe.differentiable:
         return
-    fn = new_grad(GradNode)
+    fn = new_grad(op.node_class)
     fn.op = op
     fn.recipe = recipe
     fn.edges = (first, second)
@@ -524,8 +525,8 @@ def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out
         return
     edges = tuple([edge_of(t) if is_tensor(t) else None for t in operands])
     mask = 0
-    for k, edge in enumerate(edges):
-        if edge is not None:
+    for k, t in enumerate(operands):
+        if edges[k] is not None or (is_tensor(t) and needs_grad(t)):
             mask |= 1 << k
     if not mask:
         return
@@ -534,7 +535,8 @@ def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out
     fn.outputs = recipe.outputs
     fn.scalars = scalars
     fn.mask = mask
-    fn.saved = keep(op.saves[mask], operands, out)
+    saves = op.saves[mask]
+    fn.saved = (keep(saves, operands, out) or NUMBERS) if saves else ()
     give_history(out, fn)
     if modes_used:
         examine(fn)
@@ -549,6 +551,16 @@ def keep(saves: Sequence[int], operands: tuple[Any, ...], out: Any) -> tuple[Any
         elif is_tensor(operands[k]):
             saved += (operands[k], operands[k].counter.version)
     return tuple(saved)
+
+
+class _Numbers(tuple[Any, ...]):
+    """No tensors, but something that backward frees: a second backward is refused all the same."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+NUMBERS = _Numbers()
 
 
 def examine(fn: GradNode) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..shapes import Shape
 from . import record
-from .node import GradNode, spec_of
+from .node import GradNode, node_class, spec_of
 from .state import state
 
 NO_GRAD, MULTIPLE = "no_grad", "multiple"
@@ -25,10 +26,11 @@ class View:
 class ViewOp:
     """The backward side of a view op; each node carries its own pullback as `recipe`."""
 
-    __slots__ = ("backward_name",)
+    __slots__ = ("backward_name", "node_class")
 
     def __init__(self, backward_name: str) -> None:
         self.backward_name = backward_name
+        self.node_class = node_class(backward_name)
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradient of the viewed tensor."""
@@ -106,6 +108,25 @@ def aliases(
     return tuple(outs)
 
 
+def refuse_view(t: Any, event: str, mode: str) -> None:
+    """Raise for views whose history cannot be told after a write: `event` says what was written."""
+    kind = t.view_of.kind
+    if kind == MULTIPLE:
+        name = "an op" if t.fn is None else re.sub(r"Backward\d*$", "", t.fn.name())
+        raise RuntimeError(
+            f"Output {t.nr} of {name} is a view and {event}. This view is the output of a function "
+            "that returns multiple views. Such functions do not allow the output views to be "
+            "modified inplace. You should replace the inplace operation by an out-of-place one."
+        )
+    if kind == NO_GRAD:
+        raise RuntimeError(
+            f"A view was created in no_grad mode and {event}{mode}. Given that this use case is "
+            "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
+            "the view and the inplace either both inside the no_grad block (if you don't want the "
+            "inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+        )
+
+
 def current_fn(t: Any) -> GradNode | None:
     """The backward node of a view, made anew if its base was written in place since."""
     info = t.view_of
@@ -113,6 +134,9 @@ def current_fn(t: Any) -> GradNode | None:
     if info.version != t.counter.version:
         if base.edge is not None:
             from ..ops.view import scatter_strided
+
+            event = "its base or another view of its base has been modified inplace"
+            refuse_view(t, event, " with grad mode enabled")
 
             fn = record.new_grad_node(view_op("AsStridedBackward0"), (base.edge,), (base.spec,))
             spec, offset, target = t.spec, t.offset - base.offset, base.spec

@@ -61,7 +61,7 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
     """Fill with draws from the uniform distribution on [a, b).
 
     Example:
-        >>> nn.init.uniform_(adjit.empty(3, 5), -1.0, 1.0)
+        >>> weight = nn.init.uniform_(adjit.empty(3, 5), -1.0, 1.0)
     """
     return tensor.uniform_(a, b, generator=generator)
 
@@ -71,7 +71,7 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
     """Fill with draws from the normal distribution.
 
     Example:
-        >>> nn.init.normal_(adjit.empty(3, 5), std=0.02)
+        >>> weight = nn.init.normal_(adjit.empty(3, 5), std=0.02)
     """
     return tensor.normal_(mean, std, generator=generator)
 
@@ -90,7 +90,7 @@ def trunc_normal_(
     Warns where the mean lies more than two standard deviations outside [a, b].
 
     Example:
-        >>> nn.init.trunc_normal_(adjit.empty(3, 5), std=0.02)
+        >>> weight = nn.init.trunc_normal_(adjit.empty(3, 5), std=0.02)
     """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
@@ -192,7 +192,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
         ValueError: ``tensor`` has fewer than two dimensions.
 
     Example:
-        >>> nn.init.xavier_uniform_(adjit.empty(3, 5), gain=nn.init.calculate_gain("relu"))
+        >>> weight = nn.init.xavier_uniform_(adjit.empty(3, 5), gain=nn.init.calculate_gain("relu"))
     """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     bound = gain * math.sqrt(6.0 / (fan_in + fan_out))
@@ -233,7 +233,7 @@ def kaiming_uniform_(
         ValueError: another mode or nonlinearity, or fewer than two dimensions.
 
     Example:
-        >>> nn.init.kaiming_uniform_(adjit.empty(3, 5), nonlinearity="relu")
+        >>> weight = nn.init.kaiming_uniform_(adjit.empty(3, 5), nonlinearity="relu")
     """
     if _is_empty(tensor):
         return tensor
@@ -344,6 +344,7 @@ def _deprecated(initialiser: Callable[P, Tensor], old_name: str) -> Callable[P, 
         return initialiser(*args, **kwargs)
 
     renamed.__name__ = old_name
+    renamed.__doc__ = f"The old name of `{old_name}_`; warns."
     return renamed
 
 

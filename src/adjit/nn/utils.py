@@ -32,7 +32,8 @@ def get_total_norm(
         RuntimeError: a NaN or infinite norm, with ``error_if_nonfinite``.
 
     Example:
-        >>> nn.utils.get_total_norm([p.grad for p in model.parameters()])
+        >>> nn.utils.get_total_norm([adjit.tensor([3.0]), adjit.tensor([4.0])])
+        tensor(5.)
     """
     listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
     norm_type = float(norm_type)
@@ -89,9 +90,12 @@ def clip_grad_norm_(
         RuntimeError: a NaN or infinite norm, with ``error_if_nonfinite``.
 
     Example:
-        >>> loss.backward()
-        >>> nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
-        >>> optimizer.step()
+        >>> weight = nn.Parameter(adjit.zeros(2))
+        >>> (weight * adjit.tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_norm_(weight, max_norm=1.0)
+        tensor(5.)
+        >>> weight.grad
+        tensor([0.6000, 0.8000])
     """
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
     if not listed and isinstance(parameters, Generator):
@@ -110,7 +114,11 @@ def clip_grad_value_(
     """Clamp every element of the gradients to [-clip_value, clip_value], in place.
 
     Example:
-        >>> nn.utils.clip_grad_value_(model.parameters(), clip_value=0.5)
+        >>> weight = nn.Parameter(adjit.zeros(2))
+        >>> (weight * adjit.tensor([0.1, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_value_(weight, clip_value=0.5)
+        >>> weight.grad
+        tensor([0.1000, 0.5000])
     """
     bound = float(clip_value)
     for grad in _grads(parameters):

@@ -66,7 +66,7 @@ def bitwise_xor(x, y):
     return x ^ y
 
 
-@elementwise(name="bitwise_not", ref=np.bitwise_not, dtypes=bits("bitwise_not_cpu"))
+@elementwise(name="bitwise_not", ref=np.bitwise_not, dtypes=integers("bitwise_not_cpu"))
 def complement(x):
     """The bits that are not set."""
     return ~x

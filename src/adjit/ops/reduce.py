@@ -122,6 +122,7 @@ class Fold(NamedTuple):
 
 
 SUM = Fold(kernels.sum_rows, kernels.sum_columns)
+SQUARES = Fold(kernels.square_rows, None)  # of the elements, and then sums of these
 PROD = Fold(kernels.prod_rows, kernels.prod_columns)
 MAX = Fold(kernels.max_rows, kernels.max_columns)
 MIN = Fold(kernels.min_rows, kernels.min_columns)
@@ -198,6 +199,13 @@ def column_passes(outer: int, length: int, inner: int, shape: Shape) -> list[Pas
     return [*passes, Pass(False, shape, words, outer * strips, grain)]
 
 
+def sum_of_squares(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+    """The sum of squares over `axes`; where rows are summed first, the squares are not stored."""
+    if plan_fold(x.shape, x.stride(), axes, keepdim)[1][0].by_rows:
+        return fold(SQUARES, x, axes, keepdim, x.dtype)
+    return fold(SUM, x * x, axes, keepdim, x.dtype)
+
+
 def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
     """`x` reduced over `axes`, accumulated and returned as `result`."""
     copied, passes = plan_fold(x.shape, x.stride(), axes, keepdim)
@@ -208,6 +216,7 @@ def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Ten
             how.rows if by_rows else how.columns, (x,), [(shape, result)],
             bind={"X": x.dtype, "T": result}, words=words, n=n, grain=grain,
         )  # fmt: skip
+        how = SUM if how is SQUARES else how
     return x
 
 
@@ -821,7 +830,7 @@ def vector_norm_axes(x: Tensor, ord: float, axes: Shape, keepdim: bool) -> Tenso
     if ord == 1:
         return fold(SUM, x.abs(), axes, keepdim, kind)
     if ord == 2:
-        return fold(SUM, x * x, axes, keepdim, kind).sqrt()
+        return sum_of_squares(x, axes, keepdim).sqrt()
     if math.isinf(ord) and x.numel():
         return fold(MAX if ord > 0 else MIN, x.abs(), axes, keepdim, kind)
     if math.isinf(ord):

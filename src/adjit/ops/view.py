@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph import record
+from ..graph import inplace, record
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.op import add_method, export, in_place, operation
-from ..graph.view import alias, aliases
+from ..graph.view import alias, aliases, view_op
 from ..kernels import strided
 from ..shapes import (
     Shape,
     Size,
+    broadcast_shapes,
     contiguous_strides,
     infer_view_shape,
     is_dense,
@@ -260,12 +261,19 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     )  # fmt: skip
 
 
-def _reshaping_inplace(function: Any) -> Any:
+def _reshaping_inplace(function: Any, suffix: str = "1") -> Any:
     def method(self: Tensor, *args: Any) -> Tensor:
+        inplace.check(self)
         made = function(self, *args)
         self.spec, self.offset = made.spec, made.offset
+        self.counter.version += 1
         if made.edge is not None:
+            fn = made.edge[0]
+            fn.op = view_op(fn.name()[:-1] + suffix)
+            fn.__class__ = fn.op.node_class
             self.edge = made.edge
+            if self.view_of is not None:
+                self.view_of.version = self.counter.version
         return self
 
     method.__doc__ = f"In-place form of `{function.__name__}`: this handle takes the new shape."
@@ -866,13 +874,14 @@ def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Raises:
         RuntimeError: if the shapes do not fit, or this is a leaf that needs gradients.
     """
-    from ..graph import inplace
-
     if not record.is_tensor(src):
         raise TypeError(
             f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}"
         )
     inplace.check(self)
+    inplace.check_overlap(self, (src,))
+    if src.shape != self.shape:
+        broadcast_shapes(self.shape, src.shape)
     return inplace.adopt(self, copy_of(self, src))  # type: ignore[no-any-return]
 
 
@@ -892,7 +901,7 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
 
 @copy_of.vjp
 def _(g: Any) -> Any:
-    return None, g
+    return g.new_zeros(g.shape), g
 
 
 add_method("copy_", _copy_into)
@@ -919,7 +928,7 @@ def filled(self: Tensor, value: Any) -> Tensor:
 
 @filled.vjp
 def _(g: Any, self: Any, value: Any) -> Any:
-    zero = g * 0
+    zero = g.new_zeros(g.shape)
     return (zero, g.sum()) if record.is_tensor(value) else zero
 
 
@@ -930,7 +939,7 @@ def _zeroed(self: Tensor) -> Tensor:
 
 @_zeroed.vjp
 def _(g: Any) -> Any:
-    return g * 0
+    return g.new_zeros(g.shape)
 
 
 add_method("fill_", in_place(filled, "fill"))
