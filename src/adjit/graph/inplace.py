@@ -151,6 +151,7 @@ def rewrite_history(t: Any, made: Any, rebind: bool = False) -> None:
     node = record.new_grad_node(_copy_slices, (edge, (fn, made.nr)), (base.spec, made.spec))
     node.recipe = (base.spec, t.spec, t.offset - base.offset)
     node.outputs = (base.spec,)
+    node.saved = record.NUMBERS
     base.edge, base.needs_grad = (node, 0), True
     t.needs_grad = True
     t.view_of.version = -1  # its backward node comes from the new one of the base
@@ -167,6 +168,8 @@ class CopySlices:
         """Gradients of the old base and of the elements that were written."""
         from ..ops.view import as_strided_in, without_region
 
+        if fn.saved is None:
+            raise RuntimeError(record.FREED)
         base, region, offset = fn.recipe
         g = grads[0]
         return [without_region(g, base, region, offset), as_strided_in(g, base, region, offset)]

@@ -52,7 +52,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         return
     while value.ndim > viewed.ndim and value.shape[0] == 1:
         value = value.squeeze(0)
-    viewed.copy_(value)
+    viewed.copy_(value if value.shape == viewed.shape else value.expand(viewed.shape))
 
 
 def as_value(x: Tensor, value: Any) -> Tensor:

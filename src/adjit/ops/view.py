@@ -908,33 +908,46 @@ add_method("copy_", _copy_into)
 
 
 @operation("FillBackward0")
+def _filled_by_number(self: Tensor, value: Any) -> Tensor:
+    from .creation import full
+
+    return full(self.shape, value, dtype=self.dtype)
+
+
+@_filled_by_number.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape)
+
+
+@operation("FillBackward1")
+def _filled_by_tensor(self: Tensor, value: Tensor) -> Tensor:
+    return copy_of(self, value)
+
+
+@_filled_by_tensor.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape), g.sum()
+
+
 def filled(self: Tensor, value: Any) -> Tensor:
     """A number, or the value of a 0-d tensor, in every place of `self`.
 
     Raises:
         RuntimeError: if a tensor with axes is given.
     """
-    if record.is_tensor(value):
-        if value.ndim:
-            raise RuntimeError(
-                f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
-                "dimensions."
-            )
-        return copy_of(self, value)
-    from .creation import full
-
-    return full(self.shape, value, dtype=self.dtype)
-
-
-@filled.vjp
-def _(g: Any, self: Any, value: Any) -> Any:
-    zero = g.new_zeros(g.shape)
-    return (zero, g.sum()) if record.is_tensor(value) else zero
+    if not record.is_tensor(value):
+        return _filled_by_number(self, value)
+    if value.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+            "dimensions."
+        )
+    return _filled_by_tensor(self, value)
 
 
 @operation("ZeroBackward0")
 def _zeroed(self: Tensor) -> Tensor:
-    return filled(self, 0)
+    return _filled_by_number(self, 0)
 
 
 @_zeroed.vjp
