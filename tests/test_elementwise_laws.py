@@ -523,9 +523,15 @@ def test_definitions_that_are_refused() -> None:
     def plain(x):  # type: ignore[no-untyped-def]
         return special.exp2(x)
 
+    @elementwise(ref=None, name="refused")
+    def unknown(x):  # type: ignore[no-untyped-def]
+        return special.gcd(x, x)
+
     del table.registry["refused"], table.scalar_functions["refused"]
     with pytest.raises(TypeError, match="straight-line code, line 3 is If; write `a if condition"):
         branching(adjit.ones(1))
+    with pytest.raises(TypeError, match=r"special\.gcd is not a scalar function of float32"):
+        unknown(adjit.ones(1))
     with pytest.raises(TypeError, match=r"expected the parameters g and any of \['out', 'x'\]"):
         plain.vjp(lambda g, y: g * y)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from library import (
+    AGAINST_TORCH,
     FREED,
     LEAF_VIEW_WRITE,
     LEAF_WRITE,
@@ -465,6 +466,96 @@ def test_a_failed_check_does_not_spoil_other_graphs():
         bad.sum().backward()
     good.sum().backward()
     same(x.grad, [1.0, 1.0])
+
+
+def two_by_two():
+    return T.full((2, 2), 0.75, requires_grad=True)
+
+
+# What backward needs of each op: its operand, its result, both or neither.
+NEEDS = {
+    "add": (lambda x: x + two_by_two(), ""),
+    "rsub": (lambda x: 1 - x, ""),
+    "neg": (lambda x: -x, ""),
+    "mul": (lambda x: x * two_by_two(), "operand"),
+    "mul number": (lambda x: x * 2, ""),
+    "div": (lambda x: x / two_by_two(), "operand"),
+    "div number": (lambda x: x / 2, ""),
+    "divisor": (lambda x: two_by_two() / x, "operand"),
+    "pow": (lambda x: x**3, "operand"),
+    "exp": (lambda x: x.exp(), "result"),
+    "log": (lambda x: x.log(), "operand"),
+    "sqrt": (lambda x: x.sqrt(), "result"),
+    "rsqrt": (lambda x: x.rsqrt(), "result"),
+    "reciprocal": (lambda x: x.reciprocal(), "result"),
+    "sin": (lambda x: x.sin(), "operand"),
+    "tan": (lambda x: x.tan(), "result"),
+    "tanh": (lambda x: x.tanh(), "result"),
+    "sigmoid": (lambda x: x.sigmoid(), "result"),
+    "relu": (lambda x: x.relu(), "result"),
+    "gelu": (lambda x: T.nn.functional.gelu(x), "operand"),
+    "silu": (lambda x: T.nn.functional.silu(x), "operand"),
+    "abs": (lambda x: x.abs(), "operand"),
+    "clamp": (lambda x: x.clamp(0, 1), "operand"),
+    "maximum": (lambda x: T.maximum(x, two_by_two() / 2), "operand"),
+    "where": (lambda x: T.where(x > 0, x, -x), ""),
+    "masked_fill": (lambda x: x.masked_fill(x > 1, 0.0), ""),
+    "sum": (lambda x: x.sum(0), ""),
+    "mean": (lambda x: x.mean(), ""),
+    "max": (lambda x: x.max(), "operand, result"),
+    "max of columns": (lambda x: x.max(0)[0], ""),
+    "amax": (lambda x: x.amax(0), "operand, result"),
+    "prod": (lambda x: x.prod(), "operand, result"),
+    "var": (lambda x: (x * T.eye(2)).var(), ""),
+    "logsumexp": (lambda x: x.logsumexp(0), "operand, result"),
+    "norm": (lambda x: x.norm(), "operand, result"),
+    "cumsum": (lambda x: x.cumsum(0), ""),
+    "cumprod": (lambda x: x.cumprod(0), "operand, result"),
+    "softmax": (lambda x: x.softmax(0), "result"),
+    "log_softmax": (lambda x: x.log_softmax(0), "result"),
+    "matmul": (lambda x: x @ two_by_two(), "operand"),
+    "matmul constant": (lambda x: x @ T.ones(2, 2), ""),
+    "clone": (lambda x: x.clone(), ""),
+    "cat": (lambda x: T.cat([x, x]), ""),
+    "gather": (lambda x: x.gather(0, T.zeros(1, 2, dtype=T.int64)), "operand"),
+    "index": (lambda x: x[T.tensor([0])], ""),
+    "mask": (lambda x: x[T.tensor([True, False])], ""),
+    "flip": (lambda x: x.flip(0), ""),
+    "double": (lambda x: x.double(), ""),
+    "repeat": (lambda x: x.repeat(2, 1), ""),
+    "roll": (lambda x: x.roll(1, 0), ""),
+    "sort": (lambda x: x.sort(0)[0], ""),
+    "topk": (lambda x: x.topk(1, 0)[0], ""),
+    "mse_loss": (lambda x: T.nn.functional.mse_loss(x, T.ones(2, 2)), "operand"),
+    "cross_entropy": (lambda x: T.nn.functional.cross_entropy(x, T.tensor([0, 1])), ""),
+    "layer_norm": (lambda x: T.nn.functional.layer_norm(x, (2,)), "operand"),
+}
+
+
+@pytest.mark.parametrize("written", ["operand", "result"])
+@pytest.mark.parametrize("name", NEEDS)
+def test_a_write_is_noticed_or_harmless(name, written):
+    """A write that backward cannot bear is refused; after any other the gradient is right."""
+    op, needs = NEEDS[name]
+    gradients, refusal = [], None
+    for writes in (False, True):
+        x = leaf([[0.5, 0.25], [1.5, 2.0]])
+        operand = x * 1
+        result = op(operand)
+        if writes:
+            (operand if written == "operand" else result).mul_(3)
+        try:
+            result.sum().backward()
+        except RuntimeError as error:
+            refusal = str(error)
+        gradients.append(x.grad)
+    if refusal or AGAINST_TORCH:
+        assert (written in needs) == (refusal is not None)
+    if refusal:
+        assert "modified by an inplace operation" in refusal
+        assert gradients[0] is not None
+    else:
+        same(gradients[1], (3 if written == "result" else 1) * array(gradients[0]), rtol=1e-5)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,9 @@ def broadcast_shapes(*shapes: Sequence[int]) -> Size:
     ndim = max((len(s) for s in shapes), default=0)
     result = [1] * ndim
     for shape in shapes:
-        for d, size in enumerate(shape, ndim - len(shape)):
+        lead = ndim - len(shape)
+        for d in range(ndim - 1, lead - 1, -1):  # from the last axis on, as PyTorch reports
+            size = shape[d - lead]
             if size != 1 and size != result[d]:
                 if result[d] != 1:
                     raise RuntimeError(

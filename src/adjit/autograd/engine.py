@@ -131,11 +131,6 @@ def sum_to(g: Any, shape: Sequence[int]) -> Any:
     return g.view(shape) if lead else g
 
 
-def saved_numbers(fn: GradNode) -> bool:
-    """Whether a node that saved no tensor reads a Python number of the call, as PyTorch saves it."""
-    return bool(getattr(fn.recipe, "numbers", ()) and fn.op.saves[fn.mask])
-
-
 class Walk:
     """One backward pass."""
 
@@ -188,7 +183,7 @@ class Walk:
                     for g, spec in zip(results, fn.inputs, strict=True)
                 ]
                 results = self.after(fn, results, grads)
-            if not keep and (fn.saved or saved_numbers(fn)):
+            if not keep and fn.saved:
                 fn.saved = None
             for edge, g, spec in zip(fn.edges, results, fn.inputs):  # noqa: B905
                 if edge is None or g is None:

@@ -71,8 +71,11 @@ def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
             )
 
 
-def adopt(t: Any, made: Any) -> Any:
-    """Write `made`, the result of an op, into `t`, which takes over its history."""
+def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
+    """Write `made`, the result of an op, into `t`, which takes over its history.
+
+    `overlap` allows a tensor with several elements in one place: one value for all is well defined.
+    """
     spec = t.spec
     if made.spec is not spec:
         if made.spec.shape != spec.shape:
@@ -87,7 +90,7 @@ def adopt(t: Any, made: Any) -> Any:
                     f"type {spec.dtype.legacy}"
                 )
             made = made.to(spec.dtype)
-        if not spec.contiguous and any(
+        if not overlap and not spec.contiguous and any(
             st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True)
         ):
             raise RuntimeError(

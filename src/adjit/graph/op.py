@@ -271,7 +271,12 @@ class Choice:
         """Record a call; `over` lets it write over its first operand."""
         out = kwargs.pop("out", None) if kwargs else None
         op, operands, attributes = self.choose(*args, **kwargs)
-        made = record.elementwise(op, operands, attributes, over)
+        if attributes or over or len(operands) > 2:
+            made = record.elementwise(op, operands, attributes, over)
+        elif len(operands) == 2:
+            made = record.binary(op, *operands)
+        else:
+            made = record.unary(op, *operands)
         return made if out is None else _write_out(self.name, out, made)
 
     def __repr__(self) -> str:

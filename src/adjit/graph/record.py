@@ -254,47 +254,49 @@ def after(out: Any, shared: int) -> None:
         out.counter = INFERENCE
 
 
-def elementwise(op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...],
-                over: bool = False) -> Any:  # fmt: skip
+def elementwise(
+    op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...], over: bool = False
+) -> Any:
     """Record an elementwise op on tensors and Python numbers, with attributes in order."""
     key: Any = []
-    tensors = []
+    values = []
+    offsets = []
     numbers = []
+    shifted = shared = 0
+    watched = False
     for operand in operands:
-        if operand.__class__ in tensor_classes or is_tensor(operand):
+        kind = operand.__class__
+        if kind in tensor_classes or is_tensor(operand):
+            storage = operand.storage
             key.append(operand.spec)
-            tensors.append(operand)
+            values.append(storage.value)
+            offsets.append(operand.offset)
+            shifted += operand.offset
+            shared += storage.shared
+            if operand.needs_grad or operand.view_of is not None:
+                watched = True
         else:
-            kind = operand.__class__
             if kind is not float and kind is not int and kind is not bool:
                 operand = as_number(op, operand, operands)
                 kind = operand.__class__
             key.append(kind)
             numbers.append(operand)
-    key = key[0] if len(key) == 1 else tuple(key)
-    recipe = op.recipes.get(key)
+    recipe = op.recipes.get(tuple(key) if len(key) > 1 else key[0])
     if recipe is None:
         recipe = plan(op, operands)
-    if not tensors:
-        raise TypeError(
-            f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
-            f"{type(operands[0]).__name__}"
-        )
     node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = tuple([t.storage.value for t in tensors])
-    node.offsets = tuple([t.offset for t in tensors]) if any([t.offset for t in tensors]) else None
-    node.scalars = scalars = op.words(recipe, numbers, attributes)
-    if over:
-        node.recipe = recipe_over(op, recipe)
+    node.recipe = recipe_over(op, recipe) if over else recipe
+    node.inputs = tuple(values)
+    node.offsets = tuple(offsets) if shifted else None
+    if numbers or attributes:
+        node.scalars = scalars = op.words(recipe, numbers, attributes)
+    else:
+        node.scalars = scalars = ()
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
-    for t in tensors:
-        if t.needs_grad or t.view_of is not None:
-            attach(op, recipe, operands, scalars, out)
-            break
-    remember(node)
-    shared = any([t.storage.shared for t in tensors])
-    if shared or state.inference:
+    if watched and state.grad:
+        attach(op, recipe, operands, scalars, out)
+    tape.append(node)
+    if shared or modes_used or len(tape) >= MAX_PENDING:
         after(out, shared)
     return out
 

@@ -10,9 +10,20 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.op import Elementwise, add_method, methods
-from ..graph.record import binary, is_tensor
+from ..graph.record import binary, is_tensor, unary
 from ..tensor import Tensor
-from .arithmetic import difference, mul, positive, pow, quotient, reciprocal, rsub, total
+from .arithmetic import (
+    SPECIAL_POWERS,
+    difference,
+    from_number,
+    mul,
+    positive,
+    pow,
+    power_by_number,
+    quotient,
+    reciprocal,
+    total,
+)
 from .bitwise import (
     bitwise_and,
     bitwise_left_shift,
@@ -45,6 +56,15 @@ def operator(op: Elementwise) -> Operator:
 
     method.__doc__ = op.__doc__
     return method
+
+
+def power(self: Any, exponent: Any) -> Any:
+    """self ** exponent; the usual numbers have bodies of their own."""
+    kind = exponent.__class__
+    if (kind is int or kind is float) and self.spec.dtype.is_floating_point:
+        op = SPECIAL_POWERS.get(exponent)
+        return binary(power_by_number, self, exponent) if op is None else unary(op, self)
+    return pow(self, exponent) if is_operand(exponent) else NotImplemented
 
 
 def general(function: Callable[[Any, Any], Any], swapped: bool = False) -> Operator:
@@ -81,7 +101,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "__add__": operator(total),
     "__radd__": operator(total),
     "__sub__": operator(difference),
-    "__rsub__": general(rsub),
+    "__rsub__": operator(from_number),
     "__mul__": operator(mul),
     "__rmul__": operator(mul),
     "__truediv__": operator(quotient),
@@ -90,7 +110,7 @@ OPERATORS: dict[str, Callable[..., Any]] = {
     "__rfloordiv__": general(floor_divide, swapped=True),
     "__mod__": general(remainder),
     "__rmod__": general(remainder, swapped=True),
-    "__pow__": general(pow),
+    "__pow__": power,
     "__rpow__": general(pow, swapped=True),
     "__and__": operator(bitwise_and),
     "__rand__": operator(bitwise_and),

@@ -9,7 +9,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import inplace, record
 from ..graph.node import Spec, dense_spec, spec_of
-from ..graph.op import add_method, export, in_place, operation
+from ..graph.op import add_method, export, operation
 from ..graph.view import alias, aliases, view_op
 from ..kernels import strided
 from ..shapes import (
@@ -955,5 +955,17 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape)
 
 
-add_method("fill_", in_place(filled, "fill"))
-add_method("zero_", in_place(_zeroed, "zero"))
+def _fill_into(self: Tensor, value: Any) -> Tensor:
+    """Write a number, or the value of a 0-d tensor, into every place; returns this tensor."""
+    inplace.check(self)
+    return inplace.adopt(self, filled(self, value), overlap=True)
+
+
+def _zero_into(self: Tensor) -> Tensor:
+    """Write zeros into every place; returns this tensor."""
+    inplace.check(self)
+    return inplace.adopt(self, _zeroed(self), overlap=True)
+
+
+add_method("fill_", _fill_into)
+add_method("zero_", _zero_into)

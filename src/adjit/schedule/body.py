@@ -240,6 +240,8 @@ class _Typed(ast.NodeTransformer):
                 return ast.Name(found, ast.Load())
         if name in ("inf", "nan", "pi", "e"):
             return ast.Call(ast.Name("T", ast.Load()), [node], [])
+        if isinstance(node.value, ast.Name) and node.value.id == "special":
+            raise TypeError(f"special.{name} is not a scalar function of {self.stored}")
         return node
 
 
