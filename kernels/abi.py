@@ -29,7 +29,7 @@ from numba import types
 from numba.extending import intrinsic
 
 T = X = Y = Z = A = np.float64
-I = np.int64  # noqa: E741
+I = np.int64
 
 SIGNATURE = "void(int64, int64, int64)"
 

@@ -205,10 +205,11 @@ def kth_rows(args, start, stop):
             numbers = 0
             for i in range(begin, begin + length):
                 numbers += x[i] == x[i]
-            if numbers == 0 or (rank == -1 and numbers < length):
-                rank = length - 1
-            else:
-                rank = (numbers - 1) // 2
+            rank = (
+                length - 1
+                if numbers == 0 or (rank == -1 and numbers < length)
+                else (numbers - 1) // 2
+            )
         wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
         place = begin
         while sort_key(x[place]) != wanted:

@@ -13,12 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
 from adjit.kernels import runner as runner_module
 from adjit.kernels.abi import SIGNATURE, STATUS_INDEX, words
 from adjit.kernels.runner import Runner, compile_now, is_large
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 LAYERS = ["tbb", "workers"]
 

@@ -17,15 +17,14 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
+from adjit.kernels import vector_math
+from adjit.kernels.abi import SIGNATURE, at, words
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mpmath import mp
 from numba import cfunc, types
 from scipy import special
-
-from adjit.kernels import vector_math
-from adjit.kernels.abi import SIGNATURE, at, words
 
 Array = np.ndarray[Any, Any]
 BOTH = ("float32", "float64")

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 import llvmlite.binding as llvm
 import numba
 
-from . import config, cuda, get_num_threads
+from . import config, cuda
 from .schedule import cache
+from .schedule.run_cpu import get_num_threads
 
 _PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "tbb")
 _VECTOR_FEATURES = ("sse4", "avx", "fma", "f16c", "amx", "neon", "sve", "fullfp16", "bf16")

@@ -29,7 +29,9 @@ class dtype:
     __slots__ = ("is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
                  "name", "numpy", "rank", "stored")  # fmt: skip
 
-    def __init__(self, name: str, kind: str, rank: builtins.int, legacy: str, itemsize: builtins.int):
+    def __init__(
+        self, name: str, kind: str, rank: builtins.int, legacy: str, itemsize: builtins.int
+    ):
         self.name, self.kind, self.rank, self.legacy = name, kind, rank, legacy
         self.itemsize = itemsize
         self.is_floating_point = kind == "f"

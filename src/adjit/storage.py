@@ -85,7 +85,7 @@ def allocate(size: int) -> Block:
         free = free_small[size]
         if not free:
             _cut_slab(size)
-        return free.pop()  # type: ignore[no-any-return]
+        return free.pop()
     waiting = _large.get(size)
     if waiting:
         address, memory = waiting.pop()

@@ -234,7 +234,7 @@ class Tensor:
     @property
     def nr(self) -> int:
         """The number of the output of the backward node that this tensor is."""
-        return 0 if self.edge is None else self.edge[1]  # type: ignore[no-any-return]
+        return 0 if self.edge is None else self.edge[1]
 
     def more(self) -> Meta:
         """The rare fields, made when first asked for."""
@@ -309,7 +309,7 @@ class Tensor:
     def grad(self) -> Tensor | None:
         """The accumulated gradient of a leaf, or None."""
         if self.meta is not None and self.meta.grad is not None:
-            return self.meta.grad  # type: ignore[no-any-return]
+            return self.meta.grad
         if self.fn is not None and not (self.meta is not None and self.meta.retains_grad):
             warnings.warn(
                 "The .grad attribute of a Tensor that is not a leaf Tensor is being accessed. Its "
@@ -452,7 +452,7 @@ class Tensor:
 
     def detach(self) -> Tensor:
         """The same elements without history; shares storage and version counter."""
-        return record.make_tensor(self.storage, self.spec, self.offset, self.counter)  # type: ignore[no-any-return]
+        return record.make_tensor(self.storage, self.spec, self.offset, self.counter)
 
     def detach_(self) -> Tensor:
         """Forget the history of this tensor.
@@ -474,7 +474,7 @@ class Tensor:
     @property
     def data(self) -> Tensor:
         """The same elements without history and with a version counter of their own."""
-        return record.make_tensor(self.storage, self.spec, self.offset, Version())  # type: ignore[no-any-return]
+        return record.make_tensor(self.storage, self.spec, self.offset, Version())
 
     @data.setter
     def data(self, value: Tensor) -> None:
@@ -686,7 +686,7 @@ class Tensor:
                 "https://github.com/pytorch/pytorch/pull/103001"
             )
         if id(self) in memo:
-            return memo[id(self)]  # type: ignore[no-any-return]
+            return memo[id(self)]
         made = self.detach().clone()
         if type(self) is not Tensor:
             made = made.as_subclass(type(self))
@@ -696,13 +696,13 @@ class Tensor:
             made.set_grad(copying.deepcopy(self.grad_value(), memo))
         if self.__dict__:
             made.__dict__.update(copying.deepcopy(self.__dict__, memo))
-        return made  # type: ignore[no-any-return]
+        return made
 
     def __copy__(self) -> Tensor:
         made = self.as_subclass(type(self))
         made.meta = self.meta
         made.__dict__.update(self.__dict__)
-        return made  # type: ignore[no-any-return]
+        return made
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (
@@ -717,7 +717,7 @@ class Tensor:
     def __getitem__(self, key: Any) -> Tensor:
         from .ops.index import getitem
 
-        return getitem(self, key)  # type: ignore[no-any-return]
+        return getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         from .ops.index import setitem

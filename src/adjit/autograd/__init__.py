@@ -123,7 +123,8 @@ def backward(
     for k, t in enumerate(targets):
         if not t.requires_grad:
             raise RuntimeError(
-                f"One of the differentiated Tensors given as 'inputs' to backward does not require grad (input {k})"
+                "One of the differentiated Tensors given as 'inputs' to backward does not require "
+                f"grad (input {k})"
             )
     found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
     from ..graph.state import state

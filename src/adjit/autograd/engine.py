@@ -69,7 +69,7 @@ def accumulator(t: Any) -> AccumulateGrad:
         if meta.hooks:
             found.more().tensor_hooks[0] = meta.hooks
         meta.accumulator = weakref.ref(found)
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 def accumulate(t: Any, g: Any) -> None:
@@ -104,9 +104,9 @@ def add_to_grad(t: Any, g: Any) -> None:
 def own_copy(g: Any) -> Any:
     """A handle of its own on the value of `g`; values are immutable, so the bytes need no copy."""
     spec, storage = g.spec, g.storage
-    if not storage.shared and g.offset == 0 and spec.numel == storage.spec.numel:
-        if spec is storage.spec or is_dense(spec.shape, spec.strides):
-            return record.make_tensor(record.make_storage(storage.value, spec), spec)
+    whole = not storage.shared and g.offset == 0 and spec.numel == storage.spec.numel
+    if whole and (spec is storage.spec or is_dense(spec.shape, spec.strides)):
+        return record.make_tensor(record.make_storage(storage.value, spec), spec)
     return g.detach().clone()
 
 
@@ -311,7 +311,7 @@ def watched(fn: GradNode, grads: list[Any]) -> list[Any]:
                 stacklevel=2,
             )
         raise
-    return results  # type: ignore[no-any-return]
+    return results
 
 
 def run_backward(

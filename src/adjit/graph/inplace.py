@@ -90,8 +90,10 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
                     f"type {spec.dtype.legacy}"
                 )
             made = made.to(spec.dtype)
-        if not overlap and not spec.contiguous and any(
-            st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True)
+        if (
+            not overlap
+            and not spec.contiguous
+            and any(st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True))
         ):
             raise RuntimeError(
                 "unsupported operation: more than one element of the written-to tensor refers to "
@@ -195,7 +197,7 @@ def write_out(name: str, out: Any, made: Any) -> Any:
         targets = out if isinstance(out, (tuple, list)) else (out,)
         if len(targets) != len(made):
             raise TypeError(f"{name}(): expected {len(made)} tensors in out=, got {len(targets)}")
-        return type(made)(*map(lambda o, m: write_out(name, o, m), targets, made))  # type: ignore[no-untyped-call]
+        return type(made)(*map(lambda o, m: write_out(name, o, m), targets, made))
     if not record.is_tensor(out):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if made.needs_grad or (state.grad and out.needs_grad):

@@ -104,7 +104,7 @@ def edge_of(t: Any) -> tuple[GradNode, int] | None:
         t.current_fn()
     if t.edge is None and t.needs_grad:
         return t.accumulator(), 0
-    return t.edge  # type: ignore[no-any-return]
+    return t.edge
 
 
 def needs_grad(t: Any) -> bool:
@@ -436,7 +436,7 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
                 recipe.inputs, True,
             )  # fmt: skip
         recipe.vjps["over"] = found
-    return found  # type: ignore[no-any-return]
+    return found
 
 
 ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
@@ -831,7 +831,15 @@ def launch(
     recipe = _launches.get(key)
     if recipe is None:
         recipe = _launch_recipe(
-            steps, given, outputs, words, bind or {}, len(scalars), scratch, fallible, messages or {}
+            steps,
+            given,
+            outputs,
+            words,
+            bind or {},
+            len(scalars),
+            scratch,
+            fallible,
+            messages or {},
         )
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
@@ -840,7 +848,7 @@ def launch(
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple([t.storage.value for t in inputs])
-    node.offsets = tuple([t.offset for t in inputs]) if any([t.offset for t in inputs]) else None
+    node.offsets = tuple([t.offset for t in inputs]) if any(t.offset for t in inputs) else None
     node.scalars = tuple([int(s) for s in scalars])
     node.site = errors.user_site() if fallible else None
     if len(specs) == 1:
@@ -848,7 +856,7 @@ def launch(
         remember(node)
     else:
         out = tuple(pick_all(node))
-    if any([t.storage.shared for t in inputs]):
+    if any(t.storage.shared for t in inputs):
         settle()
     return out
 
@@ -885,7 +893,7 @@ def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Excep
     def error(status: tuple[int, ...]) -> Exception:
         found = messages.get(status[0], "a kernel found a bad value: {0}")
         kind, text = found if isinstance(found, tuple) else (IndexError, found)
-        return kind(text.format(*status[1:]))  # type: ignore[no-any-return]
+        return kind(text.format(*status[1:]))
 
     return error
 

@@ -144,4 +144,4 @@ def current_fn(t: Any) -> GradNode | None:
             fn.outputs = (spec,)
             record.give_history(t, fn)
         info.version = t.counter.version
-    return t.fn  # type: ignore[no-any-return]
+    return t.fn

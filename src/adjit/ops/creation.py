@@ -33,7 +33,7 @@ def _finish(
                 "Only Tensors of floating point and complex dtype can require gradients"
             )
         made.needs_grad = True
-    return made  # type: ignore[no-any-return]
+    return made
 
 
 # ----- from data -----
@@ -238,7 +238,8 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
     if not ndarray.dtype.isnative:
         raise ValueError(
-            "given numpy array has byte order different from the native byte order. Conversion between byte orders is currently not supported."
+            "given numpy array has byte order different from the native byte order. Conversion "
+            "between byte orders is currently not supported."
         )
     kind = dtypes.of_numpy(ndarray.dtype)
     size = kind.itemsize
@@ -262,18 +263,18 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             UserWarning,
             stacklevel=2,
         )
-        return _from_array(ndarray)  # type: ignore[no-any-return]
+        return _from_array(ndarray)
     strides = tuple(st // size for st in ndarray.strides)
     spec = spec_of(Size(ndarray.shape), strides, kind)
     if spec.numel == 0:
-        return _from_array(ndarray)  # type: ignore[no-any-return]
+        return _from_array(ndarray)
     block = Foreign(ndarray.__array_interface__["data"][0])
     block.memory = ndarray
     storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(spec.shape, spec.strides):
         storage.spec = dense_spec((spec.extent,), kind)
     storage.shared = 1
-    return record.make_tensor(storage, spec)  # type: ignore[no-any-return]
+    return record.make_tensor(storage, spec)
 
 
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
@@ -281,10 +282,10 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     if device is not None:
         devices.check(device)
     if record.is_tensor(data):
-        return data if dtype is None else data.to(dtype)  # type: ignore[no-any-return]
+        return data if dtype is None else data.to(dtype)
     if isinstance(data, np.ndarray):
         made = from_numpy(data)
-        return made if dtype is None else made.to(dtype)  # type: ignore[attr-defined, no-any-return]
+        return made if dtype is None else made.to(dtype)
     return tensor(data, dtype=dtype)
 
 
@@ -339,7 +340,7 @@ def full(
 def _into(out: Tensor, made: Tensor) -> Tensor:
     from ..graph.inplace import write_out
 
-    return write_out("out", out, made)  # type: ignore[no-any-return]
+    return write_out("out", out, made)
 
 
 def zeros(
@@ -394,7 +395,7 @@ def _like(name: str, make: Any, doc: str) -> Any:
             raise TypeError(
                 f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
             )
-        return make(  # type: ignore[no-any-return]
+        return make(
             input.shape, *args, dtype=dtype or input.dtype, device=device,
             requires_grad=requires_grad, **more,
         )  # fmt: skip
@@ -414,7 +415,7 @@ full_like = _like("full_like", full, "One value in the shape and dtype of anothe
 
 def _new(name: str, make: Any) -> None:
     def method(self: Tensor, *args: Any, dtype: Dtype | None = None, **more: Any) -> Tensor:
-        return make(*args, dtype=dtype or self.dtype, **more)  # type: ignore[no-any-return]
+        return make(*args, dtype=dtype or self.dtype, **more)
 
     method.__doc__ = f"`adjit.{name}` with the dtype of this tensor."
     add_method(f"new_{name}", method)
@@ -555,7 +556,7 @@ def legacy_tensor(args: tuple[Any, ...], kwargs: dict[str, Any], kind: Dtype) ->
         if isinstance(data, Size):
             return empty(data, dtype=kind)
         if record.is_tensor(data):
-            return data.detach() if data.dtype is kind else data.detach().to(kind)  # type: ignore[no-any-return]
+            return data.detach() if data.dtype is kind else data.detach().to(kind)
         if isinstance(data, float):
             raise TypeError("new(): data must be a sequence (got float)")
         return tensor(data, dtype=kind)

@@ -58,7 +58,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
     back = [0] * len(order)
     for k, d in enumerate(order):
         back[d] = k
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         t, [spec.shape[d] for d in order], tuple([spec.strides[d] for d in order]), t.offset, name,
         lambda g: _permuted(g, back, name),
     )  # fmt: skip
@@ -160,7 +160,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
 def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
     old = t.spec.shape
-    return alias(t, shape, strides, t.offset, name, lambda g: reshape(g, old))  # type: ignore[no-any-return]
+    return alias(t, shape, strides, t.offset, name, lambda g: reshape(g, old))
 
 
 def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
@@ -235,7 +235,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
     d = wrap_dim(dim, ndim)
     shape, strides = input.spec.shape, input.spec.strides
     stride = shape[d] * strides[d] if d < input.ndim else 1
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input, (*shape[:d], 1, *shape[d:]), (*strides[:d], stride, *strides[d:]), input.offset,
         "UnsqueezeBackward0", lambda g: squeeze(g, d),
     )  # fmt: skip
@@ -255,7 +255,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
         name = "SqueezeBackward1" if isinstance(dim, int) else "SqueezeBackward2"
     keep = [d for d in range(ndim) if d not in drop]
     shape = spec.shape
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input, [spec.shape[d] for d in keep], tuple([spec.strides[d] for d in keep]), input.offset,
         name, lambda g: reshape(g, shape),
     )  # fmt: skip
@@ -324,7 +324,7 @@ def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
                 f"sizes: {list(spec.shape)}"
             )
     # The engine sums a gradient that is wider than its input.
-    return alias(input, target, tuple(strides), input.offset, "ExpandBackward0", lambda g: g)  # type: ignore[no-any-return]
+    return alias(input, target, tuple(strides), input.offset, "ExpandBackward0", lambda g: g)
 
 
 @export(method=True)
@@ -362,7 +362,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         )
     k %= size
     shape, strides = spec.shape, spec.strides
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input, shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :],
         input.offset + k * strides[d], "SelectBackward0",
         lambda g: scatter_part(g, spec, "select", d, k),
@@ -376,7 +376,7 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tens
     offset = input.offset + start * strides[dim]
     shape[dim] = max(0, (stop - start + step - 1) // step)
     strides[dim] *= step
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input, shape, tuple(strides), offset, "SliceBackward0",
         lambda g: scatter_part(g, spec, "slice", dim, start, stop, step),
     )  # fmt: skip
@@ -420,7 +420,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     if length:
         start += offset * spec.strides[b] if offset >= 0 else -offset * spec.strides[a]
     rest = [d for d in range(spec.ndim) if d not in (a, b)]
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input, [*(spec.shape[d] for d in rest), length],
         (*(spec.strides[d] for d in rest), spec.strides[a] + spec.strides[b]), start,
         "DiagonalBackward0", lambda g: scatter_part(g, spec, "diagonal", offset, a, b),
@@ -448,7 +448,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     shape[d] = (length - size) // step + 1
     strides[d] = stride * step
     made = spec_of((*shape, size), (*strides, stride), spec.dtype)
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input,
         made.shape,
         made.strides,
@@ -497,7 +497,7 @@ def _stacked(grads: Sequence[Any], shape: Any, kind: dtypes.dtype, d: int) -> Te
     from .creation import zeros
     from .shape import stack
 
-    return stack([zeros(shape, dtype=kind) if g is None else g for g in grads], d)  # type: ignore[no-any-return]
+    return stack([zeros(shape, dtype=kind) if g is None else g for g in grads], d)
 
 
 def _joined(grads: Sequence[Any], shapes: Sequence[Any], kind: dtypes.dtype, d: int) -> Tensor:
@@ -505,7 +505,7 @@ def _joined(grads: Sequence[Any], shapes: Sequence[Any], kind: dtypes.dtype, d: 
     from .shape import cat
 
     parts = [zeros(s, dtype=kind) if g is None else g for g, s in zip(grads, shapes, strict=True)]
-    return cat(parts, d)  # type: ignore[no-any-return]
+    return cat(parts, d)
 
 
 def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
@@ -627,7 +627,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
             f"{input.storage.nbytes}"
         )
     base, offset = input.spec, start - input.offset
-    return alias(  # type: ignore[no-any-return]
+    return alias(
         input,
         shape,
         strides,
@@ -653,7 +653,7 @@ def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
 
     out = zeros(spec.shape, dtype=spec.dtype)
     _parts_by_name[part](out, *where).copy_(g)
-    return record.make_tensor(out.storage, out.spec)  # type: ignore[no-any-return]
+    return record.make_tensor(out.storage, out.spec)
 
 
 @scatter_part.vjp
@@ -674,7 +674,7 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
         strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
         words=(base.numel, offset, region.ndim, *region.shape, *region.strides), n=1,
     )  # fmt: skip
-    return record.make_tensor(out.storage, base)  # type: ignore[no-any-return]
+    return record.make_tensor(out.storage, base)
 
 
 @scatter_strided.vjp
@@ -684,7 +684,7 @@ def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
 
 def as_strided_in(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """The region of a gradient that has the shape of `base`, wherever its own bytes lie."""
-    return _gather_strided(g, base, region, offset)  # type: ignore[no-any-return]
+    return _gather_strided(g, base, region, offset)
 
 
 @operation("GatherStridedBackward0")
@@ -711,7 +711,7 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
         record.make_tensor(laid.storage, region, offset),
         expand(zeros((), dtype=base.dtype), region.shape),
     )
-    return record.make_tensor(laid.storage, base)  # type: ignore[no-any-return]
+    return record.make_tensor(laid.storage, base)
 
 
 @without_region.vjp
@@ -735,7 +735,7 @@ def _laid_out(g: Tensor, base: Spec) -> Tensor:
     target = record.make_tensor(flat.storage, base)
     target.storage.spec = base
     record.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
-    return target  # type: ignore[no-any-return]
+    return target
 
 
 # ----- copies -----
@@ -747,13 +747,13 @@ def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False)
     from .elementwise import copy
 
     if contiguous and not input.spec.contiguous:
-        return _compact(input)  # type: ignore[no-any-return]
-    return copy(input)  # type: ignore[no-any-return]
+        return _compact(input)
+    return copy(input)
 
 
 @operation("CloneBackward0")
 def _compact(input: Tensor) -> Tensor:
-    return record.convert(input, dense_spec(input.shape, input.dtype))  # type: ignore[no-any-return]
+    return record.convert(input, dense_spec(input.shape, input.dtype))
 
 
 @_compact.vjp
@@ -771,10 +771,8 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
     """A copy in another dtype."""
     spec = input.spec
-    out = record.convert(
-        input, spec_of(spec.shape, record.result_strides(spec.shape, [spec]), kind)
-    )
-    return out  # type: ignore[no-any-return]
+    strides = record.result_strides(spec.shape, [spec])
+    return record.convert(input, spec_of(spec.shape, strides, kind))
 
 
 @convert.vjp
@@ -816,7 +814,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     if place is not None:
         devices.check(place)
     if kind is not None and dtypes.check(kind) is not input.dtype:
-        return convert(input, dtypes.check(kind))  # type: ignore[no-any-return]
+        return convert(input, dtypes.check(kind))
     return clone(input) if copy else input
 
 
@@ -882,7 +880,7 @@ def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
         broadcast_shapes(self.shape, src.shape)
-    return inplace.adopt(self, copy_of(self, src))  # type: ignore[no-any-return]
+    return inplace.adopt(self, copy_of(self, src))
 
 
 @operation("CopyBackwards")
@@ -896,7 +894,7 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
         if is_dense(spec.shape, spec.strides)
         else spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype)
     )
-    return record.convert(src, target)  # type: ignore[no-any-return]
+    return record.convert(src, target)
 
 
 @copy_of.vjp

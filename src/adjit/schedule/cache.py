@@ -148,10 +148,10 @@ def _fingerprint() -> str:
         os.environ.get("NUMBA_CPU_FEATURES", ""),
         os.environ.get("NUMBA_OPT", ""),
     ]
-    from .. import kernels
+    from ..kernels import abi
 
     digest = hashlib.sha256("\n".join(parts).encode())
-    for path in sorted(Path(kernels.__path__[0]).glob("*.py")):
+    for path in sorted(Path(abi.__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -186,7 +186,6 @@ _temporary: list[Path] = []
 def _remove_temporary() -> None:
     for folder in _temporary:
         shutil.rmtree(folder, ignore_errors=True)
-
 
 
 def _is_private(folder: Path) -> bool:

@@ -93,10 +93,7 @@ def render(
     stores: list[str] = []
     base = len(pointers)
     strided = [n for n in pointers if letters[n] == STRIDED]
-    if nested:
-        tail = f"{base + 2} + outer * {len(pointers) + 1}"
-    else:
-        tail = str(base)
+    tail = f"{base + 2} + outer * {len(pointers) + 1}" if nested else str(base)
     numbers = [o.name for o in inputs if o.strides is None]
     if nested:
         head += [f"outer = p[{base}]", f"inner = p[{base + 1}]", f"tail = {tail}"]

@@ -30,7 +30,7 @@ _bits = struct.Struct("d").pack, struct.Struct("q").unpack
 
 def float_word(value: float) -> int:
     """The bits of a float64: how a number travels among the words of a step."""
-    return _bits[1](_bits[0](value))[0]  # type: ignore[no-any-return]
+    return _bits[1](_bits[0](value))[0]
 
 
 def settle() -> None:
@@ -84,7 +84,13 @@ def _run(batch: list[Any]) -> None:
                 batch.pop()
                 continue
             if not recipe.plain:
-                added = _special(node, recipe, words)
+                before = len(words)
+                try:
+                    added = _special(node, recipe, words)
+                except Exception as error:
+                    del words[before:]
+                    _fail(batch.pop(), error)
+                    raise
                 batch.pop()
                 steps += added
                 large = large or recipe.large
@@ -94,7 +100,11 @@ def _run(batch: list[Any]) -> None:
                     execute(stream, count, large)
                     _look_for_error(node, recipe)
                 continue
-            head = recipe.head or _link(recipe)
+            try:
+                head = recipe.head or _link(recipe)
+            except Exception as error:
+                _fail(batch.pop(), error)
+                raise
             free = recipe.free
             block = free.pop() if free else allocate(recipe.size)
             inputs = node.inputs
@@ -169,6 +179,11 @@ class Failed:
         self.inputs = ()
 
 
+def _fail(node: Any, error: BaseException) -> None:
+    """Remember what went wrong with a node; nothing tries to run it again."""
+    node.recipe, node.inputs = Failed(error), None
+
+
 def _inherit_error(node: Any) -> None:
     """A node that reads a failed one has failed in the same way."""
     for value in node.inputs:
@@ -232,7 +247,7 @@ def _look_for_error(node: Any, recipe: Recipe) -> None:
         if site is not None:
             file, line, where = site
             error.add_note(f'recorded at File "{file}", line {line}, in {where}')
-        node.recipe, node.inputs = Failed(error), None
+        _fail(node, error)
         del node.address
         raise error
 

@@ -282,10 +282,9 @@ class Subset(Dataset[T_co]):
 
     def __getitem__(self, index: Any) -> T_co:
         chosen: Any
-        if isinstance(index, list):
-            chosen = [self.indices[i] for i in index]
-        else:
-            chosen = self.indices[index]
+        chosen = (
+            [self.indices[i] for i in index] if isinstance(index, list) else self.indices[index]
+        )
         sample: T_co = self.dataset[chosen]
         return sample
 
