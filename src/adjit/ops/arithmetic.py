@@ -219,9 +219,8 @@ def quotient(x, y):
 
 
 @quotient.vjp
-def _(g, y, out):
-    gx = g / y
-    return gx, -gx * out
+def _(g, x, y):
+    return g / y, -g * ((x / y) / y)
 
 
 @export(method=True, inplace="function", out=True)

@@ -194,6 +194,21 @@ def returning(function: Callable[..., Any], wanted: Sequence[bool]) -> Callable[
     return made
 
 
+def constant_subscripts(function: Callable[..., Any], name: str) -> set[int] | None:
+    """The k of every `name[k]` in a function, None where the name is used in another way."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return None
+    uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))
+    found = []
+    for node in ast.walk(tree):
+        match node:
+            case ast.Subscript(ast.Name(used), ast.Constant(int(k))) if used == name:
+                found.append(k)
+    return set(found) if len(found) == uses else None
+
+
 def _is_docstring(statement: ast.stmt) -> bool:
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
