@@ -941,6 +941,18 @@ def test_views_get_a_new_history_when_another_view_is_written():
     same(x.grad, [0.0, 5.0, 5.0, 1.0])
 
 
+def test_views_get_a_new_history_when_something_was_written_under_no_grad():
+    x = leaf([1.0, 2.0, 3.0])
+    outer = x.view(3)
+    inner = outer[:2]
+    with T.no_grad():
+        inner.clamp_(0, 1)
+    assert inner.grad_fn.name() == "AsStridedBackward0"
+    assert plain(inner.grad_fn.next_functions[0][0].name()) == "T::autograd::AccumulateGrad"
+    assert T.autograd.grad(inner.sum(), outer, allow_unused=True) == (None,)
+    same(T.autograd.grad(inner.sum(), x)[0], [1.0, 1.0, 0.0])
+
+
 def test_the_base_of_a_view():
     x = leaf([[1.0, 2.0], [3.0, 4.0]])
     y = x * 1

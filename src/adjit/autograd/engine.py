@@ -11,7 +11,7 @@ import threading
 import warnings
 import weakref
 from collections.abc import Sequence
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from typing import Any
 
 from ..graph import record
@@ -96,7 +96,7 @@ def add_to_grad(t: Any, g: Any) -> None:
         if old is None:
             t.set_grad(g if state.grad else own_copy(g))
         elif state.grad:
-            t.set_grad(record.binary(total, old, g))
+            t.set_grad(total.record(old, g))
         else:
             old.add_(g)
 
@@ -158,14 +158,21 @@ class Walk:
         elif found[nr] is None:
             found[nr] = g
         else:
-            found[nr] = record.binary(total, found[nr], g)
+            found[nr] = total.record(found[nr], g)
 
     def run(self) -> None:
         """Walk until no gradient waits."""
         ready, waiting, useful, targets = self.ready, self.waiting, self.useful, self.targets
         keep, watch = self.keep, state.anomaly
-        while ready:
-            fn = heappop(ready)[1]
+        following: GradNode | None = None  # arrived last: along a chain it needs no heap
+        while ready or following is not None:
+            if following is None:
+                fn = heappop(ready)[1]
+            elif ready:
+                fn = heappushpop(ready, (-following.seq, following))[1]
+            else:
+                fn = following
+            following = None
             grads = waiting.pop(fn)
             extras = fn.extras
             if extras is not None:
@@ -200,11 +207,13 @@ class Walk:
                     else:
                         waiting[parent] = found = [None] * len(parent.outputs)
                         found[nr] = g
-                    heappush(ready, (-parent.seq, parent))
+                    if following is not None:
+                        heappush(ready, (-following.seq, following))
+                    following = parent
                 elif found[nr] is None:
                     found[nr] = g
                 else:
-                    found[nr] = record.binary(total, found[nr], g)
+                    found[nr] = total.record(found[nr], g)
 
     def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients, node pre-hooks."""

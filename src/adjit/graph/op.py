@@ -106,10 +106,11 @@ class Elementwise:
         self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
         self.node_class = node_class(self.backward_name)
         self.recipes: dict[Any, Any] = {}
+        self.arity = len(self.params)
+        self.record = self._recorder()
         self.back: Body | None = None
         self.differentiable = False
         self.saves: dict[int, tuple[int, ...]] = {}
-        self.arity = len(self.params)
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
         registry[self.name] = self
         scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
@@ -172,6 +173,11 @@ class Elementwise:
                 found.append(attributes.pop(name))
         return found
 
+    def _recorder(self) -> Any:
+        """The shortest way to record a call on one or two tensors."""
+        makers = {1: record.unary_recorder, 2: record.binary_recorder}
+        return makers[self.arity](self) if self.arity in makers else None
+
     def variant(self, backward_name: str, *numbers: str) -> Elementwise:
         """The same op under another name in the graph, as PyTorch names its overloads.
 
@@ -181,6 +187,7 @@ class Elementwise:
         twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
         twin.backward_name, twin.recipes = backward_name, {}
         twin.node_class = node_class(backward_name)
+        twin.record = twin._recorder()
         return twin
 
     def words(

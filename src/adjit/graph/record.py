@@ -138,36 +138,50 @@ def give_history(out: Any, fn: GradNode, nr: int = 0) -> None:
 # ----- elementwise -----
 
 
+def binary_recorder(op: Any, fallback: Callable[[Any, Any, Any], Any] | None = None) -> Any:
+    """`f(a, b)` that records an elementwise op on two tensors, without a call in between.
+
+    `fallback(op, a, b)` takes the calls where not both are tensors.
+    """
+    recipes = op.recipes
+    fallback = fallback or mixed
+
+    def record(a: Any, b: Any) -> Any:
+        if b.__class__ not in tensor_classes or a.__class__ not in tensor_classes:
+            return fallback(op, a, b)
+        recipe = recipes.get((a.spec, b.spec))
+        if recipe is None:
+            recipe = plan(op, (a, b))
+        sa, sb = a.storage, b.storage
+        node = new_node(Node)
+        node.recipe = recipe
+        node.inputs = (sa.value, sb.value)
+        node.offsets = (a.offset, b.offset) if a.offset or b.offset else None
+        node.scalars = ()
+        storage = new_storage(Storage)
+        storage.value = node
+        storage.version = storage.shared = 0
+        out = new_tensor(Tensor)
+        out.storage = out.counter = storage
+        out.spec = storage.spec = recipe.spec
+        out.offset = 0
+        out.needs_grad = False
+        out.edge = out.view_of = out.meta = None
+        if (
+            a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None
+        ) and state.grad:
+            attach2(op, recipe, a, b, out)
+        tape.append(node)
+        if sa.shared or sb.shared or modes_used or len(tape) >= MAX_PENDING:
+            after(out, sa.shared or sb.shared)
+        return out
+
+    return record
+
+
 def binary(op: Any, a: Any, b: Any) -> Any:
-    """Record an elementwise op on two operands, the first of them a tensor."""
-    if b.__class__ not in tensor_classes or a.__class__ not in tensor_classes:
-        return mixed(op, a, b)
-    recipe = op.recipes.get((a.spec, b.spec))
-    if recipe is None:
-        recipe = plan(op, (a, b))
-    sa, sb = a.storage, b.storage
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = (sa.value, sb.value)
-    node.offsets = (a.offset, b.offset) if a.offset or b.offset else None
-    node.scalars = ()
-    storage = new_storage(Storage)
-    storage.value = node
-    storage.version = storage.shared = 0
-    out = new_tensor(Tensor)
-    out.storage = out.counter = storage
-    out.spec = storage.spec = recipe.spec
-    out.offset = 0
-    out.needs_grad = False
-    out.edge = out.view_of = out.meta = None
-    if (
-        a.needs_grad or b.needs_grad or a.view_of is not None or b.view_of is not None
-    ) and state.grad:
-        attach2(op, recipe, a, b, out)
-    tape.append(node)
-    if sa.shared or sb.shared or modes_used or len(tape) >= MAX_PENDING:
-        after(out, sa.shared or sb.shared)
-    return out
+    """Record an elementwise op on two operands, one of them a tensor."""
+    return op.record(a, b)
 
 
 def mixed(op: Any, a: Any, b: Any) -> Any:
@@ -216,34 +230,44 @@ def mixed(op: Any, a: Any, b: Any) -> Any:
 _pack_double, _unpack_word = struct.Struct("d").pack, struct.Struct("q").unpack
 
 
+def unary_recorder(op: Any) -> Any:
+    """`f(a)` that records an elementwise op on one tensor, without a call in between."""
+    recipes = op.recipes
+
+    def record(a: Any) -> Any:
+        if a.__class__ not in tensor_classes:
+            return elementwise(op, (a,), ())
+        recipe = recipes.get(a.spec)
+        if recipe is None:
+            recipe = plan(op, (a,))
+        source = a.storage
+        node = new_node(Node)
+        node.recipe = recipe
+        node.inputs = (source.value,)
+        node.offsets = (a.offset,) if a.offset else None
+        node.scalars = ()
+        storage = new_storage(Storage)
+        storage.value = node
+        storage.version = storage.shared = 0
+        out = new_tensor(Tensor)
+        out.storage = out.counter = storage
+        out.spec = storage.spec = recipe.spec
+        out.offset = 0
+        out.needs_grad = False
+        out.edge = out.view_of = out.meta = None
+        if (a.needs_grad or a.view_of is not None) and state.grad:
+            attach1(op, recipe, a, out)
+        tape.append(node)
+        if source.shared or modes_used or len(tape) >= MAX_PENDING:
+            after(out, source.shared)
+        return out
+
+    return record
+
+
 def unary(op: Any, a: Any) -> Any:
     """Record an elementwise op on one tensor."""
-    if a.__class__ not in tensor_classes:
-        return elementwise(op, (a,), ())
-    recipe = op.recipes.get(a.spec)
-    if recipe is None:
-        recipe = plan(op, (a,))
-    source = a.storage
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = (source.value,)
-    node.offsets = (a.offset,) if a.offset else None
-    node.scalars = ()
-    storage = new_storage(Storage)
-    storage.value = node
-    storage.version = storage.shared = 0
-    out = new_tensor(Tensor)
-    out.storage = out.counter = storage
-    out.spec = storage.spec = recipe.spec
-    out.offset = 0
-    out.needs_grad = False
-    out.edge = out.view_of = out.meta = None
-    if (a.needs_grad or a.view_of is not None) and state.grad:
-        attach1(op, recipe, a, out)
-    tape.append(node)
-    if source.shared or modes_used or len(tape) >= MAX_PENDING:
-        after(out, source.shared)
-    return out
+    return op.record(a)
 
 
 def after(out: Any, shared: int) -> None:
@@ -662,27 +686,37 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> list[Any]:
     if recipe is None:
         return results
     storage = g.storage
-    values = [storage.value]
-    offsets = [g.offset]
-    shifted = g.offset
-    shared = storage.shared
-    at = 0
-    for at in range(0, len(saved), 2):
-        kept = saved[at]
-        if kept.__class__ is Storage:
-            if kept.version != saved[at + 1]:
-                unpack(fn, at // 2)
+    shared, shifted = storage.shared, g.offset
+    values: Any
+    offsets: Any
+    if len(saved) == 2:
+        kept, version = saved
+        counter = kept if kept.__class__ is Storage else kept.counter
+        if counter.version != version:
+            unpack(fn, 0)
+        at = 0
+        if kept.__class__ is not Storage:
+            at = kept.offset
+            kept = kept.storage
+        values = (storage.value, kept.value)
+        offsets = (shifted, at)
+        shifted += at
+        shared += kept.shared
+    else:
+        values, offsets = [storage.value], [shifted]
+        for k in range(0, len(saved), 2):
+            kept = saved[k]
+            at = 0
+            counter = kept if kept.__class__ is Storage else kept.counter
+            if counter.version != saved[k + 1]:
+                unpack(fn, k // 2)
+            if kept.__class__ is not Storage:
+                at = kept.offset
+                kept = kept.storage
             values.append(kept.value)
-            offsets.append(0)
+            offsets.append(at)
+            shifted += at
             shared += kept.shared
-        else:
-            if kept.counter.version != saved[at + 1]:
-                unpack(fn, at // 2)
-            storage = kept.storage
-            values.append(storage.value)
-            offsets.append(kept.offset)
-            shifted += kept.offset
-            shared += storage.shared
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple(values)

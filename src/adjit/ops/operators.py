@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.op import Elementwise, add_method, methods
-from ..graph.record import binary, is_tensor, unary
+from ..graph.record import binary, binary_recorder, is_tensor, mixed, unary
 from ..tensor import Tensor
 from .arithmetic import (
     SPECIAL_POWERS,
@@ -46,14 +46,10 @@ def is_operand(value: Any) -> bool:
 def operator(op: Elementwise) -> Operator:
     """`tensor <op> other`, the shortest way from the user to the recording."""
 
-    def method(self: Any, other: Any) -> Any:
-        try:
-            return binary(op, self, other)
-        except TypeError:
-            if is_operand(other):
-                raise
-            return NotImplemented
+    def with_other(op: Elementwise, self: Any, other: Any) -> Any:
+        return mixed(op, self, other) if is_operand(other) else NotImplemented
 
+    method: Operator = binary_recorder(op, with_other)
     method.__doc__ = op.__doc__
     return method
 
