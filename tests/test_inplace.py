@@ -790,6 +790,17 @@ def test_a_write_to_a_constant_makes_it_part_of_the_graph():
     same(w.grad, [4.0, 6.0])
 
 
+@pytest.mark.parametrize(
+    "take", [lambda x: x[:, 1], lambda x: x.t()[1], lambda x: x[::2, 1], lambda x: x[1:3, 2]]
+)
+def test_a_write_to_a_view_of_a_detached_view(take):
+    """The base of the write has gaps itself."""
+    base, w = take(T.ones(3, 4)).detach(), leaf([2.0, 3.0])
+    base[:2].mul_(w)
+    (base * base).sum().backward()
+    same(w.grad, [4.0, 6.0])
+
+
 def test_items_are_assigned_with_gradients():
     out, w = T.zeros(2, 3), leaf([1.0, 2.0, 3.0])
     for i in range(2):

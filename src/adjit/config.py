@@ -5,6 +5,7 @@
 | `ADJIT_EAGER`       | 0, 1               | 0                | settle after every operation, for debugging |
 | `ADJIT_CACHE_DIR`   | a folder           | user cache       | where compiled kernels are kept             |
 | `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
+| `ADJIT_THREADING_LAYER` | tbb, workers, serial | tbb, else workers | what runs the parts of a big step |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 

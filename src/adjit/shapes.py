@@ -188,6 +188,8 @@ def checked_shape(args: Any) -> Size:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {size}: {list(shape)}"
             )
+    if math.prod(shape) >= 1 << 60:
+        raise RuntimeError(f"Storage size calculation overflowed with sizes={list(shape)}")
     return shape
 
 

@@ -100,13 +100,13 @@ def _run(batch: list[Any]) -> None:
                     execute(stream, count, large)
                     _look_for_error(node, recipe)
                 continue
+            free = recipe.free
             try:
                 head = recipe.head or _link(recipe)
+                block = free.pop() if free else allocate(recipe.size)
             except Exception as error:
                 _fail(batch.pop(), error)
                 raise
-            free = recipe.free
-            block = free.pop() if free else allocate(recipe.size)
             inputs = node.inputs
             words += head
             try:

@@ -1,1 +1,0 @@
-from ..shapes import *  # noqa: F403

@@ -1,0 +1,233 @@
+"""Laziness never shows: whatever happens between recording and looking, answers are eager's."""
+
+import gc
+import os
+import subprocess
+import sys
+import threading
+import weakref
+
+import numpy as np
+import pytest
+
+import adjit as T
+from adjit.graph.op import elementwise
+from adjit.schedule import settle as scheduling
+
+
+def pending():
+    return len(scheduling.tape)
+
+
+def test_nothing_runs_before_somebody_looks():
+    scheduling.settle()
+    x = T.tensor([1.0, 2.0])
+    y = x * 2
+    assert pending() == 1
+    assert y.tolist() == [2.0, 4.0]
+    assert pending() == 0
+
+
+def test_values_that_nobody_can_see_are_never_computed():
+    @elementwise(ref=None)
+    def explodes(x):
+        return math.no_such_function(x)  # noqa: F821
+
+    y = explodes(T.ones(2))
+    del y
+    assert (T.ones(2) + 1).tolist() == [2.0, 2.0]
+
+
+def test_recorded_values_do_not_see_later_writes():
+    x = T.tensor([1.0, 2.0, 3.0])
+    y = x * 10
+    view = x[:2]
+    z = view + 1
+    x.zero_()
+    view.add_(5)
+    assert y.tolist() == [10.0, 20.0, 30.0]
+    assert z.tolist() == [2.0, 3.0]
+    assert x.tolist() == [5.0, 5.0, 0.0]
+
+
+def test_recorded_values_do_not_see_writes_to_shared_arrays():
+    a = np.array([1.0, 2.0], np.float32)
+    x = T.from_numpy(a)
+    y = x * 10
+    a[:] = 7
+    assert y.tolist() == [10.0, 20.0]
+    assert (x * 1).tolist() == [7.0, 7.0]
+    x.add_(1)
+    assert a.tolist() == [8.0, 8.0]
+
+
+def test_an_exported_array_follows_writes_and_outlives_the_tensor():
+    x = T.arange(4.0)
+    first = x.numpy()
+    x[1:3] = -1.0
+    x.mul_(2)
+    assert first.tolist() == [0.0, -2.0, -2.0, 6.0]
+    first[0] = 5
+    assert x[0].item() == 5.0
+    del x
+    gc.collect()
+    rest = [T.full((4,), 9.0) for _ in range(50)]
+    assert sum(r.sum().item() for r in rest) == 50 * 36
+    assert first.tolist() == [5.0, -2.0, -2.0, 6.0]
+
+
+def test_exporting_one_of_two_that_share_a_value():
+    x = T.ones(3, requires_grad=True)
+    y = T.ones(3, requires_grad=True)
+    (x + y).sum().backward()
+    array = x.grad.numpy()
+    array[:] = 7
+    assert y.grad.tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_long_chain_is_settled_on_the_way():
+    total = T.zeros(())
+    for _ in range(5000):
+        total = total + 1.5
+        assert pending() <= scheduling.MAX_PENDING
+    assert total.item() == 7500.0
+
+
+def test_an_error_in_a_node_is_raised_names_its_line_and_spoils_nothing_else():
+    x = T.arange(3.0)
+    bad = x[T.tensor([5])]
+    after = bad + 1
+    fine = x + 1
+    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 3") as caught:
+        print(fine)
+    assert any("test_settle.py" in note for note in caught.value.__notes__)
+    assert fine.tolist() == [1.0, 2.0, 3.0]
+    for spoiled in (bad, after):
+        with pytest.raises(IndexError, match="index 5"):
+            spoiled.tolist()
+    assert (x * 2).tolist() == [0.0, 2.0, 4.0]
+
+
+def test_a_kernel_that_cannot_be_made_is_raised_once_and_stays_with_its_node():
+    @elementwise(ref=None)
+    def impossible(x):
+        return math.no_such_function(x)  # noqa: F821
+
+    y = impossible(T.ones(2))
+    with pytest.raises(Exception, match="no_such_function"):
+        y.tolist()
+    assert (T.ones(2) + 1).tolist() == [2.0, 2.0]
+    with pytest.raises(Exception, match="no_such_function"):
+        y.tolist()
+
+
+def test_two_threads_settle_one_graph():
+    for _ in range(20):
+        x = T.arange(1000.0)
+        for _ in range(20):
+            x = x * 1.0 + 1.0
+        found = [None] * 6
+
+        def look(k, x=x, found=found):
+            found[k] = float(x.numpy()[k])
+
+        threads = [threading.Thread(target=look, args=(k,)) for k in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert found == [20.0 + k for k in range(6)]
+
+
+def test_threads_record_and_walk_at_once():
+    shared = T.ones(8, requires_grad=True)
+    errors = []
+
+    def work(seed):
+        try:
+            for _ in range(30):
+                x = T.full((8,), float(seed), requires_grad=True)
+                (x * x * shared.detach()).sum().backward()
+                assert x.grad.tolist() == [2.0 * seed] * 8
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not errors
+
+
+def test_memory_is_reused_and_given_back():
+    x = T.ones(1 << 20)
+    x.sum().item()
+    live = T.memory_stats()["live"]
+    for _ in range(50):
+        x = x * 1.0
+        x.sum().item()
+    assert T.memory_stats()["live"] <= live + (1 << 22)
+    alive = weakref.ref(x)
+    del x
+    assert alive() is None
+    assert T.memory_stats()["live"] < live
+
+
+def test_big_writes_happen_in_their_own_bytes():
+    x = T.ones(1 << 20)
+    x.sum().item()
+    before = T.memory_stats()["live"]
+    address = scheduling.value_of(x.storage).address
+    for _ in range(3):
+        x.mul_(2.0)
+        x.sum().item()
+        assert scheduling.value_of(x.storage).address == address
+    assert T.memory_stats()["live"] == before
+    assert x[5].item() == 8.0
+
+
+PROGRAM = """
+import adjit as T
+x = T.linspace(-1, 1, 7, requires_grad=True)
+y = (x.sin() * x.exp()).cumsum(0)
+y[2:4] *= 2
+y.sum().backward()
+print(x.grad.tolist())
+"""
+
+
+def test_eager_mode_gives_the_same_bits():
+    outputs = [
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True,
+            env=os.environ | {"ADJIT_EAGER": eager},
+        ).stdout
+        for eager in ("0", "1")
+    ]  # fmt: skip
+    assert outputs[0] == outputs[1]
+    assert outputs[0].startswith("[")
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_the_number_of_threads_changes_no_bit(threads):
+    before = T.get_num_threads()
+    T.manual_seed(0)
+    x = T.randn(300_001)
+    try:
+        T.set_num_threads(1)
+        expected = [(x.exp() * x).tolist(), x.sum().item(), x.softmax(0).sum().item()]
+        T.set_num_threads(threads)
+        assert [(x.exp() * x).tolist(), x.sum().item(), x.softmax(0).sum().item()] == expected
+    finally:
+        T.set_num_threads(before)
+
+
+def test_the_source_of_what_is_recorded():
+    x = T.ones(3)
+    y = (x * 2 + 1).tanh()
+    text = y.kernels()
+    assert text.index("def mul") < text.index("def add") < text.index("def tanh")
+    assert "for i in range(start, stop):" in text
+    y.tolist()
+    assert "nothing is left to run" in y.kernels()
