@@ -98,7 +98,9 @@ def test_an_error_in_a_node_is_raised_names_its_line_and_spoils_nothing_else():
     bad = x[T.tensor([5])]
     after = bad + 1
     fine = x + 1
-    with pytest.raises(IndexError, match="index 5 is out of bounds for dimension 0 with size 3") as caught:
+    with pytest.raises(
+        IndexError, match="index 5 is out of bounds for dimension 0 with size 3"
+    ) as caught:
         print(fine)
     assert any("test_settle.py" in note for note in caught.value.__notes__)
     assert fine.tolist() == [1.0, 2.0, 3.0]

@@ -138,7 +138,9 @@ def current_fn(t: Any) -> GradNode | None:
             event = "its base or another view of its base has been modified inplace"
             refuse_view(t, event, " with grad mode enabled")
 
-            fn = record.new_grad_node(view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,))
+            fn = record.new_grad_node(
+                view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
+            )
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
             fn.recipe = lambda g: scatter_strided(g, target, spec, offset)
             fn.outputs = (spec,)

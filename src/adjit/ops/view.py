@@ -666,7 +666,7 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """Zeros in the geometry of `base`, with `g` added where a strided region of it lies."""
     from .creation import zeros
 
-    _check_dense(base)
+    base, region, offset = follow(base, region, offset)
     if g.spec.contiguous is False:
         g = clone(g, contiguous=True)
     flat = zeros((base.numel,), dtype=base.dtype)
@@ -689,7 +689,7 @@ def as_strided_in(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
 
 @operation("GatherStridedBackward0")
 def _gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
-    _check_dense(base)
+    base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
     view = record.make_tensor(laid.storage, region, offset)
     return clone(view, contiguous=True)
@@ -705,7 +705,7 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """A gradient of `base` with a strided region set to zero."""
     from .creation import zeros
 
-    _check_dense(base)
+    base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
     record.store(
         record.make_tensor(laid.storage, region, offset),
@@ -719,12 +719,41 @@ def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
     return without_region(g, base, region, offset)
 
 
-def _check_dense(base: Spec) -> None:
-    if not is_dense(base.shape, base.strides):
+def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
+    """A region of `base` as the same region of a tensor without gaps.
+
+    Raises:
+        RuntimeError: if elements of `base` overlap, or the region does not go along its axes.
+    """
+    if is_dense(base.shape, base.strides):
+        return base, region, offset
+    dense = dense_spec(base.shape, base.dtype)
+    axes = sorted(
+        (
+            (old, new, n)
+            for old, new, n in zip(base.strides, dense.strides, base.shape, strict=True)
+            if n > 1
+        ),
+        reverse=True,
+    )
+    strides = []
+    for stride in region.strides:
+        axis = next(((old, new) for old, new, _ in axes if old and stride % old == 0), None)
+        if stride and axis is None:
+            break
+        strides.append(axis[1] * (stride // axis[0]) if axis is not None and stride else 0)
+    rest, start = offset, 0
+    for old, new, n in axes:
+        if old:
+            steps = min(rest // old, n - 1)
+            rest -= steps * old
+            start += steps * new
+    if rest or len(strides) != region.ndim or any(old == 0 for old, _, _ in axes):
         raise RuntimeError(
             "the history of a write into a view of a tensor whose own elements overlap or have gaps "
             "cannot be kept; clone() the tensor first"
         )
+    return dense, spec_of(region.shape, tuple(strides), region.dtype), start
 
 
 def _laid_out(g: Tensor, base: Spec) -> Tensor:
