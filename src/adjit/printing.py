@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 __all__ = [
     "format_tensor_spec",
@@ -23,7 +22,7 @@ __all__ = [
     "tensor_repr",
 ]
 
-Array = npt.NDArray[Any]
+Array = np.ndarray[Any, np.dtype[Any]]
 
 
 # ---- options -------------------------------------------------------------------------------------

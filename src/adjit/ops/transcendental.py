@@ -6,10 +6,9 @@ import math
 from typing import Any
 
 import numpy as np
-import scipy.special as reference
 
 from ..graph import record
-from ..graph.op import Choice, elementwise, export
+from ..graph.op import Choice, elementwise, export, reference
 from ..schedule.body import special
 from ..tensor import Tensor
 from .promotion import floating, floats
