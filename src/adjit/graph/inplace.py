@@ -8,7 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..shapes import Size, is_dense
-from . import record
+from . import record, write
 from .node import GradNode, node_class
 from .state import state
 from .view import refuse_view
@@ -108,7 +108,7 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     rebind = recorded and spec is t.storage.spec
     if recorded:
         _keep_old_value(t, made.fn)
-    record.store(t, made)
+    write.store(t, made)
     if recorded:
         rewrite_history(t, made, rebind)
     return t

@@ -12,6 +12,7 @@ import numpy as np
 from .. import devices, dtypes
 from ..dtypes import dtype as Dtype
 from ..graph import record
+from ..graph.launch import launch
 from ..graph.node import Node, dense_spec, spec_of
 from ..graph.op import add_method, export
 from ..kernels import fill
@@ -307,7 +308,7 @@ def _filled(shape: Size, value: Any, kind: Dtype) -> Any:
     word = float_word(float(value)) if kind.is_floating_point else int(value)
     if kind.kind == "b":
         word = int(bool(value))
-    return record.launch(
+    return launch(
         fill.constant_float if compute.is_floating_point else fill.constant_int, (), [(shape, kind)],
         bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16,
     )  # fmt: skip
@@ -466,11 +467,11 @@ def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
 
 def _ramp(count: int, start: Any, step: Any, kind: Dtype) -> Any:
     if kind.is_floating_point:
-        return record.launch(
+        return launch(
             fill.ramp_float, (), [((count,), kind)], bind={"T": kind},
             scalars=(float_word(float(start)), float_word(float(step))), n=count, grain=1 << 15,
         )  # fmt: skip
-    return record.launch(
+    return launch(
         fill.ramp_int, (), [((count,), kind)], bind={"T": kind}, scalars=(int(start), int(step)),
         n=count, grain=1 << 15,
     )  # fmt: skip
@@ -508,7 +509,7 @@ def _spaced(start: Any, end: Any, steps: int, kind: Dtype | None, base: float) -
         raise RuntimeError("number of steps must be non-negative")
     # Both ends are exact, and the second half counts down from the end, as in PyTorch.
     work = kind if kind.is_floating_point else dtypes.float64
-    made = record.launch(
+    made = launch(
         fill.spaced, (), [((steps,), work)], bind={"T": work}, words=(steps,),
         scalars=(float_word(float(start)), float_word(float(end)), float_word(base)), n=steps,
         grain=1 << 14,
@@ -526,7 +527,7 @@ def eye(
     if n < 0 or columns < 0:
         raise RuntimeError(f"n must be greater or equal to 0, got {min(n, columns)}")
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = record.launch(
+    made = launch(
         fill.identity, (), [((n, columns), kind)], bind={"T": kind}, words=(columns,), n=n,
         grain=max(1, (1 << 15) // max(columns, 1)),
     )  # fmt: skip

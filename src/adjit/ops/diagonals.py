@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph import record
+from ..graph import write
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import (
@@ -155,7 +155,7 @@ def on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     rest = iter(x.shape[:-1])
     shape = [size if d in (dim1, dim2) else next(rest) for d in range(x.ndim + 1)]
     out = creation.zeros(shape, dtype=x.dtype)
-    record.store(view.diagonal(out, offset, dim1, dim2), x)
+    write.store(view.diagonal(out, offset, dim1, dim2), x)
     return out
 
 
@@ -225,7 +225,7 @@ def check_part(src: Tensor, part: Tensor) -> None:
 def with_part(x: Tensor, src: Tensor, part: Any) -> Tensor:
     """A copy of `x` with `src` in the part that a view function shows."""
     out = x.clone(contiguous=True)
-    record.store(part(out), src)
+    write.store(part(out), src)
     return out
 
 

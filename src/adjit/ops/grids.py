@@ -9,8 +9,8 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import dtype
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import index as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from .. import dtypes
+from ..graph.launch import launch
 from ..graph.op import elementwise, operation
-from ..graph.record import launch
 from ..kernels import losses as kernels
 from ..kernels import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, numel

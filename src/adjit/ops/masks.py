@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import index as kernels
 from ..kernels.abi import STATUS_VALUE
 from ..schedule.recipe import GRAIN

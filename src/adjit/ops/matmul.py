@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype
+from ..graph.launch import launch
 from ..graph.op import add_method, export, operation
-from ..graph.record import launch
 from ..kernels import blas
 from ..kernels import matmul as kernels
 from ..schedule.settle import float_word

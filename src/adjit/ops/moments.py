@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import warnings
 
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import reduce as kernels
 from ..shapes import Shape, numel, wrap_dims
 from ..tensor import Tensor

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel

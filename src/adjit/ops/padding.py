@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph import record
+from ..graph import write
 from ..graph.op import export, operation
 from ..shapes import (
     Shape,
@@ -113,7 +113,7 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
     part = out
     for axis, start, stop in frame:
         part = view.slice_dim(part, axis, start, stop, 1)
-    record.store(part, source)
+    write.store(part, source)
     return out
 
 

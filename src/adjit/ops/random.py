@@ -8,8 +8,8 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import random as kernels
 from ..random import Generator, default_generator
 from ..schedule.recipe import GRAIN

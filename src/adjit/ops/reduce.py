@@ -16,8 +16,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import reduce as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor

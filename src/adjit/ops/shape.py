@@ -10,9 +10,9 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import dtype
-from ..graph import record
+from ..graph import write
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import (
@@ -292,7 +292,7 @@ def place_blocks(tensors: Sequence[Tensor], shapes: Sequence[Shape], kind: dtype
     """Matrices of these shapes along the diagonal."""
     out = creation.zeros((sum(s[0] for s in shapes), sum(s[1] for s in shapes)), dtype=kind)
     for region, t in zip(blocks_of(out, shapes), tensors, strict=True):
-        record.store(region, t)
+        write.store(region, t)
     return out
 
 

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..graph.record import launch
 from ..kernels import sort as kernels
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor

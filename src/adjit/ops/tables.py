@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype
-from ..graph.record import launch
+from ..graph.launch import launch
 from ..kernels import index as kernels
 from ..kernels.abi import STATUS_INDEX
 from ..schedule.recipe import GRAIN

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph import inplace, record
+from ..graph import inplace, record, write
+from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.op import add_method, export, operation
 from ..graph.view import alias, aliases, view_op
@@ -670,7 +671,7 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     if g.spec.contiguous is False:
         g = clone(g, contiguous=True)
     flat = zeros((base.numel,), dtype=base.dtype)
-    out = record.launch(
+    out = launch(
         strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
         words=(base.numel, offset, region.ndim, *region.shape, *region.strides), n=1,
     )  # fmt: skip
@@ -707,7 +708,7 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
 
     base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
-    record.store(
+    write.store(
         record.make_tensor(laid.storage, region, offset),
         expand(zeros((), dtype=base.dtype), region.shape),
     )
@@ -763,7 +764,7 @@ def _laid_out(g: Tensor, base: Spec) -> Tensor:
     flat = empty((base.numel,), dtype=base.dtype)
     target = record.make_tensor(flat.storage, base)
     target.storage.spec = base
-    record.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
+    write.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
     return target
 
 
@@ -782,7 +783,7 @@ def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False)
 
 @operation("CloneBackward0")
 def _compact(input: Tensor) -> Tensor:
-    return record.convert(input, dense_spec(input.shape, input.dtype))
+    return write.convert(input, dense_spec(input.shape, input.dtype))
 
 
 @_compact.vjp
@@ -801,7 +802,7 @@ def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
     """A copy in another dtype."""
     spec = input.spec
     strides = record.result_strides(spec.shape, [spec])
-    return record.convert(input, spec_of(spec.shape, strides, kind))
+    return write.convert(input, spec_of(spec.shape, strides, kind))
 
 
 @convert.vjp
@@ -923,7 +924,7 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
         if is_dense(spec.shape, spec.strides)
         else spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype)
     )
-    return record.convert(src, target)
+    return write.convert(src, target)
 
 
 @copy_of.vjp

@@ -1,0 +1,115 @@
+"""Recording a call of kernels that are written by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import errors
+from ..dtypes import dtype
+from ..schedule.cache import instantiate
+from ..schedule.recipe import Recipe, Source, Step
+from ..schedule.settle import remember, settle
+from ..shapes import Size
+from .node import Node, Spec, dense_spec
+from .record import MAX_RECIPES, new_node, pick_all, result
+
+
+def launch(
+    kernel: Any,
+    inputs: Sequence[Any],
+    outputs: Sequence[tuple[Any, dtype]],
+    *,
+    bind: dict[str, dtype] | None = None,
+    words: Sequence[int] = (),
+    scalars: Sequence[int] = (),
+    n: int = 0,
+    grain: int = 1,
+    scratch: int = 0,
+    fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
+    messages: dict[int, Any] | None = None,
+) -> Any:
+    """Record a node that runs hand-written kernels; its results are dense and in C order.
+
+    `kernel` is a kernel of the kernels room with its work in `n` and `grain`, or a list of steps
+    (kernel, n, grain) over the same words: addresses of `inputs`, of `outputs`, of `scratch` bytes
+    and of the status words (where `fallible`), then `words`, then `scalars` (floats travel as
+    bits). `messages` maps a status code to a message, or (exception type, message), formatted
+    with the details the kernel left.
+    """
+    steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
+    words = tuple(words)
+    given = tuple([t.spec for t in inputs])
+    key = (
+        steps, given, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
+        tuple(bind.items()) if bind else None, len(scalars), scratch,
+        tuple(messages.items()) if messages else fallible,
+    )  # fmt: skip
+    recipe = _launches.get(key)
+    if recipe is None:
+        recipe = _launch_recipe(
+            steps,
+            given,
+            outputs,
+            words,
+            bind or {},
+            len(scalars),
+            scratch,
+            fallible,
+            messages or {},
+        )
+        if len(_launches) >= MAX_RECIPES:
+            _launches.clear()
+        _launches[key] = recipe
+    specs = recipe.outputs
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple([t.storage.value for t in inputs])
+    node.offsets = tuple([t.offset for t in inputs]) if any(t.offset for t in inputs) else None
+    node.scalars = tuple([int(s) for s in scalars])
+    node.site = errors.user_site() if fallible else None
+    if len(specs) == 1:
+        out = result(node, specs[0])
+        remember(node)
+    else:
+        out = tuple(pick_all(node))
+    if any(t.storage.shared for t in inputs):
+        settle()
+    return out
+
+
+_launches: dict[Any, Recipe] = {}
+
+
+def _launch_recipe(
+    steps: Sequence[Any],
+    inputs: tuple[Spec, ...],
+    outputs: Sequence[tuple[Any, dtype]],
+    words: tuple[int, ...],
+    bind: dict[str, dtype],
+    scalars: int,
+    scratch: int,
+    fallible: Any,
+    messages: dict[int, Any],
+) -> Recipe:
+    """The recipe behind a launch."""
+    made = [
+        Step(k if isinstance(k, Source) else instantiate(k, bind), int(count), int(size))
+        for k, count, size in steps
+    ]
+    fails = None
+    if fallible:
+        fails = fallible if callable(fallible) else _status_error(messages)
+    return Recipe(
+        made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind) for shape, kind in outputs]),
+        made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
+    )  # fmt: skip
+
+
+def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Exception]:
+    def error(status: tuple[int, ...]) -> Exception:
+        found = messages.get(status[0], "a kernel found a bad value: {0}")
+        kind, text = found if isinstance(found, tuple) else (IndexError, found)
+        return kind(text.format(*status[1:]))
+
+    return error

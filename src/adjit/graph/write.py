@@ -1,0 +1,102 @@
+"""Recording writes: elements into a storage, and copies with other strides or another dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import errors
+from ..schedule import codegen
+from ..schedule.codegen import Operand
+from ..schedule.recipe import Recipe
+from ..schedule.settle import remember, settle
+from .node import Node, Spec
+from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, new_node, result
+
+
+def store(t: Any, source: Any) -> None:
+    """Put the elements of `source`, a fresh tensor of the same shape and dtype, where `t` looks."""
+    storage = t.storage
+    if t.spec.numel:
+        if source.spec is t.spec is storage.spec and not (
+            t.offset or source.offset or storage.shared
+        ):
+            storage.value = source.storage.value
+        else:
+            _write_region(t, source)
+    counter = t.counter
+    if counter is INFERENCE:
+        return
+    counter.version += 1
+    counter.site = errors.user_site()
+
+
+def _write_region(t: Any, source: Any) -> None:
+    """Record a node that copies `source` into the part of the old value that `t` shows."""
+    storage, spec, other = t.storage, t.spec, source.spec
+    shared = storage.shared
+    if shared:
+        settle()
+    step, constants = codegen.elementwise(
+        "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
+        [Operand("out", spec.dtype, spec.strides)], spec.shape,
+        sorted(range(spec.ndim), key=lambda d: (-spec.strides[d], d)),
+    )  # fmt: skip
+    whole = storage.spec
+    recipe = Recipe("write", (spec, other), (whole,), [step], constants)
+    recipe.plain = False
+    recipe.write = "here" if shared else "copy"
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (storage.value, source.storage.value)
+    node.offsets = (t.offset, source.offset)
+    node.scalars = ()
+    node.site = None
+    storage.value = node
+    remember(node)
+    if shared:
+        settle()
+
+
+def copy_body() -> Any:
+    """The body that copies and converts; the op table provides it."""
+    from ..ops.elementwise import copy
+
+    return copy.body
+
+
+def convert(t: Any, spec: Spec) -> Any:
+    """Record a copy of `t` with other strides or another dtype, without history."""
+    key = (t.spec, spec)
+    recipe = _conversions.get(key)
+    if recipe is None:
+        inputs = [Operand("x", t.spec.dtype, t.spec.strides)]
+        compute = spec.dtype if spec.dtype.kind != "b" else t.spec.dtype
+        body = copy_body() if spec.dtype.kind != "b" else truth_body()
+        recipe = elementwise_recipe(
+            "copy" if spec.dtype.kind != "b" else "truth", body, [0], compute, inputs,
+            [("out", spec)], (t.spec,),
+        )  # fmt: skip
+        if len(_conversions) >= MAX_RECIPES:
+            _conversions.clear()
+        _conversions[key] = recipe
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = (t.storage.value,)
+    node.offsets = (t.offset,) if t.offset else None
+    node.scalars = ()
+    node.site = None
+    out = result(node, spec)
+    remember(node)
+    if t.storage.shared:
+        settle()
+    return out
+
+
+_conversions: dict[Any, Recipe] = {}
+
+
+def truth_body() -> Any:
+    """The body that says whether a number is not zero."""
+    from ..ops.elementwise import truth
+
+    return truth.body
