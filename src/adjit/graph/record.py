@@ -678,64 +678,54 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> list[Any]:
     found: Any = fn.recipe.vjps.get(key)
     if found is None:
         found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, g.spec)
-    recipe, which, positions, passed = found
+    passed, plans = found
     results: list[Any] = [None] * len(fn.edges)
     for k in passed:
         results[k] = g
-    if recipe is None:
+    if not plans:
         return results
     storage = g.storage
-    shared, shifted = storage.shared, g.offset
-    values: Any
-    offsets: Any
-    if len(saved) == 2:
-        kept, version = saved
-        counter = kept if kept.__class__ is Storage else kept.counter
-        if counter.version != version:
-            unpack(fn, 0)
-        at = 0
-        if kept.__class__ is not Storage:
-            at = kept.offset
-            kept = kept.storage
-        values = (storage.value, kept.value)
-        offsets = (shifted, at)
-        shifted += at
-        shared += kept.shared
-    else:
-        values, offsets = [storage.value], [shifted]
-        for k in range(0, len(saved), 2):
-            kept = saved[k]
-            at = 0
-            counter = kept if kept.__class__ is Storage else kept.counter
-            if counter.version != saved[k + 1]:
+    value, shared, shifted = storage.value, storage.shared, g.offset
+    values = []
+    offsets = []
+    for k in range(0, len(saved), 2):
+        kept = saved[k]
+        if kept.__class__ is Storage:
+            if kept.version != saved[k + 1]:
                 unpack(fn, k // 2)
-            if kept.__class__ is not Storage:
-                at = kept.offset
-                kept = kept.storage
-            values.append(kept.value)
-            offsets.append(at)
-            shifted += at
-            shared += kept.shared
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = tuple(values)
-    node.offsets = tuple(offsets) if shifted else None
-    node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
-    if len(which) == 1:
-        storage = new_storage(Storage)
-        storage.value = node
-        storage.version = storage.shared = 0
-        out = new_tensor(Tensor)
-        out.storage = out.counter = storage
-        out.spec = storage.spec = recipe.spec
-        out.offset = 0
-        out.needs_grad = False
-        out.edge = out.view_of = out.meta = None
-        results[which[0]] = out
-        tape.append(node)
-    else:
-        for k, out in zip(which, pick_all(node), strict=True):
-            results[k] = out
+            offsets.append(0)
+        else:
+            if kept.counter.version != saved[k + 1]:
+                unpack(fn, k // 2)
+            offsets.append(kept.offset)
+            shifted = shifted or kept.offset
+            kept = kept.storage
+        values.append(kept.value)
+        shared += kept.shared
+    for recipe, which, positions, chosen in plans:
+        node = new_node(Node)
+        node.recipe = recipe
+        if len(chosen) == 1:
+            node.inputs = (value, values[chosen[0]])
+        else:
+            node.inputs = (value, *[values[k] for k in chosen])
+        node.offsets = (g.offset, *[offsets[k] for k in chosen]) if shifted else None
+        node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
+        if len(which) == 1:
+            storage = new_storage(Storage)
+            storage.value = node
+            storage.version = storage.shared = 0
+            out = new_tensor(Tensor)
+            out.storage = out.counter = storage
+            out.spec = storage.spec = recipe.spec
+            out.offset = 0
+            out.needs_grad = False
+            out.edge = out.view_of = out.meta = None
+            results[which[0]] = out
+            tape.append(node)
+        else:
+            for k, out in zip(which, pick_all(node), strict=True):
+                results[k] = out
     if shared or len(tape) >= MAX_PENDING:
         settle()
     return results
@@ -771,35 +761,51 @@ def _pick(k: int, spec: Spec) -> Recipe:
     return recipe
 
 
-def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Any, ...]:
-    """The recipe of a vjp, the operands that it computes gradients for, the positions of its
-    numbers among the forward's, and the operands whose gradient is `g` itself."""
+def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[tuple[int, ...], list[Any]]:
+    """The operands whose gradient is `g` itself, and the kernels for the others.
+
+    Each kernel comes as its recipe, the operands that it gives gradients for, the positions of its
+    numbers among the forward's, and of its inputs among the saved values. Large operands share
+    one kernel, which reads them once; small ones have one each, which costs less to record.
+    """
     forward: Recipe = fn.recipe
-    compute, specs = forward.compute, forward.operands
+    compute, specs, shape = forward.compute, forward.operands, forward.spec.shape
     needed = [k for k in range(len(specs)) if fn.mask >> k & 1]
     passed = tuple(k for k in needed if op.back.passes(k))
-    which = tuple(k for k in needed if k not in passed)
-    if not which:
-        return None, (), (), passed
-    shape = forward.spec.shape
-    _, reads = op.back.needed(which)
-    inputs = [Operand("g", g_spec.dtype, broadcast_strides(g_spec.shape, g_spec.strides, shape))]
-    inputs_specs = [g_spec]
-    for k in op.saves[fn.mask]:
-        name = "out" if k < 0 else op.params[k]
-        spec = forward.spec if k < 0 else specs[k]
-        if spec is None:
-            continue
-        inputs.append(Operand(name, spec.dtype, broadcast_strides(spec.shape, spec.strides, shape)))
-        inputs_specs.append(spec)
-    positions = tuple(p for p, name in enumerate(forward.numbers) if name in reads)
-    inputs += [Operand(forward.numbers[p], compute, None) for p in positions]
+    rest = [k for k in needed if k not in passed]
+    saved = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
     strides = result_strides(shape, [g_spec, forward.spec])
-    results = [(f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which]
-    recipe = elementwise_recipe(
-        f"{op.name}_vjp", op.back, which, compute, inputs, results, tuple(inputs_specs)
-    )
-    return recipe, which, positions, passed
+    plans = []
+    for which in [[k] for k in rest] if forward.spec.numel <= SMALL_VJP else [rest] if rest else []:
+        _, reads = op.back.needed(which)
+        operands = [("g", g_spec)]
+        chosen = []
+        for position, k in enumerate(saved):
+            name = "out" if k < 0 else op.params[k]
+            if name in reads:
+                operands.append((name, forward.spec if k < 0 else specs[k]))
+                chosen.append(position)
+        positions = tuple(p for p, name in enumerate(forward.numbers) if name in reads)
+        inputs = [
+            Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
+            for name, s in operands
+        ]
+        inputs += [Operand(forward.numbers[p], compute, None) for p in positions]
+        results = [(f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which]
+        recipe = elementwise_recipe(
+            f"{op.name}_vjp",
+            op.back,
+            which,
+            compute,
+            inputs,
+            results,
+            tuple(s for _, s in operands),
+        )
+        plans.append((recipe, tuple(which), positions, tuple(chosen)))
+    return passed, plans
+
+
+SMALL_VJP = 1 << 12  # elements
 
 
 def _pull_on_tensors(fn: GradNode, g: Any) -> list[Any]:
