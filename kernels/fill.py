@@ -78,3 +78,10 @@ def copy_words(args, start, stop):
     source, target = at(p[0], I), at(p[1], I)
     for i in range(start, stop):
         target[i] = source[i]
+
+
+@kernel
+def mark(args, start, stop):
+    """Set a word to 1. Words: out."""
+    p = words(args)
+    at(p[0], I)[0] = 1

@@ -44,6 +44,41 @@ def reduce_span(op, x, begin, end, neutral, T):
     return fold(op, total)
 
 
+# A sum in blocks, each going on where the last stopped, is the same sum: blocks are whole runs.
+BLOCK = 2 * RUN
+
+
+@njit(error_model="numpy")
+def sum_onto(total, x, count, X, T):
+    """Lanes of a running sum and x[:count], in the order of `reduce_span`."""
+    whole = count // LANES * LANES
+    for first in range(0, whole, RUN):
+        part = spread(T(0))
+        for i in range(first, min(first + RUN, whole), LANES):
+            part = combine(add, part, cast(load(x, i), T))
+        total = combine(add, total, part)
+    if whole < count:
+        rest = load_some(x, whole, count - whole, X(0))
+        total = combine(add, total, cast(rest, T))
+    return total
+
+
+@njit(error_model="numpy")
+def squares_onto(total, x, count, X, T):
+    """Lanes of a running sum and the squares of x[:count], in the order of `dot_span`."""
+    whole = count // LANES * LANES
+    for first in range(0, whole, RUN):
+        part = spread(T(0))
+        for i in range(first, min(first + RUN, whole), LANES):
+            value = load(x, i)
+            part = combine(add, part, combine(mul, value, value))
+        total = combine(add, total, part)
+    if whole < count:
+        value = load_some(x, whole, count - whole, X(0))
+        total = combine(add, total, combine(mul, value, value))
+    return total
+
+
 @njit(error_model="numpy")
 def dot_span(x, i, y, j, count, T):
     """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
@@ -75,6 +110,9 @@ def sum_rows(args, start, stop):
         row, first = unit // chunks * length, unit % chunks * step
         last = min(first + step, length)
         out[unit] = reduce_span(add, x, row + first, row + last, X(0), T)
+
+
+sum_rows.folds = "sum"  # read by the scheduler: such a kernel may join what it sums
 
 
 @kernel
@@ -119,6 +157,9 @@ def square_rows(args, start, stop):
         row, first = unit // chunks * length, unit % chunks * step
         count = min(first + step, length) - first
         out[unit] = dot_span(x, row + first, x, row + first, count, T)
+
+
+square_rows.folds = "squares"
 
 
 # columns: out[matrix, chunk, column] = op over x[matrix, chunk * step : (chunk + 1) * step, column]

@@ -6,12 +6,22 @@
 | `ADJIT_CACHE_DIR`   | a folder           | user cache       | where compiled kernels are kept             |
 | `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
 | `ADJIT_THREADING_LAYER` | tbb, workers, serial | tbb, else workers | what runs the parts of a big step |
+| `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
+| `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
+| `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements below which nothing is fused       |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 
 from __future__ import annotations
 
 import os
+
+
+def _one_of(name: str, *values: str) -> str:
+    text = os.environ.get(name, "").strip() or values[0]
+    if text not in values:
+        raise ValueError(f"{name} must be one of {', '.join(values)}, got {text!r}")
+    return text
 
 
 def _whole(name: str, default: int) -> int:
@@ -25,4 +35,7 @@ def _whole(name: str, default: int) -> int:
 
 EAGER: bool = os.environ.get("ADJIT_EAGER", "0").strip() not in ("", "0")
 CACHE_DIR: str | None = os.environ.get("ADJIT_CACHE_DIR") or None
+JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
+HOT: int = _whole("ADJIT_HOT", 2)
+MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)

@@ -8,7 +8,7 @@ from typing import Any
 from .. import errors
 from ..dtypes import dtype
 from ..schedule.cache import instantiate
-from ..schedule.recipe import Recipe, Source, Step
+from ..schedule.recipe import Fold, Recipe, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .node import Node, Spec, dense_spec
@@ -100,10 +100,15 @@ def _launch_recipe(
     fails = None
     if fallible:
         fails = fallible if callable(fallible) else _status_error(messages)
-    return Recipe(
+    recipe = Recipe(
         made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind) for shape, kind in outputs]),
         made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
+    folds = getattr(steps[0][0], "folds", "")
+    if folds:
+        recipe.fold = Fold(folds == "squares", bind["X"] if folds == "sum" else bind["T"], bind["T"],
+                           words)  # fmt: skip
+    return recipe
 
 
 def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Exception]:

@@ -55,12 +55,13 @@ class Node:
     Nodes point only to their inputs, so that reference counting frees a graph.
     """
 
-    __slots__ = ("address", "inputs", "offsets", "others", "recipe", "scalars", "site")
+    __slots__ = ("address", "at", "inputs", "offsets", "others", "recipe", "scalars", "site")
     recipe: Any  # schedule.recipe.Recipe; None once the node has run
     inputs: tuple[Node, ...] | None
     offsets: tuple[int, ...] | None  # in elements, where an input is a view that starts later
     scalars: tuple[int, ...]  # words of Python numbers
     address: Any  # a storage.Block: the number and the owner of the bytes
+    at: int  # its position in a batch, while that is being planned
     others: list[Any]  # blocks of all results, where there are several
     site: Any  # where it was recorded, kept by ops that can fail on values
 

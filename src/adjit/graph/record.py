@@ -12,11 +12,10 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes, errors
+from .. import config, dtypes, errors
 from ..dtypes import dtype
 from ..schedule import codegen
-from ..schedule.codegen import Operand
-from ..schedule.recipe import Recipe, Step
+from ..schedule.recipe import Element, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, settle, tape, value_of
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from ..storage import Storage, Version
@@ -430,6 +429,10 @@ def elementwise_recipe(
     recipe = Recipe(
         name, specs, tuple(spec for _, spec in results), [step], constants, scalars=numbers
     )
+    recipe.element = Element(
+        body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
+    )
+    recipe.wide = first.numel >= config.MIN_FUSED
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]
         recipe.large = False
@@ -454,6 +457,7 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
                            recipe.constants, scalars=len(recipe.numbers))  # fmt: skip
             found.plain = False
+            found.element, found.wide = recipe.element, recipe.wide
             found.alias = elementwise_recipe(
                 op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
                 recipe.inputs, True,

@@ -6,8 +6,7 @@ from typing import Any
 
 from .. import errors
 from ..schedule import codegen
-from ..schedule.codegen import Operand
-from ..schedule.recipe import Recipe
+from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
 from .node import Node, Spec
 from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, new_node, result

@@ -119,6 +119,28 @@ class Body:
             lines.append(f"{target} = {ast.unparse(typed.visit(copy.deepcopy(self.results[k])))}")
         return Pasted(lines, typed.imports)
 
+    def inline(
+        self,
+        names: Mapping[str, str],
+        targets: Sequence[str],
+        wanted: Sequence[int],
+        compute: dtype,
+    ) -> Pasted:
+        """`paste` among other bodies: parameters and locals go by the given names."""
+        typed = _Typed(compute.stored, compute.stored)
+        statements, _ = self.needed(wanted)
+        own = {n: f"{targets[0]}_{n}" for s in statements for n in _writes(s)}
+        renamed = _Renamed({**names, **own})
+
+        def rewritten(node: ast.AST) -> str:
+            return ast.unparse(renamed.visit(typed.visit(copy.deepcopy(node))))
+
+        lines = [f"{own[n]} = {names[n]}" for n in own if n in names]  # parameters written to
+        lines += [rewritten(s) for s in statements]
+        for target, k in zip(targets, wanted, strict=True):
+            lines.append(f"{target} = {rewritten(self.results[k])}")
+        return Pasted(lines, typed.imports)
+
     def on_tensors(self, wanted: tuple[int, ...], functions: Mapping[str, Any]) -> Any:
         """The body as a function of tensors, `functions` giving a meaning to its names."""
         function = self._on_tensors.get(wanted)
@@ -229,20 +251,30 @@ def _scalar_function(node: ast.AST) -> str | None:
     return None
 
 
+class _Renamed(ast.NodeTransformer):
+    """Names become others."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+
 class _Typed(ast.NodeTransformer):
     """Literals become T(literal); scalar functions become those of the kernel's dtype."""
 
-    def __init__(self, stored: str) -> None:
+    def __init__(self, stored: str, letter: str = "T") -> None:
         from ..kernels import integer_math, special_math, vector_math
 
-        self.stored = stored
+        self.stored, self.letter = stored, letter
         self.modules: tuple[Any, ...] = (vector_math, special_math, integer_math)
         self.imports: dict[str, str] = {}
 
     def visit_Constant(self, node: ast.Constant) -> ast.AST:
         if type(node.value) not in (int, float):
             return node
-        return ast.Call(ast.Name("T", ast.Load()), [node], [])
+        return ast.Call(ast.Name(self.letter, ast.Load()), [node], [])
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         name = _scalar_function(node)
@@ -254,7 +286,7 @@ class _Typed(ast.NodeTransformer):
                 self.imports[found] = module.__name__
                 return ast.Name(found, ast.Load())
         if name in ("inf", "nan", "pi", "e"):
-            return ast.Call(ast.Name("T", ast.Load()), [node], [])
+            return ast.Call(ast.Name(self.letter, ast.Load()), [node], [])
         if isinstance(node.value, ast.Name) and node.value.id == "special":
             raise TypeError(f"special.{name} is not a scalar function of {self.stored}")
         return node

@@ -16,24 +16,18 @@ An elementwise kernel over contiguous operands reads like this:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import dtype
 from ..shapes import coalesce
 from .body import Body, Pasted
-from .recipe import GRAIN, Source, Step
+from .recipe import GRAIN, Element, Fold, Operand, Source, Step
 
+STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 NUMBER = "k"  # a Python number, one word
 CONTIGUOUS, REPEATED, STRIDED = "c", "s", "v"
-
-
-class Operand(NamedTuple):
-    """An input or a result of an elementwise kernel."""
-
-    name: str
-    dtype: dtype
-    strides: tuple[int, ...] | None  # in the shape of the loop; None for a Python number
 
 
 class Loop(NamedTuple):
@@ -72,19 +66,21 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
 def render(
     name: str,
     pasted: Pasted,
-    compute: dtype,
+    compute: dtype | None,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
     logical: frozenset[str],
     flags: str,
     nested: bool,
-    alias: bool = False,
+    over: Mapping[str, str] | None = None,
 ) -> Source:
     """The source of one elementwise kernel.
 
-    `logical` names inputs that the body reads as booleans; `alias` says that the first input
-    and the first output are the same memory.
+    Operands are converted to and from `compute`; without it the pasted lines do that themselves.
+    `logical` names inputs that the body reads as booleans; `over` says which outputs are written
+    to the memory of which inputs.
     """
+    over = over or {}
     operands = [o for o in [*inputs, *outputs] if o.strides is not None]
     letters = dict(zip([o.name for o in [*inputs, *outputs]], flags, strict=True))
     pointers = [o.name for o in operands]
@@ -102,15 +98,16 @@ def render(
         head.append(f"step_{n} = p[{tail} + {k}]")
     for k, n in enumerate(numbers):
         word = f"p[{tail} + {len(strided) + k}]"
-        if compute.is_floating_point:
+        kind = next(o.dtype for o in inputs if o.name == n)
+        if kind.is_floating_point:
             word = f"float_of_bits({word})"
-        head.append(f"{n} = {'T(' + word + ')' if n not in logical else word + ' != 0'}")
+        letter = kind.stored if compute is None else "T"
+        head.append(f"{n} = {f'{letter}({word})' if n not in logical else word + ' != 0'}")
 
     body: list[str] = []
     setup: list[str] = []
     for k, o in enumerate(operands):
-        same = alias and o.name == outputs[0].name
-        source = f"p_{inputs[0].name}" if same else ""
+        source = f"p_{over[o.name]}" if o.name in over else ""
         if nested:
             element = f"p[{k}] + o_{o.name} * {o.dtype.itemsize}"
             setup.append(f"p_{o.name} = " + (source or f"at({element}, {o.dtype.stored})"))
@@ -125,13 +122,17 @@ def render(
         if o.strides is None:
             continue
         value = f"p_{o.name}[{subscript(o.name)}]"
-        if o.name in logical:
+        if compute is None:
+            pass
+        elif o.name in logical:
             value = f"{value} != 0"
         elif o.dtype.stored != compute.stored:
             value = f"T({value})"
         (setup if letters[o.name] == REPEATED else loads).append(f"{o.name} = {value}")
     for o in outputs:
-        if o.dtype.kind == "b":
+        if compute is None:
+            value = o.name
+        elif o.dtype.kind == "b":
             value = f"uint8({o.name} != 0)" if compute.kind == "b" else f"uint8({o.name})"
         elif o.dtype.stored != compute.stored:
             value = f"{o.dtype.stored}({o.name})"
@@ -156,19 +157,17 @@ def render(
         body.append("for i in range(start, stop):")
         body += ["    " + line for line in [*loads, *pasted.lines, *stores]]
 
-    kinds = {o.dtype.stored for o in operands} | {compute.stored, "uint8"}
     text = "\n".join("    " + line for line in head + body)
     imports = {"words": "adjit.kernels.abi", "at": "adjit.kernels.abi", **pasted.imports}
     if "float_of_bits" in text:
         imports["float_of_bits"] = "adjit.kernels.abi"
-    return Source(name, assemble(name, text, kinds, imports, {"T": compute.stored}))
+    bound = {} if compute is None else {"T": compute.stored}
+    return Source(name, assemble(name, text, imports, bound))
 
 
-def assemble(
-    name: str, body: str, kinds: set[str], imports: dict[str, str], bound: dict[str, str]
-) -> str:
+def assemble(name: str, body: str, imports: dict[str, str], bound: dict[str, str]) -> str:
     """A whole module: imports, the dtypes behind the type letters, the kernel."""
-    kinds = {k for k in kinds if k in body} | set(bound.values())
+    kinds = {k for k in STORED if re.search(rf"\b{k}\b", body)} | set(bound.values())
     lines = []
     if "math." in body:
         lines.append("import math\n")
@@ -207,8 +206,9 @@ def elementwise(
     if source is None:
         pasted = body.paste([o.name for o in outputs], wanted, compute)
         source = _sources[key] = render(
-            label, pasted, compute, inputs, outputs, body.logical, loop.flags, loop.nested, alias
-        )
+            label, pasted, compute, inputs, outputs, body.logical, loop.flags, loop.nested,
+            {outputs[0].name: inputs[0].name} if alias else None,
+        )  # fmt: skip
     return Step(source, loop.n, loop.grain), loop.constants
 
 
@@ -217,3 +217,173 @@ _sources: dict[Any, Source] = {}
 
 def _short(kind: dtype) -> str:
     return f"{kind.kind}{kind.itemsize * 8}" if kind.kind != "b" else "b"
+
+
+# ----- fused kernels -----
+
+
+class Member(NamedTuple):
+    """One body of a fused kernel, its operands and results by their names there."""
+
+    name: str
+    element: Element
+    arguments: tuple[str, ...]
+    targets: tuple[str, ...]
+
+
+class Sum(NamedTuple):
+    """A sum that a fused kernel takes over chunks of rows of a value."""
+
+    value: str
+    fold: Fold
+
+
+def fused(
+    members: Sequence[Member],
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    sums: Sequence[Sum],
+    shape: Sequence[int],
+    over: Mapping[str, str],
+) -> tuple[Step, tuple[int, ...]]:
+    """The step, and its constant words, that runs several bodies over `shape` in one loop.
+
+    `inputs` are first the values that are read, then the Python numbers. Every value has the type
+    that it would have in memory, so that fused and unfused kernels give the same bits.
+    """
+    lines: list[str] = []
+    imports: dict[str, str] = {}
+    logical: set[str] = set()
+    for member in members:
+        pasted, truths = _member(member)
+        lines += pasted.lines
+        imports.update(pasted.imports)
+        logical |= truths
+    pasted = Pasted(lines, imports)
+    names = list(dict.fromkeys(m.name for m in members))
+    label = f"fused {', '.join([m.name for m in members])}"
+    name = "_".join(["fused", *names[:4], str(len(members))])
+    first = outputs[0] if outputs else inputs[0]
+    assert first.strides is not None
+    strides = first.strides
+    order = sorted(range(len(shape)), key=lambda d: (-strides[d], d))
+    loop = geometry(shape, [*inputs, *outputs], order)
+    if sums:
+        source = render_sums(name, pasted, inputs, outputs, sums, frozenset(logical), over)
+        length, chunk, chunks = sums[0].fold.words
+        units = shape[0] // max(length, 1) * chunks
+        grain = max(1, GRAIN // max(chunk, 1))
+        step = Step(_shared(source, f"{label}, sum"), units, grain)
+        return step, (length, chunk, chunks)
+    source = render(
+        name, pasted, None, inputs, outputs, frozenset(logical), loop.flags, loop.nested, over
+    )
+    return Step(_shared(source, label), loop.n, loop.grain), loop.constants
+
+
+def _shared(source: Source, label: str) -> Source:
+    """The one source of this text."""
+    found = _fused.get(source.text)
+    if found is None:
+        if len(_fused) >= MAX_FUSED:
+            _fused.clear()
+        source.label = label
+        found = _fused[source.text] = source
+    return found
+
+
+_fused: dict[str, Source] = {}
+MAX_FUSED = 4096
+
+
+def _member(member: Member) -> tuple[Pasted, set[str]]:
+    """The lines of one body, and which Python numbers it reads as truth values."""
+    element, target = member.element, member.targets[0]
+    body, compute = element.body, element.compute
+    lines: list[str] = []
+    names: dict[str, str] = {}
+    truths: set[str] = set()
+    for operand, given in zip(element.inputs, member.arguments, strict=True):
+        names[operand.name] = given
+        if operand.strides is None:
+            if operand.name in body.logical:
+                truths.add(given)
+            continue
+        if operand.name in body.logical:
+            value = f"{given} != 0"
+        elif operand.dtype.stored != compute.stored:
+            value = f"{compute.stored}({given})"
+        else:
+            continue
+        names[operand.name] = f"{target}_{operand.name}"
+        lines.append(f"{names[operand.name]} = {value}")
+    raw = [f"{t}_raw" for t in member.targets]
+    pasted = body.inline(names, raw, element.wanted, compute)
+    lines += pasted.lines
+    for operand, target, value in zip(element.outputs, member.targets, raw, strict=True):
+        if operand.dtype.kind == "b" and compute.kind == "b":
+            value = f"{value} != 0"
+        lines.append(f"{target} = {operand.dtype.stored}({value})")
+    return Pasted(lines, pasted.imports), truths
+
+
+def render_sums(
+    name: str,
+    pasted: Pasted,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    sums: Sequence[Sum],
+    logical: frozenset[str],
+    over: Mapping[str, str],
+) -> Source:
+    """The source of a fused kernel that sums some of its values over chunks of rows.
+
+    The values of a block stay on the stack until they are summed, in the order of `sum_rows`.
+    """
+    read = [o for o in inputs if o.strides is not None]
+    repeated = {o.name for o in read if not any(o.strides or ())}
+    head = ["p = words(args)"]
+    for k, o in enumerate([*read, *outputs]):
+        source = f"p_{over[o.name]}" if o.name in over else f"at(p[{k}], {o.dtype.stored})"
+        head.append(f"p_{o.name} = {source}")
+    base = len(read) + len(outputs)
+    for k, s in enumerate(sums):
+        head.append(f"p_sum{k} = at(p[{base + k}], {s.fold.result.stored})")
+    base += len(sums)
+    head.append(f"length, step, chunks = p[{base}], p[{base + 1}], p[{base + 2}]")
+    for k, o in enumerate([o for o in inputs if o.strides is None]):
+        word = f"p[{base + 3 + k}]"
+        if o.dtype.is_floating_point:
+            word = f"float_of_bits({word})"
+        truth = o.name in logical
+        head.append(f"{o.name} = {f'{word} != 0' if truth else f'{o.dtype.stored}({word})'}")
+    for k, s in enumerate(sums):
+        head.append(f"block{k} = stack({s.fold.given.stored}, BLOCK)")
+    head += [f"{n} = p_{n}[0]" for n in sorted(repeated)]
+    inner = [f"{o.name} = p_{o.name}[i]" for o in read if o.name not in repeated]
+    inner += pasted.lines
+    inner += [f"p_{o.name}[i] = {o.name}" for o in outputs]
+    inner += [f"block{k}[j] = {s.value}" for k, s in enumerate(sums)]
+    blocks = ["count = min(BLOCK, end - first)", "for j in range(count):", "    i = first + j"]
+    blocks += ["    " + line for line in inner]
+    for k, s in enumerate(sums):
+        add_up = "squares_onto" if s.fold.squares else "sum_onto"
+        blocks.append(
+            f"total{k} = {add_up}(total{k}, block{k}, count, {s.fold.given.stored}, "
+            f"{s.fold.result.stored})"
+        )
+    units = ["row = unit // chunks * length", "begin = row + unit % chunks * step",
+             "end = min(begin + step, row + length)"]  # fmt: skip
+    units += [f"total{k} = spread({s.fold.result.stored}(0))" for k, s in enumerate(sums)]
+    units += ["for first in range(begin, end, BLOCK):", *["    " + line for line in blocks]]
+    units += [f"p_sum{k}[unit] = fold(add, total{k})" for k in range(len(sums))]
+    lines = [*head, "for unit in range(start, stop):", *["    " + line for line in units]]
+    text = "\n".join("    " + line for line in lines)
+    imports = {"words": "adjit.kernels.abi", "at": "adjit.kernels.abi", **pasted.imports}
+    imports.update(dict.fromkeys(("fold", "spread", "stack"), "adjit.kernels.lanes"))
+    imports.update({n: "adjit.kernels.reduce" for n in ("BLOCK", "squares_onto", "sum_onto")
+                    if n in text})  # fmt: skip
+    imports["add"] = "operator"
+    if "float_of_bits" in text:
+        imports["float_of_bits"] = "adjit.kernels.abi"
+    return Source(name, assemble(name, text, imports, {}))

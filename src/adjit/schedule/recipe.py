@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from ..dtypes import dtype
 from ..storage import free_small, size_class
 
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
@@ -29,15 +30,45 @@ class Step:
         self.source, self.n, self.grain = source, n, max(grain, 1)
 
 
+class Operand(NamedTuple):
+    """An input or a result of an elementwise kernel."""
+
+    name: str
+    dtype: dtype
+    strides: tuple[int, ...] | None  # in the shape of the loop; None for a Python number
+
+
+class Element(NamedTuple):
+    """A scalar body over a shape: what fusion needs to know of an elementwise recipe."""
+
+    body: Any  # schedule.body.Body
+    wanted: tuple[int, ...]  # the results of the body, in the order of `outputs`
+    compute: dtype
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    shape: tuple[int, ...]
+
+
+class Fold(NamedTuple):
+    """A sum over chunks of rows in C order: what fusion needs to know of such a recipe."""
+
+    squares: bool
+    given: dtype
+    result: dtype
+    words: tuple[int, ...]  # length of a row, elements of a chunk, chunks of a row
+
+
 class Recipe:
     """How one kind of node runs on operands of given specs; shared by all nodes that do the same.
 
     `plain` recipes have one step and one result and take the short road through `settle`.
     """
 
-    __slots__ = ("__weakref__", "alias", "compute", "constants", "count", "differentiable", "fallible", "free",
-                 "head", "inputs", "large", "name", "numbers", "operands", "outputs", "pick", "plain",
-                 "scratch", "size", "sizes", "spec", "steps", "vjps", "write")  # fmt: skip
+    __slots__ = (
+        "__weakref__", "alias", "compute", "constants", "count", "differentiable", "element",
+        "fallible", "fold", "free", "head", "inputs", "large", "name", "numbers", "operands", "outputs",
+        "pick", "plain", "scratch", "size", "sizes", "spec", "steps", "vjps", "wide", "write",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -69,6 +100,9 @@ class Recipe:
         self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
         self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
+        self.element: Element | None = None
+        self.fold: Fold | None = None
+        self.wide = False  # worth being fused
         # What recording needs to know of an elementwise op on these operands:
         self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
         self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words

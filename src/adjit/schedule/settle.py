@@ -13,11 +13,13 @@ import threading
 from array import array
 from typing import Any
 
-from .. import config, dtypes
+from .. import config
 from ..storage import Foreign, allocate, size_class
-from . import run_cpu
-from .cache import instantiate, link
-from .recipe import Recipe, Source
+from . import hot, run_cpu
+from .cache import link
+from .plan import copy_words
+from .recipe import Recipe
+from .structure import structure_of
 
 lock = threading.RLock()
 tape: list[Any] = []
@@ -42,20 +44,70 @@ def settle() -> None:
             return
         batch = tape[:]
         del tape[: len(batch)]
-        _drop_unwanted(batch)
-        if batch:
+        wide = _drop_unwanted(batch)
+        if batch and not (wide > 1 and hot.is_on and _run_plan(batch)):
             _run(batch)
 
 
-def _drop_unwanted(batch: list[Any]) -> None:
-    """Keep the nodes that something beside the tape refers to; later nodes go first."""
+def _drop_unwanted(batch: list[Any]) -> int:
+    """Keep the nodes that something beside the tape refers to; later nodes go first.
+
+    Returns how many of these are worth being fused.
+    """
     keep: list[Any] = []
+    wide = 0
     while batch:
         node = batch.pop()
         if _refcount(node) > _UNWANTED:
             keep.append(node)
+            if node.recipe.wide:
+                wide += 1
     keep.reverse()
     batch[:] = keep
+    return wide
+
+
+def _run_plan(batch: list[Any]) -> bool:
+    """Run a batch by its plan, if it has one that is ready."""
+    if Failed.count and any(
+        value.recipe.__class__ is Failed for node in batch for value in (node, *(node.inputs or ()))
+    ):
+        return False
+    structure = structure_of(batch)
+    plan = hot.plan_of(batch, structure)
+    if plan is None:
+        return False
+    blocks: list[Any] = []
+    try:
+        blocks = plan.prepare(structure.externals)
+        plan.run(batch, structure.externals, blocks)
+    except BaseException:
+        if plan.has_run:
+            _hand_out(batch, plan, blocks)
+        else:
+            tape[:0] = batch
+        raise
+    failed = plan.failed_node()
+    if failed >= 0:
+        node, recipe = batch[failed], batch[failed].recipe
+        rest = [n for n in batch if n is not node]
+        tape[:0] = rest
+        error = _found_error(recipe, tuple(plan.status[:4]), node.site)
+        _fail(node, error)
+        raise error
+    _hand_out(batch, plan, blocks)
+    return True
+
+
+def _hand_out(batch: list[Any], plan: Any, blocks: list[Any]) -> None:
+    """Give the nodes that somebody holds their memory; the others are done with."""
+    for at, numbers in plan.results:
+        node = batch[at]
+        node.address = blocks[numbers[0]]
+        if len(numbers) > 1:
+            node.others = [blocks[k] for k in numbers]
+    for node in batch:
+        node.recipe = node.inputs = None
 
 
 def _calibrate() -> int:
@@ -172,8 +224,11 @@ class Failed:
 
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
+    wide = False
+    count = 0  # of all in this process
 
     def __init__(self, error: BaseException) -> None:
+        Failed.count += 1
         self.error = error
         self.plain = self.large = False
         self.inputs = ()
@@ -242,14 +297,20 @@ def _look_for_error(node: Any, recipe: Recipe) -> None:
     site, status = node.site
     node.site = None
     if status[0]:
-        assert recipe.fallible is not None
-        error = recipe.fallible(tuple(status))
-        if site is not None:
-            file, line, where = site
-            error.add_note(f'recorded at File "{file}", line {line}, in {where}')
+        error = _found_error(recipe, tuple(status), site)
         _fail(node, error)
         del node.address
         raise error
+
+
+def _found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception:
+    """What a kernel that found a bad value raises, with the line that recorded it."""
+    assert recipe.fallible is not None
+    error = recipe.fallible(status)
+    if site is not None:
+        file, line, where = site
+        error.add_note(f'recorded at File "{file}", line {line}, in {where}')
+    return error
 
 
 def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
@@ -265,7 +326,7 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     ):
         fresh = allocate(recipe.size)
         whole = (recipe.spec.nbytes + 7) // 8
-        words += (link(_copy_words()), whole, 1 << 15, 2, block, fresh)
+        words += (link(copy_words()), whole, 1 << 15, 2, block, fresh)
         target += fresh - block
         block = fresh
         steps = 2
@@ -275,12 +336,6 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     node.address = block
     node.recipe = node.inputs = None
     return steps
-
-
-def _copy_words() -> Source:
-    from ..kernels import fill
-
-    return instantiate(fill.copy_words, {"I": dtypes.int64})
 
 
 def _held_by_node() -> int:

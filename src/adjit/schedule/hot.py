@@ -1,0 +1,131 @@
+"""The hot tier: which structures have a plan, and who compiles its kernels.
+
+A structure gets a plan when it comes back. Until its kernels are compiled, by a thread in the
+background unless ADJIT_JIT says otherwise, its nodes go the cold road.
+"""
+
+from __future__ import annotations
+
+import atexit
+import queue
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from .. import config
+from .cache import link
+from .plan import Plan
+from .structure import Structure
+
+MAX_PLANS = 1024
+is_on = config.JIT != "off"
+
+
+class Entry:
+    """What is known of a structure: how often it was seen, then its plan."""
+
+    __slots__ = ("is_ready", "plan", "seen")
+
+    def __init__(self) -> None:
+        self.seen = 0
+        self.plan: Plan | None = None
+        self.is_ready = False
+
+
+_entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
+
+
+def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
+    """The plan for a batch, None as long as it has to go the cold road. Callers hold the lock."""
+    entry = _entries.pop(structure.key, None) or Entry()
+    _entries[structure.key] = entry
+    if entry.is_ready:
+        return entry.plan
+    entry.seen += 1
+    if entry.seen == config.HOT:
+        if len(_entries) > MAX_PLANS:
+            del _entries[next(iter(_entries))]
+        _make(entry, batch, structure)
+    elif len(_entries) > MAX_PLANS:
+        del _entries[next(iter(_entries))]
+    if entry.plan is not None and entry.plan.is_ready:
+        entry.plan.finish()
+        entry.is_ready = True
+        return entry.plan
+    return None
+
+
+def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
+    """Lay out a plan and see to its kernels."""
+    if any(node.recipe.write == "here" for node in batch):
+        return  # writes into shared memory are done at once, one by one
+    entry.plan = Plan(batch, structure)
+    if entry.plan.is_ready:
+        return
+    if config.JIT == "sync":
+        _compile(entry)
+    else:
+        _compiler.add(entry)
+
+
+def _compile(entry: Entry) -> None:
+    """Compile what a plan needs; without a compiler that can, the cold road goes on."""
+    assert entry.plan is not None
+    for source in entry.plan.sources:
+        try:
+            link(source)
+        except Exception as error:
+            entry.plan = None
+            warnings.warn(
+                f"adjit could not compile {source.label} ({type(error).__name__}: {error}); its "
+                "operations go on running one by one",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+            return
+
+
+class _Compiler:
+    """A thread that compiles plans one after another and ends with the process."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def add(self, entry: Entry) -> None:
+        """Compile a plan as soon as there is time."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, name="adjit-jit", daemon=True)
+                self._thread.start()
+        self._queue.put(entry)
+
+    def _work(self) -> None:
+        while (entry := self._queue.get()) is not None and not self._closed:
+            _compile(entry)
+
+    def close(self) -> None:
+        """Drop what waits, and wait for the kernel that is being compiled."""
+        self._closed = True
+        self._queue.put(None)
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+
+_compiler = _Compiler()
+atexit.register(_compiler.close)
+
+
+def wait() -> None:
+    """Wait until every plan that has been asked for is compiled."""
+    while any(e.plan is not None and not e.plan.is_ready for e in list(_entries.values())):
+        time.sleep(0.001)
+
+
+def clear() -> None:
+    """Forget every plan."""
+    _entries.clear()

@@ -1,0 +1,578 @@
+"""Plans: a batch of recorded nodes as one table of words, for every batch of the same structure.
+
+What stays open is filled in at every run: addresses from outside, memory for the values that
+somebody holds, and Python numbers. Values that only the plan reads live in an arena, where one
+takes the place of another that is read no more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..shapes import contiguous_strides
+from ..storage import allocate, size_class
+from . import codegen, run_cpu
+from .cache import instantiate, link
+from .fuse import Item, Read, Task, form_tasks, is_plain
+from .recipe import Operand, Source
+from .structure import Structure, fixed_offset
+
+ALIGNMENT = 64
+
+
+class Place(NamedTuple):
+    """Where a word comes from: an external, a held block, the arena, a node's number."""
+
+    kind: str  # "external", "held", "arena", "number", "status"
+    at: int  # the number of the external, block or number; the byte in the arena
+    extra: int = 0  # bytes to add
+
+
+class Plan:
+    """The table of words of one structure, and what fills it in."""
+
+    def __init__(self, batch: Sequence[Any], structure: Structure) -> None:
+        made = _Builder(batch, structure)
+        made.build()
+        self.sources = made.sources
+        self.tasks = made.order
+        self.steps, self.large = len(made.owners), made.large
+        self.owners = made.owners  # the node behind each step, -1 where it cannot fail
+        self.can_fail = any(at >= 0 for at in made.owners)
+        self.arena = size_class(made.arena_size) if made.arena_size else 0
+        self.blocks = made.block_sizes
+        self.takes = made.takes  # held values that take over the block of an external
+        self.results = made.results
+        self.sizes = made.external_sizes
+        self.numbered = made.numbered
+        self.status = array("q", [0] * 5)  # what a kernel found; whether the last step has run
+        self._words, self._open, self._links = made.words, made.open, made.links
+
+    def compile(self) -> None:
+        """Link every kernel; fast where the cache has them."""
+        for source in self.sources:
+            link(source)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether every kernel is linked."""
+        return all(source.address for source in self.sources)
+
+    def finish(self) -> None:
+        """Make the table; every kernel is linked by now."""
+        for position, source in self._links:
+            self._words[position] = source.address
+        self.words = np.array(self._words, np.int64)
+        start = {"external": 0, "held": len(self.sizes)}
+        start["number"] = start["held"] + len(self.blocks)
+        status = self.status.buffer_info()[0]
+        arena, filled = [], []
+        for position, place in self._open:
+            if place.kind == "arena":
+                arena.append(position)
+                self.words[position] = place.at + place.extra
+            elif place.kind == "status":
+                self.words[position] = status + place.at
+            else:
+                filled.append((position, start[place.kind] + place.at, place.extra))
+        self._arena_at = np.array(arena, np.intp)
+        self._fill_at = np.array([f[0] for f in filled], np.intp)
+        self._fill_from = np.array([f[1] for f in filled], np.intp)
+        extra = np.array([f[2] for f in filled], np.int64)
+        self._fill_extra = extra if extra.any() else None
+        self._base = 0
+        self._stream = self.words.ctypes.data
+        del self._words, self._open, self._links
+
+    def prepare(self, externals: Sequence[tuple[Any, int]]) -> list[Any]:
+        """Blocks for the held values. Callers hold the lock until the plan has run."""
+        self.status[4] = 0
+        return [
+            allocate(size) if size else externals[self.takes[k]][0].address
+            for k, size in enumerate(self.blocks)
+        ]
+
+    def run(
+        self, batch: Sequence[Any], externals: Sequence[tuple[Any, int]], blocks: Sequence[Any]
+    ) -> None:
+        """Fill in the table and run it."""
+        values: list[int] = [
+            value.address + offset * size if offset else value.address
+            for (value, offset), size in zip(externals, self.sizes, strict=True)
+        ]
+        values += blocks
+        for at in self.numbered:
+            values += batch[at].scalars
+        self.execute(values)
+
+    def execute(self, values: Sequence[int]) -> None:
+        """Run the table with these addresses and numbers."""
+        filled = np.array(values, np.int64)[self._fill_from]
+        if self._fill_extra is not None:
+            filled += self._fill_extra
+        self.words[self._fill_at] = filled
+        arena = allocate(self.arena) if self.arena else 0
+        if arena != self._base:
+            self.words[self._arena_at] += int(arena) - self._base
+            self._base = int(arena)
+        status = self.status
+        status[0] = 0
+        self.stopped = run_cpu.run(
+            self._stream, self.steps, status.buffer_info()[0] if self.can_fail else 0,
+            large=self.large,
+        )  # fmt: skip
+
+    @property
+    def has_run(self) -> bool:
+        """Whether the last run came to its end, whatever was raised since."""
+        return bool(self.status[4])
+
+    def failed_node(self) -> int:
+        """The position of the node whose kernel found a bad value in the last run, or -1."""
+        return self.owners[self.stopped] if self.status[0] else -1
+
+
+class _Builder:
+    """Lays out one plan."""
+
+    def __init__(self, batch: Sequence[Any], structure: Structure) -> None:
+        self.structure = structure
+        self.externals = structure.externals
+        self.words: list[int] = []
+        self.open: list[tuple[int, Place]] = []
+        self.links: list[tuple[int, Source]] = []
+        self.sources: list[Source] = []
+        self.owners: list[int] = []
+        self.large = False
+        self.block_sizes: list[int] = []
+        self.takes: dict[int, int] = {}
+        self.results: list[tuple[int, list[int]]] = []
+        self.external_sizes = [0] * len(self.externals)
+        self.numbered: list[int] = []
+        self.specs: list[Any] = []  # of the values
+        self.values: list[list[int]] = []  # of the nodes
+        self.items: list[Item] = []
+        self.order: list[Task] = []
+        self.places: dict[int, Place] = {}
+        self.arena = _Arena()
+        self._number_start: dict[int, int] = {}
+        self._number(batch)
+
+    @property
+    def arena_size(self) -> int:
+        """Bytes that the arena needs."""
+        return self.arena.size
+
+    def _number(self, batch: Sequence[Any]) -> None:
+        """Nodes as items, with numbers for the values that they read and write."""
+        numbers = self.structure.numbers
+        count = 0
+        for at, node in enumerate(batch):
+            recipe = node.recipe
+            reads = []
+            for k, value in enumerate(node.inputs):
+                offset = 0 if node.offsets is None else node.offsets[k]
+                if value.recipe is not None:
+                    reads.append(Read(self.values[value.at][0], offset))
+                    continue
+                fixed = fixed_offset(recipe, k, offset)
+                number = numbers[value, offset - fixed]
+                reads.append(Read(~number, fixed))
+                self.external_sizes[number] = recipe.inputs[k].dtype.itemsize
+            if recipe.pick >= 0:
+                self.values.append([self.values[node.inputs[0].at][recipe.pick]])
+                continue
+            writes = tuple(range(len(self.specs), len(self.specs) + len(recipe.outputs)))
+            self.specs += recipe.outputs
+            self.values.append(list(writes))
+            self.items.append(Item(recipe, tuple(reads), writes, at))
+            if node.scalars:
+                self.numbered.append(at)
+                self._number_start[at] = count
+                count += len(node.scalars)
+
+    def build(self) -> None:
+        """Order the tasks, place the values, write the words."""
+        tasks = form_tasks(self.items)
+        self.owned = set(self.structure.owned)
+        self._keep_failures_before_writes(tasks)
+        self.order = _ordered(tasks)
+        self._find_lives()
+        for position, task in enumerate(self.order):
+            self._emit(position, task)
+        self._mark_end()
+        for at in self.structure.held:
+            self.results.append((at, [self.places[v].at for v in self.values[at]]))
+
+    def _keep_failures_before_writes(self, tasks: list[Task]) -> None:
+        """A value from outside is written over only when no step can stop the plan any more."""
+        fallible = [t for t in tasks if any(i.recipe.fallible is not None for i in t.items)]
+        for task in tasks:
+            for item in task.items:
+                if not item.reads or ~item.reads[0].value not in self.owned or not fallible:
+                    continue
+                if any(_depends(f, task) for f in fallible):
+                    self.owned.discard(~item.reads[0].value)
+                else:
+                    task.needs |= {f for f in fallible if f is not task}
+
+    def _find_lives(self) -> None:
+        """Which values need memory, and which task reads each last."""
+        self.held = {v for at in self.structure.held for v in self.values[at]}
+        self.last: dict[int, int] = {}
+        self.stored = set(self.held)
+        made_by: dict[int, int] = {}
+        for position, task in enumerate(self.order):
+            alone = len(task.items) == 1 and not task.folds
+            for item in [*task.items, *task.folds]:
+                for v in item.writes:
+                    made_by[v] = position
+                    if alone or item.recipe.element is None:
+                        self.stored.add(v)
+                        self.last.setdefault(v, position)
+                for read in item.reads:
+                    if made_by.get(read.value) != position:
+                        self.stored.add(read.value)
+                        self.last[read.value] = position
+
+    # ----- memory -----
+
+    def _place(self, v: int) -> Place:
+        """Where a value lies, new memory for one that is being made."""
+        if v < 0:
+            return Place("external", ~v)
+        place = self.places.get(v)
+        if place is None:
+            size = size_class(max(self.specs[v].nbytes, 1))
+            if v in self.held:
+                place = Place("held", len(self.block_sizes))
+                self.block_sizes.append(size)
+            else:
+                place = Place("arena", self.arena.take(size))
+            self.places[v] = place
+        return place
+
+    def _take_over(self, v: int, old: int, position: int) -> bool:
+        """Let a value have the memory of one that is read here for the last time, if it may."""
+        if self.last.get(old) != position:
+            return False
+        if old < 0:
+            if ~old not in self.owned:
+                return False
+            self.owned.discard(~old)
+            if v in self.held:
+                self.places[v] = Place("held", len(self.block_sizes))
+                self.takes[len(self.block_sizes)] = ~old
+                self.block_sizes.append(0)
+            else:
+                self.places[v] = Place("external", ~old)
+            return True
+        place = self.places[old]
+        if v in self.held or old in self.held or place.kind == "held":
+            return False
+        self.places[v] = place
+        self.places[old] = place._replace(kind="gone")
+        return True
+
+    def _release(self, position: int, task: Task) -> None:
+        """Give back the memory of values that no later task reads."""
+        values = {r.value for i in [*task.items, *task.folds] for r in i.reads}
+        values |= {v for i in [*task.items, *task.folds] for v in i.writes}
+        for v in sorted(values):
+            if v < 0 or v in self.held or self.last.get(v) != position:
+                continue
+            place = self.places.get(v)
+            if place is not None and place.kind == "arena":
+                self.arena.give_back(place.at, size_class(max(self.specs[v].nbytes, 1)))
+
+    # ----- words -----
+
+    def _row(self, source: Source, n: int, grain: int, row: Sequence[Any], owner: int = -1) -> None:
+        """One step; the row is made of words and places."""
+        self.sources.append(source)
+        self.links.append((len(self.words), source))
+        self.words += (0, n, grain, len(row))
+        self.owners.append(owner)
+        self.large = self.large or n >= 2 * grain
+        for word in row:
+            if word.__class__ is Place:
+                self.open.append((len(self.words), word))
+                self.words.append(0)
+            else:
+                self.words.append(word)
+
+    def _numbers(self, item: Item) -> list[Place]:
+        """The places of the Python numbers of a node."""
+        start = self._number_start.get(item.node)
+        if start is None:
+            return []
+        known = self._number_count(item)
+        return [Place("number", start + k) for k in range(known)]
+
+    def _number_count(self, item: Item) -> int:
+        recipe = item.recipe
+        fixed = len(recipe.inputs) + len(recipe.outputs) + len(recipe.constants)
+        return recipe.count - fixed - bool(recipe.scratch) - (recipe.fallible is not None)
+
+    def _address(self, read: Read, itemsize: int) -> Place:
+        place = self._place(read.value)
+        return place._replace(extra=place.extra + read.offset * itemsize)
+
+    def _emit(self, position: int, task: Task) -> None:
+        """The steps of a task."""
+        if len(task.items) > 1 or task.folds:
+            self._emit_group(position, task)
+        elif task.items[0].recipe.write:
+            self._emit_write(position, task.items[0])
+        else:
+            self._emit_kernel(position, task.items[0])
+        self._release(position, task)
+
+    def _emit_kernel(self, position: int, item: Item) -> None:
+        recipe = item.recipe
+        row: list[Any] = [
+            self._address(read, spec.dtype.itemsize)
+            for read, spec in zip(item.reads, recipe.inputs, strict=True)
+        ]
+        if recipe.alias is not None and self._take_over(
+            item.writes[0], item.reads[0].value, position
+        ):
+            recipe = recipe.alias
+        row += [self._place(v) for v in item.writes]
+        if recipe.scratch:
+            size = size_class(recipe.scratch)
+            scratch = self.arena.take(size)
+            row.append(Place("arena", scratch))
+            self.arena.give_back(scratch, size)
+        if recipe.fallible is not None:
+            row.append(Place("status", 0))
+        row += recipe.constants
+        row += self._numbers(item)
+        owner = item.node if recipe.fallible is not None else -1
+        for step in recipe.steps:
+            self._row(step.source, step.n, step.grain, row, owner)
+
+    def _emit_write(self, position: int, item: Item) -> None:
+        """A write into a part of an old value: in its memory if it is read no more, else a copy."""
+        recipe, (target, source), v = item.recipe, item.reads, item.writes[0]
+        size = recipe.inputs[0].dtype.itemsize
+        old = self._place(target.value)
+        if recipe.write == "here":
+            raise ValueError("a write into shared memory cannot be planned")
+        if not self._take_over(v, target.value, position):
+            whole = (recipe.spec.nbytes + 7) // 8
+            self._row(copy_words(), whole, 1 << 15, [old, self._place(v)])
+        into = self._place(v)
+        self._row(
+            recipe.steps[0].source, recipe.steps[0].n, recipe.steps[0].grain,
+            [
+                self._address(source, recipe.inputs[1].dtype.itemsize),
+                into._replace(extra=into.extra + target.offset * size),
+                *recipe.constants,
+            ],
+        )  # fmt: skip
+
+    def _emit_group(self, position: int, task: Task) -> None:
+        """One fused kernel."""
+        task.items.sort(key=lambda item: item.node)
+        shape = task.shape or (task.numel,)
+        members: list[codegen.Member] = []
+        operands: dict[Any, Operand] = {}  # what is read from memory
+        reads: dict[str, Read] = {}
+        numbers: list[Operand] = []
+        number_places: list[Place] = []
+        made: dict[int, str] = {}
+        outputs: list[Operand] = []
+        out_values: list[int] = []
+        for item in task.items:
+            element = item.recipe.element
+            assert element is not None
+            given = iter(item.reads)
+            places = iter(self._numbers(item))
+            arguments = []
+            for operand in element.inputs:
+                if operand.strides is None:
+                    name = f"k{len(numbers)}"
+                    numbers.append(Operand(name, operand.dtype, None))
+                    number_places.append(next(places))
+                    arguments.append(name)
+                    continue
+                read = next(given)
+                if read.value in made:
+                    arguments.append(made[read.value])
+                    continue
+                strides = _strides_in(operand.strides, element.shape, shape)
+                key = (read, strides)
+                if key not in operands:
+                    operands[key] = Operand(f"x{len(operands)}", operand.dtype, strides)
+                    reads[operands[key].name] = read
+                arguments.append(operands[key].name)
+            targets = []
+            for operand, v in zip(element.outputs, item.writes, strict=True):
+                assert operand.strides is not None
+                made[v] = f"v{len(made)}"
+                targets.append(made[v])
+                if v in self.stored:
+                    strides = _strides_in(operand.strides, element.shape, shape)
+                    outputs.append(Operand(made[v], operand.dtype, strides))
+                    out_values.append(v)
+            members.append(
+                codegen.Member(item.recipe.name, element, tuple(arguments), tuple(targets))
+            )
+        sums = []
+        for item in task.folds:
+            assert item.recipe.fold is not None
+            sums.append(codegen.Sum(made[item.reads[0].value], item.recipe.fold))
+            out_values += item.writes
+        row: list[Any] = [self._address(reads[o.name], o.dtype.itemsize) for o in operands.values()]
+        over = self._written_over(position, task, [*operands.values()], reads, outputs, out_values)
+        row += [self._place(v) for v in out_values]
+        step, constants = codegen.fused(
+            members, [*operands.values(), *numbers], outputs, sums, shape, over
+        )
+        self._row(step.source, step.n, step.grain, [*row, *constants, *number_places])
+
+    def _written_over(
+        self,
+        position: int,
+        task: Task,
+        operands: list[Operand],
+        reads: dict[str, Read],
+        outputs: list[Operand],
+        values: list[int],
+    ) -> dict[str, str]:
+        """Which outputs take the memory of which operands: each element is read, then written."""
+        over: dict[str, str] = {}
+        taken: set[int] = set()
+        often = [reads[o.name].value for o in operands]
+        for output, v in zip(outputs, values, strict=False):
+            for o in operands:
+                read = reads[o.name]
+                fits = (
+                    read.value not in taken
+                    and often.count(read.value) == 1
+                    and not read.offset
+                    and o.strides == output.strides
+                    and o.dtype.itemsize == output.dtype.itemsize
+                    and self._is_whole(read, self.specs[v])
+                )
+                if fits and self._take_over(v, read.value, position):
+                    over[output.name] = o.name
+                    taken.add(read.value)
+                    break
+        return over
+
+    def _is_whole(self, read: Read, spec: Any) -> bool:
+        """Whether the memory behind a read is as large as that of a result."""
+        if read.value < 0:
+            return self.external_sizes[~read.value] == spec.dtype.itemsize
+        return size_class(self.specs[read.value].nbytes) == size_class(spec.nbytes)
+
+    def _mark_end(self) -> None:
+        """The last step says that the plan has run."""
+        self._row(mark(), 1, 1, [Place("status", 32)])
+
+
+class _Arena:
+    """Bytes from which values take their places and to which they give them back."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []  # start and size, in order
+
+    def take(self, size: int) -> int:
+        """The start of a free place, the tightest that there is."""
+        fitting = [(room, k) for k, (_, room) in enumerate(self._free) if room >= size]
+        if fitting:
+            room, k = min(fitting)
+            start, _ = self._free[k]
+            if room > size:
+                self._free[k] = start + size, room - size
+            else:
+                del self._free[k]
+            return start
+        if self._free and sum(self._free[-1]) == self.size:  # the last place, made longer
+            start, _ = self._free.pop()
+        else:
+            start = self.size
+        self.size = start + size
+        return start
+
+    def give_back(self, start: int, size: int) -> None:
+        """Make a place free; neighbours become one."""
+        free = [*self._free, (start, size)]
+        free.sort()
+        self._free = []
+        for at, room in free:
+            if self._free and sum(self._free[-1]) == at:
+                self._free[-1] = self._free[-1][0], self._free[-1][1] + room
+            else:
+                self._free.append((at, room))
+
+
+def _strides_in(
+    strides: tuple[int, ...], shape: Sequence[int], loop: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The strides of an operand in the shape of the group's loop, which has as many elements."""
+    if tuple(shape) == loop:
+        return strides
+    if is_plain(strides, shape):
+        return tuple(contiguous_strides(loop))
+    return (0,) * len(loop)
+
+
+def _depends(task: Task, on: Task) -> bool:
+    seen, stack = {task}, [task]
+    while stack:
+        current = stack.pop()
+        if current is on:
+            return True
+        fresh = current.needs - seen
+        seen |= fresh
+        stack.extend(fresh)
+    return False
+
+
+def _ordered(tasks: list[Task]) -> list[Task]:
+    """Tasks after those that they need, else in the order in which they were recorded."""
+    waiting = {task: len(task.needs) for task in tasks}
+    after: dict[Task, list[Task]] = {}
+    for task in tasks:
+        for before in task.needs:
+            after.setdefault(before, []).append(task)
+    position = {task: task.position for task in tasks}
+    ready = [(position[t], k, t) for k, t in enumerate(tasks) if not waiting[t]]
+    heapq.heapify(ready)
+    order: list[Task] = []
+    count = len(tasks)
+    while ready:
+        _, _, task = heapq.heappop(ready)
+        order.append(task)
+        for later in after.get(task, ()):
+            waiting[later] -= 1
+            if not waiting[later]:
+                count += 1
+                heapq.heappush(ready, (position[later], count, later))
+    if len(order) != len(tasks):
+        raise RuntimeError("the groups of a plan depend on each other")
+    return order
+
+
+def copy_words() -> Source:
+    """The kernel that copies whole words."""
+    from ..kernels import fill
+
+    return instantiate(fill.copy_words, {"I": dtypes.int64})
+
+
+def mark() -> Source:
+    """The kernel that sets a word to 1."""
+    from ..kernels import fill
+
+    return instantiate(fill.mark, {"I": dtypes.int64})
