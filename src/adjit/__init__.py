@@ -57,6 +57,7 @@ from .autograd.modes import (
     is_anomaly_enabled,
     is_inference_mode_enabled,
 )
+from .compiled import compile
 
 __version__ = "0.1.0"
 strided = "adjit.strided"

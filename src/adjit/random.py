@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import devices
 from .graph.op import export, namespace
+from .graph.state import state
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -77,7 +78,10 @@ class Generator:
         with self._lock:
             first = self._offset
             self._offset += blocks
-            return self._seed & 0xFFFFFFFF, self._seed >> 32, first
+            place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
+        if state.session is not None:
+            state.session.numbers(place, lambda: self.reserve(blocks))
+        return place
 
     def get_state(self) -> Tensor:
         """The state as a uint8 tensor, for `set_state`."""

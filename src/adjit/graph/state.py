@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 
 class State(threading.local):
@@ -12,6 +13,7 @@ class State(threading.local):
     inference = False  # results are inference tensors
     anomaly = False  # forward tracebacks are kept, gradients are checked
     check_nan = True
+    session: Any = None  # capture.Session while a function is being captured
 
 
 state = State()

@@ -99,7 +99,10 @@ class Plan:
         ]
 
     def run(
-        self, batch: Sequence[Any], externals: Sequence[tuple[Any, int]], blocks: Sequence[Any]
+        self,
+        externals: Sequence[tuple[Any, int]],
+        blocks: Sequence[Any],
+        numbers: Sequence[Sequence[int]],
     ) -> None:
         """Fill in the table and run it."""
         values: list[int] = [
@@ -107,12 +110,8 @@ class Plan:
             for (value, offset), size in zip(externals, self.sizes, strict=True)
         ]
         values += blocks
-        for at in self.numbered:
-            values += batch[at].scalars
-        self.execute(values)
-
-    def execute(self, values: Sequence[int]) -> None:
-        """Run the table with these addresses and numbers."""
+        for words in numbers:
+            values += words
         filled = np.array(values, np.int64)[self._fill_from]
         if self._fill_extra is not None:
             filled += self._fill_extra

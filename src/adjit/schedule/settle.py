@@ -24,6 +24,8 @@ from .structure import structure_of
 lock = threading.RLock()
 tape: list[Any] = []
 MAX_PENDING = 1 if config.EAGER else config.MAX_PENDING
+captured_threads: set[int] = set()  # inside of a function that is being captured
+looking_threads: set[int] = set()  # inside of one that will be
 MAX_STREAM = 4096  # steps that run without coming back to Python, so that Ctrl-C gets through
 
 _refcount = sys.getrefcount
@@ -38,6 +40,8 @@ def float_word(value: float) -> int:
 def settle() -> None:
     """Run everything that is recorded and still wanted."""
     global _fresh
+    if captured_threads and threading.get_ident() in captured_threads:
+        return  # what is recorded there will run as one plan
     with lock:
         _fresh = 0
         if not tape:
@@ -80,7 +84,8 @@ def _run_plan(batch: list[Any]) -> bool:
     blocks: list[Any] = []
     try:
         blocks = plan.prepare(structure.externals)
-        plan.run(batch, structure.externals, blocks)
+        numbers = [batch[at].scalars for at in plan.numbered]
+        plan.run(structure.externals, blocks, numbers)
     except BaseException:
         if plan.has_run:
             _hand_out(batch, plan, blocks)
@@ -92,7 +97,7 @@ def _run_plan(batch: list[Any]) -> bool:
         node, recipe = batch[failed], batch[failed].recipe
         rest = [n for n in batch if n is not node]
         tape[:0] = rest
-        error = _found_error(recipe, tuple(plan.status[:4]), node.site)
+        error = found_error(recipe, tuple(plan.status[:4]), node.site)
         _fail(node, error)
         raise error
     _hand_out(batch, plan, blocks)
@@ -297,13 +302,13 @@ def _look_for_error(node: Any, recipe: Recipe) -> None:
     site, status = node.site
     node.site = None
     if status[0]:
-        error = _found_error(recipe, tuple(status), site)
+        error = found_error(recipe, tuple(status), site)
         _fail(node, error)
         del node.address
         raise error
 
 
-def _found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception:
+def found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception:
     """What a kernel that found a bad value raises, with the line that recorded it."""
     assert recipe.fallible is not None
     error = recipe.fallible(status)
@@ -354,6 +359,10 @@ _HELD_BY_NODE = _held_by_node()
 
 def value_of(storage: Any) -> Any:
     """The value of a cell, settled; raises what went wrong while it was computed."""
+    if (captured_threads or looking_threads) and threading.get_ident() in (
+        captured_threads | looking_threads
+    ):
+        raise RuntimeError(LOOKED)
     value = storage.value
     if value.recipe is not None:
         settle()
@@ -364,6 +373,13 @@ def value_of(storage: Any) -> Any:
                 raise value.recipe.error
             raise RuntimeError("a recorded value could not be settled")
     return value
+
+
+LOOKED = (
+    "adjit.compile: the captured function looked at the value of a tensor (item, bool, float, print, "
+    "numpy, a mask as an index, a loop over data ...), which has none yet. Return the tensor and look "
+    "at it outside, or write the choice as adjit.where."
+)
 
 
 def fresh_block(nbytes: int) -> Any:

@@ -37,14 +37,14 @@ def fixed_offset(recipe: Any, k: int, offset: int) -> int:
 
 def structure_of(batch: list[Any]) -> Structure:
     """Number the nodes of a batch and what they read from outside."""
-    key, externals, numbers, replaced = _walk(batch)
+    key, externals, numbers, replaced = walk(batch)
     uses = Counter(map(id, chain.from_iterable([node.inputs for node in batch])))
     held = tuple([at for at, count in enumerate(others(batch, uses)) if count > _HELD])
     owned = _owned(externals, uses, replaced) if replaced else ()
     return Structure((*key, held, owned), externals, numbers, held, owned)
 
 
-def _walk(batch: list[Any]) -> tuple[list[Any], list[Any], dict[Any, int], set[int]]:
+def walk(batch: list[Any]) -> tuple[list[Any], list[Any], dict[Any, int], set[int]]:
     """The part of the key that the nodes tell, and the externals that they write over."""
     key: list[Any] = []
     externals: list[tuple[Any, int]] = []

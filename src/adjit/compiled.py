@@ -1,0 +1,192 @@
+"""`adjit.compile`: functions that are captured once and replayed as one plan."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar, overload
+
+from . import config, dtypes
+from .capture import Session
+from .graph import record
+from .graph.state import state
+from .replay import Replay
+from .schedule.settle import lock, settle
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+MAX_CAPTURES = 64  # of one function; the one used least recently goes first
+
+
+@overload
+def compile(f: F, *, mode: str = "step") -> F: ...
+
+
+@overload
+def compile(f: None = None, *, mode: str = "step") -> Callable[[F], F]: ...
+
+
+def compile(f: Any = None, *, mode: str = "step") -> Any:
+    """Capture a function the second time it is called, replay it as one plan from then on.
+
+    The first call runs as usual, so that optimisers and modules make what they make only once. The
+    second call records everything that the function does: its results, what it writes in place
+    (parameters, buffers, the state of optimisers), the `.grad` of leaves. Later calls run the
+    fused kernels of all that in one go; no Python inside the function runs any more.
+
+    What is looked up anew at every call: the tensors given as arguments, every tensor from outside
+    that is read, random numbers, the numbers that the optimisers of `adjit.optim` compute from
+    their step. Everything else is as it was when the function was captured: Python numbers,
+    branches, loops. A call whose arguments have other shapes, dtypes or Python values, in which
+    `requires_grad`, `is_grad_enabled()` or `Module.training` differ, is captured on its own.
+
+    Args:
+        f: the function. Its arguments and results are tensors and Python values, also in lists,
+            tuples and dicts.
+        mode: "step", the only one: the function does all that belongs to a step, `backward()`
+            included. A result that still needs gradients cannot be sent back from.
+
+    Raises:
+        RuntimeError: at the first call, if the function looks at the value of a tensor.
+        TypeError: for an argument that is neither a tensor nor hashable.
+
+    Example:
+        >>> w = adjit.ones(3, requires_grad=True)
+        >>> opt = adjit.optim.SGD([w], lr=0.1)
+        >>> @adjit.compile
+        ... def step(x):
+        ...     opt.zero_grad()
+        ...     loss = (w * x).sum()
+        ...     loss.backward()
+        ...     opt.step()
+        ...     return loss.detach()
+        >>> [round(step(adjit.ones(3)).item(), 2) for _ in range(3)]
+        [3.0, 2.7, 2.4]
+    """
+    if mode != "step":
+        raise ValueError(f"adjit.compile: mode must be 'step', got {mode!r}")
+    if f is None:
+        return lambda function: compile(function, mode=mode)
+    if not callable(f):
+        raise TypeError(f"adjit.compile: expected a function, got {type(f).__name__}")
+    captured = _Compiled(f)
+
+    @functools.wraps(f, updated=())
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return captured(args, kwargs)
+
+    return call
+
+
+class _Compiled:
+    """The captures of one function, by what their arguments were."""
+
+    def __init__(self, f: Callable[..., Any]) -> None:
+        self.f = f
+        self.captures: dict[Any, list[Any]] = {}  # empty: was called once
+        self.modules = _modules_behind(f)
+
+    def __call__(self, args: Any, kwargs: Any) -> Any:
+        if config.EAGER or config.JIT == "off" or state.session is not None:
+            return self.f(*args, **kwargs)
+        leaves: list[Any] = []
+        form = flatten((args, kwargs), leaves)
+        arguments = [leaf for leaf in leaves if record.is_tensor(leaf)]
+        key = self._key(form, leaves, arguments)
+        with lock:
+            found = self.captures.pop(key, None)
+            self.captures[key] = [] if found is None else found
+            if len(self.captures) > MAX_CAPTURES:
+                del self.captures[next(iter(self.captures))]
+        if found is None:
+            with Session().only_looking():
+                return self.f(*args, **kwargs)
+        for replay, result_form in found:
+            if replay.fits(arguments):
+                results = replay.run(arguments)
+                if results is not None:
+                    return unflatten(result_form, iter(results))
+                found.remove((replay, result_form))
+                break
+        return self._capture(key, args, kwargs, arguments)
+
+    def _key(self, form: Any, leaves: Sequence[Any], arguments: Sequence[Any]) -> Any:
+        """What a capture depends on."""
+        parts: list[Any] = [form, state.grad, dtypes.get_default_dtype()]
+        parts += [module.training for module in self.modules]
+        seen: dict[int, int] = {}
+        for leaf in leaves:
+            if leaf.__class__ in record.tensor_classes:
+                first = seen.setdefault(id(leaf.storage), len(seen))
+                parts += (leaf.spec, leaf.needs_grad, first, leaf.view_of is None)
+            else:
+                parts += (leaf.__class__, leaf)
+        key = tuple(parts)
+        try:
+            hash(key)
+        except TypeError:
+            odd = next(v for v in leaves if not record.is_tensor(v) and v.__hash__ is None)
+            raise TypeError(
+                f"adjit.compile: arguments must be tensors or hashable values, also in lists, tuples "
+                f"and dicts, got {type(odd).__name__}"
+            ) from None
+        if len(seen) < len(arguments):  # views of one storage: where they are matters
+            key = (*key, tuple([t.offset for t in arguments]))
+        return key
+
+    def _capture(self, key: Any, args: Any, kwargs: Any, arguments: Sequence[Any]) -> Any:
+        """Run the function while it is watched; what it recorded becomes a plan, and runs."""
+        session = Session()
+        with lock:
+            settle()
+            with session.watching():
+                returned = self.f(*args, **kwargs)
+            leaves: list[Any] = []
+            form = flatten(returned, leaves)
+            replay = Replay(session, arguments, leaves)
+            replay.plan.compile()
+            replay.plan.finish()
+            self.captures[key].append((replay, form))
+            settle()
+        return returned
+
+
+def _modules_behind(f: Any) -> list[Any]:
+    """The modules that a function can reach by its names: their `training` is watched."""
+    from .nn import Module
+
+    code = getattr(f, "__code__", None)
+    reached = [f, getattr(f, "__self__", None)]
+    for cell in getattr(f, "__closure__", None) or ():
+        try:
+            reached.append(cell.cell_contents)
+        except ValueError:  # not assigned yet
+            continue
+    if code is not None:
+        reached += [f.__globals__.get(name) for name in code.co_names]
+    roots = [found for found in reached if isinstance(found, Module)]
+    return list(dict.fromkeys(m for root in roots for m in root.modules()))
+
+
+# ----- arguments and results as trees -----
+
+
+def flatten(tree: Any, leaves: list[Any]) -> Any:
+    """Collect the leaves of nested lists, tuples and dicts; returns a hashable form of the rest."""
+    if isinstance(tree, (list, tuple)):
+        return type(tree), tuple([flatten(branch, leaves) for branch in tree])
+    if isinstance(tree, dict):
+        return dict, tuple([(key, flatten(branch, leaves)) for key, branch in tree.items()])
+    leaves.append(tree)
+    return None
+
+
+def unflatten(form: Any, leaves: Iterator[Any]) -> Any:
+    """The tree of a form, with other leaves."""
+    if form is None:
+        return next(leaves)
+    kind, branches = form
+    if kind is dict:
+        return {key: unflatten(branch, leaves) for key, branch in branches}
+    made = [unflatten(branch, leaves) for branch in branches]
+    return kind(*made) if hasattr(kind, "_fields") else kind(made)

@@ -1,0 +1,351 @@
+"""Replaying a captured function: one plan, where its inputs come from, what it leaves behind."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .capture import Session, grad_slot, reachable, value_slot
+from .dtypes import float32
+from .graph import record
+from .graph.node import GradNode, Spec, node_class
+from .schedule import run_cpu, structure
+from .schedule.plan import Plan
+from .schedule.settle import found_error, lock, settle, tape
+from .shapes import Size
+from .storage import Foreign, Storage, allocate, size_class
+from .tensor import Meta, Tensor
+
+
+class CellOf(NamedTuple):
+    """How to find a storage at a replay."""
+
+    argument: int = -1  # that of an argument, or of its gradient
+    meta: Meta | None = None  # that of the gradient kept there
+    cell: Storage | None = None  # always this one
+
+    def find(self, arguments: Sequence[Any]) -> Storage:
+        """The storage, for a call with these arguments."""
+        if self.cell is not None:
+            return self.cell
+        if self.meta is None:
+            return arguments[self.argument].storage
+        return meta_of(self.argument, self.meta, arguments).grad.storage
+
+
+def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:
+    """The meta that plays the part of `meta` in a call: the argument's own where it has one."""
+    return arguments[argument].more() if argument >= 0 else meta
+
+
+class Source(NamedTuple):
+    """Where a value from outside comes from: all of these cells hold it, or it never changes."""
+
+    cells: tuple[CellOf, ...]
+    constant: Any
+    offset: int  # of the first element, relative to that of the argument where it is one
+    nbytes: int
+
+
+class Slot(NamedTuple):
+    """Where a value is after a replay: in a block of the plan, in a cell, or a constant."""
+
+    block: int = -1
+    cell: CellOf | None = None
+    constant: Any = None
+
+
+class Make(NamedTuple):
+    """A tensor to make after a replay."""
+
+    slot: Slot
+    whole: Any  # spec of its storage
+    spec: Any
+    offset: int
+    needs_grad: bool
+
+
+class Keep(NamedTuple):
+    """A tensor, or anything else, that is as it was: the argument of that number, or itself."""
+
+    argument: int
+    itself: Any
+
+
+class _Returned:
+    """The op behind results whose graph was consumed, or left behind, by the captured function."""
+
+    backward_name = "adjit::CapturedBackward"
+    node_class = node_class("adjit::CapturedBackward")
+
+    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """Refuse."""
+        raise RuntimeError(
+            "adjit.compile: the graph behind this result is gone. Call backward() inside the "
+            "captured function, or do not capture it."
+        )
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """Nothing is saved."""
+        raise AttributeError(f"'CapturedBackward' object has no attribute '_saved_{name}'")
+
+
+_returned = _Returned()
+
+
+class Replay:
+    """One capture of a function, for arguments of the same specs.
+
+    Args:
+        session: what was watched.
+        arguments: the tensors that were given.
+        results: the leaves of what was returned.
+    """
+
+    def __init__(self, session: Session, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+        self._argument_cells = {id(t.storage): k for k, t in enumerate(arguments)}
+        self._argument_metas = {
+            id(t.meta): k for k, t in enumerate(arguments) if t.meta is not None
+        }
+        self._offsets = [t.offset for t in arguments]
+        self._grad_cells = {
+            id(g.storage): meta for meta, g in session.grads.items() if g is not None
+        }
+        self._before = {id(cell) for cell in session.cells}
+        self.grads_before = [
+            (self._argument_metas.get(id(meta), -1), meta, g is None)
+            for meta, g in session.grads.items()
+        ]
+        values = self._values_left(session, results)
+        batch = reachable(values)
+        self._lay_out(session, batch, values)
+        self.fallible = {
+            at: (node.recipe, node.site)
+            for at, node in enumerate(batch)
+            if node.recipe.fallible is not None
+        }
+        blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
+        self._describe_effects(session, arguments, results, blocks)
+
+    # ----- what the function did, in terms of any call -----
+
+    def _cell_of(self, cell: Storage) -> CellOf:
+        if id(cell) in self._argument_cells:
+            return CellOf(self._argument_cells[id(cell)])
+        if id(cell) in self._grad_cells:
+            meta = self._grad_cells[id(cell)]
+            return CellOf(self._argument_metas.get(id(meta), -1), meta)
+        return CellOf(cell=cell)
+
+    def _values_left(self, session: Session, results: Sequence[Any]) -> list[Any]:
+        """The values that can be reached when the function has returned."""
+        values = [value_slot.__get__(cell) for cell in session.written]
+        for meta in session.set_grads:
+            grad = grad_slot.__get__(meta)
+            if grad is not None:
+                values.append(value_slot.__get__(grad.storage))
+        values += [value_slot.__get__(t.storage) for t in results if record.is_tensor(t)]
+        return values
+
+    def _lay_out(self, session: Session, batch: list[Any], values: Sequence[Any]) -> None:
+        """Make the plan; say where its inputs come from."""
+        key, externals, numbers, _ = structure.walk(batch)
+        left = {id(value) for value in values}
+        held = tuple([at for at, node in enumerate(batch) if id(node) in left])
+        holders: dict[int, list[Storage]] = {}
+        for cell, value in session.cells.items():
+            holders.setdefault(id(value), []).append(cell)
+        replaced = {id(value) for cell, value in session.cells.items() if cell in session.written}
+        self.owned = tuple(
+            [
+                k
+                for k, (value, offset) in enumerate(externals)
+                if id(value) in replaced
+                and id(value) not in left
+                and len(holders[id(value)]) == 1
+                and not offset
+                and sum(v is value for v, _ in externals) == 1
+            ]
+        )
+        made = structure.Structure((*key, held, self.owned), externals, numbers, held, self.owned)
+        self.plan = Plan(batch, made)
+        self.sources = []
+        for value, offset in externals:
+            cells = tuple([self._cell_of(cell) for cell in holders.get(id(value), ())])
+            if cells and cells[0].argument >= 0 and cells[0].meta is None:
+                offset -= self._offsets[cells[0].argument]
+            nbytes = holders[id(value)][0].nbytes if cells else 0
+            self.sources.append(Source(cells, None if cells else value, offset, nbytes))
+        self._holders = holders
+        self._find_draws(session, batch)
+
+    def _find_draws(self, session: Session, batch: Sequence[Any]) -> None:
+        """Which Python numbers are new at every replay."""
+        place = {id(node): k for k, node in enumerate(tape)}
+        self.numbers = [list(batch[at].scalars) for at in self.plan.numbered]
+        self.draws: list[tuple[int, int, int, Callable[[], Sequence[int]]]] = []
+        taken: set[tuple[int, int]] = set()
+        for draw in session.draws:
+            count = len(draw.values)
+            for row, at in enumerate(self.plan.numbered):
+                scalars = batch[at].scalars
+                at_ = [
+                    k
+                    for k in range(len(scalars) - count + 1)
+                    if tuple(scalars[k : k + count]) == draw.values and (row, k) not in taken
+                ]
+                if at_ and place[id(batch[at])] >= draw.start:
+                    taken.add((row, at_[0]))
+                    self.draws.append((row, at_[0], count, draw.again))
+                    break
+            else:
+                self.draws.append((-1, 0, 0, draw.again))  # drawn, then never used
+
+    def _describe_effects(
+        self,
+        session: Session,
+        arguments: Sequence[Any],
+        results: Sequence[Any],
+        blocks: dict[int, int],
+    ) -> None:
+        def slot(value: Any) -> Slot:
+            if id(value) in blocks:
+                return Slot(blocks[id(value)])
+            if id(value) in self._holders:
+                return Slot(cell=self._cell_of(self._holders[id(value)][0]))
+            return Slot(constant=value)
+
+        def leave(t: Any) -> Make | Keep:
+            if not record.is_tensor(t):
+                return Keep(-1, t)
+            for k, argument in enumerate(arguments):
+                if t is argument:
+                    return Keep(k, None)
+            if id(t.storage) in self._before:
+                return Keep(-1, t)
+            value = value_slot.__get__(t.storage)
+            return Make(slot(value), t.storage.spec, t.spec, t.offset, t.edge is not None)
+
+        own = {id(t.storage) for t in results if record.is_tensor(t)}
+        self.grads: list[tuple[int, Meta, Make | Keep]] = []
+        for meta in session.set_grads:
+            grad = grad_slot.__get__(meta)
+            own |= set() if grad is None else {id(grad.storage)}
+            self.grads.append((self._argument_metas.get(id(meta), -1), meta, leave(grad)))
+        self.results = [leave(t) for t in results]
+        self.effects = [
+            (self._cell_of(cell), slot(value_slot.__get__(cell)), int(id(cell) in self._before))
+            for cell in session.written
+            if id(cell) in self._before or id(cell) not in own
+        ]
+
+    # ----- a replay -----
+
+    def fits(self, arguments: Sequence[Any]) -> bool:
+        """Whether gradients are there, and missing, where they were."""
+        for k, meta, was_none in self.grads_before:
+            found = arguments[k].meta if k >= 0 else meta
+            if (found is None or found.grad is None) is not was_none:
+                return False
+        return True
+
+    def run(self, arguments: Sequence[Any]) -> list[Any] | None:
+        """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
+        with lock:
+            settle()
+            externals = self._look_up(arguments)
+            if externals is None:
+                return None
+            for k in self.owned:
+                _make_private(externals, k, self.sources[k].nbytes)
+            plan = self.plan
+            blocks = plan.prepare(externals)
+            for row, start, count, again in self.draws:
+                drawn = again()
+                if row >= 0:
+                    self.numbers[row][start : start + count] = drawn
+            try:
+                plan.run(externals, blocks, self.numbers)
+            except BaseException:
+                if plan.has_run:
+                    self._leave(arguments, blocks)
+                raise
+            failed = plan.failed_node()
+            if failed >= 0:
+                recipe, site = self.fallible[failed]
+                raise found_error(recipe, tuple(plan.status[:4]), site)
+            return self._leave(arguments, blocks)
+
+    def _look_up(self, arguments: Sequence[Any]) -> list[tuple[Any, int]] | None:
+        """The values from outside."""
+        externals = []
+        for cells, constant, offset, _ in self.sources:
+            value = constant
+            for place in cells:
+                found = place.find(arguments).value
+                if value is not None and found is not value:
+                    return None
+                value = found
+            if value.recipe is not None:
+                raise value.recipe.error
+            if cells and cells[0].argument >= 0 and cells[0].meta is None:
+                offset += arguments[cells[0].argument].offset
+            externals.append((value, offset))
+        return externals
+
+    def _leave(self, arguments: Sequence[Any], blocks: Sequence[Any]) -> list[Any]:
+        """Repeat the effects; the leaves of what the function returns."""
+        nodes = [record.ready_node(block) for block in blocks]
+
+        def value_of(slot: Slot) -> Any:
+            if slot.block >= 0:
+                return nodes[slot.block]
+            return slot.constant if slot.cell is None else slot.cell.find(arguments).value
+
+        def tensor(left: Make | Keep) -> Any:
+            if left.__class__ is Keep:
+                return left.itself if left.argument < 0 else arguments[left.argument]
+            assert isinstance(left, Make)
+            cell = record.make_storage(value_of(left.slot), left.whole)
+            out = record.make_tensor(cell, left.spec, left.offset)
+            if left.needs_grad:
+                fn = record.new_grad_node(_returned, (), ())
+                fn.outputs = (left.spec,)
+                record.give_history(out, fn)
+            return out
+
+        written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
+        results = [tensor(left) for left in self.results]
+        grads = [(meta_of(k, meta, arguments), tensor(left)) for k, meta, left in self.grads]
+        for cell, value, writes in written:
+            cell.value = value
+            cell.version += writes
+        for meta, grad in grads:
+            meta.grad = grad
+        return results
+
+
+def _make_private(externals: list[tuple[Any, int]], k: int, nbytes: int) -> None:
+    """Copy a value that the plan will write over, if anybody else could see that."""
+    if _holders(externals, k) <= _ALONE and externals[k][0].address.__class__ is not Foreign:
+        return
+    old = externals[k][0].address
+    block = allocate(size_class(nbytes))
+    run_cpu.copy_bytes(block, old, nbytes)
+    externals[k] = record.ready_node(block), 0
+
+
+def _holders(externals: list[tuple[Any, int]], k: int) -> int:
+    return sys.getrefcount(externals[k][0])
+
+
+def _calibrate() -> int:
+    """What `_holders` counts for a value that only a cell holds."""
+    cell: Any = record.make_storage(record.ready_node(0), Spec(Size(), (), float32))
+    return _holders([(cell.value, 0)], 0)
+
+
+_ALONE = _calibrate()
+
+__all__ = ["Replay", "Tensor"]
