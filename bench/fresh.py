@@ -1,4 +1,4 @@
-"""What only a fresh process can show: imports, the first training step, peak memory.
+"""What only a fresh process can show: imports, first steps and gradients, peak memory.
 
 Run as a script it measures one thing in its own process and prints the number.
 """
@@ -7,11 +7,14 @@ from time import perf_counter
 
 STARTED = perf_counter()
 
+import ctypes  # noqa: E402
+import gc  # noqa: E402
 import os  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 from collections.abc import Callable  # noqa: E402
+from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -19,15 +22,20 @@ Cells = dict[str, dict[str, Any]]
 
 IMPORT = "from time import perf_counter as t; s = t(); import {package}; print(t() - s)"
 MEMORY_BATCHES = (256, 4096)
+STATUS, REFERENCES = Path("/proc/self/status"), Path("/proc/self/clear_refs")
+PATIENCE = 150  # seconds for one process; what takes longer is reported as such
+
+
+def status_bytes(key: str) -> int:
+    """A figure of this process as Linux gives it."""
+    lines = STATUS.read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))
 
 
 def peak_bytes() -> int:
     """The most memory that this process has held."""
-    status = Path("/proc/self/status")
-    if status.exists():  # ru_maxrss would start from the peak of the process that started this one
-        for line in status.read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
+    if STATUS.exists():  # ru_maxrss would start from the peak of the process that started this one
+        return status_bytes("VmHWM")
     import resource
 
     scale = 1 if sys.platform == "darwin" else 1024
@@ -37,10 +45,11 @@ def peak_bytes() -> int:
 def first_step(name: str) -> float:
     """Seconds from the start of the script to the loss of the first training step of an MLP."""
     from libraries import LIBRARIES
-    from rows import SMALL, SMALL_BATCH, TRAIN, network_data
+    from programs import SMALL, SMALL_BATCH, TRAIN, network_data
 
     library = LIBRARIES[name]()
-    step = TRAIN[library.program](library.module, *network_data(SMALL, SMALL_BATCH))
+    train = TRAIN[library.program]
+    step = train(library.module, library.capture, *network_data(SMALL, SMALL_BATCH))
     float(library.to_numpy(library.finish(step())[0]))
     return perf_counter() - STARTED
 
@@ -48,7 +57,7 @@ def first_step(name: str) -> float:
 def peak_of_training(name: str, batch: int, steps: int) -> int:
     """Peak bytes after `steps` training steps of a large MLP, a small one having gone before."""
     from libraries import LIBRARIES
-    from rows import LARGE, SMALL, SMALL_BATCH, TRAIN, network_data
+    from programs import LARGE, SMALL, SMALL_BATCH, TRAIN, network_data
 
     library = LIBRARIES[name]()
     train = TRAIN[library.program]
@@ -56,10 +65,55 @@ def peak_of_training(name: str, batch: int, steps: int) -> int:
     if steps:
         plans.append((LARGE, batch, steps))
     for widths, size, count in plans:
-        step = train(library.module, *network_data(widths, size))
+        step = train(library.module, library.capture, *network_data(widths, size))
         for _ in range(count):
             library.finish(step())
     return peak_bytes()
+
+
+def first_gradient(name: str, row: str) -> float:
+    """Seconds from the start of the script to the results of a program's first call."""
+    from libraries import LIBRARIES
+    from programs import PROGRAMS
+
+    library = LIBRARIES[name]()
+    program = next(program for program in PROGRAMS if program.name == row)
+    result = program.prepare(library)()
+    library.to_numpy(result[0])
+    return perf_counter() - STARTED
+
+
+def tidy() -> int:
+    """Give back what nobody uses, and forget the peak so far; the bytes that are left."""
+    gc.collect()
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):
+        libc.malloc_trim(0)
+    REFERENCES.write_text("5")
+    return status_bytes("VmRSS")
+
+
+def peak_of_program(name: str, row: str) -> int:
+    """Peak bytes of the steady state of a program, beyond a process that has run it before.
+
+    What ran before is the program on tiny data where the library keeps freed buffers, else the
+    program itself: so code is in memory, and nothing that the program's values need.
+    """
+    from libraries import LIBRARIES
+    from programs import PROGRAMS
+
+    library = LIBRARIES[name]()
+    program = next(program for program in PROGRAMS if program.name == row)
+    call = program.prepare(library, tiny=library.keeps_buffers)
+    for _ in range(3):
+        call()
+    del call
+    before = tidy()
+    call = program.prepare(library)
+    for _ in range(3):
+        call()
+    tidy()
+    call()
+    return max(peak_bytes() - before, 0)
 
 
 # ----- the side that starts the processes -----
@@ -68,6 +122,18 @@ def peak_of_training(name: str, batch: int, steps: int) -> int:
 class Failed(Exception):
     """A process ended with an error; the text is the last line that it wrote."""
 
+    @property
+    def cell(self) -> dict[str, str]:
+        return {"error": str(self)}
+
+
+class OutOfTime(Failed):
+    """A process was ended because it took too long."""
+
+    @property
+    def cell(self) -> dict[str, str]:
+        return {"note": f"over {PATIENCE} s"}
+
 
 def ask(*arguments: Any, **environment: str) -> float:
     """Run this file as a script and read its number."""
@@ -75,9 +141,17 @@ def ask(*arguments: Any, **environment: str) -> float:
 
 
 def _number(command: list[str], environment: dict[str, str]) -> float:
-    done = subprocess.run(
-        command, capture_output=True, text=True, check=False, env={**os.environ, **environment}
-    )
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, **environment},
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        raise OutOfTime from None
     if done.returncode:
         raise Failed(done.stderr.strip().splitlines()[-1])
     return float(done.stdout.split()[-1])
@@ -113,7 +187,7 @@ def best_of(measures: dict[str, Callable[[], tuple[float, ...]]], repeats: int) 
             try:
                 figures[name].append(measure())
             except Failed as error:
-                errors[name] = {"error": str(error)}
+                errors[name] = error.cell
     width = max((len(taken[0]) for taken in figures.values() if taken), default=1)
     return [
         {name: {"seconds": min(f[k] for f in taken)} for name, taken in figures.items() if taken}
@@ -122,18 +196,57 @@ def best_of(measures: dict[str, Callable[[], tuple[float, ...]]], repeats: int) 
     ]
 
 
-def memory_cells(names: list[str], batch: int) -> list[Cells]:
+def cells_of(unit: str, figures: dict[str, Callable[[], float]]) -> list[Cells]:
+    """One figure for each library."""
     cells: Cells = {}
-    for name in names:
+    for name, figure in figures.items():
         try:
-            cells[name] = {"bytes": training_bytes(name, batch)}
+            cells[name] = {unit: figure()}
         except Failed as error:
-            cells[name] = {"error": str(error)}
+            cells[name] = error.cell
     return [cells]
 
 
-def main(what: str, name: str, *numbers: str) -> None:
-    print(first_step(name) if what == "first" else peak_of_training(name, *map(int, numbers)))
+def memory_cells(names: list[str], batch: int) -> list[Cells]:
+    return cells_of("bytes", {name: partial(training_bytes, name, batch) for name in names})
+
+
+def program_cells(
+    what: str, unit: str, program: Any, libraries: dict[str, Any], **environment: str
+) -> list[Cells]:
+    """What fresh processes print for a program in each of the libraries."""
+    notes, figures = {}, {}
+    for name, library in libraries.items():
+        if not program.runs_in(library):
+            continue
+        if note := program.note(library):
+            notes[name] = {"note": note}
+        else:
+            figures[name] = partial(ask, what, name, program.name, **environment)
+    (cells,) = cells_of(unit, figures)
+    return [{**notes, **cells}]
+
+
+def gradient_cells(program: Any, libraries: dict[str, Any]) -> list[Cells]:
+    """Seconds to a program's first results where nothing has been compiled before."""
+    with tempfile.TemporaryDirectory() as folder:
+        caches = {
+            "ADJIT_CACHE_DIR": f"{folder}/adjit",
+            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch",
+        }
+        return program_cells("gradient", "seconds", program, libraries, **caches)
+
+
+MEASURES: dict[str, Callable[..., float]] = {
+    "first": first_step,
+    "memory": lambda name, *numbers: peak_of_training(name, *map(int, numbers)),
+    "gradient": first_gradient,
+    "peak": peak_of_program,
+}
+
+
+def main(what: str, name: str, *arguments: str) -> None:
+    print(MEASURES[what](name, *arguments))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import importlib
 import importlib.metadata
 import importlib.util
 import os
+import shutil
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,6 +24,9 @@ class Library:
     program: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ()
     keeps_kernels: ClassVar[bool] = False  # on disk, from one process to the next
+    keeps_buffers: ClassVar[bool] = False  # of values that are gone, for later ones
+    captures: ClassVar[bool] = False  # whole steps; rows without a step to capture are left out
+    patience: ClassVar[float] = 0  # seconds that a row's first calls may take; 0: any time
 
     def __init__(self) -> None:
         self.module: Any = importlib.import_module(self.package)
@@ -35,6 +40,15 @@ class Library:
     @classmethod
     def version(cls) -> str:
         return importlib.metadata.version(cls.package)
+
+    @classmethod
+    def obstacle(cls) -> str:
+        """What keeps an installed library from running here; empty if nothing does."""
+        return ""
+
+    def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        """`step` as a user of the library would prepare it for being run many times."""
+        return step
 
     def set_threads(self, threads: int) -> None:
         """Nothing here: the environment and the affinity of the process say it (see timing.py)."""
@@ -51,7 +65,7 @@ class Library:
 class Adjit(Library):
     name = package = "adjit"
     program = "torch"
-    keeps_kernels = True
+    keeps_kernels = keeps_buffers = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,6 +92,39 @@ class Torch(Library):
         return value.detach().clone().numpy()
 
 
+class CapturedAdjit(Adjit):
+    """adjit with whole steps captured."""
+
+    name, captures = "adjit.compile", True
+
+    @classmethod
+    def installed(cls) -> bool:
+        return hasattr(importlib.import_module("adjit"), "compile")
+
+    def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return self.module.compile(step, **options)
+
+
+class CapturedTorch(Torch):
+    """PyTorch with steps compiled by Inductor."""
+
+    name, captures, patience = "torch.compile", True, 90
+
+    def __init__(self) -> None:
+        super().__init__()
+        # Off by default: `autograd.grad` inside a step is compiled too instead of ending the graph.
+        self.module._dynamo.config.trace_autograd_ops = True
+
+    @classmethod
+    def obstacle(cls) -> str:
+        compilers = (os.environ.get("CXX", ""), "g++", "clang++")
+        return "" if any(map(shutil.which, filter(None, compilers))) else "no C++ compiler"
+
+    def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        self.module.compiler.reset()  # rows share code, and it counts how often code is recompiled
+        return self.module.compile(step, **options)
+
+
 class NumPy(Library):
     name, package, program = "NumPy", "numpy", "numpy"
 
@@ -91,6 +138,9 @@ class Jax(Library):
         super().__init__()
         self.module.config.update("jax_enable_x64", True)
 
+    def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+        return self.module.jit(step, **options)
+
     def finish(self, result: Any) -> Any:
         return self.module.block_until_ready(result)
 
@@ -101,7 +151,8 @@ class Autograd(Library):
 
 
 LIBRARIES: dict[str, type[Library]] = {
-    library.name: library for library in (Adjit, NumPy, Torch, Jax, Autograd)
+    library.name: library
+    for library in (Adjit, CapturedAdjit, NumPy, Torch, CapturedTorch, Jax, Autograd)
 }
 
 

@@ -1,7 +1,8 @@
-"""What is timed. A row is its data and one program for each library that can run it.
+"""What is timed, one operation at a time (whole programs: programs.py).
 
-A program gets the library and the row's arrays, brings the arrays in, and returns the function
-that is timed. The program "torch" serves adjit and PyTorch, word for word.
+A row is its data and one program for each library that can run it. A program gets the library and
+the row's arrays, brings the arrays in, and returns the function that is timed. The program "torch"
+serves adjit and PyTorch, word for word.
 """
 
 from __future__ import annotations
@@ -9,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -36,7 +36,11 @@ class Row:
     atol: float = 2e-6
 
     def runs_in(self, library: type[Library] | Library) -> bool:
-        return library.program in self.programs
+        return library.program in self.programs and not library.captures
+
+    def note(self, library: type[Library] | Library) -> str:
+        """What the table says instead of a figure; empty where the row is to be timed."""
+        return ""
 
     def prepare(self, library: Library) -> Call:
         """The function to time: it returns once all its results have been computed."""
@@ -279,255 +283,11 @@ def elementwise_rows() -> list[Row]:
     return rows + [f.row("binary float32", "4M", 1 << 22, "float32") for f in BINARY]
 
 
-# ----- training steps -----
-
-LEARNING_RATE = 0.01
-SMALL, SMALL_BATCH = (64, 32, 10), 32
-LARGE, LARGE_BATCH = (784, 1024, 1024, 10), 256
-
-
-def network_data(widths: tuple[int, ...], batch: int) -> Arrays:
-    """Inputs, labels, and a weight (out × in) and a bias for each layer."""
-    random = np.random.default_rng(0)
-    arrays = [
-        random.standard_normal((batch, widths[0])).astype(np.float32),
-        random.integers(widths[-1], size=batch),
-    ]
-    for fan_in, fan_out in pairwise(widths):
-        bound = fan_in**-0.5
-        arrays.append(random.uniform(-bound, bound, (fan_out, fan_in)).astype(np.float32))
-        arrays.append(random.uniform(-bound, bound, fan_out).astype(np.float32))
-    return tuple(arrays)
-
-
-def train_torch(torch: Any, x: np.ndarray, labels: np.ndarray, *values: np.ndarray) -> Call:
-    layers: list[Any] = []
-    for weight, bias in zip(values[::2], values[1::2], strict=True):
-        layer = torch.nn.Linear(weight.shape[1], weight.shape[0])
-        with torch.no_grad():
-            layer.weight.copy_(torch.tensor(weight))
-            layer.bias.copy_(torch.tensor(bias))
-        layers += [layer, torch.nn.ReLU()]
-    model = torch.nn.Sequential(*layers[:-1])
-    parameters = list(model.parameters())
-    optimizer = torch.optim.SGD(parameters, lr=LEARNING_RATE)
-    inputs, targets = torch.tensor(x), torch.tensor(labels)
-
-    def step() -> Any:
-        optimizer.zero_grad()
-        loss = torch.nn.functional.cross_entropy(model(inputs), targets)
-        loss.backward()
-        optimizer.step()
-        return loss, *parameters
-
-    return step
-
-
-def train_jax(jax: Any, x: np.ndarray, labels: np.ndarray, *values: np.ndarray) -> Call:
-    def loss_of(parameters: Any, x: Any, labels: Any) -> Any:
-        *hidden, (weight, bias) = zip(parameters[::2], parameters[1::2], strict=True)
-        for w, b in hidden:
-            x = jax.nn.relu(x @ w.T + b)
-        return jax_cross_entropy(jax, x @ weight.T + bias, labels)
-
-    def update(parameters: Any, x: Any, labels: Any) -> Any:
-        loss, gradients = jax.value_and_grad(loss_of)(parameters, x, labels)
-        moved = [p - LEARNING_RATE * g for p, g in zip(parameters, gradients, strict=True)]
-        return loss, moved
-
-    compiled = jax.jit(update, donate_argnums=0)
-    inputs, targets = jax.numpy.asarray(x), jax.numpy.asarray(labels)
-    parameters = [jax.numpy.array(value) for value in values]
-
-    def step() -> Any:
-        nonlocal parameters
-        loss, parameters = compiled(parameters, inputs, targets)
-        return loss, *parameters
-
-    return step
-
-
-def train_autograd(autograd: Any, x: np.ndarray, labels: np.ndarray, *values: np.ndarray) -> Call:
-    anp = autograd.numpy
-
-    def loss_of(*parameters: Any) -> Any:
-        *hidden, (weight, bias) = zip(parameters[::2], parameters[1::2], strict=True)
-        activations = x
-        for w, b in hidden:
-            activations = anp.maximum(anp.dot(activations, w.T) + b, 0)
-        return autograd_cross_entropy(autograd, anp.dot(activations, weight.T) + bias, labels)
-
-    gradient = autograd.value_and_grad(loss_of, tuple(range(len(values))))
-    parameters = [value.copy() for value in values]
-
-    def step() -> Any:
-        loss, gradients = gradient(*parameters)
-        for p, g in zip(parameters, gradients, strict=True):
-            p -= LEARNING_RATE * g
-        return loss, *parameters
-
-    return step
-
-
-def jax_cross_entropy(jax: Any, logits: Any, labels: Any) -> Any:
-    log_p = jax.nn.log_softmax(logits)
-    return -jax.numpy.take_along_axis(log_p, labels[:, None], 1).mean()
-
-
-def autograd_cross_entropy(autograd: Any, logits: Any, labels: np.ndarray) -> Any:
-    total = autograd.scipy.special.logsumexp(logits, axis=1)
-    return autograd.numpy.mean(total - logits[np.arange(len(labels)), labels])
-
-
-TRAIN: dict[str, Program] = {"torch": train_torch, "jax": train_jax, "autograd": train_autograd}
-
-
-def training_rows() -> list[Row]:
-    return [
-        Row(
-            "training",
-            f"SGD step, MLP {'-'.join(map(str, widths))}, batch {batch}",
-            partial(network_data, widths, batch),
-            TRAIN,
-            rtol=1e-4,
-            atol=1e-5,
-        )
-        for widths, batch in ((SMALL, SMALL_BATCH), (LARGE, LARGE_BATCH))
-    ]
-
-
-# ----- larger operations -----
-
-
-def matmul_data() -> Arrays:
-    return tuple(uniform((1024, 1024), (-1, 1), seed=seed) for seed in range(3))
-
-
-def matmul_vjp_torch(torch: Any, *arrays: np.ndarray) -> Call:
-    a, b = (torch.tensor(value, requires_grad=True) for value in arrays[:2])
-    g, product = torch.tensor(arrays[2]), a @ b
-    return lambda: torch.autograd.grad(product, (a, b), g, retain_graph=True)
-
-
-def matmul_vjp_numpy(np: Any, a: np.ndarray, b: np.ndarray, g: np.ndarray) -> Call:
-    return lambda: (g @ b.T, a.T @ g)
-
-
-def matmul_vjp_jax(jax: Any, *arrays: np.ndarray) -> Call:
-    vjp = jax.jit(lambda a, b, g: jax.vjp(jax.numpy.matmul, a, b)[1](g))
-    return partial(vjp, *map(jax.numpy.asarray, arrays))
-
-
-def matmul_vjp_autograd(autograd: Any, a: np.ndarray, b: np.ndarray, g: np.ndarray) -> Call:
-    matmul = autograd.numpy.matmul
-    vjp, _ = autograd.make_vjp(lambda pair: matmul(pair[0], pair[1]))((a, b))
-    return lambda: vjp(g)
-
-
-def cross_entropy_data() -> Arrays:
-    labels = np.random.default_rng(1).integers(10_000, size=512)
-    return uniform((512, 10_000), (-5, 5)), labels
-
-
-def cross_entropy_torch(torch: Any, x: np.ndarray, labels: np.ndarray) -> Call:
-    logits, targets = torch.tensor(x, requires_grad=True), torch.tensor(labels)
-    loss_of, grad = torch.nn.functional.cross_entropy, torch.autograd.grad
-    return lambda: grad(loss_of(logits, targets), (logits,))
-
-
-def cross_entropy_jax(jax: Any, x: np.ndarray, labels: np.ndarray) -> Call:
-    gradient = jax.jit(jax.grad(partial(jax_cross_entropy, jax)))
-    return partial(gradient, jax.numpy.asarray(x), jax.numpy.asarray(labels))
-
-
-def cross_entropy_autograd(autograd: Any, x: np.ndarray, labels: np.ndarray) -> Call:
-    return partial(autograd.grad(partial(autograd_cross_entropy, autograd)), x, labels)
-
-
-def layer_norm_data() -> Arrays:
-    return (
-        uniform((4096, 768), (-2, 2)),
-        uniform((768,), (0.5, 1.5), seed=1),
-        uniform((768,), (-1, 1), seed=2),
-        uniform((4096, 768), (-1, 1), seed=3),
-    )
-
-
-def layer_norm_torch(torch: Any, *arrays: np.ndarray) -> Call:
-    x, weight, bias = (torch.tensor(value, requires_grad=True) for value in arrays[:3])
-    g = torch.tensor(arrays[3])
-    layer_norm, grad = torch.nn.functional.layer_norm, torch.autograd.grad
-    return lambda: grad(layer_norm(x, (768,), weight, bias), (x, weight, bias), g)
-
-
-def layer_norm(x: Any, weight: Any, bias: Any) -> Any:
-    centred = x - x.mean(1, keepdims=True)
-    variance = (centred * centred).mean(1, keepdims=True)
-    return centred / (variance + 1e-5) ** 0.5 * weight + bias
-
-
-def layer_norm_jax(jax: Any, *arrays: np.ndarray) -> Call:
-    vjp = jax.jit(lambda x, weight, bias, g: jax.vjp(layer_norm, x, weight, bias)[1](g))
-    return partial(vjp, *map(jax.numpy.asarray, arrays))
-
-
-def layer_norm_autograd(autograd: Any, *arrays: np.ndarray) -> Call:
-    anp, (*inputs, g) = autograd.numpy, arrays
-
-    def forward(inputs: Any) -> Any:
-        x, weight, bias = inputs
-        centred = x - anp.mean(x, axis=1, keepdims=True)
-        variance = anp.mean(centred * centred, axis=1, keepdims=True)
-        return centred / anp.sqrt(variance + np.float32(1e-5)) * weight + bias
-
-    return lambda: autograd.make_vjp(forward)(tuple(inputs))[0](g)
-
-
-def larger_rows() -> list[Row]:
-    total = Function("sum", ((-1, 1),))
-    return [
-        Row(
-            "larger",
-            "matmul, vjp, 1024x1024 float32",
-            matmul_data,
-            {
-                "torch": matmul_vjp_torch,
-                "numpy": matmul_vjp_numpy,
-                "jax": matmul_vjp_jax,
-                "autograd": matmul_vjp_autograd,
-            },
-            rtol=1e-3,
-            atol=1e-3,
-        ),
-        Row(
-            "larger",
-            "cross-entropy, forward and backward, 512x10000 float32",
-            cross_entropy_data,
-            {
-                "torch": cross_entropy_torch,
-                "jax": cross_entropy_jax,
-                "autograd": cross_entropy_autograd,
-            },
-            rtol=1e-4,
-            atol=1e-8,
-        ),
-        Row(
-            "larger",
-            "layer norm, forward and backward, 4096x768 float32",
-            layer_norm_data,
-            {
-                "torch": layer_norm_torch,
-                "jax": layer_norm_jax,
-                "autograd": layer_norm_autograd,
-            },
-            rtol=1e-3,
-            atol=1e-3,
-        ),
-        total.row("larger", "4M", 1 << 22, "float32", rtol=1e-4, atol=0.5),
-    ]
-
-
-ROWS: tuple[Row, ...] = (*chain_rows(), *elementwise_rows(), *training_rows(), *larger_rows())
+ROWS: tuple[Row, ...] = (
+    *chain_rows(),
+    *elementwise_rows(),
+    Function("sum", ((-1, 1),)).row("larger", "4M", 1 << 22, "float32", rtol=1e-4, atol=0.5),
+)
 
 
 def disagreement(row: Row, expected: list[np.ndarray], found: list[np.ndarray]) -> str:

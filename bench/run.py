@@ -23,11 +23,12 @@ from typing import Any
 import fresh
 import libraries
 import machine
-from rows import LARGE
+from programs import LARGE, PROGRAMS
 from table import markdown
 
 FOLDER = Path(__file__).parent
 FULL = {"seconds": 1.6, "turns": 5, "repeats": 3, "batches": fresh.MEMORY_BATCHES}
+FIRST_GRADIENTS = ("GELU", "SGD step, MLP 64-32-10, batch 32", "GRU")
 QUICK = {"seconds": 0.1, "turns": 3, "repeats": 1, "batches": fresh.MEMORY_BATCHES[:1]}
 
 
@@ -40,7 +41,8 @@ def time_rows(threads: int, pattern: str, effort: dict[str, Any]) -> list[dict[s
 
 def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[dict[str, Any]]:
     """The rows that need a process of their own, as far as `pattern` asks for them."""
-    here, repeats = libraries.installed(), effort["repeats"]
+    everyone, repeats = libraries.installed(), effort["repeats"]
+    here = {name: library for name, library in everyone.items() if not library.captures}
     trained = [name for name, library in here.items() if library.program != "numpy"]
     imports = {
         name: partial(fresh.import_seconds, package)
@@ -59,6 +61,17 @@ def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[di
     for batch in effort["batches"]:
         name = f"peak memory, SGD steps, MLP {'-'.join(map(str, LARGE))}, batch {batch}"
         plans.append(("memory", [name], partial(fresh.memory_cells, trained, batch)))
+    steps_of = {name: lib for name, lib in everyone.items() if lib.program in ("torch", "jax")}
+    compilers = {name: lib for name, lib in steps_of.items() if lib.captures or lib.keeps_kernels}
+    for program in PROGRAMS:
+        if program.name.startswith(FIRST_GRADIENTS):
+            name = f"imports and first gradient, empty caches, {program.name}"
+            measure_first = partial(fresh.gradient_cells, program, compilers)
+            plans.append(("start of programs", [name], measure_first))
+    for program in PROGRAMS:
+        name = f"peak memory, {program.name}"
+        measure_peak = partial(fresh.program_cells, "peak", "bytes", program, steps_of)
+        plans.append(("memory of programs", [name], measure_peak))
 
     rows = []
     for group, names, measure in plans:

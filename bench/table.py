@@ -6,29 +6,38 @@ from math import exp, log
 from typing import Any
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+MIB = 1 << 20  # less than that is what the allocator happens to do
+OWN = ("adjit", "adjit.compile")
+CAPTURE = {  # a column: ours, and those of whom the fastest counts
+    "without capture: PyTorch": ("adjit", "PyTorch"),
+    "with capture: the faster of JAX and torch.compile": ("adjit.compile", "JAX", "torch.compile"),
+}
 
 
-def quantity(cell: dict[str, Any]) -> float:
-    return float(cell["bytes"] if "bytes" in cell else cell["seconds"])
+def quantity(cell: dict[str, Any]) -> float | None:
+    """The figure that ratios are made of, where a cell has one."""
+    if "bytes" in cell:
+        return float(cell["bytes"]) if cell["bytes"] >= MIB else None
+    return cell.get("seconds")
 
 
 def text_of(cell: dict[str, Any]) -> str:
     """A cell's figure with three digits and a fitting unit."""
     if "error" in cell:
         return "failed"
+    if "note" in cell:
+        return str(cell["note"])
     if "bytes" in cell:
-        return f"{cell['bytes'] / 2**20:.1f} MiB"
+        return f"{cell['bytes'] / MIB:.1f} MiB" if cell["bytes"] >= MIB else "< 1 MiB"
     unit, scale = next((u for u in UNITS if cell["seconds"] >= u[1]), UNITS[-1])
     value = cell["seconds"] / scale
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
-def ratio(row: dict[str, Any], peer: str) -> float | None:
+def ratio(row: dict[str, Any], peer: str, own: str = "adjit") -> float | None:
     """The peer's figure divided by adjit's: above 1, adjit is the better one."""
-    mine, other = row["cells"].get("adjit", {}), row["cells"].get(peer, {})
-    if not mine or not other or "error" in mine or "error" in other or quantity(mine) <= 0:
-        return None
-    return quantity(other) / quantity(mine)
+    mine, other = (quantity(row["cells"].get(name, {})) for name in (own, peer))
+    return other / mine if mine and other else None
 
 
 def geometric_mean(values: list[float]) -> float:
@@ -47,7 +56,7 @@ def head(titles: list[str], left: int) -> list[str]:
 def columns_of(rows: list[dict[str, Any]]) -> list[str]:
     """The libraries of all rows, in the order in which they first appear, adjit first."""
     names = list(dict.fromkeys(name for row in rows for name in row["cells"]))
-    order = ["adjit", "NumPy", "PyTorch", "JAX", "autograd"]
+    order = [*OWN, "NumPy", "PyTorch", "torch.compile", "JAX", "autograd"]
     return sorted(names, key=lambda name: order.index(name) if name in order else len(order))
 
 
@@ -72,7 +81,7 @@ def main_table(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
 
 def mean_table(rows: list[dict[str, Any]], peers: list[str]) -> list[str]:
     lines = head(["geometric mean of ratios, and of how many", "threads", *peers], 1)
-    steady = [row for row in rows if row["group"] not in ("start", "memory")]
+    steady = [row for row in rows if not row["group"].startswith(("start", "memory"))]
     parts: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for group in dict.fromkeys(row["group"] for row in rows):
         for row in rows:
@@ -85,6 +94,24 @@ def mean_table(rows: list[dict[str, Any]], peers: list[str]) -> list[str]:
             found = [value for row in chosen if (value := ratio(row, peer)) is not None]
             cells.append(f"{geometric_mean(found):.2f}× of {len(found)}" if found else "")
         lines.append(line([group, threads, *cells]))
+    return lines
+
+
+def capture_table(rows: list[dict[str, Any]]) -> list[str]:
+    """Like beside like: steps as they are written, and steps that are captured first."""
+    lines = head(["geometric mean of ratios, programs", "threads", *CAPTURE], 1)
+    programs = [row for row in rows if row["group"] == "programs"]
+    for threads in sorted({row["threads"] for row in programs}):
+        cells = []
+        for own, *peers in CAPTURE.values():
+            found = [
+                min(ratios)
+                for row in programs
+                if row["threads"] == threads
+                and (ratios := [r for peer in peers if (r := ratio(row, peer, own)) is not None])
+            ]
+            cells.append(f"{geometric_mean(found):.2f}× of {len(found)}" if found else "")
+        lines.append(line(["programs", str(threads), *cells]))
     return lines
 
 
@@ -112,7 +139,7 @@ def markdown(report: dict[str, Any]) -> str:
     """The whole report."""
     rows = report["rows"]
     columns = columns_of(rows)
-    peers = [name for name in columns if name != "adjit"]
+    peers = [name for name in columns if name not in OWN]
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     parts = [
         f"{report['machine']}  \n{versions}",
@@ -121,6 +148,8 @@ def markdown(report: dict[str, Any]) -> str:
         "\n".join(main_table(rows, columns)),
         "\n".join(mean_table(rows, peers)),
     ]
+    if any(row["group"] == "programs" for row in rows):
+        parts.append("\n".join(capture_table(rows)))
     for peer in peers:
         if behind := slower_rows(rows, peer):
             parts.append("\n".join([f"{peer} is ahead here:", "", *behind]))

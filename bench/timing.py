@@ -10,8 +10,10 @@ import argparse
 import json
 import os
 import re
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import ceil, inf
 from time import perf_counter
 from typing import Any
@@ -34,6 +36,29 @@ def limit_threads(threads: int) -> None:
         os.environ[variable] = str(threads)
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
+class OutOfTime(BaseException):
+    """Not an Exception: compilers catch those and try something else."""
+
+
+@contextmanager
+def limit_time(seconds: float) -> Iterator[None]:
+    """Raise OutOfTime after `seconds`, where the system can; 0 sets no limit."""
+    if not seconds or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(*_: Any) -> None:
+        raise OutOfTime
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def sample(call: Callable[[], Any], number: int) -> float:
@@ -74,22 +99,29 @@ def time_calls(
 def time_row(
     row: Any, libraries: dict[str, Any], seconds: float, least_turns: int
 ) -> dict[str, dict[str, Any]]:
-    """Check that the libraries agree on a row, then time it: seconds or an error for each."""
+    """Check that the libraries agree on a row, then time it: seconds, a note or an error for each."""
     from rows import disagreement, values_of
 
     cells: dict[str, dict[str, Any]] = {}
     calls: dict[str, Callable[[], Any]] = {}
     expected = None
     # The library to be judged comes last, so that it never serves as its own reference.
-    for name in sorted(libraries, key=lambda name: name == "adjit"):
+    for name in sorted(libraries, key=lambda name: libraries[name].package == "adjit"):
         library = libraries[name]
         if not row.runs_in(library):
             continue
+        if note := row.note(library):
+            cells[name] = {"note": note}
+            continue
         try:
-            call = row.prepare(library)
-            for _ in range(CALLS_BEFORE_CHECK):
-                result = call()
+            with limit_time(library.patience):
+                call = row.prepare(library)
+                for _ in range(CALLS_BEFORE_CHECK):
+                    result = call()
             found = values_of(library, result)
+        except OutOfTime:
+            cells[name] = {"note": f"compiles for over {library.patience} s"}
+            continue
         except Exception as error:
             cells[name] = {"error": f"{type(error).__name__}: {error}"}
             continue
@@ -100,7 +132,8 @@ def time_row(
             continue
         calls[name] = call
     expected = result = None
-    for name, best in time_calls(calls, seconds, least_turns).items():
+    times = time_calls(calls, seconds, least_turns) if calls else {}
+    for name, best in times.items():
         cells[name] = {"seconds": best / row.operations}
     return cells
 
@@ -115,12 +148,14 @@ def main() -> None:
     limit_threads(options.threads)
 
     import libraries as known
+    from programs import PROGRAMS
     from rows import ROWS
 
     libraries = {name: library() for name, library in known.installed().items()}
     for library in libraries.values():
         library.set_threads(options.threads)
-    chosen = [row for row in ROWS if re.search(options.rows, f"{row.group}: {row.name}")]
+    rows = (*ROWS, *PROGRAMS)
+    chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     results = []
     for k, row in enumerate(chosen, 1):
         print(f"[threads {options.threads}, row {k} of {len(chosen)}] {row.name}", file=sys.stderr)
