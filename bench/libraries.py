@@ -50,6 +50,9 @@ class Library:
         """`step` as a user of the library would prepare it for being run many times."""
         return step
 
+    def forget(self) -> None:
+        """Drop what was compiled for the rows so far: they share code, and limits count it."""
+
     def set_threads(self, threads: int) -> None:
         """Nothing here: the environment and the affinity of the process say it (see timing.py)."""
 
@@ -121,8 +124,10 @@ class CapturedTorch(Torch):
         return "" if any(map(shutil.which, filter(None, compilers))) else "no C++ compiler"
 
     def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-        self.module.compiler.reset()  # rows share code, and it counts how often code is recompiled
         return self.module.compile(step, **options)
+
+    def forget(self) -> None:
+        self.module.compiler.reset()
 
 
 class NumPy(Library):

@@ -72,7 +72,9 @@ def program(
 # ----- what many of the programs have in common -----
 
 
-def gradient(of_torch: Step, of_jax: Step, inputs: int) -> dict[str, Preparation]:
+def gradient(
+    of_torch: Step, of_jax: Step, inputs: int, of_autograd: Step | None = None
+) -> dict[str, Preparation]:
     """The value of a function with its gradients by its first `inputs` arrays."""
 
     def in_torch(torch: Any, capture: Capture, *arrays: np.ndarray) -> Call:
@@ -96,10 +98,20 @@ def gradient(of_torch: Step, of_jax: Step, inputs: int) -> dict[str, Preparation
 
         return call
 
-    return {"torch": in_torch, "jax": in_jax}
+    def in_autograd(autograd: Any, _: Capture, *arrays: np.ndarray) -> Call:
+        step = autograd.value_and_grad(partial(of_autograd, autograd), tuple(range(inputs)))
+
+        def call() -> Any:
+            value, gradients = step(*arrays)
+            return value, *gradients
+
+        return call
+
+    extra = {"autograd": in_autograd} if of_autograd else {}
+    return {"torch": in_torch, "jax": in_jax, **extra}
 
 
-def vjp(of_torch: Step, of_jax: Step) -> dict[str, Preparation]:
+def vjp(of_torch: Step, of_jax: Step, of_autograd: Step | None = None) -> dict[str, Preparation]:
     """The value of a function, and its gradients for the upper gradient that comes last."""
 
     def in_torch(torch: Any, capture: Capture, *arrays: np.ndarray) -> Call:
@@ -124,7 +136,17 @@ def vjp(of_torch: Step, of_jax: Step) -> dict[str, Preparation]:
 
         return partial(step, *values, g)
 
-    return {"torch": in_torch, "jax": in_jax}
+    def in_autograd(autograd: Any, _: Capture, *arrays: np.ndarray) -> Call:
+        *inputs, g = arrays
+
+        def step() -> Any:
+            pull_back, out = autograd.make_vjp(lambda xs: of_autograd(autograd, *xs))(tuple(inputs))
+            return out, *pull_back(g)
+
+        return step
+
+    extra = {"autograd": in_autograd} if of_autograd else {}
+    return {"torch": in_torch, "jax": in_jax, **extra}
 
 
 def normal(random: np.random.Generator, *shape: int) -> np.ndarray:
@@ -307,6 +329,10 @@ def matmul(_: Any, a: Any, b: Any) -> Any:
     return a @ b
 
 
+def matmul_autograd(autograd: Any, a: Any, b: Any) -> Any:
+    return autograd.numpy.matmul(a, b)
+
+
 def matmul_numpy(np: Any, _: Capture, a: np.ndarray, b: np.ndarray, g: np.ndarray) -> Call:
     return lambda: (a @ b, g @ b.T, a.T @ g)
 
@@ -328,6 +354,11 @@ def cross_entropy_jax(jax: Any, logits: Any, labels: Any) -> Any:
     return -jax.numpy.take_along_axis(log_p, labels[:, None], 1).mean()
 
 
+def cross_entropy_autograd(autograd: Any, logits: Any, labels: np.ndarray) -> Any:
+    total = autograd.scipy.special.logsumexp(logits, axis=1)
+    return autograd.numpy.mean(total - logits[np.arange(len(labels)), labels])
+
+
 def layer_norm_data(rows: int, width: int) -> Arrays:
     return (
         uniform((rows, width), (-2, 2)),
@@ -345,6 +376,12 @@ def layer_norm_jax(jax: Any, x: Any, weight: Any, bias: Any) -> Any:
     centred = x - x.mean(1, keepdims=True)
     variance = (centred * centred).mean(1, keepdims=True)
     return centred * jax.lax.rsqrt(variance + 1e-5) * weight + bias
+
+
+def layer_norm_autograd(autograd: Any, x: Any, weight: Any, bias: Any) -> Any:
+    mean, sqrt = partial(autograd.numpy.mean, axis=1, keepdims=True), autograd.numpy.sqrt
+    centred = x - mean(x)
+    return centred / sqrt(mean(centred * centred) + np.float32(1e-5)) * weight + bias
 
 
 def attention_data(batch: int, length: int, width: int) -> Arrays:
@@ -524,9 +561,7 @@ def train_autograd(
         activations = x
         for w, b in hidden:
             activations = anp.maximum(anp.dot(activations, w.T) + b, 0)
-        logits = anp.dot(activations, weight.T) + bias
-        total = autograd.scipy.special.logsumexp(logits, axis=1)
-        return anp.mean(total - logits[np.arange(len(labels)), labels])
+        return cross_entropy_autograd(autograd, anp.dot(activations, weight.T) + bias, labels)
 
     gradient = autograd.value_and_grad(loss_of, tuple(range(len(values))))
     parameters = [value.copy() for value in values]
@@ -732,7 +767,7 @@ PROGRAMS: tuple[Program, ...] = (
     program(
         "softmax cross-entropy, {}x{} float32",
         cross_entropy_data,
-        gradient(cross_entropy, cross_entropy_jax, 1),
+        gradient(cross_entropy, cross_entropy_jax, 1, cross_entropy_autograd),
         sizes=(512, 10_000),
         tiny=(4, 10),
         rtol=1e-4,
@@ -741,7 +776,7 @@ PROGRAMS: tuple[Program, ...] = (
     program(
         "layer norm, {}x{} float32",
         layer_norm_data,
-        vjp(layer_norm, layer_norm_jax),
+        vjp(layer_norm, layer_norm_jax, layer_norm_autograd),
         sizes=(4096, 768),
         tiny=(4, 8),
         rtol=1e-3,
@@ -768,7 +803,7 @@ PROGRAMS: tuple[Program, ...] = (
     program(
         "matmul with both gradients, {0}x{0} float32",
         matmul_data,
-        {**vjp(matmul, matmul), "numpy": matmul_numpy},
+        {**vjp(matmul, matmul, matmul_autograd), "numpy": matmul_numpy},
         sizes=(1024,),
         tiny=(8,),
         rtol=1e-3,

@@ -160,6 +160,8 @@ def main() -> None:
     for k, row in enumerate(chosen, 1):
         print(f"[threads {options.threads}, row {k} of {len(chosen)}] {row.name}", file=sys.stderr)
         cells = time_row(row, libraries, options.seconds, options.turns)
+        for library in libraries.values():
+            library.forget()
         results.append({"group": row.group, "name": row.name, "cells": cells})
     json.dump(results, sys.stdout)
 

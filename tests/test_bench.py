@@ -3,23 +3,27 @@
 from __future__ import annotations
 
 import importlib
+import time
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 BENCH = Path(__file__).parent.parent / "bench"
+NAMES = ("libraries", "programs", "rows", "table", "timing")
 
 
 @pytest.fixture
 def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
     monkeypatch.syspath_prepend(BENCH)
-    return {name: importlib.import_module(name) for name in ("libraries", "rows", "table")}
+    return {name: importlib.import_module(name) for name in NAMES}
 
 
 def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) -> None:
-    rows = bench["rows"].ROWS
+    rows = (*bench["rows"].ROWS, *bench["programs"].PROGRAMS)
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
 
@@ -66,3 +70,70 @@ def test_the_table_shows_ratios_means_and_failures(bench: dict[str, ModuleType])
     assert "PyTorch is ahead here:\n\n- slow, 1 thread: 0.50×" in text
     assert "| broken | 1 | failed | 1.00 ms |" in text
     assert "- broken, 1 thread, adjit: differs by up to 1" in text
+
+
+def test_steps_are_compared_with_and_without_capture(bench: dict[str, ModuleType]) -> None:
+    seconds = {"adjit": 2.0, "adjit.compile": 1.0, "PyTorch": 4.0, "torch.compile": 5.0, "JAX": 3.0}
+    cells = {name: {"seconds": value} for name, value in seconds.items()}
+    noted = {**cells, "torch.compile": {"note": "no C++ compiler"}}
+    rows = [
+        {"group": "programs", "name": f"row {k}", "threads": 1, "cells": found}
+        for k, found in enumerate((cells, noted))
+    ]
+    text = bench["table"].markdown({"machine": "", "versions": {}, "rows": rows})
+    assert "| programs | 1 | 2.00× of 2 | 3.00× of 2 |" in text
+    assert (
+        "| row 1 | 1 | 2.00 s | 1.00 s (0.50×) | 4.00 s (2.00×) | no C++ compiler | 3.00 s (1.50×) |"
+        in text
+    )
+    assert "Failed" not in text
+
+
+def test_memory_of_less_than_a_mebibyte_makes_no_ratio(bench: dict[str, ModuleType]) -> None:
+    table = bench["table"]
+    cells = {"adjit": {"bytes": 0}, "PyTorch": {"bytes": 1 << 21}}
+    assert table.ratio({"cells": cells}, "PyTorch") is None
+    assert [table.text_of(cell) for cell in cells.values()] == ["< 1 MiB", "2.0 MiB"]
+
+
+def test_a_row_that_takes_too_long_is_stopped(bench: dict[str, ModuleType]) -> None:
+    timing = bench["timing"]
+    if not hasattr(timing.signal, "setitimer"):
+        pytest.skip("this system has no timer that interrupts")
+    with pytest.raises(timing.OutOfTime), timing.limit_time(0.01):
+        time.sleep(10)
+    with timing.limit_time(0.01):
+        pass
+    time.sleep(0.02)  # a timer that was left running would end the test here
+
+
+def test_no_graph_comes_twice(bench: dict[str, ModuleType]) -> None:
+    graphs = [tuple(dag) for dag in islice(bench["programs"].dags(), 50)]
+    assert len(set(graphs)) == 50
+    for dag in graphs:
+        assert all(max(node[1:]) < position for position, node in enumerate(dag, start=4))
+
+
+def program_cases() -> list[Any]:
+    """The programs, named by their rows; the module is loaded here only to find them."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(BENCH)
+        programs = importlib.import_module("programs")
+    return [pytest.param(program, id=program.name) for program in programs.PROGRAMS]
+
+
+@pytest.mark.parametrize("program", program_cases())
+def test_a_program_computes_in_adjit_what_pytorch_computes(
+    bench: dict[str, ModuleType], program: Any
+) -> None:
+    libraries, rows = bench["libraries"], bench["rows"]
+    results = []
+    for library in (libraries.Torch, libraries.Adjit, libraries.CapturedAdjit):
+        if library.installed() and program.runs_in(library):
+            loaded = library()
+            call = program.prepare(loaded, tiny=True)
+            call()  # a step that moves parameters starts the second one from moved ones
+            results.append(rows.values_of(loaded, call()))
+    assert all(np.isfinite(value).all() for found in results for value in found)
+    for found in results:
+        assert rows.disagreement(program, results[0], found) == ""
