@@ -14,6 +14,7 @@ import subprocess  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 from collections.abc import Callable  # noqa: E402
+from concurrent.futures import ThreadPoolExecutor  # noqa: E402
 from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -196,45 +197,57 @@ def best_of(measures: dict[str, Callable[[], tuple[float, ...]]], repeats: int) 
     ]
 
 
-def cells_of(unit: str, figures: dict[str, Callable[[], float]]) -> list[Cells]:
-    """One figure for each library."""
-    cells: Cells = {}
-    for name, figure in figures.items():
+def cells_of(unit: str, figures: dict[str, Callable[[], float]], at_once: int = 1) -> Cells:
+    """One figure for each library, `at_once` of them being measured side by side."""
+
+    def cell(figure: Callable[[], float]) -> dict[str, Any]:
         try:
-            cells[name] = {unit: figure()}
+            return {unit: figure()}
         except Failed as error:
-            cells[name] = error.cell
-    return [cells]
+            return error.cell
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return dict(zip(figures, pool.map(cell, figures.values()), strict=True))
 
 
 def memory_cells(names: list[str], batch: int) -> list[Cells]:
-    return cells_of("bytes", {name: partial(training_bytes, name, batch) for name in names})
+    return [cells_of("bytes", {name: partial(training_bytes, name, batch) for name in names})]
 
 
-def program_cells(
-    what: str, unit: str, program: Any, libraries: dict[str, Any], **environment: str
-) -> list[Cells]:
-    """What fresh processes print for a program in each of the libraries."""
-    notes, figures = {}, {}
-    for name, library in libraries.items():
-        if not program.runs_in(library):
-            continue
-        if note := program.note(library):
-            notes[name] = {"note": note}
-        else:
-            figures[name] = partial(ask, what, name, program.name, **environment)
-    (cells,) = cells_of(unit, figures)
-    return [{**notes, **cells}]
+def noted(program: Any, libraries: dict[str, Any]) -> Cells:
+    """The notes on a program in the libraries that cannot run it; the others are left out."""
+    notes = {name: program.note(library) for name, library in libraries.items()}
+    return {name: {"note": note} for name, note in notes.items() if note}
 
 
 def gradient_cells(program: Any, libraries: dict[str, Any]) -> list[Cells]:
     """Seconds to a program's first results where nothing has been compiled before."""
+    notes = noted(program, libraries)
     with tempfile.TemporaryDirectory() as folder:
-        caches = {
-            "ADJIT_CACHE_DIR": f"{folder}/adjit",
-            "TORCHINDUCTOR_CACHE_DIR": f"{folder}/torch",
+        figures = {
+            name: partial(
+                ask,
+                "gradient",
+                name,
+                program.name,
+                ADJIT_CACHE_DIR=f"{folder}/{name}",
+                TORCHINDUCTOR_CACHE_DIR=f"{folder}/{name}",
+            )
+            for name, library in libraries.items()
+            if program.runs_in(library) and name not in notes
         }
-        return program_cells("gradient", "seconds", program, libraries, **caches)
+        return [notes | cells_of("seconds", figures)]
+
+
+def peak_cells(program: Any, libraries: dict[str, Any], at_once: int) -> list[Cells]:
+    """Peak bytes of a program's steady state."""
+    notes = noted(program, libraries)
+    figures = {
+        name: partial(ask, "peak", name, program.name)
+        for name, library in libraries.items()
+        if program.runs_in(library) and name not in notes
+    }
+    return [notes | cells_of("bytes", figures, at_once)]
 
 
 MEASURES: dict[str, Callable[..., float]] = {

@@ -28,6 +28,8 @@ from table import markdown
 
 FOLDER = Path(__file__).parent
 FULL = {"seconds": 1.6, "turns": 5, "repeats": 3, "batches": fresh.MEMORY_BATCHES}
+# The group of rows, their names, and what measures their cells.
+Plan = tuple[str, list[str], Callable[[], list[fresh.Cells]]]
 FIRST_GRADIENTS = ("GELU", "SGD step, MLP 64-32-10, batch 32", "GRU")
 QUICK = {"seconds": 0.1, "turns": 3, "repeats": 1, "batches": fresh.MEMORY_BATCHES[:1]}
 
@@ -37,6 +39,30 @@ def time_rows(threads: int, pattern: str, effort: dict[str, Any]) -> list[dict[s
     command += [f"--rows={pattern}", f"--seconds={effort['seconds']}", f"--turns={effort['turns']}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [{**row, "threads": threads} for row in json.loads(done.stdout.splitlines()[-1])]
+
+
+def program_plans(everyone: dict[str, type[libraries.Library]]) -> list[Plan]:
+    """First gradients and peak memory of the programs, captured or not."""
+    here = {name: lib for name, lib in everyone.items() if lib.program in ("torch", "jax")}
+    compilers = {name: lib for name, lib in here.items() if lib.captures or lib.keeps_kernels}
+    first = [program for program in PROGRAMS if program.name.startswith(FIRST_GRADIENTS)]
+    starts: list[Plan] = [
+        (
+            "start of programs",
+            [f"imports and first gradient, empty caches, {program.name}"],
+            partial(fresh.gradient_cells, program, compilers),
+        )
+        for program in first
+    ]
+    peaks: list[Plan] = [
+        (
+            "memory of programs",
+            [f"peak memory, {program.name}"],
+            partial(fresh.peak_cells, program, here, machine.usable_cores()),
+        )
+        for program in PROGRAMS
+    ]
+    return starts + peaks
 
 
 def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[dict[str, Any]]:
@@ -50,7 +76,7 @@ def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[di
     }
     steps = {name: partial(fresh.first_step_seconds, name) for name in trained}
     first = "imports and first training step"
-    plans: list[tuple[str, list[str], Callable[[], list[fresh.Cells]]]] = [
+    plans: list[Plan] = [
         ("start", ["import"], partial(fresh.best_of, imports, 2 * repeats)),
         (
             "start",
@@ -61,17 +87,7 @@ def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[di
     for batch in effort["batches"]:
         name = f"peak memory, SGD steps, MLP {'-'.join(map(str, LARGE))}, batch {batch}"
         plans.append(("memory", [name], partial(fresh.memory_cells, trained, batch)))
-    steps_of = {name: lib for name, lib in everyone.items() if lib.program in ("torch", "jax")}
-    compilers = {name: lib for name, lib in steps_of.items() if lib.captures or lib.keeps_kernels}
-    for program in PROGRAMS:
-        if program.name.startswith(FIRST_GRADIENTS):
-            name = f"imports and first gradient, empty caches, {program.name}"
-            measure_first = partial(fresh.gradient_cells, program, compilers)
-            plans.append(("start of programs", [name], measure_first))
-    for program in PROGRAMS:
-        name = f"peak memory, {program.name}"
-        measure_peak = partial(fresh.program_cells, "peak", "bytes", program, steps_of)
-        plans.append(("memory of programs", [name], measure_peak))
+    plans += program_plans(everyone)
 
     rows = []
     for group, names, measure in plans:
@@ -88,7 +104,7 @@ def main() -> int:
     )
     parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
     parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
-    parser.add_argument("--quick", action="store_true", help="a rough table in three minutes")
+    parser.add_argument("--quick", action="store_true", help="a rough table in less time")
     options = parser.parse_args()
     effort = QUICK if options.quick else FULL
     cores = machine.usable_cores()
@@ -97,7 +113,8 @@ def main() -> int:
     if not counts:
         parser.error(f"this process may use {cores} core(s), --threads asks for {options.threads}")
 
-    versions = {name: library.version() for name, library in libraries.installed().items()}
+    present = libraries.installed().items()
+    versions = {name: library.version() for name, library in present if not library.captures}
     rows = [row for count in counts for row in time_rows(count, options.rows, effort)]
     rows += measure_fresh(options.rows, counts[-1], effort)
     report = {"machine": machine.description(), "versions": versions, "rows": rows}

@@ -34,6 +34,11 @@ def text_of(cell: dict[str, Any]) -> str:
     return f"{value:.{2 if value < 10 else 1 if value < 100 else 0}f} {unit}"
 
 
+def times(factor: float) -> str:
+    """A ratio with two decimals, or with two digits where it is small."""
+    return f"{factor:.2f}×" if factor >= 0.1 else f"{factor:.2g}×"
+
+
 def ratio(row: dict[str, Any], peer: str, own: str = "adjit") -> float | None:
     """The peer's figure divided by adjit's: above 1, adjit is the better one."""
     mine, other = (quantity(row["cells"].get(name, {})) for name in (own, peer))
@@ -74,7 +79,7 @@ def main_table(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
             cell = row["cells"].get(name)
             factor = None if name == "adjit" else ratio(row, name)
             text = text_of(cell) if cell else ""
-            cells.append(text if factor is None else f"{text} ({factor:.2f}×)")
+            cells.append(text if factor is None else f"{text} ({times(factor)})")
         lines.append(line([row["name"], str(row["threads"]), *cells]))
     return lines
 
@@ -92,7 +97,7 @@ def mean_table(rows: list[dict[str, Any]], peers: list[str]) -> list[str]:
         cells = []
         for peer in peers:
             found = [value for row in chosen if (value := ratio(row, peer)) is not None]
-            cells.append(f"{geometric_mean(found):.2f}× of {len(found)}" if found else "")
+            cells.append(f"{times(geometric_mean(found))} of {len(found)}" if found else "")
         lines.append(line([group, threads, *cells]))
     return lines
 
@@ -110,7 +115,7 @@ def capture_table(rows: list[dict[str, Any]]) -> list[str]:
                 if row["threads"] == threads
                 and (ratios := [r for peer in peers if (r := ratio(row, peer, own)) is not None])
             ]
-            cells.append(f"{geometric_mean(found):.2f}× of {len(found)}" if found else "")
+            cells.append(f"{times(geometric_mean(found))} of {len(found)}" if found else "")
         lines.append(line(["programs", str(threads), *cells]))
     return lines
 
@@ -123,7 +128,7 @@ def slower_rows(rows: list[dict[str, Any]], peer: str) -> list[str]:
     """The rows on which a peer is ahead, worst first."""
     behind = [(value, row) for row in rows if (value := ratio(row, peer)) is not None and value < 1]
     behind.sort(key=lambda item: item[0])
-    return [f"- {where(row)}: {value:.2f}×" for value, row in behind]
+    return [f"- {where(row)}: {times(value)}" for value, row in behind]
 
 
 def failures(rows: list[dict[str, Any]]) -> list[str]:

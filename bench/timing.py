@@ -104,6 +104,7 @@ def time_row(
 
     cells: dict[str, dict[str, Any]] = {}
     calls: dict[str, Callable[[], Any]] = {}
+    ready: dict[str, float] = {}  # seconds until the last call before the check
     expected = None
     # The library to be judged comes last, so that it never serves as its own reference.
     for name in sorted(libraries, key=lambda name: libraries[name].package == "adjit"):
@@ -114,10 +115,12 @@ def time_row(
             cells[name] = {"note": note}
             continue
         try:
+            started = perf_counter()
             with limit_time(library.patience):
                 call = row.prepare(library)
                 for _ in range(CALLS_BEFORE_CHECK):
                     result = call()
+            ready[name] = perf_counter() - started
             found = values_of(library, result)
         except OutOfTime:
             cells[name] = {"note": f"compiles for over {library.patience} s"}
@@ -134,7 +137,7 @@ def time_row(
     expected = result = None
     times = time_calls(calls, seconds, least_turns) if calls else {}
     for name, best in times.items():
-        cells[name] = {"seconds": best / row.operations}
+        cells[name] = {"seconds": best / row.operations, "ready": ready[name]}
     return cells
 
 
