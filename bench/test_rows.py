@@ -10,6 +10,7 @@ from typing import Any
 
 import libraries
 import pytest
+from programs import PROGRAMS
 from rows import ROWS, Row
 
 INSTALLED = libraries.installed()
@@ -22,9 +23,9 @@ def load(name: str) -> libraries.Library:
 
 CASES = [
     pytest.param(row, name, id=f"{row.name}-{name}")
-    for row in ROWS
+    for row in (*ROWS, *PROGRAMS)
     for name, library in INSTALLED.items()
-    if row.runs_in(library)
+    if row.runs_in(library) and not row.note(library)
 ]
 
 
