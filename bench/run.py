@@ -61,6 +61,7 @@ def program_plans(everyone: dict[str, type[libraries.Library]]) -> list[Plan]:
             partial(fresh.peak_cells, program, here, machine.usable_cores()),
         )
         for program in PROGRAMS
+        if fresh.REFERENCES.exists()  # only Linux can forget a peak
     ]
     return starts + peaks
 
