@@ -20,27 +20,27 @@ from operator import add, mul
 from numba import njit
 
 from .abi import A, T, at, float_of_bits, kernel, words
-from .blas import gemm, gemv, shifted
+from .blas import gemv, shifted
 from .lanes import LANES, cast, combine, fold, load, spread
+from .micro import HEIGHT, LINE_BYTES, PANEL_BYTES, SUM_DEPTH, VECTOR_BYTES, allocated, room
+from .runner import call
 
 # --------------------------------------------------------------------------- layout of the words
 
 PRODUCT = (
-    "gemm", "rows", "columns", "depth",
-    "left_row", "left_column", "left_transposed", "left_ld",
-    "right_row", "right_column", "right_transposed", "right_ld",
-    "bias_row", "bias_column",
-    "panel_rows", "panel_columns", "panels_across", "panels", "batch_axes",
+    "multiply", "pack", "allocate", "release", "size", "step", "panel", "rows", "columns", "depth",
+    "left_row", "left_column", "right_row", "right_column", "bias_row", "bias_column",
+    "has_bias", "activation", "block", "blocks", "tiles", "batch_axes",
 )  # fmt: skip
 (
-    GEMM, ROWS, COLUMNS, DEPTH,
-    LEFT_ROW, LEFT_COLUMN, LEFT_TRANSPOSED, LEFT_LD,
-    RIGHT_ROW, RIGHT_COLUMN, RIGHT_TRANSPOSED, RIGHT_LD,
-    BIAS_ROW, BIAS_COLUMN,
-    PANEL_ROWS, PANEL_COLUMNS, PANELS_ACROSS, PANELS, BATCH_AXES,
+    MULTIPLY, PACK, ALLOCATE, RELEASE, SIZE, STEP, PANEL, ROWS, COLUMNS, DEPTH,
+    LEFT_ROW, LEFT_COLUMN, RIGHT_ROW, RIGHT_COLUMN, BIAS_ROW, BIAS_COLUMN,
+    HAS_BIAS, ACTIVATION, BLOCK, BLOCKS, TILES, BATCH_AXES,
 ) = range(len(PRODUCT))  # fmt: skip
 BATCH_SIZES = len(PRODUCT)
 LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
+
+IDENTITY, RELU = range(2)  # activations
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
@@ -66,58 +66,95 @@ def clear(out, start, stop, zero):
         out[i] = zero
 
 
-# --------------------------------------------------------------------------- BLAS
+# --------------------------------------------------------------------------- matrices
+
+
+@njit
+def finish(out, bias, bias_step, count, beta, alpha, activation):
+    """out = activation(alpha * out + beta * bias) over a line."""
+    zero = type(beta)(0)
+    for j in range(count):
+        value = alpha * out[j] + beta * bias[j * bias_step]
+        out[j] = zero if activation == RELU and value < zero else value
 
 
 @kernel
 def product(args, start, stop):
-    """out = left @ right."""
-    p = words(args)
-    left, right, out, c = at(p[0], T), at(p[1], T), at(p[2], T), shifted(p, 3)
-    rows, columns, panels = c[ROWS], c[COLUMNS], c[PANELS]
-    for unit in range(start, stop):
-        entry, panel = unit // panels, unit % panels
-        i = panel // c[PANELS_ACROSS] * c[PANEL_ROWS]
-        j = panel % c[PANELS_ACROSS] * c[PANEL_COLUMNS]
-        height, width = min(c[PANEL_ROWS], rows - i), min(c[PANEL_COLUMNS], columns - j)
-        first = (entry * rows + i) * columns + j
-        if columns == 1 or rows == 1:
-            clear(out, first, first + height * width, T(0))
-        gemm(
-            c[GEMM], c[LEFT_TRANSPOSED], c[RIGHT_TRANSPOSED], height, width, c[DEPTH], T(1),
-            shifted(left, batch_offset(c, entry, LEFT) + i * c[LEFT_ROW]), c[LEFT_LD],
-            shifted(right, batch_offset(c, entry, RIGHT) + j * c[RIGHT_COLUMN]), c[RIGHT_LD],
-            T(0), shifted(out, first), columns,
-        )  # fmt: skip
+    """out = left @ right, or activation(beta * bias + alpha * (left @ right)); a depth above 0.
 
-
-@kernel
-def product_and_bias(args, start, stop):
-    """out = beta * bias + alpha * left @ right; a beta of 0 does not read the bias."""
+    A unit is HEIGHT rows of a block of columns; how units are shared out changes no bit.
+    """
     p = words(args)
-    left, right, bias, out = at(p[0], T), at(p[1], T), at(p[2], T), at(p[3], T)
     c = shifted(p, 4)
-    rows, columns, panels = c[ROWS], c[COLUMNS], c[PANELS]
+    size, rows, columns, depth = c[SIZE], c[ROWS], c[COLUMNS], c[DEPTH]
+    width, panel = c[BLOCK], c[PANEL]
+    left_row, left_column, right_row, right_column = (
+        c[LEFT_ROW], c[LEFT_COLUMN], c[RIGHT_ROW], c[RIGHT_COLUMN]
+    )  # fmt: skip
     scalars = BATCH_SIZES + 4 * c[BATCH_AXES]
     beta, alpha = T(float_of_bits(c[scalars])), T(float_of_bits(c[scalars + 1]))
-    for unit in range(start, stop):
-        entry, panel = unit // panels, unit % panels
-        i = panel // c[PANELS_ACROSS] * c[PANEL_ROWS]
-        j = panel % c[PANELS_ACROSS] * c[PANEL_COLUMNS]
-        height, width = min(c[PANEL_ROWS], rows - i), min(c[PANEL_COLUMNS], columns - j)
-        added = shifted(bias, batch_offset(c, entry, BIAS) + i * c[BIAS_ROW] + j * c[BIAS_COLUMN])
-        target = shifted(out, (entry * rows + i) * columns + j)
-        for row in range(height):
-            source = shifted(added, row * c[BIAS_ROW])
-            for column in range(width):
-                value = T(0) if beta == T(0) else beta * source[column * c[BIAS_COLUMN]]
-                target[row * columns + column] = value
-        gemm(
-            c[GEMM], c[LEFT_TRANSPOSED], c[RIGHT_TRANSPOSED], height, width, c[DEPTH], alpha,
-            shifted(left, batch_offset(c, entry, LEFT) + i * c[LEFT_ROW]), c[LEFT_LD],
-            shifted(right, batch_offset(c, entry, RIGHT) + j * c[RIGHT_COLUMN]), c[RIGHT_LD],
-            T(1), target, columns,
-        )  # fmt: skip
+    line = room()
+    block = line + LINE_BYTES
+    needed = size * width * min(depth, SUM_DEPTH)
+    taken = 0
+    if needed > PANEL_BYTES:
+        taken = allocated(c[ALLOCATE], needed + VECTOR_BYTES)
+        if taken != 0:
+            block = taken + VECTOR_BYTES - taken % VECTOR_BYTES
+        else:  # no memory: one panel at a time
+            width = panel
+    unit = start
+    while unit < stop:
+        entry, rest = unit // (c[TILES] * c[BLOCKS]), unit % (c[TILES] * c[BLOCKS])
+        first_row, first_column = rest % c[TILES] * HEIGHT, rest // c[TILES] * c[BLOCK]
+        count = min(stop - unit, c[TILES] - rest % c[TILES])
+        last_row = min(first_row + count * HEIGHT, rows)
+        last_column = min(first_column + c[BLOCK], columns)
+        a = p[0] + size * batch_offset(c, entry, LEFT)
+        b = p[1] + size * batch_offset(c, entry, RIGHT)
+        bias = p[2] + size * batch_offset(c, entry, BIAS)
+        out = p[3] + size * entry * rows * columns
+        j = first_column
+        while j < last_column:
+            across = min(width, last_column - j)
+            in_place = 0  # columns of B that are read once: packing them would not pay
+            if right_column == 1 and count == 1:
+                in_place = across // panel * panel
+            for k in range(0, depth, SUM_DEPTH):
+                steps = min(SUM_DEPTH, depth - k)
+                b_here = b + size * (k * right_row + j * right_column)
+                call(
+                    c[PACK],
+                    (b_here + size * in_place * right_column, right_column, right_row,
+                     across - in_place, steps, block, panel),
+                )  # fmt: skip
+                for i in range(first_row, last_row, HEIGHT):
+                    tall = min(HEIGHT, last_row - i)
+                    a_here = a + size * (i * left_row + k * left_column)
+                    call(c[PACK], (a_here, left_row, left_column, tall, steps, line, c[STEP]))
+                    target = out + size * (i * columns + j)
+                    if in_place > 0:
+                        call(
+                            c[MULTIPLY],
+                            (line, b_here, right_row, panel, target, columns,
+                             steps, tall, in_place, k),
+                        )  # fmt: skip
+                    call(
+                        c[MULTIPLY],
+                        (line, block, panel, panel * steps, target + size * in_place, columns,
+                         steps, tall, across - in_place, k),
+                    )  # fmt: skip
+                    if c[HAS_BIAS] != 0 and k + steps == depth:
+                        for r in range(i, i + tall):
+                            finish(
+                                at(out + size * (r * columns + j), T),
+                                at(bias + size * (r * c[BIAS_ROW] + j * c[BIAS_COLUMN]), T),
+                                c[BIAS_COLUMN], across, beta, alpha, c[ACTIVATION],
+                            )  # fmt: skip
+            j += width
+        unit += count
+    if taken != 0:
+        call(c[RELEASE], (taken,))
 
 
 @kernel
@@ -143,15 +180,15 @@ def matrix_vector(args, start, stop):
 
 @kernel
 def plain_product(args, start, stop):
-    """out = left @ right where BLAS has no say: integers, sizes beyond its own; right by rows."""
+    """out = left @ right for integers, and for floats of no depth; right lies by rows."""
     p = words(args)
-    left, right, out, c = at(p[0], T), at(p[1], T), at(p[2], T), shifted(p, 3)
-    rows, columns, depth, panels = c[ROWS], c[COLUMNS], c[DEPTH], c[PANELS]
-    left_column, right_row = c[LEFT_COLUMN], c[RIGHT_ROW]
+    left, right, out, c = at(p[0], T), at(p[1], T), at(p[3], T), shifted(p, 4)
+    rows, columns, depth, tiles = c[ROWS], c[COLUMNS], c[DEPTH], c[TILES]
+    height, left_column, right_row = (rows + tiles - 1) // tiles, c[LEFT_COLUMN], c[RIGHT_ROW]
     for unit in range(start, stop):
-        entry, panel = unit // panels, unit % panels
-        first = panel * c[PANEL_ROWS]
-        last = min(first + c[PANEL_ROWS], rows)
+        entry = unit // tiles
+        first = unit % tiles * height
+        last = min(first + height, rows)
         a = shifted(left, batch_offset(c, entry, LEFT))
         b = shifted(right, batch_offset(c, entry, RIGHT))
         target = shifted(out, entry * rows * columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,15 +11,14 @@ from .. import dtypes
 from ..dtypes import dtype
 from ..graph.launch import launch
 from ..graph.op import add_method, export, operation
-from ..kernels import blas
+from ..kernels import blas, micro
 from ..kernels import matmul as kernels
+from ..schedule.modules import link_module
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
 
 GRAIN = 1 << 20  # multiplications below which a product is not worth a second thread
-WHOLE = 1 << 21  # multiplications below which a product is one panel
-TALL, WIDE, SQUARE = 256, 512, 256
 MATRIX_VECTOR_ROWS = 512
 INTEGER_ROWS = 32
 
@@ -53,48 +53,35 @@ def placed(shape: Shape, strides: Shape) -> Placed | None:
     return None
 
 
-def panel_of(rows: int, columns: int, depth: int) -> tuple[int, int]:
-    """The panels that a product is cut into; the sizes alone decide."""
-    if rows * columns * depth <= WHOLE:
-        return max(rows, 1), max(columns, 1)
-    if rows > TALL:
-        return TALL, min(columns, WIDE)
-    return rows, min(columns, SQUARE)
-
-
 class Product(NamedTuple):
     """One way to run a product: its kernels' constant words, and the units."""
 
-    by_blas: bool
+    kernel: Any
     shape: Shape
     words: tuple[int, ...]
     n: int
     grain: int
 
 
+@functools.cache
+def memory_functions() -> tuple[int, int]:
+    """The addresses of functions that allocate and release memory without the GIL."""
+    names = ("PyMem_RawMalloc", "PyMem_RawFree")
+    functions = [getattr(ctypes.pythonapi, name) for name in names]
+    first, second = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
+    return first, second
+
+
 @functools.lru_cache(4096)
 def plan_product(
     kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape,
-    bias_shape: Shape | None, bias_strides: Shape,
-) -> Product | None:  # fmt: skip
-    """Everything about `x @ y` that does not depend on the elements; None if BLAS needs copies."""
+    bias_shape: Shape | None, bias_strides: Shape, activation: int = kernels.IDENTITY,
+) -> Product:  # fmt: skip
+    """Everything about `x @ y` that does not depend on the elements."""
     rows, depth = x_shape[-2:]
     columns = y_shape[-1]
     batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
     shape = (*batch, rows, columns)
-    left, right = placed(x_shape, x_strides), placed(y_shape, y_strides)
-    if left is None or right is None:
-        return None
-    by_blas = kind.is_floating_point and blas.fits(
-        rows, columns, depth, left.ld, right.ld, left.row, right.row
-    )
-    if by_blas:
-        height, width = panel_of(rows, columns, depth)
-        address = blas.address_of("gemm", kind.numpy)
-    else:
-        height, width, address = INTEGER_ROWS, max(columns, 1), 0
-    across = -(-columns // width)
-    panels = -(-rows // height) * across
     operands = [x_strides[:-2], y_strides[:-2], ()]
     shapes = [x_shape[:-2], y_shape[:-2], ()]
     bias_row = bias_column = 0
@@ -105,51 +92,54 @@ def plan_product(
     batch_words = list(batch)
     for steps, seen in zip(operands, shapes, strict=True):
         batch_words += broadcast_strides(seen, steps, batch)
+    strides = *x_strides[-2:], *y_strides[-2:]
+    if kind.is_floating_point and depth > 0:
+        kernel = kernels.product
+        functions = link_module("micro", micro.assemble, kind.name)
+        height, widest = micro.HEIGHT, micro.BLOCK_BYTES // kind.itemsize
+        panel = micro.WIDTH * micro.VECTOR_BYTES // kind.itemsize
+        step = micro.packed_step(kind.itemsize)
+        blocks = -(-columns // widest)
+        width = -(-columns // (max(blocks, 1) * panel)) * panel
+    else:
+        kernel, functions, step, panel = kernels.plain_product, (0, 0), 0, 0
+        height, blocks, width = INTEGER_ROWS, 1, columns
+    tiles = -(-rows // height)
     words = (
-        address, rows, columns, depth, *left, *right, bias_row, bias_column,
-        height, width, across, panels, len(batch), *batch_words,
+        *functions, *memory_functions(), kind.itemsize, step, panel,
+        rows, columns, depth, *strides,
+        bias_row, bias_column, int(bias_shape is not None), activation,
+        width, blocks, tiles, len(batch), *batch_words,
     )  # fmt: skip
-    grain = max(1, GRAIN // max(height * width * depth, 1))
-    return Product(by_blas, shape, words, numel(batch) * panels, grain)
-
-
-def readable(x: Tensor) -> Tensor:
-    """`x`, or a copy where BLAS could not read its matrices in place."""
-    return x if placed(x.shape, x.stride()) else x.contiguous()
+    grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, 1))
+    return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain)
 
 
 def multiply(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` of matrices or batches of matrices, recorded."""
     kind = x.dtype
-    if not kind.is_floating_point:
+    if not kind.is_floating_point or x.shape[-1] == 0:
         y = y.contiguous()
     plan = plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
-    if plan is None:
-        return multiply(readable(x), readable(y))
-    if not plan.by_blas and kind.is_floating_point and not y.is_contiguous():
-        return multiply(x, y.contiguous())
-    kernel = kernels.product if plan.by_blas else kernels.plain_product
     return launch(
-        kernel, (x, y), [(plan.shape, kind)],
-        bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
+        plan.kernel, (x, y, x), [(plan.shape, kind)], bind={"T": kind},
+        words=plan.words, scalars=(0, 0), n=plan.n, grain=plan.grain,
     )  # fmt: skip
 
 
 def multiply_add(bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """`beta * bias + alpha * (x @ y)`, recorded; in one pass where BLAS does it."""
+    """`beta * bias + alpha * (x @ y)`, recorded; in one pass for floats."""
     kind = x.dtype
-    if kind.is_floating_point:
-        x, y = readable(x), readable(y)
+    if kind.is_floating_point and x.shape[-1] > 0 and beta != 0:
         plan = plan_product(
             kind, x.shape, x.stride(), y.shape, y.stride(), bias.shape, bias.stride()
         )
-        if plan is not None and plan.by_blas:
-            return launch(
-                kernels.product_and_bias, (x, y, bias), [(plan.shape, kind)],
-                bind={"T": kind}, words=plan.words, scalars=(float_word(beta), float_word(alpha)),
-                n=plan.n, grain=plan.grain,
-            )  # fmt: skip
-    else:
+        return launch(
+            plan.kernel, (x, y, bias), [(plan.shape, kind)], bind={"T": kind},
+            words=plan.words, scalars=(float_word(beta), float_word(alpha)),
+            n=plan.n, grain=plan.grain,
+        )  # fmt: skip
+    if not kind.is_floating_point:
         beta, alpha = int(beta), int(alpha)
     product = multiply(x, y)
     if alpha != 1:
@@ -344,7 +334,8 @@ def multiply_vector(matrix: Tensor, vec: Tensor) -> Tensor:
     """`matrix @ vec`, recorded: the vector is a matrix of one column where BLAS does not fit."""
     kind = matrix.dtype
     rows, columns = matrix.shape
-    matrix = readable(matrix)
+    if not placed(matrix.shape, matrix.stride()):
+        matrix = matrix.contiguous()
     place = placed(matrix.shape, matrix.stride())
     step = vec.stride()[0]
     usable = place is not None and blas.fits(rows, columns, place.ld, step)
