@@ -16,26 +16,39 @@ CPU side below; the CUDA side belongs at the end.
 """
 
 from operator import add, mul
+from typing import Any
 
+from llvmlite import ir
 from numba import njit
+from numba.core import cgutils
 
-from .abi import A, T, at, float_of_bits, kernel, words
+from .abi import A, T, at, kernel, words
 from .blas import gemv, shifted
 from .lanes import LANES, cast, combine, fold, load, spread
-from .micro import HEIGHT, LINE_BYTES, PANEL_BYTES, SUM_DEPTH, VECTOR_BYTES, allocated, room
-from .runner import call
+from .micro import (
+    HEIGHT,
+    I64,
+    SUM_DEPTH,
+    VECTOR_BYTES,
+    Code,
+    Number,
+    emit_multiply,
+    emit_pack,
+    line_width,
+    object_code,
+)
 
 # --------------------------------------------------------------------------- layout of the words
 
 PRODUCT = (
-    "multiply", "pack", "allocate", "release", "size", "step", "panel", "rows", "columns", "depth",
+    "allocate", "release", "rows", "columns", "depth",
     "left_row", "left_column", "right_row", "right_column", "bias_row", "bias_column",
-    "has_bias", "activation", "block", "blocks", "tiles", "batch_axes",
+    "activation", "block", "blocks", "tiles", "batch_axes",
 )  # fmt: skip
 (
-    MULTIPLY, PACK, ALLOCATE, RELEASE, SIZE, STEP, PANEL, ROWS, COLUMNS, DEPTH,
+    ALLOCATE, RELEASE, ROWS, COLUMNS, DEPTH,
     LEFT_ROW, LEFT_COLUMN, RIGHT_ROW, RIGHT_COLUMN, BIAS_ROW, BIAS_COLUMN,
-    HAS_BIAS, ACTIVATION, BLOCK, BLOCKS, TILES, BATCH_AXES,
+    ACTIVATION, BLOCK, BLOCKS, TILES, BATCH_AXES,
 ) = range(len(PRODUCT))  # fmt: skip
 BATCH_SIZES = len(PRODUCT)
 LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
@@ -66,95 +79,133 @@ def clear(out, start, stop, zero):
         out[i] = zero
 
 
-# --------------------------------------------------------------------------- matrices
+# --------------------------------------------------------------------------- floats
 
 
-@njit
-def finish(out, bias, bias_step, count, beta, alpha, activation):
-    """out = activation(alpha * out + beta * bias) over a line."""
-    zero = type(beta)(0)
-    for j in range(count):
-        value = alpha * out[j] + beta * bias[j * bias_step]
-        out[j] = zero if activation == RELU and value < zero else value
+def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
+    """The names of `product` and `product_and_bias` for a float dtype, and their object code."""
+    code = Code(dtype)
+    parts = emit_batch_offset(code), emit_pack(code), emit_multiply(code)
+    names = tuple(emit_product(code, *parts, has_bias=has_bias) for has_bias in (False, True))
+    return names, object_code(code.module)
 
 
-@kernel
-def product(args, start, stop):
+def emit_batch_offset(code: Code) -> Any:
+    """`batch_offset` in instructions."""
+    f = code.function("batch_offset", 3, result=I64)
+    c, entry, operand = f.args
+    axes = f.word(c, BATCH_AXES)
+    offset, rest = (cgutils.alloca_once_value(f.builder, n.ir) for n in (f.number(0), entry))
+    with f.loop(axes) as k:
+        axis = axes - k + (BATCH_SIZES - 1)
+        size, now = f.word(c, axis), f.number(f.builder.load(rest))
+        moved = f.number(f.builder.load(offset)) + now % size * f.word(c, operand * axes + axis)
+        f.builder.store(moved.ir, offset)
+        f.builder.store((now // size).ir, rest)
+    f.builder.ret(f.builder.load(offset))
+    return f.defined
+
+
+def emit_product(
+    code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool
+) -> str:
     """out = left @ right, or activation(beta * bias + alpha * (left @ right)); a depth above 0.
 
-    A unit is HEIGHT rows of a block of columns; how units are shared out changes no bit.
+    A unit is HEIGHT rows of a block of columns. Units that follow each other share the packed
+    block; how they are shared out among calls changes no bit.
     """
-    p = words(args)
-    c = shifted(p, 4)
-    size, rows, columns, depth = c[SIZE], c[ROWS], c[COLUMNS], c[DEPTH]
-    width, panel = c[BLOCK], c[PANEL]
-    left_row, left_column, right_row, right_column = (
-        c[LEFT_ROW], c[LEFT_COLUMN], c[RIGHT_ROW], c[RIGHT_COLUMN]
+    f = code.function("product_and_bias" if has_bias else "product", 3, exported=True)
+    size, width = f.size, line_width(f.size)
+    args, start, stop = f.args
+    left, right, *added, out = (f.word(args, k) for k in range(4 if has_bias else 3))
+    c = args + 8 * (4 if has_bias else 3)
+    (allocate, release, rows, columns, depth, left_row, left_column, right_row, right_column,
+     bias_row, bias_column, activation, block, blocks, tiles, axes) = (
+        f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
-    scalars = BATCH_SIZES + 4 * c[BATCH_AXES]
-    beta, alpha = T(float_of_bits(c[scalars])), T(float_of_bits(c[scalars + 1]))
-    line = room()
-    block = line + LINE_BYTES
-    needed = size * width * min(depth, SUM_DEPTH)
-    taken = 0
-    if needed > PANEL_BYTES:
-        taken = allocated(c[ALLOCATE], needed + VECTOR_BYTES)
-        if taken != 0:
-            block = taken + VECTOR_BYTES - taken % VECTOR_BYTES
-        else:  # no memory: one panel at a time
-            width = panel
-    unit = start
-    while unit < stop:
-        entry, rest = unit // (c[TILES] * c[BLOCKS]), unit % (c[TILES] * c[BLOCKS])
-        first_row, first_column = rest % c[TILES] * HEIGHT, rest // c[TILES] * c[BLOCK]
-        count = min(stop - unit, c[TILES] - rest % c[TILES])
-        last_row = min(first_row + count * HEIGHT, rows)
-        last_column = min(first_column + c[BLOCK], columns)
-        a = p[0] + size * batch_offset(c, entry, LEFT)
-        b = p[1] + size * batch_offset(c, entry, RIGHT)
-        bias = p[2] + size * batch_offset(c, entry, BIAS)
-        out = p[3] + size * entry * rows * columns
-        j = first_column
-        while j < last_column:
-            across = min(width, last_column - j)
-            in_place = 0  # columns of B that are read once: packing them would not pay
-            if right_column == 1 and count == 1:
-                in_place = across // panel * panel
-            for k in range(0, depth, SUM_DEPTH):
-                steps = min(SUM_DEPTH, depth - k)
-                b_here = b + size * (k * right_row + j * right_column)
-                call(
-                    c[PACK],
-                    (b_here + size * in_place * right_column, right_column, right_row,
-                     across - in_place, steps, block, panel),
-                )  # fmt: skip
-                for i in range(first_row, last_row, HEIGHT):
-                    tall = min(HEIGHT, last_row - i)
-                    a_here = a + size * (i * left_row + k * left_column)
-                    call(c[PACK], (a_here, left_row, left_column, tall, steps, line, c[STEP]))
-                    target = out + size * (i * columns + j)
-                    if in_place > 0:
-                        call(
-                            c[MULTIPLY],
-                            (line, b_here, right_row, panel, target, columns,
-                             steps, tall, in_place, k),
-                        )  # fmt: skip
-                    call(
-                        c[MULTIPLY],
-                        (line, block, panel, panel * steps, target + size * in_place, columns,
-                         steps, tall, across - in_place, k),
-                    )  # fmt: skip
-                    if c[HAS_BIAS] != 0 and k + steps == depth:
-                        for r in range(i, i + tall):
-                            finish(
-                                at(out + size * (r * columns + j), T),
-                                at(bias + size * (r * c[BIAS_ROW] + j * c[BIAS_COLUMN]), T),
-                                c[BIAS_COLUMN], across, beta, alpha, c[ACTIVATION],
-                            )  # fmt: skip
-            j += width
-        unit += count
-    if taken != 0:
-        call(c[RELEASE], (taken,))
+    line = f.stack(SUM_DEPTH * width * size)
+    panel = f.stack(SUM_DEPTH * f.panel * size)
+    needed = f.smaller(depth, SUM_DEPTH) * block * size
+    is_wide = needed > SUM_DEPTH * f.panel * size
+    taken = cgutils.alloca_once_value(f.builder, I64(0))
+    with f.when(is_wide):
+        f.builder.store(f.call(allocate, needed + VECTOR_BYTES).ir, taken)
+    memory = f.number(f.builder.load(taken))
+    packed = f.choose(memory.equals(0), panel, memory + VECTOR_BYTES - memory % VECTOR_BYTES)
+    # Without memory, one panel at a time.
+    reach = f.choose(f.builder.and_(is_wide, memory.equals(0)), f.panel, block)
+
+    with f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group:
+        entry, first_column = group // blocks, group % blocks * block
+        first_row = f.larger(start - group * tiles, 0) * HEIGHT
+        last_row = f.smaller(f.smaller(stop - group * tiles, tiles) * HEIGHT, rows)
+        last_column = f.smaller(first_column + block, columns)
+        a = left + f.call(batch_offset, c, entry, LEFT) * size
+        b = right + f.call(batch_offset, c, entry, RIGHT) * size
+        target = out + entry * rows * columns * size
+        # Panels of B that are read once are read where they are.
+        is_read_once = f.builder.and_(
+            right_column.equals(1), (last_row - first_row) < HEIGHT + 1
+        )
+        with f.loop(last_column, reach, first_column) as j:
+            across = f.smaller(last_column - j, reach)
+            in_place = f.choose(is_read_once, across // f.panel * f.panel, 0)
+            rest, shift = across - in_place, in_place * size
+            with f.loop(depth, SUM_DEPTH) as k:
+                steps = f.smaller(depth - k, SUM_DEPTH)
+                b_here = b + (k * right_row + j * right_column) * size
+                b_rest = b_here + shift * right_column
+                f.call(pack, b_rest, right_column, right_row, rest, steps, packed, f.panel)
+                with f.loop(last_row, HEIGHT, first_row) as i:
+                    tall = f.smaller(last_row - i, HEIGHT)
+                    a_here = a + (i * left_row + k * left_column) * size
+                    f.call(pack, a_here, left_row, left_column, tall, steps, line, width)
+                    here = target + (i * columns + j) * size
+                    f.call(multiply, line, b_here, right_row, f.panel, here, columns,
+                           steps, tall, in_place, k)  # fmt: skip
+                    f.call(multiply, line, packed, f.panel, steps * f.panel, here + shift, columns,
+                           steps, tall, rest, k)  # fmt: skip
+                    if has_bias:
+                        with f.when((k + steps).equals(depth)):
+                            offset = f.call(batch_offset, c, entry, BIAS)
+                            offset += i * bias_row + j * bias_column
+                            scalars = c + (axes * 4 + BATCH_SIZES) * 8
+                            emit_finish(f, here, columns, added[0] + offset * size, bias_row,
+                                        bias_column, tall, across, scalars, activation)  # fmt: skip
+    with f.when(f.number(f.builder.load(taken)) > 0):
+        f.call(release, memory)
+    f.builder.ret_void()
+    return str(f.defined.name)
+
+
+def emit_finish(
+    f: Code, out: Number, out_row: Number, bias: Number, bias_row: Number, bias_column: Number,
+    rows: Number, columns: Number, scalars: Number, activation: Number,
+) -> None:  # fmt: skip
+    """out = activation(alpha * out + beta * bias), each product rounded."""
+    builder = f.builder
+    beta, alpha = (
+        f.broadcast(f.from_double(builder.load(f.place(scalars + 8 * k, ir.DoubleType()))))
+        for k in range(2)
+    )
+    rectifies = f.broadcast(activation.equals(RELU))
+    with f.either(bias_column.equals(1)) as branches:
+        for is_dense, branch in zip((True, False), branches, strict=True):
+            with branch, f.loop(rows) as r, f.loop(columns, f.lanes) as j:
+                mask = f.first(columns - j)
+                place = out + (r * out_row + j) * f.size
+                source = bias + (r * bias_row + j * bias_column) * f.size
+                old = f.load_some(place, mask)
+                added = (
+                    f.load_some(source, mask) if is_dense else f.gather(source, bias_column, mask)
+                )
+                total = builder.fadd(builder.fmul(alpha, old), builder.fmul(beta, added))
+                is_below = builder.fcmp_ordered("<", total, f.zero)
+                total = builder.select(builder.and_(rectifies, is_below), f.zero, total)
+                f.store_some(total, place, mask)
+
+
+# --------------------------------------------------------------------------- vectors
 
 
 @kernel
@@ -182,7 +233,7 @@ def matrix_vector(args, start, stop):
 def plain_product(args, start, stop):
     """out = left @ right for integers, and for floats of no depth; right lies by rows."""
     p = words(args)
-    left, right, out, c = at(p[0], T), at(p[1], T), at(p[3], T), shifted(p, 4)
+    left, right, out, c = at(p[0], T), at(p[1], T), at(p[2], T), shifted(p, 3)
     rows, columns, depth, tiles = c[ROWS], c[COLUMNS], c[DEPTH], c[TILES]
     height, left_column, right_row = (rows + tiles - 1) // tiles, c[LEFT_COLUMN], c[RIGHT_ROW]
     for unit in range(start, stop):

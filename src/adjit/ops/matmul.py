@@ -14,6 +14,7 @@ from ..graph.op import add_method, export, operation
 from ..kernels import blas, micro
 from ..kernels import matmul as kernels
 from ..schedule.modules import link_module
+from ..schedule.recipe import Source
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
@@ -54,13 +55,28 @@ def placed(shape: Shape, strides: Shape) -> Placed | None:
 
 
 class Product(NamedTuple):
-    """One way to run a product: its kernels' constant words, and the units."""
+    """One way to run a product: its kernel, the kernel's constant words, and the units."""
 
     kernel: Any
     shape: Shape
     words: tuple[int, ...]
     n: int
     grain: int
+
+
+@functools.cache
+def float_kernels(kind: dtype) -> tuple[Source, Source]:
+    """`product` and `product_and_bias`, linked."""
+    sources = []
+    for name, address in zip(
+        ("product", "product_and_bias"),
+        link_module("matmul", kernels.assemble, kind.name),
+        strict=True,
+    ):
+        source = Source(name, f'"""{name}: vector instructions from adjit.kernels.matmul."""')
+        source.label, source.address = f"{name}_{kind.name}", address
+        sources.append(source)
+    return sources[0], sources[1]
 
 
 @functools.cache
@@ -92,24 +108,17 @@ def plan_product(
     batch_words = list(batch)
     for steps, seen in zip(operands, shapes, strict=True):
         batch_words += broadcast_strides(seen, steps, batch)
-    strides = *x_strides[-2:], *y_strides[-2:]
     if kind.is_floating_point and depth > 0:
-        kernel = kernels.product
-        functions = link_module("micro", micro.assemble, kind.name)
-        height, widest = micro.HEIGHT, micro.BLOCK_BYTES // kind.itemsize
-        panel = micro.WIDTH * micro.VECTOR_BYTES // kind.itemsize
-        step = micro.packed_step(kind.itemsize)
-        blocks = -(-columns // widest)
+        kernel = float_kernels(kind)[bias_shape is not None]
+        panel = micro.WIDTH * micro.lanes_of(kind.itemsize)
+        height, blocks = micro.HEIGHT, -(-columns * kind.itemsize // micro.BLOCK_BYTES)
         width = -(-columns // (max(blocks, 1) * panel)) * panel
     else:
-        kernel, functions, step, panel = kernels.plain_product, (0, 0), 0, 0
-        height, blocks, width = INTEGER_ROWS, 1, columns
+        kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns
     tiles = -(-rows // height)
     words = (
-        *functions, *memory_functions(), kind.itemsize, step, panel,
-        rows, columns, depth, *strides,
-        bias_row, bias_column, int(bias_shape is not None), activation,
-        width, blocks, tiles, len(batch), *batch_words,
+        *memory_functions(), rows, columns, depth, *x_strides[-2:], *y_strides[-2:],
+        bias_row, bias_column, activation, width, blocks, tiles, len(batch), *batch_words,
     )  # fmt: skip
     grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, 1))
     return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain)
@@ -118,12 +127,12 @@ def plan_product(
 def multiply(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` of matrices or batches of matrices, recorded."""
     kind = x.dtype
-    if not kind.is_floating_point or x.shape[-1] == 0:
+    if not kind.is_floating_point:
         y = y.contiguous()
     plan = plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
     return launch(
-        plan.kernel, (x, y, x), [(plan.shape, kind)], bind={"T": kind},
-        words=plan.words, scalars=(0, 0), n=plan.n, grain=plan.grain,
+        plan.kernel, (x, y), [(plan.shape, kind)], bind={"T": kind},
+        words=plan.words, n=plan.n, grain=plan.grain,
     )  # fmt: skip
 
 
@@ -135,7 +144,7 @@ def multiply_add(bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> T
             kind, x.shape, x.stride(), y.shape, y.stride(), bias.shape, bias.stride()
         )
         return launch(
-            plan.kernel, (x, y, bias), [(plan.shape, kind)], bind={"T": kind},
+            plan.kernel, (x, y, bias), [(plan.shape, kind)],
             words=plan.words, scalars=(float_word(beta), float_word(alpha)),
             n=plan.n, grain=plan.grain,
         )  # fmt: skip
