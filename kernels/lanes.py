@@ -17,12 +17,14 @@ import operator
 from typing import Any
 
 from llvmlite import ir
-from numba import types
+from numba import njit, types
 from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 LANES = 32
+CACHE_LINE = 64
+BLOCK = 256  # elements that a kernel computes before it streams them to memory
 
 
 class Lanes(types.Type):
@@ -219,6 +221,43 @@ def store(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
 
 
 @intrinsic
+def stream(typingctx: Any, pointer: Any, index: Any, lanes: Any) -> Any:
+    """`store` past the caches, to an address that is a multiple of `CACHE_LINE`."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        instruction = builder.store(
+            args[2], address(context, builder, pointer, args), align=CACHE_LINE
+        )
+        one = ir.Constant(ir.IntType(32), 1)
+        instruction.set_metadata("nontemporal", builder.module.add_metadata([one]))
+        return context.get_dummy_value()
+
+    return types.void(pointer, types.int64, lanes), codegen
+
+
+@intrinsic
+def fence(typingctx: Any) -> Any:
+    """Streamed stores become visible to other threads before whatever follows."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        builder.fence("seq_cst")
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@njit(error_model="numpy", forceinline=True)
+def stream_block(out: Any, first: int, block: Any, aligned: bool) -> None:
+    """Move `BLOCK` results to out[first:], past the caches if that is the start of a line."""
+    if aligned:
+        for i in range(0, BLOCK, LANES):
+            stream(out, first + i, load(block, i))
+    else:
+        for i in range(0, BLOCK, LANES):
+            store(out, first + i, load(block, i))
+
+
+@intrinsic
 def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any) -> Any:
     """Write the first `count` lanes from an index on."""
 
@@ -240,7 +279,9 @@ def stack(typingctx: Any, dtype: Any, count: Any) -> Any:
     element, size = dtype.dtype, count.literal_value
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return cgutils.alloca_once(builder, context.get_data_type(element), size=size)
+        words = cgutils.alloca_once(builder, context.get_data_type(element), size=size)
+        words.align = CACHE_LINE
+        return words
 
     return types.CPointer(element)(dtype, count), codegen
 

@@ -12,6 +12,7 @@ import pytest
 
 import adjit as T
 from adjit.graph.op import elementwise
+from adjit.schedule import codegen
 from adjit.schedule import settle as scheduling
 
 
@@ -221,6 +222,25 @@ def test_the_number_of_threads_changes_no_bit(threads):
         expected = [(x.exp() * x).tolist(), x.sum().item(), x.softmax(0).sum().item()]
         T.set_num_threads(threads)
         assert [(x.exp() * x).tolist(), x.sum().item(), x.softmax(0).sum().item()] == expected
+    finally:
+        T.set_num_threads(before)
+
+
+@pytest.mark.parametrize("extra", [0, 1, 255, 300])
+def test_streamed_results_have_the_same_bits(extra):
+    """Blocks that overlap, and parts that start within a line, beside results that are small."""
+    n = codegen.STREAM_BYTES // 4 + extra
+    x, y = T.rand(n), T.rand(n)
+    whole = x * y + 1.0
+    pieces = T.cat([a * b + 1.0 for a, b in zip(x.split(100_000), y.split(100_000), strict=True)])
+    assert "stream_block" in whole.kernels()
+    assert "stream_block" not in (x[:100] * y[:100]).kernels()
+    assert T.equal(whole, pieces)
+    before = T.get_num_threads()
+    T.set_num_threads(3)
+    try:
+        assert T.equal(x * y + 1.0, pieces)
+        assert T.equal(x < y, ~(x >= y))
     finally:
         T.set_num_threads(before)
 

@@ -423,7 +423,7 @@ def elementwise_recipe(
     outputs = [Operand(label, spec.dtype, spec.strides) for label, spec in results]
     order = sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
     step, constants = codegen.elementwise(
-        name, body, wanted, compute, inputs, outputs, first.shape, order, alias
+        name, body, wanted, compute, inputs, outputs, first.shape, order, alias, fresh=not alias
     )
     numbers = sum(o.strides is None for o in inputs)
     recipe = Recipe(
