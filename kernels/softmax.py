@@ -111,7 +111,7 @@ def cross_entropy_rows(args, start, stop):
     """logs[row] = logsumexp of the row, losses[row] = logs[row] - x[row, target[row]]."""
     p = words(args)
     x, target, losses, logs = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], T)
-    status, classes, ignored = at(p[5], I), p[6], p[7]
+    status, classes, ignored = at(p[6], I), p[7], p[8]
     powers = stack(T, BLOCK)
     for row in range(start, stop):
         wanted = target[row]
@@ -135,26 +135,26 @@ def cross_entropy_rows(args, start, stop):
 def cross_entropy_total(args, start, stop):
     """The losses' sum or mean, and what a row's loss was multiplied by."""
     p = words(args)
-    target, losses, summary = at(p[1], I), at(p[2], T), at(p[4], T)
-    ignored, rows, averaged = p[7], p[8], p[9]
+    target, losses, loss, share = at(p[1], I), at(p[2], T), at(p[4], T), at(p[5], T)
+    ignored, rows, averaged = p[8], p[9], p[10]
     counted = 0
     for row in range(rows):
         counted += target[row] != ignored
     total = reduce_span(add, losses, 0, rows, T(0), T)
-    summary[0] = total / T(counted) if averaged else total
-    summary[1] = T(1) / T(counted) if averaged else T(1)
+    loss[0] = total / T(counted) if averaged else total
+    share[0] = T(1) / T(counted) if averaged else T(1)
 
 
 @kernel
 def cross_entropy_backward_rows(args, start, stop):
-    """gx = scale[row] * (softmax of the row - one at the target)."""
+    """gx = scale[row * step] * (softmax of the row - one at the target)."""
     p = words(args)
     scale, x, target, logs, gx = at(p[0], T), at(p[1], T), at(p[2], I), at(p[3], T), at(p[4], T)
-    classes, ignored = p[5], p[6]
+    classes, ignored, step = p[5], p[6], p[7]
     for row in range(start, stop):
         begin, end = row * classes, (row + 1) * classes
         wanted, log_total = target[row], logs[row]
-        factor = scale[row]
+        factor = scale[row * step]
         if wanted == ignored:
             for i in range(begin, end):
                 gx[i] = T(0)

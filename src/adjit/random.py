@@ -75,6 +75,7 @@ class Generator:
 
     def reserve(self, blocks: int) -> tuple[int, int, int]:
         """Use up blocks: the two halves of the seed and the number of the first block."""
+        state.steady = False
         with self._lock:
             first = self._offset
             self._offset += blocks

@@ -503,6 +503,7 @@ class Tensor:
 
     def _share(self) -> None:
         """Make the value the storage's own, settled: others will look at its bytes."""
+        state.steady = False
         storage = self.storage
         with scheduling.lock:
             value = scheduling.value_of(storage)
@@ -516,6 +517,7 @@ class Tensor:
 
     def _values(self) -> np.ndarray[Any, Any]:
         """A NumPy array on the current bytes, for reading at once and not for keeping."""
+        state.steady = False
         spec = self.spec
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph import record
+from ..graph.template import remembered
 from ..shapes import Size
 from ..tensor import Tensor
 from .engine import run_backward
@@ -38,9 +39,7 @@ def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[
             if out.requires_grad:
                 if out.numel() != 1:
                     raise RuntimeError("grad can be implicitly created only for scalar outputs")
-                from ..ops.creation import ones_like
-
-                g = ones_like(out)
+                g = _one_for(out)
             result.append(g)
             continue
         if not record.is_tensor(g):
@@ -56,6 +55,15 @@ def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[
             )
         result.append(g if g.dtype is out.dtype else g.to(out.dtype))
     return result
+
+
+def _one_for(out: Any) -> Any:
+    from ..ops.creation import ones_like
+
+    return remembered(_ones, out.spec, (), lambda: ones_like(out))
+
+
+_ones: dict[Any, Any] = {}
 
 
 def _size(shape: Size) -> str:

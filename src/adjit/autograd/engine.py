@@ -17,6 +17,7 @@ from typing import Any
 from ..graph import record
 from ..graph.node import GradNode, sequence
 from ..graph.state import state
+from ..graph.template import remembered
 from ..ops.arithmetic import total
 from ..schedule.settle import settle
 from ..shapes import is_dense
@@ -112,8 +113,17 @@ def own_copy(g: Any) -> Any:
 
 def fit(g: Any, spec: Any) -> Any:
     """`g` summed and converted to what the input looked like."""
-    if spec is None:
+    if spec is None or g.spec is spec:
         return g
+    if state.grad:
+        return _fit(g, spec)
+    return remembered(_fits, (g.spec, spec), (g,), lambda: _fit(g, spec))
+
+
+_fits: dict[Any, Any] = {}
+
+
+def _fit(g: Any, spec: Any) -> Any:
     if g.spec.shape != spec.shape:
         g = sum_to(g, spec.shape)
     if g.spec.dtype is not spec.dtype:

@@ -8,17 +8,20 @@ from __future__ import annotations
 import copy
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar, overload
 
 from .. import dtypes
 from ..dtypes import dtype
 from ..schedule.body import Body, constant_subscripts, returned_reads, returning
 from ..schedule.settle import float_word
+from ..shapes import Size
+from ..storage import Storage
 from . import record
 from .node import GradNode, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .state import state
+from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
 
 registry: dict[str, Elementwise | Operation] = {}  # every op, for tests and reports
 namespace: dict[str, dict[str, Any]] = {"": {}, "nn.functional": {}, "linalg": {}, "special": {}}
@@ -362,6 +365,107 @@ def elementwise(
 # ----- ops that are functions -----
 
 
+class Call:
+    """What the calls of an op share that have one signature: operands' specs and attributes."""
+
+    __slots__ = ("attributes", "layout", "places", "savings", "template")
+
+    def __init__(self) -> None:
+        self.template: Any = None  # of the body: nothing, SEEN, UNSTEADY or one
+        self.savings: dict[tuple[bool, ...], Saving] = {}  # by the operands that need gradients
+        self.places: list[int | None] | None = None  # the operand behind each edge
+        # The tensor parameters, each with -1 for one tensor, else with the length of the list.
+        self.layout: list[tuple[str, int]] = []
+        self.attributes: dict[str, Any] = {}
+
+    def lay_out(self, arguments: dict[str, Any], operands: list[Any]) -> list[int | None]:
+        """Find the tensors among the arguments: the places."""
+        number = {id(t): k for k, t in enumerate(operands)}
+        places: list[int | None] = []
+        for name, value in arguments.items():
+            if is_tensor(value):
+                self.layout.append((name, -1))
+                places.append(number[id(value)])
+            elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
+                self.layout.append((name, len(value)))
+                places += [number.get(id(v)) for v in value]
+            else:
+                self.attributes[name] = value
+        self.places = places
+        return places
+
+
+class Saving:
+    """How the results of a call get their history, for one set of operands that need gradients."""
+
+    __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "outputs", "slots",
+                 "targets", "templates", "wanted", "wants")  # fmt: skip
+
+    def __init__(
+        self, op: Operation, call: Call, wanted: tuple[bool, ...], operands: list[Any],
+        outs: Sequence[Any],
+    ) -> None:  # fmt: skip
+        assert call.places is not None
+        self.wanted, self.layout = wanted, call.layout
+        self.inputs = tuple([None if k is None else operands[k].spec for k in call.places])
+        self.outputs = tuple([o.spec if is_tensor(o) else None for o in outs])
+        chosen = op.differentiable_outputs
+        self.targets = [
+            k
+            for k, spec in enumerate(self.outputs)
+            if spec is not None and spec.dtype.is_floating_point and (chosen is None or k in chosen)
+        ]
+        self.first = self.targets[0] if self.targets else 0
+        self.wants, self.back = op.choose(call.layout, wanted)
+        self.attributes = {n: v for n, v in call.attributes.items() if n in self.wants}
+        self.kept: list[int] = []  # operands to save, and ~k for result k
+        self.slots: dict[str, Any] = {}  # where they lie among the saved, by name
+        self.templates: dict[tuple[Any, ...], Any] = {}  # of the vjp, by the gradients' specs
+        if self.targets:
+            self._choose_kept(op, call.places)
+
+    def _choose_kept(self, op: Operation, places: list[int | None]) -> None:
+        tensors: dict[str, Any] = {}
+        rest = iter(places)
+        for name, count in self.layout:
+            tensors[name] = next(rest) if count < 0 else [next(rest) for _ in range(count)]
+        for name in self.wants:
+            if name in ("out", "outs"):
+                wanted = {self.first} if name == "out" else op.saved_outputs
+                for k in range(len(self.outputs)):
+                    if wanted is None or k in wanted:
+                        self.slots.setdefault(name, []).append((self._keep(~k), k))
+            elif isinstance(tensors.get(name), list):
+                self.slots[name] = [None if k is None else self._keep(k) for k in tensors[name]]
+            elif name in tensors:
+                self.slots[name] = self._keep(tensors[name])
+
+    def _keep(self, k: int) -> int:
+        self.kept.append(k)
+        return len(self.kept) - 1
+
+
+def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None:
+    """Add arguments to the signature of a call: specs of tensors, attributes with their types."""
+    for value in values:
+        kind = value.__class__
+        if kind in tensor_classes:
+            key.append(value.spec)
+            operands.append(value)
+        elif kind is int or kind is str or kind is bool or value is None:
+            key += (kind, value)
+        elif kind is float:
+            key += (kind, value if value else str(value))  # the two zeros are equal
+        elif isinstance(value, (tuple, list)) and kind is not Size:
+            key += (kind, len(value))
+            describe(value, key, operands)
+        elif is_tensor(value):
+            key.append(value.spec)
+            operands.append(value)
+        else:
+            key += (kind, value)
+
+
 class Operation:
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
 
@@ -382,7 +486,7 @@ class Operation:
         self.differentiable_outputs = differentiable
         self.back: Callable[..., Any] | None = None
         self.wants: list[str] = []  # parameter names of the vjp
-        self._needed: dict[tuple[bool, ...], list[str]] = {}
+        self.calls: dict[tuple[Any, ...], Call] = {}
         registry.setdefault(self.name, self)
 
     def vjp(self, function: Callable[..., Any]) -> Operation:
@@ -418,99 +522,95 @@ class Operation:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not state.grad or self.back is None:
-            return _owned(self.function(*args, **kwargs), args)
-        wanted = False
-        for value in args:
-            if value.__class__ in tensor_classes:
-                if value.needs_grad or (value.view_of is not None and needs_grad(value)):
-                    wanted = True
-                    break
-            elif value.__class__ in (list, tuple) and any(
-                is_tensor(v) and needs_grad(v) for v in value
-            ):
-                wanted = True
-                break
-        if not wanted and kwargs:
-            wanted = any(is_tensor(v) and needs_grad(v) for v in kwargs.values())
-            wanted = wanted or any(
-                is_tensor(v) and needs_grad(v)
-                for value in kwargs.values()
-                if isinstance(value, (list, tuple))
-                for v in value
-            )
-        if not wanted:
-            return _owned(self.function(*args, **kwargs), args)
-        state.grad = False
-        try:
-            out = _owned(self.function(*args, **kwargs), args)
-        finally:
-            state.grad = True
-        self._attach(args, kwargs, out)
+        operands: list[Any] = []
+        key: list[Any] = []
+        describe(args, key, operands)
+        if kwargs:
+            key += kwargs
+            describe(kwargs.values(), key, operands)
+        watched = shared = shifted = 0
+        for t in operands:
+            watched |= t.needs_grad or t.view_of is not None
+            shared |= t.storage.shared
+            shifted |= t.offset
+        watched = (
+            watched and state.grad and self.back is not None and any(map(needs_grad, operands))
+        )
+        call = self._call(tuple(key))
+        template: Any = call.template
+        if template.__class__ is Template and not shared and usable():
+            starts = tuple([t.offset for t in operands]) if shifted else None
+            out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
+        else:
+            traced = template is SEEN and not shared and usable()
+            out = self._run(call, args, kwargs, operands, bool(watched), traced)
+        if watched:
+            self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
         return out
 
-    def _attach(self, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> None:
-        outs = list(out) if isinstance(out, (tuple, list)) else [out]
-        arguments = self._bind(args, kwargs)
-        edges: list[Any] = []
-        specs: list[Any] = []
-        layout: list[tuple[str, int]] = []  # tensor parameters; -1 for one tensor, else list length
-        for name, value in arguments.items():
-            if is_tensor(value):
-                layout.append((name, -1))
-                edges.append(record.edge_of(value))
-                specs.append(value.spec)
-            elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
-                layout.append((name, len(value)))
-                for v in value:
-                    edges.append(record.edge_of(v) if is_tensor(v) else None)
-                    specs.append(v.spec if is_tensor(v) else None)
-        chosen = self.differentiable_outputs
-        targets = [
-            (k, o)
-            for k, o in enumerate(outs)
-            if is_tensor(o) and o.spec.dtype.is_floating_point and (chosen is None or k in chosen)
-        ]
-        if not targets:
+    def _call(self, signature: tuple[Any, ...]) -> Call:
+        """What calls of this signature share."""
+        try:
+            found = self.calls.get(signature)
+        except TypeError:  # an attribute that cannot be in a key
+            return Call()
+        if found is None:
+            if len(self.calls) >= MAX_TEMPLATES:
+                self.calls.clear()
+            found = self.calls[signature] = Call()
+        return found
+
+    def _run(
+        self, call: Call, args: Any, kwargs: Any, operands: list[Any], watched: bool, traced: bool
+    ) -> Any:
+        """Call the body; where it is `traced`, the call remembers what it recorded."""
+
+        def body() -> Any:
+            return _owned(self.function(*args, **kwargs), args)
+
+        before = state.grad
+        state.grad = before and not watched
+        try:
+            if not traced:
+                call.template = call.template or SEEN
+                return body()
+            out, template = trace(operands, body)
+        finally:
+            state.grad = before
+        stale = template.__class__ is Template and not template.fresh
+        call.template = UNSTEADY if stale else template
+        return out
+
+    def _attach(
+        self, call: Call, args: Any, kwargs: Any, operands: list[Any], outs: Sequence[Any]
+    ) -> None:
+        """Give the results of a call their backward node."""
+        places = call.places
+        if places is None:
+            places = call.lay_out(self._bind(args, kwargs), operands)
+        edges = [None if k is None else record.edge_of(operands[k]) for k in places]
+        wanted = tuple([edge is not None for edge in edges])
+        saving = call.savings.get(wanted)
+        if saving is None:
+            saving = call.savings[wanted] = Saving(self, call, wanted, operands, outs)
+        if not saving.targets:
             return
-        fn = record.new_grad_node(self, edges, specs)
-        fn.outputs = tuple(o.spec if is_tensor(o) else None for o in outs)
-        names = self._needed_names(layout, edges)
-        attributes: dict[str, Any] = {}
-        kept: list[Any] = []  # each value with its version
-        slots: dict[str, Any] = {}
-
-        def keep(value: Any) -> int:
-            if value.counter is record.INFERENCE:
-                raise record.inference_save_error()
-            kept.extend((value, value.counter.version))
-            return len(kept) // 2 - 1
-
-        for name in names:
-            if name in ("out", "outs"):
-                first = targets[0][0]
-                wanted = self.saved_outputs
-                if name == "out":
-                    wanted = {first}
-                for k in range(len(outs)):
-                    if wanted is not None and k not in wanted:
-                        continue
-                    kept.extend((outs[k].storage, outs[k].counter.version))
-                    slots.setdefault(name, []).append((len(kept) // 2 - 1, k))
-            elif name in arguments:
-                value = arguments[name]
-                if is_tensor(value):
-                    slots[name] = keep(value)
-                elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
-                    slots[name] = [keep(v) if is_tensor(v) else None for v in value]
-                else:
-                    attributes[name] = value
-        fn.saved = tuple(kept)
-        fn.recipe = (slots, attributes, layout, targets[0][0])
-        for k, o in targets:
-            if o.storage.value is None or o.fn is not None:
+        fn = record.new_grad_node(self, edges, saving.inputs)
+        fn.outputs = saving.outputs
+        fn.recipe = saving
+        saved: list[Any] = []
+        for k in saving.kept:
+            if k < 0:
+                saved += (outs[~k].storage, outs[~k].counter.version)
                 continue
-            record.give_history(o, fn, k)
+            t = operands[k]
+            if t.counter is record.INFERENCE:
+                raise record.inference_save_error()
+            saved += (t, t.counter.version)
+        fn.saved = tuple(saved)
+        for k in saving.targets:
+            if outs[k].storage.value is not None and outs[k].fn is None:
+                record.give_history(outs[k], fn, k)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the parameters, defaults included."""
@@ -523,71 +623,93 @@ class Operation:
             arguments[name] = kwargs[name] if name in kwargs else self.defaults[name]
         return arguments
 
-    def _needed_names(self, layout: list[tuple[str, int]], edges: list[Any]) -> list[str]:
-        """The names that the vjp reads for the gradients that are needed."""
-        if not self._can_leave_out(layout):
-            return self.wants
-        assert self.reads is not None
-        needed: set[str] = set()
-        for names, edge in zip(self.reads, edges, strict=True):
-            if edge is not None:
-                needed |= names
-        return [n for n in self.wants if n in needed]
-
-    def _can_leave_out(self, layout: list[tuple[str, int]]) -> bool:
-        """Whether the vjp can compute some gradients and not others."""
+    def choose(
+        self, layout: list[tuple[str, int]], wanted: tuple[bool, ...]
+    ) -> tuple[list[str], Callable[..., Any]]:
+        """The names that the vjp reads for the gradients that are wanted, and it without the rest."""
+        assert self.back is not None
         reads = self.reads
-        return (
-            reads is not None
-            and len(reads) == len(layout) > 1
-            and all(count < 0 for _, count in layout)
-        )
+        plain = reads is not None and len(reads) == len(layout) > 1
+        if reads is None or not plain or any(count >= 0 for _, count in layout) or all(wanted):
+            return self.wants, self.back
+        needed = set().union(*[names for names, w in zip(reads, wanted, strict=True) if w])
+        back = self._variants.get(wanted)
+        if back is None:
+            back = self._variants[wanted] = returning(self.back, wanted)
+        return [n for n in self.wants if n in needed], back
 
     @functools.cached_property
     def _variants(self) -> dict[tuple[bool, ...], Callable[..., Any]]:
         """The vjp for each set of gradients that was needed so far."""
         return {}
 
-    def _variant(self, wanted: tuple[bool, ...]) -> Callable[..., Any]:
-        found = self._variants.get(wanted)
-        if found is None:
-            assert self.back is not None
-            found = self.back if all(wanted) else returning(self.back, wanted)
-            self._variants[wanted] = found
-        return found
-
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def pull(self, fn: GradNode, grads: list[Any]) -> Sequence[Any]:
         """Gradients of the tensor inputs, in the order of the signature."""
-        if fn.saved is None:
+        saved, saving = fn.saved, fn.recipe
+        if saved is None:
             raise RuntimeError(record.FREED)
-        slots, attributes, layout, first = fn.recipe
+        if state.grad or not usable():
+            return self._pull(fn, grads)
+        operands = [g for g in grads if g is not None]
+        values = []
+        starts = []
+        shared = 0
+        for g in operands:
+            values.append(g.storage.value)
+            starts.append(g.offset)
+            shared |= g.storage.shared
+        for k in range(0, len(saved), 2):
+            counter = storage = saved[k]
+            start = 0
+            if storage.__class__ is not Storage:
+                counter, start, storage = storage.counter, storage.offset, storage.storage
+            if counter.version != saved[k + 1]:
+                record.unpack(fn, k // 2)
+            values.append(storage.value)
+            starts.append(start)
+            shared |= storage.shared
+        key = tuple([None if g is None else g.spec for g in grads])
+        template = saving.templates.get(key)
+        if template.__class__ is Template and not shared:
+            if not template.fresh:
+                operands += saved[::2]
+            return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
+        if shared or template is not SEEN:
+            saving.templates.setdefault(key, SEEN)
+            return self._pull(fn, grads)
+        operands += [record.unpack(fn, k) for k in range(len(saved) // 2)]
+        results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
+        lost = template.__class__ is Template and not template.fresh and Storage in map(type, saved)
+        saving.templates[key] = UNSTEADY if lost else template  # results may be handles made here
+        return results
+
+    def _pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        """The gradients as the vjp gives them."""
+        saving = fn.recipe
         given: dict[str, Any] = {}
         for name in self.wants:
             if name == "g":
-                given[name] = grads[first]
+                given[name] = grads[saving.first]
             elif name == "gs":
                 given[name] = tuple(grads)
             elif name == "needs":
-                given[name] = tuple(edge is not None for edge in fn.edges)
+                given[name] = saving.wanted
             elif name in ("out", "outs"):
-                found = {k: self._output(fn, position, k) for position, k in slots.get(name, ())}
+                found = {k: self._output(fn, place, k) for place, k in saving.slots.get(name, ())}
                 if name == "out":
                     given[name] = next(iter(found.values()), None)
                 else:
                     given[name] = tuple([found.get(k) for k in range(len(fn.outputs))])
-            elif name in attributes:
-                given[name] = attributes[name]
+            elif name in saving.attributes:
+                given[name] = saving.attributes[name]
             else:
-                slot = slots.get(name)
+                slot = saving.slots.get(name)
                 if isinstance(slot, list):
                     given[name] = [None if k is None else record.unpack(fn, k) for k in slot]
                 else:
                     given[name] = None if slot is None else record.unpack(fn, slot)
-        back = self.back
-        assert back is not None
-        if self._can_leave_out(layout):
-            back = self._variant(tuple([edge is not None for edge in fn.edges]))
-        results = back(**given)
+        results = saving.back(**given)
+        layout = saving.layout
         if len(layout) == 1 and layout[0][1] < 0:
             results = (results[0] if isinstance(results, tuple) else results,)
         if len(results) != len(layout):
@@ -612,11 +734,11 @@ class Operation:
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
-        slots, attributes, _, _ = fn.recipe
+        saving = fn.recipe
         name = {"self": self.params[0], "result": "out"}.get(name, name)
-        if name in attributes:
-            return attributes[name]
-        slot = slots.get(name)
+        if name in saving.attributes:
+            return saving.attributes[name]
+        slot = saving.slots.get(name)
         if slot is None:
             raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
         if name == "out":

@@ -101,8 +101,15 @@ def edge_of(t: Any) -> tuple[GradNode, int] | None:
     if t.view_of is not None:
         t.current_fn()
     if t.edge is None and t.needs_grad:
-        return t.accumulator(), 0
+        return leaf_edge(t)
     return t.edge
+
+
+def leaf_edge(t: Any) -> tuple[GradNode, int]:
+    """The edge to the accumulator of a leaf: the one that some graph holds already, or a new one."""
+    meta = t.meta
+    found = None if meta is None or meta.accumulator is None else meta.accumulator()
+    return t.accumulator() if found is None else found, 0
 
 
 def needs_grad(t: Any) -> bool:
@@ -474,7 +481,7 @@ def attach1(op: Any, recipe: Recipe, a: Any, out: Any) -> None:
     edge = a.edge if a.view_of is None else edge_of(a)
     if edge is None:
         if a.needs_grad:
-            edge = (a.accumulator(), 0)
+            edge = leaf_edge(a)
         elif not needs_grad(a):
             return
     if not recipe.differentiable:
@@ -508,10 +515,10 @@ def attach2(op: Any, recipe: Recipe, a: Any, b: Any, out: Any) -> None:
     """`attach` for two tensors, unrolled."""
     first = a.edge if a.view_of is None else edge_of(a)
     if first is None and a.needs_grad:
-        first = (a.accumulator(), 0)
+        first = leaf_edge(a)
     second = b.edge if b.view_of is None else edge_of(b)
     if second is None and b.needs_grad:
-        second = (b.accumulator(), 0)
+        second = leaf_edge(b)
     mask = (first is not None) + 2 * (second is not None)
     if not mask:
         mask = needs_grad(a) + 2 * needs_grad(b)  # views of leaves made under no_grad lead nowhere
@@ -737,18 +744,26 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> list[Any]:
 
 def pick_all(node: Node) -> list[Any]:
     """One tensor for each result of a node with several."""
-    recipe = node.recipe
+    specs = node.recipe.outputs
+    return [
+        make_tensor(make_storage(picked, spec), spec)
+        for picked, spec in zip(picks(node), specs, strict=True)
+    ]
+
+
+def picks(node: Node) -> list[Node]:
+    """Put a node with several results onto the tape: a value for each of them."""
     tape.append(node)
-    outs = []
-    for k, spec in enumerate(recipe.outputs):
+    found = []
+    for k, spec in enumerate(node.recipe.outputs):
         picked = new_node(Node)
         picked.recipe = _pick(k, spec)
         picked.inputs = (node,)
         picked.offsets = None
         picked.scalars = ()
         tape.append(picked)
-        outs.append(make_tensor(make_storage(picked, spec), spec))
-    return outs
+        found.append(picked)
+    return found
 
 
 _picks: dict[Any, Recipe] = {}

@@ -380,30 +380,42 @@ def nll_loss(
 
 
 @operation("NllLossBackward0", differentiable=(0,))
-def row_cross_entropy(
+def class_cross_entropy(
     x: Tensor, target: Tensor, ignored: int, reduction: str
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The losses of rows of logits, the rows' logsumexp, and what each loss is multiplied by."""
+    """The losses of logits, the logsumexp of each row, and what each loss is multiplied by."""
+    wanted = check_classes(x, target, None).reshape(-1)
+    x = class_rows(x)
     rows, classes = x.shape
     kind = x.dtype
     grain = max(1, GRAIN // max(4 * classes, 1))
     steps = [(row_kernels.cross_entropy_rows, rows, grain)]
     if reduction != "none":
         steps.append((row_kernels.cross_entropy_total, 1, 1))
-    losses, logs, summary = launch(
-        steps, (x.contiguous(), target), [((rows,), kind), ((rows,), kind), ((2,), kind)],
+    losses, logs, loss, share = launch(
+        steps, (x.contiguous(), wanted),
+        [((rows,), kind), ((rows,), kind), ((), kind), ((), kind)],
         bind={"T": kind}, words=(classes, ignored, rows, reduction == "mean"),
         fallible=out_of_bounds,
     )  # fmt: skip
     if reduction == "none":
-        return losses, logs, losses
-    return summary.select(0, 0).clone(), logs, summary.select(0, 1).clone()
+        return losses.reshape(target.shape), logs, losses
+    return loss, logs, share
 
 
-@row_cross_entropy.vjp
+@class_cross_entropy.vjp
 def _(g, x, target, outs, ignored, reduction):  # type: ignore[no-untyped-def]
-    scale = g if reduction == "none" else (g * outs[2]).expand(target.shape)
-    return cross_entropy_backward(scale, x, target, outs[1], ignored), None
+    rows, wanted = class_rows(x), check_classes(x, target, None).reshape(-1)
+    scale = g.reshape(-1) if reduction == "none" else (g * outs[2]).expand(wanted.shape)
+    gx = cross_entropy_backward(scale, rows, wanted, outs[1], ignored)
+    if x.ndim > 2:
+        gx = gx.view(*target.shape, x.shape[1]).movedim(-1, 1)
+    return gx.view(x.shape) if x.ndim < 2 else gx, None
+
+
+def class_rows(x: Tensor) -> Tensor:
+    """Logits (C), (N, C) or (N, C, ...) as rows of C."""
+    return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x.reshape(1, -1)
 
 
 @operation("LogSoftmaxBackwardBackward0")
@@ -414,8 +426,8 @@ def cross_entropy_backward(
     rows, classes = x.shape
     out: Tensor = launch(
         row_kernels.cross_entropy_backward_rows,
-        [t.contiguous() for t in (scale, x, target, logs)], [(x.shape, x.dtype)],
-        bind={"T": x.dtype}, words=(classes, ignored), n=rows,
+        (scale, x.contiguous(), target.contiguous(), logs.contiguous()), [(x.shape, x.dtype)],
+        bind={"T": x.dtype}, words=(classes, ignored, *scale.stride()), n=rows,
         grain=max(1, GRAIN // max(4 * classes, 1)),
     )  # fmt: skip
     return out
@@ -465,10 +477,8 @@ def cross_entropy(
     if weight is not None or input.ndim == 0 or input.shape[axis] == 0:
         logs = log_softmax(input, axis)
         return nll_loss(logs, target, weight, ignore_index, reduction)
-    classes = check_classes(input, target, None)
-    rows = input.movedim(axis, -1).reshape(-1, input.shape[axis])
-    losses: Tensor = row_cross_entropy(rows, classes.reshape(-1), ignore_index, reduction)[0]
-    return losses.reshape(target.shape) if reduction == "none" else losses
+    found: Tensor = class_cross_entropy(input, target, ignore_index, reduction)[0]
+    return found
 
 
 def soft_cross_entropy(
