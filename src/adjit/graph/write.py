@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from .. import errors
@@ -9,7 +10,7 @@ from ..schedule import codegen
 from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
 from .node import Node, Spec
-from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, new_node, result
+from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, new_node, picks, result
 
 
 def store(t: Any, source: Any) -> None:
@@ -22,11 +23,40 @@ def store(t: Any, source: Any) -> None:
             storage.value = source.storage.value
         else:
             _write_region(t, source)
-    counter = t.counter
-    if counter is INFERENCE:
-        return
-    counter.version += 1
-    counter.site = errors.user_site()
+    count((t,))
+
+
+def count(written: Sequence[Any]) -> None:
+    """Count a write into tensors, made at the user's line."""
+    site = errors.user_site()
+    for t in written:
+        counter = t.counter
+        if counter is not INFERENCE:
+            counter.version += 1
+            counter.site = site
+
+
+def replace(recipe: Recipe, written: Sequence[Any], read: Sequence[Any], scalars: Any) -> None:
+    """Record a node whose results are the new values of `written`, whole and unshared tensors.
+
+    Its inputs are `written`, then `read`; `recipe.over` lets results take over the memory of the
+    old values.
+    """
+    tensors = (*written, *read)
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple([t.storage.value for t in tensors])
+    offsets = tuple([t.offset for t in tensors])
+    node.offsets = offsets if any(offsets) else None
+    node.scalars = scalars
+    node.site = None
+    if len(written) == 1:
+        written[0].storage.value = node
+        remember(node)
+    else:
+        for t, value in zip(written, picks(node), strict=True):
+            t.storage.value = value
+    count(written)
 
 
 def _write_region(t: Any, source: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ops import steps
 from ..ops.creation import zeros_like
 from ..tensor import Tensor
 from .optimizer import (
@@ -94,14 +95,7 @@ class Adam(PerParameterOptimizer):
     ) -> None:
         """Step along the mean gradient over the root of the mean square, both unbiased."""
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
-        if not state:
-            state["step"] = self.first_step(param, group)
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        step = state["step"]
+        step = self._count_step(param, state, group)
 
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
@@ -117,6 +111,45 @@ class Adam(PerParameterOptimizer):
             square = peak.copy_(peak.maximum(square))
         scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
         descend_ratio(param, mean, scale, lr / (1 - beta1**step))
+
+    def _count_step(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:
+        """The number of this step; the first one makes the state."""
+        if not state:
+            state["step"] = self.first_step(param, group)
+            state["exp_avg"] = zeros_like(param)
+            state["exp_avg_sq"] = zeros_like(param)
+            if group["amsgrad"]:
+                state["max_exp_avg_sq"] = zeros_like(param)
+        state["step"] += 1
+        return state["step"]
+
+    def update_together(
+        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
+    ) -> bool:
+        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+        amsgrad, decoupled = group["amsgrad"], group["decoupled_weight_decay"]
+        counts = [self._count_step(*of, group) for of in zip(params, states, strict=True)]
+        rates = {step: -lr / (1 - beta1**step) for step in set(counts)}
+        corrections = {step: (1 - beta2**step) ** 0.5 for step in rates}
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
+        steps.adam_step(
+            params,
+            [state[name] for name in names for state in states],
+            grads,
+            [rates[step] for step in counts],
+            [corrections[step] for step in counts],
+            [
+                -1.0 if group["maximize"] else 1.0,
+                0.0 if decoupled else decay,
+                1 - lr * decay if decoupled else 1.0,
+                1 - beta1,
+                beta2,
+                1 - beta2,
+                group["eps"],
+            ],
+            bool(amsgrad),
+        )
+        return True
 
 
 class AdamW(Adam):

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from ..autograd.modes import enable_grad, no_grad
 from ..graph.node import RemovableHandle
 from ..ops.creation import tensor, zeros
+from ..ops.steps import go_together
 from ..tensor import Tensor
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -551,6 +552,8 @@ def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tenso
 class PerParameterOptimizer(Optimizer):
     """An optimiser that treats each parameter on its own, by one method: :meth:`update`.
 
+    One that also has a kernel for many parameters launches it in :meth:`update_together`.
+
     The state's ``step`` is a Python number, so that counting costs no operation; with
     ``capturable`` it is a 0-d tensor, so that a captured step counts on when it is replayed.
     Checkpoints always hold the tensor, as PyTorch's do.
@@ -561,6 +564,13 @@ class PerParameterOptimizer(Optimizer):
     ) -> None:
         """Move ``param`` once, in place, along ``grad``."""
         raise NotImplementedError
+
+    def update_together(
+        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
+    ) -> bool:
+        """Move parameters of a group in one launch, with the numbers of :meth:`update`; False where
+        that cannot be done."""
+        return False
 
     def step(self, closure: Closure | None = None) -> Any:
         """Update all parameters that have a gradient, once.
@@ -580,15 +590,26 @@ class PerParameterOptimizer(Optimizer):
                 loss = closure()
         with no_grad():
             for group in self.param_groups:
-                for param in group["params"]:
-                    if param.grad is None:
-                        continue
-                    grad = -param.grad if group["maximize"] else param.grad
-                    state = self.state.get(param, {})
-                    self.update(param, grad, state, group)
-                    if state:
-                        self.state[param] = state
+                self._step_group(group)
         return loss
+
+    def _step_group(self, group: dict[str, Any]) -> None:
+        params = [param for param in group["params"] if param.grad is not None]
+        if not params:
+            return
+        grads = [param.grad for param in params]
+        states = [self.state.get(param, {}) for param in params]
+        tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
+        if (
+            tensor_lr
+            or not go_together(params)
+            or not self.update_together(params, grads, states, group)
+        ):
+            for param, grad, state in zip(params, grads, states, strict=True):
+                self.update(param, -grad if group["maximize"] else grad, state, group)
+        for param, state in zip(params, states, strict=True):
+            if state:
+                self.state[param] = state
 
     def first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:
         """The counter before the first step."""

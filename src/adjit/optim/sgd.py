@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..ops import steps
+from ..ops.creation import empty_like
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -94,3 +96,20 @@ class SGD(PerParameterOptimizer):
                 velocity.mul_(momentum).add_(grad, alpha=1 - group["dampening"])
             grad = grad.add(velocity, alpha=momentum) if group["nesterov"] else velocity
         descend(param, grad, as_scalar(group["lr"]))
+
+    def update_together(
+        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
+    ) -> bool:
+        momentum = group["momentum"]
+        numbers = [-1.0 if group["maximize"] else 1.0, group["weight_decay"], -group["lr"]]
+        if momentum == 0:
+            steps.sgd_step(params, grads, numbers)
+            return True
+        firsts = [state.get("momentum_buffer") is None for state in states]
+        for param, state, first in zip(params, states, firsts, strict=True):
+            if first:
+                state["momentum_buffer"] = empty_like(param)
+        velocities = [state["momentum_buffer"] for state in states]
+        numbers += [momentum, 1 - group["dampening"]]
+        steps.momentum_step(params, velocities, grads, firsts, numbers, group["nesterov"])
+        return True

@@ -214,10 +214,11 @@ class _Builder:
         fallible = [t for t in tasks if any(i.recipe.fallible is not None for i in t.items)]
         for task in tasks:
             for item in task.items:
-                if not item.reads or ~item.reads[0].value not in self.owned or not fallible:
+                old = {~read.value for read in item.reads[: max(item.recipe.over, 1)]} & self.owned
+                if not old or not fallible:
                     continue
                 if any(_depends(f, task) for f in fallible):
-                    self.owned.discard(~item.reads[0].value)
+                    self.owned -= old
                 else:
                     task.needs |= {f for f in fallible if f is not task}
 
@@ -343,6 +344,8 @@ class _Builder:
             item.writes[0], item.reads[0].value, position
         ):
             recipe = recipe.alias
+        for v, read in zip(item.writes[: recipe.over], item.reads, strict=False):
+            self._take_over(v, read.value, position)
         row += [self._place(v) for v in item.writes]
         if recipe.scratch:
             size = size_class(recipe.scratch)

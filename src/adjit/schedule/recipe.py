@@ -67,7 +67,7 @@ class Recipe:
     __slots__ = (
         "__weakref__", "alias", "compute", "constants", "count", "differentiable", "element",
         "fallible", "fold", "free", "head", "inputs", "large", "name", "numbers", "operands", "outputs",
-        "pick", "plain", "scratch", "size", "sizes", "spec", "steps", "vjps", "wide", "write",
+        "over", "pick", "plain", "scratch", "size", "sizes", "spec", "steps", "vjps", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -100,6 +100,7 @@ class Recipe:
         self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
         self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
+        self.over = 0  # so many results may take over the memory of the inputs of their numbers
         self.element: Element | None = None
         self.fold: Fold | None = None
         self.wide = False  # worth being fused

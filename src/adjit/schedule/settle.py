@@ -140,6 +140,11 @@ def _run(batch: list[Any]) -> None:
             if recipe is None:  # run by another thread in the meantime
                 batch.pop()
                 continue
+            if recipe.pick >= 0 and node.inputs[0].recipe is None:
+                node.address = node.inputs[0].others[recipe.pick]
+                node.recipe = node.inputs = None
+                batch.pop()
+                continue
             if not recipe.plain:
                 before = len(words)
                 try:
@@ -229,6 +234,7 @@ class Failed:
 
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
+    pick = -1
     wide = False
     count = 0  # of all in this process
 
@@ -261,10 +267,6 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
     if any(value.recipe is not None for value in node.inputs):
         _inherit_error(node)
         return 0
-    if recipe.pick >= 0:
-        node.address = node.inputs[0].others[recipe.pick]
-        node.recipe = node.inputs = None
-        return 0
     if recipe.write:
         return _write(node, recipe, words)
     row = (
@@ -276,6 +278,8 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
     if recipe.alias is not None and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
+    elif recipe.over:
+        blocks = _taken_over(node.inputs, recipe)
     else:
         blocks = [allocate(size) for size in recipe.sizes]
     row += blocks
@@ -295,6 +299,17 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
         node.others = blocks
     node.recipe = node.inputs = None
     return len(recipe.steps)
+
+
+def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
+    """Memory for results: that of old values which nobody else looks at, else new."""
+    blocks = []
+    for k, size in enumerate(recipe.sizes):
+        block = inputs[k].address if k < recipe.over else None
+        if block is None or _refcount(inputs[k]) > _HELD_BY_NODE or block.__class__ is Foreign:
+            block = allocate(size)
+        blocks.append(block)
+    return blocks
 
 
 def _look_for_error(node: Any, recipe: Recipe) -> None:

@@ -66,7 +66,9 @@ def walk(batch: list[Any]) -> tuple[list[Any], list[Any], dict[Any, int], set[in
                 number = numbers[pair] = len(externals)
                 externals.append(pair)
             key.append((~number, fixed) if fixed else ~number)
-            if k == 0 and not pair[1] and (recipe.write == "copy" or recipe.alias is not None):
+            if not pair[1] and (
+                k < recipe.over or (k == 0 and (recipe.write == "copy" or recipe.alias))
+            ):
                 replaced.add(number)
     return key, externals, numbers, replaced
 

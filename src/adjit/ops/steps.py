@@ -1,0 +1,99 @@
+"""Steps of optimisers over many parameters: one node, and one launch, for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Any
+
+from ..graph import inplace, write
+from ..graph.node import Spec
+from ..kernels import optim as kernels
+from ..schedule.cache import instantiate
+from ..schedule.recipe import GRAIN, Recipe, Step
+from ..schedule.settle import float_word, settle
+from ..tensor import Tensor
+
+Tensors = Sequence[Tensor]
+
+COST = 8  # element operations that a step of one element is worth
+
+
+def go_together(params: Tensors) -> bool:
+    """Whether one launch can move them all: they have one dtype, and no two share a storage."""
+    kind = params[0].spec.dtype
+    return kind.is_floating_point and (
+        len({id(p.storage) for p in params if p.spec.dtype is kind}) == len(params)
+    )
+
+
+def sgd_step(params: Tensors, grads: Tensors, numbers: Sequence[float]) -> None:
+    """Plain steps. Numbers: the sign of the gradients, weight decay, -lr."""
+    _step(kernels.sgd_step, params, (), grads, [float_word(v) for v in numbers])
+
+
+def momentum_step(
+    params: Tensors, velocities: Tensors, grads: Tensors, firsts: Sequence[bool],
+    numbers: Sequence[float], nesterov: bool,
+) -> None:  # fmt: skip
+    """Steps with momentum. Numbers: as for `sgd_step`, momentum, the share of the gradients."""
+    words = [*map(int, firsts), *map(float_word, numbers), int(nesterov)]
+    _step(kernels.momentum_step, params, velocities, grads, words)
+
+
+def adam_step(
+    params: Tensors, states: Tensors, grads: Tensors, rates: Sequence[float],
+    corrections: Sequence[float], numbers: Sequence[float], amsgrad: bool,
+) -> None:  # fmt: skip
+    """Steps of Adam. Numbers: the sign, weight decay, the factor of the parameters, the weights of
+    the gradient, of the old square and of the new one, epsilon."""
+    words = [*map(float_word, (*rates, *corrections, *numbers)), int(amsgrad)]
+    _step(kernels.adam_step, params, states, grads, words)
+
+
+def _step(
+    kernel: Any, params: Tensors, states: Tensors, grads: Tensors, words: Sequence[int]
+) -> None:
+    """Record a kernel that gives the parameters and the states new values."""
+    old = (*params, *states)
+    written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
+    read = [g if g.spec.contiguous else g.contiguous() for g in grads]
+    key = (kernel, len(states), tuple([p.spec for p in written[: len(params)]]))
+    recipe = _recipes.get(key)
+    if recipe is None:
+        if len(_recipes) >= MAX_STEPS:
+            _recipes.clear()
+        recipe = _recipes[key] = _recipe(kernel, [t.spec for t in written], key[2], len(words) + 1)
+    write.replace(recipe, written, read, (*words, len(params)))
+    for t, made in zip(old, written, strict=True):
+        if made is not t:
+            inplace.adopt(t, made)
+    if any(g.storage.shared for g in read):
+        settle()
+
+
+MAX_STEPS = 256
+_recipes: dict[Any, Recipe] = {}
+
+
+def _is_whole(t: Tensor) -> bool:
+    """Whether a tensor is all of a storage of its own, in C order."""
+    storage, spec = t.storage, t.spec
+    return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
+
+
+def _recipe(kernel: Any, written: list[Spec], params: Sequence[Spec], scalars: int) -> Recipe:
+    units = [-(-spec.numel // kernels.CHUNK) for spec in params]
+    begins = accumulate(units, initial=0)
+    step = Step(
+        instantiate(kernel, {"T": params[0].dtype}),
+        sum(units),
+        max(1, GRAIN // (COST * kernels.CHUNK)),
+    )
+    words = [*list(begins)[:-1], *[spec.numel for spec in params]]
+    recipe = Recipe(
+        kernel.__name__, (*written, *params), tuple(written), [step], tuple(words), scalars=scalars
+    )
+    recipe.over = len(written)
+    recipe.plain = False
+    return recipe
