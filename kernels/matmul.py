@@ -106,9 +106,7 @@ def emit_batch_offset(code: Code) -> Any:
     return f.defined
 
 
-def emit_product(
-    code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool
-) -> str:
+def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool) -> str:
     """out = left @ right, or activation(beta * bias + alpha * (left @ right)); a depth above 0.
 
     A unit is HEIGHT rows of a block of columns. Units that follow each other share the packed
@@ -144,9 +142,7 @@ def emit_product(
         b = right + f.call(batch_offset, c, entry, RIGHT) * size
         target = out + entry * rows * columns * size
         # Panels of B that are read once are read where they are.
-        is_read_once = f.builder.and_(
-            right_column.equals(1), (last_row - first_row) < HEIGHT + 1
-        )
+        is_read_once = f.builder.and_(right_column.equals(1), (last_row - first_row) < HEIGHT + 1)
         with f.loop(last_column, reach, first_column) as j:
             across = f.smaller(last_column - j, reach)
             in_place = f.choose(is_read_once, across // f.panel * f.panel, 0)

@@ -43,10 +43,15 @@ class Session:
         self.grads: dict[Meta, Any] = {}  # the first gradients
         self.set_grads: set[Meta] = set()
         self.draws: list[Draw] = []
+        self.conditions: list[tuple[Callable[[], Any], Any]] = []
 
     def numbers(self, values: Sequence[int], again: Callable[[], Sequence[int]]) -> None:
         """The next node whose Python numbers contain `values` takes those of `again()` later."""
         self.draws.append(Draw(len(tape), tuple(values), again))
+
+    def depends_on(self, read: Callable[[], Any]) -> None:
+        """What was captured holds as long as `read()` gives what it gives now."""
+        self.conditions.append((read, read()))
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[None]:

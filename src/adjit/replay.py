@@ -117,6 +117,7 @@ class Replay:
             (self._argument_metas.get(id(meta), -1), meta, g is None)
             for meta, g in session.grads.items()
         ]
+        self.conditions = session.conditions
         values = self._values_left(session, results)
         batch = reachable(values)
         self._lay_out(session, batch, values)
@@ -188,6 +189,9 @@ class Replay:
         taken: set[tuple[int, int]] = set()
         for draw in session.draws:
             count = len(draw.values)
+            if not count:
+                self.draws.append((-1, 0, 0, draw.again))
+                continue
             for row, at in enumerate(self.plan.numbered):
                 scalars = batch[at].scalars
                 at_ = [
@@ -243,12 +247,12 @@ class Replay:
     # ----- a replay -----
 
     def fits(self, arguments: Sequence[Any]) -> bool:
-        """Whether gradients are there, and missing, where they were."""
+        """Whether gradients are there, and missing, where they were, and conditions hold."""
         for k, meta, was_none in self.grads_before:
             found = arguments[k].meta if k >= 0 else meta
             if (found is None or found.grad is None) is not was_none:
                 return False
-        return True
+        return all(read() == value for read, value in self.conditions)
 
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
 from ..graph import inplace, write
 from ..graph.node import Spec
+from ..graph.state import state
 from ..kernels import optim as kernels
 from ..schedule.cache import instantiate
 from ..schedule.recipe import GRAIN, Recipe, Step
@@ -15,6 +16,7 @@ from ..schedule.settle import float_word, settle
 from ..tensor import Tensor
 
 Tensors = Sequence[Tensor]
+Numbers = Callable[[], Sequence[float]]  # counts the step, gives its numbers
 
 COST = 8  # element operations that a step of one element is worth
 
@@ -27,34 +29,46 @@ def go_together(params: Tensors) -> bool:
     )
 
 
-def sgd_step(params: Tensors, grads: Tensors, numbers: Sequence[float]) -> None:
+def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:
     """Plain steps. Numbers: the sign of the gradients, weight decay, -lr."""
-    _step(kernels.sgd_step, params, (), grads, [float_word(v) for v in numbers])
+    _step(kernels.sgd_step, params, (), grads, lambda: [*map(float_word, numbers())])
 
 
 def momentum_step(
     params: Tensors, velocities: Tensors, grads: Tensors, firsts: Sequence[bool],
-    numbers: Sequence[float], nesterov: bool,
+    numbers: Numbers, nesterov: bool,
 ) -> None:  # fmt: skip
     """Steps with momentum. Numbers: as for `sgd_step`, momentum, the share of the gradients."""
-    words = [*map(int, firsts), *map(float_word, numbers), int(nesterov)]
+
+    def words() -> list[int]:
+        return [*map(int, firsts), *map(float_word, numbers()), int(nesterov)]
+
     _step(kernels.momentum_step, params, velocities, grads, words)
 
 
 def adam_step(
-    params: Tensors, states: Tensors, grads: Tensors, rates: Sequence[float],
-    corrections: Sequence[float], numbers: Sequence[float], amsgrad: bool,
-) -> None:  # fmt: skip
-    """Steps of Adam. Numbers: the sign, weight decay, the factor of the parameters, the weights of
-    the gradient, of the old square and of the new one, epsilon."""
-    words = [*map(float_word, (*rates, *corrections, *numbers)), int(amsgrad)]
+    params: Tensors, states: Tensors, grads: Tensors, numbers: Numbers, amsgrad: bool
+) -> None:
+    """Steps of Adam. Numbers: for each parameter -lr over the correction of the mean, then for each
+    the correction of the square; the sign, weight decay, the factor of the parameters, the weights
+    of the gradient, of the old square and of the new one, epsilon."""
+
+    def words() -> list[int]:
+        return [*map(float_word, numbers()), int(amsgrad)]
+
     _step(kernels.adam_step, params, states, grads, words)
 
 
 def _step(
-    kernel: Any, params: Tensors, states: Tensors, grads: Tensors, words: Sequence[int]
+    kernel: Any, params: Tensors, states: Tensors, grads: Tensors, numbers: Callable[[], list[int]]
 ) -> None:
-    """Record a kernel that gives the parameters and the states new values."""
+    """Record a kernel that gives the parameters and the states new values.
+
+    `numbers` is called once for every step, also for those of a captured function.
+    """
+    words = numbers()
+    if state.session is not None:
+        state.session.numbers(words, numbers)
     old = (*params, *states)
     written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
     read = [g if g.spec.contiguous else g.contiguous() for g in grads]

@@ -101,3 +101,6 @@ class Adagrad(PerParameterOptimizer):
             grad = grad.add(param, alpha=group["weight_decay"])
         state["sum"].addcmul_(grad, grad)
         descend_ratio(param, grad, state["sum"].sqrt().add_(group["eps"]), lr)
+
+    def counts(self, group: dict[str, Any]) -> bool:
+        return bool(group["lr_decay"] != 0)

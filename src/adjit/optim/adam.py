@@ -95,7 +95,9 @@ class Adam(PerParameterOptimizer):
     ) -> None:
         """Step along the mean gradient over the root of the mean square, both unbiased."""
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
-        step = self._count_step(param, state, group)
+        self._prepare(param, state, group)
+        state["step"] += 1
+        step = state["step"]
 
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
@@ -112,33 +114,33 @@ class Adam(PerParameterOptimizer):
         scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
         descend_ratio(param, mean, scale, lr / (1 - beta1**step))
 
-    def _count_step(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Any:
-        """The number of this step; the first one makes the state."""
+    def _prepare(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Make the state of a parameter before its first step."""
         if not state:
             state["step"] = self.first_step(param, group)
             state["exp_avg"] = zeros_like(param)
             state["exp_avg_sq"] = zeros_like(param)
             if group["amsgrad"]:
                 state["max_exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        return state["step"]
 
     def update_together(
         self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
     ) -> bool:
-        lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
-        amsgrad, decoupled = group["amsgrad"], group["decoupled_weight_decay"]
-        counts = [self._count_step(*of, group) for of in zip(params, states, strict=True)]
-        rates = {step: -lr / (1 - beta1**step) for step in set(counts)}
-        corrections = {step: (1 - beta2**step) ** 0.5 for step in rates}
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
-        steps.adam_step(
-            params,
-            [state[name] for name in names for state in states],
-            grads,
-            [rates[step] for step in counts],
-            [corrections[step] for step in counts],
-            [
+        amsgrad = bool(group["amsgrad"])
+        for param, state in zip(params, states, strict=True):
+            self._prepare(param, state, group)
+
+        def numbers() -> list[float]:
+            lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
+            for state in states:
+                state["step"] += 1
+            counts = [state["step"] for state in states]
+            rates = {step: -lr / (1 - beta1**step) for step in set(counts)}
+            corrections = {step: (1 - beta2**step) ** 0.5 for step in rates}
+            decoupled = group["decoupled_weight_decay"]
+            return [
+                *[rates[step] for step in counts],
+                *[corrections[step] for step in counts],
                 -1.0 if group["maximize"] else 1.0,
                 0.0 if decoupled else decay,
                 1 - lr * decay if decoupled else 1.0,
@@ -146,9 +148,11 @@ class Adam(PerParameterOptimizer):
                 beta2,
                 1 - beta2,
                 group["eps"],
-            ],
-            bool(amsgrad),
-        )
+            ]
+
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
+        moments = [state[name] for name in names for state in states]
+        steps.adam_step(params, moments, grads, numbers, amsgrad)
         return True
 
 

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ..autograd.modes import enable_grad, no_grad
 from ..graph.node import RemovableHandle
+from ..graph.state import state as switches
 from ..ops.creation import tensor, zeros
 from ..ops.steps import go_together
 from ..tensor import Tensor
@@ -605,11 +606,38 @@ class PerParameterOptimizer(Optimizer):
             or not go_together(params)
             or not self.update_together(params, grads, states, group)
         ):
+            if switches.session is not None:
+                self._tell(switches.session, states, group)
             for param, grad, state in zip(params, grads, states, strict=True):
                 self.update(param, -grad if group["maximize"] else grad, state, group)
         for param, state in zip(params, states, strict=True):
             if state:
                 self.state[param] = state
+
+    def _tell(self, session: Any, states: list[Any], group: dict[str, Any]) -> None:
+        """Tell a capture which Python numbers went into the updates of a group."""
+
+        def options() -> list[Any]:
+            return [(k, v) for k, v in group.items() if k != "params" and not isinstance(v, Tensor)]
+
+        def counts() -> list[int]:
+            return [s["step"] for s in states if isinstance(s.get("step"), int)]
+
+        def count() -> list[int]:
+            for s in states:
+                if isinstance(s.get("step"), int):
+                    s["step"] += 1
+            return []
+
+        session.depends_on(options)
+        if self.counts(group):
+            session.depends_on(counts)
+        else:
+            session.numbers((), count)
+
+    def counts(self, group: dict[str, Any]) -> bool:
+        """Whether :meth:`update` computes with the number of the step."""
+        return True
 
     def first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:
         """The counter before the first step."""

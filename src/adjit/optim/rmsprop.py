@@ -111,3 +111,6 @@ class RMSprop(PerParameterOptimizer):
             descend(param, velocity, lr)
         else:
             descend_ratio(param, grad, scale, lr)
+
+    def counts(self, group: dict[str, Any]) -> bool:
+        return False

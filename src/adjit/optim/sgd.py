@@ -101,7 +101,10 @@ class SGD(PerParameterOptimizer):
         self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
     ) -> bool:
         momentum = group["momentum"]
-        numbers = [-1.0 if group["maximize"] else 1.0, group["weight_decay"], -group["lr"]]
+
+        def numbers() -> list[float]:
+            return [-1.0 if group["maximize"] else 1.0, group["weight_decay"], -group["lr"]]
+
         if momentum == 0:
             steps.sgd_step(params, grads, numbers)
             return True
@@ -110,6 +113,11 @@ class SGD(PerParameterOptimizer):
             if first:
                 state["momentum_buffer"] = empty_like(param)
         velocities = [state["momentum_buffer"] for state in states]
-        numbers += [momentum, 1 - group["dampening"]]
-        steps.momentum_step(params, velocities, grads, firsts, numbers, group["nesterov"])
+
+        def numbers_with_momentum() -> list[float]:
+            return [*numbers(), group["momentum"], 1 - group["dampening"]]
+
+        steps.momentum_step(
+            params, velocities, grads, firsts, numbers_with_momentum, group["nesterov"]
+        )
         return True

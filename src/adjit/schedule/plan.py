@@ -200,27 +200,19 @@ class _Builder:
         """Order the tasks, place the values, write the words."""
         tasks = form_tasks(self.items)
         self.owned = set(self.structure.owned)
-        self._keep_failures_before_writes(tasks)
         self.order = _ordered(tasks)
+        fallible = [
+            position
+            for position, task in enumerate(self.order)
+            if any(item.recipe.fallible is not None for item in task.items)
+        ]
+        self.sure_from = fallible[-1] + 1 if fallible else 0  # no later step can stop the plan
         self._find_lives()
         for position, task in enumerate(self.order):
             self._emit(position, task)
         self._mark_end()
         for at in self.structure.held:
             self.results.append((at, [self.places[v].at for v in self.values[at]]))
-
-    def _keep_failures_before_writes(self, tasks: list[Task]) -> None:
-        """A value from outside is written over only when no step can stop the plan any more."""
-        fallible = [t for t in tasks if any(i.recipe.fallible is not None for i in t.items)]
-        for task in tasks:
-            for item in task.items:
-                old = {~read.value for read in item.reads[: max(item.recipe.over, 1)]} & self.owned
-                if not old or not fallible:
-                    continue
-                if any(_depends(f, task) for f in fallible):
-                    self.owned -= old
-                else:
-                    task.needs |= {f for f in fallible if f is not task}
 
     def _find_lives(self) -> None:
         """Which values need memory, and which task reads each last."""
@@ -263,7 +255,7 @@ class _Builder:
         if self.last.get(old) != position:
             return False
         if old < 0:
-            if ~old not in self.owned:
+            if ~old not in self.owned or position < self.sure_from:
                 return False
             self.owned.discard(~old)
             if v in self.held:
@@ -527,18 +519,6 @@ def _strides_in(
     if is_plain(strides, shape):
         return tuple(contiguous_strides(loop))
     return (0,) * len(loop)
-
-
-def _depends(task: Task, on: Task) -> bool:
-    seen, stack = {task}, [task]
-    while stack:
-        current = stack.pop()
-        if current is on:
-            return True
-        fresh = current.needs - seen
-        seen |= fresh
-        stack.extend(fresh)
-    return False
 
 
 def _ordered(tasks: list[Task]) -> list[Task]:

@@ -35,6 +35,11 @@ def fixed_offset(recipe: Any, k: int, offset: int) -> int:
     return offset if recipe.write and k == 0 else 0
 
 
+def written_over(recipe: Any) -> int:
+    """How many inputs, the first ones, a recipe writes over if nobody else looks at them."""
+    return recipe.over or int(recipe.write == "copy" or recipe.alias is not None)
+
+
 def structure_of(batch: list[Any]) -> Structure:
     """Number the nodes of a batch and what they read from outside."""
     key, externals, numbers, replaced = walk(batch)
