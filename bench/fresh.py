@@ -69,6 +69,7 @@ def peak_of_training(name: str, batch: int, steps: int) -> int:
         step = train(library.module, library.capture, *network_data(widths, size))
         for _ in range(count):
             library.finish(step())
+            library.catch_up()
     return peak_bytes()
 
 
@@ -104,14 +105,10 @@ def peak_of_program(name: str, row: str) -> int:
 
     library = LIBRARIES[name]()
     program = next(program for program in PROGRAMS if program.name == row)
-    call = program.prepare(library, tiny=library.keeps_buffers)
-    for _ in range(3):
-        call()
-    del call
+    library.warm_up(program.prepare(library, tiny=library.keeps_buffers))
     before = tidy()
     call = program.prepare(library)
-    for _ in range(3):
-        call()
+    library.warm_up(call)
     tidy()
     call()
     return max(peak_bytes() - before, 0)
@@ -174,7 +171,7 @@ def training_bytes(name: str, batch: int) -> float:
     from libraries import LIBRARIES
 
     if LIBRARIES[name].keeps_kernels:
-        ask("memory", name, batch, 1)  # so that no compiler runs below
+        ask("memory", name, batch, 4)  # so that no compiler runs below
     before, after = (ask("memory", name, batch, steps) for steps in (0, 4))
     return after - before
 

@@ -12,6 +12,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+CALLS_TO_WARM_UP = 3  # a JIT may run other code once it has seen the same call before
+
 
 class Library:
     """One library, loaded when an object of its class is made.
@@ -50,6 +52,16 @@ class Library:
         """`step` as a user of the library would prepare it for being run many times."""
         return step
 
+    def catch_up(self) -> None:
+        """Wait until nothing is being compiled in the background."""
+
+    def warm_up(self, call: Callable[[], Any]) -> Any:
+        """Call until the code is the one that later calls will run; the last result."""
+        for _ in range(CALLS_TO_WARM_UP):
+            result = call()
+            self.catch_up()
+        return result
+
     def forget(self) -> None:
         """Drop what was compiled for the rows so far: they share code, and limits count it."""
 
@@ -73,6 +85,7 @@ class Adjit(Library):
     def __init__(self) -> None:
         super().__init__()
         self._settle = importlib.import_module("adjit.schedule.settle").settle
+        self._wait = importlib.import_module("adjit.schedule.hot").wait
 
     def set_threads(self, threads: int) -> None:
         self.module.set_num_threads(threads)
@@ -80,6 +93,9 @@ class Adjit(Library):
     def finish(self, result: Any) -> Any:
         self._settle()
         return result
+
+    def catch_up(self) -> None:
+        self._wait()
 
     def to_numpy(self, value: Any) -> np.ndarray:
         return value.detach().clone().numpy()

@@ -747,7 +747,7 @@ PROGRAMS: tuple[Program, ...] = (
         atol=1e-3,
     ),
     program(
-        "GELU by tanh, sum, {} float32",
+        "GELU by tanh, sum, 4M float32",
         gelu_data,
         gradient(gelu, gelu_jax, 1),
         sizes=(1 << 22,),
@@ -756,7 +756,7 @@ PROGRAMS: tuple[Program, ...] = (
         atol=1e-5,
     ),
     program(
-        "Black-Scholes, price and five greeks, {} float64",
+        "Black-Scholes, price and five greeks, 1M float64",
         option_data,
         {"torch": greeks_torch, "jax": greeks_jax},
         sizes=(1_000_000,),

@@ -26,7 +26,6 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NPROC",  # XLA's thread pool
 )
-CALLS_BEFORE_CHECK = 3  # a JIT may run other code once it has seen the same call before
 SAMPLE = 1e-3  # seconds that one turn lasts at least, beside a clock of 50 ns
 
 
@@ -68,8 +67,8 @@ def sample(call: Callable[[], Any], number: int) -> float:
     return (perf_counter() - start) / number
 
 
-def warm_up(call: Callable[[], Any], seconds: float) -> int:
-    """Run `call` until compilers and caches have done their part; how often it fits in a turn."""
+def calls_in_a_turn(call: Callable[[], Any], seconds: float) -> int:
+    """How often `call` fits in a turn, after running it for a while."""
     best = inf
     deadline = perf_counter() + seconds
     calls = 0
@@ -83,7 +82,7 @@ def time_calls(
     calls: dict[str, Callable[[], Any]], seconds: float, least_turns: int
 ) -> dict[str, float]:
     """Seconds of one call in each library, the shortest of its turns."""
-    numbers = {name: warm_up(call, seconds / 20) for name, call in calls.items()}
+    numbers = {name: calls_in_a_turn(call, seconds / 20) for name, call in calls.items()}
     best = dict.fromkeys(calls, inf)
     order = list(calls)
     deadline = perf_counter() + seconds
@@ -118,8 +117,7 @@ def time_row(
             started = perf_counter()
             with limit_time(library.patience):
                 call = row.prepare(library)
-                for _ in range(CALLS_BEFORE_CHECK):
-                    result = call()
+                result = library.warm_up(call)
             ready[name] = perf_counter() - started
             found = values_of(library, result)
         except OutOfTime:
