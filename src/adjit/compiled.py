@@ -143,12 +143,14 @@ class _Compiled:
                 returned = self.f(*args, **kwargs)
             leaves: list[Any] = []
             form = flatten(returned, leaves)
+            del returned
             replay = Replay(session, arguments, leaves)
+            first, replay.first = replay.first, []
             replay.plan.compile()
             replay.plan.finish()
             self.captures[key].append((replay, form))
             settle()
-        return returned
+        return unflatten(form, iter(first))
 
 
 def _modules_behind(f: Any) -> list[Any]:

@@ -100,10 +100,11 @@ class Replay:
     Args:
         session: what was watched.
         arguments: the tensors that were given.
-        results: the leaves of what was returned.
+        results: the leaves of what was returned; the list is emptied, because what the function
+            left behind is what can be reached without them. `first` are their replacements.
     """
 
-    def __init__(self, session: Session, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+    def __init__(self, session: Session, arguments: Sequence[Any], results: list[Any]) -> None:
         self._argument_cells = {id(t.storage): k for k, t in enumerate(arguments)}
         self._argument_metas = {
             id(t.meta): k for k, t in enumerate(arguments) if t.meta is not None
@@ -118,7 +119,19 @@ class Replay:
             for meta, g in session.grads.items()
         ]
         self.conditions = session.conditions
-        values = self._values_left(session, results)
+        drafts = [self._draft(t, arguments) for t in results]
+        self.first = [_tensor(d, d.slot.constant) if isinstance(d, Make) else t
+                      for d, t in zip(drafts, results, strict=True)]  # fmt: skip
+        results.clear()
+        grads = []
+        for meta in session.set_grads:
+            draft = self._draft(grad_slot.__get__(meta), arguments)
+            if isinstance(draft, Make):
+                grad_slot.__set__(meta, _tensor(draft, draft.slot.constant))
+            grads.append((meta, draft))
+        values = [value_slot.__get__(cell) for cell in session.written]
+        values += [d.slot.constant for d in drafts if isinstance(d, Make)]
+        values += [d.slot.constant for _, d in grads if isinstance(d, Make)]
         batch = reachable(values)
         self._lay_out(session, batch, values)
         self.fallible = {
@@ -127,7 +140,27 @@ class Replay:
             if node.recipe.fallible is not None
         }
         blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
-        self._describe_effects(session, arguments, results, blocks)
+
+        def slot(value: Any) -> Slot:
+            if id(value) in blocks:
+                return Slot(blocks[id(value)])
+            if id(value) in self._holders:
+                return Slot(cell=self._cell_of(self._holders[id(value)][0]))
+            return Slot(constant=value)
+
+        def placed(draft: Make | Keep) -> Make | Keep:
+            if isinstance(draft, Make):
+                return draft._replace(slot=slot(draft.slot.constant))
+            return draft
+
+        self.results = [placed(draft) for draft in drafts]
+        self.grads = [
+            (self._argument_metas.get(id(meta), -1), meta, placed(draft)) for meta, draft in grads
+        ]
+        self.effects = [
+            (self._cell_of(cell), slot(value_slot.__get__(cell)), int(id(cell) in self._before))
+            for cell in session.written
+        ]
 
     # ----- what the function did, in terms of any call -----
 
@@ -139,15 +172,15 @@ class Replay:
             return CellOf(self._argument_metas.get(id(meta), -1), meta)
         return CellOf(cell=cell)
 
-    def _values_left(self, session: Session, results: Sequence[Any]) -> list[Any]:
-        """The values that can be reached when the function has returned."""
-        values = [value_slot.__get__(cell) for cell in session.written]
-        for meta in session.set_grads:
-            grad = grad_slot.__get__(meta)
-            if grad is not None:
-                values.append(value_slot.__get__(grad.storage))
-        values += [value_slot.__get__(t.storage) for t in results if record.is_tensor(t)]
-        return values
+    def _draft(self, t: Any, arguments: Sequence[Any]) -> Make | Keep:
+        """How to leave a tensor behind; the constant of its slot is the value that it has now."""
+        for k, argument in enumerate(arguments):
+            if t is argument:
+                return Keep(k, None)
+        if not record.is_tensor(t) or id(t.storage) in self._before:
+            return Keep(-1, t)
+        value = Slot(constant=value_slot.__get__(t.storage))
+        return Make(value, t.storage.spec, t.spec, t.offset, t.edge is not None)
 
     def _lay_out(self, session: Session, batch: list[Any], values: Sequence[Any]) -> None:
         """Make the plan; say where its inputs come from."""
@@ -205,44 +238,6 @@ class Replay:
                     break
             else:
                 self.draws.append((-1, 0, 0, draw.again))  # drawn, then never used
-
-    def _describe_effects(
-        self,
-        session: Session,
-        arguments: Sequence[Any],
-        results: Sequence[Any],
-        blocks: dict[int, int],
-    ) -> None:
-        def slot(value: Any) -> Slot:
-            if id(value) in blocks:
-                return Slot(blocks[id(value)])
-            if id(value) in self._holders:
-                return Slot(cell=self._cell_of(self._holders[id(value)][0]))
-            return Slot(constant=value)
-
-        def leave(t: Any) -> Make | Keep:
-            if not record.is_tensor(t):
-                return Keep(-1, t)
-            for k, argument in enumerate(arguments):
-                if t is argument:
-                    return Keep(k, None)
-            if id(t.storage) in self._before:
-                return Keep(-1, t)
-            value = value_slot.__get__(t.storage)
-            return Make(slot(value), t.storage.spec, t.spec, t.offset, t.edge is not None)
-
-        own = {id(t.storage) for t in results if record.is_tensor(t)}
-        self.grads: list[tuple[int, Meta, Make | Keep]] = []
-        for meta in session.set_grads:
-            grad = grad_slot.__get__(meta)
-            own |= set() if grad is None else {id(grad.storage)}
-            self.grads.append((self._argument_metas.get(id(meta), -1), meta, leave(grad)))
-        self.results = [leave(t) for t in results]
-        self.effects = [
-            (self._cell_of(cell), slot(value_slot.__get__(cell)), int(id(cell) in self._before))
-            for cell in session.written
-            if id(cell) in self._before or id(cell) not in own
-        ]
 
     # ----- a replay -----
 
@@ -307,27 +302,30 @@ class Replay:
                 return nodes[slot.block]
             return slot.constant if slot.cell is None else slot.cell.find(arguments).value
 
-        def tensor(left: Make | Keep) -> Any:
-            if left.__class__ is Keep:
-                return left.itself if left.argument < 0 else arguments[left.argument]
-            assert isinstance(left, Make)
-            cell = record.make_storage(value_of(left.slot), left.whole)
-            out = record.make_tensor(cell, left.spec, left.offset)
-            if left.needs_grad:
-                fn = record.new_grad_node(_returned, (), ())
-                fn.outputs = (left.spec,)
-                record.give_history(out, fn)
-            return out
+        def left(what: Make | Keep) -> Any:
+            if isinstance(what, Make):
+                return _tensor(what, value_of(what.slot))
+            return what.itself if what.argument < 0 else arguments[what.argument]
 
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
-        results = [tensor(left) for left in self.results]
-        grads = [(meta_of(k, meta, arguments), tensor(left)) for k, meta, left in self.grads]
+        results = [left(what) for what in self.results]
+        grads = [(meta_of(k, meta, arguments), left(what)) for k, meta, what in self.grads]
         for cell, value, writes in written:
             cell.value = value
             cell.version += writes
         for meta, grad in grads:
             meta.grad = grad
         return results
+
+
+def _tensor(made: Make, value: Any) -> Any:
+    """The tensor, with a storage of its own around a value."""
+    out = record.make_tensor(record.make_storage(value, made.whole), made.spec, made.offset)
+    if made.needs_grad:
+        fn = record.new_grad_node(_returned, (), ())
+        fn.outputs = (made.spec,)
+        record.give_history(out, fn)
+    return out
 
 
 def _make_private(externals: list[tuple[Any, int]], k: int, nbytes: int) -> None:

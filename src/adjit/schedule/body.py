@@ -83,6 +83,16 @@ class Body:
         value = last.value
         return assigns, list(value.elts) if isinstance(value, ast.Tuple) else [value]
 
+    @functools.cached_property
+    def is_cheap(self) -> bool:
+        """Whether computing it again costs less than writing and reading a value: no functions, no
+        division."""
+        return not any(
+            isinstance(n, (ast.Attribute, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow))
+            for statement in [*self.assigns, *self.results]
+            for n in ast.walk(statement)
+        )
+
     @property
     def assigns(self) -> list[ast.Assign]:
         """The statements before the return."""

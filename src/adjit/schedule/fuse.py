@@ -7,13 +7,13 @@ runs at one point of time, so nothing may join it that depends on it by a detour
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..shapes import contiguous_strides
 from .recipe import Element, Fold, Recipe
 
-MAX_MEMBERS = 48  # bodies in one kernel, so that it compiles in well under a second
+MAX_MEMBERS = 128  # bodies in one kernel, so that it compiles in about a second
 
 
 class Read(NamedTuple):
@@ -35,18 +35,24 @@ class Item(NamedTuple):
 class Task:
     """Items that run together, and the tasks that must have run before."""
 
-    __slots__ = ("flat", "folds", "items", "needs", "numel", "shape")
+    __slots__ = ("copies", "folds", "items", "needs", "numel", "shape")
 
     def __init__(self, item: Item) -> None:
         self.items = [item]
         self.needs: set[Task] = set()
         self.folds: list[Item] = []
+        self.copies: list[Item] = []  # items of other groups, computed again instead of read
         element = item.recipe.element
         self.shape: tuple[int, ...] | None = None  # None where every operand is contiguous
         self.numel = 0
         if element is not None:
             self.numel = item.recipe.spec.numel
             self.shape = None if is_flat(element) else tuple(element.shape)
+
+    @property
+    def everything(self) -> list[Item]:
+        """All that the task computes, in the order in which it was recorded."""
+        return sorted([*self.items, *self.copies, *self.folds], key=lambda item: item.node)
 
     @property
     def position(self) -> int:
@@ -68,8 +74,8 @@ def is_plain(strides: Sequence[int], shape: Sequence[int]) -> bool:
     return all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True))
 
 
-def form_tasks(items: Iterable[Item]) -> list[Task]:
-    """Every item in one task, in an order in which they can run."""
+def form_tasks(items: Sequence[Item], held: set[int]) -> list[Task]:
+    """Every item in one task; `held` are the values that somebody looks at."""
     maker: dict[int, tuple[Task, Item]] = {}
     readers: dict[Any, Task] = {}
     tasks: list[Task] = []
@@ -85,6 +91,7 @@ def form_tasks(items: Iterable[Item]) -> list[Task]:
             task.needs |= {maker[r.value][0] for r in item.reads if r.value >= 0}
         for value in item.writes:
             maker[value] = task, item
+    _compute_again(tasks, maker, held)
     return tasks
 
 
@@ -193,6 +200,69 @@ def _folding(item: Item, maker: dict[int, tuple[Task, Item]]) -> Task | None:
         return None
     rows = -(-item.recipe.spec.numel // fold.words[2])
     return task if rows * fold.words[0] == task.numel else None
+
+
+MAX_COPIES = 12  # bodies that are run again for one value
+
+
+def _compute_again(tasks: list[Task], maker: dict[int, tuple[Task, Item]], held: set[int]) -> None:
+    """Let groups compute cheap values of other groups again, where that saves storing them."""
+    stored = set(held)
+    readers: dict[int, set[Task]] = {}
+    for task in tasks:
+        for item in task.everything:
+            for read in item.reads:
+                if read.value < 0 or maker[read.value][0] is task:
+                    continue
+                readers.setdefault(read.value, set()).add(task)
+                source = maker[read.value][1]
+                element, position = item.recipe.element, item.reads.index(read)
+                if element is None or not (item.recipe.wide and source.recipe.wide):
+                    stored.add(read.value)
+                    continue
+                strides = [o.strides for o in element.inputs if o.strides is not None]
+                if not _same_elements(source, read, strides[position], element):
+                    stored.add(read.value)
+    for value in sorted(readers, reverse=True):
+        if value in stored:
+            continue
+        home, item = maker[value]
+        copies = _cheap_way(value, home, maker, stored)
+        if copies is None or not all(_may_copy(home, t) for t in readers[value]):
+            stored.add(value)
+            continue
+        for task in readers[value]:
+            known = {id(i) for i in [*task.items, *task.copies]}
+            task.copies += [i for i in copies if id(i) not in known]
+
+
+def _may_copy(home: Task, task: Task) -> bool:
+    """Whether a body of one group can run in the loop of another."""
+    return home.numel == task.numel and (home.shape is None or home.shape == task.shape)
+
+
+def _cheap_way(
+    value: int, home: Task, maker: dict[int, tuple[Task, Item]], stored: set[int]
+) -> list[Item] | None:
+    """The bodies that give a value from values outside of its group, None if that is not cheap."""
+    found: dict[int, Item] = {}
+    stack = [value]
+    while stack:
+        task, item = maker[stack.pop()]
+        if item.node in found:
+            continue
+        element = item.recipe.element
+        if element is None or task is not home or len(item.writes) > 1 or len(found) == MAX_COPIES:
+            return None
+        if not element.body.is_cheap:
+            return None
+        found[item.node] = item
+        for read in item.reads:
+            if read.value >= 0 and read.value not in stored:
+                if maker[read.value][0] is not home:
+                    return None
+                stack.append(read.value)
+    return [found[node] for node in sorted(found)]
 
 
 def _reaches(task: Task, goal: Task) -> bool:

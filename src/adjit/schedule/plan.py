@@ -198,7 +198,8 @@ class _Builder:
 
     def build(self) -> None:
         """Order the tasks, place the values, write the words."""
-        tasks = form_tasks(self.items)
+        self.held = {v for at in self.structure.held for v in self.values[at]}
+        tasks = form_tasks(self.items, self.held)
         self.owned = set(self.structure.owned)
         self.order = _ordered(tasks)
         fallible = [
@@ -216,20 +217,17 @@ class _Builder:
 
     def _find_lives(self) -> None:
         """Which values need memory, and which task reads each last."""
-        self.held = {v for at in self.structure.held for v in self.values[at]}
         self.last: dict[int, int] = {}
         self.stored = set(self.held)
-        made_by: dict[int, int] = {}
         for position, task in enumerate(self.order):
-            alone = len(task.items) == 1 and not task.folds
-            for item in [*task.items, *task.folds]:
-                for v in item.writes:
-                    made_by[v] = position
-                    if alone or item.recipe.element is None:
-                        self.stored.add(v)
-                        self.last.setdefault(v, position)
+            items = task.everything
+            made_here = {v for item in items for v in item.writes}
+            for item in items:
+                if len(items) == 1 or item.recipe.element is None:
+                    self.stored |= set(item.writes)
+                    self.last |= dict.fromkeys(item.writes, position)
                 for read in item.reads:
-                    if made_by.get(read.value) != position:
+                    if read.value not in made_here:
                         self.stored.add(read.value)
                         self.last[read.value] = position
 
@@ -274,8 +272,8 @@ class _Builder:
 
     def _release(self, position: int, task: Task) -> None:
         """Give back the memory of values that no later task reads."""
-        values = {r.value for i in [*task.items, *task.folds] for r in i.reads}
-        values |= {v for i in [*task.items, *task.folds] for v in i.writes}
+        values = {r.value for i in task.everything for r in i.reads}
+        values |= {v for i in task.everything for v in i.writes}
         for v in sorted(values):
             if v < 0 or v in self.held or self.last.get(v) != position:
                 continue
@@ -318,7 +316,7 @@ class _Builder:
 
     def _emit(self, position: int, task: Task) -> None:
         """The steps of a task."""
-        if len(task.items) > 1 or task.folds:
+        if len(task.everything) > 1:
             self._emit_group(position, task)
         elif task.items[0].recipe.write:
             self._emit_write(position, task.items[0])
@@ -374,7 +372,8 @@ class _Builder:
 
     def _emit_group(self, position: int, task: Task) -> None:
         """One fused kernel."""
-        task.items.sort(key=lambda item: item.node)
+        folds = {id(item) for item in task.folds}
+        copies = {id(item) for item in task.copies}
         shape = task.shape or (task.numel,)
         members: list[codegen.Member] = []
         operands: dict[Any, Operand] = {}  # what is read from memory
@@ -384,7 +383,9 @@ class _Builder:
         made: dict[int, str] = {}
         outputs: list[Operand] = []
         out_values: list[int] = []
-        for item in task.items:
+        for item in task.everything:
+            if id(item) in folds:
+                continue
             element = item.recipe.element
             assert element is not None
             given = iter(item.reads)
@@ -412,7 +413,7 @@ class _Builder:
                 assert operand.strides is not None
                 made[v] = f"v{len(made)}"
                 targets.append(made[v])
-                if v in self.stored:
+                if v in self.stored and id(item) not in copies:
                     strides = _strides_in(operand.strides, element.shape, shape)
                     outputs.append(Operand(made[v], operand.dtype, strides))
                     out_values.append(v)
