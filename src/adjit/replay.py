@@ -10,11 +10,11 @@ from .capture import Session, grad_slot, reachable, value_slot
 from .dtypes import float32
 from .graph import record
 from .graph.node import GradNode, Spec, node_class
-from .schedule import run_cpu, structure
-from .schedule.plan import Plan
+from .schedule import structure
+from .schedule.plan import Plan, copied
 from .schedule.settle import found_error, lock, settle, tape
 from .shapes import Size
-from .storage import Foreign, Storage, allocate, size_class
+from .storage import Foreign, Storage
 from .tensor import Meta, Tensor
 
 
@@ -203,7 +203,7 @@ class Replay:
             ]
         )
         made = structure.Structure((*key, held, self.owned), externals, numbers, held, self.owned)
-        self.plan = Plan(batch, made)
+        self.plan = Plan(batch, made, 1)
         self.sources = []
         for value, offset in externals:
             cells = tuple([self._cell_of(cell) for cell in holders.get(id(value), ())])
@@ -332,10 +332,8 @@ def _make_private(externals: list[tuple[Any, int]], k: int, nbytes: int) -> None
     """Copy a value that the plan will write over, if anybody else could see that."""
     if _holders(externals, k) <= _ALONE and externals[k][0].address.__class__ is not Foreign:
         return
-    old = externals[k][0].address
-    block = allocate(size_class(nbytes))
-    run_cpu.copy_bytes(block, old, nbytes)
-    externals[k] = record.ready_node(block), 0
+    value = externals[k][0]
+    externals[k] = copied(value, value.address, nbytes), 0
 
 
 def _holders(externals: list[tuple[Any, int]], k: int) -> int:

@@ -359,7 +359,9 @@ def run_backward(
         walk.run()
     finally:
         state.grad = before
-        if not create:  # gradients to go on computing with stay recorded, and fuse with what follows
+        if (
+            not create
+        ):  # gradients to go on computing with stay recorded, and fuse with what follows
             settle()
     if targets is None:
         return None

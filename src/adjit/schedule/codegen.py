@@ -50,7 +50,9 @@ STREAM_BYTES = 1 << 23
 # With more of them LLVM stays with scalars: 48 bodies of Black-Scholes, 6 inputs and 19 results, on
 # 1M float64 take 109 ms, 29 through blocks.
 MAX_PAIRS = 24
-STREAMED, CACHED = "streamed", "cached"
+STREAMED, CACHED, PADDED = "streamed", "cached", "padded"
+LINE = 64  # bytes; every block of memory is a whole number of lines
+MAX_PADDED = 1024  # elements of the largest loop that is rounded up to whole lines
 NUMBER = "k"  # a Python number, one word
 CONTIGUOUS, REPEATED, STRIDED = "c", "s", "v"
 
@@ -105,7 +107,8 @@ def render(
     Operands are converted to and from `compute`; without it the pasted lines do that themselves.
     `logical` names inputs that the body reads as booleans; `over` says which outputs are written
     to the memory of which inputs. With `blocks` results are computed a block at a time on the stack
-    and moved from there: "streamed" past the caches, or "cached".
+    and moved from there: "streamed" past the caches, or "cached"; "padded" blocks are a line of
+    memory each, the last one too.
     """
     over = over or {}
     operands = [o for o in [*inputs, *outputs] if o.strides is not None]
@@ -182,6 +185,15 @@ def render(
         inside.append("for i in range(inner):")
         inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]
         body += ["    " + line for line in inside]
+    elif blocks == PADDED:
+        head += setup
+        width = LINE // outputs[0].dtype.itemsize
+        head += [f"block_{o.name} = stack({o.dtype.stored}, {width})" for o in outputs]
+        body += [f"for first in range(start, stop, {width}):", f"    for i in range({width}):"]
+        body += ["        " + line for line in [*loads, *pasted.lines, *stores]]
+        for o in outputs:
+            body.append(f"    for i in range({width}):")
+            body.append(f"        p_{o.name}[first + i] = block_{o.name}[i]")
     elif blocks:
         head += setup
         inside = [f"first = min(max(block, start), stop - {BLOCK})", f"for i in range({BLOCK}):"]
@@ -203,7 +215,9 @@ def render(
     if "float_of_bits" in text:
         imports["float_of_bits"] = "adjit.kernels.abi"
     if blocks:
-        imports |= dict.fromkeys(("stack", "stream_block"), "adjit.kernels.lanes")
+        imports["stack"] = "adjit.kernels.lanes"
+    if blocks in (STREAMED, CACHED):
+        imports["stream_block"] = "adjit.kernels.lanes"
     if blocks == STREAMED:
         imports["fence"] = "adjit.kernels.lanes"
     bound = {} if compute is None else {"T": compute.stored}
@@ -315,8 +329,11 @@ def fused(
     sums: Sequence[Sum],
     shape: Sequence[int],
     over: Mapping[str, str],
+    padded: bool = False,
 ) -> tuple[Step, tuple[int, ...]]:
     """The step, and its constant words, that runs several bodies over `shape` in one loop.
+
+    `padded` says that every operand may be read, and every result written, to the end of its line.
 
     `inputs` are first the values that are read, then the Python numbers. Every value has the type
     that it would have in memory, so that fused and unfused kernels give the same bits.
@@ -347,9 +364,12 @@ def fused(
         return step, (length, chunk, chunks)
     source = render(
         name, pasted, None, inputs, outputs, frozenset(logical), loop.flags, loop.nested, over,
-        "" if over else _blocks(loop, inputs, outputs),
+        PADDED if padded else "" if over else _blocks(loop, inputs, outputs),
     )  # fmt: skip
-    return Step(_shared(source, label), loop.n, loop.grain), loop.constants
+    n = loop.n
+    if padded:
+        n += -n % (LINE // outputs[0].dtype.itemsize)
+    return Step(_shared(source, label), n, loop.grain), loop.constants
 
 
 def _shared(source: Source, label: str) -> Source:

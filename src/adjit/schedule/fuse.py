@@ -11,8 +11,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..shapes import contiguous_strides
-from .recipe import Element, Fold, Recipe
+from .recipe import Element, Recipe
+from .repeats import cells
 
+MAX_COPIES = 12  # bodies that are run again for one value
 MAX_MEMBERS = 128  # bodies in one kernel, so that it compiles in about a second
 
 
@@ -35,13 +37,20 @@ class Item(NamedTuple):
 class Task:
     """Items that run together, and the tasks that must have run before."""
 
-    __slots__ = ("copies", "folds", "items", "needs", "numel", "shape")
+    __slots__ = (
+        "barred", "cell", "copies", "first", "folds", "into", "items", "last", "needs", "numel",
+        "shape",
+    )  # fmt: skip
 
-    def __init__(self, item: Item) -> None:
+    def __init__(self, item: Item, cell: int) -> None:
         self.items = [item]
-        self.needs: set[Task] = set()
         self.folds: list[Item] = []
         self.copies: list[Item] = []  # items of other groups, computed again instead of read
+        self.cell = cell  # the repetition of a loop that it belongs to
+        self.needs: set[Task] = set()
+        self.barred: set[Task] = set()  # those of them whose values it reads in another order
+        self.into: Task | None = None  # what it was merged into
+        self.first = self.last = item.node  # when its items were recorded
         element = item.recipe.element
         self.shape: tuple[int, ...] | None = None  # None where every operand is contiguous
         self.numel = 0
@@ -54,10 +63,12 @@ class Task:
         """All that the task computes, in the order in which it was recorded."""
         return sorted([*self.items, *self.copies, *self.folds], key=lambda item: item.node)
 
-    @property
-    def position(self) -> int:
-        """When the first item was recorded."""
-        return min(item.node for item in [*self.items, *self.folds])
+    def found(self) -> Task:
+        """The task that this one has become."""
+        task = self
+        while task.into is not None:
+            task = task.into
+        return task
 
 
 def is_flat(element: Element) -> bool:
@@ -74,166 +85,201 @@ def is_plain(strides: Sequence[int], shape: Sequence[int]) -> bool:
     return all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True))
 
 
-def form_tasks(items: Sequence[Item], held: set[int]) -> list[Task]:
-    """Every item in one task; `held` are the values that somebody looks at."""
-    maker: dict[int, tuple[Task, Item]] = {}
-    readers: dict[Any, Task] = {}
-    tasks: list[Task] = []
-    for item in items:
-        if item.recipe.wide:
-            task = _place(item, maker, readers, tasks)
-        elif item.recipe.fold is not None and (found := _folding(item, maker)) is not None:
-            task = found
-            task.folds.append(item)
-        else:
-            task = Task(item)
-            tasks.append(task)
-            task.needs |= {maker[r.value][0] for r in item.reads if r.value >= 0}
-        for value in item.writes:
-            maker[value] = task, item
-    _compute_again(tasks, maker, held)
-    return tasks
+class Fusion:
+    """Forms the tasks of one plan.
+
+    Args:
+        items: in the order in which they were recorded.
+        held: the values that somebody looks at.
+        least: elements below which an item stays alone.
+    """
+
+    def __init__(self, items: Sequence[Item], held: set[int], least: int) -> None:
+        self.items, self.held, self.least = items, held, least
+        self._makers: dict[int, tuple[Task, Item]] = {}  # of each value
+        self._readers: dict[Any, Task] = {}  # the last group that reads a value from outside
+        self._tasks: list[Task] = []
+
+    def form(self) -> list[Task]:
+        """Every item in one task."""
+        names = [id(item.recipe) for item in self.items]
+        for item, cell in zip(self.items, cells(names, MAX_MEMBERS // 2), strict=True):
+            task = self._task_of(item, cell)
+            for value in item.writes:
+                self._makers[value] = task, item
+        tasks = [task for task in self._tasks if task.into is None]
+        for task in tasks:
+            task.needs = {before.found() for before in task.needs} - {task}
+        self._compute_again(tasks)
+        return tasks
+
+    def _maker(self, value: int) -> tuple[Task, Item]:
+        task, item = self._makers[value]
+        return task.found(), item
+
+    def _is_fused(self, item: Item) -> bool:
+        return item.recipe.element is not None and item.recipe.spec.numel >= self.least
+
+    def _task_of(self, item: Item, cell: int) -> Task:
+        if self._is_fused(item):
+            return self._place(item, cell)
+        if item.recipe.fold is not None and (found := self._folding(item)) is not None:
+            found.folds.append(item)
+            found.last = item.node
+            return found
+        task = Task(item, cell)
+        self._tasks.append(task)
+        task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0}
+        return task
+
+    def _place(self, item: Item, cell: int) -> Task:
+        """The group of an elementwise item, several groups merged into one where it joins them."""
+        fresh = Task(item, cell)
+        friends: list[Task] = []
+        siblings = []
+        for read, stride in _strided(item):
+            if read.value >= 0:
+                task, source = self._maker(read.value)
+                fresh.needs.add(task)
+                if self._same_elements(source, read, stride, item):
+                    friends.append(task)
+                else:
+                    fresh.barred.add(task)
+            elif any(stride):
+                plain = is_plain(stride, item.recipe.element.shape)  # type: ignore[union-attr]
+                key = (read, None if plain else stride, fresh.numel)
+                siblings.append(key)
+                if key in self._readers:
+                    friends.append(self._readers[key].found())
+        group = fresh
+        self._tasks.append(fresh)
+        for friend in dict.fromkeys(reversed(friends)):
+            if friend is not group and self._may_merge(friend, group):
+                self._merge(friend, group)
+                group = friend
+        for key in siblings:
+            self._readers[key] = group
+        return group
+
+    def _may_merge(self, a: Task, b: Task) -> bool:
+        """Whether two groups fit into one loop, and neither needs the other by a detour.
+
+        `b` holds the item that reads `a`, if any does: its own need of `a` is no detour.
+        """
+        if a.numel != b.numel or a.cell != b.cell:
+            return False
+        if len(a.items) + len(b.items) > MAX_MEMBERS:
+            return False
+        if (a.folds and b.shape is not None) or (b.folds and a.shape is not None):
+            return False
+        if a.folds and b.folds and _words(a) != _words(b):
+            return False
+        if a.shape is not None and b.shape is not None and a.shape != b.shape:
+            return False
+        if a in {task.found() for task in b.barred}:
+            return False
+        others = {task.found() for task in b.needs} - {a, b}
+        return not any(_reaches(task, a) for task in others) and not _reaches(a, b)
+
+    def _merge(self, into: Task, other: Task) -> None:
+        """Make two groups one."""
+        into.items += other.items
+        into.folds += other.folds
+        into.needs |= other.needs
+        into.needs -= {into, other}
+        into.barred |= other.barred
+        into.shape = into.shape or other.shape
+        into.first, into.last = min(into.first, other.first), max(into.last, other.last)
+        other.into = into
+
+    def _same_elements(
+        self, source: Item, read: Read, stride: tuple[int, ...], reader: Item
+    ) -> bool:
+        """Whether element i of the reader is element i of the value, whose maker is elementwise."""
+        made, element = source.recipe.element, reader.recipe.element
+        if made is None or element is None or read.offset or not self._is_fused(source):
+            return False
+        strides = made.outputs[source.writes.index(read.value)].strides
+        assert strides is not None
+        if is_plain(stride, element.shape) and is_plain(strides, made.shape):
+            return source.recipe.spec.numel == reader.recipe.spec.numel
+        return tuple(made.shape) == tuple(element.shape) and tuple(strides) == tuple(stride)
+
+    def _folding(self, item: Item) -> Task | None:
+        """The group that computes what an item sums, if the sum may join it."""
+        read, fold = item.reads[0], item.recipe.fold
+        assert fold is not None
+        if read.value < 0 or read.offset:
+            return None
+        task, source = self._maker(read.value)
+        if task.shape is not None or not self._is_fused(source):
+            return None
+        if task.folds and _words(task) != fold.words:
+            return None
+        rows = -(-item.recipe.spec.numel // fold.words[2])
+        return task if rows * fold.words[0] == task.numel else None
+
+    # ----- cheap values -----
+
+    def _compute_again(self, tasks: list[Task]) -> None:
+        """Let groups compute cheap values of other groups again, where that saves storing them."""
+        stored = set(self.held)
+        readers: dict[int, set[Task]] = {}
+        for task in tasks:
+            for item in task.everything:
+                strides = dict(_strided(item)) if self._is_fused(item) else {}
+                for read in item.reads:
+                    if read.value < 0 or self._maker(read.value)[0] is task:
+                        continue
+                    readers.setdefault(read.value, set()).add(task)
+                    source = self._maker(read.value)[1]
+                    if read not in strides or not self._same_elements(
+                        source, read, strides[read], item
+                    ):
+                        stored.add(read.value)
+        for value in sorted(readers, reverse=True):
+            if value in stored:
+                continue
+            home = self._maker(value)[0]
+            copies = self._cheap_way(value, home, stored)
+            if copies is None or not all(_may_copy(home, task) for task in readers[value]):
+                stored.add(value)
+                continue
+            for task in readers[value]:
+                known = {item.node for item in [*task.items, *task.copies]}
+                task.copies += [item for item in copies if item.node not in known]
+
+    def _cheap_way(self, value: int, home: Task, stored: set[int]) -> list[Item] | None:
+        """The bodies that give a value from stored ones, None if that is not cheap."""
+        found: dict[int, Item] = {}
+        stack = [value]
+        while stack:
+            task, item = self._maker(stack.pop())
+            if item.node in found:
+                continue
+            element = item.recipe.element
+            if element is None or task is not home or len(item.writes) > 1:
+                return None
+            if len(found) == MAX_COPIES or not element.body.is_cheap:
+                return None
+            found[item.node] = item
+            stack += [r.value for r in item.reads if r.value >= 0 and r.value not in stored]
+        return [found[node] for node in sorted(found)]
 
 
-def _place(
-    item: Item, maker: dict[int, tuple[Task, Item]], readers: dict[Any, Task], tasks: list[Task]
-) -> Task:
-    """The group of an elementwise item, several groups merged into one where it joins them."""
+def _strided(item: Item) -> list[tuple[Read, tuple[int, ...]]]:
+    """What an elementwise item reads, each with its strides."""
     element = item.recipe.element
     assert element is not None
-    fresh = Task(item)
     strides = [o.strides for o in element.inputs if o.strides is not None]
-    friends: list[Task] = []
-    needs: set[Task] = set()
-    barred: set[Task] = set()
-    for read, stride in zip(item.reads, strides, strict=True):
-        at: tuple[int, ...] | None = stride
-        if is_plain(stride, element.shape):
-            at = None
-        if read.value >= 0:
-            task, source = maker[read.value]
-            needs.add(task)
-            if _same_elements(source, read, stride, element):
-                friends.append(task)
-            else:
-                barred.add(task)
-        elif any(stride) and (sibling := readers.get((read, at, fresh.numel))) is not None:
-            friends.append(sibling)
-    group: Task | None = None
-    for friend in dict.fromkeys(reversed(friends)):
-        if friend in barred or not _fits(friend, fresh):
-            continue
-        if group is None:
-            if not any(_reaches(other, friend) for other in needs if other is not friend):
-                group = friend
-        elif (
-            friend is not group
-            and _fits(group, friend)
-            and not _reaches(group, friend)
-            and not _reaches(friend, group)
-            and not any(_reaches(other, friend) for other in needs if other is not friend)
-        ):
-            _merge(group, friend, maker, readers, tasks)
-            needs.discard(friend)
-    if group is None:
-        group = fresh
-        tasks.append(group)
-    else:
-        group.items.append(item)
-        group.shape = group.shape or fresh.shape
-    group.needs |= needs - {group}
-    for read, stride in zip(item.reads, strides, strict=True):
-        if read.value < 0 and any(stride):
-            at = None if is_plain(stride, element.shape) else stride
-            readers[read, at, fresh.numel] = group
-    return group
+    return list(zip(item.reads, strides, strict=True))
 
 
-def _same_elements(source: Item, read: Read, stride: tuple[int, ...], element: Element) -> bool:
-    """Whether element i of the reader is element i of the value, whose maker is elementwise."""
-    made = source.recipe.element
-    if made is None or read.offset or not source.recipe.wide:
-        return False
-    output = made.outputs[source.writes.index(read.value)]
-    assert output.strides is not None
-    if is_plain(stride, element.shape) and is_plain(output.strides, made.shape):
-        return source.recipe.spec.numel == _numel(element.shape)
-    return tuple(made.shape) == tuple(element.shape) and tuple(output.strides) == tuple(stride)
-
-
-def _numel(shape: Sequence[int]) -> int:
-    product = 1
-    for n in shape:
-        product *= n
-    return product
-
-
-def _fits(a: Task, b: Task) -> bool:
-    """Whether two groups may share one loop."""
-    if a.numel != b.numel or len(a.items) + len(b.items) > MAX_MEMBERS:
-        return False
-    if (a.folds and b.shape is not None) or (b.folds and a.shape is not None):
-        return False
-    if a.folds and b.folds and _fold(a).words != _fold(b).words:
-        return False
-    return a.shape is None or b.shape is None or a.shape == b.shape
-
-
-def _fold(task: Task) -> Fold:
+def _words(task: Task) -> tuple[int, ...]:
+    """How the sums of a group are cut into chunks."""
     fold = task.folds[0].recipe.fold
     assert fold is not None
-    return fold
-
-
-def _folding(item: Item, maker: dict[int, tuple[Task, Item]]) -> Task | None:
-    """The group that computes what an item sums, if the sum may join it."""
-    read = item.reads[0]
-    fold = item.recipe.fold
-    assert fold is not None
-    if read.value < 0 or read.offset:
-        return None
-    task, source = maker[read.value]
-    made = source.recipe.element
-    if made is None or task.shape is not None or not source.recipe.wide:
-        return None
-    if task.folds and _fold(task).words != fold.words:
-        return None
-    rows = -(-item.recipe.spec.numel // fold.words[2])
-    return task if rows * fold.words[0] == task.numel else None
-
-
-MAX_COPIES = 12  # bodies that are run again for one value
-
-
-def _compute_again(tasks: list[Task], maker: dict[int, tuple[Task, Item]], held: set[int]) -> None:
-    """Let groups compute cheap values of other groups again, where that saves storing them."""
-    stored = set(held)
-    readers: dict[int, set[Task]] = {}
-    for task in tasks:
-        for item in task.everything:
-            for read in item.reads:
-                if read.value < 0 or maker[read.value][0] is task:
-                    continue
-                readers.setdefault(read.value, set()).add(task)
-                source = maker[read.value][1]
-                element, position = item.recipe.element, item.reads.index(read)
-                if element is None or not (item.recipe.wide and source.recipe.wide):
-                    stored.add(read.value)
-                    continue
-                strides = [o.strides for o in element.inputs if o.strides is not None]
-                if not _same_elements(source, read, strides[position], element):
-                    stored.add(read.value)
-    for value in sorted(readers, reverse=True):
-        if value in stored:
-            continue
-        home, item = maker[value]
-        copies = _cheap_way(value, home, maker, stored)
-        if copies is None or not all(_may_copy(home, t) for t in readers[value]):
-            stored.add(value)
-            continue
-        for task in readers[value]:
-            known = {id(i) for i in [*task.items, *task.copies]}
-            task.copies += [i for i in copies if id(i) not in known]
+    return fold.words
 
 
 def _may_copy(home: Task, task: Task) -> bool:
@@ -241,66 +287,18 @@ def _may_copy(home: Task, task: Task) -> bool:
     return home.numel == task.numel and (home.shape is None or home.shape == task.shape)
 
 
-def _cheap_way(
-    value: int, home: Task, maker: dict[int, tuple[Task, Item]], stored: set[int]
-) -> list[Item] | None:
-    """The bodies that give a value from values outside of its group, None if that is not cheap."""
-    found: dict[int, Item] = {}
-    stack = [value]
-    while stack:
-        task, item = maker[stack.pop()]
-        if item.node in found:
-            continue
-        element = item.recipe.element
-        if element is None or task is not home or len(item.writes) > 1 or len(found) == MAX_COPIES:
-            return None
-        if not element.body.is_cheap:
-            return None
-        found[item.node] = item
-        for read in item.reads:
-            if read.value >= 0 and read.value not in stored:
-                if maker[read.value][0] is not home:
-                    return None
-                stack.append(read.value)
-    return [found[node] for node in sorted(found)]
-
-
 def _reaches(task: Task, goal: Task) -> bool:
-    """Whether a task depends on another, be it by a detour."""
+    """Whether a task needs another, be it by a detour. Needs lead to what was recorded before."""
     if task is goal:
         return True
     seen = {task}
     stack = [task]
     while stack:
         for before in stack.pop().needs:
-            if before is goal:
+            found = before.found()
+            if found is goal:
                 return True
-            if before not in seen:
-                seen.add(before)
-                stack.append(before)
+            if found not in seen and found.last > goal.first:
+                seen.add(found)
+                stack.append(found)
     return False
-
-
-def _merge(
-    into: Task,
-    other: Task,
-    maker: dict[int, tuple[Task, Item]],
-    readers: dict[Any, Task],
-    tasks: list[Task],
-) -> None:
-    """Make two groups one."""
-    into.items += other.items
-    into.folds += other.folds
-    into.needs |= other.needs
-    into.shape = into.shape or other.shape
-    tasks.remove(other)
-    for item in [*other.items, *other.folds]:
-        for value in item.writes:
-            maker[value] = into, item
-    for key, task in readers.items():
-        if task is other:
-            readers[key] = into
-    for task in tasks:
-        if other in task.needs:
-            task.needs.remove(other)
-            task.needs.add(into)

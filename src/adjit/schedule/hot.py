@@ -61,7 +61,7 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     """Lay out a plan and see to its kernels."""
     if any(node.recipe.write == "here" for node in batch):
         return  # writes into shared memory are done at once, one by one
-    entry.plan = Plan(batch, structure)
+    entry.plan = Plan(batch, structure, config.MIN_FUSED)
     if entry.plan.is_ready:
         return
     if config.JIT == "sync":

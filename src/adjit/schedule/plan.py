@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import heapq
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import dtypes
 from ..shapes import contiguous_strides
-from ..storage import allocate, size_class
+from ..storage import Foreign, allocate, size_class
 from . import codegen, run_cpu
 from .cache import instantiate, link
-from .fuse import Item, Read, Task, form_tasks, is_plain
+from .fuse import Fusion, Item, Read, Task, is_plain
 from .recipe import Operand, Source
 from .structure import Structure, fixed_offset
 
@@ -35,10 +35,13 @@ class Place(NamedTuple):
 
 
 class Plan:
-    """The table of words of one structure, and what fills it in."""
+    """The table of words of one structure, and what fills it in.
 
-    def __init__(self, batch: Sequence[Any], structure: Structure) -> None:
-        made = _Builder(batch, structure)
+    Elementwise nodes of fewer than `least` elements are not fused.
+    """
+
+    def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
+        made = _Builder(batch, structure, least)
         made.build()
         self.sources = made.sources
         self.tasks = made.order
@@ -51,6 +54,7 @@ class Plan:
         self.results = made.results
         self.sizes = made.external_sizes
         self.numbered = made.numbered
+        self.padded = made.padded  # bytes of externals that are read to the end of their line
         self.status = array("q", [0] * 5)  # what a kernel found; whether the last step has run
         self._words, self._open, self._links = made.words, made.open, made.links
 
@@ -90,9 +94,13 @@ class Plan:
         self._stream = self.words.ctypes.data
         del self._words, self._open, self._links
 
-    def prepare(self, externals: Sequence[tuple[Any, int]]) -> list[Any]:
+    def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
         """Blocks for the held values. Callers hold the lock until the plan has run."""
         self.status[4] = 0
+        for k, nbytes in self.padded.items():
+            value, offset = externals[k]
+            if offset or value.address.__class__ is Foreign:
+                externals[k] = copied(value, value.address + offset * self.sizes[k], nbytes), 0
         return [
             allocate(size) if size else externals[self.takes[k]][0].address
             for k, size in enumerate(self.blocks)
@@ -137,11 +145,22 @@ class Plan:
         return self.owners[self.stopped] if self.status[0] else -1
 
 
+def copied(value: Any, address: int, nbytes: int) -> Any:
+    """A value like another one, with a copy of the bytes at an address."""
+    made = value.__class__()
+    made.recipe = made.inputs = made.offsets = made.site = None
+    made.scalars = ()
+    made.address = allocate(size_class(nbytes))
+    run_cpu.copy_bytes(made.address, address, nbytes)
+    return made
+
+
 class _Builder:
     """Lays out one plan."""
 
-    def __init__(self, batch: Sequence[Any], structure: Structure) -> None:
+    def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
         self.structure = structure
+        self.least = least
         self.externals = structure.externals
         self.words: list[int] = []
         self.open: list[tuple[int, Place]] = []
@@ -154,6 +173,7 @@ class _Builder:
         self.results: list[tuple[int, list[int]]] = []
         self.external_sizes = [0] * len(self.externals)
         self.numbered: list[int] = []
+        self.padded: dict[int, int] = {}
         self.specs: list[Any] = []  # of the values
         self.values: list[list[int]] = []  # of the nodes
         self.items: list[Item] = []
@@ -199,7 +219,7 @@ class _Builder:
     def build(self) -> None:
         """Order the tasks, place the values, write the words."""
         self.held = {v for at in self.structure.held for v in self.values[at]}
-        tasks = form_tasks(self.items, self.held)
+        tasks = Fusion(self.items, self.held, self.least).form()
         self.owned = set(self.structure.owned)
         self.order = _ordered(tasks)
         fallible = [
@@ -426,12 +446,38 @@ class _Builder:
             sums.append(codegen.Sum(made[item.reads[0].value], item.recipe.fold))
             out_values += item.writes
         row: list[Any] = [self._address(reads[o.name], o.dtype.itemsize) for o in operands.values()]
-        over = self._written_over(position, task, [*operands.values()], reads, outputs, out_values)
+        padded = not sums and self._pad(task, operands.values(), reads, outputs)
+        over: dict[str, str] = {}
+        if not padded:
+            over = self._written_over(
+                position, task, [*operands.values()], reads, outputs, out_values
+            )
         row += [self._place(v) for v in out_values]
         step, constants = codegen.fused(
-            members, [*operands.values(), *numbers], outputs, sums, shape, over
+            members, [*operands.values(), *numbers], outputs, sums, shape, over, padded
         )
         self._row(step.source, step.n, step.grain, [*row, *constants, *number_places])
+
+    def _pad(
+        self,
+        task: Task,
+        operands: Iterable[Operand],
+        reads: dict[str, Read],
+        outputs: list[Operand],
+    ) -> bool:
+        """Whether a short loop may run to the end of the last line: no rest, no scalar loop."""
+        kind = outputs[0].dtype
+        if task.shape is not None or task.numel > codegen.MAX_PADDED or not kind.is_floating_point:
+            return False
+        read = [o for o in operands if any(o.strides or ())]
+        if any(o.dtype.itemsize != kind.itemsize for o in [*read, *outputs]):
+            return False
+        if any(o.dtype.kind != kind.kind or reads[o.name].offset for o in read):
+            return False
+        for o in read:
+            if reads[o.name].value < 0:
+                self.padded[~reads[o.name].value] = task.numel * kind.itemsize
+        return True
 
     def _written_over(
         self,
@@ -529,7 +575,7 @@ def _ordered(tasks: list[Task]) -> list[Task]:
     for task in tasks:
         for before in task.needs:
             after.setdefault(before, []).append(task)
-    position = {task: task.position for task in tasks}
+    position = {task: task.first for task in tasks}
     ready = [(position[t], k, t) for k, t in enumerate(tasks) if not waiting[t]]
     heapq.heapify(ready)
     order: list[Task] = []

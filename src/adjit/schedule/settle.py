@@ -17,7 +17,7 @@ from .. import config
 from ..storage import Foreign, allocate, size_class
 from . import hot, run_cpu
 from .cache import link
-from .plan import copy_words
+from .plan import copied, copy_words
 from .recipe import Recipe
 from .structure import structure_of
 
@@ -423,12 +423,7 @@ def own(value: Any, nbytes: int) -> Any:
     """`value` itself if only the caller holds it, else a copy: its bytes will be shared outside."""
     if _refcount(value) <= _OWN:
         return value
-    made = value.__class__()
-    made.recipe = made.inputs = made.offsets = made.site = None
-    made.scalars = ()
-    made.address = allocate(size_class(nbytes))
-    run_cpu.copy_bytes(made.address, value.address, nbytes)
-    return made
+    return copied(value, value.address, nbytes)
 
 
 def _calibrate_own() -> int:
