@@ -39,6 +39,7 @@ SIGNATURE = "void(int64, int64, int64)"
 MAGIC = b"adjit object 1\n"
 
 _lock = threading.RLock()
+_compiling = threading.RLock()
 _linked: dict[str, int] = {}
 
 
@@ -56,16 +57,20 @@ def link_function(function: Callable[..., Any], signature: str) -> int:
 
 
 def _address(name: str, text: str, signature: str) -> int:
-    with _lock:
-        key = hashlib.sha256(f"{_fingerprint()}\n{signature}\n{text}".encode()).hexdigest()[:20]
-        address = _linked.get(key)
-        if address is None:
-            stem = f"{name}_{key}"
-            entry = _read(cache_folder() / f"{stem}.o")
-            if entry is None:
-                entry = _compile(stem, name, text, signature)
-            address = _linked[key] = _load(*entry)
+    key = hashlib.sha256(f"{_fingerprint()}\n{signature}\n{text}".encode()).hexdigest()[:20]
+    address = _linked.get(key)
+    if address is not None:
         return address
+    stem = f"{name}_{key}"
+    path = cache_folder() / f"{stem}.o"
+    entry = _read(path)
+    if entry is None:
+        with _compiling:  # what the cache has is loaded meanwhile
+            entry = _read(path) or _compile(stem, name, text, signature)
+    with _lock:
+        if key not in _linked:
+            _linked[key] = _load(*entry)
+        return _linked[key]
 
 
 def _compile(stem: str, name: str, text: str, signature: str) -> tuple[str, bytes]:

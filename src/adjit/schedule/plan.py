@@ -337,7 +337,8 @@ class _Builder:
     def _emit(self, position: int, task: Task) -> None:
         """The steps of a task."""
         if len(task.everything) > 1:
-            self._emit_group(position, task)
+            if any(v in self.stored for i in [*task.items, *task.folds] for v in i.writes):
+                self._emit_group(position, task)  # else other groups compute all of it again
         elif task.items[0].recipe.write:
             self._emit_write(position, task.items[0])
         else:
