@@ -27,6 +27,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import lower_builtin, type_callable
 
+VECTOR_LANES = (2, 4, 8, 16)  # that a register of 128 to 512 bits can have
 NUMBA_FLOATS = {np.float32: types.float32, np.float64: types.float64}
 
 
@@ -307,19 +308,63 @@ class OutOfLine:
                 function.attributes.add(attribute)
             builder = ir.IRBuilder(function.append_basic_block())
             builder.ret(self.body(*(Value(builder, arg) for arg in function.args)).ir)
+            self._define_vector_forms(function)
         call = x.builder.call(function, [a.ir for a in args], attrs=("readnone", "nounwind"))
-        # LLVM refuses to vectorise a loop with a call unless some vector form of the callee is
-        # declared, but then it need not use it: this names one for a width that never occurs, and
-        # each lane is tested and called for. llvmlite's set of attributes is closed, hence `set`.
-        variant = f"_ZGV_LLVM_M1024{'v' * len(args)}_{self.name}({self.name})"
-        set.add(call.attributes, f'"vector-function-abi-variant"="{variant}"')
+        # LLVM vectorises a loop with a call if the call names vector forms of the callee.
+        # llvmlite's set of attributes is closed, hence `set`.
+        forms = ",".join(
+            f"_ZGV_LLVM_M{lanes}{'v' * len(args)}_{self.name}({self.name}_{lanes})"
+            for lanes in VECTOR_LANES
+        )
+        set.add(call.attributes, f'"vector-function-abi-variant"="{forms}"')
         return x.make(call)
+
+    def _define_vector_forms(self, function: ir.Function) -> None:
+        """The function on vectors with a mask: one test if no lane asks, else lane by lane."""
+        module = function.module
+        forms = [self._vector_form(function, lanes) for lanes in VECTOR_LANES]
+        # Only names in call attributes refer to them, which does not keep them in the module.
+        used = module.globals.pop("llvm.compiler.used", None)
+        kept = [*(used.initializer.constant if used else ()), *forms]
+        pointer = ir.IntType(8).as_pointer()
+        kept = [f.bitcast(pointer) if isinstance(f, ir.Function) else f for f in kept]
+        array = ir.Constant(ir.ArrayType(pointer, len(kept)), kept)
+        used = ir.GlobalVariable(module, array.type, "llvm.compiler.used")
+        used.linkage, used.section, used.initializer = "appending", "llvm.metadata", array
+
+    def _vector_form(self, function: ir.Function, lanes: int) -> ir.Function:
+        scalar = function.ftype.return_type
+        vector, count = ir.VectorType(scalar, lanes), len(function.args)
+        mask_type = ir.VectorType(ir.IntType(1), lanes)
+        signature = ir.FunctionType(vector, [vector] * count + [mask_type])
+        form = ir.Function(function.module, signature, f"{self.name}_{lanes}")
+        form.linkage = "internal"
+        for attribute in ("noinline", "nounwind", "readnone"):
+            form.attributes.add(attribute)
+        *args, mask = form.args
+        builder = ir.IRBuilder(form.append_basic_block())
+        result = ir.Constant(vector, ir.Undefined)
+        asked = builder.bitcast(mask, ir.IntType(lanes))
+        with builder.if_then(builder.icmp_unsigned("==", asked, asked.type(0)), likely=True):
+            builder.ret(result)
+        for lane in range(lanes):
+            index = ir.IntType(32)(lane)
+            before = builder.block
+            with builder.if_then(builder.extract_element(mask, index)):
+                value = builder.call(function, [builder.extract_element(a, index) for a in args])
+                changed, inside = builder.insert_element(result, value, index), builder.block
+            joined = builder.phi(vector)
+            joined.add_incoming(result, before)
+            joined.add_incoming(changed, inside)
+            result = joined
+        builder.ret(result)
+        return form
 
 
 def rarely(condition: Any, slow: OutOfLine, args: tuple[Any, ...], usual: Any) -> Any:
     """`slow(*args)` where the condition holds, else `usual`, which is computed in any case.
 
-    The vectoriser keeps the loop: each vector tests its lanes and calls for those that ask.
+    The vectoriser keeps the loop: each vector calls once, for the lanes that ask.
     """
     if not isinstance(usual, Value):
         return np.where(condition, slow.reference(*args), usual).astype(usual.dtype)

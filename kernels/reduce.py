@@ -31,14 +31,26 @@ RUN = 16 * LANES
 
 @njit(error_model="numpy")
 def reduce_span(op, x, begin, end, neutral, T):
-    """`op` over x[begin:end], in an order that depends on the length alone."""
+    """`op` over x[begin:end], in an order that depends on the length alone.
+
+    Two vectors take turns, so that an operation need not wait for the one before it.
+    """
     total = spread(T(neutral))
     whole = begin + (end - begin) // LANES * LANES
-    for first in range(begin, whole, RUN):
+    first = begin
+    while first + 2 * RUN <= whole:
+        even, odd = spread(T(neutral)), spread(T(neutral))
+        for i in range(first, first + 2 * RUN, 2 * LANES):
+            even = combine(op, even, cast(load(x, i), T))
+            odd = combine(op, odd, cast(load(x, i + LANES), T))
+        total = combine(op, total, combine(op, even, odd))
+        first += 2 * RUN
+    while first < whole:
         part = spread(T(neutral))
         for i in range(first, min(first + RUN, whole), LANES):
             part = combine(op, part, cast(load(x, i), T))
         total = combine(op, total, part)
+        first += RUN
     if whole < end:
         total = combine(op, total, cast(load_some(x, whole, end - whole, neutral), T))
     return fold(op, total)

@@ -139,9 +139,10 @@ def reduced_by_ln2(x, k):
     return n, r, fma(-n, k.LN2_LOW, near - r)
 
 
-def exp_slope(r, z, k):
-    """(exp(r) - 1 - r) / r**2, with z = r**2."""
-    return fma(r, polynomial(z, k.SINH_SHORT), fma(z, polynomial(z, k.COSH), 0.5))
+def exp_slope(r, z, k, scale=1.0):
+    """(exp(r) - 1 - r) / r**2 times a power of two, with z = r**2."""
+    odd, even = ([scale * c for c in parts] for parts in (k.SINH_SHORT, k.COSH))
+    return fma(r, polynomial(z, odd), fma(z, polynomial(z, even), 0.5 * scale))
 
 
 def exp_of_reduced(r, r_low, k):
@@ -205,23 +206,27 @@ def tanh(x, k):
 
 @vectorised
 def sigmoid(x, k):
-    """1 / (1 + e**-x), as w / (w + e**r) with w = 2**-n and -x = n ln2 + r."""
+    """1 / (1 + e**-x), as w / (w + e**r) with w = 2**n and x = n ln2 - r.
+
+    Above and below stand multiplied by `lift`, so that w is normal where the result is not.
+    """
     x = clamp(x, k.EXP_MIN, k.SIGMOID_MAX)
-    n = round_even(x * -k.LOG2_E)
-    minus_r = fma(n, k.LN2_LOW, fma(n, k.LN2_HIGH, x))
-    z = minus_r * minus_r
-    slope = exp_slope(-minus_r, z, k)
-    s = fma(z, slope, -minus_r)
-    s_low = fma(z, slope, -(minus_r + s))
-    deep = n > k.BIAS - 1.0
-    w = power_of_two(where(deep, constant(x, k.MANTISSA_BITS + 1.0), 0.0) - n, k)
-    one, one_low = fast_two_sum(1.0, w)
-    below, below_low = fast_two_sum(one, s)
-    inverse = 1.0 / below
-    low = below_low + (one_low + s_low)
-    rest = fma(-inverse, low, fma(-inverse, below, 1.0))
-    result = fma(rest, inverse, inverse) * w
-    return where(deep, result * 0.5 ** (k.MANTISSA_BITS + 1.0), result)
+    lift = 2.0 ** (k.MANTISSA_BITS + 1)
+    magic = k.MAGIC + k.BIAS + k.MANTISSA_BITS + 1.0
+    shifted = fma(x, k.LOG2_E, magic)
+    w = from_bits(bits(shifted) << k.MANTISSA_BITS)
+    n = shifted - magic
+    r = fma(n, k.LN2_LOW, fma(n, k.LN2_HIGH, -x))
+    z = r * r
+    curve = z * exp_slope(r, z, k, lift)
+    line = r * lift
+    one = w + lift
+    one_low = w - (one - lift)
+    inverse = 1.0 / (one + (line + curve))
+    # What the rounded sum left out comes back with the remainder of the division.
+    rest = fma(-inverse, curve, fma(-inverse, line, fma(-inverse, one, 1.0)))
+    rest = fma(-inverse, one_low, rest)
+    return fma(rest, inverse, inverse) * w
 
 
 def sinh_and_cosh_parts(x, k):
@@ -767,11 +772,19 @@ def pow(x, y, k):
 
 @vectorised
 def rsqrt(x, k):
-    """1 / sqrt(x), with one correction."""
-    y = 1.0 / sqrt(x)
-    product, low = two_product(x, y)
-    rest = fma(-product, y, 1.0) - low * y
-    return where(abs(rest) < 1.0, fma(0.5 * y, rest, y), y)
+    """1 / sqrt(x); for float32 by two steps from the guess that halving the exponent makes."""
+    if k.RSQRT_STEP is None:
+        return 1.0 / sqrt(x)  # within 1.5 ulp, and nothing is faster
+    subnormal = x < k.SMALLEST_NORMAL
+    normal = where(subnormal, x * 2.0**24, x)
+    y = from_bits(k.RSQRT_BITS - shift_down(bits(normal), 1))
+    rest = fma(-normal * y, y, 1.0)
+    y = fma(y * rest, polynomial(rest, k.RSQRT_STEP), y)
+    product, low = two_product(normal, y)
+    rest = fma(-low, y, fma(-product, y, 1.0))
+    y = fma(0.5 * y, rest, y) * where(subnormal, constant(x, 2.0**12), 1.0)
+    y = where(x == np.inf, 0.0, y)
+    return where(x <= 0.0, where(x == 0.0, copysign(np.inf, x), np.nan), y)
 
 
 @vectorised
