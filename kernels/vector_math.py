@@ -272,16 +272,21 @@ def cosh(x, k):
 # ---------------------------------------------------------------- logarithms
 
 
+def split_normal(i, offset, k):
+    """e - offset, m with m 2**e the normal number whose bits are i, m in [sqrt(1/2), sqrt(2))."""
+    middle = k.BIAS + 1
+    shift = (middle << k.MANTISSA_BITS) - k.SQRT_HALF_BITS
+    biased = shift_down(i + shift, k.MANTISSA_BITS)
+    e = float_of_low_bits(biased, k) - (offset + float(middle))
+    return e, from_bits(i - ((biased - middle) << k.MANTISSA_BITS))
+
+
 def split_exponent(x, k):
     """e, m with x = m 2**e and m in [sqrt(1/2), sqrt(2)), for finite x > 0."""
-    lift = float(k.MANTISSA_BITS + 1)
     subnormal = x < k.SMALLEST_NORMAL
+    lift = float(k.MANTISSA_BITS + 1)
     i = bits(where(subnormal, x * 2.0**lift, x))
-    offset = k.BIAS + 1
-    shift = (offset << k.MANTISSA_BITS) - k.SQRT_HALF_BITS
-    biased = shift_down(i + shift, k.MANTISSA_BITS)
-    e = float_of_low_bits(biased, k) - where(subnormal, constant(x, offset + lift), float(offset))
-    return e, from_bits(i - ((biased - offset) << k.MANTISSA_BITS))
+    return split_normal(i, where(subnormal, constant(x, lift), 0.0), k)
 
 
 def log_tail(f, k):
@@ -340,20 +345,19 @@ def log10(x, k):
 def log1p_of_parts(x, x_low, k, doublings=0.0):
     """log(1 + x + x_low) + doublings ln2 for finite x > -1."""
     u, u_low = two_sum(1.0, x)
-    u_low = where(u > 2.0**60, 0.0, u_low + x_low)
-    e, m = split_exponent(u, k)
-    near = e == 0.0
-    f = where(near, x, m - 1.0)
-    f_low = where(near, x_low, u_low * power_of_two(-where(e > 60.0, 60.0, e), k))
-    return log_of_parts(e + doublings, f, f_low, k)
+    e, m = split_normal(bits(u), 0.0, k)
+    down = -e
+    scale = power_of_two(where(down < -60.0, -60.0, down), k)
+    return log_of_parts(e + doublings, m - 1.0, (u_low + x_low) * scale, k)
 
 
 @vectorised
 def log1p(x, k):
-    """log(1 + x)."""
-    result = where(x < np.inf, log1p_of_parts(x, 0.0 * x, k), x)
-    result = where(x > -1.0, result, where(x == -1.0, constant(x, -np.inf), np.nan))
-    return where(x == 0.0, x, result)
+    """log(1 + x); it has the sign of x."""
+    u = x + 1.0
+    result = where(u < np.inf, log1p_of_parts(x, constant(x, -0.0), k), u)
+    edge = where(u == 0.0, constant(x, np.inf), np.nan)
+    return copysign(where(u > 0.0, result, edge), x)
 
 
 # ---------------------------------------------------------------- trigonometry
@@ -650,18 +654,30 @@ def atanh(x, k):
 # ---------------------------------------------------------------- error functions
 
 
-@vectorised
-def erf(x, k):
-    """Error function: x + x ERF(x**2) up to 1, then 1 - exp(LOG_ERFC(|x|))."""
-    size = abs(x)
-    y = where(size > k.ERF_MAX, k.ERF_MAX, size)
-    z = y * y
-    slope = polynomial(y, k.LOG_ERFC[1:])
-    exponent, low = two_product(y, slope)
+def erf_by_root(y, k):
+    """erf(y) for y >= 0: y + y q, then 1 - q**4, with polynomials q of one length."""
+    outer = y > k.ERF_SPLIT
+    u = where(outer, y - k.ERFC_CENTER, fma(y, y, -k.ERF_CENTER))
+    both = zip(k.ERFC_ROOT, k.ERF_LONG, strict=True)
+    q = polynomial(u, [where(outer, constant(y, a), b) for a, b in both])
+    square = q * q
+    return where(outer, fma(-square, square, 1.0), fma(y, q, y))
+
+
+def erf_by_exp(y, k):
+    """erf(y) for y >= 0: y + y ERF(y**2) up to 1, then 1 - exp(LOG_ERFC(y))."""
+    exponent, low = two_product(y, polynomial(y, k.LOG_ERFC[1:]))
     n, r, _ = reduced_by_ln2(exponent, k)
     power = exp_of_reduced(r + (low + k.LOG_ERFC[0]), 0.0, k) * power_of_two(n, k)
-    inner = fma(y, polynomial(z, k.ERF), y)
-    return copysign(where(size > 1.0, 1.0 - power, inner), x)
+    return where(y > 1.0, 1.0 - power, fma(y, polynomial(y * y, k.ERF), y))
+
+
+@vectorised
+def erf(x, k):
+    """Error function; the short way has the accuracy of float32 only."""
+    size = abs(x)
+    y = where(size > k.ERF_MAX, k.ERF_MAX, size)
+    return copysign(erf_by_exp(y, k) if k.ERFC_ROOT is None else erf_by_root(y, k), x)
 
 
 @vectorised
@@ -780,11 +796,12 @@ def rsqrt(x, k):
     y = from_bits(k.RSQRT_BITS - shift_down(bits(normal), 1))
     rest = fma(-normal * y, y, 1.0)
     y = fma(y * rest, polynomial(rest, k.RSQRT_STEP), y)
-    product, low = two_product(normal, y)
-    rest = fma(-low, y, fma(-product, y, 1.0))
+    rest = fma(-normal * y, y, 1.0)
     y = fma(0.5 * y, rest, y) * where(subnormal, constant(x, 2.0**12), 1.0)
     y = where(x == np.inf, 0.0, y)
-    return where(x <= 0.0, where(x == 0.0, copysign(np.inf, x), np.nan), y)
+    i = bits(x)
+    edge = from_bits(i | bits(constant(x, np.inf)) | shift_down(i << 1, 9))  # -+inf, NaN below 0
+    return where(x <= 0.0, edge, y)
 
 
 @vectorised

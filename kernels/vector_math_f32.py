@@ -53,9 +53,14 @@ SQUARE_MAX = 2.0**13  # beyond, x**2 + 1 is x**2
 ERF = (  # erf(x) = x + x * ERF(x**2), |x| <= 1
     0.12837917, -0.37612626, 0.11283579, -0.026853347, 0.0051871627, -0.0007997866, 7.8070145e-05,
 )
-LOG_ERFC = (  # log(erfc(x)), 1 <= x <= 4
-    0.00018843447, -1.1295801, -0.63321674, -0.10842176, 0.02521016, -0.0042052404, 0.00044146992,
-    -2.1698077e-05,
+ERF_SPLIT, ERF_CENTER, ERFC_CENTER = 1.22, 0.75, 1.375
+ERF_LONG = (  # erf(x) = x + x * ERF_LONG(x**2 - ERF_CENTER), |x| <= ERF_SPLIT
+    -0.1001088, -0.24458842, 0.06691891, -0.015131089, 0.0028469511, -0.0004556243,
+    6.4044834e-05, -7.67922e-06,
+)
+ERFC_ROOT = (  # erfc(x) = ERFC_ROOT(x - ERFC_CENTER)**4, ERF_SPLIT <= x <= ERF_MAX
+    0.47713926, -0.39207724, 0.05583495, 0.03890504, -0.011151944, -0.002744074, 0.0015608418,
+    -0.00019137241,
 )
 ERFCX_SHIFT, ERFCX_CENTER = 2.0, 0.25
 ERFCX = (  # erfc(x) exp(x**2) = y ERFCX(y - CENTER), y = 1 / (x + SHIFT), x >= 1 / 2
@@ -64,7 +69,7 @@ ERFCX = (  # erfc(x) exp(x**2) = y ERFCX(y - CENTER), y = 1 / (x + SHIFT), x >= 
 )
 ERFCX_LOWS = -1.7421856e-08, 5.4626068e-08  # what rounding left of its first coefficients
 ERFCX_SLOPE = (2.75, 8.94)  # its derivative, roughly
-ERF_MAX, ERFC_MAX = 4.0, 10.1  # beyond, erf is 1 and erfc 0
+ERF_MAX, ERFC_MAX = 3.95, 10.1  # beyond, erf is 1 and erfc 0
 TWO_THIRDS, TWO_THIRDS_LOW = 0.6666667, -1.9868216e-08
 LOG_LONG = (0.39999998, 0.28571975, 0.22179443, 0.19563037)  # what follows 2 / 3 in LOG
 # a start for the cube root of numbers from 2**-1.5 to 2**1.5
