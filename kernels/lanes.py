@@ -24,7 +24,7 @@ from numba.extending import intrinsic, register_model
 
 LANES = 32
 CACHE_LINE = 64
-BLOCK = 256  # elements that a kernel computes before it streams them to memory
+BLOCK = 128  # elements that a kernel computes before it streams them to memory
 
 
 class Lanes(types.Type):

@@ -976,11 +976,18 @@ def digamma(x, k):
 # ---------------------------------------------------------------- rounding, roots, signs
 
 
-compiled("floor", lambda x, k: floor(x))
-compiled("ceil", lambda x, k: ceil(x))
-compiled("trunc", lambda x, k: trunc(x))
-compiled("round", lambda x, k: round_even(x))
-compiled("sqrt", lambda x, k: sqrt(x))
-compiled("fabs", lambda x, k: abs(x))
-compiled("copysign", lambda x, y, k: copysign(x, y))
-compiled("fma", lambda x, y, z, k: fma(x, y, z))
+SIMPLE: dict[str, Body] = {
+    "floor": lambda x, k: floor(x),
+    "ceil": lambda x, k: ceil(x),
+    "trunc": lambda x, k: trunc(x),
+    "round": lambda x, k: round_even(x),
+    "sqrt": lambda x, k: sqrt(x),
+    "fabs": lambda x, k: abs(x),
+    "copysign": lambda x, y, k: copysign(x, y),
+    "fma": lambda x, y, z, k: fma(x, y, z),
+}
+for _name, _body in SIMPLE.items():
+    compiled(_name, _body)
+
+# The names to import for these: a loop with no other function waits for memory.
+ONE_INSTRUCTION = frozenset(full for (name, _), full in TABLE.items() if name in SIMPLE)
