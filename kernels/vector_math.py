@@ -788,20 +788,20 @@ def pow(x, y, k):
 
 @vectorised
 def rsqrt(x, k):
-    """1 / sqrt(x); for float32 by two steps from the guess that halving the exponent makes."""
-    if k.RSQRT_STEP is None:
-        return 1.0 / sqrt(x)  # within 1.5 ulp, and nothing is faster
+    """1 / sqrt(x), without a division: Newton's steps from the guess that halved bits make."""
     subnormal = x < k.SMALLEST_NORMAL
-    normal = where(subnormal, x * 2.0**24, x)
+    half_lift = (k.MANTISSA_BITS + 2) // 2
+    normal = where(subnormal, x * 4.0**half_lift, x)
     y = from_bits(k.RSQRT_BITS - shift_down(bits(normal), 1))
     rest = fma(-normal * y, y, 1.0)
     y = fma(y * rest, polynomial(rest, k.RSQRT_STEP), y)
-    rest = fma(-normal * y, y, 1.0)
-    y = fma(0.5 * y, rest, y) * where(subnormal, constant(x, 2.0**12), 1.0)
+    for _ in range(k.RSQRT_MORE_STEPS):
+        y = fma(0.5 * y, fma(-normal * y, y, 1.0), y)
+    y = y * where(subnormal, constant(x, 2.0**half_lift), 1.0)
     y = where(x == np.inf, 0.0, y)
     i = bits(x)
-    edge = from_bits(i | bits(constant(x, np.inf)) | shift_down(i << 1, 9))  # -+inf, NaN below 0
-    return where(x <= 0.0, edge, y)
+    edge = from_bits(i | bits(constant(x, np.inf)) | shift_down(i << 1, k.MANTISSA_BITS - 14))
+    return where(x <= 0.0, edge, y)  # the edge is -+inf at -+0 and NaN below
 
 
 @vectorised
