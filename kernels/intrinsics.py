@@ -324,13 +324,15 @@ class OutOfLine:
         module = function.module
         forms = [self._vector_form(function, lanes) for lanes in VECTOR_LANES]
         # Only names in call attributes refer to them, which does not keep them in the module.
-        used = module.globals.pop("llvm.compiler.used", None)
-        kept = [*(used.initializer.constant if used else ()), *forms]
         pointer = ir.IntType(8).as_pointer()
-        kept = [f.bitcast(pointer) if isinstance(f, ir.Function) else f for f in kept]
-        array = ir.Constant(ir.ArrayType(pointer, len(kept)), kept)
-        used = ir.GlobalVariable(module, array.type, "llvm.compiler.used")
-        used.linkage, used.section, used.initializer = "appending", "llvm.metadata", array
+        name = "llvm.compiler.used"
+        used = module.globals.get(name) or ir.GlobalVariable(module, ir.ArrayType(pointer, 0), name)
+        before = used.initializer.constant if used.initializer else []
+        kept = [*before, *(form.bitcast(pointer) for form in forms)]
+        used.linkage, used.section = "appending", "llvm.metadata"
+        used.value_type = ir.ArrayType(pointer, len(kept))
+        used.type = used.value_type.as_pointer()
+        used.initializer = ir.Constant(used.value_type, kept)
 
     def _vector_form(self, function: ir.Function, lanes: int) -> ir.Function:
         scalar = function.ftype.return_type
