@@ -16,9 +16,9 @@ An elementwise kernel over contiguous operands reads like this:
 A large result goes block by block through a buffer on the stack, and from there past the caches;
 the last block overlaps the one before it:
 
-        for block in range(start & -256, stop, 256):
-            first = min(max(block, start), stop - 256)
-            for i in range(256):
+        for block in range(start & -128, stop, 128):
+            first = min(max(block, start), stop - 128)
+            for i in range(128):
                 x = p_x[first + i]
                 y = p_y[first + i]
                 out = x * y
