@@ -121,13 +121,13 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
      bias_row, bias_column, activation, block, blocks, tiles, axes) = (
         f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
-    line = f.stack(SUM_DEPTH * width * size)
-    panel = f.stack(SUM_DEPTH * f.panel * size)
+    line = f.stack((SUM_DEPTH + f.lanes) * width * size)
+    panel = f.stack((SUM_DEPTH + f.lanes) * f.panel * size)
     needed = f.smaller(depth, SUM_DEPTH) * block * size
     is_wide = needed > SUM_DEPTH * f.panel * size
     taken = cgutils.alloca_once_value(f.builder, I64(0))
     with f.when(is_wide):
-        f.builder.store(f.call(allocate, needed + VECTOR_BYTES).ir, taken)
+        f.builder.store(f.call(allocate, needed + f.lanes * f.panel * size + VECTOR_BYTES).ir, taken)
     memory = f.number(f.builder.load(taken))
     packed = f.choose(memory.equals(0), panel, memory + VECTOR_BYTES - memory % VECTOR_BYTES)
     # Without memory, one panel at a time.

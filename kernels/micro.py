@@ -368,21 +368,19 @@ def emit_tile(code: Code, height: int, width: int) -> Any:
 def emit_pack(code: Code) -> Any:
     """`pack`: squares are transposed in registers, dense lines copied, the rest is gathered.
 
-    Lines are written up to the end of a vector; what follows the last one means nothing.
+    Whole vectors are written, and whole squares: `out` needs room for `lanes` more steps of the
+    depth, and what follows the last line and the last step means nothing.
     """
     f = code.function("pack", 7)
     x, line, along, lines, depth, out, width = f.args
-    is_square = f.builder.and_(along.equals(1), depth > f.lanes - 1)
     with f.loop(lines, width) as first:
         here, there = x + first * line * f.size, out + first * depth * f.size
         count = f.smaller(lines - first, width)
-        with f.either(is_square) as (squares, others):
-            with squares, f.loop(depth, f.lanes) as begin:
-                k = f.smaller(begin, depth - f.lanes)
-                with f.loop(count, f.lanes) as i:
-                    source = here + (i * line + k) * f.size
-                    target = there + (k * width + i) * f.size
-                    emit_transpose(f, source, line, count - i, target, width)
+        with f.either(along.equals(1)) as (squares, others):
+            with squares, f.loop(depth, f.lanes) as k, f.loop(count, f.lanes) as i:
+                source = here + (i * line + k) * f.size
+                target = there + (k * width + i) * f.size
+                emit_transpose(f, source, line, count - i, depth - k, target, width)
             with others, f.either(line.equals(1)) as branches:
                 for is_dense, branch in zip((True, False), branches, strict=True):
                     with branch, f.loop(depth) as k, f.loop(count, f.lanes) as i:
@@ -398,11 +396,11 @@ def emit_pack(code: Code) -> Any:
 
 
 def emit_transpose(
-    f: Code, x: Number, line: Number, count: Number, out: Number, width: Number
+    f: Code, x: Number, line: Number, count: Number, depth: Number, out: Number, width: Number
 ) -> None:
-    """Transpose a square of which `count` lines exist; the last one stands in for the others."""
-    lanes = f.lanes
-    rows = [f.load(x + f.smaller(count - 1, i) * line * f.size) for i in range(lanes)]
+    """Transpose a square of which `count` lines exist, the last one standing in for the others."""
+    lanes, mask = f.lanes, f.first(depth)
+    rows = [f.load_some(x + f.smaller(count - 1, i) * line * f.size, mask) for i in range(lanes)]
     half = lanes // 2
     while half:  # swap the off-diagonal quarters of ever smaller squares
         keep = [j if j & half == 0 else j - half + lanes for j in range(lanes)]

@@ -21,7 +21,7 @@ from ..schedule.settle import float_word, remember
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
 
-GRAIN = 1 << 20  # multiplications below which a product is not worth a second thread
+GRAIN = 1 << 18  # multiplications below which a product is not worth a second thread
 MATRIX_VECTOR_ROWS = 512
 INTEGER_ROWS = 32
 
@@ -64,6 +64,7 @@ class Product(NamedTuple):
     words: tuple[int, ...]
     n: int
     grain: int
+    swapped: bool = False  # the kernel's left operand is the right one
 
 
 @functools.cache
@@ -95,7 +96,10 @@ def plan_product(
     kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape,
     bias_shape: Shape | None, bias_strides: Shape, activation: int = kernels.IDENTITY,
 ) -> Product:  # fmt: skip
-    """Everything about `x @ y` that does not depend on the elements."""
+    """Everything about `x @ y` that does not depend on the elements.
+
+    A result of one column is computed as one row, which fills vectors.
+    """
     rows, depth = x_shape[-2:]
     columns = y_shape[-1]
     batch = broadcast_shapes(x_shape[:-2], y_shape[:-2])
@@ -107,6 +111,12 @@ def plan_product(
         spread = broadcast_strides(bias_shape, bias_strides, shape)
         bias_row, bias_column = spread[-2:]
         operands[2], shapes[2] = spread[:-2], batch
+    strides = *x_strides[-2:], *y_strides[-2:]
+    swapped = columns == 1 < rows and kind.is_floating_point and depth > 0
+    if swapped:
+        rows, columns, strides = columns, rows, strides[::-1]
+        bias_row, bias_column = bias_column, bias_row
+        operands[:2], shapes[:2] = operands[1::-1], shapes[1::-1]
     batch_words = list(batch)
     for steps, seen in zip(operands, shapes, strict=True):
         batch_words += broadcast_strides(seen, steps, batch)
@@ -119,46 +129,86 @@ def plan_product(
         kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns
     tiles = -(-rows // height)
     words = (
-        *memory_functions(), rows, columns, depth, *x_strides[-2:], *y_strides[-2:],
+        *memory_functions(), rows, columns, depth, *strides,
         bias_row, bias_column, activation, width, blocks, tiles, len(batch), *batch_words,
     )  # fmt: skip
     grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, 1))
-    return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain)
+    return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain, swapped)
 
 
 def multiply(x: Tensor, y: Tensor) -> Tensor:
-    """`x @ y` of matrices or batches of matrices, recorded."""
+    """`x @ y` of matrices or batches of matrices, or a matrix and a vector, recorded."""
     key = x.spec, y.spec
-    recipe = _recipes.get(key)
-    if recipe is not None and not (x.storage.shared or y.storage.shared):
-        return record_again(recipe, x, y)
+    known = _recipes.get(key)
+    if known is not None and not (x.storage.shared or y.storage.shared):
+        return record_again(known, x, y)
     kind = x.dtype
     if not kind.is_floating_point:
         y = y.contiguous()
-    plan = plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
+    by_blas = None
+    if x.ndim == 2:
+        if y.ndim == 1:
+            x = readable(x)
+            by_blas = plan_vector(kind, x.shape, x.stride(), y.stride()[0], x.shape[:1])
+        elif y.ndim == 2 and y.shape[1] == 1:
+            by_blas = plan_vector(kind, x.shape, x.stride(), y.stride()[0], (x.shape[0], 1))
+        elif y.ndim == 2 and x.shape[0] == 1:
+            turned, strides = y.shape[::-1], y.stride()[::-1]
+            by_blas = plan_vector(kind, turned, strides, x.stride()[1], (1, y.shape[1]))
+            by_blas = by_blas and by_blas._replace(swapped=True)
+    if by_blas is None and y.ndim == 1:
+        return multiply(x, y.unsqueeze(1)).view(x.shape[0])
+    plan = by_blas or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
     product = launch(
-        plan.kernel, (x, y), [(plan.shape, kind)], bind={"T": kind},
-        words=plan.words, n=plan.n, grain=plan.grain,
+        plan.kernel, (y, x) if plan.swapped else (x, y), [(plan.shape, kind)],
+        bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
     )  # fmt: skip
-    if y.spec is key[1]:
-        remember_recipe(key, product)
+    if (x.spec, y.spec) == key:
+        remember_recipe(key, product, plan.swapped)
     return product
 
 
-_recipes: dict[Any, Any] = {}
+@functools.lru_cache(4096)
+def plan_vector(
+    kind: dtype, shape: Shape, strides: Shape, step: int, result: Shape
+) -> Product | None:
+    """A matrix by a vector whose elements lie `step` apart, or None if BLAS cannot do it."""
+    rows, columns = shape
+    place = placed(shape, strides)
+    if not (kind.is_floating_point and place and step > 0 and columns > 0):
+        return None
+    if not blas.fits(rows, columns, place.ld, step):
+        return None
+    words = (
+        blas.address_of("gemv", kind.numpy), rows, columns,
+        place.row, place.transposed, place.ld, step, MATRIX_VECTOR_ROWS,
+    )  # fmt: skip
+    grain = max(1, GRAIN // (MATRIX_VECTOR_ROWS * columns))
+    return Product(kernels.matrix_vector, result, words, -(-rows // MATRIX_VECTOR_ROWS), grain)
 
 
-def remember_recipe(key: Any, product: Tensor) -> None:
+def readable(x: Tensor) -> Tensor:
+    """`x`, or a copy where BLAS could not read it in place."""
+    return x if placed(x.shape, x.stride()) else x.contiguous()
+
+
+_recipes: dict[Any, tuple[Any, bool]] = {}
+
+
+def remember_recipe(key: Any, product: Tensor, swapped: bool) -> None:
     """Keep what `launch` has found out about a product, if it has not run already."""
     recipe = product.storage.value.recipe
     if recipe is not None:
         if len(_recipes) >= MAX_RECIPES:
             _recipes.clear()
-        _recipes[key] = recipe
+        _recipes[key] = recipe, swapped
 
 
-def record_again(recipe: Any, x: Tensor, y: Tensor) -> Tensor:
+def record_again(known: tuple[Any, bool], x: Tensor, y: Tensor) -> Tensor:
     """What `launch` does with a recipe that it knows, in 1.0 us where looking it up takes 4.9."""
+    recipe, swapped = known
+    if swapped:
+        x, y = y, x
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = x.storage.value, y.storage.value
@@ -178,7 +228,7 @@ def multiply_add(bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> T
             kind, x.shape, x.stride(), y.shape, y.stride(), bias.shape, bias.stride()
         )
         return launch(
-            plan.kernel, (x, y, bias), [(plan.shape, kind)],
+            plan.kernel, (y, x, bias) if plan.swapped else (x, y, bias), [(plan.shape, kind)],
             words=plan.words, scalars=(float_word(beta), float_word(alpha)),
             n=plan.n, grain=plan.grain,
         )  # fmt: skip
@@ -347,7 +397,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     """
     check_tensor("mv", "vec", 2, vec)
     check_vector_product(input, vec, input.shape[:1], input.dtype)
-    return multiply_vector(input, vec)
+    return multiply(input, vec)
 
 
 @mv.vjp
@@ -373,29 +423,6 @@ def check_vector_product(matrix: Tensor, vec: Tensor, added: Sequence[int], kind
             f"{vec.dtype.legacy}, {matrix.dtype.legacy}, and {vec.dtype.legacy}"
         )
     check_multiplies("addmv_impl_cpu", matrix.dtype)
-
-
-def multiply_vector(matrix: Tensor, vec: Tensor) -> Tensor:
-    """`matrix @ vec`, recorded: the vector is a matrix of one column where BLAS does not fit."""
-    kind = matrix.dtype
-    rows, columns = matrix.shape
-    if not placed(matrix.shape, matrix.stride()):
-        matrix = matrix.contiguous()
-    place = placed(matrix.shape, matrix.stride())
-    step = vec.stride()[0]
-    usable = place is not None and blas.fits(rows, columns, place.ld, step)
-    if not (kind.is_floating_point and usable and place and step > 0 and columns > 0):
-        return multiply(matrix, vec.unsqueeze(1)).view(rows)
-    panel = MATRIX_VECTOR_ROWS
-    words = (
-        blas.address_of("gemv", kind.numpy), rows, columns,
-        place.row, place.transposed, place.ld, step, panel,
-    )  # fmt: skip
-    return launch(
-        kernels.matrix_vector, (matrix, vec), [((rows,), kind)],
-        bind={"T": kind}, words=words, n=-(-rows // panel),
-        grain=max(1, GRAIN // max(panel * columns, 1)),
-    )  # fmt: skip
 
 
 def check_dot(x: Tensor, y: Tensor) -> None:
