@@ -55,6 +55,8 @@ LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
 
 IDENTITY, RELU = range(2)  # activations
 
+IN_PLACE = 2048  # bytes between the lines of an operand that may be read where it lies
+
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
 DOT_BLOCK = 4096
@@ -131,7 +133,7 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
     memory = f.number(f.builder.load(taken))
     packed = f.choose(memory.equals(0), panel, memory + VECTOR_BYTES - memory % VECTOR_BYTES)
     # Without memory, one panel at a time.
-    reach = f.choose(f.builder.and_(is_wide, memory.equals(0)), f.panel, block)
+    reach = f.choose(f.all(is_wide, memory.equals(0)), f.panel, block)
 
     with f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group:
         entry, first_column = group // blocks, group % blocks * block
@@ -141,12 +143,22 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
         a = left + f.call(batch_offset, c, entry, LEFT) * size
         b = right + f.call(batch_offset, c, entry, RIGHT) * size
         target = out + entry * rows * columns * size
-        # Panels of B that are read once are read where they are.
-        is_read_once = f.builder.and_(right_column.equals(1), (last_row - first_row) < HEIGHT + 1)
+        # What is read often is packed, and what would share the same lines of a cache.
+        reads_b = f.all(
+            right_column.equals(1),
+            f.any((last_row - first_row) < HEIGHT + 1, right_row < IN_PLACE // size + 1),
+        )
         with f.loop(last_column, reach, first_column) as j:
             across = f.smaller(last_column - j, reach)
-            in_place = f.choose(is_read_once, across // f.panel * f.panel, 0)
+            in_place = f.choose(reads_b, across // f.panel * f.panel, 0)
             rest, shift = across - in_place, in_place * size
+            is_packed = f.any(
+                across > 4 * f.panel,
+                f.all(left_column.differs(1), left_row.differs(1)),
+                f.larger(left_row, left_column) > IN_PLACE // size,
+            )
+            a_row = f.choose(is_packed, 1, left_row)
+            a_step = f.choose(is_packed, width, left_column)
             with f.loop(depth, SUM_DEPTH) as k:
                 steps = f.smaller(depth - k, SUM_DEPTH)
                 b_here = b + (k * right_row + j * right_column) * size
@@ -155,12 +167,14 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
                 with f.loop(last_row, HEIGHT, first_row) as i:
                     tall = f.smaller(last_row - i, HEIGHT)
                     a_here = a + (i * left_row + k * left_column) * size
-                    f.call(pack, a_here, left_row, left_column, tall, steps, line, width)
+                    with f.when(is_packed):
+                        f.call(pack, a_here, left_row, left_column, tall, steps, line, width)
+                    lines = f.choose(is_packed, line, a_here)
                     here = target + (i * columns + j) * size
-                    f.call(multiply, line, b_here, right_row, f.panel, here, columns,
-                           steps, tall, in_place, k)  # fmt: skip
-                    f.call(multiply, line, packed, f.panel, steps * f.panel, here + shift, columns,
-                           steps, tall, rest, k)  # fmt: skip
+                    f.call(multiply, lines, a_row, a_step, b_here, right_row, f.panel, here,
+                           columns, steps, tall, in_place, k)  # fmt: skip
+                    f.call(multiply, lines, a_row, a_step, packed, f.panel, steps * f.panel,
+                           here + shift, columns, steps, tall, rest, k)  # fmt: skip
                     if has_bias:
                         with f.when((k + steps).equals(depth)):
                             offset = f.call(batch_offset, c, entry, BIAS)

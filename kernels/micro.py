@@ -3,14 +3,14 @@
 LLVM does not find the register tiling of a product by itself, so the innermost tile is emitted:
 up to HEIGHT rows by WIDTH vectors of sums stay in registers, and each step of the depth loads
 WIDTH vectors of B, broadcasts one number of A for each row and issues HEIGHT * WIDTH fused
-multiply-adds. Both operands are copied first into the order in which the tile reads them, so any
-strides and sizes are welcome, and a transposed operand costs no more than another.
+multiply-adds. Operands are copied first into the order in which the tile reads them, so any strides
+and sizes are welcome, and a transposed operand costs no more than another.
 
     pack(x, line, along, lines, depth, out, width)
         Panels of `width` lines: out[panel][k][i] = x[i * line + k * along], i within the panel.
-    multiply(a, b, b_step, b_panel, c, c_row, depth, rows, columns, add)
-        C = A @ B for at most HEIGHT rows of A in one packed panel, or C += A @ B if `add`. The rows
-        of B are `b_step` apart in a panel, its panels `b_panel`: packed, or left where they are.
+    multiply(a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add)
+        C = A @ B for at most HEIGHT rows of A, or C += A @ B if `add`. The rows of B are `b_step`
+        apart in a panel, its panels `b_panel`. Either operand may be packed or left where it is.
 
 They take addresses, and strides in elements. The kernels around them are emitted in the same way:
 nothing has to be inferred or optimised, so that instruction selection is all that compiling takes,
@@ -24,6 +24,8 @@ other rows and columns nor on layouts, batches and threads, and on no width of a
 from __future__ import annotations
 
 import copy
+import functools
+import itertools
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -115,6 +117,9 @@ class Number:
     def equals(self, other: Number | int) -> ir.Value:
         return self._compare("==", other)
 
+    def differs(self, other: Number | int) -> ir.Value:
+        return self._compare("!=", other)
+
 
 class Code:
     """Emits the instructions of one function on vectors of one dtype."""
@@ -159,6 +164,12 @@ class Code:
 
     def larger(self, a: Number, b: Number | int) -> Number:
         return self.choose(a > b, a, b)
+
+    def all(self, *conditions: ir.Value) -> ir.Value:
+        return functools.reduce(self.builder.and_, conditions)
+
+    def any(self, *conditions: ir.Value) -> ir.Value:
+        return functools.reduce(self.builder.or_, conditions)
 
     def word(self, address: Number, index: Number | int = 0) -> Number:
         """An int64 among others at an address."""
@@ -280,35 +291,36 @@ def object_code(module: ir.Module) -> bytes:
 
 def emit_multiply(code: Code) -> Any:
     """`multiply`: panel by panel, the function for as many rows and vectors."""
-    f = code.function("multiply", 10)
-    a, b, b_step, b_panel, c, c_row, depth, rows, columns, add = f.args
+    f = code.function("multiply", 12)
+    a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add = f.args
     builder = f.builder
-    tall = f.choose(rows.equals(1), 0, (rows + 1) // 2) * WIDTH
+    shape = f.choose(a_row.equals(1), 0, len(HEIGHTS))
+    tall = (shape + f.choose(rows.equals(1), 0, (rows + 1) // 2)) * WIDTH
     with f.loop(columns, f.panel) as j:
         across = f.smaller(columns - j, f.panel)
         b_here, c_here = b + j // f.panel * b_panel * f.size, c + j * f.size
         after = builder.append_basic_block("after")
         choice = builder.switch((tall + (across - 1) // f.lanes).ir, after)
-        for k, height in enumerate(HEIGHTS):
-            for width in range(1, WIDTH + 1):
-                block = builder.append_basic_block(f"{height}x{width}")
-                choice.add_case(I64(k * WIDTH + width - 1), block)
-                builder.position_at_end(block)
-                tile = emit_tile(code, height, width)
-                f.call(tile, a, b_here, b_step, c_here, c_row, depth, rows, across, add)
-                builder.branch(after)
+        tiles = itertools.product((True, False), HEIGHTS, range(1, WIDTH + 1))
+        for k, (is_dense, height, width) in enumerate(tiles):
+            block = builder.append_basic_block()
+            choice.add_case(I64(k), block)
+            builder.position_at_end(block)
+            tile = emit_tile(code, height, width, is_dense)
+            f.call(tile, a, a_row, a_step, b_here, b_step, c_here, c_row, depth, rows, across, add)
+            builder.branch(after)
         builder.position_at_end(after)
     builder.ret_void()
     return f.defined
 
 
-def emit_tile(code: Code, height: int, width: int) -> Any:
+def emit_tile(code: Code, height: int, width: int, is_dense: bool) -> Any:
     """C (+)= A @ B for `height` rows, or one less, by `width` vectors, of which the last is masked.
 
-    A and C begin at addresses, and so does B, whose rows are `b_step` elements apart.
+    The rows of A are `a_row` elements apart, which is 1 if `is_dense`, its columns `a_step`.
     """
-    f = code.function(f"tile_{height}x{width}", 9)
-    a, b, b_step, c, c_row, depth, rows, columns, add = f.args
+    f = code.function(f"tile_{height}x{width}{'_dense' if is_dense else ''}", 11)
+    a, a_row, a_step, b, b_step, c, c_row, depth, rows, columns, add = f.args
     builder, size, lanes = f.builder, f.size, f.lanes
     entry = builder.block
     loop, done, over, onto, end = (
@@ -316,9 +328,11 @@ def emit_tile(code: Code, height: int, width: int) -> Any:
     )
 
     lines = [c + c_row * (i * size) for i in range(height)]
-    if height > 1:
-        spare = f.stack(width * VECTOR_BYTES)
-        lines[-1] = f.choose(rows.equals(height), lines[-1], spare)
+    factors = [f.number(i) if is_dense else a_row * i for i in range(height)]
+    if height > 1:  # the last row may be one too many
+        is_whole = rows.equals(height)
+        lines[-1] = f.choose(is_whole, lines[-1], f.stack(width * VECTOR_BYTES))
+        factors[-1] = f.choose(is_whole, factors[-1], factors[-2])
     cells = [line + VECTOR_BYTES * v for line in lines for v in range(width)]
     for cell in cells:
         f.prefetch(cell)
@@ -331,10 +345,10 @@ def emit_tile(code: Code, height: int, width: int) -> Any:
     line = [f.load(b_now + VECTOR_BYTES * v) for v in range(width)]
     sums = []
     for i in range(height):
-        factor = f.broadcast(f.load_one(a_now + i * size))
+        factor = f.broadcast(f.load_one(a_now + factors[i] * size))
         for v in range(width):
             sums.append(f.multiply_add(factor, line[v], phis[3 + i * width + v]))
-    fewer, a_next, b_next = left - 1, a_now + line_width(size) * size, b_now + b_step * size
+    fewer, a_next, b_next = left - 1, a_now + a_step * size, b_now + b_step * size
     for phi, start, value in zip(
         phis, starts, [fewer.ir, a_next.ir, b_next.ir, *sums], strict=True
     ):
