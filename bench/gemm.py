@@ -120,9 +120,8 @@ def peak(dtype: str) -> float:
     from time import perf_counter
 
     import llvmlite.binding as llvm
-    from llvmlite import ir
-
     from adjit.kernels import micro
+    from llvmlite import ir
 
     f = micro.Code(dtype).function("peak", 2, exported=True)
     steps, address = f.args
@@ -180,7 +179,10 @@ def measure(threads: int, pattern: str, seconds: float) -> None:
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    lines = ["| product | threads | adjit | PyTorch | OpenBLAS | single |", "|---|---|--:|--:|--:|--:|"]
+    lines = [
+        "| product | threads | adjit | PyTorch | OpenBLAS | single |",
+        "|---|---|--:|--:|--:|--:|",
+    ]
     for row in rows:
         cells = [f"{row['gflop'] / row['adjit']:.1f}"]
         for name in ("PyTorch", "OpenBLAS"):

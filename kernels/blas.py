@@ -4,8 +4,7 @@ The address of a BLAS routine differs from process to process, so it is a consta
 launch and not a symbol: the object code of a kernel stays free of anything to link and can be
 cached on disk. Sizes and leading dimensions are C ints there; `fits` says whether they can be.
 
-BLAS works by columns and tensors lie by rows, so everything here is written as the transposed
-product: rows of `out` are its columns.
+Only products of a matrix and a vector run on it; `matmul.py` says why.
 """
 
 import contextlib
@@ -27,8 +26,8 @@ LARGEST_INT = 2**31 - 1
 def cython_blas() -> Any:
     """SciPy's table of BLAS routines; importing it takes a while, so the first product does.
 
-    OpenBLAS is kept from starting threads of its own: the runner cuts a product into panels whose
-    sizes do not depend on the number of threads, and runs each on one of its threads. This is
+    OpenBLAS is kept from starting threads of its own: the runner cuts a matrix into panels of rows
+    whose height does not depend on the number of threads, and runs each on one of its threads. This is
     SciPy's own copy of the library; NumPy's is not touched.
     """
     from scipy.linalg import cython_blas
@@ -43,7 +42,7 @@ def cython_blas() -> Any:
 
 @functools.cache
 def address_of(routine: str, dtype: Any) -> int:
-    """The address of a BLAS routine, such as `gemm`, for float32 or float64."""
+    """The address of a BLAS routine, such as `gemv`, for float32 or float64."""
     capsule = cython_blas().__pyx_capi__[LETTERS[np.dtype(dtype)] + routine]
     name_of = ctypes.pythonapi.PyCapsule_GetName
     name_of.restype, name_of.argtypes = ctypes.c_char_p, [ctypes.py_object]
@@ -79,37 +78,6 @@ def _flag(builder: ir.IRBuilder, transposed: ir.Value) -> ir.Value:
     is_set = builder.icmp_signed("!=", transposed, ir.Constant(transposed.type, 0))
     letters = (ir.Constant(ir.IntType(8), ord(letter)) for letter in "TN")
     return _stored(builder, builder.select(is_set, *letters))
-
-
-@intrinsic
-def gemm(
-    typingctx: Any,
-    address: Any, left_t: Any, right_t: Any, rows: Any, columns: Any, depth: Any,
-    alpha: Any, left: Any, left_ld: Any, right: Any, right_ld: Any,
-    beta: Any, out: Any, out_ld: Any,
-) -> Any:  # fmt: skip
-    """out = alpha * left @ right + beta * out by rows, `address` being that of BLAS's gemm."""
-    number = out.dtype
-    whole = types.int64
-    pointer = types.CPointer(number)
-    signature = types.void(
-        whole, whole, whole, whole, whole, whole,
-        number, pointer, whole, pointer, whole, number, pointer, whole,
-    )  # fmt: skip
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        (address, left_t, right_t, rows, columns, depth,
-         alpha, left, left_ld, right, right_ld, beta, out, out_ld) = args  # fmt: skip
-        arguments = [
-            _flag(builder, right_t), _flag(builder, left_t),
-            _int(builder, columns), _int(builder, rows), _int(builder, depth),
-            _stored(builder, alpha), right, _int(builder, right_ld), left, _int(builder, left_ld),
-            _stored(builder, beta), out, _int(builder, out_ld),
-        ]  # fmt: skip
-        _call(builder, address, arguments)
-        return context.get_dummy_value()
-
-    return signature, codegen
 
 
 @intrinsic

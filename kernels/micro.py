@@ -277,13 +277,25 @@ class Code:
         self.intrinsic(name, ir.VoidType(), value, place, I32(self.size), mask)
 
 
-def object_code(module: ir.Module) -> bytes:
-    """What Numba's target machine makes of a module, without any of Numba's passes."""
+def parsed(module: ir.Module) -> tuple[Any, Any]:
+    """A module for Numba's target machine, and the machine."""
     machine = cpu_target.target_context.codegen()._tm
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    return bytes(machine.emit_object(parsed))
+    made = llvm.parse_assembly(str(module))
+    made.verify()
+    return made, machine
+
+
+def object_code(module: ir.Module) -> bytes:
+    """What the machine makes of a module, without any of Numba's passes."""
+    made, machine = parsed(module)
+    return bytes(machine.emit_object(made))
+
+
+def assembly(module: ir.Module) -> str:
+    """The same as text."""
+    made, machine = parsed(module)
+    return str(machine.emit_assembly(made))
 
 
 # --------------------------------------------------------------------------- tile

@@ -220,12 +220,24 @@ def record_again(known: tuple[Any, bool], x: Tensor, y: Tensor) -> Tensor:
     return out
 
 
-def multiply_add(bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any) -> Tensor:
-    """`beta * bias + alpha * (x @ y)`, recorded; in one pass for floats."""
+def multiply_add(
+    bias: Tensor, x: Tensor, y: Tensor, beta: Any, alpha: Any, activation: int = kernels.IDENTITY
+) -> Tensor:
+    """`activation(beta * bias + alpha * (x @ y))`, recorded; in one pass for floats.
+
+    The bits are those of the operations one by one. Only floats take an activation.
+    """
     kind = x.dtype
     if kind.is_floating_point and x.shape[-1] > 0 and beta != 0:
         plan = plan_product(
-            kind, x.shape, x.stride(), y.shape, y.stride(), bias.shape, bias.stride()
+            kind,
+            x.shape,
+            x.stride(),
+            y.shape,
+            y.stride(),
+            bias.shape,
+            bias.stride(),
+            activation,
         )
         return launch(
             plan.kernel, (y, x, bias) if plan.swapped else (x, y, bias), [(plan.shape, kind)],

@@ -1,0 +1,160 @@
+"""The emitted products: values for any sizes and strides, the same bits however they are cut, and
+what the machine code looks like."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+
+import numpy as np
+import pytest
+from adjit.kernels import matmul as kernels
+from adjit.kernels import micro
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+from adjit.ops import matmul as ops
+
+rng = np.random.default_rng(0)
+FLOATS = [np.float32, np.float64]
+SIZES = st.integers(1, 40)
+LAYOUTS = st.sampled_from(["rows", "columns", "steps", "offset"])
+
+
+def laid_out(rows: int, columns: int, layout: str, dtype: type) -> tuple[np.ndarray, adjit.Tensor]:
+    """Random numbers in one of several layouts, as an array and as a tensor of the same strides."""
+    whole = rng.standard_normal((90, 90)).astype(dtype)
+
+    def cut(x):
+        return {
+            "rows": lambda: x[:rows, :columns],
+            "columns": lambda: x[:columns, :rows].T,
+            "steps": lambda: x[: 2 * rows : 2, : 2 * columns : 2],
+            "offset": lambda: x[3 : 3 + rows, 5 : 5 + columns],
+        }[layout]()
+
+    return cut(whole), cut(adjit.tensor(whole))
+
+
+def assert_close(found: adjit.Tensor, x: np.ndarray, y: np.ndarray) -> None:
+    """Within the error bound of adding products up one by one, in float64 arithmetic."""
+    exact = x.astype(np.float64) @ y.astype(np.float64)
+    bound = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
+    epsilon = np.finfo(x.dtype).eps
+    np.testing.assert_array_less(
+        np.abs(found.numpy() - exact), epsilon * x.shape[-1] * bound + 1e-30
+    )
+
+
+@settings(max_examples=150, deadline=None)
+@given(SIZES, SIZES, SIZES, LAYOUTS, LAYOUTS, st.sampled_from(FLOATS))
+def test_any_sizes_and_layouts(rows, depth, columns, left, right, dtype):
+    (a, x), (b, y) = laid_out(rows, depth, left, dtype), laid_out(depth, columns, right, dtype)
+    assert_close(x @ y, a, b)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("sizes", [(13, 257, 33), (25, 600, 1100), (300, 513, 70), (2, 3, 2500)])
+@pytest.mark.parametrize("layout", ["nn", "nt", "tn", "tt"])
+def test_blocks_of_large_products(sizes, layout, dtype):
+    rows, depth, columns = sizes
+    pairs = []
+    for size, letter in zip([(rows, depth), (depth, columns)], layout, strict=True):
+        lies = rng.standard_normal(size if letter == "n" else size[::-1]).astype(dtype)
+        x = adjit.tensor(lies)
+        pairs.append((lies, x) if letter == "n" else (lies.T, x.t()))
+    (a, x), (b, y) = pairs
+    assert_close(x @ y, a, b)
+
+
+def bits(x: adjit.Tensor) -> np.ndarray:
+    array = x.contiguous().numpy()
+    return array.view(f"i{array.itemsize}")
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_bits_depend_on_the_depth_alone(dtype):
+    x = adjit.tensor(rng.standard_normal((70, 700)).astype(dtype))
+    y = adjit.tensor(rng.standard_normal((700, 600)).astype(dtype))
+    whole = bits(x @ y)
+    np.testing.assert_array_equal(bits(x[5:18] @ y[:, 9:46]), whole[5:18, 9:46])
+    np.testing.assert_array_equal(bits(x.t().contiguous().t() @ y), whole)
+    np.testing.assert_array_equal(bits(x @ y.t().contiguous().t()), whole)
+    np.testing.assert_array_equal(bits((y.t() @ x.t()).t()), whole)
+    np.testing.assert_array_equal(bits(x.expand(3, 70, 700) @ y)[1], whole)
+
+
+def test_bits_do_not_depend_on_threads():
+    x = adjit.tensor(rng.standard_normal((3, 130, 300)).astype(np.float32))
+    y = adjit.tensor(rng.standard_normal((3, 300, 1100)).astype(np.float32))
+    threads, results = adjit.get_num_threads(), []
+    try:
+        for count in (1, 2, 3, 7):
+            adjit.set_num_threads(count)
+            results.append(bits(x @ y))
+    finally:
+        adjit.set_num_threads(threads)
+    for other in results[1:]:
+        np.testing.assert_array_equal(other, results[0])
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.sampled_from([1, 7, 256, 257, 600]), SIZES, st.sampled_from(FLOATS), st.data())
+def test_epilogue_has_the_bits_of_single_operations(rows, depth, columns, dtype, data):
+    x, y = (
+        adjit.tensor(rng.standard_normal(s).astype(dtype))
+        for s in [(rows, depth), (depth, columns)]
+    )
+    shape = data.draw(st.sampled_from([(columns,), (rows, 1), (1, 1), (rows, columns)]))
+    bias = adjit.tensor(rng.standard_normal(shape).astype(dtype))
+    bias[..., 0] = float("nan")
+    single = x @ y if rows > 1 and columns > 1 else (adjit.cat([x, x]) @ adjit.cat([y, y], 1))
+    single = single[:rows, :columns]
+    np.testing.assert_array_equal(bits(adjit.addmm(bias, x, y)), bits(single + bias))
+    fused = ops.multiply_add(bias, x, y, 1, 1, kernels.RELU)
+    np.testing.assert_array_equal(bits(fused), bits(adjit.relu(single + bias)))
+    scaled = adjit.addmm(bias, x, y, beta=0.3, alpha=-1.7)
+    np.testing.assert_array_equal(bits(scaled), bits(single * -1.7 + bias * 0.3))
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_without_memory_one_panel_at_a_time(dtype, monkeypatch):
+    a, b = (
+        rng.standard_normal((30, 300)).astype(dtype),
+        rng.standard_normal((300, 500)).astype(dtype),
+    )
+    x, y = adjit.tensor(a), adjit.tensor(b)
+    usual = bits(x @ y)
+    failing = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda size: 0)
+    address = ctypes.cast(failing, ctypes.c_void_p).value
+    monkeypatch.setattr(ops, "memory_functions", lambda: (address, 0))
+    ops.plan_product.cache_clear()
+    ops._recipes.clear()
+    try:
+        np.testing.assert_array_equal(bits(x @ y), usual)
+    finally:
+        ops.plan_product.cache_clear()
+        ops._recipes.clear()
+
+
+def assembly(dtype: type) -> str:
+    code = micro.Code(dtype)
+    micro.emit_multiply(code)
+    return micro.assembly(code.module)
+
+
+@pytest.mark.skipif(not micro.has("avx512f"), reason="reads AVX-512 machine code")
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("kind", ["_dense", ""])
+def test_sums_stay_in_registers(dtype, kind):
+    name = f"tile_{micro.HEIGHT}x{micro.WIDTH}{kind}_{micro.Code(dtype).suffix}"
+    text = re.split(r"\n\w+:", assembly(dtype).split(f"\n{name}:")[1])[0]
+    blocks = [block for block in text.split("\n.L") if "vfmadd" in block]
+    assert len(blocks) == 1, "one loop multiplies"
+    lines = [line.strip() for line in blocks[0].split("\n")]
+    loop = lines[: next(k for k, line in enumerate(lines) if line.startswith("j")) + 1]
+    sums = [line for line in loop if line.startswith("vfmadd")]
+    assert len(sums) == micro.HEIGHT * micro.WIDTH
+    assert all("zmm" in line for line in sums)
+    assert not [line for line in loop if "zmm" in line and "rsp" in line], "a sum was spilled"
