@@ -1,7 +1,7 @@
 """Products of matrices and vectors.
 
 Products of floating matrices run on the tiles of `micro.py`, of any strides and sizes. The kernels
-around them are emitted too. One unit of work is HEIGHT rows of a block of columns; units share
+around them are emitted too. One unit of work is a few rows of a block of columns; units share
 nothing but operands, and an element is added up in the same order wherever it is cut.
 
 Measured on one core of Zen 4 (peak 118 GFLOP/s in float32, 59 in float64) beside PyTorch with MKL and
@@ -66,6 +66,7 @@ LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
 
 IDENTITY, RELU = range(2)  # activations
 
+UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes tiles of HEIGHT
 IN_PLACE = 2048  # bytes between the lines of an operand that may be read where it lies
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
@@ -122,8 +123,8 @@ def emit_batch_offset(code: Code) -> Any:
 def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool) -> str:
     """out = left @ right, or activation(beta * bias + alpha * (left @ right)); a depth above 0.
 
-    A unit is HEIGHT rows of a block of columns. Units that follow each other share the packed
-    block; how they are shared out among calls changes no bit.
+    A unit is UNIT_ROWS of a block of columns. Units that follow each other share tiles and the
+    packed block; how they are shared out among calls changes no bit.
     """
     f = code.function("product_and_bias" if has_bias else "product", 3, exported=True)
     size, width = f.size, line_width(f.size)
@@ -150,8 +151,8 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
 
     with f.loop((stop + tiles - 1) // tiles, start=start // tiles) as group:
         entry, first_column = group // blocks, group % blocks * block
-        first_row = f.larger(start - group * tiles, 0) * HEIGHT
-        last_row = f.smaller(f.smaller(stop - group * tiles, tiles) * HEIGHT, rows)
+        first_row = f.larger(start - group * tiles, 0) * UNIT_ROWS
+        last_row = f.smaller(f.smaller(stop - group * tiles, tiles) * UNIT_ROWS, rows)
         last_column = f.smaller(first_column + block, columns)
         a = left + f.call(batch_offset, c, entry, LEFT) * size
         b = right + f.call(batch_offset, c, entry, RIGHT) * size

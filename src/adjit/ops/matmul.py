@@ -12,7 +12,8 @@ from ..dtypes import dtype
 from ..graph.launch import launch
 from ..graph.node import Node
 from ..graph.op import add_method, export, operation
-from ..graph.record import MAX_RECIPES, new_node, result
+from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
+from ..graph.state import state
 from ..kernels import blas, micro
 from ..kernels import matmul as kernels
 from ..schedule.modules import link_module
@@ -123,7 +124,7 @@ def plan_product(
     if kind.is_floating_point and depth > 0:
         kernel = float_kernels(kind)[bias_shape is not None]
         panel = micro.WIDTH * micro.lanes_of(kind.itemsize)
-        height, blocks = micro.HEIGHT, -(-columns * kind.itemsize // micro.BLOCK_BYTES)
+        height, blocks = kernels.UNIT_ROWS, -(-columns * kind.itemsize // micro.BLOCK_BYTES)
         width = -(-columns // (max(blocks, 1) * panel)) * panel
     else:
         kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns
@@ -588,6 +589,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     check_tensor("matmul", "other", 2, other)
     x, y = input, other
+    known = _recipes.get((x.spec, y.spec))
+    if known is not None and not (state.grad and (needs_grad(x) or needs_grad(y))):
+        return multiply(x, y)
     if x.ndim == 0 or y.ndim == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D"
