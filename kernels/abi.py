@@ -2,7 +2,8 @@
 
 A CPU kernel is a function `kernel(args, start, stop)` of three int64. `args` is the address of a
 row of int64 words: the addresses of the inputs, then of the outputs, then of the scratch memory
-and of the status words where the kernel asks for them, then sizes, strides and scalar bits.
+and of the status words where the kernel asks for them, then sizes, strides and scalar bits. The
+word before the row is the number of its words.
 `[start, stop)` is the part of the work to do, in units that the kernel chooses; the runner may
 split a step into such parts over threads, so different units never write to the same place, and
 how a sum is cut into units must not depend on the number of threads.

@@ -11,16 +11,20 @@ import threading
 import warnings
 import weakref
 from collections.abc import Sequence
-from heapq import heappop, heappush, heappushpop
+from heapq import heappop, heappush, heapreplace
+from operator import attrgetter
 from typing import Any
 
 from ..graph import record
 from ..graph.node import GradNode, sequence
 from ..graph.state import state
 from ..graph.template import remembered
-from ..ops.arithmetic import total
+from ..ops.arithmetic import total, total_of
 from ..schedule.settle import settle
 from ..shapes import is_dense
+
+MOST = 32  # gradients that are summed at once
+SMALL = 1 << 10  # elements of these; larger ones are summed at once, and fused
 
 _accumulate_lock = threading.RLock()
 
@@ -113,7 +117,8 @@ def own_copy(g: Any) -> Any:
 
 def fit(g: Any, spec: Any) -> Any:
     """`g` summed and converted to what the input looked like."""
-    if spec is None or g.spec is spec:
+    found = g.spec
+    if spec is None or (found.dtype is spec.dtype and found.shape == spec.shape):
         return g
     if state.grad:
         return _fit(g, spec)
@@ -149,10 +154,12 @@ class Walk:
         self.ready: list[tuple[int, GradNode]] = []
         self.waiting: dict[GradNode, list[Any]] = {}
         self.captured: dict[tuple[GradNode, int], Any] = {}
+        self.met: set[GradNode] = set()  # where gradients wait to be summed
         self.useful: set[GradNode] | None = None
         self.targets: set[tuple[GradNode, int]] = set()
         if targets is not None:
             self.targets = {edge for edge in map(record.edge_of, targets) if edge is not None}
+        self.goals = {fn for fn, _ in self.targets}
 
     def send(self, fn: GradNode, nr: int, g: Any) -> None:
         """Let a gradient arrive at an output of a backward node."""
@@ -168,31 +175,51 @@ class Walk:
         elif found[nr] is None:
             found[nr] = g
         else:
-            found[nr] = total.record(found[nr], g)
+            found[nr] = self.meet(fn, found[nr], g)
+
+    def meet(self, fn: GradNode, first: Any, g: Any) -> Any:
+        """The sum of two gradients of one output; small ones wait for more, to be summed at once."""
+        if first.__class__ is list:
+            if g.spec is not first[0].spec:
+                return total.record(total_of(first), g)
+            first.append(g)
+            return first if len(first) < MOST else total_of(first)
+        spec = g.spec
+        if state.grad or spec is not first.spec or not spec.contiguous or spec.numel > SMALL:
+            return total.record(first, g)
+        self.met.add(fn)
+        return [first, g]
 
     def run(self) -> None:
         """Walk until no gradient waits."""
-        ready, waiting, useful, targets = self.ready, self.waiting, self.useful, self.targets
+        ready, waiting, useful, goals = self.ready, self.waiting, self.useful, self.goals
+        met, targets = self.met, self.targets
         keep, watch = self.keep, state.anomaly
         following: GradNode | None = None  # arrived last: along a chain it needs no heap
+        arrived: list[Any] = []  # its gradients
         while ready or following is not None:
             if following is None:
                 fn = heappop(ready)[1]
-            elif ready:
-                fn = heappushpop(ready, (-following.seq, following))[1]
+                grads = waiting.pop(fn)
+            elif ready and ready[0][0] < -following.seq:
+                waiting[following] = arrived
+                fn = heapreplace(ready, (-following.seq, following))[1]
+                grads = waiting.pop(fn)
             else:
-                fn = following
+                fn, grads = following, arrived
             following = None
-            grads = waiting.pop(fn)
+            if fn in met:
+                met.remove(fn)
+                grads = [total_of(g) if g.__class__ is list else g for g in grads]
             extras = fn.extras
             if extras is not None:
                 grads = self.before(fn, grads)
-            if useful is not None:
+            if fn in goals:
                 for nr, g in enumerate(grads):
                     if (fn, nr) in targets:
                         self.captured[fn, nr] = g
-                if fn not in useful:
-                    continue
+            if useful is not None and fn not in useful:
+                continue
             results = watched(fn, grads) if watch else fn.op.pull(fn, grads)
             if extras is not None and extras.hooks:
                 results = [
@@ -210,20 +237,18 @@ class Walk:
                 parent, nr = edge
                 if useful is not None and parent not in useful and edge not in targets:
                     continue
-                found = waiting.get(parent)
+                found = arrived if parent is following else waiting.get(parent)
                 if found is None:
-                    if len(parent.outputs) == 1:
-                        waiting[parent] = [g]
-                    else:
-                        waiting[parent] = found = [None] * len(parent.outputs)
-                        found[nr] = g
                     if following is not None:
+                        waiting[following] = arrived
                         heappush(ready, (-following.seq, following))
                     following = parent
+                    arrived = [g] if len(parent.outputs) == 1 else [None] * len(parent.outputs)
+                    arrived[nr] = g
                 elif found[nr] is None:
                     found[nr] = g
                 else:
-                    found[nr] = total.record(found[nr], g)
+                    found[nr] = self.meet(parent, found[nr], g)
 
     def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients, node pre-hooks."""
@@ -258,17 +283,29 @@ class Walk:
         """Find the nodes that lead to a target."""
         seen: set[GradNode] = set(roots)
         stack = list(roots)
+        leaves: set[GradNode] = set()
         while stack:
-            for edge in stack.pop().edges:
-                if edge is not None and edge[0] not in seen:
-                    seen.add(edge[0])
-                    stack.append(edge[0])
-        goals = {fn for fn, _ in self.targets}
-        useful: set[GradNode] = set()
-        for fn in sorted(seen, key=lambda n: n.seq):
-            if any(e is not None and (e[0] in useful or e[0] in goals) for e in fn.edges):
-                useful.add(fn)
-        self.useful = useful
+            fn = stack.pop()
+            if not fn.edges:
+                leaves.add(fn)
+            for edge in fn.edges:
+                if edge is not None:
+                    fn = edge[0]
+                    if fn not in seen:
+                        seen.add(fn)
+                        stack.append(fn)
+        goals = self.goals
+        if leaves <= goals and not any(fn.edges for fn in goals):
+            self.useful = seen - goals  # the targets are all the leaves: everything leads to one
+            return
+        leads = set(goals)  # the targets, and all that leads to one
+        self.useful = useful = set()
+        for fn in sorted(seen, key=attrgetter("seq")):
+            for edge in fn.edges:
+                if edge is not None and edge[0] in leads:
+                    leads.add(fn)
+                    useful.add(fn)
+                    break
 
 
 def name_of(hook: Any) -> str:

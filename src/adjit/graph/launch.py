@@ -61,15 +61,20 @@ def launch(
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
         _launches[key] = recipe
-    specs = recipe.outputs
+    return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
+
+
+def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...] = ()) -> Any:
+    """Record a node with a recipe that is there already."""
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple([t.storage.value for t in inputs])
-    node.offsets = tuple([t.offset for t in inputs]) if any(t.offset for t in inputs) else None
-    node.scalars = tuple([int(s) for s in scalars])
-    node.site = errors.user_site() if fallible else None
-    if len(specs) == 1:
-        out = result(node, specs[0])
+    offsets = tuple([t.offset for t in inputs])
+    node.offsets = offsets if any(offsets) else None
+    node.scalars = scalars
+    node.site = errors.user_site() if recipe.fallible is not None else None
+    if len(recipe.outputs) == 1:
+        out = result(node, recipe.spec)
         remember(node)
     else:
         out = tuple(pick_all(node))

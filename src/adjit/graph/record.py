@@ -10,6 +10,7 @@ import re
 import struct
 import traceback
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from typing import Any
 
 from .. import config, dtypes, errors
@@ -677,7 +678,7 @@ def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: A
     )
 
 
-def pull_elementwise(fn: GradNode, grads: list[Any]) -> list[Any]:
+def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     """Record the vjp of an elementwise op; one gradient per operand, None where not needed."""
     saved = fn.saved
     if saved is None:
@@ -690,37 +691,31 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> list[Any]:
     if found is None:
         found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, g.spec)
     passed, plans = found
-    results: list[Any] = [None] * len(fn.edges)
-    for k in passed:
-        results[k] = g
     if not plans:
-        return results
+        return passed((g, None))
     storage = g.storage
-    value, shared, shifted = storage.value, storage.shared, g.offset
-    values = []
-    offsets = []
+    values, shared, shifted = [storage.value], storage.shared, g.offset
     for k in range(0, len(saved), 2):
         kept = saved[k]
         if kept.__class__ is Storage:
             if kept.version != saved[k + 1]:
                 unpack(fn, k // 2)
-            offsets.append(0)
         else:
             if kept.counter.version != saved[k + 1]:
                 unpack(fn, k // 2)
-            offsets.append(kept.offset)
             shifted = shifted or kept.offset
             kept = kept.storage
         values.append(kept.value)
         shared += kept.shared
-    for recipe, which, positions, chosen in plans:
+    results = list(passed((g, None)))
+    for recipe, which, positions, pick in plans:
         node = new_node(Node)
         node.recipe = recipe
-        if len(chosen) == 1:
-            node.inputs = (value, values[chosen[0]])
-        else:
-            node.inputs = (value, *[values[k] for k in chosen])
-        node.offsets = (g.offset, *[offsets[k] for k in chosen]) if shifted else None
+        node.inputs = pick(values)
+        node.offsets = None
+        if shifted:
+            starts = [0 if t.__class__ is Storage else t.offset for t in saved[::2]]
+            node.offsets = pick((g.offset, *starts))
         node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
         if len(which) == 1:
             storage = new_storage(Storage)
@@ -780,12 +775,13 @@ def _pick(k: int, spec: Spec) -> Recipe:
     return recipe
 
 
-def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[tuple[int, ...], list[Any]]:
+def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Callable[[Any], Any], list[Any]]:
     """The operands whose gradient is `g` itself, and the kernels for the others.
 
-    Each kernel comes as its recipe, the operands that it gives gradients for, the positions of its
-    numbers among the forward's, and of its inputs among the saved values. Large operands share
-    one kernel, which reads them once; small ones have one each, which costs less to record.
+    The first are picked by a function of `(g, None)`. Each kernel comes as its recipe, the operands
+    that it gives gradients for, the positions of its numbers among the forward's, and a function
+    that picks its inputs out of `g` and the saved values. Large operands share one kernel, which
+    reads them once; small ones have one each, which costs less to record.
     """
     forward: Recipe = fn.recipe
     compute, specs, shape = forward.compute, forward.operands, forward.spec.shape
@@ -820,8 +816,16 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[tuple[int, ...], list
             results,
             tuple(s for _, s in operands),
         )
-        plans.append((recipe, tuple(which), positions, tuple(chosen)))
-    return passed, plans
+        plans.append((recipe, tuple(which), positions, picker((0, *[k + 1 for k in chosen]))))
+    return picker([0 if k in passed else 1 for k in range(len(specs))]), plans
+
+
+def picker(places: Sequence[int]) -> Callable[[Any], Any]:
+    """A function that picks these places of a tuple, as a tuple."""
+    if len(places) > 1:
+        return itemgetter(*places)
+    only = slice(places[0], places[0] + 1) if places else slice(0)
+    return lambda values: tuple(values[only])
 
 
 SMALL_VJP = 1 << 12  # elements

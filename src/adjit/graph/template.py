@@ -8,14 +8,13 @@ recorded anew on other operands, in a fraction of the time that its Python takes
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import itemgetter
 from typing import Any
 
 from .. import errors
 from ..schedule.settle import MAX_PENDING, settle, tape
 from . import record
 from .node import Node, Spec
-from .record import make_storage, make_tensor, new_node
+from .record import make_storage, make_tensor, new_node, picker
 from .state import modes_used, state
 from .view import NO_GRAD, View
 
@@ -194,12 +193,5 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
         given = node.offsets or (0,) * len(places)
         offsets = tuple([a - starts[k] for a, k in zip(given, places, strict=True)])
         kept = None if node.offsets is None and not any(offsets) else offsets
-        steps.append((node.recipe, places, _picker(places), kept, node.scalars))
+        steps.append((node.recipe, places, picker(places), kept, node.scalars))
     return Template(steps, [(number[id(s.value)], s.spec) for s in storages], outputs, many)
-
-
-def _picker(places: tuple[int, ...]) -> Callable[[Values], Values]:
-    """A function that picks these places of a tuple, as a tuple."""
-    if len(places) > 1:
-        return itemgetter(*places)
-    return itemgetter(slice(places[0], places[0] + 1) if places else slice(0))
