@@ -295,10 +295,8 @@ class Tensor:
         return current_fn(self)
 
     def accumulator(self) -> Any:
-        """The node at which the gradients of this leaf arrive."""
-        from .autograd.engine import accumulator
-
-        return accumulator(self)
+        """The node at which the gradients of this leaf arrive; the engine puts its own here."""
+        raise NotImplementedError
 
     @property
     def output_nr(self) -> int:

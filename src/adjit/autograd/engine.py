@@ -22,6 +22,7 @@ from ..graph.template import remembered
 from ..ops.arithmetic import total, total_of
 from ..schedule.settle import settle
 from ..shapes import is_dense
+from ..tensor import Tensor
 
 MOST = 32  # gradients that are summed at once
 SMALL = 1 << 10  # elements of these; larger ones are summed at once, and fused
@@ -68,13 +69,16 @@ class AccumulateGrad(GradNode):
 def accumulator(t: Any) -> AccumulateGrad:
     """The accumulator of a leaf: one as long as any graph holds it."""
     meta = t.more()
-    found = meta.accumulator and meta.accumulator()
+    found: AccumulateGrad | None = meta.accumulator and meta.accumulator()
     if found is None:
         found = AccumulateGrad(t)
         if meta.hooks:
             found.more().tensor_hooks[0] = meta.hooks
         meta.accumulator = weakref.ref(found)
     return found
+
+
+Tensor.accumulator = accumulator  # type: ignore[method-assign]
 
 
 def accumulate(t: Any, g: Any) -> None:

@@ -600,13 +600,10 @@ class Operation:
         fn.recipe = saving
         saved: list[Any] = []
         for k in saving.kept:
-            if k < 0:
-                saved += (outs[~k].storage, outs[~k].counter.version)
-                continue
-            t = operands[k]
-            if t.counter is record.INFERENCE:
+            t = operands[k] if k >= 0 else outs[~k]
+            if k >= 0 and t.counter is record.INFERENCE:
                 raise record.inference_save_error()
-            saved += (t, t.counter.version)
+            saved += (t if k >= 0 else t.storage, t.counter.version)
         fn.saved = tuple(saved)
         for k in saving.targets:
             if outs[k].storage.value is not None and outs[k].fn is None:

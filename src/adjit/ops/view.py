@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -149,14 +150,29 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         return _view_dtype(input, shape[0])
-    target = infer_view_shape(shape, input.numel())
-    strides = view_strides(input.spec.shape, input.spec.strides, target)
+    target, strides = _reshaped(input.spec, shape)
     if strides is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
             "dimension spans across two contiguous subspaces). Use .reshape(...) instead."
         )
     return _viewed(input, target, strides, "ViewBackward0")
+
+
+def _reshaped(spec: Spec, requested: tuple[Any, ...]) -> tuple[Size, Shape | None]:
+    """The shape that is asked for, and the strides of a view of it, None where it takes a copy."""
+    sizes = requested
+    if len(requested) == 1 and requested[0].__class__ in (Size, tuple, list):
+        sizes = requested[0]
+    if {int}.issuperset([s.__class__ for s in sizes]):
+        return _reshaped_to(spec, tuple(sizes))
+    return _reshaped_to.__wrapped__(spec, requested)
+
+
+@functools.lru_cache(4096)
+def _reshaped_to(spec: Spec, sizes: tuple[Any, ...]) -> tuple[Size, Shape | None]:
+    target = infer_view_shape(sizes, spec.numel)
+    return target, view_strides(spec.shape, spec.strides, target)
 
 
 def _viewed(t: Tensor, shape: Size, strides: Shape, name: str) -> Tensor:
@@ -186,8 +202,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     Raises:
         RuntimeError: if the sizes do not fit.
     """
-    target = infer_view_shape(shape, input.numel())
-    strides = view_strides(input.spec.shape, input.spec.strides, target)
+    target, strides = _reshaped(input.spec, shape)
     if strides is None:
         fresh = clone(input, contiguous=True)
         return _viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0")
