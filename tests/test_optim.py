@@ -870,3 +870,70 @@ SCHEDULE_ERRORS: list[Callable[[Any, Any], Any]] = [
 def test_schedule_errors_are_those_of_torch(action):
     with quiet():
         assert_same_error(lambda lib: action(lib.optim.lr_scheduler, scheduled(lib)))
+
+
+TOGETHER = [
+    ("SGD", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.5, "dampening": 0.3, "maximize": True}),
+    ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.01, "amsgrad": True, "maximize": True, "betas": (0.3, 0.9)}),
+    ("AdamW", {"lr": 0.01, "weight_decay": 0.2}),
+]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("rule", "options"), TOGETHER)
+def test_a_launch_for_all_gives_the_bits_of_one_for_each(rule, options, dtype, monkeypatch):
+    """Parameters of all kinds: several chunks, empty, views, turned, shared, without a gradient."""
+
+    def run(together: bool) -> list[bytes]:
+        rng = np.random.default_rng(0)
+
+        def normal(*shape: int) -> Any:
+            return T.tensor(rng.normal(size=shape), dtype=getattr(T, dtype))
+
+        whole, shared = normal(8, 8), rng.normal(size=9).astype(dtype)
+        params = [normal(*shape) for shape in [(3,), (40, 64), (2048,), (2049,), (), (0,)]]
+        params += [whole[2:5].detach(), normal(4, 6).t().detach(), T.from_numpy(shared)]
+        for p in params:
+            p.requires_grad_()
+        optimizer = getattr(T.optim, rule)(params, **options)
+        if not together:
+            monkeypatch.setattr(type(optimizer), "update_together", lambda *_: False)
+        for step in range(4):
+            for k, p in enumerate(params):
+                p.grad = None if (k + step) % 5 == 0 else normal(*p.shape)
+            if params[1].grad is not None:
+                params[1].grad = normal(64, 40).t()
+            before = params[2].detach().clone(), params[2]._version
+            optimizer.step()
+            moved = params[2].grad is not None
+            assert params[2]._version >= before[1] + moved
+            assert (params[2] != before[0]).any().item() == moved
+        found = [p.detach().clone().numpy().tobytes() for p in params]
+        for state in optimizer.state_dict()["state"].values():
+            found += [
+                array(state[name]).tobytes() for name in sorted(state) if state[name] is not None
+            ]
+        return [*found, whole.numpy().tobytes(), shared.tobytes()]
+
+    assert run(True) == run(False)
+
+
+def test_parameters_that_share_memory_move_one_after_the_other():
+    p = T.ones(3, requires_grad=True)
+    q = p.detach().requires_grad_()
+    p.grad, q.grad = T.ones(3), T.ones(3)
+    T.optim.SGD([p, q], lr=0.25).step()
+    assert p.tolist() == q.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_old_values_that_somebody_holds_stay():
+    p = T.ones(3, requires_grad=True)
+    later = p.detach() * 2
+    p.grad = T.ones(3)
+    T.optim.SGD([p, T.ones(2, requires_grad=True)], lr=0.5).step()
+    assert later.tolist() == [2.0, 2.0, 2.0]
+    assert p.tolist() == [0.5, 0.5, 0.5]

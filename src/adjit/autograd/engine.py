@@ -78,7 +78,7 @@ def accumulator(t: Any) -> AccumulateGrad:
     return found
 
 
-Tensor.accumulator = accumulator  # type: ignore[method-assign]
+Tensor.accumulator = accumulator  # type: ignore[assignment]
 
 
 def accumulate(t: Any, g: Any) -> None:

@@ -161,7 +161,7 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
 def _reshaped(spec: Spec, requested: tuple[Any, ...]) -> tuple[Size, Shape | None]:
     """The shape that is asked for, and the strides of a view of it, None where it takes a copy."""
-    sizes = requested
+    sizes: Any = requested
     if len(requested) == 1 and requested[0].__class__ in (Size, tuple, list):
         sizes = requested[0]
     if {int}.issuperset([s.__class__ for s in sizes]):
