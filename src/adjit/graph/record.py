@@ -707,7 +707,7 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
             kept = kept.storage
         values.append(kept.value)
         shared += kept.shared
-    results = list(passed((g, None)))
+    results = [*passed((g, None))]
     for recipe, which, positions, pick in plans:
         node = new_node(Node)
         node.recipe = recipe
@@ -750,14 +750,18 @@ def picks(node: Node) -> list[Node]:
     """Put a node with several results onto the tape: a value for each of them."""
     tape.append(node)
     found = []
-    for k, spec in enumerate(node.recipe.outputs):
+    recipe: Recipe = node.recipe
+    recipes = recipe.vjps.get("picks")
+    if recipes is None:
+        recipes = recipe.vjps["picks"] = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
+    for pick in recipes:
         picked = new_node(Node)
-        picked.recipe = _pick(k, spec)
+        picked.recipe = pick
         picked.inputs = (node,)
         picked.offsets = None
         picked.scalars = ()
-        tape.append(picked)
         found.append(picked)
+    tape.extend(found)
     return found
 
 

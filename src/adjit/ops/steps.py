@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
@@ -12,13 +13,18 @@ from ..graph.state import state
 from ..kernels import optim as kernels
 from ..schedule.cache import instantiate
 from ..schedule.recipe import GRAIN, Recipe, Step
-from ..schedule.settle import float_word, settle
+from ..schedule.settle import settle
 from ..tensor import Tensor
 
 Tensors = Sequence[Tensor]
 Numbers = Callable[[], Sequence[float]]  # counts the step, gives its numbers
 
 COST = 8  # element operations that a step of one element is worth
+
+
+def float_words(numbers: Sequence[float]) -> list[int]:
+    """The bits of float64 numbers: how they travel among the words of a step."""
+    return array("q", array("d", numbers).tobytes()).tolist()
 
 
 def go_together(params: Tensors) -> bool:
@@ -31,7 +37,7 @@ def go_together(params: Tensors) -> bool:
 
 def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:
     """Plain steps. Numbers: the sign of the gradients, weight decay, -lr."""
-    _step(kernels.sgd_step, params, (), grads, lambda: [*map(float_word, numbers())])
+    _step(kernels.sgd_step, params, (), grads, lambda: float_words(numbers()))
 
 
 def momentum_step(
@@ -41,7 +47,7 @@ def momentum_step(
     """Steps with momentum. Numbers: as for `sgd_step`, momentum, the share of the gradients."""
 
     def words() -> list[int]:
-        return [*map(int, firsts), *map(float_word, numbers()), int(nesterov)]
+        return [*map(int, firsts), *float_words(numbers()), int(nesterov)]
 
     _step(kernels.momentum_step, params, velocities, grads, words)
 
@@ -54,7 +60,7 @@ def adam_step(
     of the gradient, of the old square and of the new one, epsilon."""
 
     def words() -> list[int]:
-        return [*map(float_word, numbers()), int(amsgrad)]
+        return [*float_words(numbers()), int(amsgrad)]
 
     _step(kernels.adam_step, params, states, grads, words)
 

@@ -595,11 +595,12 @@ class PerParameterOptimizer(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        params = [param for param in group["params"] if param.grad is not None]
-        if not params:
+        pairs = [(param, g) for param in group["params"] if (g := param.grad) is not None]
+        if not pairs:
             return
-        grads = [param.grad for param in params]
+        params, grads = [param for param, _ in pairs], [g for _, g in pairs]
         states = [self.state.get(param, {}) for param in params]
+        fresh = [k for k, state in enumerate(states) if not state]
         tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
         if (
             tensor_lr
@@ -610,9 +611,9 @@ class PerParameterOptimizer(Optimizer):
                 self._tell(switches.session, states, group)
             for param, grad, state in zip(params, grads, states, strict=True):
                 self.update(param, -grad if group["maximize"] else grad, state, group)
-        for param, state in zip(params, states, strict=True):
-            if state:
-                self.state[param] = state
+        for k in fresh:
+            if states[k]:
+                self.state[params[k]] = states[k]
 
     def _tell(self, session: Any, states: list[Any], group: dict[str, Any]) -> None:
         """Tell a capture which Python numbers went into the updates of a group."""
