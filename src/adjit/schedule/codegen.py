@@ -278,11 +278,13 @@ def elementwise(
     return Step(source, loop.n, loop.grain), loop.constants
 
 
-def _blocks(loop: Loop, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> str:
+def _blocks(
+    loop: Loop, pasted: Pasted, inputs: Sequence[Operand], outputs: Sequence[Operand]
+) -> str:
     """How a fused kernel stores its results."""
     if loop.nested or not loop.flags.endswith(CONTIGUOUS * len(outputs)):
         return ""
-    if _is_streamed(loop, outputs):
+    if _is_streamed(loop, outputs) and waits_for_memory(pasted):
         return STREAMED
     pairs = len(outputs) * (len(inputs) + len(outputs))
     return CACHED if pairs > MAX_PAIRS and loop.n >= 16 * BLOCK else ""
@@ -376,7 +378,7 @@ def fused(
         return step, (length, chunk, chunks)
     source = render(
         name, pasted, None, inputs, outputs, frozenset(logical), loop.flags, loop.nested, over,
-        PADDED if padded else "" if over else _blocks(loop, inputs, outputs),
+        PADDED if padded else "" if over else _blocks(loop, pasted, inputs, outputs),
     )  # fmt: skip
     n = loop.n
     if padded:
