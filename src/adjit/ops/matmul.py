@@ -22,7 +22,9 @@ from ..schedule.settle import float_word, remember
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
 
-GRAIN = 1 << 18  # multiplications below which a product is not worth a second thread
+# Multiplications below which a product is not worth a second thread. 100 x 100 x 100, the first size
+# that is split: 78 GFLOP/s on one thread, 98 to 121 on two.
+GRAIN = 1 << 18
 MATRIX_VECTOR_ROWS = 512
 INTEGER_ROWS = 32
 
@@ -206,7 +208,8 @@ def remember_recipe(key: Any, product: Tensor, swapped: bool) -> None:
 
 
 def record_again(known: tuple[Any, bool], x: Tensor, y: Tensor) -> Tensor:
-    """What `launch` does with a recipe that it knows, in 1.0 us where looking it up takes 4.9."""
+    """What `launch` does with a recipe that it has found: 3.7 us with settling, where the search
+    makes it 7.2."""
     recipe, swapped = known
     if swapped:
         x, y = y, x
