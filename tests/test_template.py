@@ -140,3 +140,21 @@ def test_an_operand_that_comes_twice():
     for a, b in ((x, x), (x, y), (x, y), (x, y), (y, y), (y, x)):
         assert op(a, b).tolist() == (a - 2 * b).tolist()
     assert len(ran) == 2
+
+
+def test_a_list_that_its_owner_changes_later():
+    @operation("TestBackward0")
+    def scaled(x, factors):
+        return x * factors[0]
+
+    @scaled.vjp
+    def _(g, factors):
+        return g * factors[0]
+
+    for _ in range(4):
+        factors = [2.0]
+        x = T.ones(3, requires_grad=True)
+        y = scaled(x, factors)
+        factors[0] = 5.0
+        y.sum().backward()
+        assert x.grad.tolist() == [2.0, 2.0, 2.0]

@@ -382,16 +382,17 @@ class Call:
         """Find the tensors among the arguments: the places."""
         number = {id(t): k for k, t in enumerate(operands)}
         places: list[int | None] = []
+        layout: list[tuple[str, int]] = []
         for name, value in arguments.items():
             if is_tensor(value):
-                self.layout.append((name, -1))
+                layout.append((name, -1))
                 places.append(number[id(value)])
             elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
-                self.layout.append((name, len(value)))
+                layout.append((name, len(value)))
                 places += [number.get(id(v)) for v in value]
-            else:
-                self.attributes[name] = value
-        self.places = places
+            else:  # a list is the caller's, who may change it
+                self.attributes[name] = value[:] if isinstance(value, list) else value
+        self.layout, self.places = layout, places
         return places
 
 
