@@ -45,9 +45,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba import cfunc, types
 from numba.core import cgutils
@@ -76,6 +78,7 @@ PTHREAD_WORDS = 16  # room for a pthread_mutex_t or a pthread_cond_t on any plat
 LOOKS = 50
 
 WALK_SIGNATURE = "int64(int64, int64, int64, int64)"
+TIMED_WALK_SIGNATURE = "int64(int64, int64, int64, int64, int64, int64, int64)"
 RUN_PARTS_SIGNATURE = "void(int64, int64, int64, int64)"
 SHARE_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64)"
 WORK_SIGNATURE = "void(int64)"
@@ -112,6 +115,33 @@ def stack_words(typingctx: Any, count: Any) -> Any:
     return types.int64(count), codegen
 
 
+@register_jitable
+def run_step(record: int, team: int, job: int) -> int:
+    """Run one step of a stream; the address of the next."""
+    head = words(record)
+    args = record + 8 * HEADER
+    n = head[1]
+    parts = 1
+    if team != 0 and n >= 2 * max(head[2], 1):
+        parts = min(words(team)[THREADS], n // max(head[2], 1))
+    if parts > 1:
+        shared = words(job)
+        shared[BASE] = 0
+        shared[PARTS] = parts
+        shared[STRIDE] = 1
+        shared[KERNEL] = head[0]
+        shared[ARGS] = args
+        shared[UNITS] = n
+        shared[WORKERS] = words(team)[POOL]
+        call(
+            words(team)[PARALLEL_FOR],
+            (words(team)[RUN_PARTS], job, job + 8 * PARTS, job + 8 * STRIDE, job, 0, 1, parts),
+        )
+    elif n > 0:
+        call(head[0], (args, 0, n))
+    return args + 8 * head[3]
+
+
 def walk(stream: int, steps: int, status: int, team: int) -> int:
     """Run the steps of a stream; the number of the step that set the status, or -1.
 
@@ -121,30 +151,27 @@ def walk(stream: int, steps: int, status: int, team: int) -> int:
     record = stream
     job = stack_words(7)
     for step in range(steps):
-        head = words(record)
-        args = record + 8 * HEADER
-        n = head[1]
-        parts = 1
-        if team != 0 and n >= 2 * max(head[2], 1):
-            parts = min(words(team)[THREADS], n // max(head[2], 1))
-        if parts > 1:
-            shared = words(job)
-            shared[BASE] = 0
-            shared[PARTS] = parts
-            shared[STRIDE] = 1
-            shared[KERNEL] = head[0]
-            shared[ARGS] = args
-            shared[UNITS] = n
-            shared[WORKERS] = words(team)[POOL]
-            call(
-                words(team)[PARALLEL_FOR],
-                (words(team)[RUN_PARTS], job, job + 8 * PARTS, job + 8 * STRIDE, job, 0, 1, parts),
-            )
-        elif n > 0:
-            call(head[0], (args, 0, n))
+        record = run_step(record, team, job)
         if status != 0 and words(status)[0] != 0:
             return step
-        record = args + 8 * head[3]
+    return -1
+
+
+def timed_walk(
+    stream: int, steps: int, status: int, team: int, clock: int, which: int, stamps: int
+) -> int:
+    """`walk` that notes the time before the first step and after each, in two words a time.
+
+    `clock` is the address of clock_gettime, `which` the clock that it is to read.
+    """
+    record = stream
+    job = stack_words(7)
+    call(clock, (which, stamps))
+    for step in range(steps):
+        record = run_step(record, team, job)
+        call(clock, (which, stamps + 16 * (step + 1)))
+        if status != 0 and words(status)[0] != 0:
+            return step
     return -1
 
 
@@ -274,6 +301,17 @@ def tbb_parallel_for() -> int:
     return 0
 
 
+@functools.cache
+def clock_address() -> int:
+    """The address of clock_gettime, 0 where its times are not two words or it does not exist."""
+    if not hasattr(time, "CLOCK_MONOTONIC") or sys.maxsize < 1 << 32:
+        return 0
+    try:
+        return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
+    except (AttributeError, OSError, TypeError):
+        return 0
+
+
 class Workers:
     """Threads of our own that wait for parts. Their memory is never freed: they never end."""
 
@@ -351,6 +389,40 @@ class Runner:
         walk = self._walk or self._prepare_walk()
         return walk(stream, steps, status, self.prepare_parallel() if large else 0)
 
+    def run_timed(
+        self, stream: int, steps: int, status: int = 0, *, large: bool = False
+    ) -> tuple[int, "np.ndarray[Any, np.dtype[np.int64]]"]:
+        """`run`, and the times before the first step and after each, in ns of the monotonic clock.
+
+        A time takes some 20 ns to read, which the step before it is charged with.
+        """
+        clock = clock_address()
+        if not clock:
+            return self._run_timed_by_python(stream, steps, status, large)
+        stamps = np.zeros((steps + 1, 2), np.int64)
+        team = self.prepare_parallel() if large else 0
+        stopped = self._timed_walk(
+            stream, steps, status, team, clock, time.CLOCK_MONOTONIC, stamps.ctypes.data
+        )
+        ran = steps if stopped < 0 else stopped + 1
+        return stopped, (stamps @ np.array([1_000_000_000, 1]))[: ran + 1]
+
+    def _run_timed_by_python(
+        self, stream: int, steps: int, status: int, large: bool
+    ) -> tuple[int, "np.ndarray[Any, np.dtype[np.int64]]"]:
+        """Where there is no clock to call: every step on its own."""
+        times = [time.monotonic_ns()]
+        stopped = -1
+        for step in range(steps):
+            found = self.run(stream, 1, status, large=large)
+            times.append(time.monotonic_ns())
+            if found >= 0:
+                stopped = step
+                break
+            count = ctypes.c_int64.from_address(stream + 8 * (HEADER - 1)).value
+            stream += 8 * (HEADER + count)
+        return stopped, np.array(times, np.int64)
+
     def get_num_threads(self) -> int:
         """The number of threads that a step may use, the calling one included."""
         if not self._threads:
@@ -389,6 +461,12 @@ class Runner:
                 prototype = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)
                 self._walk = prototype(self._load(walk, WALK_SIGNATURE))
             return self._walk
+
+    @functools.cached_property
+    def _timed_walk(self) -> Callable[..., int]:
+        """The compiled `timed_walk`, callable from Python."""
+        prototype = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 8)
+        return prototype(self._load(timed_walk, TIMED_WALK_SIGNATURE))
 
     def _choose_layer(self) -> str:
         """Load the best layer there is, or the one that ADJIT_THREADING_LAYER names."""

@@ -13,6 +13,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .graph import lines
 from .graph.state import state
 from .schedule.settle import captured_threads, looking_threads, tape
 from .storage import Storage
@@ -43,6 +44,7 @@ class Session:
         self.grads: dict[Meta, Any] = {}  # the first gradients
         self.set_grads: set[Meta] = set()
         self.draws: list[Draw] = []
+        self.sites: lines.Sites = {}  # where the nodes were recorded
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
 
     def numbers(self, values: Sequence[int], again: Callable[[], Sequence[int]]) -> None:
@@ -63,7 +65,8 @@ class Session:
         state.session = self
         captured_threads.add(self.thread)
         try:
-            yield
+            with lines.noting(self.sites):
+                yield
         finally:
             captured_threads.discard(self.thread)
             state.session = None

@@ -133,6 +133,7 @@ class Replay:
         values += [d.slot.constant for d in drafts if isinstance(d, Make)]
         values += [d.slot.constant for _, d in grads if isinstance(d, Make)]
         batch = reachable(values)
+        self.sites = [session.sites.get(id(node)) for node in batch]
         self._lay_out(session, batch, values)
         self.fallible = {
             at: (node.recipe, node.site)
@@ -265,7 +266,7 @@ class Replay:
                 if row >= 0:
                     self.numbers[row][start : start + count] = drawn
             try:
-                plan.run(externals, blocks, self.numbers)
+                plan.run(externals, blocks, self.numbers, self.sites)
             except BaseException:
                 if plan.has_run:
                     self._leave(arguments, blocks)

@@ -15,11 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import dtypes
-from ..shapes import contiguous_strides
+from ..errors import Site
+from ..shapes import contiguous_strides, extent
 from ..storage import Foreign, allocate, size_class
-from . import codegen, run_cpu
+from . import codegen, profile, run_cpu
 from .cache import instantiate, link
 from .fuse import Fusion, Item, Read, Task, is_plain
+from .notes import Note, Use, copy_note, node_notes
 from .recipe import Operand, Source
 from .structure import Structure, fixed_offset
 
@@ -45,6 +47,7 @@ class Plan:
         made.build()
         self.sources = made.sources
         self.tasks = made.order
+        self.notes = made.notes
         self.steps, self.large = len(made.owners), made.large
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
@@ -111,8 +114,9 @@ class Plan:
         externals: Sequence[tuple[Any, int]],
         blocks: Sequence[Any],
         numbers: Sequence[Sequence[int]],
+        sites: Sequence[Site | None] = (),
     ) -> None:
-        """Fill in the table and run it."""
+        """Fill in the table and run it; a profile is told where the nodes were recorded."""
         values: list[int] = [
             value.address + offset * size if offset else value.address
             for (value, offset), size in zip(externals, self.sizes, strict=True)
@@ -130,10 +134,12 @@ class Plan:
             self._base = int(arena)
         status = self.status
         status[0] = 0
-        self.stopped = run_cpu.run(
-            self._stream, self.steps, status.buffer_info()[0] if self.can_fail else 0,
-            large=self.large,
-        )  # fmt: skip
+        where = status.buffer_info()[0] if self.can_fail else 0
+        watcher = profile.active
+        if watcher is None:
+            self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large)
+        else:
+            self.stopped = watcher.run_plan(self.notes, sites, self._stream, where, self.large)
 
     @property
     def has_run(self) -> bool:
@@ -167,6 +173,7 @@ class _Builder:
         self.links: list[tuple[int, Source]] = []
         self.sources: list[Source] = []
         self.owners: list[int] = []
+        self.notes: list[Note] = []  # one for each step
         self.large = False
         self.block_sizes: list[int] = []
         self.takes: dict[int, int] = {}
@@ -347,7 +354,7 @@ class _Builder:
 
     def _emit_kernel(self, position: int, item: Item) -> None:
         recipe = item.recipe
-        row: list[Any] = [
+        given = [
             self._address(read, spec.dtype.itemsize)
             for read, spec in zip(item.reads, recipe.inputs, strict=True)
         ]
@@ -357,17 +364,22 @@ class _Builder:
             recipe = recipe.alias
         for v, read in zip(item.writes[: recipe.over], item.reads, strict=False):
             self._take_over(v, read.value, position)
-        row += [self._place(v) for v in item.writes]
+        made = [self._place(v) for v in item.writes]
+        spare = []
         if recipe.scratch:
             size = size_class(recipe.scratch)
             scratch = self.arena.take(size)
-            row.append(Place("arena", scratch))
+            spare.append(Place("arena", scratch))
             self.arena.give_back(scratch, size)
+        row: list[Any] = [*given, *made, *spare]
         if recipe.fallible is not None:
             row.append(Place("status", 0))
         row += recipe.constants
         row += self._numbers(item)
         owner = item.node if recipe.fallible is not None else -1
+        reads = zip(given, [read.value for read in item.reads], strict=True)
+        writes = zip(made, item.writes, strict=True)
+        self.notes += node_notes(recipe, item.node, reads, writes, spare)
         for step in recipe.steps:
             self._row(step.source, step.n, step.grain, row, owner)
 
@@ -380,16 +392,18 @@ class _Builder:
             raise ValueError("a write into shared memory cannot be planned")
         if not self._take_over(v, target.value, position):
             whole = (recipe.spec.nbytes + 7) // 8
-            self._row(copy_words(), whole, 1 << 15, [old, self._place(v)])
-        into = self._place(v)
-        self._row(
-            recipe.steps[0].source, recipe.steps[0].n, recipe.steps[0].grain,
-            [
-                self._address(source, recipe.inputs[1].dtype.itemsize),
-                into._replace(extra=into.extra + target.offset * size),
-                *recipe.constants,
-            ],
-        )  # fmt: skip
+            fresh = self._place(v)
+            self._row(copy_words(), whole, 1 << 15, [old, fresh])
+            self.notes.append(
+                copy_note(copy_words(), recipe.spec, item.node, (old, target.value), (fresh, v))
+            )
+        step, into = recipe.steps[0], self._place(v)
+        into = into._replace(extra=into.extra + target.offset * size)
+        other = self._address(source, recipe.inputs[1].dtype.itemsize)
+        self._row(step.source, step.n, step.grain, [other, into, *recipe.constants])
+        self.notes.append(
+            copy_note(step.source, recipe.inputs[1], item.node, (other, source.value), (into, v))
+        )
 
     def _emit_group(self, position: int, task: Task) -> None:
         """One fused kernel."""
@@ -447,6 +461,10 @@ class _Builder:
             sums.append(codegen.Sum(made[item.reads[0].value], item.recipe.fold))
             out_values += item.writes
         row: list[Any] = [self._address(reads[o.name], o.dtype.itemsize) for o in operands.values()]
+        taken = [
+            Use(name, place, extent(shape, o.strides or ()) * o.dtype.itemsize, reads[name].value)
+            for o, place, name in zip(operands.values(), row, reads, strict=True)
+        ]
         padded = not sums and self._pad(task, operands.values(), reads, outputs)
         over: dict[str, str] = {}
         if not padded:
@@ -454,10 +472,21 @@ class _Builder:
                 position, task, [*operands.values()], reads, outputs, out_values
             )
         row += [self._place(v) for v in out_values]
+        names = [o.name for o in outputs] + [f"sum{k}" for k in range(len(sums))]
+        left = [
+            Use(name, self._place(v), self.specs[v].nbytes, v)
+            for name, v in zip(names, out_values, strict=True)
+        ]
         step, constants = codegen.fused(
             members, [*operands.values(), *numbers], outputs, sums, shape, over, padded
         )
         self._row(step.source, step.n, step.grain, [*row, *constants, *number_places])
+        self.notes.append(
+            Note(
+                step.source, task.numel, tuple([i.node for i in [*task.items, *task.folds]]),
+                tuple(taken), tuple(left), (), sum([use.nbytes for use in [*taken, *left]]),
+            )
+        )  # fmt: skip
 
     def _pad(
         self,
@@ -519,6 +548,7 @@ class _Builder:
     def _mark_end(self) -> None:
         """The last step says that the plan has run."""
         self._row(mark(), 1, 1, [Place("status", 32)])
+        self.notes.append(Note(mark(), 1, (), (), (), (), 8))
 
 
 class _Arena:

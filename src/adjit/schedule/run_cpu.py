@@ -10,6 +10,7 @@ from .cache import link_function
 _runner = Runner(link_function)
 
 run = _runner.run
+run_timed = _runner.run_timed
 
 
 def get_num_threads() -> int:

@@ -15,7 +15,7 @@ from typing import Any
 
 from .. import config
 from ..storage import Foreign, allocate, size_class
-from . import hot, run_cpu
+from . import hot, profile, run_cpu
 from .cache import link
 from .plan import copied, copy_words
 from .recipe import Recipe
@@ -50,7 +50,10 @@ def settle() -> None:
         del tape[: len(batch)]
         wide = _drop_unwanted(batch)
         if batch and not (wide > 1 and hot.is_on and _run_plan(batch)):
-            _run(batch)
+            if profile.active is None:
+                _run(batch)
+            else:
+                _run_watched(batch, profile.active)
 
 
 def _drop_unwanted(batch: list[Any]) -> int:
@@ -85,7 +88,8 @@ def _run_plan(batch: list[Any]) -> bool:
     try:
         blocks = plan.prepare(structure.externals)
         numbers = [batch[at].scalars for at in plan.numbered]
-        plan.run(structure.externals, blocks, numbers)
+        sites = () if profile.active is None else profile.active.sites_of(batch)
+        plan.run(structure.externals, blocks, numbers, sites)
     except BaseException:
         if plan.has_run:
             _hand_out(batch, plan, blocks)
@@ -209,10 +213,28 @@ def _run(batch: list[Any]) -> None:
             tape[:0] = batch
 
 
+def _run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
+    """`_run` for a profile: one by one, so that it knows whose steps it sees."""
+    batch.reverse()
+    one: list[Any] = []
+    try:
+        while batch:
+            one.append(batch.pop())
+            watcher.expect(one[0])
+            _run(one)
+    finally:
+        batch.reverse()
+        tape[len(one) : len(one)] = batch  # `_run` has put back the one that it did not reach
+
+
 def execute(words: list[int], steps: int, large: bool) -> None:
     """Run a stream of steps now."""
     stream = array("q", words)
-    run_cpu.run(stream.buffer_info()[0], steps, 0, large=large)
+    address = stream.buffer_info()[0]
+    if profile.active is None:
+        run_cpu.run(address, steps, 0, large=large)
+    else:
+        profile.active.run_node(address, words, steps, large)
 
 
 def _link(recipe: Recipe) -> tuple[int, ...]:

@@ -1,0 +1,44 @@
+"""Which line of the user's program recorded a node, noted while somebody wants to know.
+
+Every node that is recorded gets its Python numbers once, so that is what is watched. It costs
+nothing while nobody asks.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from .. import errors
+from .node import Node
+
+Sites = dict[int, errors.Site | None]
+
+_scalars: Any = Node.__dict__["scalars"]
+_open: list[Sites] = []
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def noting(sites: Sites) -> Iterator[None]:
+    """Note where nodes are recorded, under their ids. An id is good as long as its node lives."""
+    watched: Any = Node
+    with _lock:
+        _open.append(sites)
+        watched.scalars = property(_scalars.__get__, _note)
+    try:
+        yield
+    finally:
+        with _lock:
+            _open[:] = [other for other in _open if other is not sites]
+            if not _open:
+                watched.scalars = _scalars
+
+
+def _note(node: Node, scalars: tuple[int, ...]) -> None:
+    _scalars.__set__(node, scalars)
+    site = errors.user_site()
+    for sites in _open:
+        sites[id(node)] = site

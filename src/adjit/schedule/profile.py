@@ -1,0 +1,90 @@
+"""What a profile sees of the scheduler: every step that runs, when, and for which lines.
+
+Whether one is active is looked up once for each stream, never for a step: a profiled stream goes
+through a walk of its own, which notes the time after every step.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..errors import Site
+from . import run_cpu
+from .notes import Note, copy_note, node_notes
+from .recipe import Recipe
+
+
+class Event(NamedTuple):
+    """A step that has run."""
+
+    note: Note
+    begin: int  # ns of the monotonic clock
+    end: int
+    sites: tuple[Site, ...]  # where what it computes was recorded
+    thread: int
+
+
+class Watcher:
+    """Runs streams by the walk that notes times, and keeps what it noted."""
+
+    def __init__(self) -> None:
+        self.events: list[Event] = []
+        self.sites: dict[int, Site | None] = {}  # of nodes, by their id
+        self._recipe: Any = None
+        self._site: Site | None = None
+
+    def sites_of(self, batch: Sequence[Any]) -> list[Site | None]:
+        """Where the nodes of a batch were recorded."""
+        return [self.sites.get(id(node)) for node in batch]
+
+    def expect(self, node: Any) -> None:
+        """The next stream holds the steps of this node."""
+        self._recipe, self._site = node.recipe, self.sites.get(id(node))
+
+    def run_plan(
+        self,
+        notes: Sequence[Note],
+        sites: Sequence[Site | None],
+        stream: int,
+        status: int,
+        large: bool,
+    ) -> int:
+        """Run the stream of a plan with a note for each step, a site for each node."""
+        stopped, times = run_cpu.run_timed(stream, len(notes), status, large=large)
+        self._keep(notes, times.tolist(), sites)
+        return int(stopped)
+
+    def run_node(self, stream: int, words: Sequence[int], steps: int, large: bool) -> None:
+        """Run the steps of the node that is expected."""
+        _, times = run_cpu.run_timed(stream, steps, 0, large=large)
+        self._keep(_notes_of(self._recipe, words), times.tolist(), [self._site])
+
+    def _keep(
+        self, notes: Sequence[Note], times: Sequence[int], sites: Sequence[Site | None]
+    ) -> None:
+        thread = threading.get_native_id()
+        for note, begin, end in zip(notes, times[:-1], times[1:], strict=False):
+            found = [sites[k] for k in note.nodes if k < len(sites)]
+            lines = tuple(dict.fromkeys([site for site in found if site is not None]))
+            if note.nodes:  # no node asked for the last step of a plan
+                self.events.append(Event(note, begin, end, lines, thread))
+
+
+active: Watcher | None = None
+
+
+def _notes_of(recipe: Recipe, words: Sequence[int]) -> list[Note]:
+    """The steps of a node that runs on its own, in the variant that its words tell."""
+    if recipe.write:
+        from .plan import copy_words
+
+        notes = [copy_note(recipe.steps[0].source, recipe.inputs[1], 0, (None, 0), (None, 0))]
+        if words[0] != recipe.steps[0].source.address:
+            notes.insert(0, copy_note(copy_words(), recipe.spec, 0, (None, 0), (None, 0)))
+        return notes
+    if recipe.alias is not None and words[0] == recipe.alias.steps[0].source.address:
+        recipe = recipe.alias
+    reads, writes = [(None, 0)] * len(recipe.inputs), [(None, 0)] * len(recipe.outputs)
+    return node_notes(recipe, 0, reads, writes)
