@@ -128,5 +128,5 @@ def reachable(wanted: Sequence[Any]) -> list[Any]:
         node = stack.pop()
         if id(node) not in seen:
             seen.add(id(node))
-            stack += [v for v in node.inputs if v.recipe is not None]
+            stack += [v for v in node.inputs or () if v.recipe is not None]
     return [node for node in tape if id(node) in seen]

@@ -15,7 +15,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from .errors import Site
 from .graph.lines import noting
 from .schedule import profile as scheduling
 from .schedule.settle import lock, settle
+from .tables import aligned, duration, shortened, size
 
 __all__ = ["KernelAverage", "KernelEvent", "profile"]
 
@@ -196,16 +197,16 @@ class profile:
             share = 100 * a.self_cpu_time_total / max(total, 1e-3)
             rows.append(
                 (
-                    _shortened(a.key, 44), f"{share:.1f}%", duration(a.self_cpu_time_total),
+                    shortened(a.key, 44), f"{share:.1f}%", duration(a.self_cpu_time_total),
                     f"{a.count}", duration(a.cpu_time), size(a.bytes), f"{a.gb_per_s:.1f}",
-                    _shortened(described(a.lines), 60),
+                    shortened(described(a.lines), 60),
                 )
             )  # fmt: skip
         end = self._end or time.monotonic_ns()
         told = f"Self CPU time total: {duration(total)} of {duration((end - self._begin) / 1e3)}"
         if len(averages) > row_limit:
             told += f"; {len(averages) - row_limit} more kernels"
-        return f"{aligned(rows)}\n{told}"
+        return f"{aligned(rows, range(1, len(HEAD) - 1))}\n{told}"
 
     def __str__(self) -> str:
         return self.table()
@@ -250,34 +251,6 @@ HEAD = (
 _COLUMNS = ("self_cpu_time_total", "cpu_time", "count", "bytes", "gb_per_s", "key")
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as a table with a head: the outer columns to the left, the others to the right."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    ruler = "  ".join(["-" * width for width in widths])
-    lines = []
-    for row in rows:
-        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
-        cells[0], cells[-1] = row[0].ljust(widths[0]), row[-1]
-        lines.append("  ".join(cells).rstrip())
-    return "\n".join([lines[0], ruler, *lines[1:], ruler])
-
-
-def duration(us: float) -> str:
-    """Microseconds in a unit that suits them."""
-    if us >= 1e6:
-        return f"{us / 1e6:.3f}s"
-    return f"{us / 1e3:.3f}ms" if us >= 1e3 else f"{us:.3f}us"
-
-
-def size(nbytes: float) -> str:
-    """Bytes in a unit that suits them."""
-    for unit in ("B", "KiB", "MiB"):
-        if nbytes < 1024:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
-        nbytes /= 1024
-    return f"{nbytes:.1f} GiB"
-
-
 def described(sites: Iterable[Site]) -> str:
     """Lines by their files: `train.py:12,15 model.py:3`."""
     files: dict[str, list[int]] = {}
@@ -286,7 +259,3 @@ def described(sites: Iterable[Site]) -> str:
     return " ".join(
         [f"{file}:{','.join(map(str, sorted(set(lines))))}" for file, lines in files.items()]
     )
-
-
-def _shortened(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"

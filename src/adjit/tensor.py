@@ -20,6 +20,9 @@ from .schedule import settle as scheduling
 from .shapes import Size
 from .storage import Export, Storage, Version
 
+if TYPE_CHECKING:
+    from .show import Outline
+
 
 class Meta:
     """What few tensors have: a gradient, hooks, an accumulator."""
@@ -671,9 +674,54 @@ class Tensor:
             return printing.format_tensor_spec(self._values(), spec)
         return object.__format__(self, spec)
 
-    def kernels(self) -> str:
-        """The source of the kernels that compute this tensor from what is there already."""
-        return scheduling.show_kernels(self.storage.value)
+    def kernels(self, backward: bool = False) -> str:
+        """The source of the kernels that would compute this tensor from what is there already.
+
+        Operations on large tensors are fused: several become one kernel. That is what runs once the
+        same operations have been recorded before; the first time, each runs its own.
+
+        Args:
+            backward: also what would compute the gradients of the leaves, if `backward()` were
+                called before anybody looked, and nothing in between were kept.
+
+        Raises:
+            RuntimeError: with `backward`, if the tensor does not require grad.
+
+        Example:
+            >>> x = adjit.ones(5000)
+            >>> "def fused_mul_add" in (x * 2 + 1).kernels()
+            True
+        """
+        from .show import kernels
+
+        return kernels(self, backward)
+
+    def plan(self, backward: bool = False) -> Outline:
+        """The steps that would compute this tensor, and where their operands lie.
+
+        Values from outside are "external"; "block" is memory of its own, for what somebody holds;
+        all else shares an arena, in which one value takes the place of another. `print` shows a line
+        for each step, notebooks the memory as a picture, which `svg()` returns. Nothing is run.
+
+        Args:
+            backward: also what would compute the gradients of the leaves, if `backward()` were
+                called before anybody looked, and nothing in between were kept.
+
+        Raises:
+            RuntimeError: with `backward`, if the tensor does not require grad.
+
+        Example:
+            >>> x = adjit.tensor([1.0] * 5000)
+            >>> print((x * 2 + 1).sum().plan())
+            step  kernel               elements  reads          writes
+            ----  -------------------  --------  -------------  ------------
+               0  fused mul, add, sum      5000  x0 external 0  sum0 block 0
+            ----  -------------------  --------  -------------  ------------
+            1 step, no memory for values in between
+        """
+        from .show import outline
+
+        return outline(self, backward)
 
     # ----- copies -----
 

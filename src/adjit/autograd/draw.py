@@ -346,13 +346,14 @@ def _ascending(wishes: Sequence[float], weights: Sequence[float]) -> list[float]
 
 # ---- SVG -----------------------------------------------------------------------------------------
 
-_CHARACTER_WIDTH = 7.25  # of 12 px monospace type
+FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace"
+CHARACTER_WIDTH = 7.25  # of 12 px monospace type
 _LINE_HEIGHT = 16.0
 _LAYER_GAP = 32.0
 _MARGIN = 12.0
 _ARROW = 7.0
 
-_COLOURS = {
+COLOURS = {
     "function": ("#eef0f3", "#b3b9c2"),
     "leaf": ("#cfe5fa", "#5a9bd8"),
     "output": ("#d2efd3", "#5fae63"),
@@ -375,7 +376,7 @@ def _svg(boxes: Sequence[_Box], edges: Sequence[Edge]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{full_width:.0f}" '
         f'height="{full_height:.0f}" viewBox="{-_MARGIN:g} {-_MARGIN:g} {full_width:.1f} '
         f'{full_height:.1f}" role="img" font-size="12" text-anchor="middle" '
-        'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, DejaVu Sans Mono, monospace">',
+        f'font-family="{FONT}">',
         "<title>backward graph</title>",
         '<g fill="none" stroke="#8a929e" stroke-width="1.3">',
     ]
@@ -397,7 +398,7 @@ def _svg(boxes: Sequence[_Box], edges: Sequence[Edge]) -> str:
 
 def _size(box: _Box) -> tuple[float, float]:
     longest = max(map(len, box.lines))
-    return longest * _CHARACTER_WIDTH + 20, len(box.lines) * _LINE_HEIGHT + 10
+    return longest * CHARACTER_WIDTH + 20, len(box.lines) * _LINE_HEIGHT + 10
 
 
 def _vertical(
@@ -437,7 +438,7 @@ def _line(x0: float, y0: float, x1: float, y1: float) -> str:
 
 
 def _drawn(box: _Box, width: float, x: float, y: float) -> Iterator[str]:
-    fill, stroke = _COLOURS[box.kind]
+    fill, stroke = COLOURS[box.kind]
     height = len(box.lines) * _LINE_HEIGHT + 10
     yield (
         f'<rect class="{box.kind}" x="{x - width / 2:.1f}" y="{y - height / 2:.1f}" '
@@ -448,11 +449,11 @@ def _drawn(box: _Box, width: float, x: float, y: float) -> Iterator[str]:
         weight = ' font-weight="bold"' if len(box.lines) > 1 and number == 0 else ""
         yield (
             f'<text x="{x:.1f}" y="{baseline:.1f}" fill="#1d232b"{weight}>'
-            f"{escape(_printable(line))}</text>"
+            f"{escape(printable(line))}</text>"
         )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """The text without characters that XML forbids."""
     return "".join(character if character.isprintable() else "\ufffd" for character in text)
 
@@ -468,9 +469,9 @@ def _dot(boxes: Sequence[_Box], edges: Iterable[Edge]) -> str:
         '  edge [color="#8a929e"];',
     ]
     for number, box in enumerate(boxes):
-        fill, stroke = _COLOURS[box.kind]
+        fill, stroke = COLOURS[box.kind]
         label = "\\n".join(
-            _printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in box.lines
+            printable(line).replace("\\", "\\\\").replace('"', '\\"') for line in box.lines
         )
         parts.append(f'  n{number} [label="{label}", fillcolor="{fill}", color="{stroke}"];')
     parts += [f"  n{source} -> n{user};" for source, user in edges]

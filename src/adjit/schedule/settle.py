@@ -459,26 +459,3 @@ def _count_argument(value: Any) -> int:
 
 
 _OWN = _calibrate_own()
-
-
-def show_kernels(value: Any) -> str:
-    """The source of the kernels behind a recorded value, in the order in which they would run."""
-    nodes: list[Any] = []
-    seen = set()
-    stack = [value]
-    while stack:
-        node = stack.pop()
-        if id(node) in seen or node.recipe is None:
-            continue
-        seen.add(id(node))
-        nodes.append(node)
-        stack.extend(node.inputs or ())
-    order = {id(node): k for k, node in enumerate(tape)}
-    nodes.sort(key=lambda node: order.get(id(node), -1))
-    texts = []
-    for node in nodes:
-        for step in getattr(node.recipe, "steps", ()):
-            texts.append(f"# {step.source.label}, {step.n} units of work\n{step.source.text}")
-    return (
-        "\n\n".join(dict.fromkeys(texts)) or "# the value is there already: nothing is left to run"
-    )

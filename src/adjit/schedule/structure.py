@@ -40,11 +40,16 @@ def written_over(recipe: Any) -> int:
     return recipe.over or int(recipe.write == "copy" or recipe.alias is not None)
 
 
-def structure_of(batch: list[Any]) -> Structure:
-    """Number the nodes of a batch and what they read from outside."""
+def structure_of(batch: list[Any], tape: Sequence[Any] = ()) -> Structure:
+    """Number the nodes of a batch and what they read from outside.
+
+    A batch that is not going to run still lies on the tape: that nodes there read its values does
+    not mean that somebody will look at them.
+    """
     key, externals, numbers, replaced = walk(batch)
-    uses = Counter(map(id, chain.from_iterable([node.inputs for node in batch])))
-    held = tuple([at for at, count in enumerate(others(batch, uses)) if count > _HELD])
+    uses = Counter(map(id, chain.from_iterable([node.inputs or () for node in tape or batch])))
+    unheld = _HELD + bool(tape)
+    held = tuple([at for at, count in enumerate(others(batch, uses)) if count > unheld])
     owned = _owned(externals, uses, replaced) if replaced else ()
     return Structure((*key, held, owned), externals, numbers, held, owned)
 
