@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -137,6 +138,29 @@ def test_a_status_that_nothing_sets(runner: Runner) -> None:
 
 def test_an_empty_stream(runner: Runner) -> None:
     assert runner.run(0, 0) == -1
+
+
+@pytest.mark.parametrize("clock", [True, False])
+@pytest.mark.parametrize("large", [False, True])
+def test_a_timed_stream(
+    runner: Runner, large: bool, clock: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not clock:
+        monkeypatch.setattr(runner_module, "clock_address", lambda: 0)
+    runner.set_num_threads(2)
+    x, status = np.zeros(64, np.int64), np.zeros(3, np.int64)
+    add_one = (compiled(advance), 64, 8, [address(x), 1])
+    stop = (compiled(fail), 64, 8, [address(status), STATUS_INDEX])
+    plan = stream(add_one, add_one, stop, add_one)
+    before = time.monotonic_ns()
+    stopped, times = runner.run_timed(address(plan), 2, large=large)
+    assert stopped == -1
+    assert (x == 4).all()
+    assert len(times) == 3
+    assert (np.diff([before, *times, time.monotonic_ns()]) >= 0).all()
+    stopped, times = runner.run_timed(address(plan), 4, address(status), large=large)
+    assert (stopped, len(times)) == (2, 4)
+    assert (x == 40).all()
 
 
 def test_many_python_threads_at_once(runner: Runner) -> None:

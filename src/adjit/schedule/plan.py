@@ -483,7 +483,7 @@ class _Builder:
         self._row(step.source, step.n, step.grain, [*row, *constants, *number_places])
         self.notes.append(
             Note(
-                step.source, task.numel, tuple([i.node for i in [*task.items, *task.folds]]),
+                step.source, task.numel, tuple([item.node for item in task.everything]),
                 tuple(taken), tuple(left), (), sum([use.nbytes for use in [*taken, *left]]),
             )
         )  # fmt: skip

@@ -1,0 +1,332 @@
+"""The profiler: what it counts, for which lines, on every road; and that it leaves no trace."""
+
+import gzip
+import inspect
+import json
+import threading
+
+import numpy as np
+import pytest
+
+import adjit as T
+from adjit import config
+from adjit.graph.node import Node
+from adjit.profiler import profile
+from adjit.schedule import hot, run_cpu
+from adjit.schedule import profile as scheduling
+
+N = 5000  # enough elements to be fused
+
+
+def here(offset=0):
+    """The number of the caller's line."""
+    return inspect.currentframe().f_back.f_lineno + offset
+
+
+def lines_of(event):
+    assert all(file == __file__ for file, _, _ in event.lines)
+    return [line for _, line, _ in event.lines]
+
+
+def first_words(p):
+    return [event.name.split("_")[0] for event in p.events()]
+
+
+def run_hot(f, *arguments):
+    """Call a function often enough for its graph to have a plan."""
+    for _ in range(config.HOT + 1):
+        f(*arguments)
+        hot.wait()
+
+
+@pytest.fixture
+def x():
+    made = T.linspace(0, 1, N)
+    made.sum().item()
+    return made
+
+
+# ----- what is counted -----
+
+
+def test_operations_one_by_one(x):
+    with profile() as p:
+        y = x[:100] * 2
+        (y + y[:1]).tolist()
+        line = here()
+    mul, add = p.events()
+    assert [mul.name.split("_")[0], add.name.split("_")[0]] == ["mul", "add"]
+    assert (mul.elements, add.elements) == (100, 100)
+    assert (mul.bytes, add.bytes) == (800, 804)
+    assert (lines_of(mul), lines_of(add)) == ([line - 2], [line - 1])
+    assert 0 < mul.start < mul.start + mul.duration <= add.start
+    assert add.duration > 0
+    assert mul.thread == add.thread == threading.get_native_id()
+
+
+def test_an_operation_of_several_steps_moves_its_bytes_once():
+    logits, target = T.zeros(64, 10), T.arange(64) % 10
+    logits.tolist(), target.tolist()
+    with profile() as p:
+        T.nn.functional.cross_entropy(logits, target).item()
+    assert len(p.events()) == 2
+    reads = 64 * 10 * 4 + 64 * 8
+    assert p.events()[0].bytes == reads
+    assert 0 < p.events()[1].bytes < reads
+
+
+def test_a_plan(x):
+    def f():
+        y = x * 2
+        return (y + x).tanh().sum().item()
+
+    run_hot(f)
+    with profile() as p:
+        f()
+    first = f.__code__.co_firstlineno
+    fused = p.events()[0]
+    assert fused.name == "fused mul, add, tanh, sum"
+    assert lines_of(fused) == [first + 1, first + 2]
+    assert fused.elements == N
+    assert fused.bytes == 2 * 4 * N + 4  # x; y, which is still held; a sum
+    assert all(lines_of(event) == [first + 2] for event in p.events()[1:])
+
+
+def test_a_plan_with_backward(x):
+    w = T.full((N,), 0.5, requires_grad=True)
+
+    def f():
+        w.grad = None
+        loss = (w * x).sin().sum()
+        loss.backward()
+
+    run_hot(f)
+    with profile() as p:
+        f()
+    first = f.__code__.co_firstlineno
+    fused = next(event for event in p.events() if event.name.startswith("fused"))
+    assert "sin_vjp" in fused.name
+    assert lines_of(fused) == [first + 2, first + 3]
+
+
+def test_a_replay(x):
+    w = T.full((N,), 0.5, requires_grad=True)
+    opt = T.optim.SGD([w], lr=0.1)
+
+    @T.compile
+    def step(x):
+        opt.zero_grad()
+        loss = (w * x).sin().sum()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    for _ in range(3):
+        step(x).item()
+    with profile() as p:
+        step(x).item()
+    first = inspect.unwrap(step).__code__.co_firstlineno
+    lines = {line for event in p.events() for line in lines_of(event)}
+    assert lines == {first + 3, first + 4, first + 5}
+    assert any("sin_vjp" in event.name for event in p.events())
+
+
+def test_writes(x):
+    y = T.zeros(N)
+    big = T.zeros(1 << 15)
+    y.sum().item(), big.sum().item()
+    before = y * 1
+    with profile() as p:
+        y[10:20] = 1.0
+        line = here(-1)
+        y.sum().item()
+    assert before.sum().item() == 0
+    assert y.sum().item() == 10
+    copies = [event for event in p.events() if event.name.startswith("copy")]
+    assert copies[-1].bytes == 80
+    assert lines_of(copies[-1]) == [line]
+    with profile() as p:
+        big.add_(1)
+        big.sum().item()
+    assert "_over" in p.events()[0].name
+    assert p.events()[0].bytes == 2 << 17
+
+
+def test_a_step_over_several_threads():
+    before = T.get_num_threads()
+    T.set_num_threads(2)
+    try:
+        y = T.ones(1 << 20)
+        y.sum().item()
+        with profile() as p:
+            (y * 2).sum().item()
+        assert p.events()[0].bytes == 2 << 22
+    finally:
+        T.set_num_threads(before)
+
+
+def test_results_are_the_same_bits(x):
+    def f():
+        w = x.detach().requires_grad_()
+        y = (w.exp() * w).softmax(0)
+        (y[::2] * y[1::2]).sum().backward()
+        return w.grad.numpy().tobytes()
+
+    plain = f()
+    with profile():
+        assert f() == plain
+    run_hot(f)
+    with profile():
+        assert f() == plain
+
+
+# ----- what belongs to the block -----
+
+
+def test_only_what_the_block_recorded(x):
+    early = x + 1
+    with profile() as p:
+        late = x * 2
+    after = x - 1
+    assert (early.sum() + late.sum() + after.sum()).item() > 0
+    assert first_words(p) == ["mul"]
+
+
+def test_an_exception_keeps_what_was_measured(x):
+    with pytest.raises(ZeroDivisionError), profile() as p:
+        (x * 2).tolist()
+        1 / 0
+    assert first_words(p) == ["mul"]
+    assert scheduling.active is None
+
+
+def test_an_error_in_a_kernel(x):
+    with profile() as p, pytest.raises(IndexError, match="index 7") as caught:
+        bad = T.arange(3.0)[T.tensor([7])]
+        fine = x * 2
+        bad.tolist()
+    assert any("test_profiler.py" in note for note in caught.value.__notes__)
+    assert fine[0].item() == 0.0
+    assert first_words(p)[-1] == "mul"
+    with pytest.raises(IndexError, match="index 7"), profile() as p:
+        spoiled = T.arange(3.0)[T.tensor([7])]
+    assert scheduling.active is None
+    assert len(p.events()) == 2
+    del spoiled
+
+
+def test_a_second_profile_is_refused(x):
+    refused = []
+
+    def start():
+        try:
+            profile().start()
+        except RuntimeError as error:
+            refused.append(str(error))
+
+    with profile() as p:
+        start()
+        thread = threading.Thread(target=start)
+        thread.start()
+        thread.join()
+        (x * 2).tolist()
+    assert len(refused) == 2
+    assert all("a profile is active already" in text for text in refused)
+    assert first_words(p) == ["mul"]
+
+
+def test_start_and_stop(x):
+    p = profile()
+    p.start()
+    y = x * 2
+    p.stop()
+    p.stop()
+    assert y[1].item() > 0
+    assert first_words(p) == ["mul"]
+    with profile() as p:
+        pass
+    assert p.events() == []
+    assert "Self CPU time total: 0.000us" in str(p)
+
+
+def test_all_threads_are_measured(x):
+    def work():
+        for _ in range(20):
+            (x * 2).tolist()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    with profile() as p:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert len(p.events()) == 60
+    assert all(len(event.lines) == 1 for event in p.events())
+    ends = np.array([(e.start, e.start + e.duration) for e in p.events()]).ravel()
+    assert (np.diff(ends) >= 0).all()  # one stream runs at a time
+
+
+def test_without_a_profile_nothing_is_watched(x, monkeypatch):
+    slot = Node.__dict__["scalars"]
+    with profile():
+        assert Node.__dict__["scalars"] is not slot
+    assert Node.__dict__["scalars"] is slot
+
+    def refuse(*_args, **_kwargs):
+        raise AssertionError
+
+    monkeypatch.setattr(run_cpu, "run_timed", refuse)
+    run_hot(lambda: (x * 2 + 1).sum().item())
+
+
+# ----- reports -----
+
+
+@pytest.fixture
+def measured():
+    x = T.ones(1000)  # too few elements to be fused
+    x.tolist()
+    with profile() as p:
+        for _ in range(3):
+            (x * 2).exp().tolist()
+        x.sum().item()
+    return p
+
+
+def test_averages(measured):
+    averages = {a.key.split("_")[0]: a for a in measured.key_averages()}
+    mul = averages["mul"]
+    assert (mul.count, mul.bytes, len(mul.lines)) == (3, 3 * 8000, 1)
+    times = [e.duration for e in measured.events() if e.name == mul.key]
+    assert mul.self_cpu_time_total == pytest.approx(sum(times) / 1e3)
+    assert mul.cpu_time == pytest.approx(sum(times) / 3e3)
+    assert mul.gb_per_s == pytest.approx(mul.bytes / sum(times))
+
+
+def test_the_table(measured):
+    text = str(measured)
+    head, *rows = text.splitlines()
+    assert head.split("  ")[0] == "Name"
+    assert all(title in head for title in ("Self CPU", "# of Calls", "Bytes", "GB/s", "Lines"))
+    row = next(row for row in rows if row.startswith("mul"))
+    assert " 3 " in row
+    assert "23.4 KiB" in row
+    assert "test_profiler.py:" in row
+    assert measured.table(sort_by="key").splitlines()[2].startswith("exp")
+    assert measured.table(sort_by="count", row_limit=1).endswith("; 2 more kernels")
+    with pytest.raises(ValueError, match=r"sort_by must be one of .*, got 'cuda_time'"):
+        measured.table(sort_by="cuda_time")
+
+
+def test_a_chrome_trace(measured, tmp_path):
+    measured.export_chrome_trace(tmp_path / "trace.json")
+    trace = json.loads((tmp_path / "trace.json").read_text())
+    runs = [event for event in trace["traceEvents"] if event["ph"] == "X"]
+    assert [run["name"] for run in runs] == [event.name for event in measured.events()]
+    assert runs[0]["dur"] == measured.events()[0].duration / 1e3
+    assert runs[0]["args"]["bytes"] == 8000
+    assert f"{__file__}:" in runs[0]["args"]["lines"][0]
+    named = {event["name"] for event in trace["traceEvents"] if event["ph"] == "M"}
+    assert named == {"process_name", "thread_name"}
+    measured.export_chrome_trace(str(tmp_path / "trace.json.gz"))
+    assert json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())) == trace
