@@ -193,18 +193,25 @@ def test_only_what_the_block_recorded(x):
 
 
 def test_an_exception_keeps_what_was_measured(x):
-    with pytest.raises(ZeroDivisionError), profile() as p:
-        (x * 2).tolist()
-        1 / 0
+    p = profile()
+
+    def fail():
+        with p:
+            (x * 2).tolist()
+            raise KeyError("unrelated")
+
+    with pytest.raises(KeyError):
+        fail()
     assert first_words(p) == ["mul"]
     assert scheduling.active is None
 
 
 def test_an_error_in_a_kernel(x):
-    with profile() as p, pytest.raises(IndexError, match="index 7") as caught:
+    with profile() as p:
         bad = T.arange(3.0)[T.tensor([7])]
         fine = x * 2
-        bad.tolist()
+        with pytest.raises(IndexError, match="index 7") as caught:
+            bad.tolist()
     assert any("test_profiler.py" in note for note in caught.value.__notes__)
     assert fine[0].item() == 0.0
     assert first_words(p)[-1] == "mul"
