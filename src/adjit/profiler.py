@@ -88,9 +88,9 @@ class profile:
     functions are covered alike. A block that raises keeps what was measured. Kernels that run over
     several threads count once, with the time from their start to their end.
 
-    Measuring costs each kernel about 30 ns, each operation that is recorded about 1 µs, and each
-    that runs outside of a plan some µs more, between the kernels. Without a profile it costs
-    nothing.
+    Each time has some 20 ns in it that it takes to read the clock. Between the kernels a profile
+    costs some µs for each operation that is recorded, and again for each that runs outside of a
+    plan. Without a profile nothing is watched.
 
     Raises:
         RuntimeError: if a profile is active already, in this thread or another.

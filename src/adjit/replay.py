@@ -10,7 +10,7 @@ from .capture import Session, grad_slot, reachable, value_slot
 from .dtypes import float32
 from .graph import record
 from .graph.node import GradNode, Spec, node_class
-from .schedule import structure
+from .schedule import profile, structure
 from .schedule.plan import Plan, copied
 from .schedule.settle import found_error, lock, settle, tape
 from .shapes import Size
@@ -266,7 +266,8 @@ class Replay:
                 if row >= 0:
                     self.numbers[row][start : start + count] = drawn
             try:
-                plan.run(externals, blocks, self.numbers, self.sites)
+                sites = None if profile.active is None else self.sites
+                plan.run(externals, blocks, self.numbers, sites)
             except BaseException:
                 if plan.has_run:
                     self._leave(arguments, blocks)

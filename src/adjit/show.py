@@ -152,7 +152,8 @@ def outline(t: Any, backward: bool = False) -> Outline:
         if config.EAGER or not hot.is_on or sum(node.recipe.wide for node in batch) < 2:
             return Outline(tuple(_one_by_one(batch)), 0, False)
         held = [*roots, *[leaf.storage.value for leaf in leaves]]
-        plan = Plan(batch, _holding(batch, held) if backward else structure_of(batch, settle.tape))
+        structure = _holding(batch, held) if backward else structure_of(batch, settle.tape)
+        plan = Plan(batch, structure, config.MIN_FUSED)
         return Outline(tuple([note for note in plan.notes if note.nodes]), plan.arena, True)
 
 

@@ -114,9 +114,9 @@ class Plan:
         externals: Sequence[tuple[Any, int]],
         blocks: Sequence[Any],
         numbers: Sequence[Sequence[int]],
-        sites: Sequence[Site | None] = (),
+        sites: Sequence[Site | None] | None = None,
     ) -> None:
-        """Fill in the table and run it; a profile is told where the nodes were recorded."""
+        """Fill in the table and run it; `sites` are where the nodes came from, for a profile."""
         values: list[int] = [
             value.address + offset * size if offset else value.address
             for (value, offset), size in zip(externals, self.sizes, strict=True)
@@ -135,10 +135,10 @@ class Plan:
         status = self.status
         status[0] = 0
         where = status.buffer_info()[0] if self.can_fail else 0
-        watcher = profile.active
-        if watcher is None:
+        if sites is None or profile.active is None:
             self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large)
         else:
+            watcher = profile.active
             self.stopped = watcher.run_plan(self.notes, sites, self._stream, where, self.large)
 
     @property

@@ -32,6 +32,7 @@ class Watcher:
     def __init__(self) -> None:
         self.events: list[Event] = []
         self.sites: dict[int, Site | None] = {}  # of nodes, by their id
+        self._notes: dict[tuple[Recipe, int], list[Note]] = {}  # by recipe and first kernel
         self._recipe: Any = None
         self._site: Site | None = None
 
@@ -53,13 +54,17 @@ class Watcher:
     ) -> int:
         """Run the stream of a plan with a note for each step, a site for each node."""
         stopped, times = run_cpu.run_timed(stream, len(notes), status, large=large)
-        self._keep(notes, times.tolist(), sites)
+        self._keep(notes, times, sites)
         return int(stopped)
 
     def run_node(self, stream: int, words: Sequence[int], steps: int, large: bool) -> None:
         """Run the steps of the node that is expected."""
         _, times = run_cpu.run_timed(stream, steps, 0, large=large)
-        self._keep(_notes_of(self._recipe, words), times.tolist(), [self._site])
+        variant = self._recipe, words[0]
+        notes = self._notes.get(variant)
+        if notes is None:
+            notes = self._notes[variant] = _notes_of(*variant)
+        self._keep(notes, times, [self._site])
 
     def _keep(
         self, notes: Sequence[Note], times: Sequence[int], sites: Sequence[Site | None]
@@ -75,16 +80,16 @@ class Watcher:
 active: Watcher | None = None
 
 
-def _notes_of(recipe: Recipe, words: Sequence[int]) -> list[Note]:
-    """The steps of a node that runs on its own, in the variant that its words tell."""
+def _notes_of(recipe: Recipe, kernel: int) -> list[Note]:
+    """The steps of a node that runs on its own, in the variant that its first kernel tells."""
     if recipe.write:
         from .plan import copy_words
 
         notes = [copy_note(recipe.steps[0].source, recipe.inputs[1], 0, (None, 0), (None, 0))]
-        if words[0] != recipe.steps[0].source.address:
+        if kernel != recipe.steps[0].source.address:
             notes.insert(0, copy_note(copy_words(), recipe.spec, 0, (None, 0), (None, 0)))
         return notes
-    if recipe.alias is not None and words[0] == recipe.alias.steps[0].source.address:
+    if recipe.alias is not None and kernel == recipe.alias.steps[0].source.address:
         recipe = recipe.alias
     reads, writes = [(None, 0)] * len(recipe.inputs), [(None, 0)] * len(recipe.outputs)
     return node_notes(recipe, 0, reads, writes)

@@ -88,7 +88,7 @@ def _run_plan(batch: list[Any]) -> bool:
     try:
         blocks = plan.prepare(structure.externals)
         numbers = [batch[at].scalars for at in plan.numbered]
-        sites = () if profile.active is None else profile.active.sites_of(batch)
+        sites = None if profile.active is None else profile.active.sites_of(batch)
         plan.run(structure.externals, blocks, numbers, sites)
     except BaseException:
         if plan.has_run:
