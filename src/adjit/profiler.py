@@ -120,7 +120,7 @@ class profile:
             self._stop()
 
     def start(self) -> None:
-        """Begin to measure; `with` does that."""
+        """Begin to measure, anew if this profile was used before; `with` does that."""
         with lock:
             settle()
             if scheduling.active is not None:
@@ -128,7 +128,7 @@ class profile:
                     "adjit.profiler: a profile is active already. There is one at a time, for all "
                     "threads: end it before you start another."
                 )
-            scheduling.active = self._watcher
+            self._watcher = scheduling.active = scheduling.Watcher()
             self._noting.enter_context(noting(self._watcher.sites))
             self._begin = time.monotonic_ns()
 

@@ -682,7 +682,8 @@ class Tensor:
 
         Args:
             backward: also what would compute the gradients of the leaves, if `backward()` were
-                called before anybody looked, and nothing in between were kept.
+                called before anybody looked, and nothing in between were kept. Hooks on the way back
+                are called.
 
         Raises:
             RuntimeError: with `backward`, if the tensor does not require grad.
@@ -705,7 +706,8 @@ class Tensor:
 
         Args:
             backward: also what would compute the gradients of the leaves, if `backward()` were
-                called before anybody looked, and nothing in between were kept.
+                called before anybody looked, and nothing in between were kept. Hooks on the way back
+                are called.
 
         Raises:
             RuntimeError: with `backward`, if the tensor does not require grad.
