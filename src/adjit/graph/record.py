@@ -440,7 +440,7 @@ def elementwise_recipe(
     recipe.element = Element(
         body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
     )
-    recipe.wide = first.numel >= config.MIN_FUSED
+    recipe.wide = first.numel if first.numel >= config.MIN_FUSED else 0
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]
         recipe.large = False

@@ -51,6 +51,7 @@ STREAM_BYTES = 1 << 23
 # 1M float64 take 109 ms, 29 through blocks.
 MAX_PAIRS = 24
 STREAMED, CACHED, PADDED = "streamed", "cached", "padded"
+PART = 128  # elements of such a block where sums have blocks of their own
 LINE = 64  # bytes; every block of memory is a whole number of lines
 MAX_PADDED = 1024  # elements of the largest loop that is rounded up to whole lines
 NUMBER = "k"  # a Python number, one word
@@ -467,10 +468,22 @@ def render_sums(
     head += [f"{n} = p_{n}[0]" for n in sorted(repeated)]
     inner = [f"{o.name} = p_{o.name}[i]" for o in read if o.name not in repeated]
     inner += pasted.lines
-    inner += [f"p_{o.name}[i] = {o.name}" for o in outputs]
-    inner += [f"block{k}[j] = {s.value}" for k, s in enumerate(sums)]
-    blocks = ["count = min(BLOCK, end - first)", "for j in range(count):", "    i = first + j"]
-    blocks += ["    " + line for line in inner]
+    if len(outputs) * (len(read) + len(outputs)) <= MAX_PAIRS:
+        inner += [f"p_{o.name}[i] = {o.name}" for o in outputs]
+        inner += [f"block{k}[j] = {s.value}" for k, s in enumerate(sums)]
+        blocks = ["for j in range(count):", "    i = first + j"]
+        blocks += ["    " + line for line in inner]
+    else:
+        head += [f"part_{o.name} = stack({o.dtype.stored}, {PART})" for o in outputs]
+        inner += [f"part_{o.name}[j] = {o.name}" for o in outputs]
+        inner += [f"block{k}[done + j] = {s.value}" for k, s in enumerate(sums)]
+        blocks = [f"for done in range(0, count, {PART}):", f"    part = min({PART}, count - done)",
+                  "    for j in range(part):", "        i = first + done + j"]  # fmt: skip
+        blocks += ["        " + line for line in inner]
+        for o in outputs:
+            blocks.append("    for j in range(part):")
+            blocks.append(f"        p_{o.name}[first + done + j] = part_{o.name}[j]")
+    blocks.insert(0, "count = min(BLOCK, end - first)")
     for k, s in enumerate(sums):
         add_up = "squares_onto" if s.fold.squares else "sum_onto"
         blocks.append(

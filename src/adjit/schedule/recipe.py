@@ -103,7 +103,7 @@ class Recipe:
         self.over = 0  # so many results may take over the memory of the inputs of their numbers
         self.element: Element | None = None
         self.fold: Fold | None = None
-        self.wide = False  # worth being fused
+        self.wide = 0  # elements, where they are enough to be fused
         # What recording needs to know of an elementwise op on these operands:
         self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
         self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words

@@ -48,8 +48,9 @@ def settle() -> None:
             return
         batch = tape[:]
         del tape[: len(batch)]
-        wide = _drop_unwanted(batch)
-        if batch and not (wide > 1 and hot.is_on and _run_plan(batch)):
+        elements = _drop_unwanted(batch)
+        worth = hot.is_on and elements >= config.MIN_FUSED * len(batch) and len(batch) > 1
+        if batch and not (worth and _run_plan(batch)):
             if profile.active is None:
                 _run(batch)
             else:
@@ -59,19 +60,18 @@ def settle() -> None:
 def _drop_unwanted(batch: list[Any]) -> int:
     """Keep the nodes that something beside the tape refers to; later nodes go first.
 
-    Returns how many of these are worth being fused.
+    Returns the elements of those that are worth being fused.
     """
     keep: list[Any] = []
-    wide = 0
+    elements = 0
     while batch:
         node = batch.pop()
         if _refcount(node) > _UNWANTED:
             keep.append(node)
-            if node.recipe.wide:
-                wide += 1
+            elements += node.recipe.wide
     keep.reverse()
     batch[:] = keep
-    return wide
+    return elements
 
 
 def _run_plan(batch: list[Any]) -> bool:
@@ -257,7 +257,7 @@ class Failed:
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
     pick = -1
-    wide = False
+    wide = 0
     count = 0  # of all in this process
 
     def __init__(self, error: BaseException) -> None:
