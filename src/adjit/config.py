@@ -8,7 +8,7 @@
 | `ADJIT_THREADING_LAYER` | tbb, workers, serial | tbb, else workers | what runs the parts of a big step |
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
-| `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements below which nothing is fused, also on average |
+| `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements, also on average, that fusing takes |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 

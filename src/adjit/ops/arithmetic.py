@@ -15,9 +15,9 @@ from ..graph.launch import launch_recipe
 from ..graph.op import Choice, Elementwise, elementwise, export
 from ..graph.record import binary
 from ..kernels.sums import sum_arrays
-from ..schedule.body import special
+from ..schedule.body import Total, special
 from ..schedule.cache import instantiate
-from ..schedule.recipe import GRAIN, Recipe, Step
+from ..schedule.recipe import GRAIN, Element, Operand, Recipe, Step
 from ..tensor import Tensor
 from .promotion import (
     Kinds,
@@ -56,6 +56,10 @@ def total_of(tensors: Sequence[Tensor]) -> Tensor:
         if len(_totals) >= record.MAX_RECIPES:
             _totals.clear()
         recipe = _totals[spec, count] = Recipe("total", (spec,) * count, (spec,), [step])
+        body = Total(count)
+        given = [Operand(name, spec.dtype, spec.strides) for name in body.params]
+        out = Operand("out", spec.dtype, spec.strides)
+        recipe.element = Element(body, (0,), spec.dtype, tuple(given), (out,), spec.shape)
     return launch_recipe(recipe, tensors)
 
 

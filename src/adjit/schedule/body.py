@@ -172,6 +172,17 @@ class Body:
         return function
 
 
+class Total(Body):
+    """The sum of so many values, from the first to the last."""
+
+    def __init__(self, count: int) -> None:
+        self.name = "total"
+        self.params = [f"x{k}" for k in range(count)]
+        self.attributes: list[str] = []
+        self.logical: frozenset[str] = frozenset()
+        self.parsed = [], [ast.parse(" + ".join(self.params), mode="eval").body]
+
+
 def returned_reads(function: Callable[..., Any]) -> list[set[str]] | None:
     """Names that each entry of a literal tuple return reads, None if the code is not that plain."""
     try:
