@@ -179,6 +179,7 @@ class _Builder:
         self.takes: dict[int, int] = {}
         self.results: list[tuple[int, list[int]]] = []
         self.external_sizes = [0] * len(self.externals)
+        self.external_bytes = [0] * len(self.externals)  # from the first to the last that is read
         self.numbered: list[int] = []
         self.padded: dict[int, int] = {}
         self.specs: list[Any] = []  # of the values
@@ -210,7 +211,10 @@ class _Builder:
                 fixed = fixed_offset(recipe, k, offset)
                 number = numbers[value, offset - fixed]
                 reads.append(Read(~number, fixed))
-                self.external_sizes[number] = recipe.inputs[k].dtype.itemsize
+                spec = recipe.inputs[k]
+                self.external_sizes[number] = spec.dtype.itemsize
+                nbytes = recipe.spec.nbytes if recipe.write else spec.extent * spec.dtype.itemsize
+                self.external_bytes[number] = max(self.external_bytes[number], nbytes)
             if recipe.pick >= 0:
                 self.values.append([self.values[node.inputs[0].at][recipe.pick]])
                 continue
@@ -504,9 +508,11 @@ class _Builder:
             return False
         if any(o.dtype.kind != kind.kind or reads[o.name].offset for o in read):
             return False
-        for o in read:
-            if reads[o.name].value < 0:
-                self.padded[~reads[o.name].value] = task.numel * kind.itemsize
+        outside = [~reads[o.name].value for o in read if reads[o.name].value < 0]
+        nbytes = task.numel * kind.itemsize
+        if any(self.external_bytes[k] > nbytes for k in outside):
+            return False  # another loop reads more from there on
+        self.padded |= dict.fromkeys(outside, nbytes)
         return True
 
     def _written_over(
@@ -530,7 +536,7 @@ class _Builder:
                     and often.count(read.value) == 1
                     and not read.offset
                     and o.strides == output.strides
-                    and o.dtype.itemsize == output.dtype.itemsize
+                    and o.dtype.stored == output.dtype.stored
                     and self._is_whole(read, self.specs[v])
                 )
                 if fits and self._take_over(v, read.value, position):
