@@ -61,13 +61,26 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     """Lay out a plan and see to its kernels."""
     if any(node.recipe.write == "here" for node in batch):
         return  # writes into shared memory are done at once, one by one
-    entry.plan = Plan(batch, structure, config.MIN_FUSED)
+    try:
+        entry.plan = Plan(batch, structure, config.MIN_FUSED)
+    except Exception as error:
+        warn(f"adjit could not plan {len(batch)} operations", error)
+        return
     if entry.plan.is_ready:
         return
     if config.JIT == "sync":
         _compile(entry)
     else:
         _compiler.add(entry)
+
+
+def warn(what: str, error: Exception) -> None:
+    """Report that something goes the cold road for good."""
+    warnings.warn(
+        f"{what} ({type(error).__name__}: {error}); its operations go on running one by one",
+        RuntimeWarning,
+        stacklevel=3,
+    )
 
 
 def _compile(entry: Entry) -> None:
@@ -78,13 +91,11 @@ def _compile(entry: Entry) -> None:
             link(source)
         except Exception as error:
             entry.plan = None
-            warnings.warn(
-                f"adjit could not compile {source.label} ({type(error).__name__}: {error}); its "
-                "operations go on running one by one",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+            warn(f"adjit could not compile {source.label}", error)
             return
+        except BaseException:  # the next time
+            entry.plan, entry.seen = None, 0
+            raise
 
 
 class _Compiler:

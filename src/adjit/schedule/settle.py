@@ -80,8 +80,12 @@ def _run_plan(batch: list[Any]) -> bool:
         value.recipe.__class__ is Failed for node in batch for value in (node, *(node.inputs or ()))
     ):
         return False
-    structure = structure_of(batch)
-    plan = hot.plan_of(batch, structure)
+    try:
+        structure = structure_of(batch)
+        plan = hot.plan_of(batch, structure)
+    except BaseException:  # Ctrl-C while a kernel is compiled, for instance
+        tape[:0] = batch
+        raise
     if plan is None:
         return False
     blocks: list[Any] = []
