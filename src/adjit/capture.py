@@ -1,8 +1,9 @@
 """Watching a function: what it reads from outside, what it writes, what it draws.
 
-Two slots are watched while it runs: the value of every storage and the `.grad` of every tensor.
-What is read before it is written comes from outside; what is written and can still be reached
-afterwards is an effect. Watching costs nothing when nobody watches.
+Four slots are watched while it runs: the value of every storage, the `.grad` and the storage of
+every tensor, and `Module.training`. What is read before it is written comes from outside; what is
+written and can still be reached afterwards is an effect. Watching costs nothing when nobody
+watches.
 """
 
 from __future__ import annotations
@@ -11,16 +12,49 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .graph import lines
 from .graph.state import state
 from .schedule.settle import captured_threads, looking_threads, tape
 from .storage import Storage
-from .tensor import Meta
+from .tensor import Meta, Tensor
 
 value_slot: Any = Storage.__dict__["value"]
 grad_slot: Any = Meta.__dict__["grad"]
+storage_slot: Any = Tensor.__dict__["storage"]
+
+
+class Seen(NamedTuple):
+    """A tensor that was there before, as it was then."""
+
+    tensor: Any
+    storage: Storage
+    spec: Any
+    offset: int
+    needs_grad: bool
+    edge: Any
+    counter: Any
+    version: int
+
+    @classmethod
+    def now(cls, t: Any) -> Seen:
+        """A tensor as it is."""
+        storage, counter = storage_slot.__get__(t), t.counter
+        return cls(
+            t, storage, t.spec, t.offset, t.needs_grad, _edge(t), counter, counter.version
+        )  # fmt: skip
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the tensor still looks at the same elements and needs gradients as it did."""
+        t = self.tensor
+        return bool(
+            storage_slot.__get__(t) is self.storage
+            and t.spec is self.spec
+            and t.offset == self.offset
+            and t.needs_grad == self.needs_grad
+        )
 
 
 class Draw:
@@ -37,12 +71,19 @@ class Draw:
 class Session:
     """What one run of a function did."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[Any] = ()) -> None:
         self.thread = threading.get_ident()
+        self.arguments = [Seen.now(t) for t in arguments]
+        self.outside: dict[int, Seen] = {}  # other tensors that were there before, by their id
+        self.made: set[int] = set()  # ids of tensors that were not
         self.cells: dict[Storage, Any] = {}  # the first values of the cells that were there before
+        self.versions: dict[Storage, int] = {}  # and their first versions
         self.written: weakref.WeakSet[Storage] = weakref.WeakSet()
         self.grads: dict[Meta, Any] = {}  # the first gradients
         self.set_grads: set[Meta] = set()
+        self.new_metas: set[Meta] = set()
+        self.training: dict[Any, bool] = {}  # of modules
+        self.is_refused = False
         self.draws: list[Draw] = []
         self.sites: lines.Sites = {}  # where the nodes were recorded
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
@@ -59,9 +100,16 @@ class Session:
     def watching(self) -> Iterator[None]:
         """Watch what this thread does; nothing that it records is run meanwhile."""
         self.thread = threading.get_ident()
-        watched: tuple[Any, Any] = (Storage, Meta)
-        watched[0].value = property(self._get_value, self._set_value)
-        watched[1].grad = property(self._get_grad, self._set_grad)
+        module: Any = _module_class()
+        watched: list[tuple[Any, str, Any]] = [
+            (Storage, "value", property(self._get_value, self._set_value)),
+            (Meta, "grad", property(self._get_grad, self._set_grad)),
+            (Tensor, "storage", property(self._get_storage, self._set_storage)),
+            (module, "training", property(self._get_training, self._set_training)),
+        ]
+        self.made.clear()
+        for owner, name, slot in watched:
+            setattr(owner, name, slot)
         state.session = self
         captured_threads.add(self.thread)
         try:
@@ -70,25 +118,48 @@ class Session:
         finally:
             captured_threads.discard(self.thread)
             state.session = None
-            watched[0].value = value_slot
-            watched[1].grad = grad_slot
+            for (owner, name, _), slot in zip(
+                watched, (value_slot, grad_slot, storage_slot), strict=False
+            ):
+                setattr(owner, name, slot)
+            del module.training
 
     @contextlib.contextmanager
     def only_looking(self) -> Iterator[None]:
         """Refuse what a captured function may not do, without capturing anything."""
+        was_looking = self.thread in looking_threads
         looking_threads.add(self.thread)
         try:
             yield
         finally:
-            looking_threads.discard(self.thread)
+            if not was_looking:
+                looking_threads.discard(self.thread)
+
+    def forget_metas(self, lasting: set[Meta]) -> None:
+        """Let go of the gradients of tensors that only the function itself has seen."""
+        self.grads = {meta: grad for meta, grad in self.grads.items() if meta in lasting}
+        self.set_grads &= lasting
+        self.new_metas.clear()
+
+    def refuse(self) -> None:
+        """Say that what was done cannot be repeated by a plan."""
+        self.is_refused = True
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether every tensor that was there before has kept its storage and its history."""
+        return not self.is_refused and all(
+            seen.is_unchanged and _edge(seen.tensor) is seen.edge
+            for seen in [*self.arguments, *self.outside.values()]
+        )
 
     def _is_mine(self) -> bool:
         return threading.get_ident() == self.thread
 
     def _get_value(self, cell: Storage) -> Any:
         value = value_slot.__get__(cell)
-        if self._is_mine() and cell not in self.written:
-            self.cells.setdefault(cell, value)
+        if self._is_mine() and cell not in self.written and cell not in self.cells:
+            self.cells[cell], self.versions[cell] = value, cell.version
         return value
 
     def _set_value(self, cell: Storage, value: Any) -> None:
@@ -96,6 +167,7 @@ class Session:
             if cell not in self.written and cell not in self.cells:
                 with contextlib.suppress(AttributeError):  # of a cell that is being made
                     self.cells[cell] = value_slot.__get__(cell)
+                    self.versions[cell] = cell.version
             self.written.add(cell)
         value_slot.__set__(cell, value)
 
@@ -107,17 +179,48 @@ class Session:
 
     def _set_grad(self, meta: Meta, grad: Any) -> None:
         if self._is_mine():
-            self.grads.setdefault(meta, getattr_or_none(meta))
-            self.set_grads.add(meta)
+            try:
+                self.grads.setdefault(meta, grad_slot.__get__(meta))
+                self.set_grads.add(meta)
+            except AttributeError:  # it is being made
+                self.new_metas.add(meta)
         grad_slot.__set__(meta, grad)
 
+    def _get_storage(self, t: Any) -> Storage:
+        storage: Storage = storage_slot.__get__(t)
+        if self._is_mine() and id(t) not in self.made and id(t) not in self.outside:
+            self.outside[id(t)] = Seen.now(t)
+        return storage
 
-def getattr_or_none(meta: Meta) -> Any:
-    """The gradient of a meta, None also while it is being made."""
-    try:
-        return grad_slot.__get__(meta)
-    except AttributeError:
-        return None
+    def _set_storage(self, t: Any, storage: Storage) -> None:
+        if self._is_mine() and id(t) not in self.outside:
+            try:
+                self.outside[id(t)] = Seen.now(t)
+            except AttributeError:  # it is being made
+                self.made.add(id(t))
+        storage_slot.__set__(t, storage)
+
+    def _get_training(self, module: Any) -> bool:
+        value: bool = module.__dict__["training"]
+        if self._is_mine():
+            self.training.setdefault(module, value)
+        return value
+
+    def _set_training(self, module: Any, value: bool) -> None:
+        if self._is_mine():
+            self.training.setdefault(module, module.__dict__.get("training", value))
+        module.__dict__["training"] = value
+
+
+def _edge(t: Any) -> Any:
+    """Where the history of a tensor begins; that of a view is its base's."""
+    return t.edge if t.view_of is None else t.view_of.base.edge
+
+
+def _module_class() -> type:
+    from .nn import Module
+
+    return Module
 
 
 def reachable(wanted: Sequence[Any]) -> list[Any]:

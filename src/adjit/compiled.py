@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import functools
+import threading
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from enum import Enum
 from typing import Any, TypeVar, overload
 
-from . import config, dtypes
+import numpy as np
+
+from . import config, devices, dtypes
 from .capture import Session
 from .graph import record
 from .graph.state import state
 from .replay import Replay
-from .schedule.settle import lock, settle
+from .schedule.hot import warn
+from .schedule.settle import lock, looking_threads, settle
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 MAX_CAPTURES = 64  # of one function; the one used least recently goes first
+MAX_VARIANTS = 8  # of one capture, that differ in what the function finds outside
 
 
 @overload
@@ -84,15 +91,16 @@ class _Compiled:
     def __init__(self, f: Callable[..., Any]) -> None:
         self.f = f
         self.captures: dict[Any, list[Any]] = {}  # empty: was called once
-        self.modules = _modules_behind(f)
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
-        if config.EAGER or config.JIT == "off" or state.session is not None:
+        if config.EAGER or config.JIT == "off" or state.anomaly or is_inside():
             return self.f(*args, **kwargs)
         leaves: list[Any] = []
         form = flatten((args, kwargs), leaves)
         arguments = [leaf for leaf in leaves if record.is_tensor(leaf)]
         key = self._key(form, leaves, arguments)
+        if any(t.needs_grad and t.grad_fn is not None for t in arguments):
+            return self.f(*args, **kwargs)  # a graph from outside is never the same
         with lock:
             found = self.captures.pop(key, None)
             self.captures[key] = [] if found is None else found
@@ -101,26 +109,31 @@ class _Compiled:
         if found is None:
             with Session().only_looking():
                 return self.f(*args, **kwargs)
-        for replay, result_form in found:
+        for capture in list(found):
+            replay, result_form = capture
             if replay.fits(arguments):
                 results = replay.run(arguments)
                 if results is not None:
                     return unflatten(result_form, iter(results))
-                found.remove((replay, result_form))
+                with lock:
+                    if capture in found:
+                        found.remove(capture)
                 break
-        return self._capture(key, args, kwargs, arguments)
+        return self._capture(found, args, kwargs, arguments)
 
     def _key(self, form: Any, leaves: Sequence[Any], arguments: Sequence[Any]) -> Any:
         """What a capture depends on."""
-        parts: list[Any] = [form, state.grad, dtypes.get_default_dtype()]
-        parts += [module.training for module in self.modules]
-        seen: dict[int, int] = {}
+        parts: list[Any] = [form, state.grad, state.inference, dtypes.get_default_dtype()]
+        seen: dict[int, tuple[int, int]] = {}
         for leaf in leaves:
             if leaf.__class__ in record.tensor_classes:
-                first = seen.setdefault(id(leaf.storage), len(seen))
-                parts += (leaf.spec, leaf.needs_grad, first, leaf.view_of is None)
+                first, offset = seen.setdefault(id(leaf.storage), (len(seen), leaf.offset))
+                parts += (
+                    leaf.spec, leaf.needs_grad, first, leaf.offset - offset, leaf.view_of is None,
+                    leaf.counter is leaf.storage,
+                )  # fmt: skip
             else:
-                parts += (leaf.__class__, leaf)
+                parts += (leaf.__class__, leaf.hex() if leaf.__class__ is float else leaf)
         key = tuple(parts)
         try:
             hash(key)
@@ -130,55 +143,57 @@ class _Compiled:
                 f"adjit.compile: arguments must be tensors or hashable values, also in lists, tuples "
                 f"and dicts, got {type(odd).__name__}"
             ) from None
-        if len(seen) < len(arguments):  # views of one storage: where they are matters
-            key = (*key, tuple([t.offset for t in arguments]))
         return key
 
-    def _capture(self, key: Any, args: Any, kwargs: Any, arguments: Sequence[Any]) -> Any:
+    def _capture(self, found: list[Any], args: Any, kwargs: Any, arguments: Sequence[Any]) -> Any:
         """Run the function while it is watched; what it recorded becomes a plan, and runs."""
-        session = Session()
+        session = Session(arguments)
         with lock:
             settle()
             with session.watching():
                 returned = self.f(*args, **kwargs)
             leaves: list[Any] = []
             form = flatten(returned, leaves)
-            del returned
-            replay = Replay(session, arguments, leaves)
-            first, replay.first = replay.first, []
-            replay.plan.compile()
-            replay.plan.finish()
-            self.captures[key].append((replay, form))
+            if (
+                session.is_repeatable
+                and all(map(is_plain, leaves))
+                and not any(cell.shared for cell in session.written)
+            ):
+                del returned
+                replay = Replay(session, arguments, leaves)
+                returned = unflatten(form, iter(replay.first))
+                replay.first = []
+                try:
+                    replay.prepare()
+                except Exception as error:
+                    warn("adjit.compile could not plan a captured function", error)
+                else:
+                    found.append((replay, form))
+                    del found[:-MAX_VARIANTS]
             settle()
-        return unflatten(form, iter(first))
-
-
-def _modules_behind(f: Any) -> list[Any]:
-    """The modules that a function can reach by its names: their `training` is watched."""
-    from .nn import Module
-
-    code = getattr(f, "__code__", None)
-    reached = [f, getattr(f, "__self__", None)]
-    for cell in getattr(f, "__closure__", None) or ():
-        try:
-            reached.append(cell.cell_contents)
-        except ValueError:  # not assigned yet
-            continue
-    if code is not None:
-        reached += [f.__globals__.get(name) for name in code.co_names]
-    roots = [found for found in reached if isinstance(found, Module)]
-    return list(dict.fromkeys(m for root in roots for m in root.modules()))
+        return returned
 
 
 # ----- arguments and results as trees -----
+
+
+def is_inside() -> bool:
+    """Whether this thread is inside of another compiled function."""
+    return state.session is not None or threading.get_ident() in looking_threads
+
+
+def is_plain(leaf: Any) -> bool:
+    """Whether a leaf of a result is a tensor or cannot hold one, and cannot change."""
+    kinds = (type(None), bool, int, float, complex, str, bytes, dtypes.dtype, devices.device)
+    return record.is_tensor(leaf) or isinstance(leaf, (*kinds, Enum, np.generic, type))
 
 
 def flatten(tree: Any, leaves: list[Any]) -> Any:
     """Collect the leaves of nested lists, tuples and dicts; returns a hashable form of the rest."""
     if isinstance(tree, (list, tuple)):
         return type(tree), tuple([flatten(branch, leaves) for branch in tree])
-    if isinstance(tree, dict):
-        return dict, tuple([(key, flatten(branch, leaves)) for key, branch in tree.items()])
+    if type(tree) in (dict, OrderedDict):
+        return type(tree), tuple([(key, flatten(branch, leaves)) for key, branch in tree.items()])
     leaves.append(tree)
     return None
 
@@ -188,7 +203,7 @@ def unflatten(form: Any, leaves: Iterator[Any]) -> Any:
     if form is None:
         return next(leaves)
     kind, branches = form
-    if kind is dict:
-        return {key: unflatten(branch, leaves) for key, branch in branches}
+    if kind is dict or kind is OrderedDict:
+        return kind((key, unflatten(branch, leaves)) for key, branch in branches)
     made = [unflatten(branch, leaves) for branch in branches]
     return kind(*made) if hasattr(kind, "_fields") else kind(made)

@@ -61,6 +61,8 @@ class Generator:
             raise ValueError("Overflow when unpacking long long")
         with self._lock:
             self._seed, self._offset = number % (1 << 64), 0
+        if state.session is not None:
+            state.session.refuse()
         return self
 
     def seed(self) -> int:
@@ -103,9 +105,9 @@ class Generator:
             raise TypeError("RNG state must be a torch.ByteTensor")
         if new_state.numel() != STATE.size:
             raise RuntimeError("RNG state is wrong size")
-        state = STATE.unpack(bytes(new_state.tolist()))
+        place = STATE.unpack(bytes(new_state.tolist()))
         with self._lock:
-            self._seed, self._offset = state
+            self._seed, self._offset = place
 
     def __repr__(self) -> str:
         return f"<adjit.Generator seed={self._seed} offset={self._offset}>"

@@ -10,12 +10,13 @@ from .capture import Session, grad_slot, reachable, value_slot
 from .dtypes import float32
 from .graph import record
 from .graph.node import GradNode, Spec, node_class
+from .graph.state import state
 from .schedule import profile, structure
 from .schedule.plan import Plan, copied
 from .schedule.settle import found_error, lock, settle, tape
 from .shapes import Size
-from .storage import Foreign, Storage
-from .tensor import Meta, Tensor
+from .storage import Foreign, Storage, Version
+from .tensor import Meta
 
 
 class CellOf(NamedTuple):
@@ -57,8 +58,9 @@ class Slot(NamedTuple):
 
 
 class Make(NamedTuple):
-    """A tensor to make after a replay."""
+    """A tensor to make after a replay; those of the same `cell` share a storage."""
 
+    cell: int
     slot: Slot
     whole: Any  # spec of its storage
     spec: Any
@@ -66,11 +68,51 @@ class Make(NamedTuple):
     needs_grad: bool
 
 
+class Look(NamedTuple):
+    """A view of an argument to make after a replay."""
+
+    argument: int
+    spec: Any
+    offset: int  # relative to that of the argument
+    detached: bool
+
+
+class Handle(NamedTuple):
+    """A tensor to make on a storage that was there before."""
+
+    cell: CellOf
+    spec: Any
+    offset: int
+
+
 class Keep(NamedTuple):
     """A tensor, or anything else, that is as it was: the argument of that number, or itself."""
 
     argument: int
     itself: Any
+
+
+class GradOf(NamedTuple):
+    """The gradient that an argument, or else the owner of a meta, has after a replay."""
+
+    argument: int
+    meta: Meta
+
+
+Left = Make | Look | Handle | Keep | GradOf
+
+
+class Layout(NamedTuple):
+    """Where the elements of a tensor lie."""
+
+    spec: Any
+    offset: int
+    whole: Any  # spec of the storage
+
+    @classmethod
+    def of(cls, t: Any) -> Layout:
+        """The layout of a tensor."""
+        return cls(t.spec, t.offset, t.storage.spec)
 
 
 class _Returned:
@@ -113,25 +155,26 @@ class Replay:
         self._grad_cells = {
             id(g.storage): meta for meta, g in session.grads.items() if g is not None
         }
-        self._before = {id(cell) for cell in session.cells}
-        self.grads_before = [
-            (self._argument_metas.get(id(meta), -1), meta, g is None)
-            for meta, g in session.grads.items()
+        gradients = {id(g) for g in session.grads.values() if g is not None}
+        self._outside = [
+            seen
+            for seen in session.outside.values()
+            if id(seen.tensor) not in gradients and not any(seen.tensor is t for t in arguments)
         ]
-        self.conditions = session.conditions
-        drafts = [self._draft(t, arguments) for t in results]
-        self.first = [_tensor(d, d.slot.constant) if isinstance(d, Make) else t
-                      for d, t in zip(drafts, results, strict=True)]  # fmt: skip
-        results.clear()
-        grads = []
-        for meta in session.set_grads:
-            draft = self._draft(grad_slot.__get__(meta), arguments)
-            if isinstance(draft, Make):
-                grad_slot.__set__(meta, _tensor(draft, draft.slot.constant))
-            grads.append((meta, draft))
+        self._before = {id(cell) for cell in session.cells}
+        self._before |= {
+            id(seen.storage) for seen in [*session.outside.values(), *session.arguments]
+        }
+        self._find_conditions(session, arguments)
+        self._describe_results(session, arguments, results)
+        self._session, self._arguments = session, arguments
+
+    def prepare(self) -> None:
+        """Make the plan: what the function did, from what it read to what it left behind."""
+        session, arguments = self._session, self._arguments
+        del self._session, self._arguments
         values = [value_slot.__get__(cell) for cell in session.written]
-        values += [d.slot.constant for d in drafts if isinstance(d, Make)]
-        values += [d.slot.constant for _, d in grads if isinstance(d, Make)]
+        values += [left.slot.constant for left in self._lefts() if isinstance(left, Make)]
         batch = reachable(values)
         self.sites = [session.sites.get(id(node)) for node in batch]
         self._lay_out(session, batch, values)
@@ -141,29 +184,38 @@ class Replay:
             if node.recipe.fallible is not None
         }
         blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
-
-        def slot(value: Any) -> Slot:
-            if id(value) in blocks:
-                return Slot(blocks[id(value)])
-            if id(value) in self._holders:
-                return Slot(cell=self._cell_of(self._holders[id(value)][0]))
-            return Slot(constant=value)
-
-        def placed(draft: Make | Keep) -> Make | Keep:
-            if isinstance(draft, Make):
-                return draft._replace(slot=slot(draft.slot.constant))
-            return draft
-
-        self.results = [placed(draft) for draft in drafts]
-        self.grads = [
-            (self._argument_metas.get(id(meta), -1), meta, placed(draft)) for meta, draft in grads
-        ]
-        self.effects = [
-            (self._cell_of(cell), slot(value_slot.__get__(cell)), int(id(cell) in self._before))
-            for cell in session.written
-        ]
+        self._describe_effects(session, arguments, blocks)
+        self.plan.compile()
+        self.plan.finish()
 
     # ----- what the function did, in terms of any call -----
+
+    def _find_conditions(self, session: Session, arguments: Sequence[Any]) -> None:
+        """What a call must have in common with the captured one beside the specs of arguments."""
+        self.conditions = session.conditions
+        self.training = list(session.training.items())
+        self.unchanged = [seen[:5] for seen in self._outside]
+        known = {id(t.meta) for t in arguments} | {id(seen.tensor.meta) for seen in self._outside}
+        self._lasting = {
+            meta for meta in session.grads if id(meta) in known or meta not in session.new_metas
+        }
+        self.grads_before = [
+            (self._argument_metas.get(id(meta), -1), meta, None if g is None else Layout.of(g))
+            for meta, g in session.grads.items()
+            if meta in self._lasting
+        ]
+        # A write tells where in which storage; what is read by another name does not move along.
+        outside = {id(seen.storage) for seen in self._outside}
+        self.placed = [
+            (k, Layout.of(t), t.storage if id(t.storage) in outside else None)
+            for k, t in enumerate(arguments)
+            if t.storage in session.written or id(t.storage) in outside
+        ]
+        fixed = {id(storage) for _, _, storage in self.placed if storage is not None}
+        self.others = outside - fixed
+        places = [self._cell_of(cell) for cell in session.written if id(cell) in self._before]
+        self.written = [place.cell for place in places if place.cell is not None]
+        self.written_elsewhere = [place for place in places if place.cell is None]
 
     def _cell_of(self, cell: Storage) -> CellOf:
         if id(cell) in self._argument_cells:
@@ -173,15 +225,61 @@ class Replay:
             return CellOf(self._argument_metas.get(id(meta), -1), meta)
         return CellOf(cell=cell)
 
-    def _draft(self, t: Any, arguments: Sequence[Any]) -> Make | Keep:
-        """How to leave a tensor behind; the constant of its slot is the value that it has now."""
-        for k, argument in enumerate(arguments):
-            if t is argument:
-                return Keep(k, None)
-        if not record.is_tensor(t) or id(t.storage) in self._before:
-            return Keep(-1, t)
-        value = Slot(constant=value_slot.__get__(t.storage))
-        return Make(value, t.storage.spec, t.spec, t.offset, t.edge is not None)
+    def _lefts(self) -> list[Left]:
+        """How to leave behind all tensors that are results or gradients."""
+        return [*self.results, *[left for _, _, left in self.grads]]
+
+    def _describe_results(
+        self, session: Session, arguments: Sequence[Any], results: list[Any]
+    ) -> None:
+        """How to make the results and the gradients; the constant of a slot is the value now."""
+        known: dict[int, Left] = {}
+        gradients = {id(g): meta for meta, g in session.grads.items() if g is not None}
+        for meta in session.set_grads:
+            gradients[id(grad_slot.__get__(meta))] = meta
+
+        def leave(t: Any) -> Left:
+            if not record.is_tensor(t):
+                return Keep(-1, t)
+            if id(t) not in known:
+                known[id(t)] = describe(t)
+            return known[id(t)]
+
+        def describe(t: Any) -> Left:
+            for k, argument in enumerate(arguments):
+                if t is argument:
+                    return Keep(k, None)
+            if id(t) not in session.made:
+                return Keep(-1, t)
+            if id(t.storage) in self._argument_cells:
+                k = self._argument_cells[id(t.storage)]
+                return Look(k, t.spec, t.offset - arguments[k].offset, t.view_of is None)
+            if id(t.storage) in self._before:
+                if t.view_of is not None or t.edge is not None:
+                    return Keep(-1, t)
+                return Handle(self._cell_of(t.storage), t.spec, t.offset)
+            slot = Slot(constant=value_slot.__get__(t.storage))
+            return Make(
+                id(t.storage), slot, t.storage.spec, t.spec, t.offset, t.edge is not None
+            )  # fmt: skip
+
+        def result(t: Any) -> Left:
+            meta = gradients.get(id(t)) if t is not None else None
+            if meta is None or meta not in self._lasting or grad_slot.__get__(meta) is not t:
+                return leave(t)
+            return GradOf(self._argument_metas.get(id(meta), -1), meta)
+
+        self.grads: list[tuple[int, Meta, Left]] = [
+            (self._argument_metas.get(id(meta), -1), meta, leave(grad_slot.__get__(meta)))
+            for meta in session.set_grads & self._lasting
+        ]
+        self.results = [result(t) for t in results]
+        session.forget_metas(self._lasting)
+        make = _Maker(arguments, lambda slot: slot.constant)
+        for _, meta, left in self.grads:
+            grad_slot.__set__(meta, make(left))
+        self.first = [make(left) for left in self.results]
+        results.clear()
 
     def _lay_out(self, session: Session, batch: list[Any], values: Sequence[Any]) -> None:
         """Make the plan; say where its inputs come from."""
@@ -240,15 +338,76 @@ class Replay:
             else:
                 self.draws.append((-1, 0, 0, draw.again))  # drawn, then never used
 
+    def _describe_effects(
+        self, session: Session, arguments: Sequence[Any], blocks: dict[int, int]
+    ) -> None:
+        """Where everything that the function left behind is after a replay."""
+
+        def slot(value: Any) -> Slot:
+            if id(value) in blocks:
+                return Slot(blocks[id(value)])
+            if id(value) in self._holders:
+                return Slot(cell=self._cell_of(self._holders[id(value)][0]))
+            return Slot(constant=value)
+
+        known: dict[int, Left] = {}
+
+        def placed(left: Left) -> Left:
+            if not isinstance(left, Make):
+                return left
+            if id(left) not in known:
+                known[id(left)] = left._replace(slot=slot(left.slot.constant))
+            return known[id(left)]
+
+        drafts = self.results, self.grads  # alive, so that their ids are their own
+        self.results = [placed(left) for left in drafts[0]]
+        self.grads = [(k, meta, placed(left)) for k, meta, left in drafts[1]]
+        self.effects = [
+            (
+                self._cell_of(cell),
+                slot(value_slot.__get__(cell)),
+                cell.version - session.versions.get(cell, cell.version),
+            )
+            for cell in session.written
+        ]
+        self.counted = [
+            (-1 if k >= len(arguments) else k, seen.counter, seen.counter.version - seen.version)
+            for k, seen in enumerate([*session.arguments, *self._outside])
+            if seen.counter.__class__ is Version and seen.counter.version != seen.version
+        ]
+        del self._holders, self._outside
+
     # ----- a replay -----
 
     def fits(self, arguments: Sequence[Any]) -> bool:
-        """Whether gradients are there, and missing, where they were, and conditions hold."""
-        for k, meta, was_none in self.grads_before:
+        """Whether a call finds everything as the captured one did."""
+        for k, meta, layout in self.grads_before:
             found = arguments[k].meta if k >= 0 else meta
-            if (found is None or found.grad is None) is not was_none:
+            grad = None if found is None else found.grad
+            if (None if grad is None else Layout.of(grad)) != layout:
                 return False
-        return all(read() == value for read, value in self.conditions)
+        for k, layout, storage in self.placed:
+            t = arguments[k]
+            if Layout.of(t) != layout or (storage is not None and t.storage is not storage):
+                return False
+        if self.others and any(id(t.storage) in self.others for t in arguments):
+            return False
+        for t, storage, spec, offset, needs_grad in self.unchanged:
+            if (
+                t.storage is not storage
+                or t.spec is not spec
+                or t.offset != offset
+                or t.needs_grad is not needs_grad
+            ):
+                return False
+        for cell in self.written:
+            if cell.shared:
+                return False
+        return (
+            all(module.training is value for module, value in self.training)
+            and all(read() == value for read, value in self.conditions)
+            and not any(place.find(arguments).shared for place in self.written_elsewhere)
+        )
 
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
@@ -304,30 +463,56 @@ class Replay:
                 return nodes[slot.block]
             return slot.constant if slot.cell is None else slot.cell.find(arguments).value
 
-        def left(what: Make | Keep) -> Any:
-            if isinstance(what, Make):
-                return _tensor(what, value_of(what.slot))
-            return what.itself if what.argument < 0 else arguments[what.argument]
-
+        make = _Maker(arguments, value_of)
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
-        results = [left(what) for what in self.results]
-        grads = [(meta_of(k, meta, arguments), left(what)) for k, meta, what in self.grads]
+        grads = [(meta_of(k, meta, arguments), make(left)) for k, meta, left in self.grads]
         for cell, value, writes in written:
             cell.value = value
             cell.version += writes
+        for k, counter, writes in self.counted:
+            (counter if k < 0 else arguments[k].counter).version += writes
         for meta, grad in grads:
             meta.grad = grad
-        return results
+        return [make(left) for left in self.results]
 
 
-def _tensor(made: Make, value: Any) -> Any:
-    """The tensor, with a storage of its own around a value."""
-    out = record.make_tensor(record.make_storage(value, made.whole), made.spec, made.offset)
-    if made.needs_grad:
-        fn = record.new_grad_node(_returned, (), ())
-        fn.outputs = (made.spec,)
-        record.give_history(out, fn)
-    return out
+class _Maker:
+    """Makes the tensors that a call leaves behind; what was one tensor, or one storage, is one."""
+
+    def __init__(self, arguments: Sequence[Any], value_of: Callable[[Slot], Any]) -> None:
+        self.arguments, self.value_of = arguments, value_of
+        self.cells: dict[int, Storage] = {}
+        self.made: dict[int, Any] = {}
+
+    def __call__(self, left: Left) -> Any:
+        if isinstance(left, Keep):
+            return left.itself if left.argument < 0 else self.arguments[left.argument]
+        if isinstance(left, GradOf):
+            return meta_of(left.argument, left.meta, self.arguments).grad
+        if id(left) not in self.made:
+            self.made[id(left)] = self._make(left)
+        return self.made[id(left)]
+
+    def _make(self, left: Make | Look | Handle) -> Any:
+        if isinstance(left, Handle):
+            return record.make_tensor(left.cell.find(self.arguments), left.spec, left.offset)
+        if isinstance(left, Look):
+            base, spec = self.arguments[left.argument], left.spec
+            offset = base.offset + left.offset
+            if left.detached:
+                return record.make_tensor(base.storage, spec, offset, base.counter)
+            return base.as_strided(spec.shape, spec.strides, offset)
+        cell = self.cells.get(left.cell)
+        if cell is None:
+            cell = record.make_storage(self.value_of(left.slot), left.whole)
+            self.cells[left.cell] = cell
+        counter = record.INFERENCE if state.inference else None
+        out = record.make_tensor(cell, left.spec, left.offset, counter)
+        if left.needs_grad:
+            fn = record.new_grad_node(_returned, (), ())
+            fn.outputs = (left.spec,)
+            record.give_history(out, fn)
+        return out
 
 
 def _make_private(externals: list[tuple[Any, int]], k: int, nbytes: int) -> None:
@@ -349,5 +534,3 @@ def _calibrate() -> int:
 
 
 _ALONE = _calibrate()
-
-__all__ = ["Replay", "Tensor"]
