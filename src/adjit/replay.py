@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from .capture import Session, grad_slot, reachable, value_slot
 from .dtypes import float32
@@ -187,6 +190,12 @@ class Replay:
         self._describe_effects(session, arguments, blocks)
         self.plan.compile()
         self.plan.finish()
+        self.plan.set_numbers(self.numbers)
+        self.renewed = [
+            (self.plan.number_slots(start, count) if start >= 0 else None, again)
+            for start, count, again in self.draws
+        ]
+        del self.numbers, self.draws
 
     # ----- what the function did, in terms of any call -----
 
@@ -314,29 +323,21 @@ class Replay:
         self._find_draws(session, batch)
 
     def _find_draws(self, session: Session, batch: Sequence[Any]) -> None:
-        """Which Python numbers are new at every replay."""
+        """Which Python numbers are new at every replay, and where their node has them."""
         place = {id(node): k for k, node in enumerate(tape)}
-        self.numbers = [list(batch[at].scalars) for at in self.plan.numbered]
-        self.draws: list[tuple[int, int, int, Callable[[], Sequence[int]]]] = []
-        taken: set[tuple[int, int]] = set()
+        starts = list(accumulate([len(batch[at].scalars) for at in self.plan.numbered], initial=0))
+        self.numbers = [word for at in self.plan.numbered for word in batch[at].scalars]
+        self.draws: list[tuple[int, int, Callable[[], Sequence[int]]]] = []
+        taken: set[int] = set()
         for draw in session.draws:
-            count = len(draw.values)
-            if not count:
-                self.draws.append((-1, 0, 0, draw.again))
-                continue
-            for row, at in enumerate(self.plan.numbered):
-                scalars = batch[at].scalars
-                at_ = [
-                    k
-                    for k in range(len(scalars) - count + 1)
-                    if tuple(scalars[k : k + count]) == draw.values and (row, k) not in taken
-                ]
-                if at_ and place[id(batch[at])] >= draw.start:
-                    taken.add((row, at_[0]))
-                    self.draws.append((row, at_[0], count, draw.again))
-                    break
-            else:
-                self.draws.append((-1, 0, 0, draw.again))  # drawn, then never used
+            found = -1  # drawn, then never used
+            for at, start in zip(self.plan.numbered, starts, strict=False):
+                if draw.values and place[id(batch[at])] >= draw.start:
+                    found = _find(draw.values, batch[at].scalars, start, taken)
+                    if found >= 0:
+                        taken.add(found)
+                        break
+            self.draws.append((found, len(draw.values), draw.again))
 
     def _describe_effects(
         self, session: Session, arguments: Sequence[Any], blocks: dict[int, int]
@@ -420,13 +421,13 @@ class Replay:
                 _make_private(externals, k, self.sources[k].nbytes)
             plan = self.plan
             blocks = plan.prepare(externals)
-            for row, start, count, again in self.draws:
+            for slots, again in self.renewed:
                 drawn = again()
-                if row >= 0:
-                    self.numbers[row][start : start + count] = drawn
+                if slots is not None:
+                    plan.words[slots[0]] = np.array(drawn, np.int64)[slots[1]]
             try:
                 sites = None if profile.active is None else self.sites
-                plan.run(externals, blocks, self.numbers, sites)
+                plan.run(externals, blocks, sites)
             except BaseException:
                 if plan.has_run:
                     self._leave(arguments, blocks)
@@ -513,6 +514,14 @@ class _Maker:
             fn.outputs = (left.spec,)
             record.give_history(out, fn)
         return out
+
+
+def _find(values: Sequence[int], scalars: Sequence[int], start: int, taken: set[int]) -> int:
+    """The number of the first of `values` among the numbers of a node that begin at `start`."""
+    for k in range(len(scalars) - len(values) + 1):
+        if tuple(scalars[k : k + len(values)]) == tuple(values) and start + k not in taken:
+            return start + k
+    return -1
 
 
 def _make_private(externals: list[tuple[Any, int]], k: int, nbytes: int) -> None:

@@ -77,15 +77,16 @@ class Plan:
             self._words[position] = source.address
         self.words = np.array(self._words, np.int64)
         start = {"external": 0, "held": len(self.sizes)}
-        start["number"] = start["held"] + len(self.blocks)
         status = self.status.buffer_info()[0]
-        arena, filled = [], []
+        arena, filled, numbers = [], [], []
         for position, place in self._open:
             if place.kind == "arena":
                 arena.append(position)
                 self.words[position] = place.at + place.extra
             elif place.kind == "status":
                 self.words[position] = status + place.at
+            elif place.kind == "number":
+                numbers.append((position, place.at))
             else:
                 filled.append((position, start[place.kind] + place.at, place.extra))
         self._arena_at = np.array(arena, np.intp)
@@ -93,6 +94,8 @@ class Plan:
         self._fill_from = np.array([f[1] for f in filled], np.intp)
         extra = np.array([f[2] for f in filled], np.int64)
         self._fill_extra = extra if extra.any() else None
+        self._number_at = np.array([n[0] for n in numbers], np.intp)
+        self._number_from = np.array([n[1] for n in numbers], np.intp)
         self._base = 0
         self._stream = self.words.ctypes.data
         del self._words, self._open, self._links
@@ -109,11 +112,20 @@ class Plan:
             for k, size in enumerate(self.blocks)
         ]
 
+    def set_numbers(self, numbers: Sequence[int]) -> None:
+        """Put the Python numbers of the `numbered` nodes, one after the other, into the table."""
+        if len(self._number_at):
+            self.words[self._number_at] = np.array(numbers, np.int64)[self._number_from]
+
+    def number_slots(self, start: int, count: int) -> tuple[Any, Any]:
+        """Where some of the numbers stand in the table, and which of them each is."""
+        chosen = (self._number_from >= start) & (self._number_from < start + count)
+        return self._number_at[chosen], self._number_from[chosen] - start
+
     def run(
         self,
         externals: Sequence[tuple[Any, int]],
         blocks: Sequence[Any],
-        numbers: Sequence[Sequence[int]],
         sites: Sequence[Site | None] | None = None,
     ) -> None:
         """Fill in the table and run it; `sites` are where the nodes came from, for a profile."""
@@ -122,8 +134,6 @@ class Plan:
             for (value, offset), size in zip(externals, self.sizes, strict=True)
         ]
         values += blocks
-        for words in numbers:
-            values += words
         filled = np.array(values, np.int64)[self._fill_from]
         if self._fill_extra is not None:
             filled += self._fill_extra

@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 from array import array
+from itertools import chain
 from typing import Any
 
 from .. import config
@@ -91,9 +92,9 @@ def _run_plan(batch: list[Any]) -> bool:
     blocks: list[Any] = []
     try:
         blocks = plan.prepare(structure.externals)
-        numbers = [batch[at].scalars for at in plan.numbered]
+        plan.set_numbers(list(chain.from_iterable([batch[at].scalars for at in plan.numbered])))
         sites = None if profile.active is None else profile.active.sites_of(batch)
-        plan.run(structure.externals, blocks, numbers, sites)
+        plan.run(structure.externals, blocks, sites)
     except BaseException:
         if plan.has_run:
             _hand_out(batch, plan, blocks)
