@@ -230,6 +230,32 @@ def slices_as_arguments(wrap):
 
 
 @program(2)
+def slices_at_several_distances(wrap):
+    x = data(60)
+    step = wrap(lambda first, second: first * 2 - second)
+    for i in (0, 5, 5, 10, 5):
+        for distance in (20, 30):
+            yield step(x[i : i + 5], x[i + distance : i + distance + 5])
+
+
+@program(2)
+def values_that_two_share(wrap):
+    a, b = leaf(20_000), leaf(20_000, seed=2)
+
+    def step():
+        a.grad.mul_(2).add_(1)
+
+    step = wrap(step)
+    for k in range(6):
+        a.grad = b.grad = None
+        ((a + b) * 3).sum().backward()  # both gradients are one value
+        if k < 3:
+            b.grad = None
+        step()
+        yield a.grad, b.grad
+
+
+@program(2)
 def the_same_tensor_twice(wrap):
     step = wrap(lambda x, y: (x * 2 + y, y.mul_(3)))
     for k in range(6):

@@ -44,8 +44,11 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     What is looked up anew at every call: the tensors given as arguments, every tensor from outside
     that is read, random numbers, the numbers that the optimisers of `adjit.optim` compute from
     their step. Everything else is as it was when the function was captured: Python numbers,
-    branches, loops. A call whose arguments have other shapes, dtypes or Python values, in which
-    `requires_grad`, `is_grad_enabled()` or `Module.training` differ, is captured on its own.
+    branches, loops, hooks, which tensors a module or an optimiser has. A call whose arguments have
+    other shapes, dtypes or Python values, in which `requires_grad`, `is_grad_enabled()` or
+    `Module.training` differ, or for which a tensor from outside has new memory, is captured on its
+    own. Where an argument has a graph behind it, where a result is an object of another kind, and
+    where memory is written that a NumPy array looks at, calls run as usual.
 
     Args:
         f: the function. Its arguments and results are tensors and Python values, also in lists,
