@@ -35,6 +35,7 @@ def sync(monkeypatch):
     scheduling.settle()
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
+    monkeypatch.setattr(config, "MIN_FUSED", 1)
     monkeypatch.setattr(hot, "is_on", True)
     threads = T.get_num_threads()
     hot.clear()
@@ -337,8 +338,7 @@ def test_another_python_number_needs_no_other_plan(plans):
     assert len({id(p) for p in plans}) == 2  # integers are not floats
 
 
-def test_sizes_at_the_edges(monkeypatch, plans):
-    monkeypatch.setattr(config, "MIN_FUSED", 1)
+def test_sizes_at_the_edges(plans):
     for k, shape in enumerate([(0, 71), (1, 71), (71, 1), (1, 1), (7, 61), (3, 1, 61), (61, 3, 1)]):
         numbers = np.random.default_rng(k)
 
