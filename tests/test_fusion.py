@@ -24,7 +24,7 @@ from adjit.nn import functional as F
 from adjit.schedule import cache, fuse, hot, plan
 from adjit.schedule import settle as scheduling
 
-PROGRAMS = int(os.environ.get("ADJIT_FUSION_PROGRAMS", "20"))  # structures
+PROGRAMS = int(os.environ.get("ADJIT_FUSION_PROGRAMS", "12"))  # structures
 RUNS = int(os.environ.get("ADJIT_FUSION_RUNS", "6"))  # of each
 SIZES = [(33, 40), (40, 33), (64, 16), (17, 301), (1031, 2), (2, 700)]  # of at least 1024 elements
 
