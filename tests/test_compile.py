@@ -120,6 +120,25 @@ def gradients_set_to_zero(wrap):
 
 
 @program(4)
+def an_optimiser_that_grows(wrap):
+    w, v = leaf(4), leaf(4, seed=1)
+    opt = T.optim.SGD([w], lr=0.1)
+
+    def step(x):
+        opt.zero_grad()
+        loss = (w * x * v).sum()
+        loss.backward()
+        opt.step()
+        return loss.detach()
+
+    step = wrap(step)
+    for k in range(8):
+        if k == 4:
+            opt.add_param_group({"params": [v], "lr": 0.01})
+        yield step(data(4, seed=k)), w, v
+
+
+@program(4)
 def a_recurrent_loop(wrap):
     w, u = leaf(6, 6), leaf(2, 6, seed=3)
 

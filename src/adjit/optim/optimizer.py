@@ -589,6 +589,9 @@ class PerParameterOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
+        if switches.session is not None:
+            groups = self.param_groups
+            switches.session.depends_on(lambda: [len(group["params"]) for group in groups])
         with no_grad():
             for group in self.param_groups:
                 self._step_group(group)
