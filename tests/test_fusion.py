@@ -558,7 +558,7 @@ def test_a_kernel_that_cannot_be_compiled(monkeypatch, plans):
     monkeypatch.setattr(cache, "_compile", fails)
     monkeypatch.setattr(cache, "_read", lambda path: None)
     monkeypatch.setattr(cache, "_linked", {})
-    monkeypatch.setattr("adjit.schedule.codegen._fused", {})
+    monkeypatch.setattr("adjit.schedule.fused._fused", {})
     expected = cold(look, 1234)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -610,7 +610,7 @@ def test_an_interrupt_of_the_planner_loses_nothing(where, monkeypatch, plans):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adjit.schedule.codegen._fused", {})
+    monkeypatch.setattr("adjit.schedule.fused._fused", {})
     expected = cold(lambda: bits(look(4321)))
     tensors = look(4321)
     with monkeypatch.context() as patch:

@@ -17,8 +17,9 @@ from . import config
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
 from .capture import reachable
 from .schedule import hot, settle
+from .schedule.layout import Place
 from .schedule.notes import Note, Use, copy_note, node_notes
-from .schedule.plan import Place, Plan
+from .schedule.plan import Plan
 from .schedule.structure import Structure, structure_of, walk
 from .storage import size_class
 from .tables import aligned, shortened, size

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .recipe import Recipe, Source
 
 if TYPE_CHECKING:
-    from .plan import Place
+    from .layout import Place
 
 
 class Use(NamedTuple):

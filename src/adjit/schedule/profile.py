@@ -83,7 +83,7 @@ active: Watcher | None = None
 def _notes_of(recipe: Recipe, kernel: int) -> list[Note]:
     """The steps of a node that runs on its own, in the variant that its first kernel tells."""
     if recipe.write:
-        from .plan import copy_words
+        from .layout import copy_words
 
         notes = [copy_note(recipe.steps[0].source, recipe.inputs[1], 0, (None, 0), (None, 0))]
         if kernel != recipe.steps[0].source.address:

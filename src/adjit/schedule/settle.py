@@ -18,7 +18,8 @@ from .. import config
 from ..storage import Foreign, allocate, size_class
 from . import hot, profile, run_cpu
 from .cache import link
-from .plan import copied, copy_words
+from .layout import copy_words
+from .plan import copied
 from .recipe import Recipe
 from .structure import structure_of
 

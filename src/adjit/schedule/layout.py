@@ -1,0 +1,512 @@
+"""Laying out a plan: the order of its tasks, where its values lie, its words.
+
+Values that only the plan reads live in an arena, where one takes the place of another that is read
+no more.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..shapes import contiguous_strides, extent
+from ..storage import size_class
+from . import fused
+from .cache import instantiate
+from .fuse import Fusion, Item, Read, Task, is_plain
+from .notes import Note, Use, copy_note, node_notes
+from .recipe import Operand, Source
+from .structure import Structure, fixed_offset
+
+
+class Place(NamedTuple):
+    """Where a word comes from: an external, a held block, the arena, a node's number."""
+
+    kind: str  # "external", "held", "arena", "number", "status"
+    at: int  # the number of the external, block or number; the byte in the arena
+    extra: int = 0  # bytes to add
+
+
+class Layout:
+    """Lays out one plan: the order of its tasks, where its values lie, its words."""
+
+    def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
+        self.structure = structure
+        self.least = least
+        self.externals = structure.externals
+        self.words: list[int] = []
+        self.open: list[tuple[int, Place]] = []
+        self.links: list[tuple[int, Source]] = []
+        self.sources: list[Source] = []
+        self.owners: list[int] = []
+        self.notes: list[Note] = []  # one for each step
+        self.large = False
+        self.block_sizes: list[int] = []
+        self.takes: dict[int, int] = {}
+        self.results: list[tuple[int, list[int]]] = []
+        self.external_sizes = [0] * len(self.externals)
+        self.external_bytes = [0] * len(self.externals)  # from the first to the last that is read
+        self.numbered: list[int] = []
+        self.padded: dict[int, int] = {}
+        self.specs: list[Any] = []  # of the values
+        self.values: list[list[int]] = []  # of the nodes
+        self.items: list[Item] = []
+        self.order: list[Task] = []
+        self.places: dict[int, Place] = {}
+        self.arena = _Arena()
+        self._number_start: dict[int, int] = {}
+        self._number(batch)
+
+    @property
+    def arena_size(self) -> int:
+        """Bytes that the arena needs."""
+        return self.arena.size
+
+    def _number(self, batch: Sequence[Any]) -> None:
+        """Nodes as items, with numbers for the values that they read and write."""
+        numbers = self.structure.numbers
+        count = 0
+        for at, node in enumerate(batch):
+            recipe = node.recipe
+            reads = []
+            for k, value in enumerate(node.inputs):
+                offset = 0 if node.offsets is None else node.offsets[k]
+                if value.recipe is not None:
+                    reads.append(Read(self.values[value.at][0], offset))
+                    continue
+                fixed = fixed_offset(recipe, k, offset)
+                number = numbers[value, offset - fixed]
+                reads.append(Read(~number, fixed))
+                spec = recipe.inputs[k]
+                self.external_sizes[number] = spec.dtype.itemsize
+                nbytes = recipe.spec.nbytes if recipe.write else spec.extent * spec.dtype.itemsize
+                self.external_bytes[number] = max(self.external_bytes[number], nbytes)
+            if recipe.pick >= 0:
+                self.values.append([self.values[node.inputs[0].at][recipe.pick]])
+                continue
+            writes = tuple(range(len(self.specs), len(self.specs) + len(recipe.outputs)))
+            self.specs += recipe.outputs
+            self.values.append(list(writes))
+            self.items.append(Item(recipe, tuple(reads), writes, at))
+            if node.scalars:
+                self.numbered.append(at)
+                self._number_start[at] = count
+                count += len(node.scalars)
+
+    def build(self) -> None:
+        """Order the tasks, place the values, write the words."""
+        self.held = {v for at in self.structure.held for v in self.values[at]}
+        tasks = Fusion(self.items, self.held, self.least).form()
+        self.owned = set(self.structure.owned)
+        self.order = _ordered(tasks)
+        fallible = [
+            position
+            for position, task in enumerate(self.order)
+            if any(item.recipe.fallible is not None for item in task.items)
+        ]
+        self.sure_from = fallible[-1] + 1 if fallible else 0  # no later step can stop the plan
+        self._find_lives()
+        for position, task in enumerate(self.order):
+            self._emit(position, task)
+        self._mark_end()
+        for at in self.structure.held:
+            self.results.append((at, [self.places[v].at for v in self.values[at]]))
+
+    def _find_lives(self) -> None:
+        """Which values need memory, and which task reads each last."""
+        self.last: dict[int, int] = {}
+        self.stored = set(self.held)
+        for position, task in enumerate(self.order):
+            items = task.everything
+            made_here = {v for item in items for v in item.writes}
+            for item in items:
+                if len(items) == 1 or item.recipe.element is None:
+                    self.stored |= set(item.writes)
+                    self.last |= dict.fromkeys(item.writes, position)
+                for read in item.reads:
+                    if read.value not in made_here:
+                        self.stored.add(read.value)
+                        self.last[read.value] = position
+
+    # ----- memory -----
+
+    def _place(self, v: int) -> Place:
+        """Where a value lies, new memory for one that is being made."""
+        if v < 0:
+            return Place("external", ~v)
+        place = self.places.get(v)
+        if place is None:
+            size = size_class(max(self.specs[v].nbytes, 1))
+            if v in self.held:
+                place = Place("held", len(self.block_sizes))
+                self.block_sizes.append(size)
+            else:
+                place = Place("arena", self.arena.take(size))
+            self.places[v] = place
+        return place
+
+    def _take_over(self, v: int, old: int, position: int) -> bool:
+        """Let a value have the memory of one that is read here for the last time, if it may."""
+        if self.last.get(old) != position:
+            return False
+        if old < 0:
+            if ~old not in self.owned or position < self.sure_from:
+                return False
+            self.owned.discard(~old)
+            if v in self.held:
+                self.places[v] = Place("held", len(self.block_sizes))
+                self.takes[len(self.block_sizes)] = ~old
+                self.block_sizes.append(0)
+            else:
+                self.places[v] = Place("external", ~old)
+            return True
+        place = self.places[old]
+        if v in self.held or old in self.held or place.kind == "held":
+            return False
+        self.places[v] = place
+        self.places[old] = place._replace(kind="gone")
+        return True
+
+    def _release(self, position: int, task: Task) -> None:
+        """Give back the memory of values that no later task reads."""
+        values = {r.value for i in task.everything for r in i.reads}
+        values |= {v for i in task.everything for v in i.writes}
+        for v in sorted(values):
+            if v < 0 or v in self.held or self.last.get(v) != position:
+                continue
+            place = self.places.get(v)
+            if place is not None and place.kind == "arena":
+                self.arena.give_back(place.at, size_class(max(self.specs[v].nbytes, 1)))
+
+    # ----- words -----
+
+    def _row(self, source: Source, n: int, grain: int, row: Sequence[Any], owner: int = -1) -> None:
+        """One step; the row is made of words and places."""
+        self.sources.append(source)
+        self.links.append((len(self.words), source))
+        self.words += (0, n, grain, len(row))
+        self.owners.append(owner)
+        self.large = self.large or n >= 2 * grain
+        for word in row:
+            if word.__class__ is Place:
+                self.open.append((len(self.words), word))
+                self.words.append(0)
+            else:
+                self.words.append(word)
+
+    def _numbers(self, item: Item) -> list[Place]:
+        """The places of the Python numbers of a node."""
+        start = self._number_start.get(item.node)
+        if start is None:
+            return []
+        known = self._number_count(item)
+        return [Place("number", start + k) for k in range(known)]
+
+    def _number_count(self, item: Item) -> int:
+        recipe = item.recipe
+        fixed = len(recipe.inputs) + len(recipe.outputs) + len(recipe.constants)
+        return recipe.count - fixed - bool(recipe.scratch) - (recipe.fallible is not None)
+
+    def _address(self, read: Read, itemsize: int) -> Place:
+        place = self._place(read.value)
+        return place._replace(extra=place.extra + read.offset * itemsize)
+
+    def _emit(self, position: int, task: Task) -> None:
+        """The steps of a task."""
+        if len(task.everything) > 1:
+            if any(v in self.stored for i in [*task.items, *task.folds] for v in i.writes):
+                self._emit_group(position, task)  # else other groups compute all of it again
+        elif task.items[0].recipe.write:
+            self._emit_write(position, task.items[0])
+        else:
+            self._emit_kernel(position, task.items[0])
+        self._release(position, task)
+
+    def _emit_kernel(self, position: int, item: Item) -> None:
+        recipe = item.recipe
+        given = [
+            self._address(read, spec.dtype.itemsize)
+            for read, spec in zip(item.reads, recipe.inputs, strict=True)
+        ]
+        if recipe.alias is not None and self._take_over(
+            item.writes[0], item.reads[0].value, position
+        ):
+            recipe = recipe.alias
+        for v, read in zip(item.writes[: recipe.over], item.reads, strict=False):
+            self._take_over(v, read.value, position)
+        made = [self._place(v) for v in item.writes]
+        spare = []
+        if recipe.scratch:
+            size = size_class(recipe.scratch)
+            scratch = self.arena.take(size)
+            spare.append(Place("arena", scratch))
+            self.arena.give_back(scratch, size)
+        row: list[Any] = [*given, *made, *spare]
+        if recipe.fallible is not None:
+            row.append(Place("status", 0))
+        row += recipe.constants
+        row += self._numbers(item)
+        owner = item.node if recipe.fallible is not None else -1
+        reads = zip(given, [read.value for read in item.reads], strict=True)
+        writes = zip(made, item.writes, strict=True)
+        self.notes += node_notes(recipe, item.node, reads, writes, spare)
+        for step in recipe.steps:
+            self._row(step.source, step.n, step.grain, row, owner)
+
+    def _emit_write(self, position: int, item: Item) -> None:
+        """A write into a part of an old value: in its memory if it is read no more, else a copy."""
+        recipe, (target, source), v = item.recipe, item.reads, item.writes[0]
+        size = recipe.inputs[0].dtype.itemsize
+        old = self._place(target.value)
+        if recipe.write == "here":
+            raise ValueError("a write into shared memory cannot be planned")
+        if not self._take_over(v, target.value, position):
+            whole = (recipe.spec.nbytes + 7) // 8
+            fresh = self._place(v)
+            self._row(copy_words(), whole, 1 << 15, [old, fresh])
+            self.notes.append(
+                copy_note(copy_words(), recipe.spec, item.node, (old, target.value), (fresh, v))
+            )
+        step, into = recipe.steps[0], self._place(v)
+        into = into._replace(extra=into.extra + target.offset * size)
+        other = self._address(source, recipe.inputs[1].dtype.itemsize)
+        self._row(step.source, step.n, step.grain, [other, into, *recipe.constants])
+        self.notes.append(
+            copy_note(step.source, recipe.inputs[1], item.node, (other, source.value), (into, v))
+        )
+
+    def _emit_group(self, position: int, task: Task) -> None:
+        """One fused kernel."""
+        folds = {id(item) for item in task.folds}
+        copies = {id(item) for item in task.copies}
+        shape = task.shape or (task.numel,)
+        members: list[fused.Member] = []
+        operands: dict[Any, Operand] = {}  # what is read from memory
+        reads: dict[str, Read] = {}
+        numbers: list[Operand] = []
+        number_places: list[Place] = []
+        made: dict[int, str] = {}
+        outputs: list[Operand] = []
+        out_values: list[int] = []
+        for item in task.everything:
+            if id(item) in folds:
+                continue
+            element = item.recipe.element
+            assert element is not None
+            given = iter(item.reads)
+            places = iter(self._numbers(item))
+            arguments = []
+            for operand in element.inputs:
+                if operand.strides is None:
+                    name = f"k{len(numbers)}"
+                    numbers.append(Operand(name, operand.dtype, None))
+                    number_places.append(next(places))
+                    arguments.append(name)
+                    continue
+                read = next(given)
+                if read.value in made:
+                    arguments.append(made[read.value])
+                    continue
+                strides = _strides_in(operand.strides, element.shape, shape)
+                key = (read, strides)
+                if key not in operands:
+                    operands[key] = Operand(f"x{len(operands)}", operand.dtype, strides)
+                    reads[operands[key].name] = read
+                arguments.append(operands[key].name)
+            targets = []
+            for operand, v in zip(element.outputs, item.writes, strict=True):
+                assert operand.strides is not None
+                made[v] = f"v{len(made)}"
+                targets.append(made[v])
+                if v in self.stored and id(item) not in copies:
+                    strides = _strides_in(operand.strides, element.shape, shape)
+                    outputs.append(Operand(made[v], operand.dtype, strides))
+                    out_values.append(v)
+            members.append(
+                fused.Member(item.recipe.name, element, tuple(arguments), tuple(targets))
+            )
+        sums = []
+        for item in task.folds:
+            assert item.recipe.fold is not None
+            sums.append(fused.Sum(made[item.reads[0].value], item.recipe.fold))
+            out_values += item.writes
+        row: list[Any] = [self._address(reads[o.name], o.dtype.itemsize) for o in operands.values()]
+        taken = [
+            Use(name, place, extent(shape, o.strides or ()) * o.dtype.itemsize, reads[name].value)
+            for o, place, name in zip(operands.values(), row, reads, strict=True)
+        ]
+        padded = not sums and self._pad(task, operands.values(), reads, outputs)
+        over: dict[str, str] = {}
+        if not padded:
+            over = self._written_over(
+                position, task, [*operands.values()], reads, outputs, out_values
+            )
+        row += [self._place(v) for v in out_values]
+        names = [o.name for o in outputs] + [f"sum{k}" for k in range(len(sums))]
+        left = [
+            Use(name, self._place(v), self.specs[v].nbytes, v)
+            for name, v in zip(names, out_values, strict=True)
+        ]
+        step, constants = fused.kernel(
+            members, [*operands.values(), *numbers], outputs, sums, shape, over, padded
+        )
+        self._row(step.source, step.n, step.grain, [*row, *constants, *number_places])
+        self.notes.append(
+            Note(
+                step.source, task.numel, tuple([item.node for item in task.everything]),
+                tuple(taken), tuple(left), (), sum([use.nbytes for use in [*taken, *left]]),
+            )
+        )  # fmt: skip
+
+    def _pad(
+        self,
+        task: Task,
+        operands: Iterable[Operand],
+        reads: dict[str, Read],
+        outputs: list[Operand],
+    ) -> bool:
+        """Whether a short loop may run to the end of the last line: no rest, no scalar loop."""
+        kind = outputs[0].dtype
+        if task.shape is not None or task.numel > fused.MAX_PADDED or not kind.is_floating_point:
+            return False
+        read = [o for o in operands if any(o.strides or ())]
+        if any(o.dtype.itemsize != kind.itemsize for o in [*read, *outputs]):
+            return False
+        if any(o.dtype.kind != kind.kind or reads[o.name].offset for o in read):
+            return False
+        outside = [~reads[o.name].value for o in read if reads[o.name].value < 0]
+        nbytes = task.numel * kind.itemsize
+        if any(self.external_bytes[k] > nbytes for k in outside):
+            return False  # another loop reads more from there on
+        self.padded |= dict.fromkeys(outside, nbytes)
+        return True
+
+    def _written_over(
+        self,
+        position: int,
+        task: Task,
+        operands: list[Operand],
+        reads: dict[str, Read],
+        outputs: list[Operand],
+        values: list[int],
+    ) -> dict[str, str]:
+        """Which outputs take the memory of which operands: each element is read, then written."""
+        over: dict[str, str] = {}
+        taken: set[int] = set()
+        often = [reads[o.name].value for o in operands]
+        for output, v in zip(outputs, values, strict=False):
+            for o in operands:
+                read = reads[o.name]
+                fits = (
+                    read.value not in taken
+                    and often.count(read.value) == 1
+                    and not read.offset
+                    and o.strides == output.strides
+                    and o.dtype.stored == output.dtype.stored
+                    and self._is_whole(read, self.specs[v])
+                )
+                if fits and self._take_over(v, read.value, position):
+                    over[output.name] = o.name
+                    taken.add(read.value)
+                    break
+        return over
+
+    def _is_whole(self, read: Read, spec: Any) -> bool:
+        """Whether the memory behind a read is as large as that of a result."""
+        if read.value < 0:
+            return self.external_sizes[~read.value] == spec.dtype.itemsize
+        return size_class(self.specs[read.value].nbytes) == size_class(spec.nbytes)
+
+    def _mark_end(self) -> None:
+        """The last step says that the plan has run."""
+        self._row(mark(), 1, 1, [Place("status", 32)])
+        self.notes.append(Note(mark(), 1, (), (), (), (), 8))
+
+
+class _Arena:
+    """Bytes from which values take their places and to which they give them back."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._free: list[tuple[int, int]] = []  # start and size, in order
+
+    def take(self, size: int) -> int:
+        """The start of a free place, the tightest that there is."""
+        fitting = [(room, k) for k, (_, room) in enumerate(self._free) if room >= size]
+        if fitting:
+            room, k = min(fitting)
+            start, _ = self._free[k]
+            if room > size:
+                self._free[k] = start + size, room - size
+            else:
+                del self._free[k]
+            return start
+        if self._free and sum(self._free[-1]) == self.size:  # the last place, made longer
+            start, _ = self._free.pop()
+        else:
+            start = self.size
+        self.size = start + size
+        return start
+
+    def give_back(self, start: int, size: int) -> None:
+        """Make a place free; neighbours become one."""
+        free = [*self._free, (start, size)]
+        free.sort()
+        self._free = []
+        for at, room in free:
+            if self._free and sum(self._free[-1]) == at:
+                self._free[-1] = self._free[-1][0], self._free[-1][1] + room
+            else:
+                self._free.append((at, room))
+
+
+def _strides_in(
+    strides: tuple[int, ...], shape: Sequence[int], loop: tuple[int, ...]
+) -> tuple[int, ...]:
+    """The strides of an operand in the shape of the group's loop, which has as many elements."""
+    if tuple(shape) == loop:
+        return strides
+    if is_plain(strides, shape):
+        return tuple(contiguous_strides(loop))
+    return (0,) * len(loop)
+
+
+def _ordered(tasks: list[Task]) -> list[Task]:
+    """Tasks after those that they need, else in the order in which they were recorded."""
+    waiting = {task: len(task.needs) for task in tasks}
+    after: dict[Task, list[Task]] = {}
+    for task in tasks:
+        for before in task.needs:
+            after.setdefault(before, []).append(task)
+    position = {task: task.first for task in tasks}
+    ready = [(position[t], k, t) for k, t in enumerate(tasks) if not waiting[t]]
+    heapq.heapify(ready)
+    order: list[Task] = []
+    count = len(tasks)
+    while ready:
+        _, _, task = heapq.heappop(ready)
+        order.append(task)
+        for later in after.get(task, ()):
+            waiting[later] -= 1
+            if not waiting[later]:
+                count += 1
+                heapq.heappush(ready, (position[later], count, later))
+    if len(order) != len(tasks):
+        raise RuntimeError("the groups of a plan depend on each other")
+    return order
+
+
+def copy_words() -> Source:
+    """The kernel that copies whole words."""
+    from ..kernels import fill
+
+    return instantiate(fill.copy_words, {"I": dtypes.int64})
+
+
+def mark() -> Source:
+    """The kernel that sets a word to 1."""
+    from ..kernels import fill
+
+    return instantiate(fill.mark, {"I": dtypes.int64})
