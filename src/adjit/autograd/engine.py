@@ -16,7 +16,8 @@ from operator import attrgetter
 from typing import Any
 
 from ..graph import record
-from ..graph.node import GradNode, sequence
+from ..graph.node import GradNode, Node, sequence
+from ..graph.record import as_tensor, as_tensors
 from ..graph.state import state
 from ..graph.template import remembered
 from ..ops.arithmetic import total, total_of
@@ -37,7 +38,8 @@ class Accumulate:
 
     def pull(self, fn: AccumulateGrad, grads: list[Any]) -> list[Any]:
         """Add the gradient to the leaf's."""
-        accumulate(fn.variable, grads[0])
+        if grads[0] is not None:
+            accumulate(fn.variable, as_tensors(fn, grads)[0])
         return []
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
@@ -140,6 +142,16 @@ def _fit(g: Any, spec: Any) -> Any:
     return g
 
 
+def bare(g: Any, spec: Any) -> Node | None:
+    """The value of a gradient, if that has the layout `spec` and nobody else looks at its bytes."""
+    if g.__class__ is Node:
+        return g
+    if g.spec is not spec or g.offset or g.storage.shared or state.grad:
+        return None
+    value: Node = g.storage.value
+    return value
+
+
 def sum_to(g: Any, shape: Sequence[int]) -> Any:
     """Undo broadcasting: sum over the axes that were added or repeated."""
     lead = g.ndim - len(shape)
@@ -179,20 +191,22 @@ class Walk:
         elif found[nr] is None:
             found[nr] = g
         else:
-            found[nr] = self.meet(fn, found[nr], g)
+            found[nr] = self.meet(fn, nr, found[nr], g)
 
-    def meet(self, fn: GradNode, first: Any, g: Any) -> Any:
+    def meet(self, fn: GradNode, nr: int, first: Any, g: Any) -> Any:
         """The sum of two gradients of one output; small ones wait for more, to be summed at once."""
+        spec = fn.outputs[nr]
+        value = bare(g, spec)
         if first.__class__ is list:
-            if g.spec is not first[0].spec:
-                return total.record(total_of(first), g)
-            first.append(g)
-            return first if len(first) < MOST else total_of(first)
-        spec = g.spec
-        if state.grad or spec is not first.spec or not spec.contiguous or spec.numel > SMALL:
-            return total.record(first, g)
+            if value is None:
+                return total.record(as_tensor(total_of(first, spec), spec), g)
+            first.append(value)
+            return first if len(first) < MOST else total_of(first, spec)
+        other = bare(first, spec)
+        if value is None or other is None or not spec.contiguous or spec.numel > SMALL:
+            return total.record(as_tensor(first, spec), as_tensor(g, spec))
         self.met.add(fn)
-        return [first, g]
+        return [other, value]
 
     def run(self) -> None:
         """Walk until no gradient waits."""
@@ -214,12 +228,15 @@ class Walk:
             following = None
             if fn in met:
                 met.remove(fn)
-                grads = [total_of(g) if g.__class__ is list else g for g in grads]
+                grads = [
+                    total_of(g, spec) if g.__class__ is list else g
+                    for g, spec in zip(grads, fn.outputs, strict=True)
+                ]
             extras = fn.extras
             if extras is not None:
-                grads = self.before(fn, grads)
+                grads = self.before(fn, as_tensors(fn, grads))
             if fn in goals:
-                for nr, g in enumerate(grads):
+                for nr, g in enumerate(as_tensors(fn, grads)):
                     if (fn, nr) in targets:
                         self.captured[fn, nr] = g
             if useful is not None and fn not in useful:
@@ -227,7 +244,7 @@ class Walk:
             results = watched(fn, grads) if watch else fn.op.pull(fn, grads)
             if extras is not None and extras.hooks:
                 results = [
-                    g if g is None or spec is None else fit(g, spec)
+                    g if g is None or spec is None else fit(as_tensor(g, spec), spec)
                     for g, spec in zip(results, fn.inputs, strict=True)
                 ]
                 results = self.after(fn, results, grads)
@@ -236,9 +253,12 @@ class Walk:
             for edge, g, spec in zip(fn.edges, results, fn.inputs):  # noqa: B905
                 if edge is None or g is None:
                     continue
-                if g.spec is not spec:
-                    g = fit(g, spec)
                 parent, nr = edge
+                if g.__class__ is not Node:
+                    if g.spec is not spec:
+                        g = fit(g, spec)
+                elif parent.outputs[nr] is not spec:
+                    g = as_tensor(g, spec)
                 if useful is not None and parent not in useful and edge not in targets:
                     continue
                 found = arrived if parent is following else waiting.get(parent)
@@ -252,7 +272,7 @@ class Walk:
                 elif found[nr] is None:
                     found[nr] = g
                 else:
-                    found[nr] = self.meet(parent, found[nr], g)
+                    found[nr] = self.meet(parent, nr, found[nr], g)
 
     def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients, node pre-hooks."""
@@ -347,7 +367,10 @@ def replaced(found: Any, g: Any, hook: Any) -> Any:
 def watched(fn: GradNode, grads: list[Any]) -> list[Any]:
     """Run a node in anomaly mode: errors and NaNs come with the forward traceback."""
     try:
-        results = fn.op.pull(fn, grads)
+        results = [
+            as_tensor(g, spec)
+            for g, spec in zip(fn.op.pull(fn, grads), fn.inputs, strict=False)
+        ]
         if state.check_nan:
             for k, g in enumerate(results):
                 if g is not None and g.dtype.is_floating_point and bool(g.detach().isnan().any()):

@@ -25,6 +25,7 @@ class _Op:
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Call the user's backward and check what it returns."""
         ctx: FunctionCtx = fn.recipe
+        grads = record.as_tensors(fn, grads)
         if ctx.materialize_grads:
             from ..ops.creation import zeros
 

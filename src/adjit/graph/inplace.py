@@ -176,7 +176,7 @@ class CopySlices:
         if fn.saved is None:
             raise RuntimeError(record.FREED)
         base, region, offset = fn.recipe
-        g = grads[0]
+        (g,) = record.as_tensors(fn, grads)
         return [without_region(g, base, region, offset), as_strided_in(g, base, region, offset)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:

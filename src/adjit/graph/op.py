@@ -18,7 +18,7 @@ from ..schedule.settle import float_word
 from ..shapes import Size
 from ..storage import Storage
 from . import record
-from .node import GradNode, Spec, node_class
+from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .state import state
 from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
@@ -647,15 +647,23 @@ class Operation:
         if saved is None:
             raise RuntimeError(record.FREED)
         if state.grad or not usable():
-            return self._pull(fn, grads)
-        operands = [g for g in grads if g is not None]
+            return self._pull(fn, record.as_tensors(fn, grads))
+        key: list[Any] = []
         values = []
         starts = []
         shared = 0
-        for g in operands:
-            values.append(g.storage.value)
-            starts.append(g.offset)
-            shared |= g.storage.shared
+        for g, spec in zip(grads, fn.outputs, strict=True):
+            if g.__class__ is Node:
+                key.append(spec)
+                values.append(g)
+                starts.append(0)
+            elif g is None:
+                key.append(None)
+            else:
+                key.append(g.spec)
+                values.append(g.storage.value)
+                starts.append(g.offset)
+                shared |= g.storage.shared
         for k in range(0, len(saved), 2):
             counter = storage = saved[k]
             start = 0
@@ -666,19 +674,24 @@ class Operation:
             values.append(storage.value)
             starts.append(start)
             shared |= storage.shared
-        key = tuple([None if g is None else g.spec for g in grads])
-        template = saving.templates.get(key)
-        if template.__class__ is Template and not shared:
-            if not template.fresh:
-                operands += saved[::2]
+        signature = tuple(key)
+        template = saving.templates.get(signature)
+        usual = template.__class__ is Template and not shared
+        if usual and template.fresh:
+            shifts = tuple(starts) if any(starts) else None
+            return template.record((), tuple(values), shifts, fn.inputs)
+        grads = record.as_tensors(fn, grads)
+        operands = [g for g in grads if g is not None]
+        if usual:
+            operands += saved[::2]
             return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
         if shared or template is not SEEN:
-            saving.templates.setdefault(key, SEEN)
+            saving.templates.setdefault(signature, SEEN)
             return self._pull(fn, grads)
         operands += [record.unpack(fn, k) for k in range(len(saved) // 2)]
         results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
         lost = template.__class__ is Template and not template.fresh and Storage in map(type, saved)
-        saving.templates[key] = UNSTEADY if lost else template  # results may be handles made here
+        saving.templates[signature] = UNSTEADY if lost else template  # results may be handles made here
         return results
 
     def _pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:

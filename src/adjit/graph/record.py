@@ -79,6 +79,16 @@ def result(node: Node, spec: Spec) -> Any:
     return make_tensor(make_storage(node, spec), spec)
 
 
+def as_tensor(g: Any, spec: Spec) -> Any:
+    """A gradient as others see it: a backward walk carries the bare values that it records."""
+    return make_tensor(make_storage(g, spec), spec) if g.__class__ is Node else g
+
+
+def as_tensors(fn: GradNode, grads: list[Any]) -> list[Any]:
+    """The gradients that arrived at a backward node, as others see them."""
+    return [as_tensor(g, spec) for g, spec in zip(grads, fn.outputs, strict=True)]
+
+
 def ready_node(block: Any) -> Node:
     """A value that is there already."""
     node = new_node(Node)
@@ -685,16 +695,23 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
         raise RuntimeError(FREED)
     g = grads[0]
     if state.grad:
-        return _pull_on_tensors(fn, g)
-    key = (g.spec, fn.mask)
+        return _pull_on_tensors(fn, as_tensor(g, fn.outputs[0]))
+    is_bare = g.__class__ is Node
+    key = fn.mask if is_bare else (g.spec, fn.mask)
     found: Any = fn.recipe.vjps.get(key)
     if found is None:
-        found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, g.spec)
-    passed, plans = found
+        found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, fn.outputs[0] if is_bare else g.spec)
+    passed, fits, plans = found
+    results = passed((g if fits else as_tensor(g, fn.outputs[0]), None))
     if not plans:
-        return passed((g, None))
-    storage = g.storage
-    values, shared, shifted = [storage.value], storage.shared, g.offset
+        return results
+    results = [*results]
+    if is_bare:
+        values, start, shared = [g], 0, 0
+    else:
+        storage = g.storage
+        values, start, shared = [storage.value], g.offset, storage.shared
+    shifted = start
     for k in range(0, len(saved), 2):
         kept = saved[k]
         if kept.__class__ is Storage:
@@ -707,31 +724,21 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
             kept = kept.storage
         values.append(kept.value)
         shared += kept.shared
-    results = [*passed((g, None))]
-    for recipe, which, positions, pick in plans:
+    for recipe, only, which, positions, pick in plans:
         node = new_node(Node)
         node.recipe = recipe
         node.inputs = pick(values)
         node.offsets = None
         if shifted:
             starts = [0 if t.__class__ is Storage else t.offset for t in saved[::2]]
-            node.offsets = pick((g.offset, *starts))
+            node.offsets = pick((start, *starts))
         node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
-        if len(which) == 1:
-            storage = new_storage(Storage)
-            storage.value = node
-            storage.version = storage.shared = 0
-            out = new_tensor(Tensor)
-            out.storage = out.counter = storage
-            out.spec = storage.spec = recipe.spec
-            out.offset = 0
-            out.needs_grad = False
-            out.edge = out.view_of = out.meta = None
-            results[which[0]] = out
+        if only >= 0:
             tape.append(node)
+            results[only] = node
         else:
-            for k, out in zip(which, pick_all(node), strict=True):
-                results[k] = out
+            for k, value, spec in zip(which, picks(node), recipe.outputs, strict=True):
+                results[k] = value if spec is fn.inputs[k] else as_tensor(value, spec)
     if shared or len(tape) >= MAX_PENDING:
         settle()
     return results
@@ -747,8 +754,10 @@ def pick_all(node: Node) -> list[Any]:
 
 
 def picks(node: Node) -> list[Node]:
-    """Put a node with several results onto the tape: a value for each of them."""
+    """Put a node onto the tape: a value for each of its results."""
     tape.append(node)
+    if len(node.recipe.outputs) == 1:
+        return [node]
     found = []
     recipe: Recipe = node.recipe
     recipes = recipe.vjps.get("picks")
@@ -779,13 +788,16 @@ def _pick(k: int, spec: Spec) -> Recipe:
     return recipe
 
 
-def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Callable[[Any], Any], list[Any]]:
+def plan_vjp(
+    op: Any, fn: GradNode, g_spec: Spec
+) -> tuple[Callable[[Any], Any], bool, list[tuple[Any, ...]]]:
     """The operands whose gradient is `g` itself, and the kernels for the others.
 
-    The first are picked by a function of `(g, None)`. Each kernel comes as its recipe, the operands
-    that it gives gradients for, the positions of its numbers among the forward's, and a function
-    that picks its inputs out of `g` and the saved values. Large operands share one kernel, which
-    reads them once; small ones have one each, which costs less to record.
+    The first are picked by a function of `(g, None)`; next comes whether `g` fits them all. Each
+    kernel comes as its recipe, the operand whose gradient is its only result and fits (or -1), the
+    operands that it gives gradients for, the positions of its numbers among the forward's, and a
+    function that picks its inputs out of `g` and the saved values. Large operands share one kernel,
+    which reads them once; small ones have one each, which costs less to record.
     """
     forward: Recipe = fn.recipe
     compute, specs, shape = forward.compute, forward.operands, forward.spec.shape
@@ -820,8 +832,11 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> tuple[Callable[[Any], Any],
             results,
             tuple(s for _, s in operands),
         )
-        plans.append((recipe, tuple(which), positions, picker((0, *[k + 1 for k in chosen]))))
-    return picker([0 if k in passed else 1 for k in range(len(specs))]), plans
+        only = which[0] if len(which) == 1 and recipe.spec is specs[which[0]] else -1
+        pick = picker((0, *[k + 1 for k in chosen]))
+        plans.append((recipe, only, tuple(which), positions, pick))
+    fits = all(specs[k] is forward.spec for k in passed)
+    return picker([0 if k in passed else 1 for k in range(len(specs))]), fits, plans
 
 
 def picker(places: Sequence[int]) -> Callable[[Any], Any]:

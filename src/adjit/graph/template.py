@@ -51,9 +51,17 @@ class Template:
         self.simple = outputs == whole and len(whole) == 1 and not many
 
     def record(
-        self, operands: Sequence[Any], values: Values, starts: tuple[int, ...] | None
+        self,
+        operands: Sequence[Any],
+        values: Values,
+        starts: tuple[int, ...] | None,
+        fitting: Sequence[Any] = (),
     ) -> Any:
-        """Record the nodes; `starts` are the offsets of the operands, None where all are 0."""
+        """Record the nodes; `starts` are the offsets of the operands, None where all are 0.
+
+        With `fitting`, a spec for each result of a fresh template, those that have it come as bare
+        values.
+        """
         for recipe, places, pick, offsets, scalars in self.steps:
             node = new_node(Node)
             node.recipe = recipe
@@ -69,13 +77,30 @@ class Template:
                 node.site = errors.user_site()
             values += (node,)
             tape.append(node)
-        if self.simple:
+        made: Any
+        if fitting:
+            made = self._gradients(values, fitting)
+        elif self.simple:
             at, spec = self.storages[0]
             made = make_tensor(make_storage(values[at], spec), spec)
         else:
             made = self._results(operands, values)
         if len(tape) >= MAX_PENDING:
             settle()
+        return made
+
+    def _gradients(self, values: Values, fitting: Sequence[Any]) -> list[Any]:
+        made: list[Any] = []
+        for output, wanted in zip(self.outputs, fitting, strict=True):
+            if output is None:
+                made.append(None)
+                continue
+            _, number, spec, offset = output
+            at, whole = self.storages[number]
+            if spec is wanted and spec is whole and not offset:
+                made.append(values[at])
+            else:
+                made.append(make_tensor(make_storage(values[at], whole), spec, offset))
         return made
 
     def _results(self, operands: Sequence[Any], values: Values) -> Any:

@@ -34,7 +34,8 @@ class ViewOp:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradient of the viewed tensor."""
-        return [fn.recipe(grads[0] if len(grads) == 1 else grads)]
+        given = record.as_tensors(fn, grads)
+        return [fn.recipe(given[0] if len(given) == 1 else given)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """Views save nothing that could be shown."""

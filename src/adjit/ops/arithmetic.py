@@ -11,13 +11,14 @@ import numpy as np
 from .. import dtypes
 from ..graph import inplace as writing
 from ..graph import record
-from ..graph.launch import launch_recipe
+from ..graph.node import Node, Spec
 from ..graph.op import Choice, Elementwise, elementwise, export
-from ..graph.record import binary
+from ..graph.record import binary, new_node
 from ..kernels.sums import sum_arrays
 from ..schedule.body import Total, special
 from ..schedule.cache import instantiate
 from ..schedule.recipe import GRAIN, Element, Operand, Recipe, Step
+from ..schedule.settle import remember
 from ..tensor import Tensor
 from .promotion import (
     Kinds,
@@ -47,9 +48,9 @@ def _(g):
     return g, g
 
 
-def total_of(tensors: Sequence[Tensor]) -> Tensor:
-    """The sum of at least two tensors of one spec, from the first to the last, in one launch."""
-    spec, count = tensors[0].spec, len(tensors)
+def total_of(values: Sequence[Node], spec: Spec) -> Node:
+    """The sum of at least two values of one spec, from the first to the last, in one launch."""
+    count = len(values)
     recipe = _totals.get((spec, count))
     if recipe is None:
         step = Step(instantiate(sum_arrays, {"T": spec.dtype}), spec.numel, GRAIN // count)
@@ -60,7 +61,13 @@ def total_of(tensors: Sequence[Tensor]) -> Tensor:
         given = [Operand(name, spec.dtype, spec.strides) for name in body.params]
         out = Operand("out", spec.dtype, spec.strides)
         recipe.element = Element(body, (0,), spec.dtype, tuple(given), (out,), spec.shape)
-    return launch_recipe(recipe, tensors)
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple(values)
+    node.offsets = node.site = None
+    node.scalars = ()
+    remember(node)
+    return node
 
 
 _totals: dict[Any, Recipe] = {}
