@@ -171,7 +171,7 @@ class Walk:
         self.waiting: dict[GradNode, list[Any]] = {}
         self.captured: dict[tuple[GradNode, int], Any] = {}
         self.met: set[GradNode] = set()  # where gradients wait to be summed
-        self.useful: set[GradNode] | None = None
+        self.useful: set[GradNode] | None = None  # None: every node leads to a target
         self.targets: set[tuple[GradNode, int]] = set()
         if targets is not None:
             self.targets = {edge for edge in map(record.edge_of, targets) if edge is not None}
@@ -239,6 +239,8 @@ class Walk:
                 for nr, g in enumerate(as_tensors(fn, grads)):
                     if (fn, nr) in targets:
                         self.captured[fn, nr] = g
+                if useful is None:
+                    continue  # it is a leaf
             if useful is not None and fn not in useful:
                 continue
             results = watched(fn, grads) if watch else fn.op.pull(fn, grads)
@@ -306,22 +308,19 @@ class Walk:
     def reach(self, roots: Sequence[GradNode]) -> None:
         """Find the nodes that lead to a target."""
         seen: set[GradNode] = set(roots)
-        stack = list(roots)
-        leaves: set[GradNode] = set()
-        while stack:
-            fn = stack.pop()
-            if not fn.edges:
-                leaves.add(fn)
+        found = list(seen)
+        for fn in found:  # it grows meanwhile
             for edge in fn.edges:
                 if edge is not None:
-                    fn = edge[0]
-                    if fn not in seen:
-                        seen.add(fn)
-                        stack.append(fn)
+                    parent = edge[0]
+                    if parent not in seen:
+                        seen.add(parent)
+                        found.append(parent)
         goals = self.goals
-        if leaves <= goals and not any(fn.edges for fn in goals):
-            self.useful = seen - goals  # the targets are all the leaves: everything leads to one
-            return
+        if not any(fn.edges for fn in goals) and goals.issuperset(
+            [fn for fn in found if not fn.edges]
+        ):
+            return  # the targets are all the leaves: everything leads to one
         leads = set(goals)  # the targets, and all that leads to one
         self.useful = useful = set()
         for fn in sorted(seen, key=attrgetter("seq")):
@@ -368,8 +367,7 @@ def watched(fn: GradNode, grads: list[Any]) -> list[Any]:
     """Run a node in anomaly mode: errors and NaNs come with the forward traceback."""
     try:
         results = [
-            as_tensor(g, spec)
-            for g, spec in zip(fn.op.pull(fn, grads), fn.inputs, strict=False)
+            as_tensor(g, spec) for g, spec in zip(fn.op.pull(fn, grads), fn.inputs, strict=False)
         ]
         if state.check_nan:
             for k, g in enumerate(results):

@@ -246,7 +246,7 @@ def _finish(
     constant = {id(t) for t in ctx._constant}
     given = {id(t) for t in tensors}
     specs = [a.spec if record.is_tensor(a) else None for a in args]
-    node = record.new_grad_node(_op_of(cls), edges, specs)
+    node = record.new_grad_node(_op_of(cls), edges, tuple(specs))
     node.recipe = ctx
     node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
     results = []

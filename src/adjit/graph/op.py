@@ -691,7 +691,9 @@ class Operation:
         operands += [record.unpack(fn, k) for k in range(len(saved) // 2)]
         results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
         lost = template.__class__ is Template and not template.fresh and Storage in map(type, saved)
-        saving.templates[signature] = UNSTEADY if lost else template  # results may be handles made here
+        saving.templates[signature] = (
+            UNSTEADY if lost else template
+        )  # results may be handles made here
         return results
 
     def _pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:

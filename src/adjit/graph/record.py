@@ -128,19 +128,19 @@ def needs_grad(t: Any) -> bool:
     return bool(t.needs_grad or (t.view_of is not None and t.view_of.base.needs_grad))
 
 
-def new_grad_node(op: Any, edges: Sequence[Any], inputs: Sequence[Any]) -> GradNode:
+def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> GradNode:
     """A backward node with nothing saved."""
     fn = new_grad(op.node_class)
     fn.op = op
     fn.edges = tuple(edges)
-    fn.inputs = tuple(inputs)
+    fn.inputs = inputs
     fn.seq = sequence()
     fn.saved = ()
     fn.extras = None
     fn.recipe = None
     fn.scalars = ()
     fn.mask = 0
-    if state.anomaly:
+    if modes_used and state.anomaly:
         fn.more().traceback = traceback.format_list(traceback.extract_stack(errors.user_frame()))
     return fn
 
@@ -223,20 +223,7 @@ def mixed(op: Any, a: Any, b: Any) -> Any:
         node.scalars = scalars = op.words(recipe, (number,), ())
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
     if (t.needs_grad or t.view_of is not None) and state.grad:
-        edge = edge_of(t)
-        if (edge is not None or needs_grad(t)) and recipe.differentiable:
-            mask = 1 << at
-            fn = new_grad_node(op, (edge, None) if at == 0 else (None, edge), recipe.operands)
-            fn.recipe = recipe
-            fn.outputs = recipe.outputs
-            fn.scalars = scalars
-            fn.mask = mask
-            saves = op.saves[mask]
-            fn.saved = (keep(saves, (a, b), out) or NUMBERS) if saves else ()
-            out.edge = (fn, 0)
-            out.needs_grad = True
-            if modes_used:
-                examine(fn)
+        attach1(op, recipe, t, out, at, scalars)
     tape.append(node)
     if storage.shared or modes_used or len(tape) >= MAX_PENDING:
         after(out, storage.shared)
@@ -487,8 +474,10 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
 ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
 
 
-def attach1(op: Any, recipe: Recipe, a: Any, out: Any) -> None:
-    """`attach` for one tensor, unrolled."""
+def attach1(
+    op: Any, recipe: Recipe, a: Any, out: Any, at: int = 0, scalars: tuple[int, ...] = ()
+) -> None:
+    """`attach` for one tensor, unrolled; beside a number it is operand `at` of two."""
     edge = a.edge if a.view_of is None else edge_of(a)
     if edge is None:
         if a.needs_grad:
@@ -500,22 +489,19 @@ def attach1(op: Any, recipe: Recipe, a: Any, out: Any) -> None:
     fn = new_grad(op.node_class)
     fn.op = op
     fn.recipe = recipe
-    fn.edges = (edge,)
+    fn.edges = (None, edge) if at else (edge, None) if scalars else (edge,)
     fn.inputs = recipe.operands
     fn.outputs = recipe.outputs
     fn.seq = sequence()
     fn.extras = None
-    fn.mask = 1
-    saves = op.saves[1]
+    fn.scalars = scalars
+    fn.mask = mask = 1 << at
+    saves = op.saves[mask]
     if not saves:
         fn.saved = ()
-    elif len(saves) == 1:
-        if saves[0] < 0:
-            fn.saved = (out.storage, 0)
-        else:
-            fn.saved = (a, a.counter.version)
     else:
-        fn.saved = (a, a.counter.version, out.storage, 0)
+        saved = (a, a.counter.version) if at in saves else NUMBERS
+        fn.saved = saved if saves[-1] >= 0 else (*saved, out.storage, 0)
     out.edge = (fn, 0)
     out.needs_grad = True
     if modes_used:
@@ -694,23 +680,24 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     if saved is None:
         raise RuntimeError(FREED)
     g = grads[0]
-    if state.grad:
-        return _pull_on_tensors(fn, as_tensor(g, fn.outputs[0]))
-    is_bare = g.__class__ is Node
-    key = fn.mask if is_bare else (g.spec, fn.mask)
+    if g.__class__ is Node:
+        spec = fn.outputs[0]
+        key: Any = fn.mask
+        values, start, shared = [g], 0, 0
+    elif state.grad:
+        return _pull_on_tensors(fn, g)
+    else:
+        spec, storage = g.spec, g.storage
+        key = spec, fn.mask
+        values, start, shared = [storage.value], g.offset, storage.shared
     found: Any = fn.recipe.vjps.get(key)
     if found is None:
-        found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, fn.outputs[0] if is_bare else g.spec)
+        found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, spec)
     passed, fits, plans = found
-    results = passed((g if fits else as_tensor(g, fn.outputs[0]), None))
+    results = passed((g if fits else as_tensor(g, spec), None))
     if not plans:
         return results
     results = [*results]
-    if is_bare:
-        values, start, shared = [g], 0, 0
-    else:
-        storage = g.storage
-        values, start, shared = [storage.value], g.offset, storage.shared
     shifted = start
     for k in range(0, len(saved), 2):
         kept = saved[k]

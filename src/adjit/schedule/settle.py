@@ -150,12 +150,12 @@ def _run(batch: list[Any]) -> None:
             if recipe is None:  # run by another thread in the meantime
                 batch.pop()
                 continue
-            if recipe.pick >= 0 and node.inputs[0].recipe is None:
-                node.address = node.inputs[0].others[recipe.pick]
-                node.recipe = node.inputs = None
-                batch.pop()
-                continue
             if not recipe.plain:
+                if recipe.pick >= 0 and node.inputs[0].recipe is None:
+                    node.address = node.inputs[0].others[recipe.pick]
+                    node.recipe = node.inputs = None
+                    batch.pop()
+                    continue
                 before = len(words)
                 try:
                     added = _special(node, recipe, words)
@@ -183,20 +183,20 @@ def _run(batch: list[Any]) -> None:
             words += head
             try:
                 if node.offsets is not None:
-                    words += _row_with_offsets(node)
+                    words += (*_row_with_offsets(node), block)
                 elif len(inputs) == 2:
                     a, b = inputs
-                    words += (a.address, b.address)
+                    words += (a.address, b.address, block)
                 elif len(inputs) == 1:
-                    words.append(inputs[0].address)
+                    words += (inputs[0].address, block)
                 else:
                     words += [value.address for value in inputs]
+                    words.append(block)
             except AttributeError:
                 del words[-4:]
                 _inherit_error(node)
                 batch.pop()
                 continue
-            words.append(block)
             if recipe.constants:
                 words += recipe.constants
             if node.scalars:
@@ -235,7 +235,7 @@ def _run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
 
 def execute(words: list[int], steps: int, large: bool) -> None:
     """Run a stream of steps now."""
-    stream = array("q", words)
+    stream = array("q", struct.pack(f"{len(words)}q", *words))  # faster than from the list
     address = stream.buffer_info()[0]
     if profile.active is None:
         run_cpu.run(address, steps, 0, large=large)
