@@ -1,8 +1,9 @@
 """The backward walk.
 
-Creation order already is a topological order: a heap on the negated sequence number hands out
-every node after all that it gets gradients from. No recursion, no counting of dependencies. The
-state of a walk is local to the call, so several threads may walk at once.
+Creation order already is a topological order: the nodes that can be reached, sorted by their
+sequence number and taken from the end, come after all that they get gradients from. No recursion,
+no counting of dependencies. The state of a walk is local to the call, so several threads may walk
+at once.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ import threading
 import warnings
 import weakref
 from collections.abc import Sequence
-from heapq import heappop, heappush, heapreplace
 from operator import attrgetter
 from typing import Any
 
@@ -167,7 +167,7 @@ class Walk:
 
     def __init__(self, keep: bool, targets: list[Any] | None) -> None:
         self.keep = keep
-        self.ready: list[tuple[int, GradNode]] = []
+        self.order: list[GradNode] = []  # the nodes to come, the next one last
         self.waiting: dict[GradNode, list[Any]] = {}
         self.captured: dict[tuple[GradNode, int], Any] = {}
         self.met: set[GradNode] = set()  # where gradients wait to be summed
@@ -179,19 +179,8 @@ class Walk:
 
     def send(self, fn: GradNode, nr: int, g: Any) -> None:
         """Let a gradient arrive at an output of a backward node."""
-        waiting = self.waiting
-        found = waiting.get(fn)
-        if found is None:
-            if len(fn.outputs) == 1:
-                waiting[fn] = [g]
-            else:
-                waiting[fn] = found = [None] * len(fn.outputs)
-                found[nr] = g
-            heappush(self.ready, (-fn.seq, fn))
-        elif found[nr] is None:
-            found[nr] = g
-        else:
-            found[nr] = self.meet(fn, nr, found[nr], g)
+        found = self.waiting.setdefault(fn, [None] * len(fn.outputs))
+        found[nr] = g if found[nr] is None else self.meet(fn, nr, found[nr], g)
 
     def meet(self, fn: GradNode, nr: int, first: Any, g: Any) -> Any:
         """The sum of two gradients of one output; small ones wait for more, to be summed at once."""
@@ -210,23 +199,15 @@ class Walk:
 
     def run(self) -> None:
         """Walk until no gradient waits."""
-        ready, waiting, useful, goals = self.ready, self.waiting, self.useful, self.goals
+        order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
         met, targets = self.met, self.targets
         keep, watch = self.keep, state.anomaly
-        following: GradNode | None = None  # arrived last: along a chain it needs no heap
-        arrived: list[Any] = []  # its gradients
-        while ready or following is not None:
-            if following is None:
-                fn = heappop(ready)[1]
-                grads = waiting.pop(fn)
-            elif ready and ready[0][0] < -following.seq:
-                waiting[following] = arrived
-                fn = heapreplace(ready, (-following.seq, following))[1]
-                grads = waiting.pop(fn)
-            else:
-                fn, grads = following, arrived
-            following = None
-            if fn in met:
+        while waiting:
+            fn = order.pop()
+            grads = waiting.pop(fn, None)
+            if grads is None:
+                continue
+            if met and fn in met:
                 met.remove(fn)
                 grads = [
                     total_of(g, spec) if g.__class__ is list else g
@@ -235,7 +216,7 @@ class Walk:
             extras = fn.extras
             if extras is not None:
                 grads = self.before(fn, as_tensors(fn, grads))
-            if fn in goals:
+            if goals and fn in goals:
                 for nr, g in enumerate(as_tensors(fn, grads)):
                     if (fn, nr) in targets:
                         self.captured[fn, nr] = g
@@ -256,21 +237,18 @@ class Walk:
                 if edge is None or g is None:
                     continue
                 parent, nr = edge
+                outputs = parent.outputs
                 if g.__class__ is not Node:
                     if g.spec is not spec:
                         g = fit(g, spec)
-                elif parent.outputs[nr] is not spec:
+                elif outputs[nr] is not spec:
                     g = as_tensor(g, spec)
                 if useful is not None and parent not in useful and edge not in targets:
                     continue
-                found = arrived if parent is following else waiting.get(parent)
+                found = waiting.get(parent)
                 if found is None:
-                    if following is not None:
-                        waiting[following] = arrived
-                        heappush(ready, (-following.seq, following))
-                    following = parent
-                    arrived = [g] if len(parent.outputs) == 1 else [None] * len(parent.outputs)
-                    arrived[nr] = g
+                    waiting[parent] = found = [g] if len(outputs) == 1 else [None] * len(outputs)
+                    found[nr] = g
                 elif found[nr] is None:
                     found[nr] = g
                 else:
@@ -306,9 +284,9 @@ class Walk:
         return results
 
     def reach(self, roots: Sequence[GradNode]) -> None:
-        """Find the nodes that lead to a target."""
+        """Put the nodes in order that can be reached."""
         seen: set[GradNode] = set(roots)
-        found = list(seen)
+        self.order = found = list(seen)
         for fn in found:  # it grows meanwhile
             for edge in fn.edges:
                 if edge is not None:
@@ -316,14 +294,17 @@ class Walk:
                     if parent not in seen:
                         seen.add(parent)
                         found.append(parent)
-        goals = self.goals
-        if not any(fn.edges for fn in goals) and goals.issuperset(
-            [fn for fn in found if not fn.edges]
-        ):
+        found.sort(key=attrgetter("seq"))
+
+    def narrow(self) -> None:
+        """Find the nodes that lead to a target."""
+        goals, order = self.goals, self.order
+        leaves = [fn for fn in order if not fn.edges]
+        if goals.issuperset(leaves) and not any(fn.edges for fn in goals):
             return  # the targets are all the leaves: everything leads to one
         leads = set(goals)  # the targets, and all that leads to one
         self.useful = useful = set()
-        for fn in sorted(seen, key=attrgetter("seq")):
+        for fn in order:
             for edge in fn.edges:
                 if edge is not None and edge[0] in leads:
                     leads.add(fn)
@@ -410,8 +391,9 @@ def run_backward(
     """
     edges = [record.edge_of(root) for root in roots]
     walk = Walk(keep, targets)
+    walk.reach([edge[0] for edge in edges if edge is not None])
     if targets is not None:
-        walk.reach([edge[0] for edge in edges if edge is not None])
+        walk.narrow()
     before = state.grad
     state.grad = create
     try:
