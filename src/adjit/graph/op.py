@@ -126,6 +126,7 @@ class Elementwise:
         self.recipes: dict[Any, Any] = {}
         self.arity = len(self.params)
         self.record = self._recorder()
+        self.direct = 0 if self.record is None or self.attributes else self.arity
         self.back: Body | None = None
         self.differentiable = False
         self.saves: dict[int, tuple[int, ...]] = {}
@@ -153,11 +154,8 @@ class Elementwise:
         return self
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        if not attributes and not self.attributes:
-            if len(operands) == 2 == self.arity:
-                return record.binary(self, *operands)
-            if len(operands) == 1 == self.arity:
-                return record.unary(self, *operands)
+        if not attributes and len(operands) == self.direct:
+            return self.record(*operands)
         return self.apply(operands, attributes)
 
     def apply(
@@ -885,17 +883,17 @@ def as_method(f: Any, name: str) -> Any:
     if inspect.isfunction(f):
         return f
     if isinstance(f, Elementwise) and not f.attributes:
-        binary, unary = record.binary, record.unary
+        recorded = f.record
         if f.arity == 2:
 
             def method2(self: Any, other: Any) -> Any:
-                return binary(f, self, other)
+                return recorded(self, other)
 
             return _named(method2, f, name)
         if f.arity == 1:
 
             def method1(self: Any) -> Any:
-                return unary(f, self)
+                return recorded(self)
 
             return _named(method1, f, name)
 

@@ -694,10 +694,11 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     if found is None:
         found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, spec)
     passed, fits, plans = found
-    results = passed((g if fits else as_tensor(g, spec), None))
+    if not fits:
+        g = as_tensor(g, spec)
     if not plans:
-        return results
-    results = [*results]
+        return passed((g, None))
+    results: list[Any] = [None] * len(fn.edges) if passed is None else [*passed((g, None))]
     shifted = start
     for k in range(0, len(saved), 2):
         kept = saved[k]
@@ -718,7 +719,7 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
         node.offsets = None
         if shifted:
             starts = [0 if t.__class__ is Storage else t.offset for t in saved[::2]]
-            node.offsets = pick((start, *starts))
+            node.offsets = pick([start, *starts])
         node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
         if only >= 0:
             tape.append(node)
@@ -777,14 +778,15 @@ def _pick(k: int, spec: Spec) -> Recipe:
 
 def plan_vjp(
     op: Any, fn: GradNode, g_spec: Spec
-) -> tuple[Callable[[Any], Any], bool, list[tuple[Any, ...]]]:
+) -> tuple[Callable[[Any], Any] | None, bool, list[tuple[Any, ...]]]:
     """The operands whose gradient is `g` itself, and the kernels for the others.
 
-    The first are picked by a function of `(g, None)`; next comes whether `g` fits them all. Each
-    kernel comes as its recipe, the operand whose gradient is its only result and fits (or -1), the
-    operands that it gives gradients for, the positions of its numbers among the forward's, and a
-    function that picks its inputs out of `g` and the saved values. Large operands share one kernel,
-    which reads them once; small ones have one each, which costs less to record.
+    The first are picked by a function of `(g, None)`, which may be None if there are none; next
+    comes whether `g` fits them all. Each kernel comes as its recipe, the operand whose gradient is
+    its only result and fits (or -1), the operands that it gives gradients for, the positions of its
+    numbers among the forward's, and a function that picks its inputs out of `g` and the saved
+    values. Large operands share one kernel, which reads them once; small ones have one each, which
+    costs less to record.
     """
     forward: Recipe = fn.recipe
     compute, specs, shape = forward.compute, forward.operands, forward.spec.shape
@@ -820,10 +822,12 @@ def plan_vjp(
             tuple(s for _, s in operands),
         )
         only = which[0] if len(which) == 1 and recipe.spec is specs[which[0]] else -1
-        pick = picker((0, *[k + 1 for k in chosen]))
+        everything = len(chosen) == len(saved)
+        pick = tuple if everything else picker((0, *[k + 1 for k in chosen]))
         plans.append((recipe, only, tuple(which), positions, pick))
     fits = all(specs[k] is forward.spec for k in passed)
-    return picker([0 if k in passed else 1 for k in range(len(specs))]), fits, plans
+    places = [0 if k in passed else 1 for k in range(len(specs))]
+    return picker(places) if passed or not plans else None, fits, plans
 
 
 def picker(places: Sequence[int]) -> Callable[[Any], Any]:
