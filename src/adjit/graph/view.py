@@ -8,7 +8,7 @@ from typing import Any
 
 from ..shapes import Shape
 from . import record
-from .node import GradNode, node_class, spec_of
+from .node import GradNode, Spec, node_class, spec_of
 from .state import state
 
 NO_GRAD, MULTIPLE = "no_grad", "multiple"
@@ -87,22 +87,23 @@ def alias(
 
 def aliases(
     t: Any,
-    geometries: Sequence[tuple[Sequence[int], Shape, int]],
+    parts: Sequence[tuple[Spec, int]],
     backward_name: str,
     pull: Callable[[list[Any]], Any],
 ) -> tuple[Any, ...]:
-    """Several views of `t` that are the outputs of one backward node."""
+    """Several views of `t`, each a spec and where it starts in `t`: outputs of one backward node."""
     wanted = state.grad and record.needs_grad(t)
     base = t if t.view_of is None else t.view_of.base
+    kind = MULTIPLE if state.grad else NO_GRAD
+    counter = t.counter
     outs = []
-    for shape, strides, offset in geometries:
-        spec = spec_of(tuple(shape), strides, t.spec.dtype)
-        out = record.make_tensor(t.storage, spec, offset, t.counter)
-        out.view_of = View(base, t.counter.version, MULTIPLE if state.grad else NO_GRAD)
+    for spec, start in parts:
+        out = record.make_tensor(t.storage, spec, t.offset + start, counter)
+        out.view_of = View(base, counter.version, kind)
         outs.append(out)
     if wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.outputs = tuple(o.spec for o in outs)
+        fn.outputs = tuple([spec for spec, _ in parts])
         fn.recipe = pull if len(outs) != 1 else lambda g: pull([g])
         for k, out in enumerate(outs):
             record.give_history(out, fn, k)

@@ -595,6 +595,8 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     known = _recipes.get((x.spec, y.spec))
     if known is not None and not (state.grad and (needs_grad(x) or needs_grad(y))):
         return multiply(x, y)
+    if x.spec.ndim == 2 == y.spec.ndim:
+        return mm(x, y)
     if x.ndim == 0 or y.ndim == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D"
@@ -610,8 +612,6 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if y.ndim == 2:
         if x.ndim == 1:
             return mm(x.unsqueeze(0), y).squeeze(0)
-        if x.ndim == 2:
-            return mm(x, y)
         if folds(x, y):
             rows = x.reshape(-1, x.shape[-1])
             return mm(rows, y).view(*x.shape[:-1], y.shape[-1])

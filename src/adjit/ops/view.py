@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -12,6 +13,8 @@ from ..graph import inplace, record, write
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.op import add_method, export, operation
+from ..graph.state import state
+from ..graph.template import remembered
 from ..graph.view import alias, aliases, view_op
 from ..kernels import strided
 from ..shapes import (
@@ -503,10 +506,9 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, spec.ndim)
     shape, strides = spec.shape[:d] + spec.shape[d + 1 :], spec.strides[:d] + spec.strides[d + 1 :]
-    geometry = [(shape, strides, input.offset + k * spec.strides[d]) for k in range(spec.shape[d])]
-    return aliases(
-        input, geometry, "UnbindBackward0", lambda gs: _stacked(gs, shape, spec.dtype, d)
-    )
+    slice_spec = spec_of(shape, strides, spec.dtype)
+    parts = [(slice_spec, k * spec.strides[d]) for k in range(spec.shape[d])]
+    return aliases(input, parts, "UnbindBackward0", lambda gs: _stacked(gs, shape, spec.dtype, d))
 
 
 def _stacked(grads: Sequence[Any], shape: Any, kind: dtypes.dtype, d: int) -> Tensor:
@@ -516,24 +518,43 @@ def _stacked(grads: Sequence[Any], shape: Any, kind: dtypes.dtype, d: int) -> Te
     return stack([zeros(shape, dtype=kind) if g is None else g for g in grads], d)
 
 
-def _joined(grads: Sequence[Any], shapes: Sequence[Any], kind: dtypes.dtype, d: int) -> Tensor:
+def _joined(grads: Sequence[Any], specs: Sequence[Spec], d: int) -> Tensor:
     from .creation import zeros
     from .shape import cat
 
-    parts = [zeros(s, dtype=kind) if g is None else g for g, s in zip(grads, shapes, strict=True)]
-    return cat(parts, d)
+    def run() -> Tensor:
+        parts = [
+            zeros(spec.shape, dtype=spec.dtype) if g is None else g
+            for g, spec in zip(grads, specs, strict=True)
+        ]
+        return cat(parts, d)
+
+    if state.grad:
+        return run()
+    given = [g for g in grads if g is not None]
+    layouts = [None if g is None else g.spec for g in grads]
+    made: Tensor = remembered(_joins, (d, *specs, *layouts), given, run)
+    return made
+
+
+_joins: dict[Any, Any] = {}
 
 
 def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
     spec = input.spec
-    geometry = []
-    start = 0
-    for size in sizes:
-        shape = (*spec.shape[:d], size, *spec.shape[d + 1 :])
-        geometry.append((shape, spec.strides, input.offset + start * spec.strides[d]))
-        start += size
-    shapes = [g[0] for g in geometry]
-    return aliases(input, geometry, name, lambda gs: _joined(gs, shapes, spec.dtype, d))
+    parts = _cut(spec, tuple(sizes), d)
+    return aliases(input, parts, name, lambda gs: _joined(gs, [s for s, _ in parts], d))
+
+
+@functools.lru_cache(1024)
+def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
+    """The parts of these sizes along an axis, and where each starts."""
+    shape, strides, kind = spec.shape, spec.strides, spec.dtype
+    starts = itertools.accumulate(sizes, initial=0)
+    return [
+        (spec_of((*shape[:d], size, *shape[d + 1 :]), strides, kind), start * strides[d])
+        for size, start in zip(sizes, starts, strict=False)
+    ]
 
 
 @export(method=True)
