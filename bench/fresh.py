@@ -145,7 +145,7 @@ def _number(command: list[str], environment: dict[str, str]) -> float:
             capture_output=True,
             text=True,
             check=False,
-            env={**os.environ, **environment},
+            env={**os.environ, "PYTHONDONTWRITEBYTECODE": "", **environment},
             timeout=PATIENCE,
         )
     except subprocess.TimeoutExpired:

@@ -12,7 +12,7 @@ from .errors import OutOfMemoryError
 ALIGNMENT = 64
 SLAB = 1 << 16
 SMALL = 1 << 12  # blocks up to this size are cut from slabs
-KEEP = 1 << 30  # freed bytes beyond this go back to the system
+KEEP = 1 << 28  # freed bytes beyond this go back to the system
 
 _kept = 0  # bytes of large blocks that wait for reuse
 _live = 0

@@ -42,9 +42,9 @@ from .recipe import GRAIN, Operand, Source, Step
 STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 # Bytes from which on a result is streamed. A store into a cache reads the line first, which by then
 # is a read of memory. Measured on a 2-core Zen 4 with 32 MB of L3, one thread, float32: add on 4M
-# elements 1,358 us for 1,973, and with the negation that reads the result 2,244 for 3,157; the
-# latter pair on 1M elements is as fast either way, on 256k elements streaming loses a tenth.
-STREAM_BYTES = 1 << 23
+# elements 1,358 us for 1,973, and with the negation that reads the result 2,244 for 3,157. What
+# fits into the cache beside its operands loses: relu of 1M float64 on two threads 380 us for 190.
+STREAM_BYTES = 1 << 24
 
 STREAMED, CACHED, PADDED = "streamed", "cached", "padded"
 NUMBER = "k"  # a Python number, one word
