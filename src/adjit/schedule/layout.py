@@ -230,8 +230,12 @@ class Layout:
             self._address(read, spec.dtype.itemsize)
             for read, spec in zip(item.reads, recipe.inputs, strict=True)
         ]
-        if recipe.alias is not None and self._take_over(
-            item.writes[0], item.reads[0].value, position
+        first = item.reads[0] if item.reads else None
+        if (
+            recipe.alias is not None
+            and first is not None
+            and not first.offset
+            and self._take_over(item.writes[0], first.value, position)
         ):
             recipe = recipe.alias
         for v, read in zip(item.writes[: recipe.over], item.reads, strict=False):

@@ -303,7 +303,8 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
         else _row_with_offsets(node)
     )
     blocks: list[Any]
-    if recipe.alias is not None and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
+    may_alias = recipe.alias is not None and node.offsets is None
+    if may_alias and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     elif recipe.over:
