@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from library import (
@@ -910,6 +912,19 @@ def test_copy_broadcasts_and_converts():
     (y * y).sum().backward()
     same(w.grad, [12.0])
     assert w.grad.dtype == T.float64
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 1), (3, 4)])
+@pytest.mark.parametrize("fill", [lambda v: v.fill_(1.5), lambda v: v.zero_()])
+def test_a_filled_expanded_view_has_no_backward(fill, shape):
+    leaf = T.ones(3, 1, requires_grad=True)
+    base = leaf.clone()
+    view = base.expand(*shape)
+    fill(view)
+    for t in (view, base):
+        with pytest.raises(RuntimeError, match=f"^{re.escape(OVERLAPS_ITSELF)}"):
+            t.sum().backward(retain_graph=True)
+    assert leaf.grad is None
 
 
 def test_a_write_to_one_cell_of_an_expanded_view():

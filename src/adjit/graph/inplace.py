@@ -90,16 +90,8 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
                     f"type {spec.dtype.legacy}"
                 )
             made = made.to(spec.dtype)
-        if (
-            not overlap
-            and not spec.contiguous
-            and any(st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True))
-        ):
-            raise RuntimeError(
-                "unsupported operation: more than one element of the written-to tensor refers to "
-                "a single memory location. Please clone() the tensor before performing the "
-                "operation."
-            )
+        if not overlap:
+            refuse_overlapping(spec)
     recorded = made.needs_grad and state.grad
     if recorded and t.view_of is not None:
         check_view(t)
@@ -112,6 +104,22 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     if recorded:
         rewrite_history(t, made, rebind)
     return t
+
+
+def refuse_overlapping(spec: Any) -> None:
+    """Refuse to write different elements into one place of memory.
+
+    Raises:
+        RuntimeError: with PyTorch's text.
+    """
+    if not spec.contiguous and any(
+        st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True)
+    ):
+        raise RuntimeError(
+            "unsupported operation: more than one element of the written-to tensor refers to "
+            "a single memory location. Please clone() the tensor before performing the "
+            "operation."
+        )
 
 
 def _keep_old_value(t: Any, fn: GradNode) -> None:
@@ -176,6 +184,7 @@ class CopySlices:
         if fn.saved is None:
             raise RuntimeError(record.FREED)
         base, region, offset = fn.recipe
+        refuse_overlapping(region)  # a fill may write there, but its gradient has no single place
         (g,) = record.as_tensors(fn, grads)
         return [without_region(g, base, region, offset), as_strided_in(g, base, region, offset)]
 
