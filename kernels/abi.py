@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 T = X = Y = Z = A = np.float64
@@ -87,3 +88,15 @@ def bits_of_float(typingctx: Any, value: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
 
     return types.int64(types.float64), codegen
+
+
+@intrinsic(prefer_literal=True)
+def stack_words(typingctx: Any, count: Any) -> Any:
+    """The address of `count` int64 words that live until the function returns."""
+    size = count.literal_value
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        return builder.ptrtoint(cgutils.alloca_once(builder, word, size=size), word)
+
+    return types.int64(count), codegen

@@ -56,7 +56,7 @@ from numba import cfunc, types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
-from .abi import words
+from .abi import stack_words, words
 
 HEADER = 4  # kernel address, n, grain, k
 
@@ -102,18 +102,6 @@ def call(typingctx: Any, address: Any, arguments: Any) -> Any:
 
     words_type = types.UniTuple(types.int64, count) if count else types.Tuple(())
     return types.void(types.int64, words_type), codegen
-
-
-@intrinsic(prefer_literal=True)
-def stack_words(typingctx: Any, count: Any) -> Any:
-    """The address of `count` int64 words that live until the function returns."""
-    size = count.literal_value
-
-    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        return builder.ptrtoint(cgutils.alloca_once(builder, word, size=size), word)
-
-    return types.int64(count), codegen
 
 
 @register_jitable

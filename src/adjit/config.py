@@ -9,6 +9,7 @@
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements, also on average, that fusing takes |
+| `ADJIT_RECORDER`    | compiled, python   | compiled         | who records, once a program has run a while |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 
@@ -38,4 +39,5 @@ CACHE_DIR: str | None = os.environ.get("ADJIT_CACHE_DIR") or None
 JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
 HOT: int = _whole("ADJIT_HOT", 2)
 MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
+RECORDER: str = _one_of("ADJIT_RECORDER", "compiled", "python")
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)

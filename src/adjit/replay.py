@@ -292,7 +292,7 @@ class Replay:
 
     def _lay_out(self, session: Session, batch: list[Any], values: Sequence[Any]) -> None:
         """Make the plan; say where its inputs come from."""
-        key, externals, numbers, _ = structure.walk(batch)
+        words, externals, _ = structure.walk(batch)
         left = {id(value) for value in values}
         held = tuple([at for at, node in enumerate(batch) if id(node) in left])
         holders: dict[int, list[Storage]] = {}
@@ -310,7 +310,7 @@ class Replay:
                 and sum(v is value for v, _ in externals) == 1
             ]
         )
-        made = structure.Structure((*key, held, self.owned), externals, numbers, held, self.owned)
+        made = structure.Structure(structure.key_of(words, held, self.owned), externals)
         self.plan = Plan(batch, made, 1)
         self.sources = []
         for value, offset in externals:

@@ -20,7 +20,7 @@ from .schedule import hot, settle
 from .schedule.layout import Place
 from .schedule.notes import Note, Use, copy_note, node_notes
 from .schedule.plan import Plan
-from .schedule.structure import Structure, structure_of, walk
+from .schedule.structure import Structure, key_of, numbered, structure_of, walk
 from .storage import size_class
 from .tables import aligned, shortened, size
 
@@ -153,8 +153,8 @@ def outline(t: Any, backward: bool = False) -> Outline:
         if config.EAGER or not hot.is_on or sum(node.recipe.wide for node in batch) < 2:
             return Outline(tuple(_one_by_one(batch)), 0, False)
         held = [*roots, *[leaf.storage.value for leaf in leaves]]
-        structure = _holding(batch, held) if backward else structure_of(batch, settle.tape)
-        plan = Plan(batch, structure, config.MIN_FUSED)
+        found = _holding(batch, held) if backward else structure_of(batch, settle.tape)
+        plan = Plan(batch, found, config.MIN_FUSED)
         return Outline(tuple([note for note in plan.notes if note.nodes]), plan.arena, True)
 
 
@@ -210,15 +210,15 @@ def _leaves(t: Any) -> list[Any]:
 
 def _holding(batch: list[Any], values: Sequence[Any]) -> Structure:
     """The structure of a batch of which nothing but some values is held."""
-    key, externals, numbers, _ = walk(batch)
+    words, externals, _ = walk(batch)
     wanted = set(map(id, values))
     held = tuple([at for at, node in enumerate(batch) if id(node) in wanted])
-    return Structure((*key, held, ()), externals, numbers, held, ())
+    return Structure(key_of(words, held, ()), externals)
 
 
 def _one_by_one(batch: list[Any]) -> Iterator[Note]:
     """The steps of a batch that is not planned: every value in a block of its own."""
-    _, _, numbers, _ = walk(batch)
+    numbers = numbered(walk(batch)[1])
     places: list[list[tuple[Place, int]]] = []
     count = 0
     for at, node in enumerate(batch):

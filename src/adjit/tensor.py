@@ -864,7 +864,7 @@ def _attach(name: str, function: Any) -> None:
         setattr(Tensor, name, function)
 
 
-record.adopt_class(Tensor)
+record.adopt_classes(Tensor, Meta)
 attach_methods(_attach)
 
 __all__ = ["Tensor"]

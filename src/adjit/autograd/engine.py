@@ -21,8 +21,11 @@ from ..graph.record import as_tensor, as_tensors
 from ..graph.state import state
 from ..graph.template import remembered
 from ..ops.arithmetic import total, total_of
-from ..schedule.settle import settle
+from ..schedule import native
+from ..schedule.recipe import Recipe
+from ..schedule.settle import captured_threads, settle, tape
 from ..shapes import is_dense
+from ..storage import Storage, Version
 from ..tensor import Tensor
 
 MOST = 32  # gradients that are summed at once
@@ -162,6 +165,30 @@ def sum_to(g: Any, shape: Sequence[int]) -> Any:
     return g.view(shape) if lead else g
 
 
+def _reach(found: list[GradNode], seen: set[GradNode]) -> None:
+    """Add what can be reached from the backward nodes in a list, which are in a set too."""
+    for fn in found:  # it grows meanwhile
+        for edge in fn.edges:
+            if edge is not None and edge[0] not in seen:
+                seen.add(edge[0])
+                found.append(edge[0])
+
+
+def _advance(
+    order: list[GradNode],
+    waiting: dict[GradNode, list[Any]],
+    goals: set[GradNode],
+    meet: Any,
+    keep: bool,
+) -> None:
+    """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
+
+
+_context = (Node, Storage, Version, Recipe, tape, record.NUMBERS, None, True, 0, ())
+reach = native.Family("walk", "reach").function(_reach, _context)
+advance = native.Family("walk", "advance").function(_advance, _context)
+
+
 class Walk:
     """One backward pass."""
 
@@ -202,7 +229,12 @@ class Walk:
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
         met, targets = self.met, self.targets
         keep, watch = self.keep, state.anomaly
+        plain = useful is None and not (watch or state.grad or captured_threads)
         while waiting:
+            if plain:
+                advance(order, waiting, goals, self.meet, keep)
+                if not waiting:
+                    break
             fn = order.pop()
             grads = waiting.pop(fn, None)
             if grads is None:
@@ -287,13 +319,7 @@ class Walk:
         """Put the nodes in order that can be reached."""
         seen: set[GradNode] = set(roots)
         self.order = found = list(seen)
-        for fn in found:  # it grows meanwhile
-            for edge in fn.edges:
-                if edge is not None:
-                    parent = edge[0]
-                    if parent not in seen:
-                        seen.add(parent)
-                        found.append(parent)
+        reach(found, seen)
         found.sort(key=attrgetter("seq"))
 
     def narrow(self) -> None:

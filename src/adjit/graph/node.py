@@ -66,7 +66,8 @@ class Node:
     site: Any  # where it was recorded, kept by ops that can fail on values
 
 
-sequence = itertools.count().__next__
+counter = itertools.count()  # numbers backward nodes in the order of their creation
+sequence = counter.__next__
 
 
 class Extras:

@@ -20,6 +20,7 @@ from ..storage import Storage
 from . import record
 from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
+from .recorder import compiled
 from .state import state
 from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
 
@@ -125,11 +126,11 @@ class Elementwise:
         self.node_class = node_class(self.backward_name)
         self.recipes: dict[Any, Any] = {}
         self.arity = len(self.params)
+        self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
         self.direct = 0 if self.record is None or self.attributes else self.arity
         self.back: Body | None = None
         self.differentiable = False
-        self.saves: dict[int, tuple[int, ...]] = {}
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
         registry[self.name] = self
         scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
@@ -150,7 +151,6 @@ class Elementwise:
             )
         self.back = back
         self.differentiable = True
-        self.saves = _Saves(self)
         return self
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
@@ -192,7 +192,7 @@ class Elementwise:
     def _recorder(self) -> Any:
         """The shortest way to record a call on one or two tensors."""
         makers = {1: record.unary_recorder, 2: record.binary_recorder}
-        return makers[self.arity](self) if self.arity in makers else None
+        return compiled(self, makers[self.arity](self)) if self.arity in makers else None
 
     def variant(self, backward_name: str, *numbers: str) -> Elementwise:
         """The same op under another name in the graph, as PyTorch names its overloads.
@@ -889,13 +889,13 @@ def as_method(f: Any, name: str) -> Any:
             def method2(self: Any, other: Any) -> Any:
                 return recorded(self, other)
 
-            return _named(method2, f, name)
+            return compiled(f, _named(method2, f, name))
         if f.arity == 1:
 
             def method1(self: Any) -> Any:
                 return recorded(self)
 
-            return _named(method1, f, name)
+            return compiled(f, _named(method1, f, name))
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return f(self, *args, **kwargs)

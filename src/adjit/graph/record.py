@@ -11,7 +11,7 @@ import struct
 import traceback
 from collections.abc import Callable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import config, dtypes, errors
 from ..dtypes import dtype
@@ -24,6 +24,7 @@ from .node import GradNode, Node, Spec, sequence, spec_of
 from .state import modes_used, state
 
 Tensor: Any = None
+Meta: Any = None  # what few tensors have, their accumulator for instance
 tensor_classes: set[Any] = set()  # Tensor and the subclasses seen so far
 
 new_node, new_storage, new_grad = Node.__new__, Storage.__new__, object.__new__
@@ -31,10 +32,10 @@ new_tensor: Any = None
 INFERENCE = Version()  # stands in for the version counter of inference tensors
 
 
-def adopt_class(cls: type) -> None:
-    """Tell this room which class the handles it makes are of."""
-    global Tensor, new_tensor
-    Tensor, new_tensor = cls, object.__new__
+def adopt_classes(cls: type, meta: type) -> None:
+    """Tell this room which class the handles it makes are of, and that of their rare fields."""
+    global Tensor, Meta, new_tensor
+    Tensor, Meta, new_tensor = cls, meta, object.__new__
     tensor_classes.add(cls)
 
 
@@ -389,7 +390,7 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
         op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
     )
     recipe.numbers = tuple(o.name for o in inputs if o.strides is None)
-    recipe.compute = compute
+    recipe.compute, recipe.floating = compute, compute.is_floating_point
     recipe.operands = tuple(s if isinstance(s, Spec) else None for _, s in described)
     recipe.differentiable = op.differentiable and out_kind.is_floating_point
     if len(op.recipes) >= MAX_RECIPES:
@@ -531,6 +532,7 @@ def attach2(op: Any, recipe: Recipe, a: Any, b: Any, out: Any) -> None:
     fn.outputs = recipe.outputs
     fn.seq = sequence()
     fn.extras = None
+    fn.scalars = ()
     fn.mask = mask
     saves = op.saves[mask]
     if not saves:
@@ -693,10 +695,10 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     found: Any = fn.recipe.vjps.get(key)
     if found is None:
         found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, spec)
-    passed, fits, plans = found
+    passed, fits, kernels, _ = found
     if not fits:
         g = as_tensor(g, spec)
-    if not plans:
+    if not kernels:
         return passed((g, None))
     results: list[Any] = [None] * len(fn.edges) if passed is None else [*passed((g, None))]
     shifted = start
@@ -712,7 +714,7 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
             kept = kept.storage
         values.append(kept.value)
         shared += kept.shared
-    for recipe, only, which, positions, pick in plans:
+    for recipe, only, which, positions, pick, _ in kernels:
         node = new_node(Node)
         node.recipe = recipe
         node.inputs = pick(values)
@@ -776,17 +778,31 @@ def _pick(k: int, spec: Spec) -> Recipe:
     return recipe
 
 
-def plan_vjp(
-    op: Any, fn: GradNode, g_spec: Spec
-) -> tuple[Callable[[Any], Any] | None, bool, list[tuple[Any, ...]]]:
-    """The operands whose gradient is `g` itself, and the kernels for the others.
+class Kernel(NamedTuple):
+    """A kernel that gives gradients of some operands."""
 
-    The first are picked by a function of `(g, None)`, which may be None if there are none; next
-    comes whether `g` fits them all. Each kernel comes as its recipe, the operand whose gradient is
-    its only result and fits (or -1), the operands that it gives gradients for, the positions of its
-    numbers among the forward's, and a function that picks its inputs out of `g` and the saved
-    values. Large operands share one kernel, which reads them once; small ones have one each, which
-    costs less to record.
+    recipe: Recipe
+    only: int  # the operand whose gradient is its only result and fits, or -1
+    which: tuple[int, ...]  # the operands that it gives gradients for
+    numbers: tuple[int, ...]  # the positions of its numbers among the forward's
+    pick: Callable[[Any], Any]  # picks its inputs out of `g` and the saved values
+    reads: tuple[int, ...]  # the places of its inputs there
+
+
+class Vjp(NamedTuple):
+    """How the gradients of an elementwise op's operands come from that of its result, `g`."""
+
+    passed: Callable[[Any], Any] | None  # of (g, None): those that are `g` itself, if there are any
+    fits: bool  # whether `g` has the specs of these operands
+    kernels: tuple[Kernel, ...]  # for the others
+    sources: tuple[int, ...] | None  # for each operand its kernel, -1 for `g`, -2 for none
+
+
+def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
+    """What the vjp of an elementwise op takes, for the operands that need a gradient.
+
+    Large operands share one kernel, which reads them once; small ones have one each, which costs
+    less to record.
     """
     forward: Recipe = fn.recipe
     compute, specs, shape = forward.compute, forward.operands, forward.spec.shape
@@ -795,22 +811,22 @@ def plan_vjp(
     rest = [k for k in needed if k not in passed]
     saved = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
     strides = result_strides(shape, [g_spec, forward.spec])
-    plans = []
+    kernels = []
     for which in [[k] for k in rest] if forward.spec.numel <= SMALL_VJP else [rest] if rest else []:
         _, reads = op.back.needed(which)
         operands = [("g", g_spec)]
-        chosen = []
-        for position, k in enumerate(saved):
+        places = [0]
+        for position, k in enumerate(saved, 1):
             name = "out" if k < 0 else op.params[k]
             if name in reads:
                 operands.append((name, forward.spec if k < 0 else specs[k]))
-                chosen.append(position)
-        positions = tuple(p for p, name in enumerate(forward.numbers) if name in reads)
+                places.append(position)
+        numbers = tuple(p for p, name in enumerate(forward.numbers) if name in reads)
         inputs = [
             Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
             for name, s in operands
         ]
-        inputs += [Operand(forward.numbers[p], compute, None) for p in positions]
+        inputs += [Operand(forward.numbers[p], compute, None) for p in numbers]
         results = [(f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which]
         recipe = elementwise_recipe(
             f"{op.name}_vjp",
@@ -822,12 +838,20 @@ def plan_vjp(
             tuple(s for _, s in operands),
         )
         only = which[0] if len(which) == 1 and recipe.spec is specs[which[0]] else -1
-        everything = len(chosen) == len(saved)
-        pick = tuple if everything else picker((0, *[k + 1 for k in chosen]))
-        plans.append((recipe, only, tuple(which), positions, pick))
+        pick = tuple if len(places) == len(saved) + 1 else picker(places)
+        kernels.append(Kernel(recipe, only, tuple(which), numbers, pick, tuple(places)))
     fits = all(specs[k] is forward.spec for k in passed)
-    places = [0 if k in passed else 1 for k in range(len(specs))]
-    return picker(places) if passed or not plans else None, fits, plans
+    pass_places = [0 if k in passed else 1 for k in range(len(specs))]
+    sources = None
+    if fits and all(kernel.only >= 0 for kernel in kernels):
+        found = dict.fromkeys(passed, PASSED) | {k.only: i for i, k in enumerate(kernels)}
+        sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
+    return Vjp(
+        picker(pass_places) if passed or not kernels else None, fits, tuple(kernels), sources
+    )
+
+
+PASSED, NOTHING = -1, -2  # among the sources of a vjp
 
 
 def picker(places: Sequence[int]) -> Callable[[Any], Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..graph.op import Elementwise, add_method, methods
 from ..graph.record import binary, binary_recorder, is_tensor, mixed, unary
+from ..graph.recorder import compiled
 from ..tensor import Tensor
 from .arithmetic import (
     SPECIAL_POWERS,
@@ -51,7 +52,8 @@ def operator(op: Elementwise) -> Operator:
 
     method: Operator = binary_recorder(op, with_other)
     method.__doc__ = op.__doc__
-    return method
+    recorded: Operator = compiled(op, method)
+    return recorded
 
 
 def power(self: Any, exponent: Any) -> Any:

@@ -46,18 +46,19 @@ _linked: dict[str, int] = {}
 def link(source: Source) -> int:
     """The address of a kernel: already linked, loaded from disk, or compiled now."""
     if not source.address:
-        source.address = _address(source.name, source.text, SIGNATURE)
+        source.address = address_of(source.name, source.text, SIGNATURE)
     return source.address
 
 
 def link_function(function: Callable[..., Any], signature: str) -> int:
     """The address of a function of the kernels room, for instance the runner's loop."""
     text = instantiate(function, {}).text
-    return _address(function.__name__, text, signature)
+    return address_of(function.__name__, text, signature)
 
 
-def _address(name: str, text: str, signature: str) -> int:
-    key = hashlib.sha256(f"{_fingerprint()}\n{signature}\n{text}".encode()).hexdigest()[:20]
+def address_of(name: str, text: str, signature: str, *, compiling: bool = True) -> int:
+    """The address of the function `name` of a module; 0 if it would have to be compiled and must not."""
+    key = hashlib.sha256(f"{_fingerprint()}\n{name}\n{signature}\n{text}".encode()).hexdigest()[:20]
     address = _linked.get(key)
     if address is not None:
         return address
@@ -65,6 +66,8 @@ def _address(name: str, text: str, signature: str) -> int:
     path = cache_folder() / f"{stem}.o"
     entry = _read(path)
     if entry is None:
+        if not compiling:
+            return 0
         with _compiling:  # what the cache has is loaded meanwhile
             entry = _read(path) or _compile(stem, name, text, signature)
     with _lock:

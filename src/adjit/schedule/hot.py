@@ -7,11 +7,12 @@ background unless ADJIT_JIT says otherwise, its nodes go the cold road.
 from __future__ import annotations
 
 import atexit
+import functools
 import queue
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import config
@@ -68,10 +69,7 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
         return
     if entry.plan.is_ready:
         return
-    if config.JIT == "sync":
-        _compile(entry)
-    else:
-        _compiler.add(entry)
+    compiler.add(functools.partial(_compile, entry))
 
 
 def warn(what: str, error: Exception) -> None:
@@ -99,25 +97,28 @@ def _compile(entry: Entry) -> None:
 
 
 class _Compiler:
-    """A thread that compiles plans one after another and ends with the process."""
+    """A thread that compiles one thing after another and ends with the process."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Entry | None] = queue.SimpleQueue()
+        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
 
-    def add(self, entry: Entry) -> None:
-        """Compile a plan as soon as there is time."""
+    def add(self, work: Callable[[], object]) -> None:
+        """Do some compiling as soon as there is time; at once if ADJIT_JIT is `sync`."""
+        if config.JIT == "sync":
+            work()
+            return
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="adjit-jit", daemon=True)
                 self._thread.start()
-        self._queue.put(entry)
+        self._queue.put(work)
 
     def _work(self) -> None:
-        while (entry := self._queue.get()) is not None and not self._closed:
-            _compile(entry)
+        while (work := self._queue.get()) is not None and not self._closed:
+            work()
 
     def close(self) -> None:
         """Drop what waits, and wait for the kernel that is being compiled."""
@@ -127,8 +128,8 @@ class _Compiler:
             self._thread.join()
 
 
-_compiler = _Compiler()
-atexit.register(_compiler.close)
+compiler = _Compiler()
+atexit.register(compiler.close)
 
 
 def wait() -> None:

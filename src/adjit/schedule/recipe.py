@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -58,6 +59,9 @@ class Fold(NamedTuple):
     words: tuple[int, ...]  # length of a row, elements of a chunk, chunks of a row
 
 
+_serials = itertools.count()
+
+
 class Recipe:
     """How one kind of node runs on operands of given specs; shared by all nodes that do the same.
 
@@ -66,8 +70,9 @@ class Recipe:
 
     __slots__ = (
         "__weakref__", "alias", "compute", "constants", "count", "differentiable", "element",
-        "fallible", "fold", "free", "head", "inputs", "large", "name", "numbers", "operands", "outputs",
-        "over", "pick", "plain", "scratch", "size", "sizes", "spec", "steps", "vjps", "wide", "write",
+        "fallible", "floating", "fold", "free", "head", "inputs", "large", "name", "numbers",
+        "operands", "outputs", "over", "pick", "plain", "scratch", "serial", "size", "sizes",
+        "spec", "steps", "vjps", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -82,6 +87,7 @@ class Recipe:
         scratch: int = 0,
         fallible: Callable[[tuple[int, ...]], Exception] | None = None,
     ) -> None:
+        self.serial = next(_serials)  # what stands for it in keys
         self.name, self.inputs, self.outputs, self.steps = name, inputs, outputs, steps
         self.constants = constants
         self.scratch, self.fallible = scratch, fallible
@@ -108,5 +114,6 @@ class Recipe:
         self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
         self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words
         self.compute: Any = None  # the dtype that the body runs in
+        self.floating = False  # whether that is a floating one
         self.differentiable = False
         self.vjps: dict[Any, Any] = {}

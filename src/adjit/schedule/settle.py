@@ -16,7 +16,7 @@ from typing import Any
 
 from .. import config
 from ..storage import Foreign, allocate, size_class
-from . import hot, profile, run_cpu
+from . import hot, native, profile, run_cpu
 from .cache import link
 from .layout import copy_words
 from .plan import copied
@@ -50,6 +50,8 @@ def settle() -> None:
             return
         batch = tape[:]
         del tape[: len(batch)]
+        if native.is_wanted and hot.is_on:
+            native.settled(hot.compiler.add)
         elements = _drop_unwanted(batch)
         worth = hot.is_on and elements >= config.MIN_FUSED * len(batch) and len(batch) > 1
         if batch and not (worth and _run_plan(batch)):

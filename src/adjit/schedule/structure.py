@@ -7,24 +7,63 @@ outside and Python numbers are not.
 from __future__ import annotations
 
 import sys
+from array import array
 from collections import Counter
 from collections.abc import Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..storage import Foreign
+from . import native
+from .recipe import Recipe
 
 _refcount = sys.getrefcount
 
 
-class Structure(NamedTuple):
-    """A batch by its structure, and the values from outside that it reads."""
+class Structure:
+    """A batch by its structure, and the values from outside that it reads.
 
-    key: tuple[Any, ...]
-    externals: list[tuple[Any, int]]  # a value, and from which element on it is read
-    numbers: dict[tuple[Any, int], int]  # the numbers of these
-    held: tuple[int, ...]  # positions of the nodes that somebody looks at
-    owned: tuple[int, ...]  # externals that nobody will look at any more
+    The key is words: of each node the serial number of its recipe and what it reads; then the
+    positions of the nodes that somebody looks at, the externals that nobody will look at any more,
+    and how many there are of both.
+    """
+
+    __slots__ = ("externals", "key")
+
+    def __init__(self, key: bytes, externals: list[tuple[Any, int]]) -> None:
+        self.key = key
+        self.externals = externals  # a value, and from which element on it is read
+
+    @property
+    def numbers(self) -> dict[tuple[Any, int], int]:
+        """The numbers of the externals."""
+        return numbered(self.externals)
+
+    @property
+    def held(self) -> tuple[int, ...]:
+        """Positions of the nodes that somebody looks at."""
+        return self._lists()[0]
+
+    @property
+    def owned(self) -> tuple[int, ...]:
+        """The externals that are written over, and that nobody will look at any more."""
+        return self._lists()[1]
+
+    def _lists(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        words = array("q", self.key)
+        held, owned = words[-2:]
+        end = len(words) - 2 - owned
+        return tuple(words[end - held : end]), tuple(words[end : end + owned])
+
+
+def key_of(words: Sequence[int], held: Sequence[int], owned: Sequence[int]) -> bytes:
+    """The key of a batch that was walked."""
+    return array("q", [*words, *held, *owned, len(held), len(owned)]).tobytes()
+
+
+def numbered(externals: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], int]:
+    """The numbers of externals."""
+    return {external: number for number, external in enumerate(externals)}
 
 
 def fixed_offset(recipe: Any, k: int, offset: int) -> int:
@@ -46,28 +85,39 @@ def structure_of(batch: list[Any], tape: Sequence[Any] = ()) -> Structure:
     A batch that is not going to run still lies on the tape: that nodes there read its values does
     not mean that somebody will look at them.
     """
-    key, externals, numbers, replaced = walk(batch)
+    return Structure(*(read(batch, tape) if tape else _read(batch)))
+
+
+def read(batch: list[Any], tape: Sequence[Any] = ()) -> tuple[bytes, list[tuple[Any, int]]]:
+    """The key of a batch, and its externals."""
+    words, externals, replaced = walk(batch)
     uses = Counter(map(id, chain.from_iterable([node.inputs or () for node in tape or batch])))
     unheld = _HELD + bool(tape)
-    held = tuple([at for at, count in enumerate(others(batch, uses)) if count > unheld])
+    held = [at for at, count in enumerate(others(batch, uses)) if count > unheld]
     owned = _owned(externals, uses, replaced) if replaced else ()
-    return Structure((*key, held, owned), externals, numbers, held, owned)
+    return key_of(words, held, owned), externals
 
 
-def walk(batch: list[Any]) -> tuple[list[Any], list[Any], dict[Any, int], set[int]]:
-    """The part of the key that the nodes tell, and the externals that they write over."""
-    key: list[Any] = []
+def walk(
+    batch: list[Any],
+) -> tuple[list[int], list[tuple[Any, int]], set[int]]:
+    """The words that the nodes tell, the externals, and which of them are written over.
+
+    What a node reads is the position of another node or ~number of an external, doubled; plus one
+    where an offset follows.
+    """
+    words: list[int] = []
     externals: list[tuple[Any, int]] = []
     numbers: dict[tuple[Any, int], int] = {}
     replaced: set[int] = set()  # what nodes write over if they may
     for at, node in enumerate(batch):
         node.at = at
         recipe, offsets = node.recipe, node.offsets
-        key.append(recipe)
+        words.append(recipe.serial)
         for k, value in enumerate(node.inputs):
             offset = 0 if offsets is None else offsets[k]
             if value.recipe is not None:
-                key.append((value.at, offset) if offset else value.at)
+                words += (2 * value.at + 1, offset) if offset else (2 * value.at,)
                 continue
             fixed = fixed_offset(recipe, k, offset)
             pair = (value, offset - fixed)
@@ -75,12 +125,10 @@ def walk(batch: list[Any]) -> tuple[list[Any], list[Any], dict[Any, int], set[in
             if number is None:
                 number = numbers[pair] = len(externals)
                 externals.append(pair)
-            key.append((~number, fixed) if fixed else ~number)
-            if not pair[1] and (
-                k < recipe.over or (k == 0 and (recipe.write == "copy" or recipe.alias))
-            ):
+            words += (2 * ~number + 1, fixed) if fixed else (2 * ~number,)
+            if not pair[1] and k < written_over(recipe):
                 replaced.add(number)
-    return key, externals, numbers, replaced
+    return words, externals, replaced
 
 
 def others(nodes: Sequence[Any], uses: Counter[int]) -> list[int]:
@@ -126,3 +174,7 @@ def _calibrate() -> tuple[int, int]:
 
 
 _HELD, _OWNED = _calibrate()
+
+
+native.know(RECIPE=Recipe)
+_read = native.Family("structure", "read").function(read, (read, Recipe, None, "", "copy", Foreign))

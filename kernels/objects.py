@@ -1,0 +1,153 @@
+"""Python's objects in compiled code: references are int64 addresses, moved by CPython's C interface.
+
+Functions here and in the modules that use them run with the interpreter's lock held, as any
+function of an extension module does. A function named `new_...` or `own` gives a reference that
+the caller has to pass on or to drop; `get` and `item` only look. `put` and `fill` take a reference
+over, into a slot that is still empty. 0 stands for NULL: no object, or an exception that is set.
+
+An object's header is its reference count and its class; tuples and lists have their length next.
+Where the slots of a class lie is read from the class itself (`schedule/native.py`).
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.core.types import ExternalFunction
+from numba.extending import intrinsic, register_jitable
+
+COUNT, CLASS, LENGTH, ITEMS = 0, 8, 16, 24  # offsets; a list has a pointer to its items at ITEMS
+COUNT_BITS = 0xFFFFFFFF  # newer interpreters keep flags above
+
+BUILTIN_SIGNATURE = "int64(int64, int64, int64)"  # METH_FASTCALL: self, arguments, their number
+VECTORCALL_SIGNATURE = "int64(int64, int64, int64, int64)"  # callable, arguments, number, names
+NUMBER_OF_ARGUMENTS = (1 << 63) - 1  # the top bit of the number says something else
+
+
+def _imported(name: str, arguments: int, result: Any = types.int64) -> Any:
+    """A function of the interpreter; all its arguments are words."""
+    return ExternalFunction(name, result(*[types.int64] * arguments))
+
+
+drop = _imported("Py_DecRef", 1, types.void)  # 0 is let pass
+_keep = _imported("Py_IncRef", 1, types.void)
+new_object = _imported("PyType_GenericAlloc", 2)  # of a class, with 0; its slots are empty
+new_tuple = _imported("PyTuple_New", 1)
+new_list = _imported("PyList_New", 1)
+new_bytes = _imported("PyBytes_FromStringAndSize", 2)
+new_memory = _imported("PyMem_Malloc", 1)
+free = _imported("PyMem_Free", 1, types.void)
+new_word = _imported("PyLong_FromLongLong", 1)
+word_of = _imported("PyLong_AsLongLong", 1)
+float_of = _imported("PyFloat_AsDouble", 1, types.float64)
+find = _imported("PyDict_GetItemWithError", 2)
+remember = _imported("PyDict_SetItem", 3)
+forget = _imported("PyDict_DelItem", 2)
+add = _imported("PySet_Add", 2)
+contains = _imported("PySet_Contains", 2)
+size_of_set = _imported("PySet_Size", 1)
+append = _imported("PyList_Append", 2)
+new_attribute = _imported("PyObject_GetAttr", 2)
+new_next = _imported("PyIter_Next", 1)
+equal = _imported("PyObject_RichCompareBool", 3)
+new_result = _imported("PyObject_Vectorcall", 4)
+new_result_of_nothing = _imported("PyObject_CallNoArgs", 1)
+has_failed = _imported("PyErr_Occurred", 0)
+forget_error = _imported("PyErr_Clear", 0, types.void)
+EQUAL = 2  # the comparison that `equal` asks for
+
+
+@intrinsic
+def get(typingctx: Any, address: Any, offset: Any) -> Any:
+    """The word at an offset from an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.inttoptr(builder.add(*args), ir.IntType(64).as_pointer())
+        return builder.load(place)
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@intrinsic
+def put(typingctx: Any, address: Any, offset: Any, word: Any) -> Any:
+    """Write a word at an offset from an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.inttoptr(builder.add(*args[:2]), ir.IntType(64).as_pointer())
+        builder.store(args[2], place)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, types.int64), codegen
+
+
+@register_jitable
+def own(reference: int) -> int:
+    """One more reference to an object."""
+    _keep(reference)
+    return reference
+
+
+@register_jitable
+def class_of(reference: int) -> int:
+    """The class of an object."""
+    return get(reference, CLASS)
+
+
+@register_jitable
+def length(collection: int) -> int:
+    """The length of a tuple or a list."""
+    return get(collection, LENGTH)
+
+
+@register_jitable
+def item(sequence: int, k: int) -> int:
+    """Item `k` of a tuple."""
+    return get(sequence, ITEMS + 8 * k)
+
+
+@register_jitable
+def list_item(sequence: int, k: int) -> int:
+    """Item `k` of a list."""
+    return get(get(sequence, ITEMS), 8 * k)
+
+
+@register_jitable
+def fill(sequence: int, k: int, reference: int) -> None:
+    """Item `k` of a new tuple, which takes the reference over."""
+    put(sequence, ITEMS + 8 * k, reference)
+
+
+@register_jitable
+def put_list_item(sequence: int, k: int, reference: int) -> None:
+    """Item `k` of a new list, which takes the reference over."""
+    put(get(sequence, ITEMS), 8 * k, reference)
+
+
+@register_jitable
+def new_pair(first: int, second: int) -> int:
+    """A tuple of two references, which it takes over; 0 if one of them is 0."""
+    pair = new_tuple(2) if first != 0 and second != 0 else 0
+    if pair == 0:
+        drop(first)
+        drop(second)
+        return 0
+    fill(pair, 0, first)
+    fill(pair, 1, second)
+    return pair
+
+
+@register_jitable
+def new_single(only: int) -> int:
+    """A tuple of one reference, which it takes over; 0 if that is 0."""
+    single = new_tuple(1) if only != 0 else 0
+    if single == 0:
+        drop(only)
+        return 0
+    fill(single, 0, only)
+    return single
+
+
+@register_jitable
+def count_of(reference: int) -> int:
+    """How many references there are to an object."""
+    return get(reference, COUNT) & COUNT_BITS

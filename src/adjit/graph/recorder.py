@@ -1,0 +1,37 @@
+"""The recorders of `record.py` in machine code: what `kernels/recorder.py` works on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..schedule import native
+from ..schedule.settle import MAX_PENDING, captured_threads, tape
+from ..storage import Storage, Version
+from . import record
+from .node import GradNode, Node, counter
+from .state import modes_used, state
+from .view import View
+
+native.know(STORAGE=Storage, VERSION=Version, NODE=Node, GRAD=GradNode, VIEW=View)
+native.constants["MAX_PENDING"] = MAX_PENDING
+
+_recorders = native.Family("recorder", "record")
+
+
+@functools.cache
+def _shared() -> tuple[Any, ...]:
+    """What all recorders need, in the order of the names in `kernels/recorder.py`."""
+    native.know(TENSOR=record.Tensor, META=record.Meta)
+    return (
+        record.Tensor, Node, Storage, Version, record.INFERENCE, record.tensor_classes, tape,
+        captured_threads, modes_used, state, "grad", "inference", "anomaly", counter, record.NUMBERS,
+        float, int, None, True, False, (), (0, 1, 2, 3),
+    )  # fmt: skip
+
+
+def compiled(op: Any, twin: Callable[..., Any]) -> Any:
+    """A recorder of `op` on one or two tensors; `twin` is the same in Python."""
+    context = (_shared(), op.arity, op.recipes, op.node_class, op, op.saves, twin)
+    return _recorders.function(twin, context)

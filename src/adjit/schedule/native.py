@@ -1,0 +1,225 @@
+"""Functions that the interpreter calls as its own, made by Numba: no C compiler is needed.
+
+A program of small ops spends its time on moving references: into nodes, tuples, onto the tape. The
+modules of the kernels room named here do that through CPython's C interface. Each function has a
+twin in Python, which says what it does, serves while the machine code is not there yet (it is
+loaded or, once on a machine, compiled in the background when a program has settled a few times),
+takes the unusual cases, and is all there is where the interpreter is not CPython with its lock, or
+ADJIT_RECORDER says `python`.
+
+Measured on a 2-core Zen 4 virtual machine, Python 3.11: recording `a + b` 630 ns in Python, 170
+compiled.
+"""
+
+from __future__ import annotations
+
+import ast
+import ctypes
+import functools
+import importlib
+import inspect
+import struct
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from .. import config
+from . import cache
+
+KERNELS = "adjit.kernels"
+SETTLES = 8  # after so many a program is worth the machine code
+
+is_supported = (
+    config.RECORDER == "compiled"
+    and not config.EAGER
+    and sys.implementation.name == "cpython"
+    and (not hasattr(sys, "_is_gil_enabled") or sys._is_gil_enabled())
+    and not hasattr(sys, "gettotalrefcount")  # a debug build has longer headers
+    and struct.calcsize("P") == 8
+    and sys.byteorder == "little"
+)
+
+
+# ----- where the slots of a class lie -----
+
+_DESCRIPTION, _OFFSET = 40, 16  # in a member descriptor: its PyMemberDef; in that: the offset
+
+
+def know(**classes: type) -> None:
+    """Let machine code find the slots of some classes: their offsets are constants `NAME_SLOT`."""
+    for prefix, cls in classes.items():
+        for ancestor in cls.__mro__:
+            for name, member in vars(ancestor).items():
+                if is_supported and isinstance(member, types.MemberDescriptorType):
+                    description = ctypes.c_int64.from_address(id(member) + _DESCRIPTION).value
+                    offset = ctypes.c_int64.from_address(description + _OFFSET).value
+                    constants[f"{prefix}_{name.upper()}"] = offset
+
+
+constants: dict[str, int] = {}  # what machine code may ask for
+
+
+# ----- machine code -----
+
+
+class Part:
+    """A function of a module of the kernels room, compiled with constants of this process.
+
+    Every capital name that the module sets to 0 at its top is one of them. `use` gets the address
+    of the function once it is there.
+    """
+
+    def __init__(self, module: str, name: str, signature: str, use: Callable[[int], None]) -> None:
+        self.module, self.name, self.signature, self.use = module, name, signature, use
+
+    def load(self, *, compiling: bool) -> bool:
+        """Have the machine code used; False if it is not in the cache and must not be compiled."""
+        text = _bound(self.module)
+        address = cache.address_of(self.name, text, self.signature, compiling=compiling)
+        if address:
+            self.use(address)
+        return bool(address)
+
+
+@functools.cache
+def _bound(name: str) -> str:
+    """The text of a module, to be run on its own, with its constants."""
+    module = importlib.import_module(f"{KERNELS}.{name}")
+    tree = ast.parse(inspect.getsource(module))
+    wanted = set()
+    for node in tree.body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            node.module, node.level = f"{KERNELS}.{node.module}", 0
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) == "0":
+            wanted |= {ast.unparse(target) for target in node.targets}
+    bound = [f"{capital} = {constants[capital]}" for capital in sorted(wanted)]
+    return "\n".join([ast.unparse(tree), "", *bound, ""])
+
+
+parts: list[Part] = []
+_settles = 0
+is_wanted = False  # whether there are parts that nobody has asked for yet
+
+
+def add(part: Part) -> None:
+    """Have a part loaded when the program is worth it."""
+    global is_wanted
+    if is_supported:
+        parts.append(part)
+        is_wanted = True
+
+
+def settled(compile_later: Callable[[Callable[[], object]], None]) -> None:
+    """Count a settle; after some, load the parts, those at once that are in the cache."""
+    global is_wanted, _settles
+    _settles += 1
+    if _settles < SETTLES:
+        return
+    is_wanted = False
+    for part in parts:
+        if not part.load(compiling=False):
+            compile_later(functools.partial(part.load, compiling=True))
+
+
+# ----- functions -----
+
+
+class _Function:
+    # What the interpreter sees of a compiled function; until it is there, its twin is called.
+    # (A docstring here would hide those of the instances.)
+    __slots__ = ("__doc__", "__name__", "__wrapped__", "context")
+    __wrapped__: Callable[..., Any]
+    context: tuple[Any, ...]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.__wrapped__.__name__}>"
+
+
+class _Member(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("type", ctypes.c_int),
+        ("offset", ctypes.c_ssize_t),
+        ("flags", ctypes.c_int),
+        ("doc", ctypes.c_char_p),
+    ]
+
+
+class _Slot(ctypes.Structure):
+    _fields_ = [("slot", ctypes.c_int), ("pfunc", ctypes.c_void_p)]
+
+
+class _Spec(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("basicsize", ctypes.c_int),
+        ("itemsize", ctypes.c_int),
+        ("flags", ctypes.c_uint),
+        ("slots", ctypes.POINTER(_Slot)),
+    ]
+
+
+_T_PYSSIZET, _READONLY, _TP_MEMBERS = 19, 1, 72
+_HAVE_VECTORCALL, _METHOD_DESCRIPTOR, _DEFAULT = 1 << 11, 1 << 17, 1 << 18
+
+
+def _callable_class() -> tuple[type, int]:
+    """A class of functions with a pointer to their machine code, and where that lies.
+
+    The interpreter calls them through the pointer, as methods too; while it is null, `__call__`.
+    """
+    place = _Function.__basicsize__
+    members = (_Member * 2)(
+        _Member(b"__vectorcalloffset__", _T_PYSSIZET, place, _READONLY, None), _Member()
+    )
+    slots = (_Slot * 2)(_Slot(_TP_MEMBERS, ctypes.addressof(members)), _Slot())
+    flags = _DEFAULT | _HAVE_VECTORCALL | _METHOD_DESCRIPTOR
+    spec = _Spec(b"adjit.schedule.native.Function", place + 8, 0, flags, slots)
+    make = ctypes.pythonapi.PyType_FromSpecWithBases
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
+    _kept.append((members, slots, spec))
+    made = make(ctypes.addressof(spec), (_Function,))
+    made.__doc__ = vars(_Function)["__doc__"]  # the slot, which a new class hides
+    return made, place
+
+
+_kept: list[Any] = []  # what the interpreter points to
+know(FUNCTION=_Function)
+_class, _place = _callable_class() if is_supported else (_Function, 0)
+VECTORCALL = "int64(int64, int64, int64, int64)"
+
+
+class Family:
+    """The functions that share one piece of machine code, and differ in their context."""
+
+    def __init__(self, module: str, name: str) -> None:
+        self._address = 0
+        self._functions: list[Any] = []
+        add(Part(module, name, VECTORCALL, self._use))
+
+    def function(self, twin: Callable[..., Any], context: tuple[Any, ...]) -> Any:
+        """`twin`, replaced by the machine code as soon as that is there."""
+        if not is_supported:
+            return twin
+        made: Any = _class()
+        made.__wrapped__, made.context = twin, context
+        made.__name__, made.__doc__ = twin.__name__, twin.__doc__
+        self._functions.append(made)
+        self._point(made)
+        return made
+
+    def _use(self, address: int) -> None:
+        """Have the machine code at an address called from now on."""
+        self._address = address
+        for made in self._functions:
+            self._point(made)
+
+    def _point(self, made: Any) -> None:
+        ctypes.c_int64.from_address(id(made) + _place).value = self._address
