@@ -16,6 +16,8 @@ from numba import types
 from numba.core.types import ExternalFunction
 from numba.extending import intrinsic, register_jitable
 
+BOUND = 0  # stands for a number of this process, which is known when a module is compiled
+
 COUNT, CLASS, LENGTH, ITEMS = 0, 8, 16, 24  # offsets; a list has a pointer to its items at ITEMS
 COUNT_BITS = 0xFFFFFFFF  # newer interpreters keep flags above
 

@@ -9,11 +9,39 @@ been done.
 from numba.extending import register_jitable
 
 from .abi import bits_of_float
+from .handles import (
+    EMPTY,
+    FLOAT,
+    GRAD,
+    INT,
+    INTEGERS,
+    NONE,
+    NUMBERS,
+    SEQUENCE,
+    STORAGE_VALUE,
+    TAPE,
+    TENSOR_EDGE,
+    TENSOR_META,
+    TENSOR_NEEDS_GRAD,
+    TENSOR_OFFSET,
+    TENSOR_SPEC,
+    TENSOR_STORAGE,
+    TENSOR_VIEW_OF,
+    TRUE,
+    is_on,
+    is_private,
+    is_tensor,
+    is_usual,
+    new_node,
+    new_tensor,
+    version_of,
+    zero,
+)  # fmt: skip
 from .objects import (
+    BOUND,
     NUMBER_OF_ARGUMENTS,
     append,
     class_of,
-    contains,
     drop,
     fill,
     find,
@@ -23,7 +51,6 @@ from .objects import (
     has_failed,
     item,
     length,
-    new_attribute,
     new_next,
     new_object,
     new_pair,
@@ -34,26 +61,17 @@ from .objects import (
     new_word,
     own,
     put,
-    size_of_set,
     word_of,
-)
+)  # fmt: skip
 
-# Where the slots of the classes lie, and settings; bound when the module is instantiated.
-TENSOR_STORAGE = TENSOR_SPEC = TENSOR_OFFSET = TENSOR_COUNTER = TENSOR_NEEDS_GRAD = 0
-TENSOR_EDGE = TENSOR_VIEW_OF = TENSOR_META = META_ACCUMULATOR = VIEW_BASE = VIEW_VERSION = 0
-STORAGE_VALUE = STORAGE_SPEC = STORAGE_VERSION = STORAGE_SHARED = VERSION_VERSION = 0
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = 0
-RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = 0
-GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = 0
-GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = 0
-FUNCTION_CONTEXT = 0
-MAX_PENDING = 0
+# Where the slots of the classes lie; bound when the module is compiled.
+META_ACCUMULATOR = VIEW_BASE = VIEW_VERSION = FUNCTION_CONTEXT = BOUND
+RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = BOUND
+GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOUND
+GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = BOUND
 
-# A recorder's context, and in it what all recorders share.
+# A recorder's context.
 SHARED, ARITY, RECIPES, GRAD_CLASS, OP, SAVES, FALLBACK = range(7)
-(TENSOR, NODE, STORAGE, VERSION, INFERENCE, CLASSES, TAPE, CAPTURED, MODES, STATE, GRAD,
- INFERENCE_MODE, ANOMALY, SEQUENCE, NUMBERS, FLOAT, INT, NONE, TRUE, FALSE, EMPTY,
- INTEGERS) = range(22)  # fmt: skip
 
 
 def record(recorder, arguments, count, names):
@@ -77,48 +95,6 @@ def record(recorder, arguments, count, names):
         if made != 0 or has_failed() != 0:
             return made
     return new_result(item(context, FALLBACK), arguments, count, names)
-
-
-@register_jitable
-def is_tensor(shared, value):
-    """Whether a value is a tensor of a class that was seen before."""
-    kind = class_of(value)
-    return kind == item(shared, TENSOR) or contains(item(shared, CLASSES), kind) == 1
-
-
-@register_jitable
-def is_usual(shared):
-    """Whether nobody watches what this thread does, and the tape does not become full."""
-    if size_of_set(item(shared, CAPTURED)) != 0 or length(item(shared, TAPE)) + 1 >= MAX_PENDING:
-        return False
-    return length(item(shared, MODES)) == 0 or not (
-        is_on(shared, INFERENCE_MODE) or is_on(shared, ANOMALY)
-    )
-
-
-@register_jitable
-def is_on(shared, name):
-    """Whether a switch of this thread is on."""
-    found = new_attribute(item(shared, STATE), item(shared, name))
-    drop(found)
-    return found == item(shared, TRUE)
-
-
-@register_jitable
-def is_private(shared, storage):
-    """Whether nobody outside looks at the bytes."""
-    return get(storage, STORAGE_SHARED) == item(item(shared, INTEGERS), 0)
-
-
-@register_jitable
-def version_of(shared, t):
-    """How often a tensor was written so far; 0 where that is not counted."""
-    counter = get(t, TENSOR_COUNTER)
-    if class_of(counter) == item(shared, STORAGE):
-        return get(counter, STORAGE_VERSION)
-    if class_of(counter) == item(shared, VERSION) and counter != item(shared, INFERENCE):
-        return get(counter, VERSION_VERSION)
-    return 0
 
 
 @register_jitable
@@ -150,11 +126,10 @@ def on_tensor(context, shared, a):
     recipe = find(item(context, RECIPES), get(a, TENSOR_SPEC))
     if recipe == 0:
         return 0
-    zero = item(item(shared, INTEGERS), 0)
     offset = get(a, TENSOR_OFFSET)
-    offsets = own(item(shared, NONE)) if offset == zero else new_single(own(offset))
+    offsets = own(item(shared, NONE)) if offset == zero(shared) else new_single(own(offset))
     inputs = new_single(own(get(storage, STORAGE_VALUE)))
-    out = new_tensor(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
+    out = around(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
     if history != 0 and out != 0:
         out = with_history(context, shared, recipe, a, 0, 0, out)
     return recorded(shared, out)
@@ -178,13 +153,12 @@ def on_tensors(context, shared, a, b):
     drop(key)
     if recipe == 0:
         return 0
-    zero = item(item(shared, INTEGERS), 0)
-    if get(a, TENSOR_OFFSET) == zero and get(b, TENSOR_OFFSET) == zero:
+    if get(a, TENSOR_OFFSET) == zero(shared) and get(b, TENSOR_OFFSET) == zero(shared):
         offsets = own(item(shared, NONE))
     else:
         offsets = new_pair(own(get(a, TENSOR_OFFSET)), own(get(b, TENSOR_OFFSET)))
     inputs = new_pair(own(get(first, STORAGE_VALUE)), own(get(second, STORAGE_VALUE)))
-    out = new_tensor(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
+    out = around(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
     if history != 0 and out != 0:
         out = with_history(context, shared, recipe, a, b, 0, out)
     return recorded(shared, out)
@@ -218,11 +192,10 @@ def on_tensor_and_number(context, shared, t, number, at):
         forget_error()
         return 0
     scalars = new_single(new_word(bits_of_float(value)))
-    zero = item(item(shared, INTEGERS), 0)
     offset = get(t, TENSOR_OFFSET)
-    offsets = own(item(shared, NONE)) if offset == zero else new_single(own(offset))
+    offsets = own(item(shared, NONE)) if offset == zero(shared) else new_single(own(offset))
     inputs = new_single(own(get(storage, STORAGE_VALUE)))
-    out = new_tensor(shared, recipe, inputs, offsets, scalars)
+    out = around(shared, recipe, inputs, offsets, scalars)
     if history != 0 and out != 0:
         if at:
             out = with_history(context, shared, recipe, 0, t, scalars, out)
@@ -232,39 +205,10 @@ def on_tensor_and_number(context, shared, t, number, at):
 
 
 @register_jitable
-def new_tensor(shared, recipe, inputs, offsets, scalars):
+def around(shared, recipe, inputs, offsets, scalars):
     """A tensor without history around a new node, which takes the references over; 0 on failure."""
-    node = new_object(item(shared, NODE), 0)
-    storage = new_object(item(shared, STORAGE), 0)
-    out = new_object(item(shared, TENSOR), 0)
-    if inputs == 0 or offsets == 0 or scalars == 0 or node == 0 or storage == 0 or out == 0:
-        drop(inputs)
-        drop(offsets)
-        drop(scalars)
-        drop(node)
-        drop(storage)
-        drop(out)
-        return 0
-    zero = item(item(shared, INTEGERS), 0)
-    none = item(shared, NONE)
-    spec = get(recipe, RECIPE_SPEC)
-    put(node, NODE_RECIPE, own(recipe))
-    put(node, NODE_INPUTS, inputs)
-    put(node, NODE_OFFSETS, offsets)
-    put(node, NODE_SCALARS, scalars)
-    put(storage, STORAGE_VALUE, node)
-    put(storage, STORAGE_SPEC, own(spec))
-    put(storage, STORAGE_VERSION, own(zero))
-    put(storage, STORAGE_SHARED, own(zero))
-    put(out, TENSOR_STORAGE, storage)
-    put(out, TENSOR_COUNTER, own(storage))
-    put(out, TENSOR_SPEC, own(spec))
-    put(out, TENSOR_OFFSET, own(zero))
-    put(out, TENSOR_NEEDS_GRAD, own(item(shared, FALSE)))
-    put(out, TENSOR_EDGE, own(none))
-    put(out, TENSOR_VIEW_OF, own(none))
-    put(out, TENSOR_META, own(none))
-    return out
+    node = new_node(shared, recipe, inputs, offsets, scalars)
+    return new_tensor(shared, node, get(recipe, RECIPE_SPEC))
 
 
 @register_jitable
@@ -294,7 +238,7 @@ def new_edge(shared, t):
     if accumulator == none:
         drop(accumulator)
         return 0
-    return new_pair(accumulator, own(item(item(shared, INTEGERS), 0)))
+    return new_pair(accumulator, own(zero(shared)))
 
 
 @register_jitable
@@ -319,7 +263,7 @@ def new_saved(shared, saves, a, b, out):
         t = operand(saves, k, a, b)
         if word_of(item(saves, k)) < 0:
             fill(saved, at, own(get(out, TENSOR_STORAGE)))
-            fill(saved, at + 1, own(item(item(shared, INTEGERS), 0)))
+            fill(saved, at + 1, own(zero(shared)))
             at += 2
         elif t != 0:
             version = version_of(shared, t)
@@ -358,7 +302,7 @@ def with_history(context, shared, recipe, a, b, scalars, out):
     saved = 0 if saves == 0 else new_saved(shared, saves, a, b, out)
     fn = new_object(item(context, GRAD_CLASS), 0)
     seq = new_next(item(shared, SEQUENCE))
-    edge = new_pair(own(fn), own(item(integers, 0))) if fn != 0 else 0
+    edge = new_pair(own(fn), own(zero(shared))) if fn != 0 else 0
     if edges == 0 or saved == 0 or fn == 0 or seq == 0 or edge == 0:
         drop(edges)
         drop(saved)

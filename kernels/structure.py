@@ -3,6 +3,7 @@
 from numba.extending import register_jitable
 
 from .objects import (
+    BOUND,
     class_of,
     count_of,
     drop,
@@ -25,9 +26,9 @@ from .objects import (
 )
 
 # Where the slots of the classes lie; bound when the module is instantiated.
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_AT = NODE_ADDRESS = 0
-RECIPE_SERIAL = RECIPE_OVER = RECIPE_WRITE = RECIPE_ALIAS = 0
-FUNCTION_CONTEXT = 0
+NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_AT = NODE_ADDRESS = BOUND
+RECIPE_SERIAL = RECIPE_OVER = RECIPE_WRITE = RECIPE_ALIAS = BOUND
+FUNCTION_CONTEXT = BOUND
 
 FALLBACK, RECIPE, NONE, NO_WRITE, COPY, FOREIGN = range(6)  # the context
 

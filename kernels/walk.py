@@ -5,7 +5,29 @@
 from numba.extending import register_jitable
 
 from .abi import stack_words
+from .handles import (
+    EMPTY,
+    MAX_PENDING,
+    NODE,
+    NONE,
+    NUMBERS,
+    RECIPE,
+    STORAGE,
+    STORAGE_VALUE,
+    TAPE,
+    TENSOR_OFFSET,
+    TENSOR_SPEC,
+    TENSOR_STORAGE,
+    TRUE,
+    is_private,
+    is_tensor,
+    new_node,
+    new_tensor,
+    version_of,
+    zero,
+)  # fmt: skip
 from .objects import (
+    BOUND,
     EQUAL,
     LENGTH,
     add,
@@ -23,7 +45,7 @@ from .objects import (
     length,
     list_item,
     new_list,
-    new_object,
+    new_pair,
     new_result,
     new_tuple,
     own,
@@ -31,32 +53,26 @@ from .objects import (
     put_list_item,
     remember,
     word_of,
-)
+)  # fmt: skip
 
-# Where the slots of the classes lie, and settings; bound when the module is instantiated.
-TENSOR_STORAGE = TENSOR_OFFSET = TENSOR_COUNTER = 0
-STORAGE_VALUE = STORAGE_VERSION = STORAGE_SHARED = VERSION_VERSION = 0
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = 0
-RECIPE_VJPS = 0
-GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = 0
-GRAD_MASK = GRAD_SAVED = 0
-FUNCTION_CONTEXT = MAX_PENDING = 0
+# Where the slots of the classes lie; bound when the module is compiled.
+STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
+GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
+GRAD_MASK = GRAD_SAVED = BOUND
 
-# The context.
-NODE, STORAGE, VERSION, RECIPE, TAPE, NUMBERS, NONE, TRUE, ZERO, EMPTY = range(10)
-# The arguments of `advance`, as words.
-ORDER, WAITING, GOALS, MEET, KEEP = range(5)
-# What `record.plan_vjp` found: which result each operand gets, and the kernels.
-KERNELS, SOURCES = 2, 3
+SHARED, FIT = range(2)  # the context
+ORDER, WAITING, GOALS, MEET, KEEP = range(5)  # the arguments of `advance`
+# What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
+KERNELS, SOURCES, FORMS = range(2, 5)
 PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
+AS_IS, AS_TENSOR, FITTED = range(3)
 KERNEL_RECIPE, KERNEL_NUMBERS, KERNEL_READS = 0, 3, 5
 
 
 def reach(function, arguments, count, names):
     """Add what can be reached from the backward nodes in a list, which are in a set too."""
-    context = get(function, FUNCTION_CONTEXT)
+    none = item(item(get(function, FUNCTION_CONTEXT), SHARED), NONE)
     order, seen = get(arguments, 0), get(arguments, 8)
-    none = item(context, NONE)
     at = 0
     while at < length(order):
         edges = get(list_item(order, at), GRAD_EDGES)
@@ -73,173 +89,184 @@ def reach(function, arguments, count, names):
 def advance(function, arguments, count, names):
     """Walk over the nodes at the end of the order as long as they are plain."""
     context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
     order, waiting = get(arguments, 8 * ORDER), get(arguments, 8 * WAITING)
     while length(waiting) > 0 and length(order) > 0:
         fn = list_item(order, length(order) - 1)
         grads = find(waiting, fn)
         if grads != 0:
-            kernels = plain_kernels(context, arguments, fn, grads)
-            if kernels == 0:
+            vjp = plain_vjp(shared, get(arguments, 8 * GOALS), fn, list_item(grads, 0))
+            if vjp == 0:
                 break
             own(grads)
             forget(waiting, fn)
         put(order, LENGTH, length(order) - 1)  # its reference is ours now
         if grads != 0:
-            passed = pass_on(context, arguments, fn, kernels, list_item(grads, 0))
+            passed = pass_on(context, arguments, fn, vjp, list_item(grads, 0))
             drop(grads)
-            if passed and get(arguments, 8 * KEEP) != item(context, TRUE):
-                free_saved(context, fn)
+            if passed and get(arguments, 8 * KEEP) != item(shared, TRUE):
+                free_saved(shared, fn)
         drop(fn)
         if has_failed() != 0:
             return 0
-    return 0 if has_failed() != 0 else own(item(context, NONE))
+    return 0 if has_failed() != 0 else own(item(shared, NONE))
 
 
 @register_jitable
-def plain_kernels(context, arguments, fn, grads):
-    """What `plan_vjp` found for a node, if nothing about it is unusual; else 0."""
-    recipe, saved, goals = get(fn, GRAD_RECIPE), get(fn, GRAD_SAVED), get(arguments, 8 * GOALS)
-    none = item(context, NONE)
+def plain_vjp(shared, goals, fn, g):
+    """What `plan_vjp` found for a node and its gradient, if nothing about them is unusual; else 0."""
+    recipe, saved = get(fn, GRAD_RECIPE), get(fn, GRAD_SAVED)
+    none = item(shared, NONE)
     if (
-        class_of(recipe) != item(context, RECIPE)
+        class_of(recipe) != item(shared, RECIPE)
         or get(fn, GRAD_EXTRAS) != none
         or saved == none
-        or class_of(list_item(grads, 0)) != item(context, NODE)
         or contains(goals, fn) != 0
     ):
         return 0
-    found = find(get(recipe, RECIPE_VJPS), get(fn, GRAD_MASK))
-    if found == 0 or item(found, SOURCES) == none:
+    vjps = get(recipe, RECIPE_VJPS)
+    if class_of(g) == item(shared, NODE):
+        vjp = find(vjps, get(fn, GRAD_MASK))
+    elif is_tensor(shared, g) and is_private(shared, get(g, TENSOR_STORAGE)):
+        key = new_pair(own(get(g, TENSOR_SPEC)), own(get(fn, GRAD_MASK)))
+        vjp = find(vjps, key) if key != 0 else 0
+        drop(key)
+    else:
         return 0
-    kernels = item(found, KERNELS)
-    if length(item(context, TAPE)) + length(kernels) >= MAX_PENDING:
+    if vjp == 0 or item(vjp, SOURCES) == none:
         return 0
-    edges, inputs = get(fn, GRAD_EDGES), get(fn, GRAD_INPUTS)
-    for k in range(length(edges)):
-        edge = item(edges, k)
-        if edge != none:
-            outputs = get(item(edge, 0), GRAD_OUTPUTS)
-            if item(outputs, word_of(item(edge, 1))) != item(inputs, k):
-                return 0
+    if length(item(shared, TAPE)) + length(item(vjp, KERNELS)) >= MAX_PENDING:
+        return 0
     for k in range(0, length(saved), 2):
-        if not is_as_saved(context, item(saved, k), item(saved, k + 1)):
+        if not is_as_saved(shared, item(saved, k), item(saved, k + 1)):
             return 0
-    return found
+    return vjp
 
 
 @register_jitable
-def is_as_saved(context, kept, version):
+def is_as_saved(shared, kept, version):
     """Whether a saved tensor, or the cell of a saved result, is unwritten and not shared."""
-    counter = storage = kept
-    if class_of(kept) != item(context, STORAGE):
-        counter, storage = get(kept, TENSOR_COUNTER), get(kept, TENSOR_STORAGE)
-    if class_of(counter) == item(context, STORAGE):
-        now = get(counter, STORAGE_VERSION)
-    elif class_of(counter) == item(context, VERSION):
-        now = get(counter, VERSION_VERSION)
+    if class_of(kept) == item(shared, STORAGE):
+        now, storage = get(kept, STORAGE_VERSION), kept
     else:
-        return False
-    if get(storage, STORAGE_SHARED) != item(context, ZERO):
+        now, storage = version_of(shared, kept), get(kept, TENSOR_STORAGE)
+    if now == 0 or not is_private(shared, storage):
         return False
     return now == version or equal(now, version, EQUAL) == 1
 
 
 @register_jitable
-def pass_on(context, arguments, fn, found, g):
+def pass_on(context, arguments, fn, vjp, g):
     """Record the kernels of a node and let the gradients arrive; whether that went well."""
-    kernels, sources = item(found, KERNELS), item(found, SOURCES)
-    edges = get(fn, GRAD_EDGES)
-    first = length(item(context, TAPE))
+    shared = item(context, SHARED)
+    kernels, sources, forms = item(vjp, KERNELS), item(vjp, SOURCES), item(vjp, FORMS)
+    nodes = new_tuple(length(kernels))
+    if nodes == 0:
+        return False
     for k in range(length(kernels)):
-        node = new_node(context, fn, item(kernels, k), g)
-        if node == 0:
+        node = new_pullback(shared, fn, item(kernels, k), g)
+        if node == 0 or append(item(shared, TAPE), node) != 0:
+            drop(node)
+            drop(nodes)
             return False
-        failed = append(item(context, TAPE), node)
-        drop(node)  # the tape has it
-        if failed != 0:
-            return False
+        fill(nodes, k, node)
+    is_well = True
+    edges = get(fn, GRAD_EDGES)
     for k in range(length(edges)):
         edge, source = item(edges, k), word_of(item(sources, k))
-        if edge != item(context, NONE) and source != NOTHING:
-            value = g if source == PASSED else list_item(item(context, TAPE), first + source)
-            if not arrive(context, arguments, edge, own(value)):
-                return False
-    return True
+        if edge == item(shared, NONE) or source == NOTHING:
+            continue
+        if source == PASSED:
+            found, spec = g, item(get(fn, GRAD_OUTPUTS), 0)
+        else:
+            found, spec = (
+                item(nodes, source),
+                get(item(item(kernels, source), KERNEL_RECIPE), RECIPE_SPEC),
+            )
+        wanted = item(get(fn, GRAD_INPUTS), k)
+        made = new_gradient(context, edge, found, spec, wanted, word_of(item(forms, k)))
+        if made == 0 or not arrive(context, arguments, edge, made):
+            is_well = False
+            break
+    drop(nodes)
+    return is_well
 
 
 @register_jitable
-def new_node(context, fn, kernel, g):
+def new_pullback(shared, fn, kernel, g):
     """The node of one kernel of a vjp; 0 on failure."""
-    none = item(context, NONE)
     saved, reads, numbers = (
         get(fn, GRAD_SAVED),
         item(kernel, KERNEL_READS),
         item(kernel, KERNEL_NUMBERS),
     )
     inputs = new_tuple(length(reads))
-    node = new_object(item(context, NODE), 0)
-    scalars = new_tuple(length(numbers)) if length(numbers) else own(item(context, EMPTY))
-    if inputs == 0 or node == 0 or scalars == 0:
-        drop(inputs)
-        drop(node)
-        drop(scalars)
-        return 0
-    shifted = False
+    scalars = new_tuple(length(numbers)) if length(numbers) else own(item(shared, EMPTY))
+    is_shifted = False
     for k in range(length(reads)):
-        read = word_of(item(reads, k))
-        fill(inputs, k, own(g if read == 0 else value_of(context, item(saved, 2 * read - 2))))
-        shifted |= read != 0 and offset_of(context, item(saved, 2 * read - 2)) != item(
-            context, ZERO
-        )
-    for k in range(length(numbers)):
-        fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
-    offsets = own(none)
-    if shifted:
-        offsets = new_tuple(length(reads))
-        if offsets == 0:
-            drop(inputs)
-            drop(node)
-            drop(scalars)
-            return 0
+        is_shifted |= offset_of(shared, read_of(item(reads, k), saved, g)) != zero(shared)
+    offsets = new_tuple(length(reads)) if is_shifted else own(item(shared, NONE))
+    if inputs != 0 and offsets != 0 and scalars != 0:
         for k in range(length(reads)):
-            read = word_of(item(reads, k))
-            zero = item(context, ZERO)
-            fill(
-                offsets,
-                k,
-                own(zero if read == 0 else offset_of(context, item(saved, 2 * read - 2))),
-            )
-    put(node, NODE_RECIPE, own(item(kernel, KERNEL_RECIPE)))
-    put(node, NODE_INPUTS, inputs)
-    put(node, NODE_OFFSETS, offsets)
-    put(node, NODE_SCALARS, scalars)
-    return node
+            kept = read_of(item(reads, k), saved, g)
+            fill(inputs, k, own(value_of(shared, kept)))
+            if is_shifted:
+                fill(offsets, k, own(offset_of(shared, kept)))
+        for k in range(length(numbers)):
+            fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
+    return new_node(shared, item(kernel, KERNEL_RECIPE), inputs, offsets, scalars)
 
 
 @register_jitable
-def value_of(context, kept):
-    """The value of a saved tensor or of the cell of a saved result."""
-    if class_of(kept) != item(context, STORAGE):
-        kept = get(kept, TENSOR_STORAGE)
-    return get(kept, STORAGE_VALUE)
+def read_of(place, saved, g):
+    """What a kernel reads in a place: the gradient, then what is saved."""
+    return g if word_of(place) == 0 else item(saved, 2 * word_of(place) - 2)
 
 
 @register_jitable
-def offset_of(context, kept):
+def value_of(shared, kept):
+    """The value of a tensor or of a cell, or that value itself."""
+    if class_of(kept) == item(shared, NODE):
+        return kept
+    storage = kept if class_of(kept) == item(shared, STORAGE) else get(kept, TENSOR_STORAGE)
+    return get(storage, STORAGE_VALUE)
+
+
+@register_jitable
+def offset_of(shared, kept):
     """Where it starts."""
-    return (
-        item(context, ZERO)
-        if class_of(kept) == item(context, STORAGE)
-        else get(kept, TENSOR_OFFSET)
-    )
+    if class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE):
+        return zero(shared)
+    return get(kept, TENSOR_OFFSET)
+
+
+@register_jitable
+def new_gradient(context, edge, found, spec, wanted, form):
+    """What arrives at the end of an edge: a bare value, or a tensor where it looks different."""
+    shared = item(context, SHARED)
+    is_bare = class_of(found) == item(shared, NODE)
+    if form == AS_IS:
+        expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
+        if is_bare and expected != wanted:
+            return new_tensor(shared, own(found), wanted)
+        return own(found)
+    made = new_tensor(shared, own(found), spec) if is_bare else own(found)
+    if form == AS_TENSOR or made == 0:
+        return made
+    words = stack_words(2)
+    put(words, 0, made)
+    put(words, 8, wanted)
+    fitted = new_result(item(context, FIT), words, 2, 0)
+    drop(made)
+    return fitted
 
 
 @register_jitable
 def arrive(context, arguments, edge, g):
     """Let a gradient, whose reference is taken over, arrive at the end of an edge."""
+    none = item(item(context, SHARED), NONE)
     waiting = get(arguments, 8 * WAITING)
     parent, number = item(edge, 0), word_of(item(edge, 1))
-    none = item(context, NONE)
     grads = find(waiting, parent)
     if grads == 0:
         outputs = length(get(parent, GRAD_OUTPUTS))
@@ -253,31 +280,27 @@ def arrive(context, arguments, edge, g):
         drop(grads)
         return failed == 0
     before = list_item(grads, number)
-    if before != none:
-        words = stack_words(4)
-        put(words, 0, parent)
-        put(words, 8, item(edge, 1))
-        put(words, 16, before)
-        put(words, 24, g)
-        own(grads)
-        met = new_result(get(arguments, 8 * MEET), words, 4, 0)
-        drop(g)
-        if met == 0:
-            drop(grads)
-            return False
-        drop(list_item(grads, number))
-        put_list_item(grads, number, met)
-        drop(grads)
+    if before == none:
+        put_list_item(grads, number, g)
+        drop(before)
         return True
-    drop(before)
-    put_list_item(grads, number, g)
-    return True
+    words = stack_words(4)
+    put(words, 0, parent)
+    put(words, 8, item(edge, 1))
+    put(words, 16, before)
+    put(words, 24, g)
+    met = new_result(get(arguments, 8 * MEET), words, 4, 0)
+    drop(g)
+    if met != 0:
+        put_list_item(grads, number, met)
+        drop(before)
+    return met != 0
 
 
 @register_jitable
-def free_saved(context, fn):
+def free_saved(shared, fn):
     """Forget what a node saved; a second walk is refused by that."""
     saved = get(fn, GRAD_SAVED)
-    if length(saved) > 0 or saved == item(context, NUMBERS):
-        put(fn, GRAD_SAVED, own(item(context, NONE)))
+    if length(saved) > 0 or saved == item(shared, NUMBERS):
+        put(fn, GRAD_SAVED, own(item(shared, NONE)))
         drop(saved)

@@ -18,14 +18,13 @@ from typing import Any
 from ..graph import record
 from ..graph.node import GradNode, Node, sequence
 from ..graph.record import as_tensor, as_tensors
+from ..graph.recorder import shared
 from ..graph.state import state
 from ..graph.template import remembered
 from ..ops.arithmetic import total, total_of
 from ..schedule import native
-from ..schedule.recipe import Recipe
-from ..schedule.settle import captured_threads, settle, tape
+from ..schedule.settle import captured_threads, settle
 from ..shapes import is_dense
-from ..storage import Storage, Version
 from ..tensor import Tensor
 
 MOST = 32  # gradients that are summed at once
@@ -184,9 +183,8 @@ def _advance(
     """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
 
 
-_context = (Node, Storage, Version, Recipe, tape, record.NUMBERS, None, True, 0, ())
-reach = native.Family("walk", "reach").function(_reach, _context)
-advance = native.Family("walk", "advance").function(_advance, _context)
+reach = native.Family("walk", "reach").function(_reach, (shared(),))
+advance = native.Family("walk", "advance").function(_advance, (shared(), fit))
 
 
 class Walk:

@@ -695,7 +695,7 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     found: Any = fn.recipe.vjps.get(key)
     if found is None:
         found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, spec)
-    passed, fits, kernels, _ = found
+    passed, fits, kernels, _, _ = found
     if not fits:
         g = as_tensor(g, spec)
     if not kernels:
@@ -796,6 +796,7 @@ class Vjp(NamedTuple):
     fits: bool  # whether `g` has the specs of these operands
     kernels: tuple[Kernel, ...]  # for the others
     sources: tuple[int, ...] | None  # for each operand its kernel, -1 for `g`, -2 for none
+    forms: tuple[int, ...]  # what to make of that: 0 nothing, 1 a tensor, 2 one of another shape
 
 
 def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
@@ -842,13 +843,23 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
         kernels.append(Kernel(recipe, only, tuple(which), numbers, pick, tuple(places)))
     fits = all(specs[k] is forward.spec for k in passed)
     pass_places = [0 if k in passed else 1 for k in range(len(specs))]
-    sources = None
-    if fits and all(kernel.only >= 0 for kernel in kernels):
-        found = dict.fromkeys(passed, PASSED) | {k.only: i for i, k in enumerate(kernels)}
-        sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
-    return Vjp(
-        picker(pass_places) if passed or not kernels else None, fits, tuple(kernels), sources
-    )
+    passing = picker(pass_places) if passed or not kernels else None
+    if any(len(kernel.which) > 1 for kernel in kernels):
+        return Vjp(passing, fits, tuple(kernels), None, ())
+    found = dict.fromkeys(passed, PASSED) | {kernel.which[0]: i for i, kernel in enumerate(kernels)}
+    made = dict.fromkeys(passed, g_spec) | {
+        kernel.which[0]: kernel.recipe.spec for kernel in kernels
+    }
+    sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
+    forms = tuple([form(made[k], specs[k]) if k in made else 0 for k in range(len(specs))])
+    return Vjp(passing, fits, tuple(kernels), sources, forms)
+
+
+def form(found: Spec, wanted: Spec) -> int:
+    """What becomes of a gradient: 0 it fits as it is, 1 as a tensor, 2 after a sum or conversion."""
+    if found is wanted:
+        return 0
+    return 1 if found.dtype is wanted.dtype and found.shape == wanted.shape else 2
 
 
 PASSED, NOTHING = -1, -2  # among the sources of a vjp

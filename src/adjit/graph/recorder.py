@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..schedule import native
+from ..schedule.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, captured_threads, tape
 from ..storage import Storage, Version
 from . import record
@@ -21,17 +22,17 @@ _recorders = native.Family("recorder", "record")
 
 
 @functools.cache
-def _shared() -> tuple[Any, ...]:
-    """What all recorders need, in the order of the names in `kernels/recorder.py`."""
+def shared() -> tuple[Any, ...]:
+    """What all compiled functions need, in the order of the names in `kernels/handles.py`."""
     native.know(TENSOR=record.Tensor, META=record.Meta)
     return (
-        record.Tensor, Node, Storage, Version, record.INFERENCE, record.tensor_classes, tape,
-        captured_threads, modes_used, state, "grad", "inference", "anomaly", counter, record.NUMBERS,
-        float, int, None, True, False, (), (0, 1, 2, 3),
+        record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
+        captured_threads, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
+        "grad", "inference", "anomaly", None, True, False, (), (0, 1, 2, 3),
     )  # fmt: skip
 
 
 def compiled(op: Any, twin: Callable[..., Any]) -> Any:
     """A recorder of `op` on one or two tensors; `twin` is the same in Python."""
-    context = (_shared(), op.arity, op.recipes, op.node_class, op, op.saves, twin)
+    context = (shared(), op.arity, op.recipes, op.node_class, op, op.saves, twin)
     return _recorders.function(twin, context)

@@ -66,8 +66,8 @@ constants: dict[str, int] = {}  # what machine code may ask for
 class Part:
     """A function of a module of the kernels room, compiled with constants of this process.
 
-    Every capital name that the module sets to 0 at its top is one of them. `use` gets the address
-    of the function once it is there.
+    A name that the module, or one that it imports, sets to BOUND is one of them. `use` gets
+    the address of the function once it is there.
     """
 
     def __init__(self, module: str, name: str, signature: str, use: Callable[[int], None]) -> None:
@@ -85,16 +85,29 @@ class Part:
 @functools.cache
 def _bound(name: str) -> str:
     """The text of a module, to be run on its own, with its constants."""
-    module = importlib.import_module(f"{KERNELS}.{name}")
-    tree = ast.parse(inspect.getsource(module))
-    wanted = set()
-    for node in tree.body:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            node.module, node.level = f"{KERNELS}.{node.module}", 0
-        if isinstance(node, ast.Assign) and ast.unparse(node.value) == "0":
-            wanted |= {ast.unparse(target) for target in node.targets}
+    body, wanted = _opened(name)
     bound = [f"{capital} = {constants[capital]}" for capital in sorted(wanted)]
-    return "\n".join([ast.unparse(tree), "", *bound, ""])
+    return "\n".join([ast.unparse(ast.Module(body, [])), "", *bound, ""])
+
+
+def _opened(name: str) -> tuple[list[ast.stmt], set[str]]:
+    """The statements of a module, and the constants that it leaves open; those of the modules
+    that it imports and that leave some open too come before."""
+    module = importlib.import_module(f"{KERNELS}.{name}")
+    body: list[ast.stmt] = []
+    wanted: set[str] = set()
+    for node in ast.parse(inspect.getsource(module)).body:
+        if isinstance(node, ast.ImportFrom) and node.level:
+            imported, open_there = _opened(node.module or "")
+            if open_there:
+                body += imported
+                wanted |= open_there
+                continue
+            node.module, node.level = f"{KERNELS}.{node.module}", 0
+        if isinstance(node, ast.Assign) and ast.unparse(node.value) == "BOUND":
+            wanted |= {ast.unparse(target) for target in node.targets}
+        body.append(node)
+    return body, wanted
 
 
 parts: list[Part] = []

@@ -1,0 +1,124 @@
+"""Nodes, cells and tensors in compiled code: how they are read and made.
+
+The functions get what they need of the process in a tuple, `shared`.
+"""
+
+from numba.extending import register_jitable
+
+from .objects import (
+    BOUND,
+    class_of,
+    contains,
+    drop,
+    get,
+    item,
+    length,
+    new_attribute,
+    new_object,
+    own,
+    put,
+    size_of_set,
+)
+
+# Where the slots of the classes lie, and settings; bound when a module that imports these is compiled.
+TENSOR_STORAGE = TENSOR_SPEC = TENSOR_OFFSET = TENSOR_COUNTER = TENSOR_NEEDS_GRAD = BOUND
+TENSOR_EDGE = TENSOR_VIEW_OF = TENSOR_META = BOUND
+STORAGE_VALUE = STORAGE_SPEC = STORAGE_VERSION = STORAGE_SHARED = VERSION_VERSION = BOUND
+NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = BOUND
+MAX_PENDING = BOUND
+
+# What is shared: classes, the state of the process, and constants.
+(TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, CAPTURED, MODES, STATE,
+ INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, NONE, TRUE, FALSE, EMPTY,
+ INTEGERS) = range(23)  # fmt: skip
+
+
+@register_jitable
+def zero(shared):
+    """The number 0."""
+    return item(item(shared, INTEGERS), 0)
+
+
+@register_jitable
+def is_tensor(shared, value):
+    """Whether a value is a tensor of a class that was seen before."""
+    kind = class_of(value)
+    return kind == item(shared, TENSOR) or contains(item(shared, CLASSES), kind) == 1
+
+
+@register_jitable
+def is_usual(shared):
+    """Whether nobody watches what this thread does, and the tape does not become full."""
+    if size_of_set(item(shared, CAPTURED)) != 0 or length(item(shared, TAPE)) + 1 >= MAX_PENDING:
+        return False
+    return length(item(shared, MODES)) == 0 or not (
+        is_on(shared, INFERENCE_MODE) or is_on(shared, ANOMALY)
+    )
+
+
+@register_jitable
+def is_on(shared, name):
+    """Whether a switch of this thread is on."""
+    found = new_attribute(item(shared, STATE), item(shared, name))
+    drop(found)
+    return found == item(shared, TRUE)
+
+
+@register_jitable
+def is_private(shared, storage):
+    """Whether nobody outside looks at the bytes."""
+    return get(storage, STORAGE_SHARED) == zero(shared)
+
+
+@register_jitable
+def version_of(shared, t):
+    """How often a tensor was written so far; 0 where that is not counted."""
+    counter = get(t, TENSOR_COUNTER)
+    if class_of(counter) == item(shared, STORAGE):
+        return get(counter, STORAGE_VERSION)
+    if class_of(counter) == item(shared, VERSION) and counter != item(shared, INFERENCE):
+        return get(counter, VERSION_VERSION)
+    return 0
+
+
+@register_jitable
+def new_node(shared, recipe, inputs, offsets, scalars):
+    """A node; it takes all references but the recipe's over. 0 if one of them is 0."""
+    node = new_object(item(shared, NODE), 0)
+    if inputs == 0 or offsets == 0 or scalars == 0 or node == 0:
+        drop(inputs)
+        drop(offsets)
+        drop(scalars)
+        drop(node)
+        return 0
+    put(node, NODE_RECIPE, own(recipe))
+    put(node, NODE_INPUTS, inputs)
+    put(node, NODE_OFFSETS, offsets)
+    put(node, NODE_SCALARS, scalars)
+    return node
+
+
+@register_jitable
+def new_tensor(shared, value, spec):
+    """A tensor without history around a value, whose reference it takes over; 0 if that is 0."""
+    storage = new_object(item(shared, STORAGE), 0)
+    out = new_object(item(shared, TENSOR), 0)
+    if value == 0 or storage == 0 or out == 0:
+        drop(value)
+        drop(storage)
+        drop(out)
+        return 0
+    none = item(shared, NONE)
+    put(storage, STORAGE_VALUE, value)
+    put(storage, STORAGE_SPEC, own(spec))
+    put(storage, STORAGE_VERSION, own(zero(shared)))
+    put(storage, STORAGE_SHARED, own(zero(shared)))
+    put(out, TENSOR_STORAGE, storage)
+    put(out, TENSOR_COUNTER, own(storage))
+    put(out, TENSOR_SPEC, own(spec))
+    put(out, TENSOR_OFFSET, own(zero(shared)))
+    put(out, TENSOR_NEEDS_GRAD, own(item(shared, FALSE)))
+    put(out, TENSOR_EDGE, own(none))
+    put(out, TENSOR_VIEW_OF, own(none))
+    put(out, TENSOR_META, own(none))
+    return out
