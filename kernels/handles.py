@@ -17,7 +17,6 @@ from .objects import (
     new_object,
     own,
     put,
-    size_of_set,
 )
 
 # Where the slots of the classes lie, and settings; bound when a module that imports these is compiled.
@@ -28,7 +27,7 @@ NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = BOUND
 MAX_PENDING = BOUND
 
 # What is shared: classes, the state of the process, and constants.
-(TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, CAPTURED, MODES, STATE,
+(TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, WATCHERS, MODES, STATE,
  INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, NONE, TRUE, FALSE, EMPTY,
  INTEGERS) = range(23)  # fmt: skip
 
@@ -49,7 +48,7 @@ def is_tensor(shared, value):
 @register_jitable
 def is_usual(shared):
     """Whether nobody watches what this thread does, and the tape does not become full."""
-    if size_of_set(item(shared, CAPTURED)) != 0 or length(item(shared, TAPE)) + 1 >= MAX_PENDING:
+    if length(item(shared, WATCHERS)) != 0 or length(item(shared, TAPE)) + 1 >= MAX_PENDING:
         return False
     return length(item(shared, MODES)) == 0 or not (
         is_on(shared, INFERENCE_MODE) or is_on(shared, ANOMALY)

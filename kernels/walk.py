@@ -34,6 +34,7 @@ from .objects import (
     append,
     class_of,
     contains,
+    discard,
     drop,
     equal,
     fill,
@@ -58,10 +59,10 @@ from .objects import (
 # Where the slots of the classes lie; bound when the module is compiled.
 STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
 GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
-GRAD_MASK = GRAD_SAVED = BOUND
+GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = BOUND
 
-SHARED, FIT = range(2)  # the context
-ORDER, WAITING, GOALS, MEET, KEEP = range(5)  # the arguments of `advance`
+SHARED, LIST, FIT, TOTAL_OF, MOST, SMALL = range(6)  # the context
+ORDER, WAITING, GOALS, MET, MEET, KEEP = range(6)  # the arguments of `advance`
 # What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
 KERNELS, SOURCES, FORMS = range(2, 5)
 PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
@@ -94,6 +95,8 @@ def advance(function, arguments, count, names):
     while length(waiting) > 0 and length(order) > 0:
         fn = list_item(order, length(order) - 1)
         grads = find(waiting, fn)
+        if grads != 0 and not join(context, arguments, fn, grads):
+            return 0
         if grads != 0:
             vjp = plain_vjp(shared, get(arguments, 8 * GOALS), fn, list_item(grads, 0))
             if vjp == 0:
@@ -110,6 +113,30 @@ def advance(function, arguments, count, names):
         if has_failed() != 0:
             return 0
     return 0 if has_failed() != 0 else own(item(shared, NONE))
+
+
+@register_jitable
+def is_list(context, g):
+    """Whether these are several gradients that have yet to be summed."""
+    return class_of(g) == item(context, LIST)
+
+
+@register_jitable
+def join(context, arguments, fn, grads):
+    """Sum the gradients of a node's first output, if there are several; whether that went well."""
+    if not is_list(context, list_item(grads, 0)):
+        return True
+    words = stack_words(2)
+    put(words, 0, list_item(grads, 0))
+    put(words, 8, item(get(fn, GRAD_OUTPUTS), 0))
+    own(grads)
+    joined = new_result(item(context, TOTAL_OF), words, 2, 0)
+    if joined != 0:
+        drop(list_item(grads, 0))
+        put_list_item(grads, 0, joined)
+        discard(get(arguments, 8 * MET), fn)
+    drop(grads)
+    return joined != 0
 
 
 @register_jitable
@@ -284,6 +311,8 @@ def arrive(context, arguments, edge, g):
         put_list_item(grads, number, g)
         drop(before)
         return True
+    if gather(context, arguments, parent, number, grads, g):
+        return True
     words = stack_words(4)
     put(words, 0, parent)
     put(words, 8, item(edge, 1))
@@ -295,6 +324,39 @@ def arrive(context, arguments, edge, g):
         put_list_item(grads, number, met)
         drop(before)
     return met != 0
+
+
+@register_jitable
+def gather(context, arguments, parent, number, grads, g):
+    """Let a small gradient wait beside those that have arrived, to be summed at once; whether it can.
+
+    `Walk.meet` says when; this is the usual case of it.
+    """
+    shared = item(context, SHARED)
+    before = list_item(grads, number)
+    if class_of(g) != item(shared, NODE):
+        return False
+    if is_list(context, before):
+        if length(before) + 1 >= word_of(item(context, MOST)) or append(before, g) != 0:
+            return False
+        drop(g)
+        return True
+    spec = item(get(parent, GRAD_OUTPUTS), number)
+    is_small = word_of(get(spec, SPEC_NUMEL)) <= word_of(item(context, SMALL))
+    if (
+        class_of(before) != item(shared, NODE)
+        or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE)
+        or not is_small
+    ):
+        return False
+    pair = new_list(2)
+    if pair == 0 or add(get(arguments, 8 * MET), parent) != 0:
+        drop(pair)
+        return False
+    put_list_item(pair, 0, before)
+    put_list_item(pair, 1, g)
+    put_list_item(grads, number, pair)
+    return True
 
 
 @register_jitable

@@ -16,6 +16,7 @@ import pytest
 import adjit as T
 from adjit import compiled, replay
 from adjit.nn import functional as F
+from adjit.schedule import run_cpu
 from adjit.schedule import settle as scheduling
 
 
@@ -1189,7 +1190,7 @@ def test_an_interrupt_during_a_replay_leaves_everything_usable(monkeypatch):
     for _ in range(3):
         step(x)
         expected = expected - x
-    run = scheduling.run_cpu.run
+    run = run_cpu.run
     for before in (True, False):
         after = bits(expected if before else expected - x)
 

@@ -15,8 +15,9 @@ from .graph import record
 from .graph.node import GradNode, Spec, node_class
 from .graph.state import state
 from .schedule import profile, structure
+from .schedule.cold import found_error
 from .schedule.plan import Plan, copied
-from .schedule.settle import found_error, lock, settle, tape
+from .schedule.settle import lock, settle, tape
 from .shapes import Size
 from .storage import Foreign, Storage, Version
 from .tensor import Meta

@@ -17,6 +17,7 @@ from . import config
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
 from .capture import reachable
 from .schedule import hot, settle
+from .schedule.cold import Failed
 from .schedule.layout import Place
 from .schedule.notes import Note, Use, copy_note, node_notes
 from .schedule.plan import Plan
@@ -162,7 +163,7 @@ def _raise_failures(nodes: Sequence[Any]) -> None:
     """Raise what went wrong with a node, or with one that it reads."""
     for node in nodes:
         for value in (node, *(node.inputs or ())):
-            if isinstance(value.recipe, settle.Failed):
+            if isinstance(value.recipe, Failed):
                 raise value.recipe.error
 
 

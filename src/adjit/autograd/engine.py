@@ -19,11 +19,11 @@ from ..graph import record
 from ..graph.node import GradNode, Node, sequence
 from ..graph.record import as_tensor, as_tensors
 from ..graph.recorder import shared
-from ..graph.state import state
+from ..graph.state import state, watchers
 from ..graph.template import remembered
 from ..ops.arithmetic import total, total_of
 from ..schedule import native
-from ..schedule.settle import captured_threads, settle
+from ..schedule.settle import settle
 from ..shapes import is_dense
 from ..tensor import Tensor
 
@@ -177,6 +177,7 @@ def _advance(
     order: list[GradNode],
     waiting: dict[GradNode, list[Any]],
     goals: set[GradNode],
+    met: set[GradNode],
     meet: Any,
     keep: bool,
 ) -> None:
@@ -184,7 +185,9 @@ def _advance(
 
 
 reach = native.Family("walk", "reach").function(_reach, (shared(),))
-advance = native.Family("walk", "advance").function(_advance, (shared(), fit))
+advance = native.Family("walk", "advance").function(
+    _advance, (shared(), list, fit, total_of, MOST, SMALL)
+)
 
 
 class Walk:
@@ -227,10 +230,10 @@ class Walk:
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
         met, targets = self.met, self.targets
         keep, watch = self.keep, state.anomaly
-        plain = useful is None and not (watch or state.grad or captured_threads)
+        plain = useful is None and not (watch or state.grad or watchers)
         while waiting:
             if plain:
-                advance(order, waiting, goals, self.meet, keep)
+                advance(order, waiting, goals, met, self.meet, keep)
                 if not waiting:
                     break
             fn = order.pop()

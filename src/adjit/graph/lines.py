@@ -13,11 +13,11 @@ from typing import Any
 
 from .. import errors
 from .node import Node
+from .state import watchers
 
 Sites = dict[int, errors.Site | None]
 
 _scalars: Any = Node.__dict__["scalars"]
-_open: list[Sites] = []
 _lock = threading.Lock()
 
 
@@ -26,19 +26,19 @@ def noting(sites: Sites) -> Iterator[None]:
     """Note where nodes are recorded, under their ids. An id is good as long as its node lives."""
     watched: Any = Node
     with _lock:
-        _open.append(sites)
+        watchers.append(sites)
         watched.scalars = property(_scalars.__get__, _note)
     try:
         yield
     finally:
         with _lock:
-            _open[:] = [other for other in _open if other is not sites]
-            if not _open:
+            watchers[:] = [other for other in watchers if other is not sites]
+            if not watchers:
                 watched.scalars = _scalars
 
 
 def _note(node: Node, scalars: tuple[int, ...]) -> None:
     _scalars.__set__(node, scalars)
     site = errors.user_site()
-    for sites in _open:
+    for sites in watchers:
         sites[id(node)] = site

@@ -8,14 +8,14 @@ from typing import Any
 
 from ..schedule import native
 from ..schedule.recipe import Recipe
-from ..schedule.settle import MAX_PENDING, captured_threads, tape
+from ..schedule.settle import MAX_PENDING, tape
 from ..storage import Storage, Version
 from . import record
-from .node import GradNode, Node, counter
-from .state import modes_used, state
+from .node import GradNode, Node, Spec, counter
+from .state import modes_used, state, watchers
 from .view import View
 
-native.know(STORAGE=Storage, VERSION=Version, NODE=Node, GRAD=GradNode, VIEW=View)
+native.know(STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View)
 native.constants["MAX_PENDING"] = MAX_PENDING
 
 _recorders = native.Family("recorder", "record")
@@ -27,7 +27,7 @@ def shared() -> tuple[Any, ...]:
     native.know(TENSOR=record.Tensor, META=record.Meta)
     return (
         record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
-        captured_threads, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
+        watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
         "grad", "inference", "anomaly", None, True, False, (), (0, 1, 2, 3),
     )  # fmt: skip
 

@@ -21,3 +21,7 @@ state = State()
 
 
 modes_used: list[bool] = []  # not empty once any thread has used inference or anomaly mode
+
+# Those who want to know where nodes are recorded, or what a captured function does: they have put
+# properties in the place of slots, so that machine code, which does not see these, does nothing.
+watchers: list[dict[int, Any]] = []
