@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 LOOK = 6  # equal neighbours in a row that make a repetition worth a look
 LEAST = 3  # repetitions that make a loop
@@ -11,38 +12,34 @@ LEAST = 3  # repetitions that make a loop
 def cells(sequence: Sequence[int], size: int) -> list[int]:
     """A number for each place: the same within a repetition, or several up to `size` places.
 
-    Places outside of loops have even numbers, the repetitions of loops odd ones.
+    The numbers count up from 0. Places that follow each other outside of loops share one.
 
     Example:
         >>> cells([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 9], 4)
-        [0, 1, 1, 1, 1, 3, 3, 3, 3, 5, 5, 6]
+        [0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4]
     """
     count = len(sequence)
-    numbers = [0] * count
-    last: dict[tuple[int, ...], int] = {}
-    number = at = 0
+    starts: set[int] = set()  # of new numbers
+    last: dict[tuple[int, ...], int] = {}  # where neighbours were seen
+    short: dict[int, int] = {}  # where a repetition with a period ends that is too short for a loop
+    at = 0
     while at < count:
         key = tuple(sequence[at : at + LOOK])
-        before = last.get(key, -1)
-        period = at - before
-        if before >= 0 and (end := _end_of_loop(sequence, before, period)) - before >= max(
-            LEAST * period, LOOK
-        ):
-            step = max(size // period, 1) * period
-            first = before
-            number += 1 + number % 2 if number % 2 else 1
-            for start in range(first, end, step):
-                for k in range(start, min(start + step, end)):
-                    numbers[k] = number
-                number += 2
-            number += 1
-            last.clear()
-            at = end
-            continue
+        before = last.get(key, at)
         last[key] = at
-        numbers[at] = number
+        period = at - before
+        if period and at >= short.get(period, 0):
+            end = _end_of_loop(sequence, before, period)
+            if end - before >= LEAST * period:
+                starts.update(range(before, end, max(size // period, 1) * period))
+                starts.add(end)
+                last.clear()
+                at = end
+                continue
+            short[period] = end
         at += 1
-    return numbers
+    starts.discard(0)
+    return list(accumulate([int(place in starts) for place in range(count)]))
 
 
 def _end_of_loop(sequence: Sequence[int], start: int, period: int) -> int:
