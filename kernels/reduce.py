@@ -72,25 +72,8 @@ def sum_onto(total, x, count, X, T):
 
 
 @njit(error_model="numpy")
-def squares_onto(total, x, count, X, T):
-    """Lanes of a running sum and the squares of x[:count], in the order of `dot_span`."""
-    whole = count // LANES * LANES
-    for first in range(0, whole, RUN):
-        part = spread(T(0))
-        for i in range(first, min(first + RUN, whole), LANES):
-            value = load(x, i)
-            part = combine(add, part, combine(mul, value, value))
-        total = combine(add, total, part)
-    if whole < count:
-        value = load_some(x, whole, count - whole, X(0))
-        total = combine(add, total, combine(mul, value, value))
-    return total
-
-
-@njit(error_model="numpy")
-def dot_span(x, i, y, j, count, T):
-    """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
-    total = spread(T(0))
+def dot_onto(total, x, i, y, j, count, T):
+    """Lanes of a running sum and x[i + k] * y[j + k] for k < count, in an order of count alone."""
     whole = count // LANES * LANES
     for first in range(0, whole, RUN):
         part = spread(T(0))
@@ -102,7 +85,19 @@ def dot_span(x, i, y, j, count, T):
         rest = count - whole
         a, b = load_some(x, i + whole, rest, T(0)), load_some(y, j + whole, rest, T(0))
         total = combine(add, total, combine(mul, a, b))
-    return fold(add, total)
+    return total
+
+
+@njit(error_model="numpy")
+def squares_onto(total, x, count, X, T):
+    """Called as `sum_onto` is: the squares of x[:count], in the order of `dot_span`; `X` is `T`."""
+    return dot_onto(total, x, 0, x, 0, count, T)
+
+
+@njit(error_model="numpy")
+def dot_span(x, i, y, j, count, T):
+    """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
+    return fold(add, dot_onto(spread(T(0)), x, i, y, j, count, T))
 
 
 # rows: out[row, chunk] = op over x[row, chunk * step : (chunk + 1) * step]
