@@ -21,7 +21,7 @@ from .schedule.cold import Failed
 from .schedule.layout import Place
 from .schedule.notes import Note, Use, copy_note, node_notes
 from .schedule.plan import Plan
-from .schedule.structure import Structure, key_of, numbered, structure_of, walk
+from .schedule.structure import Structure, key_of, numbered, reads_of, structure_of, walk
 from .storage import size_class
 from .tables import aligned, shortened, size
 
@@ -225,16 +225,12 @@ def _one_by_one(batch: list[Any]) -> Iterator[Note]:
     for at, node in enumerate(batch):
         recipe = node.recipe
         reads = []
-        for k, value in enumerate(node.inputs):
-            offset = 0 if node.offsets is None else node.offsets[k]
-            if value.recipe is None:
-                fixed = offset if recipe.write and k == 0 else 0
-                number = numbers[value, offset - fixed]
-                reads.append((Place("external", number), ~number))
+        for spec, (source, offset) in zip(recipe.inputs, reads_of(node, numbers), strict=True):
+            if source < 0:
+                reads.append((Place("external", ~source), source))
             else:
-                place, number = places[value.at][0]
-                extra = offset * recipe.inputs[k].dtype.itemsize
-                reads.append((place._replace(extra=extra), number))
+                place, number = places[source][0]
+                reads.append((place._replace(extra=offset * spec.dtype.itemsize), number))
         if recipe.pick >= 0:
             places.append([places[node.inputs[0].at][recipe.pick]])
             continue

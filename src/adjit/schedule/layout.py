@@ -18,7 +18,7 @@ from .cache import instantiate
 from .fuse import Fusion, Item, Read, Task, is_plain
 from .notes import Note, Use, copy_note, node_notes
 from .recipe import Operand, Source
-from .structure import Structure, fixed_offset
+from .structure import Structure, reads_of
 
 
 class Place(NamedTuple):
@@ -71,18 +71,14 @@ class Layout:
         for at, node in enumerate(batch):
             recipe = node.recipe
             reads = []
-            for k, value in enumerate(node.inputs):
-                offset = 0 if node.offsets is None else node.offsets[k]
-                if value.recipe is not None:
-                    reads.append(Read(self.values[value.at][0], offset))
+            for spec, (source, offset) in zip(recipe.inputs, reads_of(node, numbers), strict=True):
+                if source >= 0:
+                    reads.append(Read(self.values[source][0], offset))
                     continue
-                fixed = fixed_offset(recipe, k, offset)
-                number = numbers[value, offset - fixed]
-                reads.append(Read(~number, fixed))
-                spec = recipe.inputs[k]
-                self.external_sizes[number] = spec.dtype.itemsize
+                reads.append(Read(source, offset))
+                self.external_sizes[~source] = spec.dtype.itemsize
                 nbytes = recipe.spec.nbytes if recipe.write else spec.extent * spec.dtype.itemsize
-                self.external_bytes[number] = max(self.external_bytes[number], nbytes)
+                self.external_bytes[~source] = max(self.external_bytes[~source], nbytes)
             if recipe.pick >= 0:
                 self.values.append([self.values[node.inputs[0].at][recipe.pick]])
                 continue

@@ -74,6 +74,21 @@ def fixed_offset(recipe: Any, k: int, offset: int) -> int:
     return offset if recipe.write and k == 0 else 0
 
 
+def reads_of(node: Any, numbers: dict[tuple[Any, int], int]) -> list[tuple[int, int]]:
+    """What a node of a batch that was walked reads: a position there, or `~` the number of a value
+    from outside; and from which element on.
+    """
+    recipe, offsets = node.recipe, node.offsets or (0,) * len(node.inputs)
+    found = []
+    for k, (value, offset) in enumerate(zip(node.inputs, offsets, strict=True)):
+        if value.recipe is not None:
+            found.append((value.at, offset))
+        else:
+            fixed = fixed_offset(recipe, k, offset)
+            found.append((~numbers[value, offset - fixed], fixed))
+    return found
+
+
 def written_over(recipe: Any) -> int:
     """How many inputs, the first ones, a recipe writes over if nobody else looks at them."""
     return recipe.over or int(recipe.write == "copy" or recipe.alias is not None)
