@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import errors
 from ..dtypes import dtype
 from ..schedule.cache import instantiate
 from ..schedule.recipe import Fold, Recipe, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
-from .node import Node, Spec, dense_spec
-from .record import MAX_RECIPES, new_node, pick_all, result
+from .node import Spec, dense_spec
+from .record import MAX_RECIPES, node_on, pick_all, result
 
 
 def launch(
@@ -66,13 +65,7 @@ def launch(
 
 def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...] = ()) -> Any:
     """Record a node with a recipe that is there already."""
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = tuple([t.storage.value for t in inputs])
-    offsets = tuple([t.offset for t in inputs])
-    node.offsets = offsets if any(offsets) else None
-    node.scalars = scalars
-    node.site = errors.user_site() if recipe.fallible is not None else None
+    node = node_on(recipe, inputs, scalars)
     if len(recipe.outputs) == 1:
         out = result(node, recipe.spec)
         remember(node)

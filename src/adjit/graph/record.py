@@ -90,6 +90,18 @@ def as_tensors(fn: GradNode, grads: list[Any]) -> list[Any]:
     return [as_tensor(g, spec) for g, spec in zip(grads, fn.outputs, strict=True)]
 
 
+def node_on(recipe: Recipe, tensors: Sequence[Any], scalars: tuple[int, ...] = ()) -> Node:
+    """A node that runs a recipe on tensors; to put it onto the tape is left to the caller."""
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple([t.storage.value for t in tensors])
+    offsets = tuple([t.offset for t in tensors])
+    node.offsets = offsets if recipe.write or any(offsets) else None
+    node.scalars = scalars
+    node.site = errors.user_site() if recipe.fallible is not None else None
+    return node
+
+
 def ready_node(block: Any) -> Node:
     """A value that is there already."""
     node = new_node(Node)

@@ -9,8 +9,8 @@ from .. import errors
 from ..schedule import codegen
 from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
-from .node import Node, Spec
-from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, new_node, picks, result
+from .node import Spec
+from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, node_on, picks, result
 
 
 def store(t: Any, source: Any) -> None:
@@ -42,14 +42,7 @@ def replace(recipe: Recipe, written: Sequence[Any], read: Sequence[Any], scalars
     Its inputs are `written`, then `read`; `recipe.over` lets results take over the memory of the
     old values.
     """
-    tensors = (*written, *read)
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = tuple([t.storage.value for t in tensors])
-    offsets = tuple([t.offset for t in tensors])
-    node.offsets = offsets if any(offsets) else None
-    node.scalars = scalars
-    node.site = None
+    node = node_on(recipe, (*written, *read), scalars)
     if len(written) == 1:
         written[0].storage.value = node
         remember(node)
@@ -74,13 +67,7 @@ def _write_region(t: Any, source: Any) -> None:
     recipe = Recipe("write", (spec, other), (whole,), [step], constants)
     recipe.plain = False
     recipe.write = "here" if shared else "copy"
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = (storage.value, source.storage.value)
-    node.offsets = (t.offset, source.offset)
-    node.scalars = ()
-    node.site = None
-    storage.value = node
+    storage.value = node = node_on(recipe, (t, source))
     remember(node)
     if shared:
         settle()
@@ -108,12 +95,7 @@ def convert(t: Any, spec: Spec) -> Any:
         if len(_conversions) >= MAX_RECIPES:
             _conversions.clear()
         _conversions[key] = recipe
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = (t.storage.value,)
-    node.offsets = (t.offset,) if t.offset else None
-    node.scalars = ()
-    node.site = None
+    node = node_on(recipe, (t,))
     out = result(node, spec)
     remember(node)
     if t.storage.shared:
