@@ -22,20 +22,40 @@ CHUNK = 2048
 
 
 @njit(error_model="numpy")
-def parameter_of(unit, k, begins, count):
-    """The parameter that a unit belongs to, `k` or a later one."""
-    while k + 1 < count and begins[k + 1] <= unit:
-        k += 1
-    return k
+def row_of(args, each, common):
+    """The words of a row, `count`, and where the first units, the sizes, the numbers of each
+    parameter (`each` kinds) and those of all (`common` of them) begin."""
+    p = words(args)
+    count = p[p[-1] - 1]
+    last = args + 8 * (p[-1] - 1 - common)
+    first = last - 8 * each * count
+    return p, count, words(first - 16 * count), words(first - 8 * count), words(first), words(last)
 
 
 @njit(error_model="numpy")
-def bring(old, new, elsewhere, first, last):
-    """The old elements, at the place of the new ones."""
-    if elsewhere:
+def number(numbers, k, T):
+    """One of the numbers, which travel as the bits of float64."""
+    return T(float_of_bits(numbers[k]))
+
+
+@njit(error_model="numpy")
+def part_of(unit, k, begins, sizes, count):
+    """The parameter that a unit belongs to, `k` or a later one, and its elements in the unit."""
+    while k + 1 < count and begins[k + 1] <= unit:
+        k += 1
+    first = (unit - begins[k]) * CHUNK
+    return k, first, min(first + CHUNK, sizes[k])
+
+
+@njit(error_model="numpy")
+def bring(p, old, new, first, last, T):
+    """The elements at the address in word `old`, at their new place: the address in word `new`."""
+    x = at(p[new], T)
+    if p[old] != p[new]:
+        source = at(p[old], T)
         for i in range(first, last):
-            new[i] = old[i]
-    return new
+            x[i] = source[i]
+    return x
 
 
 @njit(error_model="numpy")
@@ -52,20 +72,13 @@ def penalised(d, g, x, first, last, sign, decay):
 @kernel
 def sgd_step(args, start, stop):
     """x -= lr * d, where d = sign * g + decay * x. Numbers of all: sign, decay, -lr."""
-    p = words(args)
-    length = p[-1]
-    count, numbers = p[length - 1], length - 4
-    begins, sizes = words(args + 8 * (numbers - 2 * count)), words(args + 8 * (numbers - count))
-    sign, decay = T(float_of_bits(p[numbers])), T(float_of_bits(p[numbers + 1]))
-    rate = T(float_of_bits(p[numbers + 2]))
+    p, count, begins, sizes, _, numbers = row_of(args, 0, 3)
+    sign, decay, rate = number(numbers, 0, T), number(numbers, 1, T), number(numbers, 2, T)
     d = stack(T, CHUNK)
     k = 0
     for unit in range(start, stop):
-        k = parameter_of(unit, k, begins, count)
-        first = (unit - begins[k]) * CHUNK
-        last = min(first + CHUNK, sizes[k])
-        old, new = p[k], p[2 * count + k]
-        x = bring(at(old, T), at(new, T), old != new, first, last)
+        k, first, last = part_of(unit, k, begins, sizes, count)
+        x = bring(p, k, 2 * count + k, first, last, T)
         penalised(d, at(p[count + k], T), x, first, last, sign, decay)
         for i in range(first, last):
             x[i] += rate * d[i - first]
@@ -78,29 +91,22 @@ def momentum_step(args, start, stop):
     State: v. Number of each parameter: whether this is its first step, where v = d. Numbers of
     all: sign, decay, -lr, momentum, kept, whether it is Nesterov's.
     """
-    p = words(args)
-    length = p[-1]
-    count, numbers = p[length - 1], length - 7
-    begins, sizes = words(args + 8 * (numbers - 3 * count)), words(args + 8 * (numbers - 2 * count))
-    sign, decay = T(float_of_bits(p[numbers])), T(float_of_bits(p[numbers + 1]))
-    rate, momentum = T(float_of_bits(p[numbers + 2])), T(float_of_bits(p[numbers + 3]))
-    kept, nesterov = T(float_of_bits(p[numbers + 4])), p[numbers + 5]
+    p, count, begins, sizes, firsts, numbers = row_of(args, 1, 6)
+    sign, decay, rate = number(numbers, 0, T), number(numbers, 1, T), number(numbers, 2, T)
+    momentum, kept = number(numbers, 3, T), number(numbers, 4, T)
+    nesterov = numbers[5]
     d = stack(T, CHUNK)
     k = 0
     for unit in range(start, stop):
-        k = parameter_of(unit, k, begins, count)
-        first = (unit - begins[k]) * CHUNK
-        last = min(first + CHUNK, sizes[k])
-        old, new = p[k], p[3 * count + k]
-        x = bring(at(old, T), at(new, T), old != new, first, last)
+        k, first, last = part_of(unit, k, begins, sizes, count)
+        x = bring(p, k, 3 * count + k, first, last, T)
         penalised(d, at(p[2 * count + k], T), x, first, last, sign, decay)
-        old, new = p[count + k], p[4 * count + k]
-        if p[numbers - count + k]:
-            v = at(new, T)
+        if firsts[k]:
+            v = at(p[4 * count + k], T)
             for i in range(first, last):
                 v[i] = d[i - first]
         else:
-            v = bring(at(old, T), at(new, T), old != new, first, last)
+            v = bring(p, count + k, 4 * count + k, first, last, T)
             for i in range(first, last):
                 v[i] = v[i] * momentum + kept * d[i - first]
         if nesterov:
@@ -119,30 +125,21 @@ def adam_step(args, start, stop):
     -rate, correction. Numbers of all: sign, decay, what x is multiplied by first, the weights of
     d, of the old square and of d * d, eps, whether it is AMSGrad.
     """
-    p = words(args)
-    length = p[-1]
-    count, numbers = p[length - 1], length - 9
-    begins, sizes = words(args + 8 * (numbers - 4 * count)), words(args + 8 * (numbers - 3 * count))
-    sign, decay = T(float_of_bits(p[numbers])), T(float_of_bits(p[numbers + 1]))
-    shrink, weight = T(float_of_bits(p[numbers + 2])), T(float_of_bits(p[numbers + 3]))
-    beta, rest = T(float_of_bits(p[numbers + 4])), T(float_of_bits(p[numbers + 5]))
-    eps, amsgrad = T(float_of_bits(p[numbers + 6])), p[numbers + 7]
+    p, count, begins, sizes, own, numbers = row_of(args, 2, 8)
+    sign, decay, shrink = number(numbers, 0, T), number(numbers, 1, T), number(numbers, 2, T)
+    weight, beta, rest = number(numbers, 3, T), number(numbers, 4, T), number(numbers, 5, T)
+    eps, amsgrad = number(numbers, 6, T), numbers[7]
     states = 3 if amsgrad else 2
     made = (states + 2) * count
     d = stack(T, CHUNK)
     k = 0
     for unit in range(start, stop):
-        k = parameter_of(unit, k, begins, count)
-        first = (unit - begins[k]) * CHUNK
-        last = min(first + CHUNK, sizes[k])
-        rate = T(float_of_bits(p[numbers - 2 * count + k]))
-        correction = T(float_of_bits(p[numbers - count + k]))
-        old, new = p[k], p[made + k]
-        x = bring(at(old, T), at(new, T), old != new, first, last)
-        old, new = p[count + k], p[made + count + k]
-        mean = bring(at(old, T), at(new, T), old != new, first, last)
-        old, new = p[2 * count + k], p[made + 2 * count + k]
-        square = bring(at(old, T), at(new, T), old != new, first, last)
+        k, first, last = part_of(unit, k, begins, sizes, count)
+        rate = number(own, k, T)
+        correction = number(own, count + k, T)
+        x = bring(p, k, made + k, first, last, T)
+        mean = bring(p, count + k, made + count + k, first, last, T)
+        square = bring(p, 2 * count + k, made + 2 * count + k, first, last, T)
         for i in range(first, last):
             x[i] *= shrink
         penalised(d, at(p[(states + 1) * count + k], T), x, first, last, sign, decay)
@@ -155,8 +152,7 @@ def adam_step(args, start, stop):
         for i in range(first, last):
             square[i] = square[i] * beta + rest * d[i - first] * d[i - first]
         if amsgrad:
-            old, new = p[3 * count + k], p[made + 3 * count + k]
-            peak = bring(at(old, T), at(new, T), old != new, first, last)
+            peak = bring(p, 3 * count + k, made + 3 * count + k, first, last, T)
             for i in range(first, last):
                 s = square[i]
                 peak[i] = s if (s > peak[i]) | (s != s) else peak[i]
