@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import adjit as T
-from adjit import compiled, replay
+from adjit import compiled, config, replay
+from adjit.graph.state import state
 from adjit.nn import functional as F
 from adjit.schedule import run_cpu
 from adjit.schedule import settle as scheduling
@@ -1058,6 +1059,21 @@ def test_it_is_a_decorator_with_and_without_options(replays):
     for k in range(3):
         assert double(T.full((2,), float(k))).tolist() == [2.0 * k] * 2
     assert len(replays) == 1
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [(config, "JIT", "off"), (config, "EAGER", True), (state, "anomaly", True)],
+    ids=["ADJIT_JIT=off", "ADJIT_EAGER=1", "anomaly mode"],
+)
+def test_where_nothing_is_captured(monkeypatch, replays, place, name, value):
+    monkeypatch.setattr(place, name, value)
+    looked = []
+    step = T.compile(lambda x: looked.append(x.sum().item()) or x * 2)
+    for k in range(4):
+        assert step(T.full((3,), float(k))).tolist() == [2.0 * k] * 3
+    assert looked == [0.0, 3.0, 6.0, 9.0]
+    assert not replays
 
 
 def test_a_result_that_needs_gradients_says_that_its_graph_is_gone(replays):

@@ -50,6 +50,10 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     own. Where an argument has a graph behind it, where a result is an object of another kind, and
     where memory is written that a NumPy array looks at, calls run as usual.
 
+    With `ADJIT_JIT=off` or `ADJIT_EAGER=1` nothing is captured: every call runs the function itself,
+    which may then look at values too. So it is in anomaly mode and inside of another compiled
+    function.
+
     Args:
         f: the function. Its arguments and results are tensors and Python values, also in lists,
             tuples and dicts.
