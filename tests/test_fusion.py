@@ -238,6 +238,11 @@ def with_itself_turned(x, i):
     return ((y + y.t()) * 2).cumsum(0)
 
 
+def with_a_later_part(x, i):
+    y = (x * 2).cumsum(-1).view(-1)  # as above, but what comes next does not begin where it does
+    return ((y[3:] + 1) * 2).cumsum(0)
+
+
 def sum_of_a_part(x, i):
     y = x * 2 + 1
     return y[:16].sum() + y.sum(), y[:16].sum(-1), y[:, :9].sum(-1), y.view(-1)[40:].sum()
@@ -272,8 +277,8 @@ def detours(x, i):
     return d - a, e * b, (c + a) * e.sum()
 
 
-TRAPS = [with_part_of_itself, with_itself_turned, sum_of_a_part, integers_that_wrap,
-         halves_and_wholes, truths, sums_of_sums, detours]  # fmt: skip
+TRAPS = [with_part_of_itself, with_itself_turned, with_a_later_part, sum_of_a_part,
+         integers_that_wrap, halves_and_wholes, truths, sums_of_sums, detours]  # fmt: skip
 
 
 @pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.__name__)
@@ -458,6 +463,32 @@ def test_memory_that_two_share_is_not_written_over(plans):
         assert bits(x.grad) == bits(T.full((1 << 15,), 7.0))
         assert held is None or bits(held) == bits(T.full((1 << 15,), 3.0))
     assert fused(plans)
+
+
+def test_memory_that_is_read_by_another_offset_too_is_not_written_over(plans):
+    def look():
+        x = T.linspace(-1, 1, 1 << 15)
+        scheduling.settle()
+        y = x[5:] * 3
+        x.mul_(2)
+        return bits(y + x.sum())  # one loop with `y`, which so comes after the write
+
+    expected = cold(look)
+    for _ in range(2):
+        assert look() == expected
+    assert fused(plans)
+
+
+def test_a_short_loop_reads_the_beginning_of_what_a_long_one_reads(plans):
+    """Where short loops read to the end of a line, parts that begin in a line are copied."""
+    x = T.linspace(-1, 1, 2000)
+    scheduling.settle()
+
+    def look():
+        return bits([x[8:] * 2 + 1, x[8:508] * 3 - 1])
+
+    assert look() == cold(look)
+    assert len(fused(plans)) == 2
 
 
 def test_writes_in_place_take_no_new_memory(plans):

@@ -87,6 +87,33 @@ def test_what_lives_in_the_arena_at_once_does_not_overlap(x):
                 assert a.at + a.nbytes <= b.at or b.at + b.nbytes <= a.at
 
 
+def running_sums(x):
+    return (x * 2).cumsum(0)
+
+
+def results_that_nobody_reads(x):
+    return (x * 2).sort().values
+
+
+def shorter_values_in_place_of_longer_ones(x):
+    half = (x[: N // 2] * 3 + 1).cumsum(0)
+    return T.cat([half, half])
+
+
+@pytest.mark.parametrize(
+    "f", [running_sums, results_that_nobody_reads, shorter_values_in_place_of_longer_ones]
+)
+def test_the_arena_does_not_grow_with_the_number_of_steps(x, f):
+    def plan(steps):
+        y = x
+        for _ in range(steps):
+            y = f(y)
+        return y.sum().plan()
+
+    assert plan(9).fused
+    assert plan(9).arena == plan(3).arena < plan(9).arena_values
+
+
 def test_the_plan_is_the_one_that_runs(x):
     def f():
         return ((x * 2).cumsum(0) + x).tanh().sum()
