@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..kernels.lanes import BLOCK, CACHE_LINE
+from ..kernels.lanes import BLOCK
 from .body import Pasted
 from .codegen import (
     CACHED,
@@ -93,10 +93,7 @@ def kernel(
         name, pasted, None, inputs, outputs, frozenset(logical), loop.flags, loop.nested, over,
         PADDED if padded else "" if over else _blocks(loop, pasted, inputs, outputs),
     )  # fmt: skip
-    n = loop.n
-    if padded:
-        n += -n % (CACHE_LINE // outputs[0].dtype.itemsize)
-    return Step(_shared(source, label), n, loop.grain), loop.constants
+    return Step(_shared(source, label), loop.n, loop.grain), loop.constants
 
 
 def _shared(source: Source, label: str) -> Source:

@@ -170,10 +170,8 @@ class Layout:
         values = {r.value for i in task.everything for r in i.reads}
         values |= {v for i in task.everything for v in i.writes}
         for v in sorted(values):
-            if v < 0 or v in self.held or self.last.get(v) != position:
-                continue
             place = self.places.get(v)
-            if place is not None and place.kind == "arena":
+            if place is not None and place.kind == "arena" and self.last.get(v) == position:
                 self.arena.give_back(place.at, size_class(max(self.specs[v].nbytes, 1)))
 
     # ----- words -----
