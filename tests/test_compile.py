@@ -277,6 +277,33 @@ def values_that_two_share(wrap):
 
 
 @program(2)
+def values_that_were_shared_once(wrap):
+    a, b = leaf(4), leaf(4, seed=2)
+    ((a + b) * 3).sum().backward()  # both gradients are one value
+    one, other = a.grad, b.grad
+    step = wrap(lambda x: x * one - other)
+    for k in range(8):
+        if k == 4:
+            one.mul_(2)
+        yield step(data(4, seed=k))
+
+
+@program(3)
+def values_that_become_gradients(wrap):
+    w, g = leaf(20_000), data(20_000, seed=2)
+
+    def step(x):
+        w.grad = None
+        (w + x).backward(g)
+        g.mul_(0.5)  # but not in the memory that the gradient now has
+
+    step = wrap(step)
+    for k in range(5):
+        step(data(20_000, seed=k))
+        yield w.grad, g
+
+
+@program(2)
 def the_same_tensor_twice(wrap):
     step = wrap(lambda x, y: (x * 2 + y, y.mul_(3)))
     for k in range(6):
@@ -339,6 +366,15 @@ def an_argument_that_is_also_outside(wrap):
     step = wrap(step)
     for given in (y, y, y, x, x, y, x):
         yield step(given), x, y
+
+
+@program()
+def an_argument_that_is_outside_by_another_name(wrap):
+    x, y = data(4), data(4, seed=2)
+    alias = x.detach()
+    step = wrap(lambda batch: batch + alias * 2)
+    for given in (x, x, x, y, y, x):
+        yield step(given)
 
 
 @program(2)
@@ -503,10 +539,22 @@ def flags_of_arguments_and_modes(wrap):
     step = wrap(lambda x: x * x)
     for k in range(4):
         for needs in (True, False):
-            for mode in (T.no_grad, T.enable_grad):
+            for mode in (T.no_grad, T.enable_grad, T.inference_mode):
                 with mode():
                     y = step(data(3, seed=k).requires_grad_(needs))
-                    yield y, y.requires_grad
+                    yield y, y.requires_grad, y.is_inference()
+
+
+@program(3)
+def default_dtypes(wrap):
+    step = wrap(lambda x: (x / 3, T.ones(2)))
+    try:
+        for kind in (T.float32, T.float64, T.float32):
+            T.set_default_dtype(kind)
+            for k in range(3):
+                yield step(T.arange(k, k + 4))
+    finally:
+        T.set_default_dtype(T.float32)
 
 
 @program(3)
@@ -579,6 +627,31 @@ def parameters_rebound(wrap):
             w.data = data(4, seed=33)
         if k == 4:
             w.data.mul_(2)
+
+
+@program(2)
+def parameters_moved_within_their_storage(wrap):
+    w, table = leaf(4, 4), data(3, 4, 4)
+    step = wrap(lambda x: (w * x).sum(0).detach())
+    for place in (table[0], table[1], table[1].t()):
+        w.data = place
+        for k in range(3):
+            yield step(data(4, seed=k))
+
+
+@program(2)
+def counters_of_their_own(wrap):
+    w, x = leaf(4), data(4)
+    shadow = w.data
+
+    def step(t):
+        shadow.mul_(2)
+        t.add_(1)
+
+    step = wrap(step)
+    for given in (x, x, x, x.data, x.data, x.data, x):
+        step(given)
+        yield w, shadow._version, w._version, x, given._version, x._version
 
 
 @program(2)
@@ -1027,6 +1100,20 @@ def test_an_index_out_of_range_changes_nothing(replays):
     step(good)
     assert bits(seen) == bits(T.tensor(4.0))
     assert bits(table.detach()) != before[0][1][0]
+
+
+def test_a_value_outside_that_could_not_be_computed(replays):
+    w = T.ones(3)
+    step = T.compile(lambda x: x * w)
+    for _ in range(3):
+        step(T.ones(3))
+    w.copy_(T.ones(3)[T.tensor([0, 1, 7])])
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 7 is out of bounds"):
+            step(T.ones(3))
+    assert len(replays) == 1
+    w.copy_(T.full((3,), 2.0))
+    assert step(T.ones(3)).tolist() == [2.0] * 3
 
 
 def test_arguments_that_cannot_be_told_apart():

@@ -92,6 +92,19 @@ def test_a_plan(x):
     assert all(lines_of(event) == [first + 2] for event in p.events()[1:])
 
 
+def test_an_operand_that_is_repeated_counts_once(x):
+    table, row = x.view(50, 100), x[:100]
+
+    def f():
+        return (table * row + x[7]).tanh().sum().item()
+
+    run_hot(f)
+    with profile() as p:
+        f()
+    assert p.events()[0].name == "fused mul, add, tanh"
+    assert p.events()[0].bytes == 4 * (N + 100 + 1 + N)
+
+
 def test_a_plan_with_backward(x):
     w = T.full((N,), 0.5, requires_grad=True)
 
