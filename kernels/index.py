@@ -18,6 +18,7 @@ from numba import njit
 
 from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, kernel, words
 from .blas import shifted
+from .shape import offset_of
 
 # --------------------------------------------------------------------------- checks
 
@@ -147,13 +148,8 @@ AXIS, GROUP_AXES, GROUP_SIZES = 9, 10, 11
 @njit
 def group_offset(c, group, operand):
     """Where a group of lines begins in the tensor (1), the index (2) or the source (3)."""
-    axes = c[GROUP_AXES]
-    offset = 0
-    for axis in range(axes - 1, -1, -1):
-        size = c[GROUP_SIZES + axis]
-        offset += group % size * c[GROUP_SIZES + operand * axes + axis]
-        group //= size
-    return offset
+    axes, sizes = c[GROUP_AXES], shifted(c, GROUP_SIZES)
+    return offset_of(group, axes, sizes, shifted(sizes, operand * axes))
 
 
 @kernel

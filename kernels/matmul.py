@@ -48,6 +48,7 @@ from .micro import (
     line_width,
     object_code,
 )
+from .shape import offset_of
 
 # --------------------------------------------------------------------------- layout of the words
 
@@ -77,13 +78,8 @@ DOT_BLOCK = 4096
 @njit
 def batch_offset(c, entry, operand):
     """Where a batch entry of an operand begins, from the constant words `c`."""
-    axes = c[BATCH_AXES]
-    offset = 0
-    for axis in range(axes - 1, -1, -1):
-        size = c[BATCH_SIZES + axis]
-        offset += entry % size * c[BATCH_SIZES + operand * axes + axis]
-        entry //= size
-    return offset
+    axes, sizes = c[BATCH_AXES], shifted(c, BATCH_SIZES)
+    return offset_of(entry, axes, sizes, shifted(sizes, operand * axes))
 
 
 @njit

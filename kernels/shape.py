@@ -12,14 +12,13 @@ from .blas import shifted
 
 
 @njit
-def row_offset(p, row):
-    """Where a row of a strided walk begins; `p` holds the number of axes, sizes, then steps."""
-    axes = p[0]
+def offset_of(place, axes, sizes, steps):
+    """How far an element lies from the first one: the `place`-th in C order over axes of these
+    sizes, which take these steps."""
     offset = 0
     for axis in range(axes - 1, -1, -1):
-        size = p[1 + axis]
-        offset += row % size * p[1 + axes + axis]
-        row //= size
+        offset += place % sizes[axis] * steps[axis]
+        place //= sizes[axis]
     return offset
 
 
@@ -78,9 +77,10 @@ def walk(args, start, stop):
     """out = the elements met from a first one on, in steps of any sign; a unit is a row."""
     p = words(args)
     x, out = at(p[0], T), at(p[1], T)
-    first, length, step = p[2], p[3], p[4]
+    first, length, step, axes = p[2], p[3], p[4], p[5]
+    sizes = shifted(p, 6)
     for row in range(start, stop):
-        source = shifted(x, first + row_offset(shifted(p, 5), row))
+        source = shifted(x, first + offset_of(row, axes, sizes, shifted(sizes, axes)))
         target = shifted(out, row * length)
         for i in range(length):
             target[i] = source[i * step]
