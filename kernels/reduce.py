@@ -100,6 +100,20 @@ def dot_span(x, i, y, j, count, T):
     return fold(add, dot_onto(spread(T(0)), x, i, y, j, count, T))
 
 
+@njit(error_model="numpy")
+def chunk_of(unit, length, step, chunks):
+    """Where a chunk of a row begins and ends."""
+    row, first = unit // chunks * length, unit % chunks * step
+    return row + first, row + min(first + step, length)
+
+
+@njit(error_model="numpy")
+def strip_of(unit, length, inner, strip, strips):
+    """Where a strip of columns of a matrix begins, and how many columns it has."""
+    left = unit % strips * strip
+    return unit // strips * length * inner + left, min(strip, inner - left)
+
+
 # rows: out[row, chunk] = op over x[row, chunk * step : (chunk + 1) * step]
 # words: length, step, chunks; unit: one chunk of one row
 
@@ -110,9 +124,8 @@ def sum_rows(args, start, stop):
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
     for unit in range(start, stop):
-        row, first = unit // chunks * length, unit % chunks * step
-        last = min(first + step, length)
-        out[unit] = reduce_span(add, x, row + first, row + last, X(0), T)
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(add, x, begin, end, X(0), T)
 
 
 sum_rows.folds = "sum"  # read by the scheduler: such a kernel may join what it sums
@@ -124,9 +137,8 @@ def prod_rows(args, start, stop):
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
     for unit in range(start, stop):
-        row, first = unit // chunks * length, unit % chunks * step
-        last = min(first + step, length)
-        out[unit] = reduce_span(mul, x, row + first, row + last, X(1), T)
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(mul, x, begin, end, X(1), T)
 
 
 @kernel
@@ -135,9 +147,8 @@ def max_rows(args, start, stop):
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
     for unit in range(start, stop):
-        row, first = unit // chunks * length, unit % chunks * step
-        last = min(first + step, length)
-        out[unit] = reduce_span(max, x, row + first, row + last, x[row + first], T)
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(max, x, begin, end, x[begin], T)
 
 
 @kernel
@@ -146,9 +157,8 @@ def min_rows(args, start, stop):
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
     for unit in range(start, stop):
-        row, first = unit // chunks * length, unit % chunks * step
-        last = min(first + step, length)
-        out[unit] = reduce_span(min, x, row + first, row + last, x[row + first], T)
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(min, x, begin, end, x[begin], T)
 
 
 @kernel
@@ -157,9 +167,8 @@ def square_rows(args, start, stop):
     p = words(args)
     x, out, length, step, chunks = at(p[0], T), at(p[1], T), p[2], p[3], p[4]
     for unit in range(start, stop):
-        row, first = unit // chunks * length, unit % chunks * step
-        count = min(first + step, length) - first
-        out[unit] = dot_span(x, row + first, x, row + first, count, T)
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = dot_span(x, begin, x, begin, end - begin, T)
 
 
 square_rows.folds = "squares"
@@ -337,11 +346,10 @@ def moments_rows(args, start, stop):
     x, means, squares = at(p[0], T), at(p[1], T), at(p[2], T)
     length, step, chunks = p[3], p[4], p[5]
     for unit in range(start, stop):
-        row, first = unit // chunks * length, unit % chunks * step
-        last = min(first + step, length)
-        mean = reduce_span(add, x, row + first, row + last, T(0), T) / T(last - first)
+        begin, end = chunk_of(unit, length, step, chunks)
+        mean = reduce_span(add, x, begin, end, T(0), T) / T(end - begin)
         means[unit] = mean
-        squares[unit] = square_deviations(x, row + first, row + last, mean, T)
+        squares[unit] = square_deviations(x, begin, end, mean, T)
 
 
 @kernel

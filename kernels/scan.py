@@ -12,6 +12,7 @@ from numba import njit
 
 from .abi import A, I, T, X, at, kernel, words
 from .lanes import combine, stack
+from .reduce import strip_of
 
 STRIP = 256
 
@@ -24,9 +25,7 @@ def accumulate(op, args, start, stop, X, A, T):
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
     totals = stack(A, STRIP)
     for unit in range(start, stop):
-        left = unit % strips * strip
-        count = min(strip, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, strip, strips)
         if inner == 1:
             total = A(x[first])
             out[first] = T(total)
@@ -65,9 +64,7 @@ def running_extreme(op, args, start, stop, T):
     x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
     length, inner, strip, strips = p[3], p[4], p[5], p[6]
     for unit in range(start, stop):
-        left = unit % strips * strip
-        count = min(strip, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, strip, strips)
         for i in range(first, first + count):
             values[i] = x[i]
             indices[i] = 0
@@ -100,9 +97,7 @@ def logcumsumexp(args, start, stop):
     x, out = at(p[0], T), at(p[1], T)
     length, inner, strip, strips = p[2], p[3], p[4], p[5]
     for unit in range(start, stop):
-        left = unit % strips * strip
-        count = min(strip, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, strip, strips)
         for i in range(first, first + count):
             out[i] = x[i]
         for row in range(1, length):
@@ -124,9 +119,7 @@ def recurrence(args, start, stop):
     length, inner, strip, strips = p[3], p[4], p[5], p[6]
     totals = stack(A, STRIP)
     for unit in range(start, stop):
-        left = unit % strips * strip
-        count = min(strip, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, strip, strips)
         for j in range(count):
             totals[j] = A(0)
         for row in range(length):

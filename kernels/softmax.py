@@ -12,7 +12,7 @@ from numba import njit
 
 from .abi import STATUS_VALUE, I, T, at, kernel, words
 from .lanes import combine, stack
-from .reduce import dot_span, reduce_span
+from .reduce import dot_span, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
@@ -187,9 +187,7 @@ def softmax_columns(args, start, stop):
     length, inner, strips = p[2], p[3], p[4]
     tops, totals = stack(T, STRIP), stack(T, STRIP)
     for unit in range(start, stop):
-        left = unit % strips * STRIP
-        count = min(STRIP, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, STRIP, strips)
         column_tops(x, tops, first, length, inner, count)
         for j in range(count):
             totals[j] = T(0)
@@ -215,9 +213,7 @@ def log_softmax_columns(args, start, stop):
     length, inner, strips = p[2], p[3], p[4]
     tops, totals = stack(T, STRIP), stack(T, STRIP)
     for unit in range(start, stop):
-        left = unit % strips * STRIP
-        count = min(STRIP, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, STRIP, strips)
         column_tops(x, tops, first, length, inner, count)
         for j in range(count):
             totals[j] = T(0)
@@ -241,9 +237,7 @@ def softmax_backward_columns(args, start, stop):
     length, inner, strips = p[3], p[4], p[5]
     totals = stack(T, STRIP)
     for unit in range(start, stop):
-        left = unit % strips * STRIP
-        count = min(STRIP, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, STRIP, strips)
         for j in range(count):
             totals[j] = T(0)
         for row in range(length):
@@ -264,9 +258,7 @@ def log_softmax_backward_columns(args, start, stop):
     length, inner, strips = p[3], p[4], p[5]
     totals = stack(T, STRIP)
     for unit in range(start, stop):
-        left = unit % strips * STRIP
-        count = min(STRIP, inner - left)
-        first = unit // strips * length * inner + left
+        first, count = strip_of(unit, length, inner, STRIP, strips)
         for j in range(count):
             totals[j] = T(0)
         for row in range(length):
