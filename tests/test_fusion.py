@@ -359,6 +359,19 @@ def test_sizes_at_the_edges(plans):
     assert fused(plans)
 
 
+def test_sums_over_several_blocks(plans):
+    """A fused sum stops after each block of the row, one that is not fused runs through."""
+    x = T.linspace(-1, 1, 3 * 5001).view(3, 5001)
+    scheduling.settle()
+
+    def look():
+        y = x * 2 + 0.1
+        return bits([y.sum(-1), y.norm(dim=-1)])
+
+    assert look() == cold(look)
+    assert "sum" in fused(plans)[0]
+
+
 def test_results_past_the_caches(plans):
     n = (1 << 21) + 5
 

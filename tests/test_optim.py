@@ -225,6 +225,18 @@ def test_closure_runs_with_gradients_and_its_loss_comes_back():
     assert optimizer.step() is None
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_amsgrad_keeps_what_is_not_finite(value):
+    ours, theirs = (lib.ones(3, requires_grad=True) for lib in (T, torch))
+    optimizers = [lib.optim.Adam([p], amsgrad=True) for lib, p in ((T, ours), (torch, theirs))]
+    for gradient in ([1.0, value, 2.0], [2.0, 1.0, 1.0]):
+        ours.grad, theirs.grad = T.tensor(gradient), torch.tensor(gradient)
+        for optimizer in optimizers:
+            optimizer.step()
+    assert_same_values([ours], [theirs], 2e-6)
+    assert_same_state(*optimizers, 2e-6)
+
+
 def test_zero_grad():
     p, q = T.zeros(2, requires_grad=True), T.zeros(2, requires_grad=True)
     optimizer = T.optim.SGD([p, q])

@@ -113,6 +113,7 @@ def test_lengths(length: int) -> None:
                 lambda T, t, dim=dim: t.max(dim),
                 lambda T, t, dim=dim: t.min(dim),
                 lambda T, t, dim=dim: t.var(dim, correction=0),
+                lambda T, t, dim=dim: t.norm(dim=dim),
                 lambda T, t, dim=dim: t.argmin(dim),
             ):
                 agree(call, data, rtol=2e-5, atol=2e-4)
