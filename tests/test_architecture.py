@@ -21,6 +21,7 @@ MAY_IMPORT = {
     "nn": {"graph", "ops", "tensor", "autograd", "random"},
     "optim": {"graph", "ops", "tensor", "autograd", "random"},
     "utils": {"graph", "ops", "tensor", "autograd", "random"},
+    "serialization": {"graph", "ops", "tensor", "nn"},
 }
 
 

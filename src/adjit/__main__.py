@@ -13,7 +13,7 @@ from . import config, cuda
 from .schedule import cache
 from .schedule.run_cpu import get_num_threads
 
-_PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "tbb")
+_PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "safetensors", "tbb")
 _VECTOR_FEATURES = ("sse4", "avx", "fma", "f16c", "amx", "neon", "sve", "fullfp16", "bf16")
 
 
