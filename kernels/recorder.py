@@ -15,6 +15,7 @@ from .handles import (
     GRAD,
     INT,
     INTEGERS,
+    MAX_PENDING,
     NONE,
     NUMBERS,
     SEQUENCE,
@@ -28,6 +29,7 @@ from .handles import (
     TENSOR_STORAGE,
     TENSOR_VIEW_OF,
     TRUE,
+    WATCHERS,
     is_on,
     is_private,
     is_tensor,
@@ -72,6 +74,8 @@ GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = BOUND
 
 # A recorder's context.
 SHARED, ARITY, RECIPES, GRAD_CLASS, OP, SAVES, FALLBACK = range(7)
+TWIN = 1  # in the context of `repeat`, after what is shared
+STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)  # of a template
 
 
 def record(recorder, arguments, count, names):
@@ -95,6 +99,36 @@ def record(recorder, arguments, count, names):
         if made != 0 or has_failed() != 0:
             return made
     return new_result(item(context, FALLBACK), arguments, count, names)
+
+
+def repeat(function, arguments, count, names):
+    """Record the nodes of a template on some values; a tuple of these and of those."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    steps, values = get(arguments, 0), get(arguments, 8)
+    tape, nodes, given = item(shared, TAPE), length(steps), length(values)
+    if length(item(shared, WATCHERS)) != 0 or length(tape) + nodes >= MAX_PENDING:
+        return new_result(item(context, TWIN), arguments, count, names)
+    made = new_tuple(given + nodes)
+    if made == 0:
+        return 0
+    for k in range(given):
+        fill(made, k, own(item(values, k)))
+    for k in range(nodes):
+        step = item(steps, k)
+        places = item(step, STEP_PLACES)
+        inputs = new_tuple(length(places))
+        if inputs != 0:
+            for i in range(length(places)):
+                fill(inputs, i, own(item(made, word_of(item(places, i)))))
+        offsets, scalars = own(item(step, STEP_OFFSETS)), own(item(step, STEP_SCALARS))
+        node = new_node(shared, item(step, STEP_RECIPE), inputs, offsets, scalars)
+        if node == 0 or append(tape, node) != 0:
+            drop(node)
+            drop(made)
+            return 0
+        fill(made, given + k, node)
+    return made
 
 
 @register_jitable

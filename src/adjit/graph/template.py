@@ -7,14 +7,17 @@ recorded anew on other operands, in a fraction of the time that its Python takes
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import errors
+from ..schedule import native
 from ..schedule.settle import MAX_PENDING, settle, tape
 from . import record
 from .node import Node, Spec
 from .record import make_storage, make_tensor, new_node, picker
+from .recorder import shared
 from .state import modes_used, state
 from .view import NO_GRAD, View
 
@@ -31,7 +34,7 @@ class Template:
     Values are numbered: the operands' first, then those of the nodes, in order.
     """
 
-    __slots__ = ("fresh", "many", "outputs", "simple", "steps", "storages")
+    __slots__ = ("fresh", "is_sure", "many", "outputs", "simple", "steps", "storages")
 
     def __init__(
         self,
@@ -40,7 +43,9 @@ class Template:
         outputs: list[Any],
         many: bool,
     ) -> None:
-        self.steps = steps  # for each node: recipe, numbers of its inputs, offsets, scalars
+        # For each node: recipe, numbers of its inputs, what picks them, offsets, scalars.
+        self.steps = tuple(steps)
+        self.is_sure = all(recipe.fallible is None for recipe, *_ in steps)
         self.storages = storages  # for each storage of the results: number of its value, spec
         # For each result: None, the number of an operand, or whether it is a view of one, then
         # the number of that operand or of the storage, spec, offset.
@@ -62,6 +67,24 @@ class Template:
         With `fitting`, a spec for each result of a fresh template, those that have it come as bare
         values.
         """
+        if starts is None and self.is_sure:
+            values = recorded()(self.steps, values)
+        else:
+            values = self._recorded_with_more(values, starts)
+        made: Any
+        if fitting:
+            made = self._gradients(values, fitting)
+        elif self.simple:
+            at, spec = self.storages[0]
+            made = make_tensor(make_storage(values[at], spec), spec)
+        else:
+            made = self._results(operands, values)
+        if len(tape) >= MAX_PENDING:
+            settle()
+        return made
+
+    def _recorded_with_more(self, values: Values, starts: tuple[int, ...] | None) -> Values:
+        """`recorded` with offsets of the operands, and the lines that record nodes that can fail."""
         for recipe, places, pick, offsets, scalars in self.steps:
             node = new_node(Node)
             node.recipe = recipe
@@ -77,17 +100,7 @@ class Template:
                 node.site = errors.user_site()
             values += (node,)
             tape.append(node)
-        made: Any
-        if fitting:
-            made = self._gradients(values, fitting)
-        elif self.simple:
-            at, spec = self.storages[0]
-            made = make_tensor(make_storage(values[at], spec), spec)
-        else:
-            made = self._results(operands, values)
-        if len(tape) >= MAX_PENDING:
-            settle()
-        return made
+        return values
 
     def _gradients(self, values: Values, fitting: Sequence[Any]) -> list[Any]:
         made: list[Any] = []
@@ -116,6 +129,28 @@ class Template:
             else:
                 made.append(make_tensor(storages[number], spec, offset))
         return tuple(made) if self.many else made[0]
+
+
+def _recorded(steps: tuple[tuple[Any, ...], ...], values: Values) -> Values:
+    """Record nodes on values; all these, and those."""
+    for recipe, _, pick, offsets, scalars in steps:
+        node = new_node(Node)
+        node.recipe = recipe
+        node.inputs = pick(values)
+        node.offsets = offsets
+        node.scalars = scalars
+        values += (node,)
+        tape.append(node)
+    return values
+
+
+@functools.cache
+def recorded() -> Callable[[tuple[tuple[Any, ...], ...], Values], Values]:
+    """`_recorded`, compiled."""
+    made: Callable[..., Values] = native.Family("recorder", "repeat").function(
+        _recorded, (shared(), _recorded)
+    )
+    return made
 
 
 def _view(t: Any, spec: Spec, offset: int) -> Any:
