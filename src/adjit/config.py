@@ -9,7 +9,7 @@
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
-| `ADJIT_RECORDER`    | compiled, python   | compiled         | who records and walks back: machine code, or its twins |
+| `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code, or its twins |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 
