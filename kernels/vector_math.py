@@ -142,7 +142,7 @@ def reduced_by_ln2(x, k):
 def exp_slope(r, z, k, scale=1.0):
     """(exp(r) - 1 - r) / r**2 times a power of two, with z = r**2."""
     odd, even = ([scale * c for c in parts] for parts in (k.SINH_SHORT, k.COSH))
-    return fma(r, polynomial(z, odd), fma(z, polynomial(z, even), 0.5 * scale))
+    return fma(r, fma(r, polynomial(z, even), polynomial(z, odd)), 0.5 * scale)
 
 
 def exp_of_reduced(r, r_low, k):
@@ -211,21 +211,22 @@ def sigmoid(x, k):
     Above and below stand multiplied by `lift`, so that w is normal where the result is not.
     """
     x = clamp(x, k.EXP_MIN, k.SIGMOID_MAX)
-    lift = 2.0 ** (k.MANTISSA_BITS + 1)
-    magic = k.MAGIC + k.BIAS + k.MANTISSA_BITS + 1.0
+    lift_bits = k.MANTISSA_BITS + 1
+    lift = 2.0**lift_bits
+    magic = k.MAGIC + k.BIAS + lift_bits
     shifted = fma(x, k.LOG2_E, magic)
     w = from_bits(bits(shifted) << k.MANTISSA_BITS)
     n = shifted - magic
     r = fma(n, k.LN2_LOW, fma(n, k.LN2_HIGH, -x))
     z = r * r
-    curve = z * exp_slope(r, z, k, lift)
-    line = r * lift
+    lifted_r = from_bits(bits(r) + (lift_bits << k.MANTISSA_BITS))  # of 0 it makes next to nothing
+    curve = fma(z, exp_slope(r, z, k, lift), lifted_r)
     one = w + lift
     one_low = w - (one - lift)
-    inverse = 1.0 / (one + (line + curve))
-    # What the rounded sum left out comes back with the remainder of the division.
-    rest = fma(-inverse, curve, fma(-inverse, line, fma(-inverse, one, 1.0)))
-    rest = fma(-inverse, one_low, rest)
+    below = one + curve
+    below_low = (curve - (below - one)) + one_low
+    inverse = 1.0 / below
+    rest = fma(-inverse, below_low, fma(-inverse, below, 1.0))
     return fma(rest, inverse, inverse) * w
 
 
