@@ -86,6 +86,20 @@ def combine(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def combine_four(typingctx: Any, op: Any, a: Any, b: Any) -> Any:
+    """`combine` on each of four lanes, which are a tuple."""
+    if a != b:
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pairs = zip(*(cgutils.unpack_tuple(builder, four, 4) for four in args[1:]), strict=True)
+        each = [emit(builder, a.dtype, op.typing_key, one, other) for one, other in pairs]
+        return context.make_tuple(builder, a, each)
+
+    return a(op, a, b), codegen
+
+
+@intrinsic
 def fold(typingctx: Any, op: Any, lanes: Any) -> Any:
     """All lanes reduced by `op`, halves against halves."""
     dtype = lanes.dtype
@@ -137,25 +151,27 @@ def cast(typingctx: Any, lanes: Any, dtype: Any) -> Any:
     old, new = lanes.dtype, dtype.dtype
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        value = args[0]
-        target = ir.VectorType(context.get_value_type(new), LANES)
-        if old == new:
-            return value
-        if is_float(old) and is_float(new):
-            return (builder.fpext if old.bitwidth < new.bitwidth else builder.fptrunc)(
-                value, target
-            )
-        if is_float(new):
-            return (builder.sitofp if old.signed else builder.uitofp)(value, target)
-        if is_float(old):
-            return builder.fptosi(value, target)
-        if old.bitwidth == new.bitwidth:
-            return value
-        if old.bitwidth > new.bitwidth:
-            return builder.trunc(value, target)
-        return (builder.sext if old.signed else builder.zext)(value, target)
+        return converted(context, builder, args[0], old, new)
 
     return Lanes(new)(lanes, dtype), codegen
+
+
+def converted(context: Any, builder: Any, value: ir.Value, old: Any, new: Any) -> ir.Value:
+    """The instructions that convert a vector of one dtype to another."""
+    target = ir.VectorType(context.get_value_type(new), LANES)
+    if old == new:
+        return value
+    if is_float(old) and is_float(new):
+        return (builder.fpext if old.bitwidth < new.bitwidth else builder.fptrunc)(value, target)
+    if is_float(new):
+        return (builder.sitofp if old.signed else builder.uitofp)(value, target)
+    if is_float(old):
+        return builder.fptosi(value, target)
+    if old.bitwidth == new.bitwidth:
+        return value
+    if old.bitwidth > new.bitwidth:
+        return builder.trunc(value, target)
+    return (builder.sext if old.signed else builder.zext)(value, target)
 
 
 def address(context: Any, builder: Any, pointer: types.CPointer, args: Any) -> ir.Value:
@@ -191,6 +207,25 @@ def load(typingctx: Any, pointer: Any, index: Any) -> Any:
         return builder.load(address(context, builder, pointer, args), align=size)
 
     return Lanes(pointer.dtype)(pointer, types.int64), codegen
+
+
+@intrinsic
+def load_four(typingctx: Any, pointer: Any, index: Any, away: Any, dtype: Any) -> Any:
+    """The lanes from `index`, `index + away`, `+ 2 * away` and `+ 3 * away` on, as `dtype`."""
+    old, new = pointer.dtype, dtype.dtype
+    four = types.UniTuple(Lanes(new), 4)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        start, position, step, _ = args
+        each = []
+        for _ in range(4):
+            place = address(context, builder, pointer, [start, position])
+            value = builder.load(place, align=old.bitwidth // 8)
+            each.append(converted(context, builder, value, old, new))
+            position = builder.add(position, step)
+        return context.make_tuple(builder, four, each)
+
+    return four(pointer, types.int64, types.int64, dtype), codegen
 
 
 @intrinsic

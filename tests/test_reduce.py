@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit.ops.reduce import ROW_STEP
 
 RANDOM = np.random.default_rng(7)
 NAN = math.nan
@@ -415,6 +416,14 @@ def test_the_number_of_threads_changes_no_bit(call: Any) -> None:
     finally:
         adjit.set_num_threads(before)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("chunks", [4, 5, 8, 11])
+def test_parts_of_a_long_row_that_are_read_side_by_side_sum_as_alone(chunks: int) -> None:
+    rows = RANDOM.standard_normal((2, chunks, ROW_STEP)).astype(np.float32)
+    alone = adjit.tensor(rows.reshape(-1, ROW_STEP)).sum(1).reshape(2, chunks).sum(1)
+    together = adjit.tensor(rows.reshape(2, -1)).sum(1)
+    assert together.numpy().tobytes() == alone.numpy().tobytes()
 
 
 @settings(max_examples=40, deadline=None)
