@@ -97,15 +97,18 @@ def tidy() -> int:
 def peak_of_program(name: str, row: str) -> int:
     """Peak bytes of the steady state of a program, beyond a process that has run it before.
 
-    What ran before is the program on tiny data where the library keeps freed buffers, else the
-    program itself: so code is in memory, and nothing that the program's values need.
+    It has: or code that is loaded, threads that are started and the arrays that the values are made
+    from, all of which come with the first run, would count as memory of the second. Of the values
+    of the first run nothing is left.
     """
     from libraries import LIBRARIES
     from programs import PROGRAMS
 
     library = LIBRARIES[name]()
     program = next(program for program in PROGRAMS if program.name == row)
-    library.warm_up(program.prepare(library, tiny=library.keeps_buffers))
+    library.warm_up(program.prepare(library))
+    gc.collect()
+    library.give_back()
     before = tidy()
     call = program.prepare(library)
     library.warm_up(call)

@@ -26,7 +26,6 @@ class Library:
     program: ClassVar[str]
     parts: ClassVar[tuple[str, ...]] = ()
     keeps_kernels: ClassVar[bool] = False  # on disk, from one process to the next
-    keeps_buffers: ClassVar[bool] = False  # of values that are gone, for later ones
     captures: ClassVar[bool] = False  # whole steps; rows without a step to capture are left out
     patience: ClassVar[float] = 0  # seconds that a row's first calls may take; 0: any time
 
@@ -58,12 +57,16 @@ class Library:
     def warm_up(self, call: Callable[[], Any]) -> Any:
         """Call until the code is the one that later calls will run; the last result."""
         for _ in range(CALLS_TO_WARM_UP):
+            result = None  # or it would take memory beside the next one
             result = call()
             self.catch_up()
         return result
 
     def forget(self) -> None:
         """Drop what was compiled for the rows so far: they share code, and limits count it."""
+
+    def give_back(self) -> None:
+        """Give the system the memory of values that are gone, where the library keeps it."""
 
     def set_threads(self, threads: int) -> None:
         """Nothing here: the environment and the affinity of the process say it (see timing.py)."""
@@ -80,15 +83,19 @@ class Library:
 class Adjit(Library):
     name = package = "adjit"
     program = "torch"
-    keeps_kernels = keeps_buffers = True
+    keeps_kernels = True
 
     def __init__(self) -> None:
         super().__init__()
         self._settle = importlib.import_module("adjit.schedule.settle").settle
         self._wait = importlib.import_module("adjit.schedule.hot").wait
+        self._empty_cache = importlib.import_module("adjit.storage").empty_cache
 
     def set_threads(self, threads: int) -> None:
         self.module.set_num_threads(threads)
+
+    def give_back(self) -> None:
+        self._empty_cache()
 
     def finish(self, result: Any) -> Any:
         self._settle()

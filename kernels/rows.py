@@ -81,23 +81,26 @@ def finish(node, none):
 
 
 def take(function, arguments, count, names):
-    """The rows of the plain nodes at the end of a batch: bytes, how many, whether one is large."""
+    """The rows of the plain nodes at the end of a batch: bytes, how many, the bytes of their
+    results, whether one is large.
+    """
     context = get(function, FUNCTION_CONTEXT)
     none = item(context, NONE)
-    batch, most, blocks = get(arguments, 0), word_of(get(arguments, 8)), get(arguments, 16)
-    words = steps = 0
+    batch, room, blocks = get(arguments, 0), word_of(get(arguments, 8)), get(arguments, 16)
+    words = steps = size = 0
     for at in range(length(batch) - 1, -1, -1):
         node = list_item(batch, at)
-        if steps == most or not is_plain(context, node):
+        if size >= room or not is_plain(context, node):
             break
         words += HEADER + word_of(get(get(node, NODE_RECIPE), RECIPE_COUNT))
+        size += word_of(get(get(node, NODE_RECIPE), RECIPE_SIZE))
         steps += 1
     if steps == 0:
         return own(none)
     memory = new_memory(8 * words)
     if memory == 0:
         return own(none)
-    place, large = memory, 0
+    place, large, size = memory, 0, 0
     for done in range(steps):
         at = length(batch) - 1
         node = list_item(batch, at)
@@ -114,12 +117,13 @@ def take(function, arguments, count, names):
             steps = done
             break
         place = write_row(node, recipe, block, place)
+        size += word_of(get(recipe, RECIPE_SIZE))
         drop(get(node, NODE_ADDRESS))
         put(node, NODE_ADDRESS, block)
         put(batch, LENGTH, at)
         finish(node, none)
         drop(node)
-    made = new_tuple(3)
+    made = new_tuple(4)
     rows = new_bytes(memory, place - memory)
     free(memory)
     if made == 0 or rows == 0:
@@ -128,7 +132,8 @@ def take(function, arguments, count, names):
         return 0
     fill(made, 0, rows)
     fill(made, 1, new_word(steps))
-    fill(made, 2, own(item(context, TRUE if large else FALSE)))
+    fill(made, 2, new_word(size))
+    fill(made, 3, own(item(context, TRUE if large else FALSE)))
     return made
 
 

@@ -834,6 +834,18 @@ def test_intermediates_take_no_memory():
     assert T.memory_stats()["live"] <= before + 4096
 
 
+def test_what_the_first_calls_needed_is_given_back():
+    n = 1 << 20
+    x = T.linspace(-1, 1, n, requires_grad=True)
+    scheduling.settle()
+    for _ in range(3):
+        gradient = T.autograd.grad((x.exp() * x.sin()).tanh().sum(), x)
+        scheduling.settle()
+        del gradient
+        hot.wait()
+    assert T.memory_stats()["kept"] <= 1.1 * 4 * n  # the gradient
+
+
 def test_plans_are_bounded(monkeypatch):
     monkeypatch.setattr(hot, "MAX_PLANS", 10)
     for n in range(2000, 2040):

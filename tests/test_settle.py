@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import adjit as T
+from adjit import storage
 from adjit.graph.op import elementwise
 from adjit.schedule import codegen
 from adjit.schedule import settle as scheduling
@@ -176,6 +177,19 @@ def test_memory_is_reused_and_given_back():
     del x
     assert alive() is None
     assert T.memory_stats()["live"] < live
+
+
+def test_a_graph_seen_once_holds_no_more_than_its_live_values():
+    n = 1 << 18
+    y = x = T.linspace(0, 1, n)
+    scheduling.settle()
+    gc.collect()
+    storage.reset_peak_memory()
+    before = T.memory_stats()["live"]
+    for _ in range(20):
+        y = y * 0.5 + x
+    y[0].item()
+    assert T.memory_stats()["peak"] - before <= 3 * 4 * n  # the result, its input, the one before
 
 
 def test_big_writes_happen_in_their_own_bytes():

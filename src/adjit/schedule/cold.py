@@ -17,7 +17,10 @@ from .cache import link
 from .layout import copy_words
 from .recipe import Recipe
 
-MAX_STREAM = 4096  # steps that run without coming back to Python, so that Ctrl-C gets through
+# Bytes of results after which a stream runs, of which a step has 64 at the least. What is dead by
+# then serves those that follow, and Ctrl-C gets through. A result of this size takes its kernel 15 us
+# or more, a stream of its own 1.5.
+STREAM_BYTES = 1 << 18
 
 _refcount = sys.getrefcount
 
@@ -28,12 +31,13 @@ def run(batch: list[Any]) -> None:
     stream = Stream()
     try:
         while batch:
-            found = take_rows(batch, MAX_STREAM - stream.steps, stream.blocks)
+            found = take_rows(batch, STREAM_BYTES - stream.nbytes, stream.blocks)
             if found is not None:
                 stream.add(*found)
-            if stream.steps >= MAX_STREAM or not batch:
+            if stream.nbytes >= STREAM_BYTES or not batch:
                 now, stream = stream, Stream()
                 now.run()
+                del now  # it keeps blocks alive
                 continue
             node = batch[-1]
             recipe = node.recipe
@@ -48,10 +52,13 @@ def run(batch: list[Any]) -> None:
                 raise
             batch.pop()
             stream.blocks += words
-            stream.add(struct.pack(f"{len(words)}q", *words), steps, recipe.large)
+            rows = struct.pack(f"{len(words)}q", *words)
+            del words  # like the stream, it would keep blocks alive
+            stream.add(rows, steps, recipe.nbytes if steps else 0, recipe.large)
             if recipe.fallible is not None and steps:
                 now, stream = stream, Stream()
                 now.run()
+                del now
                 _look_for_error(node, recipe)
     finally:
         stream.run()
@@ -61,18 +68,19 @@ def run(batch: list[Any]) -> None:
 class Stream:
     """Rows that are to be run, and the blocks that they read and write: nothing else may hold them."""
 
-    __slots__ = ("blocks", "large", "rows", "steps")
+    __slots__ = ("blocks", "large", "nbytes", "rows", "steps")
 
     def __init__(self) -> None:
         self.rows = bytearray()
         self.blocks: list[int] = []
-        self.steps = 0
+        self.steps = self.nbytes = 0
         self.large = False
 
-    def add(self, rows: bytes, steps: int, large: bool) -> None:
+    def add(self, rows: bytes, steps: int, nbytes: int, large: bool) -> None:
         """Add rows of some steps; `large` says whether one may be split over threads."""
         self.rows += rows
         self.steps += steps
+        self.nbytes += nbytes
         self.large = self.large or large
 
     def run(self) -> None:
@@ -101,10 +109,12 @@ def run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
         batch.reverse()
 
 
-def _take_rows(batch: list[Any], most: int, blocks: list[int]) -> tuple[bytes, int, bool] | None:
-    """The rows of the plain nodes at the end of a batch, which are done then: at most so many; how
-    many, and whether one is large. The blocks that could go back to the system are kept. In Python
-    all nodes go through `_rows`.
+def _take_rows(
+    batch: list[Any], room: int, blocks: list[int]
+) -> tuple[bytes, int, int, bool] | None:
+    """The rows of the plain nodes at the end of a batch, which are done then, until their results
+    have filled so many bytes; how many rows and bytes, and whether one is large. The blocks that
+    could go back to the system are kept. In Python all nodes go through `_rows`.
     """
     return None
 
@@ -153,7 +163,7 @@ class Failed:
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
     pick = -1
-    wide = 0
+    wide = nbytes = 0
     count = 0  # of all in this process
 
     def __init__(self, error: BaseException) -> None:

@@ -70,9 +70,9 @@ class Recipe:
 
     __slots__ = (
         "__weakref__", "alias", "compute", "constants", "count", "differentiable", "element",
-        "fallible", "floating", "fold", "free", "head", "inputs", "large", "name", "numbers",
-        "operands", "outputs", "over", "pick", "plain", "scratch", "serial", "size", "sizes",
-        "spec", "steps", "vjps", "wide", "write",
+        "fallible", "floating", "fold", "free", "head", "inputs", "large", "name", "nbytes",
+        "numbers", "operands", "outputs", "over", "pick", "plain", "scratch", "serial", "size",
+        "sizes", "spec", "steps", "vjps", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -94,6 +94,7 @@ class Recipe:
         self.spec: Any = outputs[0] if outputs else None
         self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
         self.size = self.sizes[0] if outputs else 0
+        self.nbytes = sum(self.sizes) + scratch  # that running it takes
         self.free = free_small.get(self.size)  # where blocks for a small result come from
         self.count = len(inputs) + len(outputs) + len(constants) + scalars
         if scratch:
