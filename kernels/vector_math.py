@@ -861,12 +861,17 @@ def sum_parts(x, x_low, y, y_low):
     return fast_two_sum(total, low + (x_low + y_low))
 
 
+def fast_sum_parts(x, x_low, y, y_low):
+    """`sum_parts` where the exponent of x is not below that of y, or x = 0."""
+    total, low = fast_two_sum(x, y)
+    return fast_two_sum(total, low + (x_low + y_low))
+
+
 def raised(y, k):
     """Below 8: whether, y + 8, and (y + i) (y + 7 - i) for i < 4. From 8 on: y, and ones."""
     short = y < 8.0
-    x, x_low = two_sum(y, where(short, constant(y, 8.0), 0.0))
-    square, square_low = two_product(y, y)
-    u, u_low = sum_parts(square, square_low, *two_product(y, constant(y, 7.0)))
+    x, x_low = fast_two_sum(where(short, constant(y, 8.0), 0.0), y)
+    u, u_low = fast_sum_parts(*two_product(y, constant(y, 7.0)), *two_product(y, y))
     one = constant(y, 1.0)
     pairs = []
     for i in (0.0, 6.0, 10.0, 12.0):
@@ -906,9 +911,9 @@ def lgamma(x, k):
     inverse = 1.0 / z
     low = low + fma(z, less_low + log_z_low, z_low * fma(-0.5, inverse, log_z))
     finite = total < np.inf
-    total, low = sum_parts(total, low, -0.5 * log_z, -0.5 * log_z_low)
+    total, low = fast_sum_parts(total, low, -0.5 * log_z, -0.5 * log_z_low)
     tail = inverse * polynomial(inverse * inverse, k.STIRLING)
-    total, low = sum_parts(total, low, constant(x, k.HALF_LOG_2PI), tail + k.HALF_LOG_2PI_LOW)
+    total, low = fast_sum_parts(total, low, constant(x, k.HALF_LOG_2PI), tail + k.HALF_LOG_2PI_LOW)
     left = product_parts(*pairs[0], *pairs[1])
     p, p_low = product_parts(*left, *product_parts(*pairs[2], *pairs[3]))
     negative = x < -k.TINY_SQUARE
@@ -950,7 +955,7 @@ def digamma(x, k):
     total, low = log_parts(z, k)
     inverse, inverse_low = quotient(constant(x, 1.0), zero, z, z_low)
     tail = fma(inverse * inverse, polynomial(inverse * inverse, k.DIGAMMA), 0.5 * inverse_low)
-    total, low = sum_parts(total, low + (z_low * inverse - tail), -0.5 * inverse, zero)
+    total, low = fast_sum_parts(total, low + (z_low * inverse - tail), -0.5 * inverse, zero)
     slope, slope_low = two_sum(y + y, constant(x, 7.0))
     for pair, pair_low in pairs:
         term, term_low = quotient(slope, slope_low, pair, pair_low)
