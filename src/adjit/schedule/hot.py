@@ -55,7 +55,7 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
         entry.is_ready = True
-        empty_cache()  # what the cold road needed: four times as much, in other sizes
+        empty_cache()  # of what the cold road needed: more, and in other sizes
         return entry.plan
     return None
 
