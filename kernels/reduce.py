@@ -349,10 +349,9 @@ def argmin_columns(args, start, stop):
 
 
 @njit(error_model="numpy")
-def square_deviations(x, begin, end, mean, T):
-    """The sum of (x - mean)**2 over x[begin:end]."""
+def deviations_onto(total, x, begin, end, mean, T):
+    """Lanes of a running sum and (x - mean)**2 over x[begin:end]."""
     center = spread(mean)
-    total = spread(T(0))
     whole = begin + (end - begin) // LANES * LANES
     for first in range(begin, whole, RUN):
         part = spread(T(0))
@@ -363,7 +362,13 @@ def square_deviations(x, begin, end, mean, T):
     if whole < end:
         d = combine(sub, load_some(x, whole, end - whole, mean), center)
         total = combine(add, total, combine(mul, d, d))
-    return fold(add, total)
+    return total
+
+
+@njit(error_model="numpy")
+def square_deviations(x, begin, end, mean, T):
+    """The sum of (x - mean)**2 over x[begin:end]."""
+    return fold(add, deviations_onto(spread(T(0)), x, begin, end, mean, T))
 
 
 @kernel

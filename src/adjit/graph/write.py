@@ -14,7 +14,13 @@ from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, node_on, picks, 
 
 
 def store(t: Any, source: Any) -> None:
-    """Put the elements of `source`, a fresh tensor of the same shape and dtype, where `t` looks."""
+    """Write the elements of `source`, a fresh tensor of the same shape and dtype, into `t`."""
+    put(t, source)
+    count((t,))
+
+
+def put(t: Any, source: Any) -> None:
+    """`store` that is no write to autograd: versions do not change."""
     storage = t.storage
     if t.spec.numel:
         if source.spec is t.spec is storage.spec and not (
@@ -23,7 +29,6 @@ def store(t: Any, source: Any) -> None:
             storage.value = source.storage.value
         else:
             _write_region(t, source)
-    count((t,))
 
 
 def count(written: Sequence[Any]) -> None:

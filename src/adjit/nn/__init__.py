@@ -75,6 +75,15 @@ from .loss import (
     TripletMarginWithDistanceLoss,
 )
 from .module import Module
+from .norm import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+)
 from .parameter import Buffer, Parameter
 
 __all__ = [
@@ -86,6 +95,9 @@ __all__ = [
     "AlphaDropout",
     "BCELoss",
     "BCEWithLogitsLoss",
+    "BatchNorm1d",
+    "BatchNorm2d",
+    "BatchNorm3d",
     "Bilinear",
     "Buffer",
     "CosineEmbeddingLoss",
@@ -98,6 +110,7 @@ __all__ = [
     "Embedding",
     "Flatten",
     "GaussianNLLLoss",
+    "GroupNorm",
     "Hardshrink",
     "Hardsigmoid",
     "Hardswish",
@@ -105,6 +118,9 @@ __all__ = [
     "HingeEmbeddingLoss",
     "HuberLoss",
     "Identity",
+    "InstanceNorm1d",
+    "InstanceNorm2d",
+    "InstanceNorm3d",
     "KLDivLoss",
     "L1Loss",
     "LayerNorm",

@@ -13,6 +13,7 @@ from ..dtypes import dtype as DType
 from ..dtypes import finfo
 from ..graph.op import in_place
 from ..ops import activations, creation, nn
+from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
 from ..ops.embedding import embedding, one_hot
 from ..ops.matmul import bilinear, linear
@@ -25,6 +26,7 @@ from .reduction import chosen_reduction, reduced
 
 __all__ = [
     "alpha_dropout",
+    "batch_norm",
     "bilinear",
     "binary_cross_entropy",
     "binary_cross_entropy_with_logits",
@@ -43,6 +45,7 @@ __all__ = [
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "group_norm",
     "gumbel_softmax",
     "hardshrink",
     "hardsigmoid",
@@ -51,6 +54,7 @@ __all__ = [
     "hardtanh_",
     "hinge_embedding_loss",
     "huber_loss",
+    "instance_norm",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -338,6 +342,98 @@ def normalize(
     """
     normalized = nn.normalize(input, p, dim, eps)
     return normalized if out is None else out.copy_(normalized)
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel to mean 0 and variance 1, then scale and shift it.
+
+    Args:
+        input: (N, C, *), floating point.
+        running_mean, running_var: (C,), the statistics that are used unless `training`; in
+            training they move towards those of the batch. None: they are not kept.
+        weight, bias: (C,), or None.
+        training: whether the statistics are those of `input`.
+        momentum: how far the running statistics move.
+        eps: added to the variance.
+
+    Differentiable in `input`, `weight` and `bias`, any number of times.
+
+    Raises:
+        ValueError: for one value in a channel while training, or `eps` that is not positive.
+        RuntimeError: if shapes or dtypes do not fit, or statistics are missing.
+
+    Example:
+        >>> F.batch_norm(adjit.tensor([[1.0], [3.0]]), None, None, training=True)
+        tensor([[-1.0000],
+                [ 1.0000]])
+    """
+    if training:
+        batch_norms.check_batch_size(input.shape)
+        if eps <= 0.0:
+            raise ValueError(f"batch_norm eps must be positive during training, but got {eps}")
+    if eps < 0.0:
+        raise ValueError(f"batch_norm eps must be non-negative, but got {eps}")
+    return batch_norms.batch_norm(
+        input, weight, bias, running_mean, running_var, training, momentum, eps
+    )
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """Normalise each channel of each image to mean 0 and variance 1, then scale and shift it.
+
+    Takes what :func:`batch_norm` takes; `use_input_stats` stands for its `training`, and running
+    statistics move towards the mean over the images.
+
+    Raises:
+        ValueError: for one value in a channel of an image.
+        RuntimeError: if shapes or dtypes do not fit, or statistics are missing.
+    """
+    if use_input_stats and math.prod(input.shape[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 spatial element when training, got input size {input.shape}"
+        )
+    return batch_norms.instance_norm(
+        input, weight, bias, running_mean, running_var, use_input_stats, momentum, eps
+    )
+
+
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    """:func:`adjit.group_norm` that refuses groups of one value.
+
+    Raises:
+        ValueError: for groups of one value.
+        RuntimeError: if shapes or dtypes do not fit.
+    """
+    if input.ndim >= 2:
+        images, channels = input.shape[:2]
+        batch_norms.check_batch_size(
+            [images * channels // num_groups, num_groups, *input.shape[2:]]
+        )
+    return batch_norms.group_norm(input, num_groups, weight, bias, eps)
 
 
 # ---- losses --------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from . import (
     activations,
     arithmetic,
+    batch_norm,
     bitwise,
     bounds,
     comparison,
@@ -14,6 +15,7 @@ from . import (
     embedding,
     grids,
     index,
+    layouts,
     losses,
     masks,
     matmul,

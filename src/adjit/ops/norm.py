@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from .. import dtypes
 from ..dtypes import dtype as DType
@@ -71,44 +71,64 @@ def layer_norm_backward(
 
 @layer_norm_backward.vjp
 def _(gs, upper, x, weight, means, scales, length, eps):  # type: ignore[no-untyped-def]
-    # With normal = (x - mean) * scale and project(v) = v - mean(v) - normal * mean(v * normal),
-    # a map that is its own transpose: gx = scale * project(upper * weight), gw = sum(upper *
-    # normal), gb = sum(upper). The means and scales are functions of x, and count as such.
+    rows, shape = (means.numel(), length), x.shape
+    flat = x.reshape(rows)
+    grads = through_normalization(
+        [None if v is None else v.reshape(rows if k == 0 else -1) for k, v in enumerate(gs)],
+        upper.reshape(rows),
+        flat,
+        None if weight is None else weight.reshape(-1),
+        projected=lambda t: layer_norm_backward(t, flat, None, means, scales, length, eps)[0],
+        mean=lambda t: t.mean(1, True),
+        total=lambda t: t.sum(0),
+        eps=eps,
+    )
+    found = [None if t is None else t.reshape(shape) for t in grads[:2]]
+    if weight is not None:
+        found.append(None if grads[2] is None else grads[2].reshape(weight.shape))
+    return (*found, None, None)
+
+
+def through_normalization(
+    gs: Sequence[Tensor | None],
+    upper: Tensor,
+    x: Tensor,
+    weight: Tensor | None,
+    *,
+    projected: Callable[[Tensor], Tensor],
+    mean: Callable[[Tensor], Tensor],
+    total: Callable[[Tensor], Tensor],
+    eps: float,
+) -> list[Tensor | None]:
+    """How the gradients of a normalisation depend on `upper`, `x` and `weight`.
+
+    With normal = (x - mean(x)) * scale and project(v) = v - mean(v) - normal * mean(v * normal),
+    a map that is its own transpose, the gradients are gx = scale * project(upper * weight),
+    gw = total(upper * normal), gb = total(upper). Means and scales are functions of x, and count
+    as such. `projected` is scale * project; weights broadcast against x, as do gs[1] and gs[2].
+    """
     v, v_weight, v_bias = gs
-    rows = (means.numel(), length)
-    shape = x.shape
-    upper, x = upper.reshape(rows), x.reshape(rows)
-    w = None if weight is None else weight.reshape(-1)
-
-    def projected(t: Tensor) -> Tensor:
-        return layer_norm_backward(t, x, None, means, scales, length, eps)[0]
-
-    centered = x - x.mean(1, True)
-    scale = (centered.square().mean(1, True) + eps).rsqrt()
+    centered = x - mean(x)
+    scale = (mean(centered.square()) + eps).rsqrt()
     normal = centered * scale
     g_upper = g_x = g_weight = None
     through_normal = None
     if v is not None:
-        v = v.reshape(rows)
-        weighted = upper if w is None else upper * w
+        weighted = upper if weight is None else upper * weight
         back = projected(v)
-        g_upper = back if w is None else back * w
-        g_weight = None if w is None else (back * upper).sum(0)
-        slope, tilt = (weighted * normal).mean(1, True), (v * normal).mean(1, True)
+        g_upper = back if weight is None else back * weight
+        g_weight = None if weight is None else total(back * upper)
+        slope, tilt = mean(weighted * normal), mean(v * normal)
         through_normal = -scale * (v * slope + weighted * tilt)
-        g_x = -scale * normal * (v * projected(weighted)).mean(1, True)
+        g_x = -scale * normal * mean(v * projected(weighted))
     if v_weight is not None:
-        v_weight = v_weight.reshape(-1)
         g_upper = add(g_upper, normal * v_weight)
         through_normal = add(through_normal, upper * v_weight)
     if v_bias is not None:
-        g_upper = add(g_upper, v_bias.reshape(-1).expand(rows))
+        g_upper = add(g_upper, v_bias.expand(x.shape))
     if through_normal is not None:
         g_x = add(g_x, projected(through_normal))
-    grads = [None if t is None else t.reshape(shape) for t in (g_upper, g_x)]
-    if weight is not None:
-        grads.append(None if g_weight is None else g_weight.reshape(weight.shape))
-    return (*grads, None, None)
+    return [g_upper, g_x, g_weight]
 
 
 def add(a: Tensor | None, b: Tensor) -> Tensor:

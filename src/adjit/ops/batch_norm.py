@@ -1,0 +1,383 @@
+"""Batch normalisation, and what is made of it or like it: over instances, groups and neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..graph import write
+from ..graph.launch import launch
+from ..graph.op import export, operation
+from ..kernels import batch_norm as kernels
+from ..schedule.settle import float_word
+from ..shapes import Shape, numel
+from ..tensor import Tensor
+from . import layouts
+from .norm import layer_norm_backward, layer_norm_rows, through_normalization
+from .reduce import GRAIN
+
+
+def per_channel(values: Tensor, x: Tensor) -> Tensor:
+    """One number for each channel, in a shape that broadcasts against (N, C, *)."""
+    return values.reshape((-1, *[1] * (x.ndim - 2)))
+
+
+def all_but_channels(x: Tensor) -> Shape:
+    """The axes that a channel's statistics are taken over."""
+    return (0, *range(2, x.ndim))
+
+
+def steps_of(
+    x: Tensor, at_end: bool, planes: Any, rows: Sequence[Any]
+) -> tuple[list[tuple[Any, int, int]], tuple[int, ...], int]:
+    """Kernels with their work, the words of the sizes, and the rows of scratch: (channels,) each.
+
+    `planes` is the kernel for C order, `rows` are the three for channels last.
+    """
+    images, channels, area = x.shape[0], x.shape[1], numel(x.shape[2:])
+    if not at_end:
+        grain = max(1, GRAIN // max(8 * images * area, 1))
+        return [(planes, channels, grain)], (images, channels, area), 0
+    count = images * area
+    step = kernels.rows_of_chunk(channels)
+    chunks = -(-count // step)
+    grain = max(1, GRAIN // max(4 * step * channels, 1))
+    sums, join, apply = rows
+    steps = [
+        (sums, chunks, grain),
+        (join, -(-channels // kernels.STRIP), 1),
+        (apply, chunks, grain),
+    ]
+    return steps, (count, channels, step, chunks), 2 * chunks
+
+
+@operation("NativeBatchNormBackward0", differentiable=(0,))
+def batch_norm_training(
+    x: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """Normalised channels, their means and the factors they were scaled by, new running ones."""
+    at_end = layouts.channels_last(x)
+    steps, sizes, rows = steps_of(
+        x,
+        at_end,
+        kernels.normalize_planes,
+        (kernels.moments_of_chunks, kernels.join_moments, kernels.normalize_rows),
+    )
+    kind, channels = x.dtype, x.shape[1]
+    tracked = running_mean is not None
+    flags = (
+        kernels.WEIGHTED * (weight is not None)
+        + kernels.SHIFTED * (bias is not None)
+        + kernels.TRACKED * tracked
+    )
+    dense = layouts.in_memory(x, at_end)
+    given = [
+        dense if t is None else t.contiguous() for t in (weight, bias, running_mean, running_var)
+    ]
+    per_channel, running = ((channels,), kind), ((channels if tracked else 0,), kind)
+    out, *statistics = launch(
+        steps, (dense, *given),
+        [(dense.shape, kind), per_channel, per_channel, running, running], bind={"T": kind},
+        words=(*sizes, flags), scalars=(float_word(eps), float_word(momentum)),
+        scratch=(rows + 2) * channels * kind.itemsize if rows else 0,
+    )  # fmt: skip
+    return layouts.as_images(out, at_end), *statistics
+
+
+@batch_norm_training.vjp
+def _(g, x, weight, outs, eps, needs):  # type: ignore[no-untyped-def]
+    gx, gw, gb = batch_norm_backward(g, x, weight, outs[1], outs[2], eps)
+    found = [gx] if weight is None else [gx, gw]
+    if (len(needs) - len(found)) % 2:  # the running statistics come in pairs, the bias does not
+        found.append(gb)
+    return (*found, *[None] * (len(needs) - len(found)))
+
+
+@operation("NativeBatchNormBackwardBackward0", differentiable=(0, 1, 2))
+def batch_norm_backward(
+    upper: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The gradients of the input, the weight and the bias."""
+    at_end = layouts.channels_last(x)
+    steps, sizes, rows = steps_of(
+        x,
+        at_end,
+        kernels.gradients_of_planes,
+        (kernels.products_of_chunks, kernels.join_products, kernels.gradients_of_rows),
+    )
+    kind, channels = x.dtype, x.shape[1]
+    dense = layouts.in_memory(x, at_end)
+    tensors = [layouts.in_memory(upper, at_end), dense, means, scales]
+    tensors.append(dense if weight is None else weight.contiguous())
+    per_channel = ((channels,), kind)
+    gx, gw, gb = launch(
+        steps, tensors, [(dense.shape, kind), per_channel, per_channel], bind={"T": kind},
+        words=(*sizes, weight is not None),
+        scratch=(rows + 3) * channels * kind.itemsize if rows else 0,
+    )  # fmt: skip
+    return layouts.as_images(gx, at_end), gw, gb
+
+
+@batch_norm_backward.vjp
+def _(gs, upper, x, weight, means, scales, eps):  # type: ignore[no-untyped-def]
+    axes = all_but_channels(x)
+    grads = through_normalization(
+        (gs[0], *[None if v is None else per_channel(v, x) for v in gs[1:]]),
+        upper,
+        x,
+        None if weight is None else per_channel(weight, x),
+        projected=lambda t: batch_norm_backward(t, x, None, means, scales, eps)[0],
+        mean=lambda t: t.mean(axes, True),
+        total=lambda t: t.sum(axes),
+        eps=eps,
+    )
+    return (*(grads if weight is not None else grads[:2]), None, None)
+
+
+@operation("NativeBatchNormBackward0")
+def batch_norm_evaluating(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
+) -> Tensor:
+    """Channels normalised by given statistics: elementwise, so that it joins its neighbours."""
+    factor = (var + eps).rsqrt()
+    if weight is not None:
+        factor = factor * weight
+    shift = -mean * factor if bias is None else bias - mean * factor
+    return x * per_channel(factor, x) + per_channel(shift, x)
+
+
+@batch_norm_evaluating.vjp
+def _(g, x, weight, mean, var, eps, needs):  # type: ignore[no-untyped-def]
+    axes = all_but_channels(x)
+    scale = (var + eps).rsqrt()
+    found = [g * per_channel(scale if weight is None else scale * weight, x)]
+    if weight is not None:
+        found.append((g * (x - per_channel(mean, x))).sum(axes) * scale)
+    if len(needs) - len(found) > 2:
+        found.append(g.sum(axes))
+    return (*found, None, None)
+
+
+# ---------------------------------------------------------------- batch_norm
+
+
+def check_channels(x: Tensor, **parameters: Tensor | None) -> None:
+    """Each parameter must have one element for each channel."""
+    channels = x.shape[1] if x.ndim > 1 else 0
+    for name, t in parameters.items():
+        if t is not None and t.numel() != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+
+
+def check_kinds(x: Tensor, parameters: Sequence[Tensor | None]) -> None:
+    """Parameters must have the dtype of the input."""
+    if any(t is not None and t.dtype is not x.dtype for t in parameters):
+        if x.dtype.itemsize > 4:
+            raise RuntimeError("mixed dtype (CPU): all inputs must share same datatype.")
+        raise RuntimeError(
+            f"mixed dtype (CPU): expect parameter to have scalar type of {x.dtype.legacy}"
+        )
+
+
+def check_floating(name: str, x: Tensor) -> None:
+    """Raise for an input that is not floating point."""
+    if not x.dtype.is_floating_point:
+        raise NotImplementedError(f"\"{name}\" not implemented for '{x.dtype.legacy}'")
+
+
+@export
+def batch_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    training: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """`nn.functional.batch_norm` with all arguments given, in another order.
+
+    Example:
+        >>> x = adjit.tensor([[1.0], [3.0]])
+        >>> adjit.batch_norm(x, None, None, None, None, True, 0.1, 1e-5)
+        tensor([[-1.0000],
+                [ 1.0000]])
+    """
+    running = (running_mean, running_var)
+    check_channels(input, running_mean=running_mean, running_var=running_var)
+    if not training:
+        for name, t in zip(("running_mean", "running_var"), running, strict=True):
+            if t is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    check_channels(input, weight=weight, bias=bias)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    for name, t in zip(("running_mean", "running_var"), running, strict=True):
+        if t is not None and t.requires_grad:
+            raise RuntimeError(
+                "The function 'native_batch_norm' is not differentiable with respect to argument "
+                f"'{name}'. This input cannot have requires_grad True."
+            )
+    check_floating("batch_norm", input)
+    check_kinds(input, (weight, bias, *running))
+    if not training:
+        assert running_mean is not None
+        assert running_var is not None
+        return batch_norm_evaluating(input, weight, bias, running_mean, running_var, eps)
+    if not input.numel():
+        return input.clone()
+    out, _, _, *updated = batch_norm_training(
+        input, weight, bias, running_mean, running_var, momentum, eps
+    )
+    if running_mean is not None:
+        for t, new in zip(running, updated, strict=True):
+            write.put(t, new)
+    return out
+
+
+def check_batch_size(size: Sequence[int]) -> None:
+    """A channel of one value has no variance."""
+    if numel(size[:1]) * numel(size[2:]) == 1:
+        raise ValueError(
+            f"Expected more than 1 value per channel when training, got input size {size}"
+        )
+
+
+# ---------------------------------------------------------------- instances
+
+
+@export
+def instance_norm(
+    input: Tensor,
+    weight: Tensor | None,
+    bias: Tensor | None,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    use_input_stats: bool,
+    momentum: float,
+    eps: float,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """`nn.functional.instance_norm` with all arguments given, in another order.
+
+    Example:
+        >>> x = adjit.tensor([[[1.0, 3.0]]])
+        >>> adjit.instance_norm(x, None, None, None, None, True, 0.1, 1e-5)
+        tensor([[[-1.0000,  1.0000]]])
+    """
+    if not use_input_stats and (running_mean is None or running_var is None):
+        raise RuntimeError(
+            "Expected running_mean and running_var to be defined when use_input_stats is false"
+        )
+    images, channels = input.shape[:2]
+
+    def for_each(t: Tensor | None) -> Tensor | None:
+        return None if t is None else t.repeat(images)
+
+    means, variances = for_each(running_mean), for_each(running_var)
+    flat = input.contiguous().view(1, images * channels, *input.shape[2:])
+    out = batch_norm(
+        flat, for_each(weight), for_each(bias), means, variances, use_input_stats, momentum, eps
+    )
+    if use_input_stats:
+        for t, many in ((running_mean, means), (running_var, variances)):
+            if t is not None and many is not None:
+                t.copy_(many.view(images, channels).mean(0))
+    return out.view(input.shape)
+
+
+# ---------------------------------------------------------------- groups
+
+
+@operation("NativeGroupNormBackward0", differentiable=(0,))
+def grouped(
+    x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Normalised groups of channels, their means and the factors they were scaled by."""
+    length = x.numel() // (x.shape[0] * groups)
+    out, means, scales = layer_norm_rows(x, None, None, length, eps)
+    if weight is not None:
+        out = out * per_channel(weight, x)
+    return out if bias is None else out + per_channel(bias, x), means, scales
+
+
+@grouped.vjp
+def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
+    axes = all_but_channels(x)
+    _, means, scales = outs
+    length = x.numel() // means.numel()
+    rows = (means.numel(), length)
+    weighted = g if weight is None else g * per_channel(weight, x)
+    gx = layer_norm_backward(
+        weighted.reshape(rows), x.reshape(rows), None, means, scales, length, eps
+    )[0]
+    found = [gx.reshape(x.shape)]
+    if weight is not None:
+        flat = x.reshape(rows)
+        centered = flat - flat.mean(1, True)
+        normal = centered * (centered.square().mean(1, True) + eps).rsqrt()
+        found.append((g * normal.reshape(x.shape)).sum(axes))
+    if len(needs) > len(found):
+        found.append(g.sum(axes))
+    return tuple(found)
+
+
+@export
+def group_norm(
+    input: Tensor,
+    num_groups: int,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+    cudnn_enabled: bool = True,
+) -> Tensor:
+    """Normalise groups of channels of each image to mean 0 and variance 1, then scale and shift.
+
+    Args:
+        input: (N, C, *), floating point.
+        num_groups: a divisor of C.
+        weight, bias: (C,), or None.
+        eps: added to the variance.
+        cudnn_enabled: accepted for PyTorch's sake.
+
+    Differentiable in `input`, `weight` and `bias`, any number of times.
+
+    Raises:
+        RuntimeError: if shapes or dtypes do not fit.
+
+    Example:
+        >>> adjit.group_norm(adjit.tensor([[1.0, 3.0]]), 1)
+        tensor([[-1.0000,  1.0000]])
+    """
+    shape = input.shape
+    if input.ndim < 2:
+        raise RuntimeError(
+            f"Expected at least 2 dimensions for input tensor but received {input.ndim}"
+        )
+    if num_groups <= 0:
+        raise RuntimeError(f"Expected num groups to be greater than 0, got {num_groups}")
+    if shape[1] % num_groups:
+        raise RuntimeError(
+            "Expected number of channels in input to be divisible by num_groups, but got input of "
+            f"shape {list(shape)} and num_groups={num_groups}"
+        )
+    for name, t in (("weight", weight), ("bias", bias)):
+        if t is not None and t.shape != shape[1:2]:
+            raise RuntimeError(
+                f"Expected {name} to be a vector of size equal to the number of channels in input, "
+                f"but got {name} of shape {list(t.shape)} and input of shape {list(shape)}"
+            )
+    check_floating("GroupNormKernelImpl", input)
+    check_kinds(input, (weight, bias))
+    if not input.numel():
+        return input.clone()
+    out: Tensor = grouped(input, weight, bias, num_groups, eps)[0]
+    return out

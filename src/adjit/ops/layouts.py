@@ -1,0 +1,37 @@
+"""The two orders in which images lie in memory: channel by channel, or all channels of a place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..shapes import Shape, is_contiguous
+from ..tensor import Tensor
+
+
+def last(ndim: int) -> Shape:
+    """The axes of (N, C, *) with the channels at the end."""
+    return (0, *range(2, ndim), 1)
+
+
+def channels_last(x: Tensor) -> bool:
+    """Whether the elements of an (N, C, *) tensor lie densely with the channels at the end."""
+    spec = x.spec
+    if spec.contiguous or spec.ndim < 3:
+        return False
+    order = last(spec.ndim)
+    return is_contiguous([spec.shape[d] for d in order], [spec.strides[d] for d in order])
+
+
+def in_memory(x: Tensor, at_end: bool) -> Tensor:
+    """`x` in C order, its channels at the end if so wanted; a copy only where it lies otherwise."""
+    return x.permute(last(x.ndim)).contiguous() if at_end else x.contiguous()
+
+
+def as_images(x: Tensor, at_end: bool) -> Tensor:
+    """The view as (N, C, *) of a tensor in C order."""
+    return x.permute(0, x.ndim - 1, *range(1, x.ndim - 1)) if at_end else x
+
+
+def shape_in_memory(shape: Sequence[int], at_end: bool) -> Shape:
+    """The shape that `in_memory` gives."""
+    return tuple([shape[d] for d in last(len(shape))]) if at_end else tuple(shape)
