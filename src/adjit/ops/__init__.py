@@ -26,6 +26,7 @@ from . import (
     padding,
     random,
     reduce,
+    resample,
     rounding,
     rows,
     scan,

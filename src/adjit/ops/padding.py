@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
-
-import numpy as np
 
 from .. import dtypes
 from ..graph import write
@@ -15,6 +13,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from . import creation, view
+from .resample import PAD_KINDS, PADS, AxisMap
 
 
 @export(namespace="nn.functional")
@@ -60,34 +59,40 @@ def pad(
         raise NotImplementedError(
             f"Padding size {len(widths)} is not supported for {input.ndim}D input tensor."
         )
+    maps = tuple(pad_maps(mode, input, widths))
+    out: Tensor = PADS[mode][len(widths) // 2 - 1](input, maps) if maps else input.clone()
+    return out
+
+
+def pad_maps(mode: str, x: Tensor, widths: Shape) -> Iterator[AxisMap]:
+    """Which place of an axis stands at each place of the padded one, for all axes that change."""
     for position in range(len(widths) // 2):
         before, after = widths[2 * position : 2 * position + 2]
-        axis = input.ndim - 1 - position
-        if before or after:
-            places = padded_places(mode, input, axis, before, after)
-            input = input.index_select(axis, creation.tensor(places))
-    return input
-
-
-def padded_places(mode: str, x: Tensor, axis: int, before: int, after: int) -> Any:
-    """Which index of an axis stands at each place of the padded one."""
-    size = x.shape[axis]
-    if size + before + after < 0:
-        raise RuntimeError("narrow(): length must be non-negative.")
-    places = np.arange(-before, size + after)
-    if mode == "replicate":
-        return places.clip(0, size - 1)
-    if mode == "circular":
-        if before > size or after > size:
+        axis = x.ndim - 1 - position
+        size = x.shape[axis]
+        if mode == "circular" and max(before, after) > size:
             raise RuntimeError("Padding value causes wrapping around more than once.")
-        return places % size
-    if before >= size or after >= size:
-        raise RuntimeError(
-            "Argument #4: Padding size should be less than the corresponding input dimension, but "
-            f"got: padding ({before}, {after}) at dimension {axis} of input {list(x.shape)}"
-        )
-    places = np.abs(places)
-    return np.where(places < size, places, 2 * (size - 1) - places)
+        if mode == "reflect" and max(before, after) >= size:
+            raise RuntimeError(
+                f"Argument #{4 + 2 * position}: Padding size should be less than the corresponding "
+                f"input dimension, but got: padding ({before}, {after}) at dimension {axis} of "
+                f"input {list(x.shape)}"
+            )
+        if size + before + after < 1:
+            if mode == "circular":
+                raise RuntimeError("Negative padding value is resulting in an empty dimension")
+            letter = "WHD"[position]
+            raise RuntimeError(
+                f"input ({letter}: {size}) is too small. Calculated output {letter}: "
+                f"{size + before + after}"
+            )
+        if size == 0:
+            raise RuntimeError(
+                f"Expected a size other than 0 for the padded dimension {axis}, but got input "
+                f"{list(x.shape)}"
+            )
+        if before or after:
+            yield AxisMap(axis, PAD_KINDS[mode], size, size + before + after, before)
 
 
 @operation("ConstantPadNdBackward0")
@@ -107,6 +112,8 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
         source = view.slice_dim(source, axis, min(first, size), max(first, last), 1)
         start = max(before, 0)
         frame.append((axis, start, start + source.shape[axis]))
+    if max(widths, default=0) <= 0:
+        return view.clone(source, contiguous=True)
     if x.dtype.kind != "f":
         value = bool(value) if x.dtype is dtypes.bool else int(value)
     out = creation.full(shape, value, dtype=x.dtype)

@@ -1,0 +1,183 @@
+"""Layers that pad the last one, two or three axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..tensor import Tensor
+from . import functional as F
+from .module import Module
+
+
+def _for_both_ends(padding: int | Sequence[int], axes: int) -> tuple[int, ...]:
+    return (padding,) * (2 * axes) if isinstance(padding, int) else tuple(padding)
+
+
+class _Pad(Module):
+    """Padding by what is there; subclasses say how, and how many axes are padded."""
+
+    _axes: int
+    _mode: str
+
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__()
+        self.padding = _for_both_ends(padding, self._axes)
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, self._mode)
+
+    def extra_repr(self) -> str:
+        return str(self.padding)
+
+
+class _CircularPad(_Pad):
+    _mode = "circular"
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.dim() not in (self._axes + 1, self._axes + 2):
+            raise ValueError(
+                f"expected {self._axes + 1}D or {self._axes + 2}D input (got {input.dim()}D input)"
+            )
+        return super().forward(input)
+
+
+class CircularPad1d(_CircularPad):
+    """Pads the last axis of (N, C, L) or (C, L) as if its ends were joined.
+
+    Args:
+        padding: elements at both ends, or (before, after) of the last axis; in 2d and 3d then those
+            of the axis before it, and so on. Negative numbers cut off.
+
+    Raises:
+        ValueError: for an input of other dimensions.
+        RuntimeError: if an end is longer than its axis.
+
+    Example:
+        >>> nn.CircularPad1d(1)(adjit.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[3., 1., 2., 3., 1.]])
+    """
+
+    _axes = 1
+
+
+class CircularPad2d(_CircularPad):
+    """Pads the last two axes as if their ends were joined; takes what CircularPad1d takes."""
+
+    _axes = 2
+
+
+class CircularPad3d(_CircularPad):
+    """Pads the last three axes as if their ends were joined; takes what CircularPad1d takes."""
+
+    _axes = 3
+
+
+class _ReflectionPad(_Pad):
+    _mode = "reflect"
+
+
+class ReflectionPad1d(_ReflectionPad):
+    """Pads the last axis by its mirror image; takes what CircularPad1d takes.
+
+    Example:
+        >>> nn.ReflectionPad1d(1)(adjit.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[2., 1., 2., 3., 2.]])
+    """
+
+    _axes = 1
+
+
+class ReflectionPad2d(_ReflectionPad):
+    """Pads the last two axes by their mirror image; takes what CircularPad1d takes."""
+
+    _axes = 2
+
+
+class ReflectionPad3d(_ReflectionPad):
+    """Pads the last three axes by their mirror image; takes what CircularPad1d takes."""
+
+    _axes = 3
+
+
+class _ReplicationPad(_Pad):
+    _mode = "replicate"
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """Pads the last axis by its first and last elements; takes what CircularPad1d takes.
+
+    Example:
+        >>> nn.ReplicationPad1d(1)(adjit.tensor([[1.0, 2.0, 3.0]]))
+        tensor([[1., 1., 2., 3., 3.]])
+    """
+
+    _axes = 1
+
+
+class ReplicationPad2d(_ReplicationPad):
+    """Pads the last two axes by their first and last elements."""
+
+    _axes = 2
+
+
+class ReplicationPad3d(_ReplicationPad):
+    """Pads the last three axes by their first and last elements."""
+
+    _axes = 3
+
+
+class _ConstantPad(_Pad):
+    _mode = "constant"
+
+    def __init__(self, padding: int | Sequence[int], value: float) -> None:
+        super().__init__(padding)
+        self.value = value
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.pad(input, self.padding, "constant", self.value)
+
+    def extra_repr(self) -> str:
+        return f"padding={self.padding}, value={self.value}"
+
+
+class ConstantPad1d(_ConstantPad):
+    """Pads the last axis by one value; takes what CircularPad1d takes, and the value.
+
+    Example:
+        >>> nn.ConstantPad1d((1, 0), 7.0)(adjit.tensor([1.0, 2.0]))
+        tensor([7., 1., 2.])
+    """
+
+    _axes = 1
+
+
+class ConstantPad2d(_ConstantPad):
+    """Pads the last two axes by one value."""
+
+    _axes = 2
+
+
+class ConstantPad3d(_ConstantPad):
+    """Pads the last three axes by one value."""
+
+    _axes = 3
+
+
+class _ZeroPad(_ConstantPad):
+    def __init__(self, padding: int | Sequence[int]) -> None:
+        super().__init__(padding, 0.0)
+
+    def extra_repr(self) -> str:
+        return str(self.padding)
+
+
+class ZeroPad1d(_ZeroPad, ConstantPad1d):
+    """Pads the last axis by zeros."""
+
+
+class ZeroPad2d(_ZeroPad, ConstantPad2d):
+    """Pads the last two axes by zeros."""
+
+
+class ZeroPad3d(_ZeroPad, ConstantPad3d):
+    """Pads the last three axes by zeros."""

@@ -1,0 +1,127 @@
+"""Maps along axes, which need not keep their sizes: interpolation, area means, mirrored edges."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..graph.launch import launch
+from ..graph.op import Operation, operation
+from ..kernels import resample as kernels
+from ..schedule.cache import instantiate
+from ..schedule.settle import float_word
+from ..shapes import numel
+from ..tensor import Tensor
+from . import layouts
+from .reduce import GRAIN
+
+TABLES = {
+    kernels.NEAREST: kernels.table_of_nearest,
+    kernels.NEAREST_EXACT: kernels.table_of_nearest,
+    kernels.LINEAR: kernels.table_of_curves,
+    kernels.CUBIC: kernels.table_of_curves,
+    kernels.LINEAR_WIDE: kernels.table_of_wide_curves,
+    kernels.CUBIC_WIDE: kernels.table_of_wide_curves,
+    kernels.AREA: kernels.table_of_areas,
+    kernels.REFLECT: kernels.table_of_pads,
+    kernels.REPLICATE: kernels.table_of_pads,
+    kernels.CIRCULAR: kernels.table_of_pads,
+}
+
+
+class AxisMap(NamedTuple):
+    """One axis of an (N, C, *) tensor and where its elements go."""
+
+    axis: int
+    kind: int  # of kernels.resample
+    length: int
+    places: int
+    before: int = 0  # elements put before the first, for the kinds that pad
+    aligned: bool = False  # whether the first and the last places stay where they are
+    scale: float = 0.0  # input places per output place, 0 where it follows from the lengths
+
+    @property
+    def taps(self) -> int:
+        """The most input places that an output place reads."""
+        if self.kind == kernels.AREA:
+            whole = self.length % self.places == 0
+            return -(-self.length // self.places) + (not whole)
+        if self.kind in (kernels.LINEAR_WIDE, kernels.CUBIC_WIDE):
+            scale = self.scale or self.length / self.places
+            if self.aligned:
+                scale = (self.length - 1) / (self.places - 1) if self.places > 1 else 0.0
+            reach = 1 if self.kind == kernels.LINEAR_WIDE else 2
+            return math.ceil(reach * max(scale, 1.0)) * 2 + 1
+        return {kernels.LINEAR: 2, kernels.CUBIC: 4}.get(self.kind, 1)
+
+
+def map_axis(x: Tensor, axis: int, to: AxisMap, back: bool) -> Tensor:
+    """Map an axis of a tensor in C order, or a gradient `back` along it."""
+    shape = list(x.shape)
+    outer, inner = numel(shape[:axis]), numel(shape[axis + 1 :])
+    shape[axis] = to.length if back else to.places
+    taps, strips = to.taps, -(-inner // kernels.STRIP)
+    lines = to.length if back else to.places
+    if back:
+        kernel, n = kernels.spread_axis, outer * strips
+        work = taps * to.places * min(inner, kernels.STRIP)
+    else:
+        kernel = kernels.copy_axis if taps == 1 else kernels.mix_axis
+        n = outer * (1 if inner == 1 else lines)
+        work = taps * (lines if inner == 1 else inner)
+    number = x.dtype if x.dtype.is_floating_point else dtypes.float32
+    table = instantiate(TABLES[to.kind], {"A": number})
+    out: Tensor = launch(
+        [(table, 1, 1), (kernel, n if inner else 0, max(1, GRAIN // max(2 * work, 1)))],
+        (x,), [(shape, x.dtype)], bind={"T": x.dtype},
+        words=(to.kind, to.length, to.places, taps, to.before, to.aligned, inner, strips),
+        scalars=(float_word(to.scale),), scratch=taps * to.places * 16,
+    )  # fmt: skip
+    return out
+
+
+def mapped(x: Tensor, maps: tuple[AxisMap, ...], back: bool) -> Tensor:
+    """Map axes one after the other; those that shrink most come first, and last on the way back."""
+    at_end = layouts.channels_last(x)
+    where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
+    y = layouts.in_memory(x, at_end)
+    order = sorted(maps, key=lambda to: to.places / to.length)
+    for to in reversed(order) if back else order:
+        y = map_axis(y, where.index(to.axis), to, back)
+    return layouts.as_images(y, at_end)
+
+
+def mapping(backward_name: str) -> Operation:
+    """An op that maps axes, and under its name in the graph the one that maps gradients back."""
+
+    @operation(backward_name)
+    def map_axes(x: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
+        """`x` with some axes mapped."""
+        return mapped(x, maps, back=False)
+
+    @map_axes.vjp
+    def _(g, maps):  # type: ignore[no-untyped-def]
+        return map_back(g, maps)
+
+    @operation(backward_name.replace("Backward", "BackwardBackward"))
+    def map_back(g: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
+        """The gradient of what was mapped."""
+        return mapped(g, maps, back=True)
+
+    @map_back.vjp
+    def _(g, maps):  # type: ignore[no-untyped-def]
+        return map_axes(g, maps)
+
+    return map_axes
+
+
+PADS: dict[str, Any] = {
+    mode: [mapping(f"{name}Pad{n}DBackward0") for n in (1, 2, 3)]
+    for mode, name in (("reflect", "Reflection"), ("replicate", "Replication"), ("circular", "Circular"))
+}  # fmt: skip
+PAD_KINDS = {
+    "reflect": kernels.REFLECT,
+    "replicate": kernels.REPLICATE,
+    "circular": kernels.CIRCULAR,
+}
