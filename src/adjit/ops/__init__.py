@@ -24,6 +24,7 @@ from . import (
     norm,
     operators,
     padding,
+    pool,
     random,
     reduce,
     resample,

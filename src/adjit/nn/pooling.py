@@ -1,0 +1,387 @@
+"""Layers that pool: the largest element, the mean or the norm of windows, and the reverse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..tensor import Tensor
+from . import functional as F
+from .module import Module
+
+Sizes = int | Sequence[int]
+
+
+def _for_each(value: Sizes, axes: int) -> tuple[int, ...]:
+    return (value,) * axes if isinstance(value, int) else tuple(value)
+
+
+class _MaxPool(Module):
+    """The largest element of each window; subclasses say over how many axes."""
+
+    _pool: Callable[..., Any]
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        return_indices: bool = False,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.dilation = dilation
+        self.return_indices = return_indices
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.dilation,
+            ceil_mode=self.ceil_mode,
+            return_indices=self.return_indices,
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
+            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
+        )
+
+
+class MaxPool1d(_MaxPool):
+    """The largest element of each window over the last axis of (N, C, L) or (C, L).
+
+    Args:
+        kernel_size: the size of a window.
+        stride: how far apart windows lie, `kernel_size` if None.
+        padding: places added at both ends, which count as smaller than anything.
+        dilation: how far apart the elements of a window lie.
+        return_indices: whether to return the places of the elements too.
+        ceil_mode: whether a window may reach beyond the end.
+
+    Example:
+        >>> nn.MaxPool1d(2)(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]))
+        tensor([[3., 2.]])
+    """
+
+    _pool = staticmethod(F.max_pool1d)
+
+
+class MaxPool2d(_MaxPool):
+    """The largest element of each window over the last two axes; takes what MaxPool1d takes.
+
+    Example:
+        >>> nn.MaxPool2d(3, stride=2, padding=1)(adjit.randn(1, 2, 8, 8)).shape
+        adjit.Size([1, 2, 4, 4])
+    """
+
+    _pool = staticmethod(F.max_pool2d)
+
+
+class MaxPool3d(_MaxPool):
+    """The largest element of each window over the last three axes; takes what MaxPool1d takes."""
+
+    _pool = staticmethod(F.max_pool3d)
+
+
+class _MaxUnpool(Module):
+    """Elements back at their places; subclasses say over how many axes."""
+
+    _axes: int
+    _unpool: Callable[..., Tensor]
+
+    def __init__(self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0) -> None:
+        super().__init__()
+        self.kernel_size = _for_each(kernel_size, self._axes)
+        self.stride = _for_each(kernel_size if stride is None else stride, self._axes)
+        self.padding = _for_each(padding, self._axes)
+
+    def forward(
+        self, input: Tensor, indices: Tensor, output_size: Sequence[int] | None = None
+    ) -> Tensor:
+        return self._unpool(
+            input, indices, self.kernel_size, self.stride, self.padding, output_size
+        )
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """MaxPool1d reversed: elements at their places, zeros elsewhere.
+
+    Args:
+        kernel_size: the size of a window of the pooling.
+        stride: how far apart its windows lie, `kernel_size` if None.
+        padding: the places that it added at both ends.
+
+    Its inputs are what MaxPool1d gives with `return_indices`, and the size that was pooled, where
+    several are pooled to the same.
+
+    Example:
+        >>> values, places = nn.MaxPool1d(2, return_indices=True)(adjit.tensor([[1.0, 3.0]]))
+        >>> nn.MaxUnpool1d(2)(values, places)
+        tensor([[0., 3.]])
+    """
+
+    _axes = 1
+    _unpool = staticmethod(F.max_unpool1d)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """MaxPool2d reversed; takes what MaxUnpool1d takes."""
+
+    _axes = 2
+    _unpool = staticmethod(F.max_unpool2d)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """MaxPool3d reversed; takes what MaxUnpool1d takes."""
+
+    _axes = 3
+    _unpool = staticmethod(F.max_unpool3d)
+
+
+class _AvgPool(Module):
+    """The mean of each window."""
+
+    def extra_repr(self) -> str:
+        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+
+
+class AvgPool1d(_AvgPool):
+    """The mean of each window over the last axis of (N, C, L) or (C, L).
+
+    Args:
+        kernel_size: the size of a window.
+        stride: how far apart windows lie, `kernel_size` if None.
+        padding: zeros added at both ends.
+        ceil_mode: whether a window may reach beyond the end.
+        count_include_pad: whether the zeros count as elements.
+
+    Example:
+        >>> nn.AvgPool1d(2)(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]))
+        tensor([[2., 1.]])
+    """
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = _for_each(kernel_size, 1)
+        self.stride = _for_each(kernel_size if stride is None else stride, 1)
+        self.padding = _for_each(padding, 1)
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.avg_pool1d(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+        )
+
+
+class _AvgPoolWithDivisor(_AvgPool):
+    """The mean over two or three axes."""
+
+    _pool: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+        divisor_override: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.kernel_size = kernel_size
+        self.stride = kernel_size if stride is None else stride
+        self.padding = padding
+        self.ceil_mode = ceil_mode
+        self.count_include_pad = count_include_pad
+        self.divisor_override = divisor_override
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.stride,
+            self.padding,
+            self.ceil_mode,
+            self.count_include_pad,
+            self.divisor_override,
+        )
+
+
+class AvgPool2d(_AvgPoolWithDivisor):
+    """The mean of each window over the last two axes.
+
+    Takes what AvgPool1d takes, and `divisor_override`, by which sums are divided instead of by the
+    number of elements.
+    """
+
+    _pool = staticmethod(F.avg_pool2d)
+
+
+class AvgPool3d(_AvgPoolWithDivisor):
+    """The mean of each window over the last three axes; takes what AvgPool2d takes."""
+
+    _pool = staticmethod(F.avg_pool3d)
+
+
+class _LPPool(Module):
+    """The p-norm of each window; subclasses say over how many axes."""
+
+    _pool: Callable[..., Tensor]
+
+    def __init__(
+        self,
+        norm_type: float,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        ceil_mode: bool = False,
+    ) -> None:
+        super().__init__()
+        self.norm_type = norm_type
+        self.kernel_size = kernel_size
+        self.stride = stride
+        self.ceil_mode = ceil_mode
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(
+            input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
+            f"ceil_mode={self.ceil_mode}"
+        )
+
+
+class LPPool1d(_LPPool):
+    """The p-norm of each window over the last axis of (N, C, L) or (C, L).
+
+    Args:
+        norm_type: p.
+        kernel_size: the size of a window.
+        stride: how far apart windows lie, `kernel_size` if None.
+        ceil_mode: whether a window may reach beyond the end.
+
+    Example:
+        >>> nn.LPPool1d(2, 2)(adjit.tensor([[3.0, 4.0]]))
+        tensor([[5.]])
+    """
+
+    _pool = staticmethod(F.lp_pool1d)
+
+
+class LPPool2d(_LPPool):
+    """The p-norm of each window over the last two axes; takes what LPPool1d takes."""
+
+    _pool = staticmethod(F.lp_pool2d)
+
+
+class LPPool3d(_LPPool):
+    """The p-norm of each window over the last three axes; takes what LPPool1d takes."""
+
+    _pool = staticmethod(F.lp_pool3d)
+
+
+class _AdaptiveAvgPool(Module):
+    """The means of windows that divide the input evenly; subclasses say over how many axes."""
+
+    _pool: Callable[..., Tensor]
+
+    def __init__(self, output_size: Any) -> None:
+        super().__init__()
+        self.output_size = output_size
+
+    def forward(self, input: Tensor) -> Tensor:
+        return self._pool(input, self.output_size)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+    """The means of `output_size` windows that divide the last axis of (N, C, L) or (C, L) evenly.
+
+    Example:
+        >>> nn.AdaptiveAvgPool1d(2)(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]))
+        tensor([[2., 1.]])
+    """
+
+    _pool = staticmethod(F.adaptive_avg_pool1d)
+
+
+class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+    """The means of windows that divide the last two axes evenly.
+
+    `output_size` is one number, or one for each axis, None for an axis that stays as it is.
+    """
+
+    _pool = staticmethod(F.adaptive_avg_pool2d)
+
+
+class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+    """The means of windows that divide the last three axes evenly; as in AdaptiveAvgPool2d."""
+
+    _pool = staticmethod(F.adaptive_avg_pool3d)
+
+
+class _AdaptiveMaxPool(Module):
+    """The largest elements of windows that divide the input evenly."""
+
+    _pool: Callable[..., Any]
+
+    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+        super().__init__()
+        self.output_size = output_size
+        self.return_indices = return_indices
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(input, self.output_size, self.return_indices)
+
+    def extra_repr(self) -> str:
+        return f"output_size={self.output_size}"
+
+
+class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+    """The largest elements of `output_size` windows that divide the last axis evenly.
+
+    With `return_indices` their places come too.
+    """
+
+    _pool = staticmethod(F.adaptive_max_pool1d)
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+    """The largest elements of windows that divide the last two axes evenly."""
+
+    _pool = staticmethod(F.adaptive_max_pool2d)
+
+
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+    """The largest elements of windows that divide the last three axes evenly."""
+
+    _pool = staticmethod(F.adaptive_max_pool3d)

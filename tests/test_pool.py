@@ -1,0 +1,276 @@
+"""Pooling beside PyTorch: values, places, gradients, layouts, layers, errors."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name, torch
+
+import adjit
+
+RANDOM = np.random.default_rng(3)
+SHAPES = {1: (2, 3, 9), 2: (2, 3, 7, 8), 3: (2, 2, 5, 6, 5)}
+
+
+def functional(T: Any) -> Any:
+    return T.nn.functional
+
+
+def normal(*shape: int, dtype: Any = np.float64) -> Any:
+    return RANDOM.standard_normal(shape).astype(dtype)
+
+
+def in_c_order(t: Any) -> Any:
+    return t
+
+
+def channels_last(t: Any) -> Any:
+    """The same elements, those of all channels side by side."""
+    axes = range(t.ndim)
+    return t.permute(0, *axes[2:], 1).contiguous().permute(0, t.ndim - 1, *axes[1:-1])
+
+
+layouts = pytest.mark.parametrize("layout", [in_c_order, channels_last])
+every_n = pytest.mark.parametrize("n", [1, 2, 3])
+
+
+def settings(n: int) -> Any:
+    """kernel, stride, padding, dilation, ceil_mode: most of them in two axes, some in one and three."""
+    every = itertools.product((2, 3), (None, 1, 2, 3), (0, 1), (1, 2), (False, True))
+    return list(every)[:: 3 if n == 2 else 11]
+
+
+@layouts
+@every_n
+def test_max_pool(n: int, layout: Callable[[Any], Any]) -> None:
+    x = normal(*SHAPES[n])
+    x.flat[7], x.flat[20], x.flat[21] = np.nan, -np.inf, -0.0
+    distinct = normal(*SHAPES[n])
+    for k, (kernel, stride, padding, dilation, ceil) in enumerate(settings(n)):
+
+        def call(
+            T: Any,
+            t: Any,
+            indices: bool = False,
+            given: Any = (kernel, stride, padding, dilation, ceil),
+        ) -> Any:
+            return getattr(functional(T), f"max_pool{n}d")(layout(t), *given, indices)
+
+        agree(lambda T, t, f=call: f(T, t, True), x)
+        if k % 2 == 0:
+            agree_in_gradients(call, distinct)
+    assert backward_name(call, x) == f"MaxPool{n}DWithIndicesBackward0"
+
+
+@layouts
+@every_n
+def test_avg_pool(n: int, layout: Callable[[Any], Any]) -> None:
+    x = normal(*SHAPES[n])
+    for kernel, stride, padding, dilation, ceil in settings(n):
+        for count in (False, True):
+
+            def call(T: Any, t: Any, given: Any = (kernel, stride, padding, ceil, count)) -> Any:
+                return getattr(functional(T), f"avg_pool{n}d")(layout(t), *given)
+
+            agree(call, x)
+            if dilation == 1:
+                agree_in_gradients(call, x)
+    if n > 1:
+        agree_in_gradients(
+            lambda T, t: getattr(functional(T), f"avg_pool{n}d")(
+                layout(t), 2, 1, 1, True, False, 3
+            ),
+            x,
+        )
+    assert backward_name(call, x) == f"AvgPool{n}DBackward0"
+
+
+@layouts
+@every_n
+def test_adaptive_pools(n: int, layout: Callable[[Any], Any]) -> None:
+    x = normal(*SHAPES[n])
+    for size in (1, 3, 5, (2, None, 4)[:n] if n > 1 else 7):
+        for kind in ("avg", "max"):
+
+            def call(T: Any, t: Any, *more: Any, size: Any = size, kind: str = kind) -> Any:
+                pool = getattr(functional(T), f"adaptive_{kind}_pool{n}d")
+                return pool(layout(t), size, *more)
+
+            agree_in_gradients(call, x)
+        agree(lambda T, t, f=call: f(T, t, True), x)
+    assert backward_name(call, x) == f"AdaptiveMaxPool{n}DBackward0"
+
+
+@layouts
+def test_long_rows_many_channels_and_large_windows(layout: Callable[[Any], Any]) -> None:
+    for shape, kernel in (((1, 2, 3, 300), (2, 3)), ((1, 150, 4, 5), 2), ((1, 2, 5, 400), (1, 90))):
+        x = normal(*shape)
+        for stride in (1, 2, 3, 5):
+            agree_in_gradients(
+                lambda T, t, k=kernel, s=stride: functional(T).max_pool2d(layout(t), k, s), x
+            )
+            agree_in_gradients(
+                lambda T, t, k=kernel, s=stride: functional(T).avg_pool2d(layout(t), k, s, 0, True),
+                x,
+            )
+
+
+@every_n
+def test_single_images_and_integers(n: int) -> None:
+    x = normal(*SHAPES[n])
+    for name in ("max_pool", "avg_pool", "adaptive_max_pool", "adaptive_avg_pool"):
+        agree_in_gradients(lambda T, t, f=name: getattr(functional(T), f"{f}{n}d")(t[0], 2), x)
+    agree(lambda T, t: getattr(functional(T), f"max_pool{n}d")(t, 2), x[:0])
+    if n > 1:
+        whole = RANDOM.integers(-9, 9, SHAPES[n])
+        agree(
+            lambda T, t: getattr(functional(T), f"max_pool{n}d")(t, 2, 1, 1, 1, True, True), whole
+        )
+
+
+@layouts
+@every_n
+def test_unpool(n: int, layout: Callable[[Any], Any]) -> None:
+    x = normal(*SHAPES[n][:2], *(4, 6, 4)[:n])
+
+    def call(T: Any, t: Any, size: Any = None) -> Any:
+        values, places = getattr(functional(T), f"max_pool{n}d")(layout(t), 2, return_indices=True)
+        return getattr(functional(T), f"max_unpool{n}d")(values, places, 2, output_size=size)
+
+    agree_in_gradients(call, x)
+    agree_in_gradients(lambda T, t: call(T, t, x.shape), x)
+    agree_in_gradients(lambda T, t: call(T, t, x.shape[2:]), x)
+
+
+@every_n
+def test_norms_of_windows(n: int) -> None:
+    x = np.abs(normal(*SHAPES[n])) + 0.1
+    for p in (1, 2, 3.5, np.inf, -np.inf):
+        for options in ({}, {"stride": 1}, {"stride": 3, "ceil_mode": True}):
+            agree_in_gradients(
+                lambda T, t, p=p, o=options: getattr(functional(T), f"lp_pool{n}d")(t, p, 2, **o), x
+            )
+
+
+@layouts
+def test_results_keep_their_layout(layout: Callable[[Any], Any]) -> None:
+    x = layout(adjit.randn(2, 3, 8, 6)).requires_grad_()
+    F = functional(adjit)
+    for call in (
+        lambda: F.max_pool2d(x, 2),
+        lambda: F.avg_pool2d(x, 2),
+        lambda: F.adaptive_avg_pool2d(x, 4),
+        lambda: F.adaptive_max_pool2d(x, 4),
+    ):
+        out = call()
+        (gx,) = adjit.autograd.grad(out, x, out.detach())
+        assert (out.stride()[1] == 1) is (layout is channels_last)
+        assert gx.stride() == x.stride()
+
+
+@layouts
+def test_threads_change_no_bit(layout: Callable[[Any], Any]) -> None:
+    x = layout(adjit.randn(3, 8, 40, 40))
+    F = functional(adjit)
+    for call in (lambda t: F.max_pool2d(t, 3, 2, 1), lambda t: F.avg_pool2d(t, 3, 2, 1)):
+        found = []
+        for threads in (1, 3):
+            before = adjit.get_num_threads()
+            adjit.set_num_threads(threads)
+            leaf = x.detach().requires_grad_()
+            out = call(leaf)
+            gradient = adjit.autograd.grad(out, leaf, out.detach() * 0.3)[0]
+            found.append((out.detach().numpy(), gradient.numpy()))
+            adjit.set_num_threads(before)
+        for one, other in zip(*found, strict=True):
+            np.testing.assert_array_equal(one, other)
+
+
+MODULES = [
+    ("MaxPool1d", (2,), {}, 1),
+    ("MaxPool2d", ((2, 3), 1, (1, 1), 2), {"ceil_mode": True}, 2),
+    ("MaxPool3d", (2,), {"return_indices": True}, 3),
+    ("AvgPool1d", (2,), {"padding": 1, "count_include_pad": False}, 1),
+    ("AvgPool2d", (2, 1, 1), {"divisor_override": 3}, 2),
+    ("AvgPool3d", ((2, 1, 1),), {}, 3),
+    ("AdaptiveAvgPool1d", (2,), {}, 1),
+    ("AdaptiveAvgPool2d", ((None, 3),), {}, 2),
+    ("AdaptiveAvgPool3d", (2,), {}, 3),
+    ("AdaptiveMaxPool1d", (2, True), {}, 1),
+    ("AdaptiveMaxPool2d", (3,), {}, 2),
+    ("AdaptiveMaxPool3d", ((1, None, 2),), {}, 3),
+    ("LPPool1d", (2, 3), {}, 1),
+    ("LPPool2d", (2.0, (2, 3), 2, True), {}, 2),
+    ("LPPool3d", (2, 3), {}, 3),
+]
+
+
+@pytest.mark.parametrize(("name", "args", "options", "n"), MODULES, ids=[m[0] for m in MODULES])
+def test_modules(name: str, args: Any, options: dict[str, Any], n: int) -> None:
+    def call(T: Any) -> Any:
+        return getattr(T.nn, name)(*args, **options)
+
+    assert repr(call(adjit)) == repr(call(torch))
+    agree(lambda T, t: call(T)(t), normal(*SHAPES[n], dtype=np.float32))
+
+
+@every_n
+def test_unpooling_modules(n: int) -> None:
+    def call(T: Any) -> Any:
+        return getattr(T.nn, f"MaxUnpool{n}d")((2,) * n, 2)
+
+    assert repr(call(adjit)) == repr(call(torch))
+    pooled = lambda T, t: getattr(T.nn, f"MaxPool{n}d")(2, return_indices=True)(t)  # noqa: E731
+    agree(lambda T, t: call(T)(*pooled(T, t)), normal(2, 1, *(4, 6, 4)[:n]))
+
+
+@every_n
+def test_errors(n: int) -> None:
+    x = normal(*SHAPES[n], dtype=np.float32)
+    many = (1, 1, 1, 1)
+    for name in ("max", "avg"):
+        cases: list[Any] = [
+            (x, 2, 2, 2), (x, 2, 1, -1), (x, 11), (x, 0), (x, 2, 0), (x, many), (x, 2, many),
+            (x, 2, 1, many), (x[:, :0], 2), (x[..., :0], 2), (x[None], 2),
+        ]  # fmt: skip
+        if name == "max":
+            cases += [(x, 2, 2, 0, 0), (x, 2, 2, 0, many)]
+        elif n > 1:
+            cases.append((x, 2, 2, 0, False, True, 0))
+        for given, *rest in cases:
+            agree_in_error(
+                lambda T, t, r=rest, f=f"{name}_pool{n}d": getattr(functional(T), f)(t, *r), given
+            )
+        for given, size in ((x, -1), (x, many), (x[0, 0], 2), (x[..., :0], 2), (x[None], 2)):
+            agree_in_error(
+                lambda T, t, s=size, f=f"adaptive_{name}_pool{n}d": getattr(functional(T), f)(t, s),
+                given,
+            )
+        agree_in_error(
+            lambda T, t, f=f"adaptive_{name}_pool{n}d": getattr(functional(T), f)(t.long(), 2), x
+        )
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        getattr(functional(adjit), f"avg_pool{n}d")(adjit.tensor(x).long(), 2)
+
+
+def test_errors_of_unpool() -> None:
+    x = np.arange(4.0).reshape(1, 1, 2, 2)
+
+    def places(*values: int) -> Any:
+        return np.array(values).reshape(1, 1, 2, 2)
+
+    def unpool(T: Any, t: Any, i: Any, **options: Any) -> Any:
+        return functional(T).max_unpool2d(t, i, 2, **options)
+
+    agree_in_error(unpool, x, places(0, 3, 8, 20))
+    agree_in_error(unpool, x, places(0, 3, 8, -1))
+    agree_in_error(unpool, x, places(0, 3, 8, 1).astype(np.int32))
+    agree_in_error(unpool, x, places(0, 3, 8, 1)[0])
+    agree_in_error(lambda T, t, i: unpool(T, t[0, 0], i), x, places(0, 3, 8, 1))
+    agree_in_error(lambda T, t, i: unpool(T, t, i, output_size=(9, 9)), x, places(0, 3, 8, 1))
+    agree_in_error(lambda T, t, i: unpool(T, t, i, output_size=(9,)), x, places(0, 3, 8, 1))
+    agree_in_error(lambda T, t, i: unpool(T, t.long(), i), x, places(0, 3, 8, 1))
