@@ -75,15 +75,16 @@ def table_of_pads(args, start, stop):
 
 @kernel
 def table_of_nearest(args, start, stop):
-    """The input place nearest to each output place; in float32, so that PyTorch's are chosen."""
+    """The input place nearest to each output place, rounded as PyTorch rounds it."""
     p = words(args)
     q, indices = shifted(p, TABLE), at(p[2], I)
     kind, length, places, given = q[0], q[1], q[2], float_of_bits(q[8])
     weights = at(p[2] + 8 * places, A)
-    step = np.float32(given) if given > 0 else np.float32(length) / np.float32(places)
-    shift = np.float32(0.5 if kind == NEAREST_EXACT else 0.0)
+    step = A(given) if given > 0 else A(length) / A(places)
+    shift = A(0.5 if kind == NEAREST_EXACT else 0.0)
     for o in range(places):
-        indices[o] = min(np.int64(math.floor((np.float32(o) + shift) * step)), length - 1)
+        source = np.float32((A(o) + shift) * step)
+        indices[o] = min(np.int64(math.floor(source)), length - 1)
         weights[o] = A(1)
 
 
@@ -201,6 +202,16 @@ def mix_axis(args, start, stop):
         target = shifted(out, unit * (places if inner == 1 else inner))
         o = unit % places
         size = places if inner == 1 else inner
+        if inner > 1 and taps == 2:
+            near, far = weights[o], weights[places + o]
+            a, b = shifted(source, indices[o] * inner), shifted(source, indices[places + o] * inner)
+            if near == T(0):
+                a = b
+            if far == T(0):
+                b = a
+            for j in range(inner):
+                target[j] = near * a[j] + far * b[j]
+            continue
         for left in range(0, size, STRIP):
             width = min(STRIP, size - left)
             for j in range(width):

@@ -92,3 +92,188 @@ def test_errors_of_pad() -> None:
         agree_in_error(lambda T, x, w=widths, m=mode: functional(T).pad(x, w, m), normal(*shape))
     with pytest.raises(RuntimeError, match=r"a size other than 0 for the padded dimension 2"):
         functional(adjit).pad(adjit.zeros(2, 3, 0), (1, 1), "replicate")
+
+
+# ---------------------------------------------------------------- interpolation
+
+
+def resize(T: Any, t: Any, *args: Any, **options: Any) -> Any:
+    return functional(T).interpolate(t, *args, **options)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_interpolation_along_one_axis(dtype: Any) -> None:
+    """Every rounding of places and weights, for growing, equal and shrinking sizes."""
+    for mode in ("nearest", "nearest-exact", "linear", "area"):
+        corners = (False, True) if mode == "linear" else (None,)
+        for size in (1, 3, 5, 11):
+            x = normal(1, 2, size, dtype=dtype)
+            for options in (
+                *({"size": n} for n in (1, 2, 5, 9, 22)),
+                *({"scale_factor": s} for s in (1.0, 1.2, 2.7)),
+                {"scale_factor": 1.7, "recompute_scale_factor": True},
+            ):
+                for align in corners:
+                    agree(
+                        lambda T, t, m=mode, a=align, o=options: resize(
+                            T, t, mode=m, align_corners=a, **o
+                        ),
+                        x, rtol=1e-5, atol=2e-6,
+                    )  # fmt: skip
+
+
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
+def test_interpolation_of_images(mode: str) -> None:
+    for shape in ((2, 3, 5, 8), (1, 2, 3, 300)):
+        x = normal(*shape)
+        for options in ({"size": (7, 5)}, {"size": (3, 11)}, {"scale_factor": (1.5, 0.9)}):
+            for align in (None, True) if mode.startswith("bi") else (None,):
+
+                def call(
+                    T: Any, t: Any, m: str = mode, a: Any = align, o: Any = options, **more: Any
+                ) -> Any:
+                    return resize(T, t, mode=m, align_corners=a, **o, **more)
+
+                agree_in_both_layouts(call, x, rtol=1e-6, atol=1e-8)
+                if mode.startswith("bi"):
+                    agree_in_both_layouts(
+                        lambda T, t, f=call: f(T, t, antialias=True),
+                        x,
+                        order=1,
+                        rtol=1e-6,
+                        atol=1e-8,
+                    )
+
+
+def test_interpolation_of_volumes() -> None:
+    x = normal(1, 2, 3, 4, 5)
+    for mode in ("nearest", "nearest-exact", "trilinear", "area"):
+        agree_in_both_layouts(lambda T, t, m=mode: resize(T, t, (5, 3, 7), mode=m), x)
+
+
+def test_interpolation_keeps_layouts_bytes_and_empty_batches() -> None:
+    x = channels_last(adjit.randn(2, 3, 4, 5)).requires_grad_()
+    out = resize(adjit, x, scale_factor=2, mode="bilinear")
+    (gx,) = adjit.autograd.grad(out, x, out.detach())
+    assert (out.stride(1), gx.stride()) == (1, x.stride())
+    agree(lambda T, t: resize(T, t, 5), RANDOM.integers(0, 255, (1, 2, 3, 4)).astype(np.uint8))
+    agree(lambda T, t: resize(T, t, 5, mode="bilinear"), np.zeros((0, 2, 3, 4)))
+
+
+def test_names_of_interpolation_in_the_graph() -> None:
+    for mode, n, options, name in (
+        ("nearest", 1, {}, "UpsampleNearest1DBackward0"),
+        ("nearest-exact", 3, {}, "UpsampleNearestExact3DBackward0"),
+        ("bilinear", 2, {}, "UpsampleBilinear2DBackward0"),
+        ("bicubic", 2, {"antialias": True}, "UpsampleBicubic2DAaBackward0"),
+    ):
+        x = normal(*range(2, 4 + n))
+        found = backward_name(lambda T, t, m=mode, o=options: resize(T, t, 7, mode=m, **o), x)
+        assert found == name
+
+
+def test_errors_of_interpolation() -> None:
+    for shape, args, options in (
+        ((2, 3, 4), (), {}),
+        ((2, 3, 4), (3, 2.0), {}),
+        ((2, 3, 4), (3,), {"mode": "bilinear"}),
+        ((2, 3, 4), (3,), {"mode": "bicubic"}),
+        ((2, 3, 4, 5), (3,), {"mode": "foo"}),
+        ((2, 3, 4, 5), (3,), {"mode": "lanczos"}),
+        ((2, 3, 4, 5), (3,), {"mode": "trilinear"}),
+        ((2, 3, 4, 5), ((3, 3, 3),), {}),
+        ((2, 3, 4, 5), ((3, 2.5),), {}),
+        ((2, 3, 4, 5), (None, (1.0, 2.0, 3.0)), {}),
+        ((2, 3, 4, 5), (3,), {"align_corners": True}),
+        ((2, 3, 4, 5), (3,), {"recompute_scale_factor": True}),
+        ((2, 3, 4, 5), (3,), {"antialias": True}),
+        ((2, 3, 4, 5), (0,), {}),
+        ((2, 3, 4, 0), (2,), {}),
+        ((2, 3, 0), (2,), {}),
+        ((2, 0, 4, 5), (2,), {}),
+        ((3, 4), (2,), {}),
+    ):
+        agree_in_error(lambda T, t, a=args, o=options: resize(T, t, *a, **o), normal(*shape))
+    agree_in_error(lambda T, t: resize(T, t.long(), 3, mode="linear"), normal(2, 3, 4))
+    with pytest.raises(NotImplementedError, match=r"use 'bicubic' with antialias=True"):
+        resize(adjit, adjit.ones(1, 1, 3, 3), 2, mode="lanczos", antialias=True)
+
+
+# ---------------------------------------------------------------- unfold, fold, shuffles
+
+
+def test_unfold_and_fold() -> None:
+    for shape, kernel, dilation, padding, stride in (
+        ((2, 3, 5, 6), 2, 1, 0, 1),
+        ((2, 3, 5, 6), (3, 2), (1, 2), (1, 2), (2, 3)),
+        ((3, 7, 4), (1, 3), 2, (0, 3), 2),
+        ((1, 1, 2, 2), 4, 1, 3, 1),
+    ):
+        settings = (kernel, dilation, padding, stride)
+        x = normal(*shape)
+        agree_in_gradients(lambda T, t, s=settings: functional(T).unfold(t, *s), x)
+        columns = functional(torch).unfold(torch.tensor(x), *settings).shape
+        agree_in_gradients(
+            lambda T, t, s=settings, n=shape: functional(T).fold(t, n[-2:], *s), normal(*columns)
+        )
+    agree_in_gradients(lambda T, t: functional(T).unfold(channels_last(t), 2), normal(2, 3, 4, 5))
+    agree(lambda T, t: functional(T).unfold(t, 2), np.zeros((0, 3, 4, 5)))
+    assert backward_name(lambda T, t: functional(T).unfold(t, 2), x) == "Im2ColBackward0"
+
+
+def test_shuffles() -> None:
+    x = normal(2, 8, 4, 6)
+    agree_in_both_layouts(lambda T, t: functional(T).pixel_shuffle(t, 2), x)
+    agree_in_both_layouts(lambda T, t: functional(T).pixel_unshuffle(t, 2), x)
+    agree_in_both_layouts(lambda T, t: functional(T).channel_shuffle(t, 4), x)
+    agree(lambda T, t: T.pixel_shuffle(t, 3), RANDOM.integers(0, 9, (2, 1, 9, 2, 1)))
+    agree(lambda T, t: T.pixel_unshuffle(t[0], 1), x)
+
+
+def test_resizing_modules() -> None:
+    x = normal(2, 4, 4, 6, dtype=np.float32)
+    for call in (
+        lambda T: T.nn.Upsample(3),
+        lambda T: T.nn.Upsample(scale_factor=2, mode="bilinear"),
+        lambda T: T.nn.UpsamplingNearest2d(scale_factor=(2, 3)),
+        lambda T: T.nn.UpsamplingBilinear2d(5),
+        lambda T: T.nn.Unfold(3, padding=1),
+        lambda T: T.nn.PixelShuffle(2),
+        lambda T: T.nn.PixelUnshuffle(2),
+        lambda T: T.nn.ChannelShuffle(2),
+    ):
+        assert repr(call(adjit)) == repr(call(torch))
+        agree(lambda T, t, f=call: f(T)(t), x, rtol=1e-5, atol=1e-5)
+    assert repr(adjit.nn.Fold((2, 3), 2)) == repr(torch.nn.Fold((2, 3), 2))
+    agree(lambda T, t: T.nn.Fold((3, 3), 2)(t), normal(2, 4, 4))
+
+
+def test_errors_of_unfold_fold_and_shuffles() -> None:
+    x, y = normal(2, 3, 7, 6), normal(2, 12, 20)
+    F = functional
+    for given, call in (
+        (x, lambda T, t: F(T).unfold(t, 9)),
+        (x, lambda T, t: F(T).unfold(t, 0)),
+        (x, lambda T, t: F(T).unfold(t, 2, stride=0)),
+        (x, lambda T, t: F(T).unfold(t, 2, padding=-1)),
+        (x, lambda T, t: F(T).unfold(t, 2, dilation=0)),
+        (x, lambda T, t: F(T).unfold(t, (2, 2, 2))),
+        (x, lambda T, t: F(T).unfold(t[:, :0], 2)),
+        (x, lambda T, t: F(T).unfold(t.long(), 2)),
+        (y, lambda T, t: F(T).fold(t, (5, 5), 2)),
+        (y, lambda T, t: F(T).fold(t, (5, 6), (3, 3))),
+        (y, lambda T, t: F(T).fold(t, (5, 6), 0)),
+        (y, lambda T, t: F(T).fold(t[0, 0], (5, 6), 2)),
+        (y, lambda T, t: F(T).fold(t.long(), (5, 6), 2)),
+        (y, lambda T, t: F(T).fold(t, (5, 6, 7), 2)),
+        (x, lambda T, t: F(T).pixel_shuffle(t, 2)),
+        (x, lambda T, t: F(T).pixel_shuffle(t, 0)),
+        (x, lambda T, t: F(T).pixel_shuffle(t[0, 0], 2)),
+        (x, lambda T, t: F(T).pixel_unshuffle(t, 2)),
+        (x, lambda T, t: F(T).pixel_unshuffle(t[:, :, :6], 4)),
+        (x, lambda T, t: F(T).pixel_unshuffle(t, -1)),
+        (x, lambda T, t: F(T).channel_shuffle(t, 2)),
+        (x, lambda T, t: F(T).channel_shuffle(t, 0)),
+        (x, lambda T, t: F(T).channel_shuffle(t[0, 0], 2)),
+    ):
+        agree_in_error(call, given)

@@ -16,6 +16,7 @@ from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
 from ..ops.embedding import embedding, one_hot
+from ..ops.interpolate import interpolate
 from ..ops.matmul import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
@@ -41,6 +42,7 @@ from ..ops.pool import (
     max_unpool3d,
 )
 from ..ops.random import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d
+from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from ..tensor import Tensor
 from .reduction import chosen_reduction, reduced
 
@@ -61,6 +63,7 @@ __all__ = [
     "binary_cross_entropy_with_logits",
     "celu",
     "celu_",
+    "channel_shuffle",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",
@@ -71,6 +74,7 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
@@ -84,6 +88,7 @@ __all__ = [
     "hinge_embedding_loss",
     "huber_loss",
     "instance_norm",
+    "interpolate",
     "kl_div",
     "l1_loss",
     "layer_norm",
@@ -110,6 +115,8 @@ __all__ = [
     "one_hot",
     "pad",
     "pairwise_distance",
+    "pixel_shuffle",
+    "pixel_unshuffle",
     "poisson_nll_loss",
     "prelu",
     "relu",
@@ -135,6 +142,7 @@ __all__ = [
     "threshold_",
     "triplet_margin_loss",
     "triplet_margin_with_distance_loss",
+    "unfold",
 ]
 
 # ---- activations ---------------------------------------------------------------------------------

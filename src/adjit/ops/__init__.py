@@ -15,6 +15,7 @@ from . import (
     embedding,
     grids,
     index,
+    interpolate,
     layouts,
     losses,
     masks,
@@ -36,5 +37,6 @@ from . import (
     sort,
     transcendental,
     turning,
+    unfold,
     view,
 )
