@@ -171,6 +171,16 @@ def test_other_normalizations() -> None:
     assert backward_name(lambda T, x: T.group_norm(x, 2), x) == "NativeGroupNormBackward0"
 
 
+def test_local_response_norm() -> None:
+    for shape in ((2, 5, 3), (2, 5, 2, 3), (1, 4, 2, 2, 2)):
+        for size in (1, 2, 3, 9):
+            agree_in_gradients(
+                lambda T, x, n=size: functional(T).local_response_norm(x, n, 0.5, 0.6, 2.0),
+                normal(*shape),
+            )
+    agree(lambda T, x: T.nn.LocalResponseNorm(2)(x), normal(2, 3, 4))
+
+
 def test_empty_batches() -> None:
     agree(lambda T, x: T.nn.BatchNorm2d(2)(x), np.zeros((0, 2, 3, 3), np.float32))
     agree(lambda T, x: T.group_norm(x, 2), np.zeros((0, 2, 3), np.float32))
@@ -184,6 +194,7 @@ def test_what_modules_say() -> None:
         lambda T: T.nn.BatchNorm3d(3, bias=False),
         lambda T: T.nn.GroupNorm(3, 6),
         lambda T: T.nn.InstanceNorm2d(3),
+        lambda T: T.nn.LocalResponseNorm(3),
     ):
         ours, theirs = call(adjit), call(torch)
         assert repr(ours) == repr(theirs)
@@ -214,6 +225,7 @@ def test_errors() -> None:
         lambda T, x: functional(T).group_norm(x[0, 0], 3),
         lambda T, x: functional(T).group_norm(x.long(), 3),
         lambda T, x: functional(T).instance_norm(x[:, :, :1]),
+        lambda T, x: functional(T).local_response_norm(x[0], 2),
         lambda T, x: functional(T).instance_norm(x, use_input_stats=False),
         lambda T, x: T.nn.BatchNorm1d(3)(x[0, 0]), lambda T, x: T.nn.BatchNorm2d(3)(x),
         lambda T, x: T.nn.BatchNorm3d(3)(x), lambda T, x: T.nn.GroupNorm(2, 3),

@@ -450,6 +450,20 @@ def test_dropout_backward_uses_the_mask_of_the_forward() -> None:
     np.testing.assert_array_equal(x.grad.numpy(), out.detach().numpy())
 
 
+def test_feature_alpha_dropout_takes_whole_channels() -> None:
+    x = adjit.randn(300, 200, 3)
+    layer = adjit.nn.FeatureAlphaDropout(0.3)
+    out = layer(x).numpy()
+    assert repr(layer) == repr(torch.nn.FeatureAlphaDropout(0.3))
+    dropped = np.ptp(out, axis=2) == 0
+    assert abs(dropped.mean() - 0.3) < 0.01
+    assert abs(out.mean()) < 0.02
+    assert abs(out.std() - 1) < 0.02
+    assert (layer.eval()(x) == x).all()
+    with pytest.raises(RuntimeError, match="at least 2 dimensions"):
+        adjit.nn.FeatureAlphaDropout(0.3)(adjit.ones(3))
+
+
 def test_alpha_dropout_keeps_mean_and_variance() -> None:
     adjit.manual_seed(0)
     x = adjit.randn(100_000)

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from against_torch import agree, agree_in_error, agree_in_gradients, backward_name, torch
+from against_torch import (
+    agree,
+    agree_in_error,
+    agree_in_gradients,
+    agree_in_warning,
+    backward_name,
+    torch,
+)
 
 import adjit
 
@@ -277,3 +284,76 @@ def test_errors_of_unfold_fold_and_shuffles() -> None:
         (x, lambda T, t: F(T).channel_shuffle(t[0, 0], 2)),
     ):
         agree_in_error(call, given)
+
+
+# ---------------------------------------------------------------- grids
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
+@pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
+def test_grid_sample(mode: str, padding_mode: str) -> None:
+    for align in (False, True):
+
+        def call(T: Any, x: Any, grid: Any, align: bool = align) -> Any:
+            return functional(T).grid_sample(x, grid, mode, padding_mode, align)
+
+        grid = RANDOM.uniform(-2.5, 2.5, (2, 3, 4, 2))
+        agree(call, normal(2, 3, 5, 4), grid)
+        agree_in_gradients(call, normal(2, 2, 5, 4), grid, order=1 if mode == "nearest" else 2)
+        if mode != "bicubic":
+            volume = normal(2, 2, 3, 4, 2), RANDOM.uniform(-1.5, 1.5, (2, 2, 3, 2, 3))
+            agree(call, *volume)
+            agree_in_gradients(call, *volume, order=1)
+    assert backward_name(call, normal(2, 2, 5, 4), grid) == "GridSampler2DBackward0"
+
+
+def test_grid_sample_at_elements_and_beyond() -> None:
+    x = normal(1, 2, 4, 5)
+    theta = np.array([[[1.0, 0, 0], [0, 1, 0]]])
+    for align in (False, True):
+
+        def call(T: Any, x: Any, theta: Any, align: bool = align) -> Any:
+            grid = functional(T).affine_grid(theta, (1, 2, 4, 5), align)
+            return functional(T).grid_sample(x, grid, align_corners=align)
+
+        agree(call, x, theta, rtol=1e-12, atol=1e-12)
+        agree(
+            lambda T, x, theta, a=align: functional(T).grid_sample(
+                x, 1e6 * theta[:, None, :, :2], "bilinear", "border", a
+            ),
+            x, theta,
+        )  # fmt: skip
+    agree(lambda T, x: functional(T).grid_sample(x, T.zeros(0, 2, 2, 2), align_corners=True),
+          np.zeros((0, 1, 3, 3), np.float32))  # fmt: skip
+
+
+def test_affine_grid() -> None:
+    for shape, size in (((2, 2, 3), (2, 1, 3, 4)), ((1, 3, 4), (1, 2, 3, 1, 2))):
+        for align in (False, True):
+            agree_in_gradients(
+                lambda T, t, n=size, a=align: functional(T).affine_grid(t, n, a), normal(*shape)
+            )
+
+
+def test_errors_of_grids() -> None:
+    x, grid = normal(2, 3, 7, 6), RANDOM.uniform(-1, 1, (2, 4, 5, 2))
+    F = functional
+    for call in (
+        lambda T, x, g: F(T).grid_sample(x, g[:1], align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x, g[..., :1], align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x[:, :, 0], g, align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x, g.float(), align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x[..., :0], g, align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x, g, "x", align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x, g, padding_mode="x", align_corners=True),
+        lambda T, x, g: F(T).grid_sample(x.long(), g.long(), align_corners=True),
+        lambda T, x, g: F(T).affine_grid(g[0, :2, :3, 0], (2, 3, 4), True),
+        lambda T, x, g: F(T).affine_grid(g[:, :2, :3, 0], (2, 3, 4, 5, 6), True),
+        lambda T, x, g: F(T).affine_grid(g[:, :2, :3, 0], (2, 3, 0, 5), False),
+        lambda T, x, g: F(T).affine_grid(g[:, :2, :3, 0], (3, 3, 4, 5), False),
+        lambda T, x, g: F(T).affine_grid(g[:, :2, :3, 0].long(), (2, 3, 4, 5), False),
+    ):
+        agree_in_error(call, x, grid)
+    volume = normal(2, 1, 3, 3, 3), RANDOM.uniform(-1, 1, (2, 2, 2, 2, 3))
+    agree_in_error(lambda T, x, g: F(T).grid_sample(x, g, "bicubic", align_corners=True), *volume)
+    agree_in_warning(lambda T, x, g: F(T).grid_sample(x, g), x, grid)

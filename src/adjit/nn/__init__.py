@@ -46,6 +46,7 @@ from .layers import (
     Dropout2d,
     Dropout3d,
     Embedding,
+    FeatureAlphaDropout,
     Flatten,
     Identity,
     LayerNorm,
@@ -83,6 +84,7 @@ from .norm import (
     InstanceNorm1d,
     InstanceNorm2d,
     InstanceNorm3d,
+    LocalResponseNorm,
 )
 from .padding import (
     CircularPad1d,
@@ -171,6 +173,7 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "FeatureAlphaDropout",
     "Flatten",
     "Fold",
     "GaussianNLLLoss",
@@ -193,6 +196,7 @@ __all__ = [
     "LayerNorm",
     "LeakyReLU",
     "Linear",
+    "LocalResponseNorm",
     "LogSigmoid",
     "LogSoftmax",
     "MSELoss",
@@ -262,13 +266,11 @@ modules = sys.modules[__name__]
 
 # What PyTorch has and adjit has not, yet. Any other unknown name is a slip of the keyboard.
 _NOT_SUPPORTED_YET = re.compile(
-    r"(Lazy)?(Conv|ConvTranspose|BatchNorm|InstanceNorm)[123]d"
-    r"|(Adaptive)?(Avg|Max)Pool[123]d|(MaxUnpool|LPPool)[123]d|FractionalMaxPool[23]d"
-    r"|(Circular|Constant|Reflection|Replication|Zero)Pad[123]d|Softmax2d|NLLLoss2d"
+    r"(Lazy)?(Conv|ConvTranspose)[123]d|Lazy(BatchNorm|InstanceNorm)[123]d"
+    r"|FractionalMaxPool[23]d|Softmax2d|NLLLoss2d"
     r"|(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
-    r"|Upsample|Upsampling(Bilinear|Nearest)2d|PixelShuffle|PixelUnshuffle|ChannelShuffle"
-    r"|GroupNorm|SyncBatchNorm|LocalResponseNorm|CrossMapLRN2d|Fold|Unfold|EmbeddingBag"
-    r"|FeatureAlphaDropout|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
+    r"|SyncBatchNorm|CrossMapLRN2d|EmbeddingBag"
+    r"|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
     r"|AdaptiveLogSoftmaxWithLoss|DataParallel|LazyLinear|Uninitialized(Buffer|Parameter)|Container"
 )
 

@@ -16,6 +16,7 @@ from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
 from ..ops.embedding import embedding, one_hot
+from ..ops.grid_sample import affine_grid, grid_sample
 from ..ops.interpolate import interpolate
 from ..ops.matmul import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
@@ -41,7 +42,14 @@ from ..ops.pool import (
     max_unpool2d,
     max_unpool3d,
 )
-from ..ops.random import alpha_dropout, dropout, dropout1d, dropout2d, dropout3d
+from ..ops.random import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
 from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from ..tensor import Tensor
 from .reduction import chosen_reduction, reduced
@@ -53,6 +61,7 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "affine_grid",
     "alpha_dropout",
     "avg_pool1d",
     "avg_pool2d",
@@ -74,10 +83,12 @@ __all__ = [
     "elu",
     "elu_",
     "embedding",
+    "feature_alpha_dropout",
     "fold",
     "gaussian_nll_loss",
     "gelu",
     "glu",
+    "grid_sample",
     "group_norm",
     "gumbel_softmax",
     "hardshrink",
@@ -95,6 +106,7 @@ __all__ = [
     "leaky_relu",
     "leaky_relu_",
     "linear",
+    "local_response_norm",
     "log_softmax",
     "logsigmoid",
     "lp_pool1d",
@@ -480,6 +492,38 @@ def group_norm(
             [images * channels // num_groups, num_groups, *input.shape[2:]]
         )
     return batch_norms.group_norm(input, num_groups, weight, bias, eps)
+
+
+def local_response_norm(
+    input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
+) -> Tensor:
+    """x / (k + alpha * the mean of the squares of neighbouring channels) ** beta.
+
+    Args:
+        input: (N, C, *), floating point.
+        size: how many channels are neighbours.
+        alpha, beta, k: of the formula.
+
+    Differentiable in `input`.
+
+    Raises:
+        ValueError: for an input of less than three dimensions.
+
+    Example:
+        >>> F.local_response_norm(adjit.ones(1, 1, 2), 1, alpha=1.0, beta=1.0)
+        tensor([[[0.5000, 0.5000]]])
+    """
+    if input.dim() < 3:
+        gap = " " * 26  # as PyTorch's text has it
+        raise ValueError(
+            f"Expected 3D or higher dimensionality{gap}input (got {input.dim()} dimensions)"
+        )
+    if not input.numel():
+        return input
+    squares = (input * input).reshape(input.shape[0], 1, input.shape[1], -1)
+    squares = pad(squares, (0, 0, size // 2, (size - 1) // 2))
+    means = avg_pool2d(squares, (size, 1), stride=1).reshape(input.shape)
+    return input / (means * alpha + k).pow(beta)
 
 
 # ---- losses --------------------------------------------------------------------------------------

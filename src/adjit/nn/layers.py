@@ -264,6 +264,17 @@ class AlphaDropout(_Dropout):
         return F.alpha_dropout(input, self.p, self.training)
 
 
+class FeatureAlphaDropout(_Dropout):
+    """AlphaDropout of whole channels, (N, C, *).
+
+    Raises:
+        ValueError: ``p`` is outside [0, 1].
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.feature_alpha_dropout(input, self.p, self.training)
+
+
 class LayerNorm(Module):
     """Normalises over the last dimensions: (x - mean) / sqrt(var + eps) * weight + bias.
 

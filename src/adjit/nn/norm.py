@@ -295,3 +295,29 @@ class GroupNorm(_Affine):
             f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}, "
             f"bias={self.bias is not None}"
         )
+
+
+class LocalResponseNorm(Module):
+    """Divides each element of (N, C, *) by what its neighbouring channels amount to.
+
+    Args:
+        size: how many channels are neighbours.
+        alpha, beta, k: x / (k + alpha * the mean of the squares) ** beta.
+
+    Example:
+        >>> nn.LocalResponseNorm(2)(adjit.randn(1, 4, 3, 3)).shape
+        adjit.Size([1, 4, 3, 3])
+    """
+
+    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
+        super().__init__()
+        self.size = size
+        self.alpha = alpha
+        self.beta = beta
+        self.k = k
+
+    def forward(self, input: Tensor) -> Tensor:
+        return F.local_response_norm(input, self.size, self.alpha, self.beta, self.k)
+
+    def extra_repr(self) -> str:
+        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

@@ -13,6 +13,7 @@ from . import (
     diagonals,
     elementwise,
     embedding,
+    grid_sample,
     grids,
     index,
     interpolate,

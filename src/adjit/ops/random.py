@@ -826,13 +826,41 @@ def alpha_dropout(
         >>> F.alpha_dropout(adjit.ones(2), p=0.5, training=False)
         tensor([1., 1.])
     """
+    return saturated(input, p, training, inplace, input.shape)
+
+
+@export(namespace="nn.functional")
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """:func:`alpha_dropout` of whole channels.
+
+    Args:
+        input: (N, C, *), floating point.
+        p, training, inplace: as in `alpha_dropout`.
+
+    Raises:
+        ValueError: if `p` is no probability.
+        RuntimeError: for an input of less than two dimensions.
+
+    Example:
+        >>> F.feature_alpha_dropout(adjit.ones(1, 1, 2), p=0.5, training=False)
+        tensor([[[1., 1.]]])
+    """
+    if training and p not in (0, 1) and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    return saturated(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
+
+
+def saturated(input: Tensor, p: float, training: bool, inplace: bool, shape: Shape) -> Tensor:
+    """Alpha dropout with one draw for each element of a shape that broadcasts to the input's."""
     check_probability(p)
     if not training or p == 0:
         return input
     if p == 1:
         return written(input, input * 0.0, inplace)
     scale = 1.0 / math.sqrt((1 - p) * (1 + p * SATURATION**2))
-    ones = input.detach().new_ones(input.shape)
-    kept = drop(ones, float(p), fresh_place(input)) * (1 - p)
+    ones = input.detach().new_ones(shape)
+    kept = drop(ones, float(p), fresh_place(ones)) * (1 - p)
     shift = (1 - kept) * (SATURATION * scale) - p * SATURATION * scale
     return written(input, input * (kept * scale) + shift, inplace)
