@@ -13,6 +13,8 @@ Words of the geometry: sizes, output sizes, kernel, stride, padding and dilation
 then `inner`.
 """
 
+import math
+
 from numba import njit
 
 from .abi import STATUS_INDEX, I, T, Y, at, float_of_bits, kernel, words
@@ -61,6 +63,14 @@ def add_strided(total, line, first, last, step):
     """total[j] += line[j * step]."""
     for j in range(first, last):
         total[j] += line[j * step]
+
+
+@njit(error_model="numpy", forceinline=True)
+def larger_strided(total, line, first, last, step):
+    """total[j] = line[j * step] where it is larger, or NaN."""
+    for j in range(first, last):
+        value = line[j * step]
+        total[j] = value if (value > total[j]) | (value != value) else total[j]
 
 
 @kernel
@@ -135,19 +145,19 @@ def max_areas(args, start, stop):
                 for j in range(count):
                     best[j] = T(0)
                     where[j] = Y(-1)
+                left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
                 for d in range(od * depth // depths, -(-(od + 1) * depth // depths)):
                     for h in range(oh * height // rows, -(-(oh + 1) * height // rows)):
                         row = (d * height + h) * width
-                        first, last = ow * width // columns, -(-(ow + 1) * width // columns)
                         if inner == 1:
                             value, place = best[0], where[0]
-                            for w in range(first, last):
+                            for w in range(left_edge, right_edge):
                                 other = plane[row + w]
                                 if (place < 0) | (other > value) | (other != other):
                                     value, place = other, Y(row + w)
                             best[0], where[0] = value, place
                         else:
-                            for w in range(first, last):
+                            for w in range(left_edge, right_edge):
                                 line = shifted(plane, (row + w) * inner + left)
                                 keep_larger(best, where, line, 0, count, 1, row + w, 0, Y)
                 to = (unit * columns + ow) * inner + left
@@ -226,17 +236,14 @@ def put_at_places(args, start, stop):
             target[place * inner + o % inner] = x[o]
 
 
-# sums, and what a sum's gradient comes to; words: x, out, geometry, the divisor as bits
+# sums and values, and what a sum's gradient comes to; words: x, out, geometry, the divisor as bits
 
 
-@kernel
-def sum_windows(args, start, stop):
-    """out = the sum of each window over the divisor; a unit is an output row."""
-    p = words(args)
-    x, out, q = at(p[0], T), at(p[1], T), shifted(p, 2)
+@njit(error_model="numpy")
+def over_windows(visit, neutral, divisor, x, out, q, start, stop, T):
+    """out = what `visit` makes of `neutral` and all taps of a window, over the divisor."""
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
     rows, columns = q[OUT + HEIGHT], q[OUT + WIDTH]
-    divisor = T(float_of_bits(q[INNER + 1]))
     total = stack(T, STRIP)
     step, piece = walk_of(q)
     keep = q[STRIDE + WIDTH] // step  # every so many places of a pass are results
@@ -249,7 +256,7 @@ def sum_windows(args, start, stop):
                 taken = min(piece if inner == 1 else STRIP, across - left)
                 count = (taken - 1) * keep + 1 if inner == 1 else taken
                 for j in range(count):
-                    total[j] = T(0)
+                    total[j] = neutral
                 for kd in range(q[KERNEL]):
                     d = source_of(q, DEPTH, od, kd)
                     for kh in range(q[KERNEL + HEIGHT]):
@@ -263,19 +270,36 @@ def sum_windows(args, start, stop):
                                 line = shifted(plane, row + w)
                                 if step == 1:
                                     first, last = in_input(w, 1, count, width)
-                                    add_strided(total, line, first, last, 1)
+                                    visit(total, line, first, last, 1)
                                 else:
                                     first, last = in_input(w, step, count, width)
-                                    add_strided(total, line, first, last, step)
+                                    visit(total, line, first, last, step)
                             else:
                                 w = source_of(q, WIDTH, ow, kw)
                                 if w >= 0 and w < width:
                                     line = shifted(plane, (row + w) * inner + left)
-                                    add_strided(total, line, 0, count, 1)
+                                    visit(total, line, 0, count, 1)
                 to = (unit * columns + ow) * inner + left
                 stride = keep if inner == 1 else 1
                 for j in range(taken):
                     out[to + j] = total[j * stride] / divisor
+
+
+@kernel
+def sum_windows(args, start, stop):
+    """out = the sum of each window over the divisor; a unit is an output row."""
+    p = words(args)
+    q = shifted(p, 2)
+    divisor = T(float_of_bits(q[INNER + 1]))
+    over_windows(add_strided, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop, T)
+
+
+@kernel
+def max_values(args, start, stop):
+    """`max_windows` of floats without the places."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    over_windows(larger_strided, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)
 
 
 @njit(error_model="numpy")

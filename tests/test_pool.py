@@ -61,6 +61,7 @@ def test_max_pool(n: int, layout: Callable[[Any], Any]) -> None:
             return getattr(functional(T), f"max_pool{n}d")(layout(t), *given, indices)
 
         agree(lambda T, t, f=call: f(T, t, True), x)
+        agree(call, x)
         if k % 2 == 0:
             agree_in_gradients(call, distinct)
     assert backward_name(call, x) == f"MaxPool{n}DWithIndicesBackward0"
@@ -102,6 +103,7 @@ def test_adaptive_pools(n: int, layout: Callable[[Any], Any]) -> None:
 
             agree_in_gradients(call, x)
         agree(lambda T, t, f=call: f(T, t, True), x)
+        agree(call, x)
     assert backward_name(call, x) == f"AdaptiveMaxPool{n}DBackward0"
 
 

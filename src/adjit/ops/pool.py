@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..graph.launch import launch
 from ..graph.op import Operation, export, operation
+from ..graph.state import state
 from ..kernels import pool as kernels
 from ..kernels import resample
 from ..kernels.abi import STATUS_INDEX
@@ -323,6 +324,17 @@ def refuse(name: str, x: Tensor, *kinds: str) -> None:
         raise NotImplementedError(f"\"{name}\" not implemented for '{x.dtype.legacy}'")
 
 
+@operation("LargestValuesBackward0")
+def largest_values(x: Tensor, windows: Windows, n: int) -> Tensor:
+    """The largest elements of windows where no gradient is asked for."""
+    return over_windows(kernels.max_values, x, n, windows, 1.0)
+
+
+def recorded(x: Tensor) -> bool:
+    """Whether a gradient may be asked for."""
+    return state.grad and x.requires_grad
+
+
 def max_pool(n: int) -> Callable[..., Any]:
     """`max_pool1d` and its kin."""
     name = f"max_pool{n}d"
@@ -339,6 +351,8 @@ def max_pool(n: int) -> Callable[..., Any]:
         settings = map(hashable, (kernel_size, stride, padding, dilation))
         windows = windows_of(name, n, input.shape, *settings, bool(ceil_mode))
         refuse("max_pool1d_impl" if n == 1 else name, input, *("biu" if n == 1 else "b"))
+        if not return_indices and input.dtype.is_floating_point and not recorded(input):
+            return largest_values(input, windows, n)
         values, places = MAX_POOL[n - 1](input, windows)
         return (values, places.to(dtypes.int64)) if return_indices else values
 
@@ -374,10 +388,9 @@ max_pool1d, max_pool2d, max_pool3d = MAX_POOLS = [max_pool(n) for n in (1, 2, 3)
 
 
 def over_windows(kernel: Any, x: Tensor, n: int, windows: Windows, divisor: float) -> Tensor:
-    """Run `sum_windows` or its transpose."""
+    """Run a kernel over windows, or the one from windows to the input."""
     images = Images.of(x, n)
-    forward = kernel is kernels.sum_windows
-    to = windows.out if forward else windows.size
+    to = windows.size if kernel is kernels.spread_windows else windows.out
     work = numel(windows.kernel) * windows.out[2] * images.inner
     made = launch(
         kernel, (images.memory,), [(images.shape(to[3 - n :]), x.dtype)],
@@ -533,9 +546,10 @@ def avg_pool3d(
 ADAPTIVE_AVERAGE = [mapping(f"AdaptiveAvgPool{n}DBackward0") for n in (1, 2, 3)]
 
 
-def adaptive_sizes(name: str, n: int, x: Tensor, output_size: Any) -> Shape:
+@functools.lru_cache(4096)
+def adaptive_sizes(name: str, n: int, given: Shape, output_size: Any) -> Shape:
     """The output sizes of an adaptive pooling function, checked."""
-    largest = "max" in name
+    largest, ndim = "max" in name, len(given)
     if n == 1:
         if isinstance(output_size, int):
             output_size = (output_size,)
@@ -546,7 +560,7 @@ def adaptive_sizes(name: str, n: int, x: Tensor, output_size: Any) -> Shape:
             )
     elif isinstance(output_size, int):
         output_size = (output_size,) * n
-    elif x.ndim <= len(output_size):
+    elif ndim <= len(output_size):
         raise ValueError(f"Input dimension should be at least {len(output_size) + 1}")
     if len(output_size) != n:
         if n == 1:
@@ -557,13 +571,13 @@ def adaptive_sizes(name: str, n: int, x: Tensor, output_size: Any) -> Shape:
             "(): internal error: output_size.size() must be" if largest else ": output_size must be"
         )
         raise RuntimeError(f"{name}{text} {n}")
-    shape = list(x.shape)
-    given = shape[x.ndim - n :] if x.ndim >= n else shape
-    sizes = tuple(d if v is None else int(v) for v, d in zip(output_size, given, strict=False))
-    if x.ndim not in (n + 1, n + 2):
+    shape = list(given)
+    kept = shape[max(ndim - n, 0) :]
+    sizes = tuple(d if v is None else int(v) for v, d in zip(output_size, kept, strict=False))
+    if ndim not in (n + 1, n + 2):
         if n == 1:
             raise RuntimeError(
-                f"Expected 2 to 3 dimensions, but got {x.ndim}-dimensional tensor for argument #1 "
+                f"Expected 2 to 3 dimensions, but got {ndim}-dimensional tensor for argument #1 "
                 f"'self' (while checking arguments for {name})"
             )
         colon = ":" if largest else ""
@@ -592,14 +606,13 @@ def adaptive_sizes(name: str, n: int, x: Tensor, output_size: Any) -> Shape:
             f"{name}: elements of output_size must be greater than or equal to 0 but received "
             f"{{{got}}}"
         )
-    kernel = "adaptive_avg_pool3d_cpu" if n == 3 else "adaptive_avg_pool2d"
-    refuse(kernel.replace("avg", "max") if largest else kernel, x, "b", "i", "u")
     return sizes[-n:]
 
 
 def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Tensor:
     """What `adaptive_avg_pool1d` and its kin have in common."""
-    sizes = adaptive_sizes(name, n, x, output_size)
+    sizes = adaptive_sizes(name, n, x.shape, hashable(output_size))
+    refuse("adaptive_avg_pool3d_cpu" if n == 3 else "adaptive_avg_pool2d", x, "b", "i", "u")
     axes = range(x.ndim - n, x.ndim)
     if all(size == 1 for size in sizes):
         return x.mean(tuple(axes), True)
@@ -650,7 +663,9 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
     name = f"adaptive_max_pool{n}d"
 
     def function(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
-        sizes = (1,) * (3 - n) + adaptive_sizes(name, n, input, output_size)
+        sizes = adaptive_sizes(name, n, input.shape, hashable(output_size))
+        sizes = (1,) * (3 - n) + sizes
+        refuse("adaptive_max_pool3d_cpu" if n == 3 else "adaptive_max_pool2d", input, "b", "i", "u")
         given = (1,) * (3 - n) + tuple(input.shape[input.ndim - n :])
         area = tuple(-(-a // max(b, 1)) for a, b in zip(given, sizes, strict=True))
         windows = Windows(given, sizes, area, area, (0, 0, 0), (1, 1, 1))
