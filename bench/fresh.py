@@ -94,6 +94,14 @@ def tidy() -> int:
     return status_bytes("VmRSS")
 
 
+def steady(library: Any, program: Any) -> Callable[[], Any]:
+    """A program after so many calls that a library has nothing left to compile or to give back."""
+    call: Callable[[], Any] = program.prepare(library)
+    for _ in range(4):
+        library.warm_up(call)
+    return call
+
+
 def peak_of_program(name: str, row: str) -> int:
     """Peak bytes of the steady state of a program, beyond a process that has run it before.
 
@@ -106,12 +114,11 @@ def peak_of_program(name: str, row: str) -> int:
 
     library = LIBRARIES[name]()
     program = next(program for program in PROGRAMS if program.name == row)
-    library.warm_up(program.prepare(library))
+    steady(library, program)
     gc.collect()
     library.give_back()
     before = tidy()
-    call = program.prepare(library)
-    library.warm_up(call)
+    call = steady(library, program)
     tidy()
     call()
     return max(peak_bytes() - before, 0)

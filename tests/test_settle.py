@@ -192,6 +192,19 @@ def test_a_graph_seen_once_holds_no_more_than_its_live_values():
     assert T.memory_stats()["peak"] - before <= 3 * 4 * n  # the result, its input, the one before
 
 
+def test_memory_that_nobody_wants_any_more_goes_back_to_the_system():
+    scheduling.settle()
+    gc.collect()
+    storage.empty_cache()
+    large = [storage.allocate(1 << 22) for _ in range(8)]
+    del large
+    assert T.memory_stats()["kept"] >= 1 << 25
+    for _ in range(200):  # a program that needs other sizes, one after the other
+        for size in (1 << 20, 3 << 18, 1 << 19):
+            storage.allocate(size)
+    assert T.memory_stats()["kept"] == (1 << 20) + (3 << 18) + (1 << 19)
+
+
 def test_big_writes_happen_in_their_own_bytes():
     x = T.ones(1 << 20)
     x.sum().item()

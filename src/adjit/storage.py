@@ -13,8 +13,14 @@ ALIGNMENT = 64
 SLAB = 1 << 16
 SMALL = 1 << 12  # blocks up to this size are cut from slabs
 KEEP = 1 << 28  # freed bytes beyond this go back to the system
+FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
+
+# The pool is looked through once it has handed out so many times the bytes that wait in it. A program
+# that repeats itself has by then taken every block that it needs, whatever its period.
+PATIENCE = 2
 
 _kept = 0  # bytes of large blocks that wait for reuse
+_handed_out = 0  # bytes since the pool was looked through
 _live = 0
 _peak = 0
 
@@ -57,6 +63,7 @@ _small = {size: _small_class(size) for size in (1 << k for k in range(6, 13))}
 free_small = {size: free for size, (free, _) in _small.items()}
 _slabs: list[Any] = []
 _large: dict[int, list[Any]] = {}
+_least: dict[int, int] = {}  # how many of each size have waited ever since
 
 
 class LargeBlock(Block):
@@ -80,7 +87,7 @@ class Foreign(Block):
 
 def allocate(size: int) -> Block:
     """A block of a size class, its bytes undefined. Callers hold the settle lock."""
-    global _kept, _live, _peak
+    global _handed_out, _kept, _live, _peak
     if size <= SMALL:
         free = free_small[size]
         if not free:
@@ -90,6 +97,8 @@ def allocate(size: int) -> Block:
     if waiting:
         address, memory = waiting.pop()
         _kept -= size
+        if _least.get(size, 0) > len(waiting):
+            _least[size] = len(waiting)
     else:
         if _kept > max(_live // 4, 1 << 24):
             empty_cache()
@@ -98,7 +107,21 @@ def allocate(size: int) -> Block:
     block.memory, block.size = memory, size
     _live += size
     _peak = max(_peak, _live)
+    _handed_out += size
+    if _handed_out > PATIENCE * max(_kept, FEW):
+        _give_back_idle()
     return block
+
+
+def _give_back_idle() -> None:
+    """Give back the large blocks that nobody wanted since the last time."""
+    global _handed_out, _kept
+    _handed_out = 0
+    for size, waiting in list(_large.items()):
+        idle = _least.get(size, 0)
+        del waiting[:idle]
+        _kept -= idle * size
+        _least[size] = len(waiting)
 
 
 def _cut_slab(size: int) -> None:
@@ -125,6 +148,7 @@ def empty_cache() -> None:
     """Give the freed large blocks back to the system."""
     global _kept
     _large.clear()
+    _least.clear()
     _kept = 0
 
 
