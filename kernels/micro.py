@@ -211,6 +211,15 @@ class Code:
             function = self.builder.inttoptr(function.ir, kind)
         return Number(self.builder, self.builder.call(function, values))
 
+    def opaque(self, number: Number) -> Number:
+        """The same number, of which LLVM knows nothing.
+
+        Otherwise it would turn the sum of a number that counts and each of a dozen addresses into a
+        number of its own, for which there are no registers.
+        """
+        kind = ir.FunctionType(I64, [I64])
+        return Number(self.builder, self.builder.asm(kind, "", "=r,0", [number.ir], False))
+
     # vectors
 
     def intrinsic(self, name: str, result: ir.Type, *args: ir.Value) -> ir.Value:
@@ -245,10 +254,10 @@ class Code:
             return self.intrinsic(f"llvm.fma.{self.suffix}", self.type, a, b, c)
         return self.builder.fadd(self.builder.fmul(a, b), c)
 
-    def prefetch(self, address: Number) -> None:
-        """Ask for a cache line that will be written."""
+    def prefetch(self, address: Number, *, writes: bool = True) -> None:
+        """Ask for a cache line that will be written, or read."""
         place = self.place(address)
-        self.intrinsic("llvm.prefetch.p0", ir.VoidType(), place, I32(1), I32(3), I32(1))
+        self.intrinsic("llvm.prefetch.p0", ir.VoidType(), place, I32(int(writes)), I32(3), I32(1))
 
     def multiples(self, factor: int) -> ir.Constant:
         numbers = [factor * lane for lane in range(self.lanes)]
@@ -406,7 +415,8 @@ def emit_pack(code: Code) -> Any:
             with squares, f.loop(depth, f.lanes) as k, f.loop(count, f.lanes) as i:
                 source = here + (i * line + k) * f.size
                 target = there + (k * width + i) * f.size
-                emit_transpose(f, source, line, count - i, depth - k, target, width)
+                places = [target + width * (j * f.size) for j in range(f.lanes)]
+                emit_transpose(f, source, line, count - i, depth - k, places)
             with others, f.either(line.equals(1)) as branches:
                 for is_dense, branch in zip((True, False), branches, strict=True):
                     with branch, f.loop(depth) as k, f.loop(count, f.lanes) as i:
@@ -422,7 +432,7 @@ def emit_pack(code: Code) -> Any:
 
 
 def emit_transpose(
-    f: Code, x: Number, line: Number, count: Number, depth: Number, out: Number, width: Number
+    f: Code, x: Number, line: Number, count: Number, depth: Number, places: list[Number]
 ) -> None:
     """Transpose a square of which `count` lines exist, the last one standing in for the others."""
     lanes, mask = f.lanes, f.first(depth)
@@ -436,5 +446,5 @@ def emit_transpose(
                 a, b = rows[i], rows[i + half]
                 rows[i], rows[i + half] = (f.shuffle(a, b, order) for order in (keep, swap))
         half //= 2
-    for k, row in enumerate(rows):
-        f.store(row, out + width * (k * f.size))
+    for row, place in zip(rows, places, strict=True):
+        f.store(row, place)

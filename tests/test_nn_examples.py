@@ -12,8 +12,8 @@ import adjit
 
 @pytest.mark.parametrize(
     "room",
-    ["activation", "container", "functional", "init", "layers", "loss", "module", "norm", "padding",
-     "parameter", "pooling", "resizing", "utils"],
+    ["activation", "container", "conv", "functional", "init", "layers", "loss", "module", "norm",
+     "padding", "parameter", "pooling", "resizing", "utils"],
 )  # fmt: skip
 def test_examples(room: str) -> None:
     names = {"adjit": adjit, "nn": adjit.nn, "F": adjit.nn.functional}

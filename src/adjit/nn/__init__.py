@@ -37,6 +37,7 @@ from .activation import (
     Threshold,
 )
 from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
+from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .layers import (
     AlphaDropout,
     Bilinear,
@@ -165,6 +166,12 @@ __all__ = [
     "ConstantPad1d",
     "ConstantPad2d",
     "ConstantPad3d",
+    "Conv1d",
+    "Conv2d",
+    "Conv3d",
+    "ConvTranspose1d",
+    "ConvTranspose2d",
+    "ConvTranspose3d",
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
@@ -266,7 +273,7 @@ modules = sys.modules[__name__]
 
 # What PyTorch has and adjit has not, yet. Any other unknown name is a slip of the keyboard.
 _NOT_SUPPORTED_YET = re.compile(
-    r"(Lazy)?(Conv|ConvTranspose)[123]d|Lazy(BatchNorm|InstanceNorm)[123]d"
+    r"Lazy(Conv|ConvTranspose|BatchNorm|InstanceNorm)[123]d"
     r"|FractionalMaxPool[23]d|Softmax2d|NLLLoss2d"
     r"|(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
     r"|SyncBatchNorm|CrossMapLRN2d|EmbeddingBag"

@@ -15,6 +15,14 @@ from ..graph.op import in_place
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
+from ..ops.conv import (
+    conv1d,
+    conv2d,
+    conv3d,
+    conv_transpose1d,
+    conv_transpose2d,
+    conv_transpose3d,
+)
 from ..ops.embedding import embedding, one_hot
 from ..ops.grid_sample import affine_grid, grid_sample
 from ..ops.interpolate import interpolate
@@ -73,6 +81,12 @@ __all__ = [
     "celu",
     "celu_",
     "channel_shuffle",
+    "conv1d",
+    "conv2d",
+    "conv3d",
+    "conv_transpose1d",
+    "conv_transpose2d",
+    "conv_transpose3d",
     "cosine_embedding_loss",
     "cosine_similarity",
     "cross_entropy",

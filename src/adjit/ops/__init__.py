@@ -8,6 +8,7 @@ from . import (
     bounds,
     comparison,
     contract,
+    conv,
     creation,
     cross,
     diagonals,

@@ -1,0 +1,236 @@
+"""Convolutions beside PyTorch: GFLOP/s forward, backward for the image and for the weight.
+
+    python bench/conv.py [--threads 1,2] [--rows PATTERN] [--seconds 0.3] [--turns 3]
+
+The rows are the different convolutions of ResNet-18 (batch 8 at 224 x 224, batch 1 and 16 at 64 x 64)
+and of MobileNetV2 (batch 8 at 224 x 224). Every pass is timed alone. adjit's images have the layout
+that they have inside of a network, channels last, but for the first one; PyTorch's have its default
+and, in a column of their own, channels last. In brackets PyTorch's time divided by adjit's: above 1,
+adjit is ahead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from math import ceil, exp, log
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import machine
+from timing import limit_threads, time_calls
+
+PASSES = ("forward", "image", "weight")
+SAMPLE = 1e-4  # seconds that a group of convolutions takes
+
+# Channels, columns, kernel, stride, groups, by the size of the image they are applied to.
+RESNET_18 = (
+    (1, 3, 64, 7, 2, 1), (4, 64, 64, 3, 1, 1), (4, 64, 128, 3, 2, 1), (4, 64, 128, 1, 2, 1),
+    (8, 128, 128, 3, 1, 1), (8, 128, 256, 3, 2, 1), (8, 128, 256, 1, 2, 1), (16, 256, 256, 3, 1, 1),
+    (16, 256, 512, 3, 2, 1), (16, 256, 512, 1, 2, 1), (32, 512, 512, 3, 1, 1),
+)  # fmt: skip
+MOBILENET_V2 = (
+    (1, 3, 32, 3, 2, 1), (2, 32, 32, 3, 1, 32), (2, 32, 16, 1, 1, 1), (2, 16, 96, 1, 1, 1),
+    (2, 96, 96, 3, 2, 96), (4, 96, 24, 1, 1, 1), (4, 24, 144, 1, 1, 1), (4, 144, 144, 3, 1, 144),
+    (4, 144, 24, 1, 1, 1), (4, 144, 144, 3, 2, 144), (8, 144, 32, 1, 1, 1), (8, 32, 192, 1, 1, 1),
+    (8, 192, 192, 3, 1, 192), (8, 192, 32, 1, 1, 1), (8, 192, 192, 3, 2, 192), (16, 192, 64, 1, 1, 1),
+    (16, 64, 384, 1, 1, 1), (16, 384, 384, 3, 1, 384), (16, 384, 64, 1, 1, 1), (16, 384, 96, 1, 1, 1),
+    (16, 96, 576, 1, 1, 1), (16, 576, 576, 3, 1, 576), (16, 576, 96, 1, 1, 1),
+    (16, 576, 576, 3, 2, 576), (32, 576, 160, 1, 1, 1), (32, 160, 960, 1, 1, 1),
+    (32, 960, 960, 3, 1, 960), (32, 960, 160, 1, 1, 1), (32, 960, 320, 1, 1, 1),
+    (32, 320, 1280, 1, 1, 1),
+)  # fmt: skip
+NETWORKS = (
+    ("ResNet-18", RESNET_18, 8, 224), ("ResNet-18", RESNET_18, 1, 64),
+    ("ResNet-18", RESNET_18, 16, 64), ("MobileNetV2", MOBILENET_V2, 8, 224),
+)  # fmt: skip
+
+
+class Convolution(NamedTuple):
+    """A square convolution whose padding keeps the size, divided by the stride."""
+
+    network: str
+    batch: int
+    size: int
+    channels: int
+    columns: int
+    kernel: int
+    stride: int
+    groups: int
+
+    @property
+    def name(self) -> str:
+        across = f"{self.batch}x{self.channels}x{self.size}x{self.size}"
+        kind = "depthwise" if self.groups > 1 else f"to {self.columns}"
+        stride = f" / {self.stride}" if self.stride > 1 else ""
+        return f"{self.network} {across} {kind}, {self.kernel}x{self.kernel}{stride}"
+
+    @property
+    def padding(self) -> int:
+        return self.kernel // 2
+
+    @property
+    def gflop(self) -> float:
+        out = -(-self.size // self.stride)
+        depth = self.channels // self.groups
+        return 2e-9 * self.batch * out**2 * self.columns * depth * self.kernel**2
+
+
+def convolutions() -> Iterator[Convolution]:
+    for network, layers, batch, size in NETWORKS:
+        for shrinks, channels, columns, kernel, stride, groups in layers:
+            yield Convolution(
+                network, batch, size // shrinks, channels, columns, kernel, stride, groups
+            )
+
+
+def time_convolution(row: Convolution, which: str, seconds: float, turns: int) -> dict[str, float]:
+    """Seconds of one pass in each library."""
+    import numpy as np
+    import torch
+
+    import adjit
+    from adjit.ops import conv
+    from adjit.schedule.settle import settle
+
+    rng = np.random.default_rng(0)
+    shape = row.batch, row.channels, row.size, row.size
+    x = rng.standard_normal(shape, np.float32)
+    w = rng.standard_normal(
+        (row.columns, row.channels // row.groups, row.kernel, row.kernel), np.float32
+    )
+    stride, padding = (row.stride,) * 2, (row.padding,) * 2
+    p, q = torch.tensor(x), torch.tensor(w)
+    result = torch.conv2d(p, q, None, stride, padding, 1, row.groups)
+    g = rng.standard_normal(tuple(result.shape), np.float32)
+    upper = torch.tensor(g)
+    last = [t.to(memory_format=torch.channels_last) for t in (p, q, upper)]
+
+    def pytorch(image: Any, weight: Any, grad: Any) -> Any:
+        if which == "forward":
+            return torch.conv2d(image, weight, None, stride, padding, 1, row.groups)
+        mask = [which == name for name in ("image", "weight", "bias")]
+        return torch.ops.aten.convolution_backward(
+            grad, image, weight, None, stride, padding, (1, 1), False, (0, 0), row.groups, mask
+        )[PASSES.index(which) - 1]
+
+    image, weight, grad = (adjit.tensor(a) for a in (x, w, g))
+    grad = conv.channels_last(grad)
+    if row.channels > 3:
+        image = conv.channels_last(image)
+    geometry = conv.forward_geometry(
+        shape, w.shape, None, stride, padding, (1, 1), row.groups
+    )  # fmt: skip
+    calls: dict[str, Callable[[], Any]] = {
+        "forward": lambda: conv.convolved(image, weight, geometry),
+        "image": lambda: conv.image_gradient(grad, weight, geometry),
+        "weight": lambda: conv.weight_gradient(image, grad, geometry),
+    }
+    count = max(1, ceil(SAMPLE / (row.gflop / 50)))
+    call = calls[which]
+
+    def together() -> Any:
+        results = [call() for _ in range(count)]
+        settle()
+        return results
+
+    expected = pytorch(p, q, upper).numpy()
+    bound = 1e-3 * np.abs(expected).max()
+    assert np.abs(call().numpy() - expected).max() < bound
+    best = time_calls(
+        {
+            "adjit": together,
+            "PyTorch": lambda: [pytorch(p, q, upper) for _ in range(count)],
+            "channels last": lambda: [pytorch(*last) for _ in range(count)],
+        },
+        seconds,
+        turns,
+    )
+    return {name: t / count for name, t in best.items()}
+
+
+def measure(threads: int, pattern: str, seconds: float, turns: int) -> None:
+    """The process of one thread count: rows as JSON."""
+    limit_threads(threads)
+    import torch
+
+    import adjit
+
+    torch.set_num_threads(threads)
+    torch.set_grad_enabled(False)
+    adjit.set_num_threads(threads)
+    adjit.set_grad_enabled(False)
+    chosen = [row for row in convolutions() if re.search(pattern, row.name)]
+    rows = []
+    for k, row in enumerate(chosen, 1):
+        print(f"[threads {threads}, {k} of {len(chosen)}] {row.name}", file=sys.stderr)
+        passes = {name: time_convolution(row, name, seconds, turns) for name in PASSES}
+        rows.append({"name": row.name, "gflop": row.gflop, "threads": threads, "passes": passes})
+    print(json.dumps(rows))
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    lines = [
+        "| convolution | threads | " + " | ".join(f"{n} | PyTorch | channels last" for n in PASSES) + " |",
+        "|---|---" + "|--:" * 9 + "|",
+    ]  # fmt: skip
+    for row in rows:
+        cells = []
+        for name in PASSES:
+            times = row["passes"][name]
+            cells.append(f"{row['gflop'] / times['adjit']:.1f}")
+            for other in ("PyTorch", "channels last"):
+                ratio = times[other] / times["adjit"]
+                cells.append(f"{row['gflop'] / times[other]:.1f} ({ratio:.2f})")
+        lines.append(f"| {row['name']} | {row['threads']} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def summary(rows: list[dict[str, Any]]) -> str:
+    lines = []
+    for threads in sorted({row["threads"] for row in rows}):
+        for name in PASSES:
+            for other in ("PyTorch", "channels last"):
+                ratios = [
+                    (row["passes"][name][other] / row["passes"][name]["adjit"], row["name"])
+                    for row in rows
+                    if row["threads"] == threads
+                ]
+                mean = exp(sum(log(ratio) for ratio, _ in ratios) / len(ratios))
+                least, where = min(ratios)
+                lines.append(
+                    f"- {name}, threads {threads}, against {other}: geometric mean {mean:.2f}, "
+                    f"least {least:.2f} ({where})"
+                )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
+    parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
+    parser.add_argument("--seconds", type=float, default=0.3, help="for each pass of a row")
+    parser.add_argument("--turns", type=int, default=3, help="at least, for each library")
+    parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.process:
+        measure(options.process, options.rows, options.seconds, options.turns)
+        return
+    rows: list[dict[str, Any]] = []
+    for threads in options.threads.split(","):
+        command = [sys.executable, str(Path(__file__)), f"--process={threads}"]
+        command += [f"--rows={options.rows}", f"--seconds={options.seconds}"]
+        command += [f"--turns={options.turns}"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        rows += json.loads(done.stdout.splitlines()[-1])
+    print(f"{machine.description()}\n\n{table(rows)}\n\n{summary(rows)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,588 @@
+"""Convolutions, transposed ones, and their gradients.
+
+Three products make all of it: a convolution, its gradient for the image (which is the transposed
+convolution), and its gradient for the weight. Each is linear in both of its operands, and the
+derivatives of each are the two others, so that every order of gradient is one of them again. They
+share a `Geometry`. Results have channels-last strides, except for the gradient of a weight.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..graph.launch import launch
+from ..graph.op import export, operation
+from ..schedule import run_cpu
+from ..shapes import Shape
+from ..tensor import Tensor
+from . import creation
+from .conv_plans import Geometry, Plan, geometry_of, plan_convolve, plan_correlate
+from .layouts import as_images, in_memory
+from .matmul import C_NAMES, check_tensor
+
+AXES = ("depth", "height", "width")
+
+# --------------------------------------------------------------------------- the three products
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """`x` with its channels side by side in memory."""
+    return x if x.stride(1) == 1 else as_images(in_memory(x, True), True)
+
+
+def product(
+    image: Tensor, weight: Tensor, bias: Tensor | None, geometry: Geometry, *, is_backward: bool
+) -> Tensor:
+    """A convolution, or the gradient of an image, recorded."""
+    if weight.stride(1) != 1 and not weight.is_contiguous():
+        weight = weight.contiguous()
+    if image.numel() == 0 or weight.numel() == 0:
+        sizes = geometry.image if is_backward else geometry.out
+        columns = weight.shape[1] * geometry.groups if is_backward else weight.shape[0]
+        zeros = creation.zeros((image.shape[0], *sizes, columns), dtype=image.dtype)
+        return as_images(zeros if bias is None else zeros + bias, True)
+    plan = plan_convolve(
+        image.spec, weight.spec, geometry, run_cpu.get_num_threads(),
+        is_backward=is_backward, has_bias=bias is not None,
+    )  # fmt: skip
+    added = image if bias is None else bias.contiguous()
+    return as_images(record(plan, (image, weight, added)), True)
+
+
+def record(plan: Plan, operands: tuple[Tensor, ...]) -> Tensor:
+    """The result of a plan, channels last."""
+    kind = operands[0].dtype
+    out: Tensor = launch(
+        plan.steps, operands, [(plan.shape, kind)], bind={"T": kind},
+        words=plan.words, scratch=plan.scratch,
+    )  # fmt: skip
+    return out
+
+
+@operation("ConvolutionBackward0")
+def convolved(input: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+    """The convolution of (batch, channels, ...) by (columns, channels of a group, ...)."""
+    return product(input, weight, None, geometry, is_backward=False)
+
+
+@convolved.vjp
+def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
+    return image_gradient(g, weight, geometry), weight_gradient(input, g, geometry)
+
+
+@operation("ConvolutionBackward0")
+def convolved_with_bias(input: Tensor, weight: Tensor, bias: Tensor, geometry: Geometry) -> Tensor:
+    """`convolved` with a number added to every column, which is where its sums begin."""
+    return product(input, weight, bias, geometry, is_backward=False)
+
+
+@convolved_with_bias.vjp
+def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
+    return (
+        image_gradient(g, weight, geometry),
+        weight_gradient(input, g, geometry),
+        bias_gradient(g),
+    )
+
+
+@operation("ConvolutionBackward0")
+def transposed(input: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+    """What `image_gradient` computes, as the forward pass of a transposed convolution."""
+    return product(input, weight, None, geometry, is_backward=True)
+
+
+@transposed.vjp
+def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
+    return convolution_of(g, weight, geometry), weight_gradient(g, input, geometry)
+
+
+@operation("ConvolutionBackward0")
+def transposed_with_bias(input: Tensor, weight: Tensor, bias: Tensor, geometry: Geometry) -> Tensor:
+    """`transposed` with a number added to every channel."""
+    return product(input, weight, bias, geometry, is_backward=True)
+
+
+@transposed_with_bias.vjp
+def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
+    return (
+        convolution_of(g, weight, geometry),
+        weight_gradient(g, input, geometry),
+        bias_gradient(g),
+    )
+
+
+@operation("ConvolutionBackwardBackward0")
+def convolution_of(image: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+    """What `convolved` computes, as a part of a gradient."""
+    return product(image, weight, None, geometry, is_backward=False)
+
+
+@convolution_of.vjp
+def _(g: Tensor, image: Tensor, weight: Tensor, geometry: Geometry) -> Any:
+    return image_gradient(g, weight, geometry), weight_gradient(image, g, geometry)
+
+
+@operation("ConvolutionBackwardBackward0")
+def image_gradient(upper: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
+    """The gradient of a convolution's image, given that of its result."""
+    return product(upper, weight, None, geometry, is_backward=True)
+
+
+@image_gradient.vjp
+def _(g: Tensor, upper: Tensor, weight: Tensor, geometry: Geometry) -> Any:
+    return convolution_of(g, weight, geometry), weight_gradient(g, upper, geometry)
+
+
+@operation("ConvolutionBackwardBackward0")
+def weight_gradient(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
+    """The gradient of a convolution's weight, given that of its result."""
+    if image.numel() == 0 or upper.numel() == 0:
+        shape = upper.shape[1], image.shape[1] // geometry.groups, *geometry.kernel
+        return creation.zeros(shape, dtype=image.dtype)
+    upper = channels_last(upper)
+    plan = plan_correlate(image.spec, upper.spec, geometry, run_cpu.get_num_threads())
+    return record(plan, (image, upper))
+
+
+@weight_gradient.vjp
+def _(g: Tensor, image: Tensor, upper: Tensor, geometry: Geometry) -> Any:
+    return image_gradient(upper, g, geometry), convolution_of(image, g, geometry)
+
+
+def bias_gradient(g: Tensor) -> Tensor:
+    """The sum over all axes but the channels."""
+    return g.sum((0, *range(2, g.ndim)))
+
+
+# --------------------------------------------------------------------------- arguments
+
+
+def spread(name: str, value: int | Sequence[int], axes: int, dims: int) -> Shape:
+    """One number for each axis of the weight, of which there are `dims`.
+
+    Raises:
+        RuntimeError: if there are other than one or `dims` numbers.
+    """
+    values = (value,) * axes if isinstance(value, int) else tuple(int(v) for v in value)
+    if len(values) == 1:
+        values *= dims
+    if len(values) != dims:
+        raise RuntimeError(
+            f"expected {name} to be a single integer value or a list of {dims} values to match the "
+            f"convolution dimensions, but got {name}={list(values)}"
+        )
+    return values
+
+
+def joined(sizes: Sequence[int]) -> str:
+    """Sizes as PyTorch's messages about convolutions show them."""
+    return f"({' x '.join(map(str, sizes))})"
+
+
+def as_batch(name: str, input: Tensor, axes: int) -> tuple[Tensor, bool]:
+    """The input with a batch axis, and whether it had one."""
+    if input.ndim not in (axes + 1, axes + 2):
+        raise RuntimeError(
+            f"Expected {axes + 1}D (unbatched) or {axes + 2}D (batched) input to {name}, but got "
+            f"input of size: {list(input.shape)}"
+        )
+    has_batch = input.ndim == axes + 2
+    return (input if has_batch else input.unsqueeze(0)), has_batch
+
+
+def check_numbers(stride: Shape, padding: Shape, dilation: Shape, more: Shape, groups: int) -> None:
+    """Raise for steps that are not positive and paddings that are negative."""
+    if min(padding) < 0:
+        raise RuntimeError("negative padding is not supported")
+    if min(more) < 0:
+        raise RuntimeError("negative output_padding is not supported")
+    for name, values in (("stride", stride), ("dilation", dilation), ("groups", (groups,))):
+        if min(values) <= 0:
+            raise RuntimeError(f"non-positive {name} is not supported")
+
+
+def check_channels(
+    image: Shape, weight: Shape, bias: Shape | None, groups: int, *, is_transposed: bool
+) -> None:
+    """Raise where image, weight and bias do not fit each other."""
+    if len(image) != len(weight):
+        raise RuntimeError(
+            f"Expected {len(weight)}-dimensional input for {len(weight)}-dimensional weight"
+            f"{list(weight)}, but got {len(image)}-dimensional input of size {list(image)} instead"
+        )
+    if weight[0] < groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be at least {groups} at dimension 0, but "
+            f"got weight of size {list(weight)} instead"
+        )
+    if weight[0] % groups:
+        raise RuntimeError(
+            f"Given groups={groups}, expected weight to be divisible by {groups} at dimension 0, "
+            f"but got weight of size [{list(weight)}] instead"
+        )
+    channels = weight[0] if is_transposed else weight[1] * groups
+    columns = weight[1] * groups if is_transposed else weight[0]
+    if image[1] != channels:
+        given = "transposed=1" if is_transposed else f"groups={groups}"
+        raise RuntimeError(
+            f"Given {given}, weight of size {list(weight)}, expected input{list(image)} to have "
+            f"{channels} channels, but got {image[1]} channels instead"
+        )
+    if bias is not None and bias != (columns,):
+        given = "transposed=1" if is_transposed else ""
+        raise RuntimeError(
+            f"Given {given}{', ' if given else ''}weight of size {list(weight)}, expected bias to be "
+            f"1-dimensional with {columns} elements, but got bias of size {list(bias)} instead"
+        )
+
+
+def check_not_empty(image: Shape) -> None:
+    """Raise if an axis other than batch and channels is empty."""
+    if 0 in image[2:]:
+        raise RuntimeError(
+            "Only zero batch or zero channel inputs are supported, but got input shape: "
+            f"{list(image)}"
+        )
+
+
+def check_dtypes(image: Tensor, weight: Tensor, bias: Tensor | None) -> None:
+    """Raise where dtypes differ, or have no convolution."""
+    if weight.dtype is not image.dtype:
+        raise RuntimeError(
+            f"expected scalar type {image.dtype.legacy} but found {weight.dtype.legacy}"
+        )
+    if not image.dtype.is_floating_point:
+        raise NotImplementedError(
+            f"\"slow_conv2d_cpu\" not implemented for '{image.dtype.legacy}'"
+            + ("" if image.dtype is dtypes.bool else "; convert to a floating dtype")
+        )
+    if bias is not None and bias.dtype is not image.dtype:
+        raise RuntimeError(
+            f"Input type ({C_NAMES[image.dtype.name]}) and bias type ({C_NAMES[bias.dtype.name]}) "
+            "should be the same"
+        )
+
+
+@functools.lru_cache(4096)
+def forward_geometry(
+    image: Shape, weight: Shape, bias: Shape | None, stride: Shape, padding: Shape | str,
+    dilation: Shape, groups: int,
+) -> Geometry:  # fmt: skip
+    """The geometry of a convolution.
+
+    Raises:
+        RuntimeError: if the shapes and numbers do not fit.
+    """
+    kernel = weight[2:]
+    zeros = (0,) * len(kernel)
+    check_numbers(stride, zeros if isinstance(padding, str) else padding, dilation, zeros, groups)
+    check_channels(image, weight, bias, groups, is_transposed=False)
+    reach = [d * (k - 1) + 1 for d, k in zip(dilation, kernel, strict=True)]
+    if padding == "same":
+        out, before = image[2:], tuple((n - 1) // 2 for n in reach)
+    else:
+        before = zeros if isinstance(padding, str) else padding
+        padded = [n + 2 * p for n, p in zip(image[2:], before, strict=True)]
+        if any(n < r for n, r in zip(padded, reach, strict=True)):
+            raise RuntimeError(
+                f"Calculated padded input size per channel: {joined(padded)}. Kernel size: "
+                f"{joined(reach)}. Kernel size can't be greater than actual input size"
+            )
+        out = tuple((n - r) // s + 1 for n, r, s in zip(padded, reach, stride, strict=True))
+    check_not_empty(image)
+    made: Geometry = geometry_of(image[2:], out, kernel, stride, before, dilation, groups)
+    return made
+
+
+@functools.lru_cache(4096)
+def transposed_geometry(
+    upper: Shape, weight: Shape, bias: Shape | None, stride: Shape, padding: Shape, more: Shape,
+    dilation: Shape, groups: int,
+) -> Geometry:  # fmt: skip
+    """The geometry of the convolution whose gradient a transposed convolution is.
+
+    Raises:
+        RuntimeError: if the shapes and numbers do not fit.
+    """
+    kernel = weight[2:]
+    check_numbers(stride, padding, dilation, more, groups)
+    check_channels(upper, weight, bias, groups, is_transposed=True)
+    image = tuple(
+        (n - 1) * s - 2 * p + d * (k - 1) + m + 1
+        for n, s, p, d, k, m in zip(upper[2:], stride, padding, dilation, kernel, more, strict=True)
+    )
+    if min(image) <= 0:
+        raise RuntimeError(
+            f"Given input size per channel: {joined(upper[2:])}. Calculated output size per channel: "
+            f"{joined(image)}. Output size is too small"
+        )
+    check_not_empty(upper)
+    if any(m >= max(s, d) for m, s, d in zip(more, stride, dilation, strict=True)):
+        shown = [
+            f"{name}_{axis}: {value}"
+            for name, values, fill in (
+                ("output_padding", more, 0), ("stride", stride, 1), ("dilation", dilation, 1),
+            )
+            for axis, value in zip(
+                AXES[-max(len(kernel), 2) :], (fill, *values)[-max(len(kernel), 2) :], strict=True
+            )
+        ]  # fmt: skip
+        raise RuntimeError(
+            "output padding must be smaller than either stride or dilation, but got "
+            + " ".join(shown)
+        )
+    made: Geometry = geometry_of(image, upper[2:], kernel, stride, padding, dilation, groups)
+    return made
+
+
+# --------------------------------------------------------------------------- functions
+
+
+def convolution(
+    name: str, axes: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, dilation: Any, groups: int,
+) -> Tensor:  # fmt: skip
+    """A convolution of so many axes, after the checks."""
+    check_tensors(name, input, weight, bias)
+    x, has_batch = as_batch(name, input, axes)
+    dims = axes_of(weight)
+    stride = spread("stride", stride, axes, dims)
+    dilation = spread("dilation", dilation, axes, dims)
+    if not isinstance(padding, str):
+        padding = spread("padding", padding, axes, dims)
+    elif padding not in ("same", "valid"):
+        raise RuntimeError(f"Invalid padding string: '{padding}'")
+    elif padding == "same" and any(s != 1 for s in stride):
+        raise RuntimeError("padding='same' is not supported for strided convolutions")
+    geometry = forward_geometry(
+        x.shape, weight.shape, None if bias is None else bias.shape, stride, padding, dilation,
+        int(groups),
+    )  # fmt: skip
+    check_dtypes(x, weight, bias)
+    given = (x, weight) if bias is None else (x, weight, bias)
+    out: Tensor = (convolved if bias is None else convolved_with_bias)(*given, geometry)
+    return out if has_batch else out.squeeze(0)
+
+
+def transposed_convolution(
+    name: str, axes: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
+    padding: Any, output_padding: Any, groups: int, dilation: Any,
+) -> Tensor:  # fmt: skip
+    """A transposed convolution of so many axes, after the checks."""
+    check_tensors(name, input, weight, bias)
+    if isinstance(padding, str):
+        raise TypeError(f"{name}(): argument 'padding' must be tuple of ints, not str")
+    x, has_batch = as_batch(name, input, axes)
+    dims = axes_of(weight)
+    geometry = transposed_geometry(
+        x.shape, weight.shape, None if bias is None else bias.shape,
+        spread("stride", stride, axes, dims), spread("padding", padding, axes, dims),
+        spread("output_padding", output_padding, axes, dims),
+        spread("dilation", dilation, axes, dims), int(groups),
+    )  # fmt: skip
+    check_dtypes(x, weight, bias)
+    given = (x, weight) if bias is None else (x, weight, bias)
+    out: Tensor = (transposed if bias is None else transposed_with_bias)(*given, geometry)
+    return out if has_batch else out.squeeze(0)
+
+
+def check_tensors(name: str, input: Any, weight: Any, bias: Any) -> None:
+    """Raise if an argument is no tensor."""
+    check_tensor(name, "input", 1, input)
+    check_tensor(name, "weight", 2, weight)
+    if bias is not None:
+        check_tensor(name, "bias", 3, bias)
+
+
+def axes_of(weight: Tensor) -> int:
+    """The axes of a weight beside its channels."""
+    if weight.ndim < 3:
+        raise RuntimeError("weight should have at least three dimensions")
+    return weight.ndim - 2
+
+
+@export
+def conv1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolution of signals: `conv2d` with one axis.
+
+    Args:
+        input: (batch, channels, length) or (channels, length).
+        weight: (out_channels, channels / groups, kernel).
+        bias: (out_channels,), or None.
+        stride, padding, dilation, groups: as in `conv2d`.
+
+    Example:
+        >>> adjit.conv1d(adjit.tensor([[1., 2., 4.]]), adjit.tensor([[[1., -1.]]]))
+        tensor([[-1., -2.]])
+    """
+    return convolution("conv1d", 1, input, weight, bias, stride, padding, dilation, groups)
+
+
+@export
+def conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolution of images: what is under the weight times the weight, for every place of it.
+
+    Args:
+        input: (batch, channels, height, width) or (channels, height, width), floating point.
+        weight: (out_channels, channels / groups, kernel_height, kernel_width), of the same dtype.
+        bias: (out_channels,), or None.
+        stride: how far the weight moves; one number, or one for each axis, as the two below.
+        padding: zeros before and after each axis; "valid" for none, "same" for as many as keep the
+            sizes, of an odd number one more at the end.
+        dilation: how far elements of the weight are apart.
+        groups: so many parts of the channels are convolved on their own.
+
+    Returns:
+        A tensor (batch, out_channels, out_height, out_width), with channels-last strides.
+        Differentiable in `input`, `weight` and `bias`, any number of times.
+
+    Raises:
+        RuntimeError: if shapes, dtypes or numbers do not fit.
+
+    Example:
+        >>> adjit.conv2d(adjit.ones(1, 1, 3, 3), adjit.ones(1, 1, 3, 3), padding=1)
+        tensor([[[[4., 6., 4.],
+                  [6., 9., 6.],
+                  [4., 6., 4.]]]])
+    """
+    return convolution("conv2d", 2, input, weight, bias, stride, padding, dilation, groups)
+
+
+@export
+def conv3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
+) -> Tensor:  # fmt: skip
+    """Convolution of volumes: `conv2d` with three axes.
+
+    Args:
+        input: (batch, channels, depth, height, width) or (channels, depth, height, width).
+        weight: (out_channels, channels / groups, kernel_depth, kernel_height, kernel_width).
+        bias: (out_channels,), or None.
+        stride, padding, dilation, groups: as in `conv2d`.
+
+    Example:
+        >>> adjit.conv3d(adjit.ones(1, 2, 4, 4, 4), adjit.ones(5, 2, 3, 3, 3)).shape
+        adjit.Size([1, 5, 2, 2, 2])
+    """
+    return convolution("conv3d", 3, input, weight, bias, stride, padding, dilation, groups)
+
+
+@export
+def conv_transpose1d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:  # fmt: skip
+    """Transposed convolution of signals: `conv_transpose2d` with one axis.
+
+    Args:
+        input: (batch, channels, length) or (channels, length).
+        weight: (channels, out_channels / groups, kernel).
+        bias: (out_channels,), or None.
+        stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
+
+    Example:
+        >>> adjit.conv_transpose1d(adjit.tensor([[1., 2.]]), adjit.tensor([[[1., 10.]]]), stride=2)
+        tensor([[ 1., 10.,  2., 20.]])
+    """
+    return transposed_convolution(
+        "conv_transpose1d",
+        1,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+    )
+
+
+@export
+def conv_transpose2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:  # fmt: skip
+    """Transposed convolution of images: every pixel times the weight, added up where they overlap.
+
+    It is the gradient of the image of a `conv2d` of the same weight, stride, padding and dilation.
+
+    Args:
+        input: (batch, channels, height, width) or (channels, height, width), floating point.
+        weight: (channels, out_channels / groups, kernel_height, kernel_width), of the same dtype.
+        bias: (out_channels,), or None.
+        stride: how far the weight moves from pixel to pixel.
+        padding: what is cut off at both ends of each axis.
+        output_padding: what is added at the end of each axis, less than the stride or the dilation.
+        groups: so many parts of the channels are on their own.
+        dilation: how far elements of the weight are apart.
+
+    Returns:
+        A tensor (batch, out_channels, out_height, out_width), with channels-last strides.
+        Differentiable in `input`, `weight` and `bias`, any number of times.
+
+    Raises:
+        RuntimeError: if shapes, dtypes or numbers do not fit.
+
+    Example:
+        >>> adjit.conv_transpose2d(adjit.ones(1, 1, 2, 2), adjit.ones(1, 1, 2, 2))
+        tensor([[[[1., 2., 1.],
+                  [2., 4., 2.],
+                  [1., 2., 1.]]]])
+    """
+    return transposed_convolution(
+        "conv_transpose2d",
+        2,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+    )
+
+
+@export
+def conv_transpose3d(
+    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
+    padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Tensor:  # fmt: skip
+    """Transposed convolution of volumes: `conv_transpose2d` with three axes.
+
+    Args:
+        input: (batch, channels, depth, height, width) or (channels, depth, height, width).
+        weight: (channels, out_channels / groups, kernel_depth, kernel_height, kernel_width).
+        bias: (out_channels,), or None.
+        stride, padding, output_padding, groups, dilation: as in `conv_transpose2d`.
+
+    Example:
+        >>> adjit.conv_transpose3d(adjit.ones(1, 2, 4, 4, 4), adjit.ones(2, 5, 3, 3, 3)).shape
+        adjit.Size([1, 5, 6, 6, 6])
+    """
+    return transposed_convolution(
+        "conv_transpose3d",
+        3,
+        input,
+        weight,
+        bias,
+        stride,
+        padding,
+        output_padding,
+        groups,
+        dilation,
+    )
