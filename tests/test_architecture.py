@@ -22,6 +22,7 @@ MAY_IMPORT = {
     "optim": {"graph", "ops", "tensor", "autograd", "random"},
     "utils": {"graph", "ops", "tensor", "autograd", "random"},
     "serialization": {"graph", "ops", "tensor", "nn"},
+    "models": {"nn", "tensor", "serialization"},
 }
 
 

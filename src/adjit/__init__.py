@@ -50,7 +50,7 @@ from .tensor import Tensor
 from . import ops as _ops  # registers every op
 
 # isort: split
-from . import autograd, cuda, linalg, nn, optim, profiler, serialization, special, utils
+from . import autograd, cuda, linalg, models, nn, optim, profiler, serialization, special, utils
 from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
 from .autograd.modes import (
     is_anomaly_check_nan_enabled,

@@ -4,6 +4,7 @@
 |---------------------|--------------------|------------------|---------------------------------------------|
 | `ADJIT_EAGER`       | 0, 1               | 0                | settle after every operation, for debugging |
 | `ADJIT_CACHE_DIR`   | a folder           | user cache       | where compiled kernels are kept             |
+| `ADJIT_HOME`        | a folder           | user cache       | its `checkpoints` hold the weights of models |
 | `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
 | `ADJIT_THREADING_LAYER` | tbb, workers, serial | tbb, else workers | what runs the parts of a big step |
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
@@ -16,6 +17,17 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
+
+
+def user_cache() -> Path:
+    """The user's folder for files that can be had again."""
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def _one_of(name: str, *values: str) -> str:
@@ -36,6 +48,7 @@ def _whole(name: str, default: int) -> int:
 
 EAGER: bool = os.environ.get("ADJIT_EAGER", "0").strip() not in ("", "0")
 CACHE_DIR: str | None = os.environ.get("ADJIT_CACHE_DIR") or None
+HOME: str | None = os.environ.get("ADJIT_HOME") or None
 JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
 HOT: int = _whole("ADJIT_HOT", 2)
 MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)

@@ -174,7 +174,7 @@ def cache_folder() -> Path:
     `ADJIT_CACHE_DIR` names it; the default is `adjit` under the user's cache folder. A folder that
     cannot be written, or belongs to somebody else, is left alone: a temporary one serves instead.
     """
-    folder = Path(config.CACHE_DIR) if config.CACHE_DIR else _user_cache() / "adjit"
+    folder = Path(config.CACHE_DIR) if config.CACHE_DIR else config.user_cache() / "adjit"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if _is_private(folder) and os.access(folder, os.W_OK | os.X_OK):
@@ -206,14 +206,6 @@ def _is_private(folder: Path) -> bool:
     if stat.S_IMODE(found.st_mode) & 0o022:
         folder.chmod(0o700)
     return True
-
-
-def _user_cache() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches"
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
 
 
 def write_atomically(path: Path, data: bytes) -> None:
