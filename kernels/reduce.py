@@ -178,6 +178,9 @@ def max_rows(args, start, stop):
         out[unit] = reduce_span(max, x, begin, end, x[begin], T)
 
 
+max_rows.folds = "max"
+
+
 @kernel
 def min_rows(args, start, stop):
     """out[row, chunk] = the smallest element of a chunk of a row, NaN if there is one."""
@@ -186,6 +189,9 @@ def min_rows(args, start, stop):
     for unit in range(start, stop):
         begin, end = chunk_of(unit, length, step, chunks)
         out[unit] = reduce_span(min, x, begin, end, x[begin], T)
+
+
+min_rows.folds = "min"
 
 
 @kernel
@@ -203,6 +209,12 @@ square_rows.folds = "squares"
 
 # columns: out[matrix, chunk, column] = op over x[matrix, chunk * step : (chunk + 1) * step, column]
 # words: length, inner, step, chunks, strip, strips; unit: one strip of columns of one chunk
+
+
+@njit(error_model="numpy")
+def some_of_row(x, i, count, X, T):
+    """Lanes of the `count` elements from x[i] on."""
+    return cast(load_some(x, i, count, X(0)), T)
 
 
 @njit(error_model="numpy")
@@ -225,7 +237,7 @@ def reduce_columns(op, args, start, stop, X, T):
         for j in range(left, whole, LANES):
             store(out, to + j, cast(load(x, i + j), T))
         if rest:
-            store_some(out, to + whole, cast(load_some(x, i + whole, rest, X(0)), T), rest)
+            store_some(out, to + whole, some_of_row(x, i + whole, rest, X, T), rest)
         row += 1
         while row < last:
             count = 4 if row + 4 <= last else 1
@@ -239,11 +251,15 @@ def reduce_columns(op, args, start, stop, X, T):
                     value = combine(op, value, pair)
                 store(out, to + j, combine(op, load(out, to + j), value))
             if rest:
+                value = some_of_row(x, i + whole, rest, X, T)
+                if count == 4:
+                    second, third = i + inner + whole, i + 2 * inner + whole
+                    value = combine(op, value, some_of_row(x, second, rest, X, T))
+                    pair = some_of_row(x, third, rest, X, T)
+                    pair = combine(op, pair, some_of_row(x, third + inner, rest, X, T))
+                    value = combine(op, value, pair)
                 total = load_some(out, to + whole, rest, T(0))
-                for r in range(count):
-                    value = load_some(x, i + r * inner + whole, rest, X(0))
-                    total = combine(op, total, cast(value, T))
-                store_some(out, to + whole, total, rest)
+                store_some(out, to + whole, combine(op, total, value), rest)
             row += count
 
 
@@ -251,6 +267,30 @@ def reduce_columns(op, args, start, stop, X, T):
 def sum_columns(args, start, stop):
     """out[matrix, chunk, column] = the sum of a chunk of a column."""
     reduce_columns(add, args, start, stop, X, T)
+
+
+sum_columns.folds = "columns"
+
+
+@njit(error_model="numpy")
+def add_row(out, to, x, room, count, row, rows, T):
+    """Add row `row` of `rows` onto the sums out[to:], in the order of `sum_columns`.
+
+    Four rows are added up before they meet the sums: each lies at its place, (row - 1) % 4, among
+    four in x, which are `room` elements apart.
+    """
+    place = (row + 3) % 4
+    here = place * room
+    if row == 0:
+        for j in range(count):
+            out[to + j] = T(x[here + j])
+    elif row - place + 4 > rows:
+        for j in range(count):
+            out[to + j] += T(x[here + j])
+    elif place == 3:
+        for j in range(count):
+            pair = T(x[2 * room + j]) + T(x[here + j])
+            out[to + j] += T(x[j]) + T(x[room + j]) + pair
 
 
 @kernel

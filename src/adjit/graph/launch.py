@@ -104,8 +104,7 @@ def _launch_recipe(
     )  # fmt: skip
     folds = getattr(steps[0][0], "folds", "")
     if folds:
-        recipe.fold = Fold(folds == "squares", bind["X"] if folds == "sum" else bind["T"], bind["T"],
-                           words)  # fmt: skip
+        recipe.fold = Fold(folds, bind.get("X", bind["T"]), bind["T"], words)
     return recipe
 
 

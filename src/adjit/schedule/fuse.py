@@ -1,7 +1,8 @@
 """Groups: which recorded nodes become one kernel.
 
 Elementwise nodes over the same elements join the group of a value they read, or of a node that
-reads the same value; the first pass of a sum joins the group that computes what it sums. A group
+reads the same value; the first pass of a sum joins the group that computes what it sums. Where it
+sums the rows of a sheet, what is computed from the sums, row by row, joins the group too. A group
 runs at one point of time, so nothing may join it that depends on it by a detour.
 """
 
@@ -10,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from ..shapes import contiguous_strides
-from .recipe import Element, Recipe
+from .recipe import Element, Fold, Recipe
 from .repeats import cells
+from .sheet import MAX_WORK, Sheet, fits, is_plain, is_shared_out, sheet_of, steps_of, work_of
 
 MAX_COPIES = 12  # bodies that are run again for one value
 MAX_MEMBERS = 128  # bodies in one kernel, so that it compiles in about a second
+FLAT = ("sum", "squares")  # that a loop over all elements can take
 
 
 class Read(NamedTuple):
@@ -39,7 +41,7 @@ class Task:
 
     __slots__ = (
         "barred", "cell", "copies", "first", "folds", "into", "items", "last", "needs", "numel",
-        "shape",
+        "shape", "sheet",
     )  # fmt: skip
 
     def __init__(self, item: Item, cell: int) -> None:
@@ -53,6 +55,7 @@ class Task:
         self.first = self.last = item.node  # when its items were recorded
         element = item.recipe.element
         self.shape: tuple[int, ...] | None = None  # None where every operand is contiguous
+        self.sheet: Sheet | None = None  # what it goes through row by row
         self.numel = 0
         if element is not None:
             self.numel = item.recipe.spec.numel
@@ -77,12 +80,6 @@ def is_flat(element: Element) -> bool:
         o.strides is None or not any(o.strides) or is_plain(o.strides, element.shape)
         for o in [*element.inputs, *element.outputs]
     )
-
-
-def is_plain(strides: Sequence[int], shape: Sequence[int]) -> bool:
-    """Whether elements lie in C order; the strides of axes of size 1 do not matter."""
-    dense = contiguous_strides(tuple(shape))
-    return all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True))
 
 
 class Fusion:
@@ -121,15 +118,26 @@ class Fusion:
         return item.recipe.element is not None and item.recipe.spec.numel >= self.least
 
     def _task_of(self, item: Item, cell: int) -> Task:
-        if self._is_fused(item):
-            return self._place(item, cell)
-        if item.recipe.fold is not None and (found := self._folding(item)) is not None:
-            found.folds.append(item)
-            found.last = item.node
-            return found
+        if item.recipe.element is not None:
+            if (found := self._sheet_below(item, cell)) is not None:
+                return self._add(found, item)
+            if self._is_fused(item):
+                return self._place(item, cell)
+        elif item.recipe.fold is not None:
+            if (found := self._folding(item)) is not None:
+                return self._add(found, item)
+            if (sheet := self._rows_to_sum(item)) is not None:
+                return self._sheet_of_sums(item, sheet, cell)
         task = Task(item, cell)
         self._tasks.append(task)
         task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0}
+        return task
+
+    def _add(self, task: Task, item: Item) -> Task:
+        """Let an item join a group that computes what it reads."""
+        (task.items if item.recipe.fold is None else task.folds).append(item)
+        task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0} - {task}
+        task.last = item.node
         return task
 
     def _place(self, item: Item, cell: int) -> Task:
@@ -141,7 +149,9 @@ class Fusion:
             if read.value >= 0:
                 task, source = self._maker(read.value)
                 fresh.needs.add(task)
-                if self._same_elements(source, read, stride, item):
+                if self._same_elements(source, read, stride, item) or self._is_spread(
+                    read, stride, item
+                ):
                     friends.append(task)
                 else:
                     fresh.barred.add(task)
@@ -170,11 +180,11 @@ class Fusion:
             return False
         if len(a.items) + len(b.items) > MAX_MEMBERS:
             return False
-        if (a.folds and b.shape is not None) or (b.folds and a.shape is not None):
-            return False
-        if a.folds and b.folds and _words(a) != _words(b):
-            return False
-        if a.shape is not None and b.shape is not None and a.shape != b.shape:
+        sheet = a.sheet or b.sheet
+        if sheet is not None:
+            if not (_may_enter(a, sheet, b) and _may_enter(b, sheet, a)):
+                return False
+        elif not _share_a_loop(a, b):
             return False
         if a in {task.found() for task in b.barred}:
             return False
@@ -188,7 +198,8 @@ class Fusion:
         into.needs |= other.needs
         into.needs -= {into, other}
         into.barred |= other.barred
-        into.shape = into.shape or other.shape
+        into.sheet = into.sheet or other.sheet
+        into.shape = None if into.sheet else into.shape or other.shape
         into.first, into.last = min(into.first, other.first), max(into.last, other.last)
         other.into = into
 
@@ -205,19 +216,94 @@ class Fusion:
             return source.recipe.spec.numel == reader.recipe.spec.numel
         return tuple(made.shape) == tuple(element.shape) and tuple(strides) == tuple(stride)
 
+    # ----- sums -----
+
     def _folding(self, item: Item) -> Task | None:
         """The group that computes what an item sums, if the sum may join it."""
         read, fold = item.reads[0], item.recipe.fold
         assert fold is not None
-        if read.value < 0 or read.offset:
+        numel = item.recipe.inputs[0].numel
+        sheet = sheet_of(fold, numel)
+        task = self._computing(read, numel)
+        if task is None:
+            return None
+        if sheet is not None and _may_enter(task, sheet, _alone(item)):
+            task.sheet, task.shape = sheet, None
+            return task
+        is_flat = task.sheet is None and task.shape is None and fold.how in FLAT
+        return task if is_flat and {f.words for f in _folds(task.folds)} <= {fold.words} else None
+
+    def _computing(self, read: Read, numel: int) -> Task | None:
+        """The group of a value all of whose elements are read in the order in which they lie."""
+        if read.value < 0:
             return None
         task, source = self._maker(read.value)
-        if task.shape is not None or not self._is_fused(source):
+        if read.offset or not self._is_fused(source) or numel != task.numel:
             return None
-        if task.folds and _words(task) != fold.words:
+        made = source.recipe.element
+        assert made is not None
+        strides = made.outputs[source.writes.index(read.value)].strides
+        whole = source.recipe.spec.numel == numel and is_plain(strides or (), made.shape)
+        return task if whole else None
+
+    def _rows_to_sum(self, item: Item) -> Sheet | None:
+        """The sheet that a sum of rows goes through."""
+        fold, numel = item.recipe.fold, item.recipe.inputs[0].numel
+        assert fold is not None
+        return sheet_of(fold, numel) if fold.by_rows and numel >= self.least else None
+
+    def _sheet_of_sums(self, item: Item, sheet: Sheet, cell: int) -> Task:
+        """A sheet for others to join that sums what no group computes, or one that reads it too."""
+        task, read = _alone(item, cell), item.reads[0]
+        task.sheet, task.numel = sheet, sheet.numel
+        self._tasks.append(task)
+        if read.value >= 0:
+            task.needs.add(self._maker(read.value)[0])
+            return task
+        key = (read, None, task.numel)
+        friend = self._readers.get(key, task).found()
+        if friend is not task and self._may_merge(friend, task):
+            self._merge(friend, task)
+            task = friend
+        self._readers[key] = task
+        return task
+
+    def _is_of_rows(self, read: Read) -> bool:
+        """Whether a value has one element for each row of a sheet that computes it."""
+        task, source = self._maker(read.value)
+        if task.sheet is None or read.offset:
+            return False
+        fold = source.recipe.fold
+        return source.recipe.spec.numel == task.sheet.rows and (fold is None or fold.by_rows)
+
+    def _is_spread(self, read: Read, stride: tuple[int, ...], item: Item) -> bool:
+        """Whether an item over a sheet reads the one element that the sheet has for a row."""
+        sheet, element = self._maker(read.value)[0].sheet, item.recipe.element
+        if sheet is None or element is None or not self._is_of_rows(read):
+            return False
+        if item.recipe.spec.numel != sheet.numel:
+            return False
+        return steps_of(stride, element.shape, sheet) == ((1, 0) if sheet.rows > 1 else (0, 0))
+
+    def _sheet_below(self, item: Item, cell: int) -> Task | None:
+        """The sheet from whose sums of rows an item computes one element a row."""
+        reads = [read for read in item.reads if read.value >= 0]
+        makers = [self._maker(read.value)[0] for read in reads]
+        sheets = [m for m, r in zip(makers, reads, strict=True) if self._is_of_rows(r)]
+        if not sheets:
             return None
-        rows = -(-item.recipe.spec.numel // fold.words[2])
-        return task if rows * fold.words[0] == task.numel else None
+        task = max(sheets, key=lambda made: made.last)
+        element, numel = item.recipe.element, item.recipe.spec.numel
+        assert element is not None
+        assert task.sheet is not None
+        if numel != task.sheet.rows or not fits(element, numel, task.sheet):
+            return None
+        if task.cell != cell or work_of(len(task.items) + 1, len(task.folds)) > MAX_WORK:
+            return None
+        for maker, read in zip(makers, reads, strict=True):
+            if not self._is_of_rows(read) if maker is task else _reaches(maker, task):
+                return None
+        return task
 
     # ----- cheap values -----
 
@@ -275,16 +361,55 @@ def _strided(item: Item) -> list[tuple[Read, tuple[int, ...]]]:
     return list(zip(item.reads, strides, strict=True))
 
 
-def _words(task: Task) -> tuple[int, ...]:
-    """How the sums of a group are cut into chunks."""
-    fold = task.folds[0].recipe.fold
-    assert fold is not None
-    return fold.words
+def _folds(items: Sequence[Item]) -> list[Fold]:
+    """What fusion knows of sums."""
+    return [item.recipe.fold for item in items if item.recipe.fold is not None]
+
+
+def _alone(item: Item, cell: int = 0) -> Task:
+    """A group of one sum."""
+    task = Task(item, cell)
+    task.items, task.folds = [], [item]
+    return task
+
+
+def _share_a_loop(a: Task, b: Task) -> bool:
+    """Whether two groups, neither of them a sheet, walk along their operands in the same way."""
+    if (a.folds and b.shape is not None) or (b.folds and a.shape is not None):
+        return False
+    if len({fold.words for fold in _folds([*a.folds, *b.folds])}) > 1:
+        return False
+    return a.shape is None or b.shape is None or a.shape == b.shape
+
+
+def _may_enter(task: Task, sheet: Sheet, other: Task) -> bool:
+    """Whether a group can run in a sheet, together with another one there."""
+    if task.numel != sheet.numel:
+        return False
+    if task.sheet != sheet and not (task.sheet is None and not task.folds and _fits(task, sheet)):
+        return False
+    folds = _folds([*task.folds, *other.folds])
+    if work_of(len(task.items) + len(other.items), len(folds)) > MAX_WORK:
+        return False
+    columns = [fold for fold in folds if not fold.by_rows]
+    if any(fold.words != columns[0].words for fold in columns):
+        return False
+    return len(columns) in (0, len(folds)) or is_shared_out(columns[0], sheet.numel)
+
+
+def _fits(task: Task, sheet: Sheet) -> bool:
+    """Whether the bodies of a group can run in a sheet."""
+    elements = [(item.recipe.element, item.recipe.spec.numel) for item in task.items]
+    return all(element is not None and fits(element, n, sheet) for element, n in elements)
 
 
 def _may_copy(home: Task, task: Task) -> bool:
     """Whether a body of one group can run in the loop of another."""
-    return home.numel == task.numel and (home.shape is None or home.shape == task.shape)
+    if home.numel != task.numel or home.sheet is not None:
+        return False
+    if task.sheet is not None:
+        return _fits(home, task.sheet)
+    return home.shape is None or home.shape == task.shape
 
 
 def _reaches(task: Task, goal: Task) -> bool:

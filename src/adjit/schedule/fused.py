@@ -6,7 +6,7 @@ same bits.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..kernels.lanes import BLOCK
@@ -40,6 +40,7 @@ class Member(NamedTuple):
     element: Element
     arguments: tuple[str, ...]
     targets: tuple[str, ...]
+    is_of_rows: bool = False  # of a sheet, with one element for each row
 
 
 class Sum(NamedTuple):
@@ -69,7 +70,7 @@ def kernel(
     imports: dict[str, str] = {}
     logical: set[str] = set()
     for member in members:
-        pasted, truths = _member(member)
+        pasted, truths = member_lines(member)
         lines += pasted.lines
         imports.update(pasted.imports)
         logical |= truths
@@ -87,16 +88,16 @@ def kernel(
         length, chunk, chunks = sums[0].fold.words
         units = shape[0] // max(length, 1) * chunks
         grain = max(1, GRAIN // max(chunk, 1))
-        step = Step(_shared(source, f"{label}, sum"), units, grain)
+        step = Step(shared(source, f"{label}, sum"), units, grain)
         return step, (length, chunk, chunks)
     source = render(
         name, pasted, None, inputs, outputs, frozenset(logical), loop.flags, loop.nested, over,
         PADDED if padded else "" if over else _blocks(loop, pasted, inputs, outputs),
     )  # fmt: skip
-    return Step(_shared(source, label), loop.n, loop.grain), loop.constants
+    return Step(shared(source, label), loop.n, loop.grain), loop.constants
 
 
-def _shared(source: Source, label: str) -> Source:
+def shared(source: Source, label: str) -> Source:
     """The one source of this text."""
     found = _fused.get(source.text)
     if found is None:
@@ -111,7 +112,7 @@ _fused: dict[str, Source] = {}
 MAX_FUSED = 4096
 
 
-def _member(member: Member) -> tuple[Pasted, set[str]]:
+def member_lines(member: Member) -> tuple[Pasted, set[str]]:
     """The lines of one body, and which Python numbers it reads as truth values."""
     element, target = member.element, member.targets[0]
     body, compute = element.body, element.compute
@@ -140,6 +141,18 @@ def _member(member: Member) -> tuple[Pasted, set[str]]:
             value = f"{value} != 0"
         lines.append(f"{target} = {operand.dtype.stored}({value})")
     return Pasted(lines, pasted.imports), truths
+
+
+def number_lines(numbers: Sequence[Operand], first: int, logical: Collection[str]) -> list[str]:
+    """The Python numbers, from the words from `first` on; those in `logical` are truth values."""
+    lines = []
+    for k, o in enumerate(numbers):
+        word = f"p[{first + k}]"
+        if o.dtype.is_floating_point:
+            word = f"float_of_bits({word})"
+        truth = o.name in logical
+        lines.append(f"{o.name} = {f'{word} != 0' if truth else f'{o.dtype.stored}({word})'}")
+    return lines
 
 
 def _blocks(
@@ -178,12 +191,7 @@ def render_sums(
         head.append(f"p_sum{k} = at(p[{base + k}], {s.fold.result.stored})")
     base += len(sums)
     head.append(f"length, step, chunks = p[{base}], p[{base + 1}], p[{base + 2}]")
-    for k, o in enumerate([o for o in inputs if o.strides is None]):
-        word = f"p[{base + 3 + k}]"
-        if o.dtype.is_floating_point:
-            word = f"float_of_bits({word})"
-        truth = o.name in logical
-        head.append(f"{o.name} = {f'{word} != 0' if truth else f'{o.dtype.stored}({word})'}")
+    head += number_lines([o for o in inputs if o.strides is None], base + 3, logical)
     for k, s in enumerate(sums):
         head.append(f"block{k} = stack({s.fold.given.stored}, BLOCK)")
     head += [f"{n} = p_{n}[0]" for n in sorted(repeated)]
@@ -206,7 +214,7 @@ def render_sums(
             blocks.append(f"        p_{o.name}[first + done + j] = part_{o.name}[j]")
     blocks.insert(0, "count = min(BLOCK, end - first)")
     for k, s in enumerate(sums):
-        add_up = "squares_onto" if s.fold.squares else "sum_onto"
+        add_up = "squares_onto" if s.fold.how == "squares" else "sum_onto"
         blocks.append(
             f"total{k} = {add_up}(total{k}, block{k}, count, {s.fold.given.stored}, "
             f"{s.fold.result.stored})"

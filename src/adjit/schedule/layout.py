@@ -7,17 +7,18 @@ no more.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..shapes import contiguous_strides, extent
 from ..storage import size_class
-from . import fused
+from . import fused, rows
 from .cache import instantiate
-from .fuse import Fusion, Item, Read, Task, is_plain
+from .fuse import Fusion, Item, Read, Task
 from .notes import Note, Use, copy_note, node_notes
 from .recipe import Operand, Source
+from .sheet import is_plain, steps_in
 from .structure import Structure, reads_of
 
 
@@ -118,7 +119,9 @@ class Layout:
             items = task.everything
             made_here = {v for item in items for v in item.writes}
             for item in items:
-                if len(items) == 1 or item.recipe.element is None:
+                fold = item.recipe.fold
+                is_kept = task.sheet is not None and fold is not None and fold.by_rows
+                if len(items) == 1 or not (item.recipe.element is not None or is_kept):
                     self.stored |= set(item.writes)
                     self.last |= dict.fromkeys(item.writes, position)
                 for read in item.reads:
@@ -210,12 +213,16 @@ class Layout:
     def _emit(self, position: int, task: Task) -> None:
         """The steps of a task."""
         if len(task.everything) > 1:
-            if any(v in self.stored for i in [*task.items, *task.folds] for v in i.writes):
-                self._emit_group(position, task)  # else other groups compute all of it again
-        elif task.items[0].recipe.write:
+            if not any(v in self.stored for i in [*task.items, *task.folds] for v in i.writes):
+                pass  # other groups compute all of it again
+            elif task.sheet is not None:
+                self._emit_sheet(position, task)
+            else:
+                self._emit_group(position, task)
+        elif task.everything[0].recipe.write:
             self._emit_write(position, task.items[0])
         else:
-            self._emit_kernel(position, task.items[0])
+            self._emit_kernel(position, task.everything[0])
         self._release(position, task)
 
     def _emit_kernel(self, position: int, item: Item) -> None:
@@ -277,42 +284,20 @@ class Layout:
 
     def _emit_group(self, position: int, task: Task) -> None:
         """One fused kernel."""
-        folds = {id(item) for item in task.folds}
         copies = {id(item) for item in task.copies}
         shape = task.shape or (task.numel,)
         members: list[fused.Member] = []
-        operands: dict[Any, Operand] = {}  # what is read from memory
-        reads: dict[str, Read] = {}
-        numbers: list[Operand] = []
-        number_places: list[Place] = []
+        given = _Given()
         made: dict[int, str] = {}
         outputs: list[Operand] = []
         out_values: list[int] = []
         for item in task.everything:
-            if id(item) in folds:
-                continue
             element = item.recipe.element
-            assert element is not None
-            given = iter(item.reads)
-            places = iter(self._numbers(item))
-            arguments = []
-            for operand in element.inputs:
-                if operand.strides is None:
-                    name = f"k{len(numbers)}"
-                    numbers.append(Operand(name, operand.dtype, None))
-                    number_places.append(next(places))
-                    arguments.append(name)
-                    continue
-                read = next(given)
-                if read.value in made:
-                    arguments.append(made[read.value])
-                    continue
-                strides = _strides_in(operand.strides, element.shape, shape)
-                key = (read, strides)
-                if key not in operands:
-                    operands[key] = Operand(f"x{len(operands)}", operand.dtype, strides)
-                    reads[operands[key].name] = read
-                arguments.append(operands[key].name)
+            if element is None:
+                continue
+            arguments = self._arguments(
+                item, given, made, lambda s, e=element: _strides_in(s, e.shape, shape)
+            )
             targets = []
             for operand, v in zip(element.outputs, item.writes, strict=True):
                 assert operand.strides is not None
@@ -322,38 +307,122 @@ class Layout:
                     strides = _strides_in(operand.strides, element.shape, shape)
                     outputs.append(Operand(made[v], operand.dtype, strides))
                     out_values.append(v)
-            members.append(
-                fused.Member(item.recipe.name, element, tuple(arguments), tuple(targets))
-            )
+            members.append(fused.Member(item.recipe.name, element, arguments, tuple(targets)))
         sums = []
         for item in task.folds:
             assert item.recipe.fold is not None
             sums.append(fused.Sum(made[item.reads[0].value], item.recipe.fold))
             out_values += item.writes
-        row: list[Any] = [self._address(reads[o.name], o.dtype.itemsize) for o in operands.values()]
-        taken = [
-            Use(name, place, extent(shape, o.strides or ()) * o.dtype.itemsize, reads[name].value)
-            for o, place, name in zip(operands.values(), row, reads, strict=True)
-        ]
-        padded = not sums and self._pad(task, operands.values(), reads, outputs)
+        taken, row = self._taken(given, shape)
+        padded = not sums and self._pad(task, given.values, given.reads, outputs)
         over: dict[str, str] = {}
         if not padded:
             over = self._written_over(
-                position, task, [*operands.values()], reads, outputs, out_values
+                position, task, given.values, given.reads, outputs, out_values
             )
         row += [self._place(v) for v in out_values]
         names = [o.name for o in outputs] + [f"sum{k}" for k in range(len(sums))]
+        step, constants = fused.kernel(
+            members, [*given.values, *given.numbers], outputs, sums, shape, over, padded
+        )
+        self._row(step.source, step.n, step.grain, [*row, *constants, *given.number_places])
+        self._note(step.source, task, taken, names, out_values)
+
+    def _emit_sheet(self, position: int, task: Task) -> None:
+        """One kernel that goes row by row."""
+        sheet = task.sheet
+        assert sheet is not None
+        copies = {id(item) for item in task.copies}
+        parts: list[rows.Part] = []
+        given = _Given()
+        made: dict[int, str] = {}
+        outputs: list[Operand] = []
+        out_values: list[int] = []
+        columns: list[int] = []
+        for item in task.everything:
+            element, fold = item.recipe.element, item.recipe.fold
+            is_of_rows = item.recipe.spec.numel == sheet.rows
+            by_element = (sheet.width, 1)
+            if element is not None:
+                arguments = self._arguments(
+                    item, given, made,
+                    lambda s, e=element, r=is_of_rows: steps_in(s, e.shape, sheet, r),
+                )  # fmt: skip
+            elif item.reads[0].value not in made:
+                kind = item.recipe.inputs[0].dtype
+                value = given.value(item.reads[0], kind, by_element)
+            else:
+                value = made[item.reads[0].value]
+            targets = []
+            for v in item.writes:
+                made[v] = f"v{len(made)}"
+                targets.append(made[v])
+                if fold is not None and not fold.by_rows:
+                    columns.append(v)
+                elif v in self.stored and id(item) not in copies:
+                    steps = (1, 0) if is_of_rows else by_element
+                    outputs.append(Operand(made[v], self.specs[v].dtype, steps))
+                    out_values.append(v)
+            if element is not None:
+                parts.append(
+                    fused.Member(item.recipe.name, element, arguments, tuple(targets), is_of_rows)
+                )
+            elif fold is not None:
+                parts.append(rows.Sum(value, targets[0], fold))
+        taken, row = self._taken(given, sheet)
+        over = self._written_over(position, task, given.values, given.reads, outputs, out_values)
+        out_values += columns
+        row += [self._place(v) for v in out_values]
+        step, constants = rows.kernel(parts, [*given.values, *given.numbers], outputs, sheet, over)
+        self._row(step.source, step.n, step.grain, [*row, *constants, *given.number_places])
+        self._note(step.source, task, taken, [made[v] for v in out_values], out_values)
+
+    def _arguments(
+        self, item: Item, given: _Given, made: dict[int, str], strides_in: Callable[..., Any]
+    ) -> tuple[str, ...]:
+        """The names of what a body reads in its group; `strides_in` gives strides there."""
+        element = item.recipe.element
+        assert element is not None
+        reads, places = iter(item.reads), iter(self._numbers(item))
+        arguments = []
+        for operand in element.inputs:
+            if operand.strides is None:
+                arguments.append(given.number(operand.dtype, next(places)))
+                continue
+            read = next(reads)
+            arguments.append(
+                made.get(read.value)
+                or given.value(read, operand.dtype, strides_in(operand.strides))
+            )
+        return tuple(arguments)
+
+    def _taken(self, given: _Given, shape: Sequence[int]) -> tuple[list[Use], list[Any]]:
+        """What a group reads, for people and as the beginning of its words."""
+        row: list[Any] = [
+            self._address(given.reads[o.name], o.dtype.itemsize) for o in given.values
+        ]
+        uses = [
+            Use(
+                o.name,
+                place,
+                extent(shape, o.strides or ()) * o.dtype.itemsize,
+                given.reads[o.name].value,
+            )
+            for o, place in zip(given.values, row, strict=True)
+        ]
+        return uses, row
+
+    def _note(
+        self, source: Source, task: Task, taken: list[Use], names: list[str], values: list[int]
+    ) -> None:
+        """Tell people of the kernel of a group."""
         left = [
             Use(name, self._place(v), self.specs[v].nbytes, v)
-            for name, v in zip(names, out_values, strict=True)
+            for name, v in zip(names, values, strict=True)
         ]
-        step, constants = fused.kernel(
-            members, [*operands.values(), *numbers], outputs, sums, shape, over, padded
-        )
-        self._row(step.source, step.n, step.grain, [*row, *constants, *number_places])
         self.notes.append(
             Note(
-                step.source, task.numel, tuple([item.node for item in task.everything]),
+                source, task.numel, tuple([item.node for item in task.everything]),
                 tuple(taken), tuple(left), (), sum([use.nbytes for use in [*taken, *left]]),
             )
         )  # fmt: skip
@@ -421,6 +490,35 @@ class Layout:
         """The last step says that the plan has run."""
         self._row(mark(), 1, 1, [Place("status", 32)])
         self.notes.append(Note(mark(), 1, (), (), (), (), 8))
+
+
+class _Given:
+    """What a group reads: values from memory, and Python numbers."""
+
+    def __init__(self) -> None:
+        self.reads: dict[str, Read] = {}
+        self.numbers: list[Operand] = []
+        self.number_places: list[Place] = []
+        self._operands: dict[Any, Operand] = {}
+
+    @property
+    def values(self) -> list[Operand]:
+        return [*self._operands.values()]
+
+    def value(self, read: Read, kind: dtypes.dtype, strides: tuple[int, ...]) -> str:
+        """The name of a value that is read with these strides."""
+        key = read, strides
+        if key not in self._operands:
+            self._operands[key] = Operand(f"x{len(self._operands)}", kind, strides)
+            self.reads[self._operands[key].name] = read
+        return self._operands[key].name
+
+    def number(self, kind: dtypes.dtype, place: Place) -> str:
+        """The name of a Python number."""
+        name = f"k{len(self.numbers)}"
+        self.numbers.append(Operand(name, kind, None))
+        self.number_places.append(place)
+        return name
 
 
 class _Arena:

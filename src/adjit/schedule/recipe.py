@@ -51,12 +51,20 @@ class Element(NamedTuple):
 
 
 class Fold(NamedTuple):
-    """A sum over chunks of rows in C order: what fusion needs to know of such a recipe."""
+    """A reduction of the rows or columns of matrices in C order: what fusion needs to know of it.
 
-    squares: bool
+    `words` are, by rows, the length of a row, the elements of a chunk, the chunks of a row; by
+    columns the rows of a matrix, its columns, the rows of a chunk, the chunks of a matrix.
+    """
+
+    how: str  # "sum", "squares", "max" and "min" of rows, "columns" for sums of columns
     given: dtype
     result: dtype
-    words: tuple[int, ...]  # length of a row, elements of a chunk, chunks of a row
+    words: tuple[int, ...]
+
+    @property
+    def by_rows(self) -> bool:
+        return self.how != "columns"
 
 
 _serials = itertools.count()

@@ -1,0 +1,342 @@
+"""Kernels of sheets: row by row, in as many loops over a row as sums of it wait for each other.
+
+    def rows_mul_sum_mul_2(args, start, stop):
+        ...
+        for row in range(base + top, base + end):
+            here = row * width + left
+            for j in range(count):
+                x0 = p_x0[here + j]
+                v0_raw = x0 * x0
+                v0 = float32(v0_raw)
+                keep_v0[j] = v0
+            v1 = reduce_span(add, keep_v0, 0, count, float32(0), float32)
+            for j in range(count):
+                x0 = p_x0[here + j]
+                v2_raw = x0 * v1
+                v2 = float32(v2_raw)
+                keep_v2[j] = v2
+            for j in range(count):
+                p_v2[here + j] = keep_v2[j]
+
+Values that another loop, a sum or the memory needs are kept on the stack, so that no loop has to
+tell many operands apart. Sums are taken by the functions of the unfused kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from . import sheet as sheets
+from .codegen import assemble
+from .fused import Member, member_lines, number_lines, shared
+from .recipe import GRAIN, Fold, Operand, Source, Step
+from .sheet import Sheet
+
+STRIP = 64  # columns: sums that need no whole rows are cut into multiples of it
+# Elements of a row on the stack; an odd number of lines more, so that rows do not share cache sets.
+ROOM = sheets.MAX_WIDTH + 48
+# Pairs of pointers of which one is written, and which a loop has to tell apart before each row.
+# Loops with more of them write to the stack, and copy from there.
+MAX_PAIRS = 12
+
+SUMS = {
+    "sum": "reduce_span(add, {x}, {i}, {i} + count, {X}(0), {T})",
+    "max": "reduce_span(max, {x}, {i}, {i} + count, {x}[{i}], {T})",
+    "min": "reduce_span(min, {x}, {i}, {i} + count, {x}[{i}], {T})",
+    "squares": "dot_span({x}, {i}, {x}, {i}, count, {T})",
+}
+
+
+class Sum(NamedTuple):
+    """A sum of the rows or of the columns of a value."""
+
+    value: str
+    target: str
+    fold: Fold
+
+
+Part = Member | Sum
+
+
+def kernel(
+    parts: Sequence[Part],
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    sheet: Sheet,
+    over: Mapping[str, str],
+) -> tuple[Step, tuple[int, ...]]:
+    """The step, and its constant words, that computes the parts row by row.
+
+    `inputs` are first the values that are read, then the Python numbers. The strides of operands
+    are those from row to row and from column to column. `outputs` leaves out the sums of columns,
+    whose places follow those of the outputs.
+    """
+    names = [part.name if isinstance(part, Member) else part.fold.how for part in parts]
+    folds = [part.fold for part in parts if isinstance(part, Sum)]
+    length, step, chunks = sheet.rows, 1, sheet.rows
+    for fold in folds:
+        if not fold.by_rows:
+            length, _, step, chunks = fold.words[:4]
+    parallel = sheet.rows // length * chunks
+    strip = sheet.width if any(f.by_rows for f in folds) else strip_of(sheet, parallel)
+    strips = -(-sheet.width // strip)
+    name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
+    writer = _Writer(parts, inputs, outputs, sheet, over)
+    source = shared(Source(name, writer.text(name)), f"fused {', '.join(names)}")
+    words = (length, sheet.width, step, chunks, strip, strips, *writer.pitches)
+    return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
+
+
+def strip_of(sheet: Sheet, parts: int) -> int:
+    """The columns that one unit sums where nothing needs a whole row; it has `parts` of the rows."""
+    wanted = 1 if sheet.numel <= sheets.SMALL else -(-sheets.PARTS // parts)
+    strip = -(-sheet.width // (wanted * STRIP)) * STRIP
+    return min(strip, sheet.width, sheets.MAX_WIDTH)
+
+
+class _Writer:
+    """The text of one kernel."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        sheet: Sheet,
+        over: Mapping[str, str],
+    ) -> None:
+        self.parts, self.over = parts, over
+        self.read = [o for o in inputs if o.strides is not None]
+        self.numbers = [o for o in inputs if o.strides is None]
+        self.outputs = outputs
+        self.imports = {"words": "adjit.kernels.abi", "at": "adjit.kernels.abi"}
+        self.truths: set[str] = set()
+        self.pitches: list[int] = []  # words: from row to row, where that is not the width
+        self.where: dict[str, str] = {}  # the index of element j, or the only one, of an operand
+        self.dtypes = {o.name: o.dtype.stored for o in self.read}
+        for o in self.read:
+            self.where[o.name] = self._index(o, sheet)
+        self.by_element = {o.name for o in self.read if o.strides and o.strides[1]}
+        self.loop_of: dict[str, int] = dict.fromkeys(self.dtypes, 0)  # in which a value is there
+        self.of_rows: set[str] = self.dtypes.keys() - self.by_element
+        self.summed = {p.value for p in self._all_sums() if not p.fold.by_rows}
+        self._number_the_loops()
+        self.last = max([self.loop_of[n] for n in self.dtypes if n not in self.of_rows], default=0)
+        self.loops = [self._bodies(number) for number in range(self.last + 1)]
+        self.direct = {name for number in range(self.last + 1) for name in self._stored_in(number)}
+        self.kept = self._kept()
+
+    def _index(self, operand: Operand, sheet: Sheet) -> str:
+        """Where the first element of a row lies."""
+        assert operand.strides is not None
+        down, across = operand.strides
+        if down == 0:
+            return "left" if across else "0"
+        if across and down == sheet.width:
+            return "here"
+        self.pitches.append(down)
+        start = f"row * pitch_{operand.name}"
+        return f"{start} + left" if across else start
+
+    def _number_the_loops(self) -> None:
+        """In which loop over a row each value is computed; values of rows, before which loop."""
+        for part in self.parts:
+            if isinstance(part, Sum):
+                self.loop_of[part.target] = self.loop_of[part.value] + 1
+                self.dtypes[part.target] = part.fold.result.stored
+                self.of_rows.add(part.target)
+                continue
+            number = max([self.loop_of.get(n, 0) for n in part.arguments], default=0)
+            for target, o in zip(part.targets, part.element.outputs, strict=True):
+                self.loop_of[target], self.dtypes[target] = number, o.dtype.stored
+                if part.is_of_rows:
+                    self.of_rows.add(target)
+
+    def _bodies(self, number: int) -> list[Member]:
+        """What one loop computes."""
+        return [
+            part
+            for part in self.parts
+            if isinstance(part, Member)
+            and not part.is_of_rows
+            and self.loop_of[part.targets[0]] == number
+        ]
+
+    def _stored_in(self, number: int) -> list[str]:
+        """The results that a loop writes to memory; the others move there at the end of a row.
+
+        A result may take the place of an operand in the last loop, if no sum reads that after it.
+        """
+        made = {t for member in self.loops[number] for t in member.targets}
+        stored = [o.name for o in self.outputs if o.name in made]
+        late = {s.value for s in self._all_sums()} if number == self.last else self.dtypes
+        stored = [name for name in stored if self.over.get(name) not in late]
+        read = {n for m in self.loops[number] for n in m.arguments} & self.by_element
+        return stored if len(stored) * (len(read) + len(stored)) <= MAX_PAIRS else []
+
+    def _kept(self) -> list[str]:
+        """The values that outlive their loop."""
+        kept = {s.value for s in self._all_sums()}
+        kept |= {o.name for o in self.outputs if o.name not in self.direct}
+        for number, members in enumerate(self.loops):
+            kept |= {
+                n for m in members for n in m.arguments if self.loop_of.get(n, number) < number
+            }
+        kept -= self.of_rows | {o.name for o in self.read}
+        return [name for name in self.dtypes if name in kept]
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Where the elements of a row of a value begin: a pointer and an index."""
+        if name not in self.kept:
+            return f"p_{name}", self.where[name]
+        return f"keep_{name}", "slot" if name in self.summed else "0"
+
+    def _element(self, name: str) -> str:
+        """Element j of a row of a value."""
+        pointer, first = self._place(name)
+        return f"{pointer}[j]" if first == "0" else f"{pointer}[{first} + j]"
+
+    # ----- text -----
+
+    def text(self, name: str) -> str:
+        row: list[str] = []
+        for number in range(self.last + 2):
+            row += self._sums(number)
+            row += self._of_rows(number)
+            row += self._loop(number)
+        row += self._stores()
+        lines = [
+            *self._head(),
+            "for unit in range(start, stop):",
+            *_indented(
+                [
+                    "part = unit // strips",
+                    "left = unit % strips * strip",
+                    "count = min(strip, width - left)",
+                    "first = part // chunks * length + part % chunks * step",
+                    "rows = min(step, length - part % chunks * step)",
+                    "for row in range(first, first + rows):",
+                    "    here = row * width + left",
+                    *_indented([f"slot = (row - first + 3) % 4 * {ROOM}"] if self.summed else []),
+                    *_indented(row),
+                ]
+            ),
+        ]
+        body = "\n".join(_indented(lines))
+        for word, module in KNOWN.items():
+            if f"{word}(" in body or f"({word}," in body:
+                self.imports[word] = module
+        return assemble(name, body, self.imports, {})
+
+    def _head(self) -> list[str]:
+        """Pointers, words, numbers, memory."""
+        columns = [p for p in self._all_sums() if not p.fold.by_rows]
+        head = ["p = words(args)"]
+        places = [*self.read, *self.outputs]
+        for k, o in enumerate(places):
+            source = (
+                f"p_{self.over[o.name]}" if o.name in self.over else f"at(p[{k}], {o.dtype.stored})"
+            )
+            head.append(f"p_{o.name} = {source}")
+        base = len(places)
+        for k, s in enumerate(columns):
+            head.append(f"p_{s.target} = at(p[{base + k}], {s.fold.result.stored})")
+        base += len(columns)
+        for k, word in enumerate(("length", "width", "step", "chunks", "strip", "strips")):
+            head.append(f"{word} = p[{base + k}]")
+        base += 6
+        pitched = [o.name for o in self.read if "pitch" in self.where[o.name]]
+        head += [f"pitch_{n} = p[{base + k}]" for k, n in enumerate(pitched)]
+        head += number_lines(self.numbers, base + len(pitched), self.truths)
+        for n in self.kept:
+            head.append(
+                f"keep_{n} = stack({self.dtypes[n]}, {ROOM * (4 if n in self.summed else 1)})"
+            )
+        return head
+
+    def _all_sums(self) -> list[Sum]:
+        return [part for part in self.parts if isinstance(part, Sum)]
+
+    def _sums(self, number: int) -> list[str]:
+        """The sums of rows that what comes after a loop is computed from."""
+        lines = []
+        for s in self._all_sums():
+            if s.fold.by_rows and self.loop_of[s.target] == number:
+                x, i = self._place(s.value)
+                call = SUMS[s.fold.how].format(
+                    x=x, i=i, X=s.fold.given.stored, T=s.fold.result.stored
+                )
+                lines.append(f"{s.target} = {call}")
+        return lines
+
+    def _of_rows(self, number: int) -> list[str]:
+        """The bodies with one element a row that are computed before a loop."""
+        lines = []
+        if number == 0:
+            for o in self.read:
+                if o.name in self.of_rows:
+                    lines.append(f"{o.name} = p_{o.name}[{self.where[o.name]}]")
+        for part in self.parts:
+            if (
+                isinstance(part, Member)
+                and part.is_of_rows
+                and self.loop_of[part.targets[0]] == number
+            ):
+                lines += self._pasted(part)
+        return lines
+
+    def _loop(self, number: int) -> list[str]:
+        """One loop over a row."""
+        members = self.loops[number] if number <= self.last else []
+        if not members:
+            return []
+        made = {t for member in members for t in member.targets}
+        given = dict.fromkeys(n for member in members for n in member.arguments)
+        known = self.by_element.union(self.kept) - made
+        lines = [f"{n} = {self._element(n)}" for n in given if n in known]
+        for member in members:
+            lines += self._pasted(member)
+        lines += [f"{self._element(n)} = {n}" for n in self.kept if n in made]
+        lines += [f"p_{o.name}[here + j] = {o.name}" for o in self.outputs
+                  if o.name in made & self.direct]  # fmt: skip
+        return ["for j in range(count):", *_indented(lines)]
+
+    def _pasted(self, member: Member) -> list[str]:
+        pasted, truths = member_lines(member)
+        self.imports.update(pasted.imports)
+        self.truths |= truths
+        return pasted.lines
+
+    def _stores(self) -> list[str]:
+        """Results move to memory when all of the row is read, whose place they may take."""
+        lines = []
+        for o in self.outputs:
+            if o.name in self.of_rows:
+                lines.append(f"p_{o.name}[row] = {o.name}")
+            elif o.name not in self.direct:
+                lines += [
+                    "for j in range(count):",
+                    f"    p_{o.name}[here + j] = {self._element(o.name)}",
+                ]
+        for s in self._all_sums():
+            if not s.fold.by_rows:
+                lines.append(
+                    f"add_row(p_{s.target}, part * width + left, keep_{s.value}, {ROOM}, count, "
+                    f"row - first, rows, {s.fold.result.stored})"
+                )
+        return lines
+
+
+KNOWN = {
+    "add": "operator",
+    "add_row": "adjit.kernels.reduce",
+    "dot_span": "adjit.kernels.reduce",
+    "float_of_bits": "adjit.kernels.abi",
+    "reduce_span": "adjit.kernels.reduce",
+    "stack": "adjit.kernels.lanes",
+}
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return ["    " + line for line in lines]

@@ -1,0 +1,195 @@
+"""Groups that go row by row: the same bits as the kernels one by one, and how few kernels it takes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_fusion import bits, cold, fused, plans, sync  # noqa: F401
+
+import adjit as T
+from adjit.schedule import settle as scheduling
+from adjit.schedule import sheet
+
+SIZES = [(40, 64), (7, 301), (1, 700), (515, 70), (3, 4096), (2, 4097), (1030, 96)]
+
+
+def leaves(rows, width, *, kind=np.float32, grad=True):
+    """A matrix, a row, a column, and the gradient of a matrix."""
+    numbers = np.random.default_rng(rows + width)
+    shapes = (rows, width), (width,), (rows, 1), (rows, width)
+    made = [T.tensor(numbers.normal(size=shape).astype(kind)) for shape in shapes]
+    for tensor in made[: 3 * grad]:
+        tensor.requires_grad_()
+    return made
+
+
+def root_mean_square(x, w, c):
+    return x * T.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * w
+
+
+def layer_norm(x, w, c):
+    centred = x - x.mean(-1, keepdim=True)
+    return centred / ((centred * centred).mean(-1, keepdim=True) + 1e-5).sqrt() * w + c
+
+
+def softmax(x, w, c):
+    powers = (x * w - (x * w).amax(-1, keepdim=True)).exp()
+    return powers / powers.sum(-1, keepdim=True) * c
+
+
+def normalised(x, w, c):
+    return x / x.norm(dim=-1, keepdim=True).clamp_min(1e-6) + w
+
+
+def affine(x, w, c):
+    return (x * w + c).tanh()
+
+
+PROGRAMS = [root_mean_square, layer_norm, softmax, normalised, affine]
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
+def test_a_function_of_rows_with_its_gradients(program, plans):  # noqa: F811
+    def look(sizes):
+        *inputs, g = leaves(*sizes)
+        out = program(*inputs)
+        grads = T.autograd.grad(out, inputs, g, allow_unused=True)
+        scheduling.settle()
+        return bits([out, *(x for x in grads if x is not None)])
+
+    for k, sizes in enumerate(SIZES):
+        T.set_num_threads(1 + k % 3)
+        assert look(sizes) == cold(look, sizes), sizes
+    assert fused(plans)
+
+
+def test_one_kernel_for_a_normalisation(plans):  # noqa: F811
+    x, w, c, _ = leaves(40, 96, grad=False)
+    scheduling.settle()
+    y = layer_norm(x, w, c)
+    scheduling.settle()
+    (planned,) = plans
+    assert [s.label for s in planned.sources if "mark" not in s.label] == [
+        "fused sum, div, sub, mul, sum, div, add, sqrt, div, mul, add"
+    ]
+    (source,) = [s for s in planned.sources if s.label.startswith("fused")]
+    assert source.text.count("for j in") == 2
+    assert "float64" not in source.text
+    assert y.shape == (40, 96)
+
+
+def test_several_axes_and_parts_of_rows(plans):  # noqa: F811
+    def look(batch):
+        numbers = np.random.default_rng(batch)
+        x = T.tensor(numbers.normal(size=(batch, 6, 2, 40)).astype(np.float32))
+        wide = T.tensor(numbers.normal(size=(batch * 6, 200)).astype(np.float32))
+        bias = T.tensor(numbers.normal(size=(2, 40)).astype(np.float32))
+        y = x * bias + 1
+        z = y - y.sum((-1, -2), keepdim=True)
+        part = wide[:, 30:110] * 2
+        parts = part / (part.abs().sum(-1, keepdim=True) + wide[:, :1])
+        turned = (x * 2).transpose(0, 1)
+        scheduling.settle()
+        return bits([z * bias, parts, turned - turned.sum((-1, -2), keepdim=True), y.sum((0, 1))])
+
+    for batch in (4, 9):
+        assert look(batch) == cold(look, batch)
+    assert fused(plans)
+
+
+def test_other_dtypes(plans):  # noqa: F811
+    def look(n):
+        x = T.tensor(np.random.default_rng(n).normal(size=(n, 80)))
+        whole = (x * 9).to(T.int32)
+        mask = x > 0.5
+        counts = mask.sum(-1, keepdim=True)
+        scheduling.settle()
+        found = [x - x.amax(-1, keepdim=True), whole - whole.sum(-1, keepdim=True), counts * whole,
+                 (whole * 3).sum(0), x.float() * counts]  # fmt: skip
+        scheduling.settle()
+        return bits(found)
+
+    for n in (20, 300):
+        assert look(n) == cold(look, n)
+    assert fused(plans)
+
+
+def test_special_values(plans):  # noqa: F811
+    x = T.linspace(-3, 3, 30 * 70).view(30, 70).clone()
+    for row, value in enumerate((np.nan, np.inf, -np.inf, -0.0)):
+        x[row, 7 * row] = value
+
+    def look():
+        y = x * 1
+        top, low = y.amax(-1, keepdim=True), y.amin(-1, keepdim=True)
+        return bits([(y - top).exp(), y * low, (y * y).sum(-1), (y * 2).sum(0)])
+
+    assert look() == cold(look)
+    assert fused(plans)
+
+
+def test_results_take_the_place_of_operands(plans):  # noqa: F811
+    n = 1 << 10
+
+    def look():
+        x = T.linspace(-1, 1, n * 96).view(n, 96).clone()
+        scheduling.settle()
+        shares = x.abs().sum(-1, keepdim=True)
+        x.div_(shares).mul_(x.amax(-1, keepdim=True)).add_(1)
+        sums = x.sum(-1)
+        scheduling.settle()
+        return bits([x, sums])
+
+    expected = cold(look)
+    for threads in (1, 2, 3):
+        T.set_num_threads(threads)
+        assert look() == expected
+    assert fused(plans)
+
+
+def test_values_of_rows_that_somebody_holds(plans):  # noqa: F811
+    def look(held):
+        x = T.linspace(-1, 1, 50 * 90).view(50, 90)
+        mean = (x * 3).mean(-1, keepdim=True)
+        scale = (mean * mean + 1).rsqrt()
+        y = x * scale + mean
+        total = scale.sum()
+        if not held:
+            del mean, scale
+        scheduling.settle()
+        return bits([y, total, mean, scale] if held else [y, total])
+
+    both = cold(look, True)
+    assert look(True) == both
+    assert look(False) == both[:2]
+    assert fused(plans)
+
+
+def test_what_needs_a_sheet_by_a_detour_stays_outside(plans):  # noqa: F811
+    def look():
+        x = T.linspace(-1, 1, 64 * 80).view(64, 80)
+        y = x * 2
+        sums = y.sum(-1, keepdim=True)
+        late = sums.cumsum(0) + sums
+        z = y * late
+        columns = (y * sums).sum(0)
+        w = z / (columns + 3) + y[3]
+        scheduling.settle()
+        return bits([w, z.amax(-1), late, (w.view(-1)[:64] + sums.view(-1)) * 2])
+
+    assert look() == cold(look)
+    assert fused(plans)
+
+
+def test_sheets_are_bounded(plans):  # noqa: F811
+    def look():
+        x = T.linspace(-1, 1, 20 * 80).view(20, 80)
+        for _ in range(12):
+            x = x - x.sum(-1, keepdim=True) * 0.25
+        return bits(x)
+
+    assert look() == cold(look)
+    sheets = [t for p in plans for t in p.tasks if t.sheet is not None]
+    assert len(sheets) > 1
+    for t in sheets:
+        assert sheet.work_of(len(t.items), len(t.folds)) <= sheet.MAX_WORK
