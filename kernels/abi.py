@@ -22,7 +22,7 @@ bool is stored as one byte, 0 or 1, and is bound to uint8.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
@@ -47,6 +47,21 @@ def kernel(function: KernelFunction) -> KernelFunction:
     """Mark a function as a CPU kernel; it stays plain Python until it is instantiated."""
     function.is_kernel = True  # type: ignore[attr-defined]
     return function
+
+
+class Row(NamedTuple):
+    """What a kernel does to each row, for groups that go row by row to call.
+
+    The function takes scalar functions, its inputs, its output, the number of elements, words,
+    numbers and T. An input or output with an element for each of the row's ("e") is a pointer and
+    an index, an input with one for each column ("c") a pointer; what there is one of for a row ("r")
+    is returned, in a tuple.
+    """
+
+    function: Callable[..., Any]
+    scalars: tuple[str, ...]  # names in `math`
+    inputs: str
+    outputs: str
 
 
 @intrinsic

@@ -8,9 +8,29 @@ rows of the input's gradient and one partial sum for the weight's and the bias's
 import math
 from operator import add, mul, sub
 
-from .abi import T, at, float_of_bits, kernel, words
+from numba import njit
+
+from .abi import Row, T, at, float_of_bits, kernel, words
 from .lanes import LANES, combine, fold, load, load_some, spread, store, store_some
 from .reduce import reduce_span, square_deviations
+
+
+@njit(error_model="numpy")
+def layer_norm_row(sqrt, x, i, weight, bias, out, j, count, affine, eps, T):
+    """out[j:] = the normalised row x[i:i + count]; its mean, and what it is scaled by."""
+    mean = reduce_span(add, x, i, i + count, T(0), T) / T(count)
+    variance = square_deviations(x, i, i + count, mean, T) / T(count)
+    scale = T(1) / sqrt(variance + T(eps))
+    if affine == 2:
+        for k in range(count):
+            out[j + k] = (x[i + k] - mean) * scale * weight[k] + bias[k]
+    elif affine == 1:
+        for k in range(count):
+            out[j + k] = (x[i + k] - mean) * scale * weight[k]
+    else:
+        for k in range(count):
+            out[j + k] = (x[i + k] - mean) * scale
+    return mean, scale
 
 
 @kernel
@@ -19,23 +39,15 @@ def layer_norm_rows(args, start, stop):
     p = words(args)
     x, weight, bias = at(p[0], T), at(p[1], T), at(p[2], T)
     out, means, scales = at(p[3], T), at(p[4], T), at(p[5], T)
-    length, affine, eps = p[6], p[7], T(float_of_bits(p[8]))
+    length, affine, eps = p[6], p[7], float_of_bits(p[8])
     for row in range(start, stop):
-        begin, end = row * length, (row + 1) * length
-        mean = reduce_span(add, x, begin, end, T(0), T) / T(length)
-        variance = square_deviations(x, begin, end, mean, T) / T(length)
-        scale = T(1) / math.sqrt(variance + eps)
-        means[row] = mean
-        scales[row] = scale
-        if affine == 2:
-            for i in range(length):
-                out[begin + i] = (x[begin + i] - mean) * scale * weight[i] + bias[i]
-        elif affine == 1:
-            for i in range(length):
-                out[begin + i] = (x[begin + i] - mean) * scale * weight[i]
-        else:
-            for i in range(length):
-                out[begin + i] = (x[begin + i] - mean) * scale
+        i = row * length
+        means[row], scales[row] = layer_norm_row(
+            math.sqrt, x, i, weight, bias, out, i, length, affine, eps, T
+        )
+
+
+layer_norm_rows.row = Row(layer_norm_row, ("sqrt",), "ecc", "err")
 
 
 @kernel

@@ -10,12 +10,27 @@ from operator import add
 
 from numba import njit
 
-from .abi import STATUS_VALUE, I, T, at, kernel, words
+from .abi import STATUS_VALUE, I, Row, T, at, kernel, words
 from .lanes import combine, stack
 from .reduce import dot_span, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
+
+
+@njit(error_model="numpy")
+def softmax_row(exp, x, i, out, j, count, T):
+    """out[j:] = the exponentials of x[i:i + count] over their sum."""
+    top = reduce_span(max, x, i, i + count, x[i], T)
+    total = T(0)
+    for first in range(0, count, BLOCK):
+        last = min(first + BLOCK, count)
+        for k in range(first, last):
+            out[j + k] = exp(x[i + k] - top)
+        total += reduce_span(add, out, j + first, j + last, T(0), T)
+    scale = T(1) / total
+    for k in range(count):
+        out[j + k] *= scale
 
 
 @kernel
@@ -24,17 +39,26 @@ def softmax_rows(args, start, stop):
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
     for row in range(start, stop):
-        begin, end = row * length, (row + 1) * length
-        top = reduce_span(max, x, begin, end, x[begin], T)
-        total = T(0)
-        for first in range(begin, end, BLOCK):
-            last = min(first + BLOCK, end)
-            for i in range(first, last):
-                out[i] = math.exp(x[i] - top)
-            total += reduce_span(add, out, first, last, T(0), T)
-        scale = T(1) / total
-        for i in range(begin, end):
-            out[i] *= scale
+        softmax_row(math.exp, x, row * length, out, row * length, length, T)
+
+
+softmax_rows.row = Row(softmax_row, ("exp",), "e", "e")
+
+
+@njit(error_model="numpy")
+def log_softmax_row(exp, log, x, i, out, j, count, T):
+    """out[j:] = x[i:i + count] minus the logarithm of the sum of the exponentials."""
+    powers = stack(T, BLOCK)
+    top = reduce_span(max, x, i, i + count, x[i], T)
+    total = T(0)
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
+        for k in range(size):
+            powers[k] = exp(x[i + first + k] - top)
+        total += reduce_span(add, powers, 0, size, T(0), T)
+    log_total = log(total)
+    for k in range(count):
+        out[j + k] = (x[i + k] - top) - log_total
 
 
 @kernel
@@ -42,19 +66,11 @@ def log_softmax_rows(args, start, stop):
     """out[row, i] = x[row, i] minus the logarithm of the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    powers = stack(T, BLOCK)
     for row in range(start, stop):
-        begin, end = row * length, (row + 1) * length
-        top = reduce_span(max, x, begin, end, x[begin], T)
-        total = T(0)
-        for first in range(begin, end, BLOCK):
-            count = min(BLOCK, end - first)
-            for i in range(count):
-                powers[i] = math.exp(x[first + i] - top)
-            total += reduce_span(add, powers, 0, count, T(0), T)
-        log_total = math.log(total)
-        for i in range(begin, end):
-            out[i] = (x[i] - top) - log_total
+        log_softmax_row(math.exp, math.log, x, row * length, out, row * length, length, T)
+
+
+log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
 
 
 @kernel
@@ -78,16 +94,33 @@ def logsumexp_rows(args, start, stop):
         out[row] = math.log(total) + top
 
 
+@njit(error_model="numpy")
+def softmax_backward_row(g, i, out, j, gx, k, count, T):
+    """gx[k:] = out * (g - sum(g * out)), of `count` elements."""
+    mean = dot_span(g, i, out, j, count, T)
+    for c in range(count):
+        gx[k + c] = out[j + c] * (g[i + c] - mean)
+
+
 @kernel
 def softmax_backward_rows(args, start, stop):
     """gx = out * (g - sum(g * out)) in each row."""
     p = words(args)
     g, out, gx, length = at(p[0], T), at(p[1], T), at(p[2], T), p[3]
     for row in range(start, stop):
-        begin, end = row * length, (row + 1) * length
-        mean = dot_span(g, begin, out, begin, length, T)
-        for i in range(begin, end):
-            gx[i] = out[i] * (g[i] - mean)
+        begin = row * length
+        softmax_backward_row(g, begin, out, begin, gx, begin, length, T)
+
+
+softmax_backward_rows.row = Row(softmax_backward_row, (), "ee", "e")
+
+
+@njit(error_model="numpy")
+def log_softmax_backward_row(exp, g, i, out, j, gx, k, count, T):
+    """gx[k:] = g - exp(out) * sum(g), of `count` elements."""
+    total = reduce_span(add, g, i, i + count, T(0), T)
+    for c in range(count):
+        gx[k + c] = g[i + c] - exp(out[j + c]) * total
 
 
 @kernel
@@ -96,10 +129,11 @@ def log_softmax_backward_rows(args, start, stop):
     p = words(args)
     g, out, gx, length = at(p[0], T), at(p[1], T), at(p[2], T), p[3]
     for row in range(start, stop):
-        begin, end = row * length, (row + 1) * length
-        total = reduce_span(add, g, begin, end, T(0), T)
-        for i in range(begin, end):
-            gx[i] = g[i] - math.exp(out[i]) * total
+        begin = row * length
+        log_softmax_backward_row(math.exp, g, begin, out, begin, gx, begin, length, T)
+
+
+log_softmax_backward_rows.row = Row(log_softmax_backward_row, ("exp",), "ee", "e")
 
 
 # cross-entropy against class indices; rows whose target is `ignored` count for nothing

@@ -118,7 +118,9 @@ REALS = {
     "there and back": lambda x, y: (x.reshape(-1) * 2).reshape(x.shape),
     "turned": lambda x, y: (x.t() + y.expand(x.shape).t()).t(),
     "shifted": lambda x, y: x[1:].sum(0) * 0.1 + x * y,
-    "softmax": lambda x, y: x.softmax(-1),
+    "softmax": lambda x, y: (x * 0.5).softmax(-1) * y,
+    "log softmax": lambda x, y: x.log_softmax(-1) + 1,
+    "layer norm": lambda x, y: F.layer_norm(x + y, x.shape[1:]).relu(),
     "steps": lambda x, y: (x.clamp(-9, 9) * 8).to(T.int32).cumsum(0) * 0.125,
     "rank": lambda x, y: (x > y).cumsum(-1).float() * 0.1 - x,
 }
@@ -376,6 +378,33 @@ def test_sums_over_several_blocks(plans):
 
     assert look() == cold(look)
     assert "fused mul, add, sum" in fused(plans)
+
+
+@pytest.mark.parametrize("rows", [33, 128])
+def test_an_activation_after_a_product(rows, plans):
+    numbers = np.random.default_rng(rows)
+    x, w, b = (T.tensor(numbers.normal(size=shape).astype(np.float32), requires_grad=True)
+               for shape in ((rows, 40), (50, 40), (50,)))  # fmt: skip
+
+    def look(hold):
+        before = F.linear(x, w, b)
+        y = before.relu()
+        kept = [before] if hold else []
+        del before
+        half = T.addmm(b, x, w.t(), alpha=0.5).view(-1).relu()
+        turned = F.linear(x, w, b).t().relu()
+        read_twice = F.linear(x, w)
+        z = read_twice.relu() + read_twice
+        loss = (y * y).sum() + half.sum() + turned.sum() + z.sum()
+        grads = T.autograd.grad(loss, [x, w, b])
+        scheduling.settle()
+        return bits([y, half, turned, z, *grads, *kept])
+
+    both = cold(look, True)
+    assert look(True) == both
+    assert look(False) == both[:-1]
+    relus = [[s.label.count("relu") - s.label.count("relu_vjp") for s in p.sources] for p in plans]
+    assert sum(relus[0]) == sum(relus[1]) + 1  # a product whose result is held leaves it as it is
 
 
 def test_results_past_the_caches(plans):

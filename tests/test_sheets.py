@@ -7,6 +7,7 @@ import pytest
 from test_fusion import bits, cold, fused, plans, sync  # noqa: F401
 
 import adjit as T
+from adjit.nn import functional as F
 from adjit.schedule import settle as scheduling
 from adjit.schedule import sheet
 
@@ -45,7 +46,25 @@ def affine(x, w, c):
     return (x * w + c).tanh()
 
 
-PROGRAMS = [root_mean_square, layer_norm, softmax, normalised, affine]
+def attention_weights(x, w, c):
+    return F.dropout(T.softmax(x * 0.125 + w, -1), 0.0) * c
+
+
+def log_probabilities(x, w, c):
+    return T.log_softmax(x * w, -1) * c + x
+
+
+def residual(x, w, c):
+    return F.layer_norm(x + x * c, w.shape, w, w).relu()
+
+
+def two_norms(x, w, c):
+    first = F.layer_norm(x * 1.5, w.shape)
+    return F.layer_norm(first * w + c, w.shape, w) - first
+
+
+PROGRAMS = [root_mean_square, layer_norm, softmax, normalised, affine,
+            attention_weights, log_probabilities, residual, two_norms]  # fmt: skip
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda program: program.__name__)
@@ -76,6 +95,19 @@ def test_one_kernel_for_a_normalisation(plans):  # noqa: F811
     assert source.text.count("for j in") == 2
     assert "float64" not in source.text
     assert y.shape == (40, 96)
+
+
+def test_kernels_of_rows_have_neighbours(plans):  # noqa: F811
+    x, w, _, g = leaves(40, 96, grad=False)
+    scheduling.settle()
+    y = F.layer_norm(x + g, w.shape, w).relu() * 2
+    z = T.softmax(x * 0.125, -1) * g
+    scheduling.settle()
+    (planned,) = plans
+    assert [s.label for s in planned.sources if "mark" not in s.label] == [
+        "fused add, layer_norm_row, relu, mul, mul, softmax_row, mul"
+    ]
+    assert y.shape == z.shape
 
 
 def test_several_axes_and_parts_of_rows(plans):  # noqa: F811
@@ -192,4 +224,4 @@ def test_sheets_are_bounded(plans):  # noqa: F811
     sheets = [t for p in plans for t in p.tasks if t.sheet is not None]
     assert len(sheets) > 1
     for t in sheets:
-        assert sheet.work_of(len(t.items), len(t.folds)) <= sheet.MAX_WORK
+        assert sum(sheet.work_of(i.recipe) for i in [*t.items, *t.folds]) <= sheet.MAX_WORK

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..dtypes import dtype
 from ..schedule.cache import instantiate
-from ..schedule.recipe import Fold, Recipe, Source, Step
+from ..schedule.recipe import Fold, Recipe, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .node import Spec, dense_spec
@@ -27,6 +27,7 @@ def launch(
     scratch: int = 0,
     fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
     messages: dict[int, Any] | None = None,
+    activation: int = -1,
 ) -> Any:
     """Record a node that runs hand-written kernels; its results are dense and in C order.
 
@@ -34,7 +35,8 @@ def launch(
     (kernel, n, grain) over the same words: addresses of `inputs`, of `outputs`, of `scratch` bytes
     and of the status words (where `fallible`), then `words`, then `scalars` (floats travel as
     bits). `messages` maps a status code to a message, or (exception type, message), formatted
-    with the details the kernel left.
+    with the details the kernel left. `activation` is the place of the word that says what the
+    kernel does to its result last, 0 for nothing.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)
@@ -57,6 +59,7 @@ def launch(
             fallible,
             messages or {},
         )
+        recipe.activation = activation
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
         _launches[key] = recipe
@@ -102,7 +105,9 @@ def _launch_recipe(
         made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind) for shape, kind in outputs]),
         made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
-    folds = getattr(steps[0][0], "folds", "")
+    folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
+    if row:
+        recipe.row = RowCall(row, bind["T"], words)
     if folds:
         recipe.fold = Fold(folds, bind.get("X", bind["T"]), bind["T"], words)
     return recipe

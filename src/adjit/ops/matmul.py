@@ -246,7 +246,7 @@ def multiply_add(
         return launch(
             plan.kernel, (y, x, bias) if plan.swapped else (x, y, bias), [(plan.shape, kind)],
             words=plan.words, scalars=(float_word(beta), float_word(alpha)),
-            n=plan.n, grain=plan.grain,
+            n=plan.n, grain=plan.grain, activation=kernels.ACTIVATION,
         )  # fmt: skip
     if not kind.is_floating_point:
         beta, alpha = int(beta), int(alpha)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..shapes import numel
 from .recipe import Element, Fold, Recipe
 from .repeats import cells
 from .sheet import MAX_WORK, Sheet, fits, is_plain, is_shared_out, sheet_of, steps_of, work_of
@@ -45,8 +46,9 @@ class Task:
     )  # fmt: skip
 
     def __init__(self, item: Item, cell: int) -> None:
-        self.items = [item]
-        self.folds: list[Item] = []
+        is_fold = item.recipe.fold is not None
+        self.items = [] if is_fold else [item]
+        self.folds = [item] if is_fold else []
         self.copies: list[Item] = []  # items of other groups, computed again instead of read
         self.cell = cell  # the repetition of a loop that it belongs to
         self.needs: set[Task] = set()
@@ -118,20 +120,26 @@ class Fusion:
         return item.recipe.element is not None and item.recipe.spec.numel >= self.least
 
     def _task_of(self, item: Item, cell: int) -> Task:
+        found = None
         if item.recipe.element is not None:
-            if (found := self._sheet_below(item, cell)) is not None:
-                return self._add(found, item)
-            if self._is_fused(item):
-                return self._place(item, cell)
+            found = self._sheet_below(item, cell)
         elif item.recipe.fold is not None:
-            if (found := self._folding(item)) is not None:
-                return self._add(found, item)
-            if (sheet := self._rows_to_sum(item)) is not None:
-                return self._sheet_of_sums(item, sheet, cell)
+            found = self._folding(item)
+        if found is not None:
+            return self._add(found, item)
+        if self._is_fused(item) or self._is_sheet(item):
+            return self._place(item, cell)
         task = Task(item, cell)
         self._tasks.append(task)
         task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0}
         return task
+
+    def _is_sheet(self, item: Item) -> bool:
+        """Whether a group that goes row by row may begin with an item."""
+        fold = item.recipe.fold
+        if sheet_of(item.recipe) is None or item.recipe.inputs[0].numel < self.least:
+            return False
+        return fold is None or fold.by_rows
 
     def _add(self, task: Task, item: Item) -> Task:
         """Let an item join a group that computes what it reads."""
@@ -141,23 +149,22 @@ class Fusion:
         return task
 
     def _place(self, item: Item, cell: int) -> Task:
-        """The group of an elementwise item, several groups merged into one where it joins them."""
+        """The group of an item that others may join, several groups merged where it joins them."""
         fresh = Task(item, cell)
+        if (sheet := sheet_of(item.recipe)) is not None:
+            fresh.sheet, fresh.numel = sheet, sheet.numel
         friends: list[Task] = []
         siblings = []
-        for read, stride in _strided(item):
+        for read, stride, shape in _walks(item):
             if read.value >= 0:
-                task, source = self._maker(read.value)
+                task = self._maker(read.value)[0]
                 fresh.needs.add(task)
-                if self._same_elements(source, read, stride, item) or self._is_spread(
-                    read, stride, item
-                ):
+                if self._is_same(read, stride, shape) or self._is_spread(read, stride, shape):
                     friends.append(task)
                 else:
                     fresh.barred.add(task)
             elif any(stride):
-                plain = is_plain(stride, item.recipe.element.shape)  # type: ignore[union-attr]
-                key = (read, None if plain else stride, fresh.numel)
+                key = (read, None if is_plain(stride, shape) else stride, fresh.numel)
                 siblings.append(key)
                 if key in self._readers:
                     friends.append(self._readers[key].found())
@@ -203,18 +210,25 @@ class Fusion:
         into.first, into.last = min(into.first, other.first), max(into.last, other.last)
         other.into = into
 
-    def _same_elements(
-        self, source: Item, read: Read, stride: tuple[int, ...], reader: Item
-    ) -> bool:
-        """Whether element i of the reader is element i of the value, whose maker is elementwise."""
-        made, element = source.recipe.element, reader.recipe.element
-        if made is None or element is None or read.offset or not self._is_fused(source):
+    def _is_same(self, read: Read, stride: Sequence[int], shape: Sequence[int]) -> bool:
+        """Whether element i of a reader is element i of the value, which a group computes."""
+        made = self._made(read)
+        if made is None or read.offset:
             return False
-        strides = made.outputs[source.writes.index(read.value)].strides
-        assert strides is not None
-        if is_plain(stride, element.shape) and is_plain(strides, made.shape):
-            return source.recipe.spec.numel == reader.recipe.spec.numel
-        return tuple(made.shape) == tuple(element.shape) and tuple(strides) == tuple(stride)
+        strides, made_shape = made
+        if is_plain(stride, shape) and is_plain(strides, made_shape):
+            return numel(shape) == numel(made_shape)
+        return tuple(made_shape) == tuple(shape) and tuple(strides) == tuple(stride)
+
+    def _made(self, read: Read) -> tuple[Sequence[int], Sequence[int]] | None:
+        """How a group walks along a value that it computes: strides and shape."""
+        task, item = self._maker(read.value)
+        k, element = item.writes.index(read.value), item.recipe.element
+        if element is not None and self._is_fused(item):
+            return element.outputs[k].strides or (), element.shape
+        if item.recipe.row is not None and task.sheet is not None:
+            return (1,), (item.recipe.outputs[k].numel,)
+        return None
 
     # ----- sums -----
 
@@ -222,68 +236,32 @@ class Fusion:
         """The group that computes what an item sums, if the sum may join it."""
         read, fold = item.reads[0], item.recipe.fold
         assert fold is not None
-        numel = item.recipe.inputs[0].numel
-        sheet = sheet_of(fold, numel)
-        task = self._computing(read, numel)
-        if task is None:
+        size = item.recipe.inputs[0].numel
+        if read.value < 0 or not self._is_same(read, (1,), (size,)):
             return None
-        if sheet is not None and _may_enter(task, sheet, _alone(item)):
+        task, sheet = self._maker(read.value)[0], sheet_of(item.recipe)
+        if task.numel != size:
+            return None
+        if sheet is not None and _may_enter(task, sheet, Task(item, task.cell)):
             task.sheet, task.shape = sheet, None
             return task
         is_flat = task.sheet is None and task.shape is None and fold.how in FLAT
         return task if is_flat and {f.words for f in _folds(task.folds)} <= {fold.words} else None
-
-    def _computing(self, read: Read, numel: int) -> Task | None:
-        """The group of a value all of whose elements are read in the order in which they lie."""
-        if read.value < 0:
-            return None
-        task, source = self._maker(read.value)
-        if read.offset or not self._is_fused(source) or numel != task.numel:
-            return None
-        made = source.recipe.element
-        assert made is not None
-        strides = made.outputs[source.writes.index(read.value)].strides
-        whole = source.recipe.spec.numel == numel and is_plain(strides or (), made.shape)
-        return task if whole else None
-
-    def _rows_to_sum(self, item: Item) -> Sheet | None:
-        """The sheet that a sum of rows goes through."""
-        fold, numel = item.recipe.fold, item.recipe.inputs[0].numel
-        assert fold is not None
-        return sheet_of(fold, numel) if fold.by_rows and numel >= self.least else None
-
-    def _sheet_of_sums(self, item: Item, sheet: Sheet, cell: int) -> Task:
-        """A sheet for others to join that sums what no group computes, or one that reads it too."""
-        task, read = _alone(item, cell), item.reads[0]
-        task.sheet, task.numel = sheet, sheet.numel
-        self._tasks.append(task)
-        if read.value >= 0:
-            task.needs.add(self._maker(read.value)[0])
-            return task
-        key = (read, None, task.numel)
-        friend = self._readers.get(key, task).found()
-        if friend is not task and self._may_merge(friend, task):
-            self._merge(friend, task)
-            task = friend
-        self._readers[key] = task
-        return task
 
     def _is_of_rows(self, read: Read) -> bool:
         """Whether a value has one element for each row of a sheet that computes it."""
         task, source = self._maker(read.value)
         if task.sheet is None or read.offset:
             return False
-        fold = source.recipe.fold
-        return source.recipe.spec.numel == task.sheet.rows and (fold is None or fold.by_rows)
+        fold, made = source.recipe.fold, source.recipe.outputs[source.writes.index(read.value)]
+        return made.numel == task.sheet.rows and (fold is None or fold.by_rows)
 
-    def _is_spread(self, read: Read, stride: tuple[int, ...], item: Item) -> bool:
-        """Whether an item over a sheet reads the one element that the sheet has for a row."""
-        sheet, element = self._maker(read.value)[0].sheet, item.recipe.element
-        if sheet is None or element is None or not self._is_of_rows(read):
+    def _is_spread(self, read: Read, stride: Sequence[int], shape: Sequence[int]) -> bool:
+        """Whether a reader over a sheet takes the one element that the sheet has for a row."""
+        sheet = self._maker(read.value)[0].sheet
+        if sheet is None or numel(shape) != sheet.numel or not self._is_of_rows(read):
             return False
-        if item.recipe.spec.numel != sheet.numel:
-            return False
-        return steps_of(stride, element.shape, sheet) == ((1, 0) if sheet.rows > 1 else (0, 0))
+        return steps_of(stride, shape, sheet) == ((1, 0) if sheet.rows > 1 else (0, 0))
 
     def _sheet_below(self, item: Item, cell: int) -> Task | None:
         """The sheet from whose sums of rows an item computes one element a row."""
@@ -293,12 +271,12 @@ class Fusion:
         if not sheets:
             return None
         task = max(sheets, key=lambda made: made.last)
-        element, numel = item.recipe.element, item.recipe.spec.numel
+        element, size = item.recipe.element, item.recipe.spec.numel
         assert element is not None
         assert task.sheet is not None
-        if numel != task.sheet.rows or not fits(element, numel, task.sheet):
+        if size != task.sheet.rows or not fits(element, size, task.sheet):
             return None
-        if task.cell != cell or work_of(len(task.items) + 1, len(task.folds)) > MAX_WORK:
+        if task.cell != cell or _work(task) >= MAX_WORK:
             return None
         for maker, read in zip(makers, reads, strict=True):
             if not self._is_of_rows(read) if maker is task else _reaches(maker, task):
@@ -313,15 +291,13 @@ class Fusion:
         readers: dict[int, set[Task]] = {}
         for task in tasks:
             for item in task.everything:
-                strides = dict(_strided(item)) if self._is_fused(item) else {}
+                walks = _walks(item) if self._is_fused(item) or task.sheet is not None else []
+                same = {w[0] for w in walks if w[0].value >= 0 and self._is_same(*w)}
                 for read in item.reads:
                     if read.value < 0 or self._maker(read.value)[0] is task:
                         continue
                     readers.setdefault(read.value, set()).add(task)
-                    source = self._maker(read.value)[1]
-                    if read not in strides or not self._same_elements(
-                        source, read, strides[read], item
-                    ):
+                    if read not in same:
                         stored.add(read.value)
         for value in sorted(readers, reverse=True):
             if value in stored:
@@ -353,12 +329,23 @@ class Fusion:
         return [found[node] for node in sorted(found)]
 
 
-def _strided(item: Item) -> list[tuple[Read, tuple[int, ...]]]:
-    """What an elementwise item reads, each with its strides."""
-    element = item.recipe.element
-    assert element is not None
-    strides = [o.strides for o in element.inputs if o.strides is not None]
-    return list(zip(item.reads, strides, strict=True))
+def _walks(item: Item) -> list[tuple[Read, Sequence[int], Sequence[int]]]:
+    """What an item reads, each with the strides and the shape in which it does."""
+    recipe = item.recipe
+    if recipe.element is not None:
+        strides = [o.strides for o in recipe.element.inputs if o.strides is not None]
+        return [(r, s, recipe.element.shape) for r, s in zip(item.reads, strides, strict=True)]
+    sheet = sheet_of(recipe)
+    if sheet is None:
+        return []
+    letters = recipe.row.row.inputs if recipe.row is not None else "e"
+    reads = list(zip(item.reads, letters, strict=True))
+    whole = [read for read, letter in reads if letter == "e"]
+    by_columns = [read for read, letter in reads if letter == "c" and read not in whole]
+    return [
+        *((read, (1,), (sheet.numel,)) for read in whole),
+        *((read, (0, 1), sheet) for read in by_columns),
+    ]
 
 
 def _folds(items: Sequence[Item]) -> list[Fold]:
@@ -366,11 +353,9 @@ def _folds(items: Sequence[Item]) -> list[Fold]:
     return [item.recipe.fold for item in items if item.recipe.fold is not None]
 
 
-def _alone(item: Item, cell: int = 0) -> Task:
-    """A group of one sum."""
-    task = Task(item, cell)
-    task.items, task.folds = [], [item]
-    return task
+def _work(*tasks: Task) -> int:
+    """What compiling a sheet of these groups costs."""
+    return sum(work_of(item.recipe) for t in tasks for item in [*t.items, *t.folds])
 
 
 def _share_a_loop(a: Task, b: Task) -> bool:
@@ -388,13 +373,17 @@ def _may_enter(task: Task, sheet: Sheet, other: Task) -> bool:
         return False
     if task.sheet != sheet and not (task.sheet is None and not task.folds and _fits(task, sheet)):
         return False
-    folds = _folds([*task.folds, *other.folds])
-    if work_of(len(task.items) + len(other.items), len(folds)) > MAX_WORK:
+    if _work(task, other) > MAX_WORK:
         return False
+    folds = _folds([*task.folds, *other.folds])
     columns = [fold for fold in folds if not fold.by_rows]
     if any(fold.words != columns[0].words for fold in columns):
         return False
-    return len(columns) in (0, len(folds)) or is_shared_out(columns[0], sheet.numel)
+    if not columns or is_shared_out(columns[0], sheet.numel):
+        return True
+    return len(columns) == len(folds) and all(
+        t.recipe.row is None for t in [*task.items, *other.items]
+    )
 
 
 def _fits(task: Task, sheet: Sheet) -> bool:

@@ -15,6 +15,7 @@ from ..shapes import contiguous_strides, extent
 from ..storage import size_class
 from . import fused, rows
 from .cache import instantiate
+from .epilogue import with_activations
 from .fuse import Fusion, Item, Read, Task
 from .notes import Note, Use, copy_note, node_notes
 from .recipe import Operand, Source
@@ -95,7 +96,7 @@ class Layout:
     def build(self) -> None:
         """Order the tasks, place the values, write the words."""
         self.held = {v for at in self.structure.held for v in self.values[at]}
-        tasks = Fusion(self.items, self.held, self.least).form()
+        tasks = Fusion(with_activations(self.items, self.held), self.held, self.least).form()
         self.owned = set(self.structure.owned)
         self.order = _ordered(tasks)
         fallible = [
@@ -120,8 +121,8 @@ class Layout:
             made_here = {v for item in items for v in item.writes}
             for item in items:
                 fold = item.recipe.fold
-                is_kept = task.sheet is not None and fold is not None and fold.by_rows
-                if len(items) == 1 or not (item.recipe.element is not None or is_kept):
+                is_inside = task.sheet is not None and (fold is None or fold.by_rows)
+                if len(items) == 1 or not (item.recipe.element is not None or is_inside):
                     self.stored |= set(item.writes)
                     self.last |= dict.fromkeys(item.writes, position)
                 for read in item.reads:
@@ -340,35 +341,39 @@ class Layout:
         out_values: list[int] = []
         columns: list[int] = []
         for item in task.everything:
-            element, fold = item.recipe.element, item.recipe.fold
-            is_of_rows = item.recipe.spec.numel == sheet.rows
-            by_element = (sheet.width, 1)
-            if element is not None:
+            recipe = item.recipe
+            if recipe.element is not None:
+                is_of_rows = recipe.spec.numel == sheet.rows
                 arguments = self._arguments(
                     item, given, made,
-                    lambda s, e=element, r=is_of_rows: steps_in(s, e.shape, sheet, r),
+                    lambda s, e=recipe.element, r=is_of_rows: steps_in(s, e.shape, sheet, r),
                 )  # fmt: skip
-            elif item.reads[0].value not in made:
-                kind = item.recipe.inputs[0].dtype
-                value = given.value(item.reads[0], kind, by_element)
             else:
-                value = made[item.reads[0].value]
+                letters = recipe.row.row.inputs if recipe.row is not None else "e"
+                arguments = tuple(
+                    made.get(read.value)
+                    or given.value(read, spec.dtype, (sheet.width if letter == "e" else 0, 1))
+                    for read, spec, letter in zip(item.reads, recipe.inputs, letters, strict=True)
+                )
             targets = []
             for v in item.writes:
                 made[v] = f"v{len(made)}"
                 targets.append(made[v])
-                if fold is not None and not fold.by_rows:
+                if recipe.fold is not None and not recipe.fold.by_rows:
                     columns.append(v)
                 elif v in self.stored and id(item) not in copies:
-                    steps = (1, 0) if is_of_rows else by_element
+                    steps = (1, 0) if self.specs[v].numel == sheet.rows else (sheet.width, 1)
                     outputs.append(Operand(made[v], self.specs[v].dtype, steps))
                     out_values.append(v)
-            if element is not None:
+            if recipe.element is not None:
                 parts.append(
-                    fused.Member(item.recipe.name, element, arguments, tuple(targets), is_of_rows)
+                    fused.Member(recipe.name, recipe.element, arguments, tuple(targets), is_of_rows)
                 )
-            elif fold is not None:
-                parts.append(rows.Sum(value, targets[0], fold))
+            elif recipe.fold is not None:
+                parts.append(rows.Sum(arguments[0], targets[0], recipe.fold))
+            elif recipe.row is not None:
+                numbers = [given.number(dtypes.float64, place) for place in self._numbers(item)]
+                parts.append(rows.Call(recipe.row, (*arguments, *numbers), tuple(targets)))
         taken, row = self._taken(given, sheet)
         over = self._written_over(position, task, given.values, given.reads, outputs, out_values)
         out_values += columns

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..dtypes import dtype
+from ..kernels.abi import Row
 from ..storage import free_small, size_class
 
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
@@ -67,6 +68,14 @@ class Fold(NamedTuple):
         return self.how != "columns"
 
 
+class RowCall(NamedTuple):
+    """A kernel that does the same to each row: what fusion needs to know of such a recipe."""
+
+    row: Row
+    kind: dtype
+    words: tuple[int, ...]  # the length of a row, and what follows it
+
+
 _serials = itertools.count()
 
 
@@ -77,10 +86,10 @@ class Recipe:
     """
 
     __slots__ = (
-        "__weakref__", "alias", "compute", "constants", "count", "differentiable", "element",
-        "fallible", "floating", "fold", "free", "head", "inputs", "large", "name", "nbytes",
-        "numbers", "operands", "outputs", "over", "pick", "plain", "scratch", "serial", "size",
-        "sizes", "spec", "steps", "vjps", "wide", "write",
+        "__weakref__", "activation", "alias", "compute", "constants", "count", "differentiable",
+        "element", "fallible", "floating", "fold", "free", "head", "inputs", "large", "name",
+        "nbytes", "numbers", "operands", "outputs", "over", "pick", "plain", "row", "scratch",
+        "serial", "size", "sizes", "spec", "steps", "vjps", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -117,7 +126,9 @@ class Recipe:
         self.alias: Recipe | None = None  # the same, writing over its input 0
         self.over = 0  # so many results may take over the memory of the inputs of their numbers
         self.element: Element | None = None
+        self.activation = -1  # >= 0: which of the constants says what is done to the result
         self.fold: Fold | None = None
+        self.row: RowCall | None = None
         self.wide = 0  # elements, where they are enough to be fused
         # What recording needs to know of an elementwise op on these operands:
         self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number

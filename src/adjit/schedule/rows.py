@@ -27,10 +27,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..kernels import vector_math
+from ..kernels.vector_math import TABLE
 from . import sheet as sheets
 from .codegen import assemble
 from .fused import Member, member_lines, number_lines, shared
-from .recipe import GRAIN, Fold, Operand, Source, Step
+from .recipe import GRAIN, Fold, Operand, RowCall, Source, Step
 from .sheet import Sheet
 
 STRIP = 64  # columns: sums that need no whole rows are cut into multiples of it
@@ -56,7 +58,42 @@ class Sum(NamedTuple):
     fold: Fold
 
 
-Part = Member | Sum
+class Call(NamedTuple):
+    """A kernel of rows: values, then Python numbers, by their names here."""
+
+    call: RowCall
+    arguments: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.call.row.function.__name__
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return self.arguments[: len(self.call.row.inputs)]
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The results with an element for each of a row's."""
+        letters = self.call.row.outputs
+        return tuple(t for t, letter in zip(self.targets, letters, strict=True) if letter == "e")
+
+    def text(self, places: Mapping[str, tuple[str, str]], words: Sequence[str]) -> str:
+        """The line that calls it; `places` are pointers and indices of values."""
+        row, kind = self.call.row, self.call.kind.stored
+        given = [TABLE.get((name, kind), f"math.{name}") for name in row.scalars]
+        for name, letter in zip(self.values, row.inputs, strict=True):
+            given += places[name][: 2 if letter == "e" else 1]
+        for name in self.whole:
+            given += places[name]
+        numbers = self.arguments[len(self.values) :]
+        called = f"{self.name}({', '.join([*given, 'count', *words, *numbers, kind])})"
+        found = [t for t in self.targets if t not in self.whole]
+        return f"{', '.join(found)} = {called}" if found else called
+
+
+Part = Member | Sum | Call
 
 
 def kernel(
@@ -72,19 +109,20 @@ def kernel(
     are those from row to row and from column to column. `outputs` leaves out the sums of columns,
     whose places follow those of the outputs.
     """
-    names = [part.name if isinstance(part, Member) else part.fold.how for part in parts]
+    names = [part.fold.how if isinstance(part, Sum) else part.name for part in parts]
     folds = [part.fold for part in parts if isinstance(part, Sum)]
     length, step, chunks = sheet.rows, 1, sheet.rows
     for fold in folds:
         if not fold.by_rows:
             length, _, step, chunks = fold.words[:4]
     parallel = sheet.rows // length * chunks
-    strip = sheet.width if any(f.by_rows for f in folds) else strip_of(sheet, parallel)
+    is_whole = any(f.by_rows for f in folds) or any(isinstance(part, Call) for part in parts)
+    strip = sheet.width if is_whole else strip_of(sheet, parallel)
     strips = -(-sheet.width // strip)
     name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
     writer = _Writer(parts, inputs, outputs, sheet, over)
     source = shared(Source(name, writer.text(name)), f"fused {', '.join(names)}")
-    words = (length, sheet.width, step, chunks, strip, strips, *writer.pitches)
+    words = (length, sheet.width, step, chunks, strip, strips, *writer.words)
     return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
 
 
@@ -112,7 +150,7 @@ class _Writer:
         self.outputs = outputs
         self.imports = {"words": "adjit.kernels.abi", "at": "adjit.kernels.abi"}
         self.truths: set[str] = set()
-        self.pitches: list[int] = []  # words: from row to row, where that is not the width
+        self.words: list[int] = []  # from row to row, where that is not the width; those of calls
         self.where: dict[str, str] = {}  # the index of element j, or the only one, of an operand
         self.dtypes = {o.name: o.dtype.stored for o in self.read}
         for o in self.read:
@@ -125,7 +163,10 @@ class _Writer:
         self.last = max([self.loop_of[n] for n in self.dtypes if n not in self.of_rows], default=0)
         self.loops = [self._bodies(number) for number in range(self.last + 1)]
         self.direct = {name for number in range(self.last + 1) for name in self._stored_in(number)}
+        called = {t for call in self._calls() for t in call.whole} - self.summed - over.keys()
+        self.direct |= called.intersection(o.name for o in outputs)
         self.kept = self._kept()
+        self.whole = self.by_element.union(self.kept, self.direct)
 
     def _index(self, operand: Operand, sheet: Sheet) -> str:
         """Where the first element of a row lies."""
@@ -135,7 +176,7 @@ class _Writer:
             return "left" if across else "0"
         if across and down == sheet.width:
             return "here"
-        self.pitches.append(down)
+        self.words.append(down)
         start = f"row * pitch_{operand.name}"
         return f"{start} + left" if across else start
 
@@ -146,6 +187,13 @@ class _Writer:
                 self.loop_of[part.target] = self.loop_of[part.value] + 1
                 self.dtypes[part.target] = part.fold.result.stored
                 self.of_rows.add(part.target)
+                continue
+            if isinstance(part, Call):
+                number = 1 + max(self.loop_of[n] for n in part.values)
+                self.loop_of.update(dict.fromkeys(part.targets, number))
+                self.dtypes.update(dict.fromkeys(part.targets, part.call.kind.stored))
+                self.of_rows |= {*part.targets} - {*part.whole}
+                self.where.update(dict.fromkeys(part.whole, "here"))
                 continue
             number = max([self.loop_of.get(n, 0) for n in part.arguments], default=0)
             for target, o in zip(part.targets, part.element.outputs, strict=True):
@@ -178,12 +226,14 @@ class _Writer:
     def _kept(self) -> list[str]:
         """The values that outlive their loop."""
         kept = {s.value for s in self._all_sums()}
+        for call in self._calls():
+            kept |= {*call.values, *(set(call.whole) - self.direct)}
         kept |= {o.name for o in self.outputs if o.name not in self.direct}
         for number, members in enumerate(self.loops):
             kept |= {
                 n for m in members for n in m.arguments if self.loop_of.get(n, number) < number
             }
-        kept -= self.of_rows | {o.name for o in self.read}
+        kept -= self.of_rows | {o.name for o in self.read} | (self.direct & {*self.where})
         return [name for name in self.dtypes if name in kept]
 
     def _place(self, name: str) -> tuple[str, str]:
@@ -203,6 +253,7 @@ class _Writer:
         row: list[str] = []
         for number in range(self.last + 2):
             row += self._sums(number)
+            row += self._called(number)
             row += self._of_rows(number)
             row += self._loop(number)
         row += self._stores()
@@ -248,7 +299,13 @@ class _Writer:
         base += 6
         pitched = [o.name for o in self.read if "pitch" in self.where[o.name]]
         head += [f"pitch_{n} = p[{base + k}]" for k, n in enumerate(pitched)]
-        head += number_lines(self.numbers, base + len(pitched), self.truths)
+        base += len(pitched)
+        for call in self._calls():
+            words = call.call.words[1:]
+            head += [f"{n} = p[{base + k}]" for k, n in enumerate(_words_of(call))]
+            self.words += words
+            base += len(words)
+        head += number_lines(self.numbers, base, self.truths)
         for n in self.kept:
             head.append(
                 f"keep_{n} = stack({self.dtypes[n]}, {ROOM * (4 if n in self.summed else 1)})"
@@ -257,6 +314,22 @@ class _Writer:
 
     def _all_sums(self) -> list[Sum]:
         return [part for part in self.parts if isinstance(part, Sum)]
+
+    def _calls(self) -> list[Call]:
+        return [part for part in self.parts if isinstance(part, Call)]
+
+    def _called(self, number: int) -> list[str]:
+        """The calls of kernels of rows on what a loop has computed."""
+        lines = []
+        for call in self._calls():
+            if self.loop_of[call.targets[0]] == number:
+                self.imports[call.name] = call.call.row.function.__module__
+                for name in call.call.row.scalars:
+                    if (found := TABLE.get((name, call.call.kind.stored))) is not None:
+                        self.imports[found] = vector_math.__name__
+                places = {n: self._place(n) for n in (*call.values, *call.whole)}
+                lines.append(call.text(places, _words_of(call)))
+        return lines
 
     def _sums(self, number: int) -> list[str]:
         """The sums of rows that what comes after a loop is computed from."""
@@ -293,7 +366,7 @@ class _Writer:
             return []
         made = {t for member in members for t in member.targets}
         given = dict.fromkeys(n for member in members for n in member.arguments)
-        known = self.by_element.union(self.kept) - made
+        known = self.whole - made
         lines = [f"{n} = {self._element(n)}" for n in given if n in known]
         for member in members:
             lines += self._pasted(member)
@@ -336,6 +409,11 @@ KNOWN = {
     "reduce_span": "adjit.kernels.reduce",
     "stack": "adjit.kernels.lanes",
 }
+
+
+def _words_of(call: Call) -> list[str]:
+    """Names for what a kernel of rows is told besides the length of a row."""
+    return [f"word_{call.targets[0]}_{k}" for k in range(len(call.call.words) - 1)]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:

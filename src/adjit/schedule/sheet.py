@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..shapes import coalesce, contiguous_strides
-from .recipe import Element, Fold
+from .recipe import Element, Fold, Recipe
 
 # A row waits on the stack for the sums of its elements: MAX_WIDTH elements for each value that does.
 # A short row costs more to begin and to end than a pass over its elements saves.
 MIN_WIDTH, MAX_WIDTH = 64, 4096
 # What a group may hold, so that it compiles in well under a second: a body counts as one, a sum of a
-# row, with the loop that ends at it, as SUM.
-MAX_WORK, SUM = 48, 4
+# row, with the loop that ends at it, as SUM, a kernel of rows as ROW.
+MAX_WORK, SUM, ROW = 48, 4, 8
 PARTS = 4  # that the rows of a large sheet are cut into at least, so that threads get their shares
 SMALL = 1 << 16  # elements of a sheet that need no threads
 
@@ -35,17 +35,24 @@ class Sheet(NamedTuple):
         return self.rows * self.width
 
 
-def sheet_of(fold: Fold, numel: int) -> Sheet | None:
-    """The sheet whose rows or columns a fold of `numel` elements sums; None without a fit one."""
-    width = fold.words[0] if fold.by_rows else fold.words[1]
-    if width < MIN_WIDTH or numel % width or (fold.by_rows and width > MAX_WIDTH):
+def sheet_of(recipe: Recipe) -> Sheet | None:
+    """The sheet of a reduction or of a kernel of rows; None where there is none, or no fit one."""
+    if recipe.row is not None:
+        width, whole = recipe.row.words[0], True
+    elif recipe.fold is not None:
+        whole = recipe.fold.by_rows
+        width = recipe.fold.words[0 if whole else 1]
+    else:
+        return None
+    numel = recipe.inputs[0].numel
+    if width < MIN_WIDTH or numel % width or (whole and width > MAX_WIDTH):
         return None
     return Sheet(numel // width, width)
 
 
-def work_of(bodies: int, sums: int) -> int:
-    """What a group costs to compile."""
-    return bodies + SUM * sums
+def work_of(recipe: Recipe) -> int:
+    """What compiling a part of a group costs."""
+    return 1 if recipe.element is not None else SUM if recipe.fold is not None else ROW
 
 
 def is_shared_out(fold: Fold, numel: int) -> bool:
