@@ -1,8 +1,8 @@
 """Softmax, log-softmax, logsumexp and cross-entropy over rows that stay in the cache.
 
-Each row is read once from memory: its largest element, then the exponentials block by block with
-their sum, then the result. Exponentials are written by plain loops, which LLVM vectorises, and
-summed by lanes in a fixed order.
+Each row is read once from memory, block by block: the largest element so far, the exponentials and
+their sum. Exponentials are written by plain loops, which LLVM vectorises, and summed by lanes in a
+fixed order.
 """
 
 import math
@@ -16,6 +16,28 @@ from .reduce import dot_span, reduce_span, strip_of
 
 BLOCK = 1024
 STRIP = 64
+
+
+@njit(error_model="numpy")
+def sum_of_exponentials(exp, x, i, count, T):
+    """The largest of x[i:i + count], and the sum of exp(x - largest).
+
+    What has been summed is scaled down when a larger element turns up, so that a row need not be
+    read twice. Infinities: where all is -inf, the sum is 0; where there is inf, it is NaN.
+    """
+    powers = stack(T, BLOCK)
+    top, total = T(-math.inf), T(0)
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
+        higher = reduce_span(max, x, i + first, i + first + size, top, T)
+        base = T(0) if higher == T(-math.inf) else higher
+        for k in range(size):
+            powers[k] = exp(x[i + first + k] - base)
+        if first:
+            total *= exp(top - base)
+        total += reduce_span(add, powers, 0, size, T(0), T)
+        top = higher
+    return top, total
 
 
 @njit(error_model="numpy")
@@ -48,14 +70,7 @@ softmax_rows.row = Row(softmax_row, ("exp",), "e", "e")
 @njit(error_model="numpy")
 def log_softmax_row(exp, log, x, i, out, j, count, T):
     """out[j:] = x[i:i + count] minus the logarithm of the sum of the exponentials."""
-    powers = stack(T, BLOCK)
-    top = reduce_span(max, x, i, i + count, x[i], T)
-    total = T(0)
-    for first in range(0, count, BLOCK):
-        size = min(BLOCK, count - first)
-        for k in range(size):
-            powers[k] = exp(x[i + first + k] - top)
-        total += reduce_span(add, powers, 0, size, T(0), T)
+    top, total = sum_of_exponentials(exp, x, i, count, T)
     log_total = log(total)
     for k in range(count):
         out[j + k] = (x[i + k] - top) - log_total
@@ -78,20 +93,9 @@ def logsumexp_rows(args, start, stop):
     """out[row] = the logarithm of the sum of the row's exponentials."""
     p = words(args)
     x, out, length = at(p[0], T), at(p[1], T), p[2]
-    powers = stack(T, BLOCK)
     for row in range(start, stop):
-        begin, end = row * length, (row + 1) * length
-        top = reduce_span(max, x, begin, end, x[begin], T)
-        # Infinities are left in the exponent: subtracted from themselves they would be NaN.
-        if top - top != T(0):
-            top = T(0)
-        total = T(0)
-        for first in range(begin, end, BLOCK):
-            count = min(BLOCK, end - first)
-            for i in range(count):
-                powers[i] = math.exp(x[first + i] - top)
-            total += reduce_span(add, powers, 0, count, T(0), T)
-        out[row] = math.log(total) + top
+        top, total = sum_of_exponentials(math.exp, x, row * length, length, T)
+        out[row] = math.log(total) + top if top - top == T(0) else top
 
 
 @njit(error_model="numpy")
@@ -146,20 +150,13 @@ def cross_entropy_rows(args, start, stop):
     p = words(args)
     x, target, losses, logs = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], T)
     status, classes, ignored = at(p[6], I), p[7], p[8]
-    powers = stack(T, BLOCK)
     for row in range(start, stop):
         wanted = target[row]
         if wanted != ignored and (wanted < 0 or wanted >= classes):
             status[0], status[1] = STATUS_VALUE, wanted
             return
-        begin, end = row * classes, (row + 1) * classes
-        top = reduce_span(max, x, begin, end, x[begin], T)
-        total = T(0)
-        for first in range(begin, end, BLOCK):
-            count = min(BLOCK, end - first)
-            for i in range(count):
-                powers[i] = math.exp(x[first + i] - top)
-            total += reduce_span(add, powers, 0, count, T(0), T)
+        begin = row * classes
+        top, total = sum_of_exponentials(math.exp, x, begin, classes, T)
         log_total = math.log(total)
         logs[row] = log_total + top
         losses[row] = T(0) if wanted == ignored else log_total - (x[begin + wanted] - top)
