@@ -11,7 +11,7 @@ from adjit.nn import functional as F
 from adjit.schedule import settle as scheduling
 from adjit.schedule import sheet
 
-SIZES = [(40, 64), (7, 301), (1, 700), (515, 70), (3, 4096), (2, 4097), (1030, 96)]
+SIZES = [(40, 64), (7, 301), (1, 700), (515, 70), (1030, 96)]
 
 
 def leaves(rows, width, *, kind=np.float32, grad=True):
@@ -80,6 +80,17 @@ def test_a_function_of_rows_with_its_gradients(program, plans):  # noqa: F811
         T.set_num_threads(1 + k % 3)
         assert look(sizes) == cold(look, sizes), sizes
     assert fused(plans)
+
+
+def test_the_widest_rows(plans):  # noqa: F811
+    def look(width):
+        x, w, c, _ = leaves(3, width, grad=False)
+        return bits(root_mean_square(x, w, c))
+
+    for width, kernels in ((sheet.MAX_WIDTH, 1), (sheet.MAX_WIDTH + 1, 3)):
+        assert look(width) == cold(look, width)
+        assert len(fused(plans)) == kernels
+        plans.clear()
 
 
 def test_one_kernel_for_a_normalisation(plans):  # noqa: F811
