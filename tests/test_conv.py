@@ -441,3 +441,51 @@ def test_a_small_network_learns():
         optimizer.step()
         losses.append(loss.item())
     assert losses[-1] < 0.6 * losses[0]
+
+
+# ----- results with the channels last -----
+
+
+def features():
+    x = adjit.arange(2.0 * 3 * 8 * 8).reshape(2, 3, 8, 8).requires_grad_()
+    y = nn.functional.conv2d(x * 0.01, adjit.ones(4, 3, 3, 3))
+    return x, nn.functional.max_pool2d(y.relu(), 2)
+
+
+def test_view_of_a_result_that_the_library_laid_out():
+    x, y = features()
+    assert not y.is_contiguous()
+    flat = y.view(y.size(0), -1)
+    assert flat.tolist() == y.reshape(2, -1).tolist()
+    assert flat.grad_fn.name() == "ViewBackward0"
+    (found,) = adjit.autograd.grad((flat * flat).sum(), x, retain_graph=True)
+    (expected,) = adjit.autograd.grad((y * y).sum(), x)
+    assert adjit.allclose(found, expected)
+
+
+@pytest.mark.parametrize("which", ["view", "base", "view of the view", "another view"])
+def test_such_a_view_and_its_base_are_not_written(which):
+    _, y = features()
+    with adjit.no_grad():
+        flat = y.view(2, -1)
+        target = {"view": flat, "base": y, "view of the view": flat[0], "another view": y[1]}[which]
+        with pytest.raises(RuntimeError, match=r"cannot be written in place: .*channels last"):
+            target.add_(1)
+        with pytest.raises(RuntimeError, match=r"cannot be written in place"):
+            target[:] = 0
+
+
+def test_such_a_view_may_be_written_once_it_is_alone():
+    _, y = features()
+    with adjit.no_grad():
+        y = y.detach() + 0  # no graph looks at it
+        flat = y.view(2, -1)
+        expected = (y.reshape(2, -1) + 1).tolist()
+        del y
+        assert flat.add_(1).tolist() == expected
+
+
+def test_view_of_a_permuted_tensor_is_refused_as_in_pytorch():
+    x = adjit.ones(2, 4, 4, 3).permute(0, 3, 1, 2)
+    with pytest.raises(RuntimeError, match="view size is not compatible"):
+        x.view(2, -1)

@@ -176,12 +176,13 @@ class Version:
 class Storage:
     """The mutable cell behind tensors: the current value, and its own version counter."""
 
-    __slots__ = ("__weakref__", "shared", "site", "spec", "value", "version")
+    __slots__ = ("__weakref__", "shared", "site", "spec", "twin", "value", "version")
     value: Any  # a graph.node.Node
     spec: Any  # the geometry that covers all of it
     version: int
     site: Any  # where it was written last; unset before
     shared: int  # how many outsiders look at the same bytes
+    twin: Any  # weak reference to a cell with the same elements in another order; mostly unset
 
     @property
     def nbytes(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,7 @@ from .. import errors
 from ..schedule import codegen
 from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
+from ..storage import Storage
 from .node import Spec
 from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, node_on, picks, result
 
@@ -22,6 +24,7 @@ def store(t: Any, source: Any) -> None:
 def put(t: Any, source: Any) -> None:
     """`store` that is no write to autograd: versions do not change."""
     storage = t.storage
+    refuse_twin(storage)
     if t.spec.numel:
         if source.spec is t.spec is storage.spec and not (
             t.offset or source.offset or storage.shared
@@ -29,6 +32,26 @@ def put(t: Any, source: Any) -> None:
             storage.value = source.storage.value
         else:
             _write_region(t, source)
+
+
+def pair(one: Storage, other: Storage) -> None:
+    """Note that two cells have the same elements: while both are there, neither may be written."""
+    one.twin, other.twin = weakref.ref(other), weakref.ref(one)
+
+
+def refuse_twin(storage: Storage) -> None:
+    """Refuse to write into a cell whose twin would not see it.
+
+    Raises:
+        RuntimeError: with what to do instead.
+    """
+    twin = getattr(storage, "twin", None)
+    if twin is not None and twin() is not None:
+        raise RuntimeError(
+            "this tensor cannot be written in place: it or its base is a result that lies in memory "
+            "with its channels last, and .view(...) had to copy it; the write would be seen by one of "
+            "the two only. Use .reshape(...) instead of .view(...), or write into .clone()."
+        )
 
 
 def count(written: Sequence[Any]) -> None:
@@ -47,6 +70,8 @@ def replace(recipe: Recipe, written: Sequence[Any], read: Sequence[Any], scalars
     Its inputs are `written`, then `read`; `recipe.over` lets results take over the memory of the
     old values.
     """
+    for t in written:
+        refuse_twin(t.storage)
     node = node_on(recipe, (*written, *read), scalars)
     if len(written) == 1:
         written[0].storage.value = node

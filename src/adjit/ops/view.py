@@ -16,6 +16,7 @@ from ..graph.op import add_method, export, operation
 from ..graph.state import state
 from ..graph.template import remembered
 from ..graph.view import alias, aliases, view_op
+from ..graph.write import pair
 from ..kernels import strided
 from ..shapes import (
     Shape,
@@ -29,6 +30,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from .layouts import channels_last
 
 # ----- one axis order for another -----
 
@@ -148,12 +150,19 @@ Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
+    A result that the library itself laid out with its channels last (PyTorch's would be in C order)
+    is copied; while both are there, writing into one of them in place raises.
+
     Raises:
         RuntimeError: if the sizes do not fit, or only a copy could have that shape.
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         return _view_dtype(input, shape[0])
     target, strides = _reshaped(input.spec, shape)
+    if strides is None and input.view_of is None and channels_last(input):
+        copied = input.contiguous()
+        pair(input.storage, copied.storage)
+        return view(copied, target)
     if strides is None:
         raise RuntimeError(
             "view size is not compatible with input tensor's size and stride (at least one "
