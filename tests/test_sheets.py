@@ -121,6 +121,22 @@ def test_kernels_of_rows_have_neighbours(plans):  # noqa: F811
     assert y.shape == z.shape
 
 
+def test_what_waits_for_a_product_does_not_hold_up_what_does_not(plans):  # noqa: F811
+    x, y, g = (T.linspace(-1, 1, 96 * 96).view(96, 96) * k for k in (1, 2, 3))
+    x.requires_grad_()
+    scheduling.settle()
+
+    def look():
+        mixed = T.softmax(x * 0.125, -1) @ y
+        return bits([mixed, *T.autograd.grad(mixed, [x], g)])
+
+    assert look() == cold(look)
+    assert [label for label in fused(plans) if "softmax" in label] == [
+        "fused mul, softmax_row",
+        "fused softmax_backward_row, mul_vjp",
+    ]
+
+
 def test_several_axes_and_parts_of_rows(plans):  # noqa: F811
     def look(batch):
         numbers = np.random.default_rng(batch)
