@@ -27,9 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..kernels import vector_math
-from ..kernels.vector_math import TABLE
 from . import sheet as sheets
+from .body import VECTOR_MATH
 from .codegen import assemble
 from .fused import Member, member_lines, number_lines, shared
 from .recipe import GRAIN, Fold, Operand, RowCall, Source, Step
@@ -48,6 +47,13 @@ SUMS = {
     "min": "reduce_span(min, {x}, {i}, {i} + count, {x}[{i}], {T})",
     "squares": "dot_span({x}, {i}, {x}, {i}, count, {T})",
 }
+
+
+def _function(name: str, stored: str) -> str | None:
+    """The library's own function of that name for a dtype; its module takes 10 ms to import."""
+    from ..kernels.vector_math import TABLE
+
+    return TABLE.get((name, stored))
 
 
 class Sum(NamedTuple):
@@ -82,7 +88,7 @@ class Call(NamedTuple):
     def text(self, places: Mapping[str, tuple[str, str]], words: Sequence[str]) -> str:
         """The line that calls it; `places` are pointers and indices of values."""
         row, kind = self.call.row, self.call.kind.stored
-        given = [TABLE.get((name, kind), f"math.{name}") for name in row.scalars]
+        given = [_function(name, kind) or f"math.{name}" for name in row.scalars]
         for name, letter in zip(self.values, row.inputs, strict=True):
             given += places[name][: 2 if letter == "e" else 1]
         for name in self.whole:
@@ -325,8 +331,9 @@ class _Writer:
             if self.loop_of[call.targets[0]] == number:
                 self.imports[call.name] = call.call.row.function.__module__
                 for name in call.call.row.scalars:
-                    if (found := TABLE.get((name, call.call.kind.stored))) is not None:
-                        self.imports[found] = vector_math.__name__
+                    found = _function(name, call.call.kind.stored)
+                    if found is not None:
+                        self.imports[found] = VECTOR_MATH
                 places = {n: self._place(n) for n in (*call.values, *call.whole)}
                 lines.append(call.text(places, _words_of(call)))
         return lines
