@@ -6,10 +6,11 @@ TORCH ?= 0
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint bench notebooks clean
+.PHONY: help demo demo-cnn test lint bench notebooks clean
 
 help:
 	@echo "make demo       train a digit classifier, draw what it learned and its graph"
+	@echo "make demo-cnn   the same with a convolutional network"
 	@echo "make test       run the test suite (TORCH=1: also against PyTorch)"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmark table, beside PyTorch, JAX and autograd"
@@ -27,6 +28,9 @@ $(VENV)/.installed-%: pyproject.toml | $(BIN)/python
 
 demo: $(VENV)/.installed-demo
 	$(BIN)/python notebooks/digits.py
+
+demo-cnn: $(VENV)/.installed-demo
+	$(BIN)/python notebooks/digits_cnn.py
 
 ifeq ($(TORCH),1)
 test: $(VENV)/.installed-torch

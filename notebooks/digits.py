@@ -62,7 +62,9 @@ def predict(model: nn.Module, images: adjit.Tensor) -> adjit.Tensor:
     return model(images).argmax(dim=1)
 
 
-def draw_results(losses: list[float], images: np.ndarray, labels: np.ndarray, found: np.ndarray):
+def draw_results(
+    losses: list[float], images: np.ndarray, labels: np.ndarray, found: np.ndarray, picture: Path
+) -> None:
     """The loss curve, and test digits under the label that the model gives them."""
     mpl.use("Agg")
     from matplotlib import pyplot as plt
@@ -86,7 +88,7 @@ def draw_results(losses: list[float], images: np.ndarray, labels: np.ndarray, fo
         text = str(found[k]) if right_answer else f"{found[k]} ({labels[k]})"
         box.set_title(text, fontsize=9, color="black" if right_answer else "crimson")
         box.axis("off")
-    figure.savefig(OUTPUT / "digits.png", dpi=120)
+    figure.savefig(picture, dpi=120)
 
 
 def main() -> None:
@@ -110,11 +112,12 @@ def main() -> None:
     accuracy = (found == labels).float().mean().item()
 
     OUTPUT.mkdir(exist_ok=True)
-    draw_results(losses, images.numpy(), labels.numpy(), found.numpy())
+    picture = OUTPUT / "digits.png"
+    draw_results(losses, images.numpy(), labels.numpy(), found.numpy(), picture)
     model.train()
     loss = F.cross_entropy(model(images[:8]), labels[:8])
     adjit.autograd.draw(loss, dict(model.named_parameters())).save(OUTPUT / "graph.svg")
-    print(f"wrote {OUTPUT / 'digits.png'} and {OUTPUT / 'graph.svg'}")
+    print(f"wrote {picture} and {OUTPUT / 'graph.svg'}")
     print(f"{time.perf_counter() - start:.1f} s")
     print(f"test accuracy {accuracy:.3f}")
 
