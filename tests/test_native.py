@@ -17,7 +17,7 @@ import adjit as T
 from adjit.autograd import engine
 from adjit.graph import record, recorder
 from adjit.ops import activations, arithmetic, comparison, transcendental
-from adjit.schedule import native, structure
+from adjit.schedule import hot, native, structure
 from adjit.schedule import settle as scheduling
 from adjit.storage import Storage
 
@@ -206,6 +206,21 @@ def test_a_full_tape_is_settled(monkeypatch):
         x = x * 1.0
     assert len(scheduling.tape) < scheduling.MAX_PENDING
     assert x.tolist() == [1, 1, 1]
+
+
+def test_a_part_that_cannot_be_compiled_leaves_the_work_to_its_twin(monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no compiler")
+
+    hot.wait()  # nothing else is being compiled
+    family = native.Family("recorder", "record")
+    part = native.parts.pop()
+    monkeypatch.setattr(native.cache, "address_of", refuse)
+    with pytest.warns(
+        RuntimeWarning, match=r"could not compile recorder.record \(OSError: no compiler\)"
+    ):
+        native._compile(part)
+    assert family.function(lambda: 7, ())() == 7
 
 
 # ----- structures -----

@@ -106,6 +106,7 @@ class _Compiler:
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
+        self.pending = 0  # what was asked for and is not done
 
     def add(self, work: Callable[[], object]) -> None:
         """Do some compiling as soon as there is time; at once if ADJIT_JIT is `sync`."""
@@ -113,6 +114,7 @@ class _Compiler:
             work()
             return
         with self._lock:
+            self.pending += 1
             if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._work, name="adjit-jit", daemon=True)
                 self._thread.start()
@@ -120,7 +122,11 @@ class _Compiler:
 
     def _work(self) -> None:
         while (work := self._queue.get()) is not None and not self._closed:
-            work()
+            try:
+                work()
+            finally:
+                with self._lock:
+                    self.pending -= 1
 
     def close(self) -> None:
         """Drop what waits, and wait for the kernel that is being compiled."""
@@ -135,8 +141,8 @@ atexit.register(compiler.close)
 
 
 def wait() -> None:
-    """Wait until every plan that has been asked for is compiled."""
-    while any(e.plan is not None and not e.plan.is_ready for e in list(_entries.values())):
+    """Wait until all that has been asked for is compiled."""
+    while compiler.pending:
         time.sleep(0.001)
 
 

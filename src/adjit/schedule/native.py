@@ -21,6 +21,7 @@ import inspect
 import struct
 import sys
 import types
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -132,7 +133,20 @@ def settled(compile_later: Callable[[Callable[[], object]], None]) -> None:
     is_wanted = False
     for part in parts:
         if not part.load(compiling=False):
-            compile_later(functools.partial(part.load, compiling=True))
+            compile_later(functools.partial(_compile, part))
+
+
+def _compile(part: Part) -> None:
+    """Have a part compiled; without a compiler that can, its twin goes on."""
+    try:
+        part.load(compiling=True)
+    except Exception as error:
+        warnings.warn(
+            f"adjit could not compile {part.module}.{part.name} ({type(error).__name__}: {error}); "
+            "the interpreter goes on doing its work",
+            RuntimeWarning,
+            stacklevel=2,
+        )
 
 
 # ----- functions -----
