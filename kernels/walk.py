@@ -123,8 +123,8 @@ def is_list(context, g):
 
 @register_jitable
 def join(context, arguments, fn, grads):
-    """Sum the gradients of a node's first output, if there are several; whether that went well."""
-    if not is_list(context, list_item(grads, 0)):
+    """Sum the gradients of a node's only output, if there are several; whether that went well."""
+    if length(grads) != 1 or not is_list(context, list_item(grads, 0)):
         return True
     words = stack_words(2)
     put(words, 0, list_item(grads, 0))

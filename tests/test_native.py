@@ -362,6 +362,26 @@ def test_a_written_value_is_refused():
         z.sum().backward()
 
 
+def test_gradients_meet_at_several_outputs_of_one_function():
+    for _ in range(3):
+        x = T.tensor(np.linspace(-1, 1, 24, dtype=np.float32).reshape(4, 6), requires_grad=True)
+        a, b = x.chunk(2)
+        (a * b + a * 2 + b.exp() + a * b * a).sum().backward()
+        p, q = x.detach().numpy()[:2], x.detach().numpy()[2:]
+        expected = np.concatenate([q + 2 + 2 * p * q, p + np.exp(q) + p * p])
+        assert np.allclose(x.grad.numpy(), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("yes", [True, 1])
+def test_switches_may_be_any_truth(yes):
+    x = leaf()
+    y = (x * x.exp()).sum()
+    (g,) = T.autograd.grad(y, x, create_graph=yes)
+    assert g.requires_grad
+    y.backward(retain_graph=yes)
+    y.backward()
+
+
 def test_an_error_in_the_middle_goes_through(monkeypatch):
     x = leaf()
     y = x.exp()

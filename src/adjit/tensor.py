@@ -854,7 +854,7 @@ def _rebuild(
     made = tensor(array)
     if cls is not Tensor:
         made = made.as_subclass(cls)
-    made.needs_grad = requires_grad
+    made.needs_grad = bool(requires_grad)
     made.__dict__.update(extra)
     return made
 

@@ -139,7 +139,7 @@ def backward(
     from .engine import accumulate
 
     before = state.grad
-    state.grad = create_graph
+    state.grad = bool(create_graph)
     try:
         for t, g in zip(targets, found, strict=True):
             accumulate(t, g)

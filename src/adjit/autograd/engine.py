@@ -417,12 +417,12 @@ def run_backward(
     gradients are returned, None for those that no gradient reached.
     """
     edges = [record.edge_of(root) for root in roots]
-    walk = Walk(keep, targets)
+    walk = Walk(bool(keep), targets)
     walk.reach([edge[0] for edge in edges if edge is not None])
     if targets is not None:
         walk.narrow()
     before = state.grad
-    state.grad = create
+    state.grad = bool(create)
     try:
         for edge, g in zip(edges, grads, strict=True):
             if edge is not None:
