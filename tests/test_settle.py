@@ -297,3 +297,30 @@ def test_the_source_of_what_is_recorded():
     assert "for i in range(start, stop):" in text
     y.tolist()
     assert "nothing is left to run" in y.kernels()
+
+
+def test_small_blocks_come_back_every_time():
+    free = storage.free_small[64]
+    block = storage.allocate(64)
+    address = int(block)
+    for _ in range(5):
+        count = len(free)
+        del block
+        assert len(free) == count + 1
+        block = free.pop()
+        assert block == address
+
+
+def test_small_ops_keep_memory_flat():
+    x = T.ones(16, requires_grad=True)
+
+    def step():
+        (x * 2 + x.sin() * x).sum().backward()
+        x.grad = None
+
+    for _ in range(50):
+        step()
+    before = len(storage._slabs)
+    for _ in range(1000):
+        step()
+    assert len(storage._slabs) <= before + 1

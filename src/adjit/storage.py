@@ -38,10 +38,8 @@ def size_class(nbytes: int) -> int:
 class Block(int):
     """Bytes that one value owns; the number is their address.
 
-    An address that is its own owner costs a value one attribute, and a small block costs nothing
-    to make: its finalizer puts the very object back onto the free list. That works because a
-    subclass of int without slots is unknown to the garbage collector, so that CPython runs its
-    finalizer every time the last reference goes, not once.
+    An address that is its own owner costs a value one attribute. The finalizer of a small block puts
+    a new owner of the same bytes onto the free list: CPython runs an object's finalizer once.
     """
 
     __slots__ = ()
@@ -51,12 +49,11 @@ class Block(int):
 def _small_class(size: int) -> tuple[list[Any], type[Block]]:
     free: list[Any] = []
 
-    def finalize(self: Any, put_back: Any = free.append) -> None:
-        put_back(self)
+    def finalize(self: Any) -> None:
+        free.append(made(self))
 
-    return free, type(
-        f"Block{size}", (Block,), {"__slots__": (), "size": size, "__del__": finalize}
-    )
+    made = type(f"Block{size}", (Block,), {"__slots__": (), "size": size, "__del__": finalize})
+    return free, made
 
 
 _small = {size: _small_class(size) for size in (1 << k for k in range(6, 13))}
