@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import functools
 import queue
+import sys
 import threading
 import time
 import warnings
@@ -124,6 +125,9 @@ class _Compiler:
         while (work := self._queue.get()) is not None and not self._closed:
             try:
                 work()
+            except Exception:  # a warning that is an error, say: it is shown, and the rest goes on
+                args = (*sys.exc_info(), threading.current_thread())
+                threading.excepthook(threading.ExceptHookArgs(args))
             finally:
                 with self._lock:
                     self.pending -= 1
