@@ -21,8 +21,6 @@ BOUND = 0  # stands for a number of this process, which is known when a module i
 COUNT, CLASS, LENGTH, ITEMS = 0, 8, 16, 24  # offsets; a list has a pointer to its items at ITEMS
 COUNT_BITS = 0xFFFFFFFF  # newer interpreters keep flags above
 
-BUILTIN_SIGNATURE = "int64(int64, int64, int64)"  # METH_FASTCALL: self, arguments, their number
-VECTORCALL_SIGNATURE = "int64(int64, int64, int64, int64)"  # callable, arguments, number, names
 NUMBER_OF_ARGUMENTS = (1 << 63) - 1  # the top bit of the number says something else
 
 

@@ -29,6 +29,7 @@ from .. import config
 from . import cache
 
 KERNELS = "adjit.kernels"
+VECTORCALL = "int64(int64, int64, int64, int64)"  # a callable, its arguments, their number, names
 SETTLES = 8  # after so many a program is worth the machine code
 
 is_supported = (
@@ -64,23 +65,40 @@ constants: dict[str, int] = {}  # what machine code may ask for
 # ----- machine code -----
 
 
-class Part:
-    """A function of a module of the kernels room, compiled with constants of this process.
+class Family:
+    """The functions that share one piece of machine code, and differ in their context.
 
-    A name that the module, or one that it imports, sets to BOUND is one of them. `use` gets
-    the address of the function once it is there.
+    The code is a function of a module of the kernels room, compiled with constants of this process:
+    a name that the module, or one that it imports, sets to BOUND is one of them.
     """
 
-    def __init__(self, module: str, name: str, signature: str, use: Callable[[int], None]) -> None:
-        self.module, self.name, self.signature, self.use = module, name, signature, use
+    def __init__(self, module: str, name: str) -> None:
+        self.module, self.name = module, name
+        self._address = 0
+        self._functions: list[Any] = []
+        add(self)
+
+    def function(self, twin: Callable[..., Any], context: tuple[Any, ...]) -> Any:
+        """`twin`, replaced by the machine code as soon as that is there."""
+        if not is_supported:
+            return twin
+        made: Any = _class()
+        made.__wrapped__, made.context = twin, context
+        made.__name__, made.__doc__ = twin.__name__, twin.__doc__
+        self._functions.append(made)
+        self._point(made)
+        return made
 
     def load(self, *, compiling: bool) -> bool:
-        """Have the machine code used; False if it is not in the cache and must not be compiled."""
+        """Have the machine code called; False if it is not in the cache and must not be compiled."""
         text = _bound(self.module)
-        address = cache.address_of(self.name, text, self.signature, compiling=compiling)
-        if address:
-            self.use(address)
-        return bool(address)
+        self._address = cache.address_of(self.name, text, VECTORCALL, compiling=compiling)
+        for made in self._functions:
+            self._point(made)
+        return bool(self._address)
+
+    def _point(self, made: Any) -> None:
+        ctypes.c_int64.from_address(id(made) + _place).value = self._address
 
 
 @functools.cache
@@ -111,42 +129,43 @@ def _opened(name: str) -> tuple[list[ast.stmt], set[str]]:
     return body, wanted
 
 
-parts: list[Part] = []
+families: list[Family] = []
 _settles = 0
-is_wanted = False  # whether there are parts that nobody has asked for yet
+is_wanted = False  # whether there are some that nobody has asked for yet
 
 
-def add(part: Part) -> None:
-    """Have a part loaded when the program is worth it."""
+def add(family: Family) -> None:
+    """Have the machine code of a family loaded when the program is worth it."""
     global is_wanted
     if is_supported:
-        parts.append(part)
+        families.append(family)
         is_wanted = True
 
 
 def settled(compile_later: Callable[[Callable[[], object]], None]) -> None:
-    """Count a settle; after some, load the parts, those at once that are in the cache."""
+    """Count a settle; after some, load the machine code, that at once which is in the cache."""
     global is_wanted, _settles
     _settles += 1
     if _settles < SETTLES:
         return
     is_wanted = False
-    for part in parts:
-        if not part.load(compiling=False):
-            compile_later(functools.partial(_compile, part))
+    for family in families:
+        if not _loaded(family, compiling=False):
+            compile_later(functools.partial(_loaded, family, compiling=True))
 
 
-def _compile(part: Part) -> None:
-    """Have a part compiled; without a compiler that can, its twin goes on."""
+def _loaded(family: Family, *, compiling: bool) -> bool:
+    """Load the machine code of a family; where that cannot be done, its twins go on."""
     try:
-        part.load(compiling=True)
+        return family.load(compiling=compiling)
     except Exception as error:
         warnings.warn(
-            f"adjit could not compile {part.module}.{part.name} ({type(error).__name__}: {error}); "
+            f"adjit could not load {family.module}.{family.name} ({type(error).__name__}: {error}); "
             "the interpreter goes on doing its work",
             RuntimeWarning,
             stacklevel=2,
         )
+        return True
 
 
 # ----- functions -----
@@ -220,33 +239,3 @@ def _callable_class() -> tuple[type, int]:
 _kept: list[Any] = []  # what the interpreter points to
 know(FUNCTION=_Function)
 _class, _place = _callable_class() if is_supported else (_Function, 0)
-VECTORCALL = "int64(int64, int64, int64, int64)"
-
-
-class Family:
-    """The functions that share one piece of machine code, and differ in their context."""
-
-    def __init__(self, module: str, name: str) -> None:
-        self._address = 0
-        self._functions: list[Any] = []
-        add(Part(module, name, VECTORCALL, self._use))
-
-    def function(self, twin: Callable[..., Any], context: tuple[Any, ...]) -> Any:
-        """`twin`, replaced by the machine code as soon as that is there."""
-        if not is_supported:
-            return twin
-        made: Any = _class()
-        made.__wrapped__, made.context = twin, context
-        made.__name__, made.__doc__ = twin.__name__, twin.__doc__
-        self._functions.append(made)
-        self._point(made)
-        return made
-
-    def _use(self, address: int) -> None:
-        """Have the machine code at an address called from now on."""
-        self._address = address
-        for made in self._functions:
-            self._point(made)
-
-    def _point(self, made: Any) -> None:
-        ctypes.c_int64.from_address(id(made) + _place).value = self._address

@@ -44,10 +44,10 @@ def settle() -> None:
         _fresh = 0
         if not tape:
             return
-        batch = tape[:]
-        del tape[: len(batch)]
         if native.is_wanted and hot.is_on:
             native.settled(hot.compiler.add)
+        batch = tape[:]
+        del tape[: len(batch)]
         drop_unwanted(batch)
         if hot.is_on and len(batch) > 1 and _run_plan(batch):
             return
