@@ -890,6 +890,19 @@ def test_plans_are_bounded(monkeypatch):
         assert (x * 2 + 1).sum().item() == 6000
 
 
+def test_the_nodes_of_plans_are_bounded(monkeypatch):
+    monkeypatch.setattr(hot, "MAX_NODES", 40)
+    hot.clear()
+    for n in range(2000, 2010):
+        for _ in range(3):
+            x = T.ones(n)
+            for _ in range(10):
+                x = x * 2 + 1
+            assert x[0].item() == 2047
+        assert hot._nodes == sum(entry.nodes for entry in hot._entries.values()) <= 40
+        assert 0 < len(hot._entries) <= 2
+
+
 def test_thousands_of_steps_keep_memory_flat(plans):
     w = T.zeros(40, 64, requires_grad=True)
     x = T.linspace(-1, 1, 40 * 64).view(40, 64)

@@ -23,21 +23,23 @@ from .plan import Plan
 from .structure import Structure
 
 MAX_PLANS = 1024
+MAX_NODES = 1 << 17  # in all plans together, which take 0.8 KB a node
 is_on = config.JIT != "off"
 
 
 class Entry:
     """What is known of a structure: how often it was seen, then its plan."""
 
-    __slots__ = ("is_ready", "plan", "seen")
+    __slots__ = ("is_ready", "nodes", "plan", "seen")
 
     def __init__(self) -> None:
-        self.seen = 0
+        self.seen = self.nodes = 0
         self.plan: Plan | None = None
         self.is_ready = False
 
 
 _entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
+_nodes = 0  # of their plans
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
@@ -48,11 +50,8 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         return entry.plan
     entry.seen += 1
     if entry.seen == config.HOT:
-        if len(_entries) > MAX_PLANS:
-            del _entries[next(iter(_entries))]
         _make(entry, batch, structure)
-    elif len(_entries) > MAX_PLANS:
-        del _entries[next(iter(_entries))]
+    _forget_the_oldest()
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
         entry.is_ready = True
@@ -61,8 +60,16 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     return None
 
 
+def _forget_the_oldest() -> None:
+    """Keep to the bounds, but for the newest plan, whatever its size."""
+    global _nodes
+    while len(_entries) > MAX_PLANS or (_nodes > MAX_NODES and len(_entries) > 1):
+        _nodes -= _entries.pop(next(iter(_entries))).nodes
+
+
 def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     """Lay out a plan and see to its kernels."""
+    global _nodes
     if any(node.recipe.write == "here" for node in batch):
         return  # writes into shared memory are done at once, one by one
     try:
@@ -70,6 +77,8 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     except Exception as error:
         warn(f"adjit could not plan {len(batch)} operations", error)
         return
+    _nodes += len(batch) - entry.nodes
+    entry.nodes = len(batch)
     if entry.plan.is_ready:
         return
     compiler.add(functools.partial(_compile, entry))
@@ -152,4 +161,6 @@ def wait() -> None:
 
 def clear() -> None:
     """Forget every plan."""
+    global _nodes
     _entries.clear()
+    _nodes = 0
