@@ -82,15 +82,16 @@ def version_of(shared, t):
 
 @register_jitable
 def new_node(shared, recipe, inputs, offsets, scalars):
-    """A node; it takes all references but the recipe's over. 0 if one of them is 0."""
+    """A node; it takes all references over. 0 if one of them is 0."""
     node = new_object(item(shared, NODE), 0)
     if inputs == 0 or offsets == 0 or scalars == 0 or node == 0:
+        drop(recipe)
         drop(inputs)
         drop(offsets)
         drop(scalars)
         drop(node)
         return 0
-    put(node, NODE_RECIPE, own(recipe))
+    put(node, NODE_RECIPE, recipe)
     put(node, NODE_INPUTS, inputs)
     put(node, NODE_OFFSETS, offsets)
     put(node, NODE_SCALARS, scalars)

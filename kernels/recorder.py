@@ -122,7 +122,7 @@ def repeat(function, arguments, count, names):
             for i in range(length(places)):
                 fill(inputs, i, own(item(made, word_of(item(places, i)))))
         offsets, scalars = own(item(step, STEP_OFFSETS)), own(item(step, STEP_SCALARS))
-        node = new_node(shared, item(step, STEP_RECIPE), inputs, offsets, scalars)
+        node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
         if node == 0 or append(tape, node) != 0:
             drop(node)
             drop(made)
@@ -157,7 +157,7 @@ def on_tensor(context, shared, a):
         history *= is_on(shared, GRAD)
         if history > 1:
             return 0
-    recipe = find(item(context, RECIPES), get(a, TENSOR_SPEC))
+    recipe = own(find(item(context, RECIPES), get(a, TENSOR_SPEC)))
     if recipe == 0:
         return 0
     offset = get(a, TENSOR_OFFSET)
@@ -183,7 +183,7 @@ def on_tensors(context, shared, a, b):
     key = new_pair(own(get(a, TENSOR_SPEC)), own(get(b, TENSOR_SPEC)))
     if key == 0:
         return 0
-    recipe = find(item(context, RECIPES), key)
+    recipe = own(find(item(context, RECIPES), key))
     drop(key)
     if recipe == 0:
         return 0
@@ -217,13 +217,15 @@ def on_tensor_and_number(context, shared, t, number, at):
     key = new_pair(kind, spec) if at else new_pair(spec, kind)
     if key == 0:
         return 0
-    recipe = find(item(context, RECIPES), key)
+    recipe = own(find(item(context, RECIPES), key))
     drop(key)
-    if recipe == 0 or get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
-        return 0
     value = float_of(number)
     if value == -1.0 and has_failed() != 0:  # an int beyond all floats: Python words the error
         forget_error()
+        drop(recipe)
+        return 0
+    if recipe == 0 or get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
+        drop(recipe)
         return 0
     scalars = new_single(new_word(bits_of_float(value)))
     offset = get(t, TENSOR_OFFSET)
@@ -242,7 +244,7 @@ def on_tensor_and_number(context, shared, t, number, at):
 def around(shared, recipe, inputs, offsets, scalars):
     """A tensor without history around a new node, which takes the references over; 0 on failure."""
     node = new_node(shared, recipe, inputs, offsets, scalars)
-    return new_tensor(shared, node, get(recipe, RECIPE_SPEC))
+    return 0 if node == 0 else new_tensor(shared, node, get(recipe, RECIPE_SPEC))
 
 
 @register_jitable

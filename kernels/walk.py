@@ -62,7 +62,7 @@ GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALA
 GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = BOUND
 
 SHARED, LIST, FIT, TOTAL_OF, MOST, SMALL = range(6)  # the context
-ORDER, WAITING, GOALS, MET, MEET, KEEP = range(6)  # the arguments of `advance`
+ORDER, WAITING, MET, MEET, KEEP = range(5)  # the arguments of `advance`
 # What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
 KERNELS, SOURCES, FORMS = range(2, 5)
 PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
@@ -98,7 +98,7 @@ def advance(function, arguments, count, names):
         if grads != 0 and not join(context, arguments, fn, grads):
             return 0
         if grads != 0:
-            vjp = plain_vjp(shared, get(arguments, 8 * GOALS), fn, list_item(grads, 0))
+            vjp = plain_vjp(shared, fn, list_item(grads, 0))
             if vjp == 0:
                 break
             own(grads)
@@ -140,16 +140,12 @@ def join(context, arguments, fn, grads):
 
 
 @register_jitable
-def plain_vjp(shared, goals, fn, g):
+def plain_vjp(shared, fn, g):
     """What `plan_vjp` found for a node and its gradient, if nothing about them is unusual; else 0."""
     recipe, saved = get(fn, GRAD_RECIPE), get(fn, GRAD_SAVED)
     none = item(shared, NONE)
-    if (
-        class_of(recipe) != item(shared, RECIPE)
-        or get(fn, GRAD_EXTRAS) != none
-        or saved == none
-        or contains(goals, fn) != 0
-    ):
+    is_elementwise = class_of(recipe) == item(shared, RECIPE)  # so that it is no leaf, no target
+    if not is_elementwise or get(fn, GRAD_EXTRAS) != none or saved == none:
         return 0
     vjps = get(recipe, RECIPE_VJPS)
     if class_of(g) == item(shared, NODE):
@@ -241,7 +237,7 @@ def new_pullback(shared, fn, kernel, g):
                 fill(offsets, k, own(offset_of(shared, kept)))
         for k in range(length(numbers)):
             fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
-    return new_node(shared, item(kernel, KERNEL_RECIPE), inputs, offsets, scalars)
+    return new_node(shared, own(item(kernel, KERNEL_RECIPE)), inputs, offsets, scalars)
 
 
 @register_jitable

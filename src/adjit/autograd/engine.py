@@ -176,7 +176,6 @@ def _reach(found: list[GradNode], seen: set[GradNode]) -> None:
 def _advance(
     order: list[GradNode],
     waiting: dict[GradNode, list[Any]],
-    goals: set[GradNode],
     met: set[GradNode],
     meet: Any,
     keep: bool,
@@ -230,10 +229,10 @@ class Walk:
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
         met, targets = self.met, self.targets
         keep, watch = self.keep, state.anomaly
-        plain = useful is None and not (watch or state.grad or watchers)
+        plain = useful is None and not (watch or state.grad or watchers)  # all targets are leaves
         while waiting:
             if plain:
-                advance(order, waiting, goals, met, self.meet, keep)
+                advance(order, waiting, met, self.meet, keep)
                 if not waiting:
                     break
             fn = order.pop()
