@@ -485,6 +485,27 @@ def test_such_a_view_may_be_written_once_it_is_alone():
         assert flat.add_(1).tolist() == expected
 
 
+def test_arrays_on_such_a_view_and_its_base_can_only_be_read():
+    _, y = features()
+    y = y.detach() + 0
+    flat = y.view(2, -1)
+    assert not flat.numpy().flags.writeable
+    assert not y.numpy().flags.writeable
+    del flat
+    y.numpy()[:] = 0
+    assert y.abs().sum().item() == 0
+
+
+def test_no_such_view_while_an_array_is_on_the_base():
+    _, y = features()
+    y = y.detach() + 0
+    array = y.numpy()
+    with pytest.raises(RuntimeError, match=r"view size is not compatible.*reshape"):
+        y.view(2, -1)
+    del array
+    assert y.view(2, -1).shape[0] == 2
+
+
 def test_view_of_a_permuted_tensor_is_refused_as_in_pytorch():
     x = adjit.ones(2, 4, 4, 3).permute(0, 3, 1, 2)
     with pytest.raises(RuntimeError, match="view size is not compatible"):

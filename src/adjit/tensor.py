@@ -16,6 +16,7 @@ from .graph.node import RemovableHandle, Spec
 from .graph.op import attach_methods
 from .graph.state import state
 from .graph.view import current_fn
+from .graph.write import has_twin
 from .schedule import settle as scheduling
 from .shapes import Size
 from .storage import Export, Storage, Version
@@ -540,6 +541,8 @@ class Tensor:
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
         """A NumPy array on the same memory: writes to one are seen by the other.
 
+        The array can only be read where the tensor cannot be written in place (see `view`).
+
         Args:
             force: detach first where needed.
 
@@ -562,7 +565,7 @@ class Tensor:
             "shape": tuple(spec.shape),
             "strides": tuple(st * size for st in spec.strides),
             "typestr": spec.dtype.numpy.str,
-            "data": (value.address + self.offset * size, False),
+            "data": (value.address + self.offset * size, has_twin(self.storage)),
         }
         return np.asarray(Export(self.storage, value.address, interface))
 

@@ -39,14 +39,19 @@ def pair(one: Storage, other: Storage) -> None:
     one.twin, other.twin = weakref.ref(other), weakref.ref(one)
 
 
+def has_twin(storage: Storage) -> bool:
+    """Whether another cell has the same elements, so that neither may be written."""
+    twin = getattr(storage, "twin", None)
+    return twin is not None and twin() is not None
+
+
 def refuse_twin(storage: Storage) -> None:
     """Refuse to write into a cell whose twin would not see it.
 
     Raises:
         RuntimeError: with what to do instead.
     """
-    twin = getattr(storage, "twin", None)
-    if twin is not None and twin() is not None:
+    if has_twin(storage):
         raise RuntimeError(
             "this tensor cannot be written in place: it or its base is a result that lies in memory "
             "with its channels last, and .view(...) had to copy it; the write would be seen by one of "

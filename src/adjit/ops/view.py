@@ -151,7 +151,8 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
     A result that the library itself laid out with its channels last (PyTorch's would be in C order)
-    is copied; while both are there, writing into one of them in place raises.
+    is copied; while both are there, writing into one of them in place raises, and NumPy arrays on
+    them can only be read.
 
     Raises:
         RuntimeError: if the sizes do not fit, or only a copy could have that shape.
@@ -159,7 +160,8 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         return _view_dtype(input, shape[0])
     target, strides = _reshaped(input.spec, shape)
-    if strides is None and input.view_of is None and channels_last(input):
+    lends = input.storage.shared  # others may write into its memory, which a copy would not see
+    if strides is None and input.view_of is None and not lends and channels_last(input):
         copied = input.contiguous()
         pair(input.storage, copied.storage)
         return view(copied, target)
