@@ -15,8 +15,10 @@ from .objects import (
     length,
     new_attribute,
     new_object,
+    new_word,
     own,
     put,
+    word_of,
 )
 
 # Where the slots of the classes lie, and settings; bound when a module that imports these is compiled.
@@ -24,12 +26,12 @@ TENSOR_STORAGE = TENSOR_SPEC = TENSOR_OFFSET = TENSOR_COUNTER = TENSOR_NEEDS_GRA
 TENSOR_EDGE = TENSOR_VIEW_OF = TENSOR_META = BOUND
 STORAGE_VALUE = STORAGE_SPEC = STORAGE_VERSION = STORAGE_SHARED = VERSION_VERSION = BOUND
 NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = BOUND
-MAX_PENDING = BOUND
+VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
 
 # What is shared: classes, the state of the process, and constants.
 (TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, WATCHERS, MODES, STATE,
- INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, NONE, TRUE, FALSE, EMPTY,
- INTEGERS) = range(23)  # fmt: skip
+ INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, ACCUMULATOR, NONE, TRUE, FALSE,
+ EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE) = range(32)  # fmt: skip
 
 
 @register_jitable
@@ -102,23 +104,56 @@ def new_node(shared, recipe, inputs, offsets, scalars):
 def new_tensor(shared, value, spec):
     """A tensor without history around a value, whose reference it takes over; 0 if that is 0."""
     storage = new_object(item(shared, STORAGE), 0)
-    out = new_object(item(shared, TENSOR), 0)
-    if value == 0 or storage == 0 or out == 0:
+    if value == 0 or storage == 0:
         drop(value)
         drop(storage)
-        drop(out)
         return 0
-    none = item(shared, NONE)
     put(storage, STORAGE_VALUE, value)
     put(storage, STORAGE_SPEC, own(spec))
     put(storage, STORAGE_VERSION, own(zero(shared)))
     put(storage, STORAGE_SHARED, own(zero(shared)))
+    return new_handle(
+        shared, storage, own(storage), spec, own(zero(shared)), own(item(shared, NONE))
+    )
+
+
+@register_jitable
+def new_handle(shared, storage, counter, spec, offset, view):
+    """A tensor without history on a storage; it takes all references but the spec's over."""
+    out = new_object(item(shared, TENSOR), 0)
+    if out == 0 or offset == 0 or view == 0:
+        drop(storage)
+        drop(counter)
+        drop(offset)
+        drop(view)
+        drop(out)
+        return 0
+    none = item(shared, NONE)
     put(out, TENSOR_STORAGE, storage)
-    put(out, TENSOR_COUNTER, own(storage))
+    put(out, TENSOR_COUNTER, counter)
     put(out, TENSOR_SPEC, own(spec))
-    put(out, TENSOR_OFFSET, own(zero(shared)))
+    put(out, TENSOR_OFFSET, offset)
     put(out, TENSOR_NEEDS_GRAD, own(item(shared, FALSE)))
     put(out, TENSOR_EDGE, own(none))
-    put(out, TENSOR_VIEW_OF, own(none))
+    put(out, TENSOR_VIEW_OF, view)
     put(out, TENSOR_META, own(none))
     return out
+
+
+@register_jitable
+def new_view(shared, t, spec, shift, kind):
+    """A view of a tensor without history, `shift` elements on; of a `kind`, 0 for its base's."""
+    view = new_object(item(shared, VIEW), 0)
+    if view == 0:
+        return 0
+    before = get(t, TENSOR_VIEW_OF)
+    is_base = before == item(shared, NONE)
+    if kind == 0:
+        kind = item(shared, NO_KIND) if is_base else get(before, VIEW_KIND)
+    version = version_of(shared, t)
+    put(view, VIEW_BASE, own(t if is_base else get(before, VIEW_BASE)))
+    put(view, VIEW_KIND, own(kind))
+    put(view, VIEW_VERSION, own(version if version != 0 else zero(shared)))
+    offset = new_word(word_of(get(t, TENSOR_OFFSET)) + shift)
+    storage, counter = own(get(t, TENSOR_STORAGE)), own(get(t, TENSOR_COUNTER))
+    return new_handle(shared, storage, counter, spec, offset, view)

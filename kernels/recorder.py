@@ -15,21 +15,14 @@ from .handles import (
     GRAD,
     INT,
     INTEGERS,
-    MAX_PENDING,
     NONE,
     NUMBERS,
-    SEQUENCE,
     STORAGE_VALUE,
     TAPE,
-    TENSOR_EDGE,
-    TENSOR_META,
-    TENSOR_NEEDS_GRAD,
     TENSOR_OFFSET,
     TENSOR_SPEC,
     TENSOR_STORAGE,
-    TENSOR_VIEW_OF,
     TRUE,
-    WATCHERS,
     is_on,
     is_private,
     is_tensor,
@@ -39,6 +32,7 @@ from .handles import (
     version_of,
     zero,
 )  # fmt: skip
+from .history import give_history, history_of, new_edge
 from .objects import (
     BOUND,
     NUMBER_OF_ARGUMENTS,
@@ -53,29 +47,21 @@ from .objects import (
     has_failed,
     item,
     length,
-    new_next,
-    new_object,
     new_pair,
     new_result,
-    new_result_of_nothing,
     new_single,
     new_tuple,
     new_word,
     own,
-    put,
     word_of,
 )  # fmt: skip
 
 # Where the slots of the classes lie; bound when the module is compiled.
-META_ACCUMULATOR = VIEW_BASE = VIEW_VERSION = FUNCTION_CONTEXT = BOUND
+FUNCTION_CONTEXT = BOUND
 RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = BOUND
-GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOUND
-GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = BOUND
 
 # A recorder's context.
 SHARED, ARITY, RECIPES, GRAD_CLASS, OP, SAVES, FALLBACK = range(7)
-TWIN = 1  # in the context of `repeat`, after what is shared
-STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)  # of a template
 
 
 def record(recorder, arguments, count, names):
@@ -99,49 +85,6 @@ def record(recorder, arguments, count, names):
         if made != 0 or has_failed() != 0:
             return made
     return new_result(item(context, FALLBACK), arguments, count, names)
-
-
-def repeat(function, arguments, count, names):
-    """Record the nodes of a template on some values; a tuple of these and of those."""
-    context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
-    steps, values = get(arguments, 0), get(arguments, 8)
-    tape, nodes, given = item(shared, TAPE), length(steps), length(values)
-    if length(item(shared, WATCHERS)) != 0 or length(tape) + nodes >= MAX_PENDING:
-        return new_result(item(context, TWIN), arguments, count, names)
-    made = new_tuple(given + nodes)
-    if made == 0:
-        return 0
-    for k in range(given):
-        fill(made, k, own(item(values, k)))
-    for k in range(nodes):
-        step = item(steps, k)
-        places = item(step, STEP_PLACES)
-        inputs = new_tuple(length(places))
-        if inputs != 0:
-            for i in range(length(places)):
-                fill(inputs, i, own(item(made, word_of(item(places, i)))))
-        offsets, scalars = own(item(step, STEP_OFFSETS)), own(item(step, STEP_SCALARS))
-        node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
-        if node == 0 or append(tape, node) != 0:
-            drop(node)
-            drop(made)
-            return 0
-        fill(made, given + k, node)
-    return made
-
-
-@register_jitable
-def history_of(shared, t):
-    """What a tensor asks of an op on it: 0 nothing, 1 a backward node, 2 more than is usual."""
-    view = get(t, TENSOR_VIEW_OF)
-    needs_grad = get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE)
-    if view == item(shared, NONE):
-        return int(needs_grad)
-    if needs_grad and get(view, VIEW_VERSION) == version_of(shared, t):
-        return 1
-    base = get(view, VIEW_BASE)
-    return 2 * int(needs_grad or get(base, TENSOR_NEEDS_GRAD) == item(shared, TRUE))
 
 
 @register_jitable
@@ -259,25 +202,6 @@ def recorded(shared, out):
 
 
 @register_jitable
-def new_edge(shared, t):
-    """Where the gradient of an operand goes; None for a number (0) and what needs no gradient."""
-    none = item(shared, NONE)
-    if t == 0:
-        return own(none)
-    edge = get(t, TENSOR_EDGE)
-    if edge != none or get(t, TENSOR_NEEDS_GRAD) != item(shared, TRUE):
-        return own(edge)
-    meta = get(t, TENSOR_META)
-    if meta == none or get(meta, META_ACCUMULATOR) == none:
-        return 0
-    accumulator = new_result_of_nothing(get(meta, META_ACCUMULATOR))
-    if accumulator == none:
-        drop(accumulator)
-        return 0
-    return new_pair(accumulator, own(zero(shared)))
-
-
-@register_jitable
 def operand(saves, k, a, b):
     """What is to be saved in place `k`: 0 for a number, and any operand for the result."""
     return b if word_of(item(saves, k)) == 1 else a
@@ -336,30 +260,8 @@ def with_history(context, shared, recipe, a, b, scalars, out):
     saves = find(item(context, SAVES), item(integers, mask))
     edges = new_single(first) if alone else new_pair(first, second)
     saved = 0 if saves == 0 else new_saved(shared, saves, a, b, out)
-    fn = new_object(item(context, GRAD_CLASS), 0)
-    seq = new_next(item(shared, SEQUENCE))
-    edge = new_pair(own(fn), own(zero(shared))) if fn != 0 else 0
-    if edges == 0 or saved == 0 or fn == 0 or seq == 0 or edge == 0:
-        drop(edges)
-        drop(saved)
-        drop(seq)
-        drop(edge)
-        drop(fn)
-        drop(out)
-        return 0
-    put(fn, GRAD_OP, own(item(context, OP)))
-    put(fn, GRAD_RECIPE, own(recipe))
-    put(fn, GRAD_EDGES, edges)
-    put(fn, GRAD_INPUTS, own(get(recipe, RECIPE_OPERANDS)))
-    put(fn, GRAD_OUTPUTS, own(get(recipe, RECIPE_OUTPUTS)))
-    put(fn, GRAD_SEQ, seq)
-    put(fn, GRAD_EXTRAS, own(none))
-    put(fn, GRAD_SCALARS, own(scalars if scalars != 0 else item(shared, EMPTY)))
-    put(fn, GRAD_MASK, own(item(integers, mask)))
-    put(fn, GRAD_SAVED, saved)
-    drop(fn)  # the edge holds it
-    drop(get(out, TENSOR_EDGE))
-    put(out, TENSOR_EDGE, edge)
-    drop(get(out, TENSOR_NEEDS_GRAD))
-    put(out, TENSOR_NEEDS_GRAD, own(item(shared, TRUE)))
-    return out
+    return give_history(
+        shared, item(context, GRAD_CLASS), item(context, OP), recipe, get(recipe, RECIPE_OPERANDS),
+        get(recipe, RECIPE_OUTPUTS), edges, saved,
+        own(scalars if scalars != 0 else item(shared, EMPTY)), own(item(integers, mask)), out,
+    )  # fmt: skip

@@ -1,5 +1,5 @@
-"""The backward walk over elementwise functions, compiled: what `autograd/engine.py` and
-`pull_elementwise` do with plain nodes, on the same objects.
+"""The backward walk, compiled: what `autograd/engine.py`, `pull_elementwise`, `Operation.pull`
+and `ViewOp.pull` do with plain nodes, on the same objects.
 """
 
 from numba.extending import register_jitable
@@ -7,7 +7,11 @@ from numba.extending import register_jitable
 from .abi import stack_words
 from .handles import (
     EMPTY,
+    INT,
+    INTEGERS,
+    LIST,
     MAX_PENDING,
+    NO_GRAD,
     NODE,
     NONE,
     NUMBERS,
@@ -21,8 +25,10 @@ from .handles import (
     TRUE,
     is_private,
     is_tensor,
+    is_usual,
     new_node,
     new_tensor,
+    new_view,
     version_of,
     zero,
 )  # fmt: skip
@@ -55,19 +61,26 @@ from .objects import (
     remember,
     word_of,
 )  # fmt: skip
+from .templates import completed
 
 # Where the slots of the classes lie; bound when the module is compiled.
 STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
 GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
-GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = BOUND
+GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = SAVING_TEMPLATES = BOUND
+PULL_TEMPLATES = BOUND
+TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = TEMPLATE_IS_SURE = BOUND
 
-SHARED, LIST, FIT, TOTAL_OF, MOST, SMALL = range(6)  # the context
+# The context.
+SHARED, FIT, FITS, TOTAL_OF, TOTALS, MOST, SMALL, SAVING, PULL, TEMPLATE = range(10)
 ORDER, WAITING, MET, MEET, KEEP = range(5)  # the arguments of `advance`
 # What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
 KERNELS, SOURCES, FORMS = range(2, 5)
 PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
 AS_IS, AS_TENSOR, FITTED = range(3)
 KERNEL_RECIPE, KERNEL_NUMBERS, KERNEL_READS = 0, 3, 5
+IS_VIEW, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
+MOST_VALUES = 64  # that a template is given
+PAIRS = 2 * MOST_VALUES
 
 
 def reach(function, arguments, count, names):
@@ -98,14 +111,22 @@ def advance(function, arguments, count, names):
         if grads != 0 and not join(context, arguments, fn, grads):
             return 0
         if grads != 0:
-            vjp = plain_vjp(shared, fn, list_item(grads, 0))
-            if vjp == 0:
+            is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(shared, RECIPE)
+            if is_elementwise:
+                way = plain_vjp(shared, fn, list_item(grads, 0))
+            else:
+                way = new_way(context, shared, fn, grads)
+            if way == 0:
                 break
             own(grads)
             forget(waiting, fn)
         put(order, LENGTH, length(order) - 1)  # its reference is ours now
         if grads != 0:
-            passed = pass_on(context, arguments, fn, vjp, list_item(grads, 0))
+            if is_elementwise:
+                passed = pass_on(context, arguments, fn, way, list_item(grads, 0))
+            else:
+                passed = follow(context, arguments, fn, way, grads)
+                drop(way)
             drop(grads)
             if passed and get(arguments, 8 * KEEP) != item(shared, TRUE):
                 free_saved(shared, fn)
@@ -116,23 +137,26 @@ def advance(function, arguments, count, names):
 
 
 @register_jitable
-def is_list(context, g):
+def is_list(shared, g):
     """Whether these are several gradients that have yet to be summed."""
-    return class_of(g) == item(context, LIST)
+    return class_of(g) == item(shared, LIST)
 
 
 @register_jitable
 def join(context, arguments, fn, grads):
     """Sum the gradients of a node's only output, if there are several; whether that went well."""
-    if length(grads) != 1 or not is_list(context, list_item(grads, 0)):
+    if length(grads) != 1 or not is_list(item(context, SHARED), list_item(grads, 0)):
         return True
-    words = stack_words(2)
-    put(words, 0, list_item(grads, 0))
-    put(words, 8, item(get(fn, GRAD_OUTPUTS), 0))
     own(grads)
-    joined = new_result(item(context, TOTAL_OF), words, 2, 0)
+    gathered, spec = list_item(grads, 0), item(get(fn, GRAD_OUTPUTS), 0)
+    joined = new_sum(context, spec, new_tuple_of(gathered))
+    if joined == 0 and has_failed() == 0:
+        words = stack_words(2)
+        put(words, 0, gathered)
+        put(words, 8, spec)
+        joined = new_result(item(context, TOTAL_OF), words, 2, 0)
     if joined != 0:
-        drop(list_item(grads, 0))
+        drop(gathered)
         put_list_item(grads, 0, joined)
         discard(get(arguments, 8 * MET), fn)
     drop(grads)
@@ -140,14 +164,22 @@ def join(context, arguments, fn, grads):
 
 
 @register_jitable
+def new_tuple_of(collection):
+    """The items of a list as a tuple; 0 on failure."""
+    made = new_tuple(length(collection))
+    if made != 0:
+        for k in range(length(collection)):
+            fill(made, k, own(list_item(collection, k)))
+    return made
+
+
+@register_jitable
 def plain_vjp(shared, fn, g):
     """What `plan_vjp` found for a node and its gradient, if nothing about them is unusual; else 0."""
-    recipe, saved = get(fn, GRAD_RECIPE), get(fn, GRAD_SAVED)
-    none = item(shared, NONE)
-    is_elementwise = class_of(recipe) == item(shared, RECIPE)  # so that it is no leaf, no target
-    if not is_elementwise or get(fn, GRAD_EXTRAS) != none or saved == none:
+    none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
+    if get(fn, GRAD_EXTRAS) != none or saved == none:
         return 0
-    vjps = get(recipe, RECIPE_VJPS)
+    vjps = get(get(fn, GRAD_RECIPE), RECIPE_VJPS)
     if class_of(g) == item(shared, NODE):
         vjp = find(vjps, get(fn, GRAD_MASK))
     elif is_tensor(shared, g) and is_private(shared, get(g, TENSOR_STORAGE)):
@@ -160,10 +192,16 @@ def plain_vjp(shared, fn, g):
         return 0
     if length(item(shared, TAPE)) + length(item(vjp, KERNELS)) >= MAX_PENDING:
         return 0
+    return vjp if all_as_saved(shared, saved) else 0
+
+
+@register_jitable
+def all_as_saved(shared, saved):
+    """Whether all that was saved is unwritten and not shared."""
+    unwritten = True
     for k in range(0, length(saved), 2):
-        if not is_as_saved(shared, item(saved, k), item(saved, k + 1)):
-            return 0
-    return vjp
+        unwritten = unwritten and is_as_saved(shared, item(saved, k), item(saved, k + 1))
+    return unwritten
 
 
 @register_jitable
@@ -267,12 +305,13 @@ def offset_of(shared, kept):
 def new_gradient(context, edge, found, spec, wanted, form):
     """What arrives at the end of an edge: a bare value, or a tensor where it looks different."""
     shared = item(context, SHARED)
-    is_bare = class_of(found) == item(shared, NODE)
     if form == AS_IS:
-        expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
-        if is_bare and expected != wanted:
-            return new_tensor(shared, own(found), wanted)
-        return own(found)
+        return new_as_is(shared, edge, found, wanted)
+    is_bare = class_of(found) == item(shared, NODE)
+    if form == FITTED:
+        made = new_fitted(context, edge, found, spec, wanted)
+        if made != 0 or has_failed() != 0:
+            return made
     made = new_tensor(shared, own(found), spec) if is_bare else own(found)
     if form == AS_TENSOR or made == 0:
         return made
@@ -282,6 +321,51 @@ def new_gradient(context, edge, found, spec, wanted, form):
     fitted = new_result(item(context, FIT), words, 2, 0)
     drop(made)
     return fitted
+
+
+@register_jitable
+def new_as_is(shared, edge, found, wanted):
+    """A gradient that looks as is wanted; as a tensor where its receiver expects another layout."""
+    expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
+    if class_of(found) == item(shared, NODE) and expected != wanted:
+        return new_tensor(shared, own(found), wanted)
+    return own(found)
+
+
+@register_jitable
+def new_fitted(context, edge, found, spec, wanted):
+    """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
+    shared = item(context, SHARED)
+    is_bare = class_of(found) == item(shared, NODE)
+    if not is_usual(shared) or not (is_bare or is_private(shared, get(found, TENSOR_STORAGE))):
+        return 0
+    key = new_pair(own(spec if is_bare else get(found, TENSOR_SPEC)), own(wanted))
+    template = own(find(item(context, FITS), key)) if key != 0 else 0
+    drop(key)
+    made = 0
+    true = item(shared, TRUE)
+    is_fresh = template != 0 and is_sure(context, shared, template)
+    if is_fresh and get(template, TEMPLATE_FRESH) == true:
+        steps = get(template, TEMPLATE_STEPS)
+        starts = stack_words(1)
+        put(starts, 0, word_of(offset_of(shared, found)))
+        values = new_tuple(1 + length(steps))
+        if values != 0:
+            fill(values, 0, own(value_of(shared, found)))
+            values = completed(shared, steps, values, 1, starts if get(starts, 0) != 0 else 0)
+        if values != 0:
+            output = list_item(get(template, TEMPLATE_OUTPUTS), 0)
+            part = new_part(shared, template, values, 0, output)
+            if part != 0 and item(output, OUTPUT_SPEC) == wanted:
+                made = new_as_is(shared, edge, part, wanted)
+                drop(part)
+            elif part != 0 and class_of(part) == item(shared, NODE):
+                made = new_tensor(shared, part, item(output, OUTPUT_SPEC))
+            else:
+                made = part
+            drop(values)
+    drop(template)
+    return made
 
 
 @register_jitable
@@ -323,36 +407,72 @@ def arrive(context, arguments, edge, g):
 
 
 @register_jitable
+def bare(shared, g, spec):
+    """The value of a gradient that has the layout `spec` and whose bytes nobody looks at; else 0."""
+    if class_of(g) == item(shared, NODE):
+        return g
+    if not is_tensor(shared, g) or get(g, TENSOR_SPEC) != spec:
+        return 0
+    if offset_of(shared, g) != zero(shared) or not is_private(shared, get(g, TENSOR_STORAGE)):
+        return 0
+    return value_of(shared, g)
+
+
+@register_jitable
 def gather(context, arguments, parent, number, grads, g):
-    """Let a small gradient wait beside those that have arrived, to be summed at once; whether it can.
+    """Let a gradient wait beside those that have arrived, or add it to one; whether it can.
 
     `Walk.meet` says when; this is the usual case of it.
     """
     shared = item(context, SHARED)
-    before = list_item(grads, number)
-    if class_of(g) != item(shared, NODE):
+    before, spec = list_item(grads, number), item(get(parent, GRAD_OUTPUTS), number)
+    value = bare(shared, g, spec)
+    if value == 0:
         return False
-    if is_list(context, before):
-        if length(before) + 1 >= word_of(item(context, MOST)) or append(before, g) != 0:
+    if is_list(shared, before):
+        if length(before) + 1 >= word_of(item(context, MOST)) or append(before, value) != 0:
             return False
         drop(g)
         return True
-    spec = item(get(parent, GRAD_OUTPUTS), number)
-    is_small = word_of(get(spec, SPEC_NUMEL)) <= word_of(item(context, SMALL))
-    if (
-        class_of(before) != item(shared, NODE)
-        or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE)
-        or not is_small
-    ):
+    other = bare(shared, before, spec)
+    if other == 0 or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
         return False
-    pair = new_list(2)
-    if pair == 0 or add(get(arguments, 8 * MET), parent) != 0:
-        drop(pair)
+    if word_of(get(spec, SPEC_NUMEL)) > word_of(item(context, SMALL)):
+        both = new_sum(context, spec, new_pair(own(other), own(value)))
+    else:
+        both = new_list(2) if add(get(arguments, 8 * MET), parent) == 0 else 0
+        if both != 0:
+            put_list_item(both, 0, own(other))
+            put_list_item(both, 1, own(value))
+    if both == 0:
         return False
-    put_list_item(pair, 0, before)
-    put_list_item(pair, 1, g)
-    put_list_item(grads, number, pair)
+    put_list_item(grads, number, both)
+    drop(before)
+    drop(g)
     return True
+
+
+@register_jitable
+def new_sum(context, spec, values):
+    """The sum of a tuple of values of a spec, recorded as by `total_of`; 0 where that has to do it.
+
+    The tuple is taken over.
+    """
+    shared = item(context, SHARED)
+    recipe = 0
+    if values != 0 and is_usual(shared):
+        count = item(item(shared, INTEGERS), length(values))
+        key = new_pair(own(spec), own(count))
+        recipe = own(find(item(context, TOTALS), key)) if key != 0 else 0
+        drop(key)
+    if recipe == 0:
+        drop(values)
+        return 0
+    node = new_node(shared, recipe, values, own(item(shared, NONE)), own(item(shared, EMPTY)))
+    if node != 0 and append(item(shared, TAPE), node) != 0:
+        drop(node)
+        return 0
+    return node
 
 
 @register_jitable
@@ -362,3 +482,157 @@ def free_saved(shared, fn):
     if length(saved) > 0 or saved == item(shared, NUMBERS):
         put(fn, GRAD_SAVED, own(item(shared, NONE)))
         drop(saved)
+
+
+# ----- `Operation.pull` and `ViewOp.pull` -----
+
+
+@register_jitable
+def new_way(context, shared, fn, grads):
+    """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
+    none, saved, recipe = item(shared, NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
+    if class_of(recipe) == item(context, SAVING):
+        templates = get(recipe, SAVING_TEMPLATES)
+    elif class_of(recipe) == item(context, PULL):
+        templates = get(recipe, PULL_TEMPLATES)
+    else:
+        return 0
+    if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(shared):
+        return 0
+    if length(grads) + length(saved) // 2 > MOST_VALUES or not all_as_saved(shared, saved):
+        return 0
+    key = new_key(context, shared, fn, grads)
+    if key == 0:
+        return 0
+    template = own(find(templates, key))
+    drop(key)
+    if template != 0 and not is_sure(context, shared, template):
+        drop(template)
+        return 0
+    return template
+
+
+@register_jitable
+def new_key(context, shared, fn, grads):
+    """What the gradients that arrived look like: a spec for each, None for none; else 0."""
+    none = item(shared, NONE)
+    for k in range(length(grads)):
+        g = list_item(grads, k)
+        if g == none or class_of(g) == item(shared, NODE):
+            continue
+        if not is_tensor(shared, g) or not is_private(shared, get(g, TENSOR_STORAGE)):
+            return 0
+    key = new_tuple(length(grads))
+    if key == 0:
+        return 0
+    for k in range(length(grads)):
+        g = list_item(grads, k)
+        if g == none:
+            spec = none
+        elif class_of(g) == item(shared, NODE):
+            spec = item(get(fn, GRAD_OUTPUTS), k)
+        else:
+            spec = get(g, TENSOR_SPEC)
+        fill(key, k, own(spec))
+    return key
+
+
+@register_jitable
+def is_sure(context, shared, template):
+    """Whether this is a template that cannot fail on values and fits onto the tape."""
+    if class_of(template) != item(context, TEMPLATE):
+        return False
+    if get(template, TEMPLATE_IS_SURE) != item(shared, TRUE):
+        return False
+    return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+
+
+@register_jitable
+def follow(context, arguments, fn, template, grads):
+    """Record the nodes of a template and let the gradients arrive; whether that went well."""
+    shared = item(context, SHARED)
+    none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
+    steps, outputs = get(template, TEMPLATE_STEPS), get(template, TEMPLATE_OUTPUTS)
+    operands, starts = stack_words(PAIRS), stack_words(MOST_VALUES)
+    given, is_shifted = 0, False
+    for k in range(length(grads) + length(saved) // 2):
+        is_gradient = k < length(grads)
+        kept = list_item(grads, k) if is_gradient else item(saved, 2 * (k - length(grads)))
+        if kept != none:
+            spec = item(get(fn, GRAD_OUTPUTS), k) if is_gradient else none
+            put(operands, 16 * given, kept)
+            put(operands, 16 * given + 8, spec_of(shared, kept, spec))
+            put(starts, 8 * given, word_of(offset_of(shared, kept)))
+            is_shifted |= get(starts, 8 * given) != 0
+            given += 1
+    values = new_tuple(given + length(steps))
+    if values == 0:
+        return False
+    for k in range(given):
+        fill(values, k, own(value_of(shared, get(operands, 16 * k))))
+    values = completed(shared, steps, values, given, starts if is_shifted else 0)
+    if values == 0:
+        return False
+    is_well = True
+    edges = get(fn, GRAD_EDGES)
+    for k in range(length(edges)):
+        edge, output = item(edges, k), list_item(outputs, k)
+        if edge == none or output == none:
+            continue
+        wanted, spec = item(get(fn, GRAD_INPUTS), k), spec_of_part(shared, operands, output)
+        part = new_part(shared, template, values, operands, output)
+        made = 0
+        if part != 0:
+            made = new_gradient(
+                context, edge, part, spec, wanted, AS_IS if spec == wanted else FITTED
+            )
+        drop(part)
+        if made == 0 or not arrive(context, arguments, edge, made):
+            is_well = False
+            break
+    drop(values)
+    return is_well
+
+
+@register_jitable
+def spec_of(shared, kept, spec):
+    """The spec of a tensor; for a bare value that is to be known."""
+    is_bare = class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE)
+    return spec if is_bare else get(kept, TENSOR_SPEC)
+
+
+@register_jitable
+def spec_of_part(shared, operands, output):
+    """The spec of a result of a template."""
+    if class_of(output) == item(shared, INT):
+        return get(operands, 16 * word_of(output) + 8)
+    return item(output, OUTPUT_SPEC)
+
+
+@register_jitable
+def new_part(shared, template, values, operands, output):
+    """A result of a template: an operand, a view of one, a bare new value, a part of one."""
+    if class_of(output) == item(shared, INT):
+        return own(get(operands, 16 * word_of(output)))
+    number, spec = word_of(item(output, OUTPUT_NUMBER)), item(output, OUTPUT_SPEC)
+    offset = item(output, OUTPUT_OFFSET)
+    if item(output, IS_VIEW) == item(shared, TRUE):
+        t = get(operands, 16 * number)
+        if class_of(t) == item(shared, NODE):
+            t = new_tensor(shared, own(t), get(operands, 16 * number + 8))
+        else:
+            own(t)
+        part = 0 if t == 0 else new_view(shared, t, spec, word_of(offset), item(shared, NO_GRAD))
+        drop(t)
+        return part
+    storage = list_item(get(template, TEMPLATE_STORAGES), number)
+    value, whole = item(values, word_of(item(storage, 0))), item(storage, 1)
+    if spec == whole and offset == zero(shared):
+        return own(value)
+    part = new_tensor(shared, own(value), whole)
+    if part != 0:
+        drop(get(part, TENSOR_SPEC))
+        put(part, TENSOR_SPEC, own(spec))
+        drop(get(part, TENSOR_OFFSET))
+        put(part, TENSOR_OFFSET, own(offset))
+    return part

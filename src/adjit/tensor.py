@@ -65,6 +65,7 @@ class Tensor:
     if TYPE_CHECKING:  # the op table adds these when it is imported
 
         def __getattr__(self, name: str) -> Any: ...
+        def __getitem__(self, key: Any) -> Tensor: ...
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -766,11 +767,6 @@ class Tensor:
         )
 
     # ----- indexing and containers -----
-
-    def __getitem__(self, key: Any) -> Tensor:
-        from .ops.index import getitem
-
-        return getitem(self, key)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         from .ops.index import setitem

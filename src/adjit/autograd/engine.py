@@ -17,11 +17,13 @@ from typing import Any
 
 from ..graph import record
 from ..graph.node import GradNode, Node, sequence
+from ..graph.op import Saving
 from ..graph.record import as_tensor, as_tensors
 from ..graph.recorder import shared
 from ..graph.state import state, watchers
-from ..graph.template import remembered
-from ..ops.arithmetic import total, total_of
+from ..graph.template import Template, remembered
+from ..graph.view import Pull
+from ..ops.arithmetic import total, total_of, totals
 from ..schedule import native
 from ..schedule.settle import settle
 from ..shapes import is_dense
@@ -184,8 +186,9 @@ def _advance(
 
 
 reach = native.Family("walk", "reach").function(_reach, (shared(),))
+native.know(PULL=Pull)
 advance = native.Family("walk", "advance").function(
-    _advance, (shared(), list, fit, total_of, MOST, SMALL)
+    _advance, (shared(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template)
 )
 
 
@@ -219,8 +222,10 @@ class Walk:
             first.append(value)
             return first if len(first) < MOST else total_of(first, spec)
         other = bare(first, spec)
-        if value is None or other is None or not spec.contiguous or spec.numel > SMALL:
+        if value is None or other is None or not spec.contiguous:
             return total.record(as_tensor(first, spec), as_tensor(g, spec))
+        if spec.numel > SMALL:
+            return total_of((other, value), spec)
         self.met.add(fn)
         return [other, value]
 

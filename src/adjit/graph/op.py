@@ -5,7 +5,6 @@ Registering an op gives the library its function, the tensor method, and its row
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
@@ -13,14 +12,15 @@ from typing import Any, TypeVar, overload
 
 from .. import dtypes
 from ..dtypes import dtype
+from ..schedule import native
 from ..schedule.body import Body, constant_subscripts, returned_reads, returning
 from ..schedule.settle import float_word
 from ..shapes import Size
 from ..storage import Storage
-from . import record
+from . import calls, record
 from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
-from .recorder import compiled
+from .recorder import compile_calls, compiled
 from .state import state
 from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
 
@@ -95,7 +95,8 @@ class Pullback(Body):
         return assigns, [results[0] if p in self.logical else next(given) for p in operands]
 
 
-class Elementwise:
+@native.called
+class Elementwise(native.Native):
     """A differentiable scalar function, the single source of every kernel made from it.
 
     `ref` and `domain` are for the tests: a reference on NumPy arrays, and where to sample it.
@@ -129,6 +130,8 @@ class Elementwise:
         self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
         self.direct = 0 if self.record is None or self.attributes else self.arity
+        if self.direct:
+            compile_calls(self)
         self.back: Body | None = None
         self.differentiable = False
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
@@ -199,11 +202,14 @@ class Elementwise:
 
         `numbers` are the operands that the overload takes as numbers: they have no edges.
         """
-        twin = copy.copy(self)
+        twin = type(self).__new__(type(self))
+        vars(twin).update(vars(self))
         twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
         twin.backward_name, twin.recipes = backward_name, {}
         twin.node_class = node_class(backward_name)
         twin.record = twin._recorder()
+        if twin.direct:
+            compile_calls(twin)
         return twin
 
     def words(
@@ -366,9 +372,10 @@ def elementwise(
 class Call:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
-    __slots__ = ("attributes", "layout", "places", "savings", "template")
+    __slots__ = ("attributes", "differentiable", "layout", "places", "savings", "template")
 
-    def __init__(self) -> None:
+    def __init__(self, differentiable: bool) -> None:
+        self.differentiable = differentiable
         self.template: Any = None  # of the body: nothing, SEEN, UNSTEADY or one
         self.savings: dict[tuple[bool, ...], Saving] = {}  # by the operands that need gradients
         self.places: list[int | None] | None = None  # the operand behind each edge
@@ -444,6 +451,9 @@ class Saving:
         return len(self.kept) - 1
 
 
+native.know(CALL=Call, SAVING=Saving)
+
+
 def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None:
     """Add arguments to the signature of a call: specs of tensors, attributes with their types."""
     for value in values:
@@ -458,6 +468,9 @@ def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None
         elif isinstance(value, (tuple, list)) and kind is not Size:
             key += (kind, len(value))
             describe(value, key, operands)
+        elif kind is slice:
+            key.append(kind)
+            describe((value.start, value.stop, value.step), key, operands)
         elif is_tensor(value):
             key.append(value.spec)
             operands.append(value)
@@ -465,7 +478,8 @@ def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None
             key += (kind, value)
 
 
-class Operation:
+@native.called
+class Operation(native.Native):
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
 
     def __init__(
@@ -486,6 +500,7 @@ class Operation:
         self.back: Callable[..., Any] | None = None
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: dict[tuple[Any, ...], Call] = {}
+        calls.compile_calls(self)
         registry.setdefault(self.name, self)
 
     def vjp(self, function: Callable[..., Any]) -> Operation:
@@ -552,11 +567,11 @@ class Operation:
         try:
             found = self.calls.get(signature)
         except TypeError:  # an attribute that cannot be in a key
-            return Call()
+            return Call(self.back is not None)
         if found is None:
             if len(self.calls) >= MAX_TEMPLATES:
                 self.calls.clear()
-            found = self.calls[signature] = Call()
+            found = self.calls[signature] = Call(self.back is not None)
         return found
 
     def _run(
@@ -826,6 +841,7 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
+    usually: Operation | None = None,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -839,6 +855,7 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
+    usually: Operation | None = None,
 ) -> Any:
     """Give an op its public names.
 
@@ -850,21 +867,24 @@ def export(
             "function" for that and the function `adjit.<name>_`, "only" for the function alone.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
+        usually: an op that a function calls with its own arguments: a call that the op knows is
+            recorded without the function.
     """
 
     def register(f: Any) -> Any:
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
+        op = f if isinstance(f, Operation) else usually
         if public:
             for n in names:
-                target[n] = with_out(f, n) if out else f
+                target[n] = calls.short(op, with_out(f, n) if out else f)
         chosen: list[str] = []
         if method is True:
             chosen = names
         elif method:
             chosen = [method] if isinstance(method, str) else list(method)
         for n in chosen:
-            add_method(n, as_method(f, n))
+            add_method(n, calls.short(op, as_method(f, n)))
         if inplace:
             for n in chosen or names:
                 writing = in_place(f, n)
@@ -880,7 +900,7 @@ def export(
 
 def as_method(f: Any, name: str) -> Any:
     """The op as a method: one Python call between the user and the recording."""
-    if inspect.isfunction(f):
+    if inspect.isfunction(f) or isinstance(f, native.Function):
         return f
     if isinstance(f, Elementwise) and not f.attributes:
         recorded = f.record

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import MethodType
 from typing import Any
 
+from ..dtypes import dtype
 from ..schedule import native
 from ..schedule.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, tape
+from ..shapes import Size
 from ..storage import Storage, Version
 from . import record
 from .node import GradNode, Node, Spec, counter
 from .state import modes_used, state, watchers
-from .view import View
+from .view import MULTIPLE, NO_GRAD, View
 
 native.know(STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View)
 native.constants["MAX_PENDING"] = MAX_PENDING
+
+PLAIN = (
+    str,
+    bool,
+    type(None),
+    type(...),
+    Size,
+    dtype,
+)  # classes of arguments that equality tells apart
 
 _recorders = native.Family("recorder", "record")
 
@@ -28,11 +40,20 @@ def shared() -> tuple[Any, ...]:
     return (
         record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
         watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
-        "grad", "inference", "anomaly", None, True, False, (), (0, 1, 2, 3),
+        "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
+        tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE,
     )  # fmt: skip
 
 
 def compiled(op: Any, twin: Callable[..., Any]) -> Any:
     """A recorder of `op` on one or two tensors; `twin` is the same in Python."""
-    context = (shared(), op.arity, op.recipes, op.node_class, op, op.saves, twin)
-    return _recorders.function(twin, context)
+    return _recorders.function(twin, _context(op, twin))
+
+
+def compile_calls(op: Any) -> None:
+    """Have calls of an elementwise op on one or two tensors go to the recorder."""
+    _recorders.serve(op, _context(op, MethodType(type(op).__call__, op)))
+
+
+def _context(op: Any, fallback: Callable[..., Any]) -> tuple[Any, ...]:
+    return shared(), op.arity, op.recipes, op.node_class, op, op.saves, fallback

@@ -131,6 +131,9 @@ class Template:
         return tuple(made) if self.many else made[0]
 
 
+native.know(TEMPLATE=Template)
+
+
 def _recorded(steps: tuple[tuple[Any, ...], ...], values: Values) -> Values:
     """Record nodes on values; all these, and those."""
     for recipe, _, pick, offsets, scalars in steps:
@@ -147,7 +150,7 @@ def _recorded(steps: tuple[tuple[Any, ...], ...], values: Values) -> Values:
 @functools.cache
 def recorded() -> Callable[[tuple[tuple[Any, ...], ...], Values], Values]:
     """`_recorded`, compiled."""
-    made: Callable[..., Values] = native.Family("recorder", "repeat").function(
+    made: Callable[..., Values] = native.Family("templates", "repeat").function(
         _recorded, (shared(), _recorded)
     )
     return made

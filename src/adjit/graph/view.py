@@ -23,6 +23,16 @@ class View:
         self.base, self.version, self.kind = base, version, kind
 
 
+class Pull:
+    """A function that turns the gradients of views into that of their origin; what it recorded."""
+
+    __slots__ = ("function", "templates")
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+        self.templates: dict[tuple[Any, ...], Any] = {}  # by the gradients' specs
+
+
 class ViewOp:
     """The backward side of a view op; each node carries its own pullback as `recipe`."""
 
@@ -34,8 +44,17 @@ class ViewOp:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradient of the viewed tensor."""
-        given = record.as_tensors(fn, grads)
-        return [fn.recipe(given[0] if len(given) == 1 else given)]
+        from .template import remembered
+
+        given, pull = record.as_tensors(fn, grads), fn.recipe
+
+        def run() -> Any:
+            return pull.function(given[0] if len(given) == 1 else given)
+
+        if state.grad:
+            return [run()]
+        key = tuple([None if g is None else g.spec for g in given])
+        return [remembered(pull.templates, key, [g for g in given if g is not None], run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """Views save nothing that could be shown."""
@@ -78,7 +97,7 @@ def alias(
         kind = NO_GRAD
     elif wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.recipe = pull
+        fn.recipe = Pull(pull)
         fn.outputs = (out.spec,)
         record.give_history(out, fn)
     out.view_of = View(base, counter.version, kind)
@@ -104,7 +123,7 @@ def aliases(
     if wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
         fn.outputs = tuple([spec for spec, _ in parts])
-        fn.recipe = pull if len(outs) != 1 else lambda g: pull([g])
+        fn.recipe = Pull(pull if len(outs) != 1 else lambda g: pull([g]))
         for k, out in enumerate(outs):
             record.give_history(out, fn, k)
     return tuple(outs)
@@ -144,7 +163,7 @@ def current_fn(t: Any) -> GradNode | None:
                 view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
             )
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
-            fn.recipe = lambda g: scatter_strided(g, target, spec, offset)
+            fn.recipe = Pull(lambda g: scatter_strided(g, target, spec, offset))
             fn.outputs = (spec,)
             record.give_history(t, fn)
         info.version = t.counter.version

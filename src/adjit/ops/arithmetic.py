@@ -51,12 +51,12 @@ def _(g):
 def total_of(values: Sequence[Node], spec: Spec) -> Node:
     """The sum of at least two values of one spec, from the first to the last, in one launch."""
     count = len(values)
-    recipe = _totals.get((spec, count))
+    recipe = totals.get((spec, count))
     if recipe is None:
         step = Step(instantiate(sum_arrays, {"T": spec.dtype}), spec.numel, GRAIN // count)
-        if len(_totals) >= record.MAX_RECIPES:
-            _totals.clear()
-        recipe = _totals[spec, count] = Recipe("total", (spec,) * count, (spec,), [step])
+        if len(totals) >= record.MAX_RECIPES:
+            totals.clear()
+        recipe = totals[spec, count] = Recipe("total", (spec,) * count, (spec,), [step])
         body = Total(count)
         given = [Operand(name, spec.dtype, spec.strides) for name in body.params]
         out = Operand("out", spec.dtype, spec.strides)
@@ -70,7 +70,7 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
     return node
 
 
-_totals: dict[Any, Recipe] = {}
+totals: dict[Any, Recipe] = {}  # by spec and number
 
 
 @elementwise(name="sub", ref=np.subtract, dtypes=subtracting)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..graph.cuts import viewing
 from ..graph.op import export, operation
 from ..graph.view import alias
 from ..shapes import Shape
@@ -37,6 +38,9 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if indices is None:
         return alias_of(x) if viewed is x else viewed
     return read(viewed, indices)
+
+
+Tensor.__getitem__ = viewing(getitem)  # type: ignore[method-assign]
 
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype
+from ..graph.calls import short
 from ..graph.launch import launch
 from ..graph.node import Node
 from ..graph.op import add_method, export, operation
@@ -568,7 +569,7 @@ def folds(x: Tensor, y: Tensor) -> bool:
     return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
 
 
-@export(method=True, out=True)
+@export(method=True, out=True, usually=mm)
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices, or batches of matrices, as `@`.
 
@@ -628,7 +629,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return batched(x, y)
 
 
-export(namespace="linalg", out=True)(matmul)
+export(namespace="linalg", out=True, usually=mm)(matmul)
 
 
 def left_operator(self: Tensor, other: Any) -> Any:
@@ -641,7 +642,7 @@ def right_operator(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-add_method("__matmul__", left_operator)
+add_method("__matmul__", short(mm, left_operator))
 add_method("__rmatmul__", right_operator)
 
 

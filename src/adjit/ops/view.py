@@ -10,11 +10,10 @@ from typing import Any
 
 from .. import dtypes
 from ..graph import inplace, record, write
+from ..graph.cuts import viewing
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.op import add_method, export, operation
-from ..graph.state import state
-from ..graph.template import remembered
 from ..graph.view import alias, aliases, view_op
 from ..graph.write import pair
 from ..kernels import strided
@@ -36,6 +35,7 @@ from .layouts import channels_last
 
 
 @export(method=True)
+@viewing
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The axes in another order: a view.
 
@@ -72,6 +72,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
 
 
 @export(method=True, name=("transpose", "swapaxes", "swapdims"))
+@viewing
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two axes exchanged: a view."""
     ndim = input.ndim
@@ -83,6 +84,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def t(input: Tensor) -> Tensor:
     """A matrix transposed, anything of fewer axes as it is.
 
@@ -95,6 +97,7 @@ def t(input: Tensor) -> Tensor:
 
 
 @export(method=True, name=("movedim", "moveaxis"))
+@viewing
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Axes moved to other places, the rest keeping their order: a view."""
     sources = [source] if isinstance(source, int) else list(source)
@@ -118,6 +121,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 @export(public=False, method=True)
+@viewing
 def adjoint(input: Tensor) -> Tensor:
     """The last two axes exchanged."""
     return transpose(input, -2, -1)
@@ -147,6 +151,7 @@ Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
 
 
 @export(public=False, method=True)
+@viewing
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
@@ -210,6 +215,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape: a view where that is possible, else a copy.
 
@@ -230,6 +236,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Axes from `start_dim` to `end_dim` merged into one."""
     first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
@@ -245,12 +252,14 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def ravel(input: Tensor) -> Tensor:
     """All axes merged into one."""
     return reshape(input, -1) if input.numel() else reshape(input, 0)
 
 
 @export(method=True)
+@viewing
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """One axis split into several."""
     d = wrap_dim(dim, input.ndim)
@@ -259,6 +268,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 @export(method=True, inplace=False)
+@viewing
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """A new axis of size 1: a view."""
     ndim = input.ndim + 1
@@ -272,6 +282,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Axes of size 1 dropped: all, or those given that have size 1."""
     spec, ndim = input.spec, input.ndim
@@ -318,6 +329,7 @@ for _name, _function in (
 
 
 @export(method=True)
+@viewing
 def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
     """Axes of size 1 repeated without a copy; -1 keeps a size.
 
@@ -364,6 +376,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
     """Expanded to a shape."""
     return expand(input, size)
@@ -373,6 +386,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """One index of an axis, which goes away: a view.
 
@@ -413,6 +427,7 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tens
 
 
 @export(method=True)
+@viewing
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """`length` indices of an axis from `start` on: a view.
 
@@ -438,6 +453,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 
 @export(method=True)
+@viewing
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two axes, as the last axis: a view."""
     spec = input.spec
@@ -506,6 +522,7 @@ def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
 
 
 @export(method=True)
+@viewing
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices of an axis, as views.
 
@@ -533,22 +550,11 @@ def _joined(grads: Sequence[Any], specs: Sequence[Spec], d: int) -> Tensor:
     from .creation import zeros
     from .shape import cat
 
-    def run() -> Tensor:
-        parts = [
-            zeros(spec.shape, dtype=spec.dtype) if g is None else g
-            for g, spec in zip(grads, specs, strict=True)
-        ]
-        return cat(parts, d)
-
-    if state.grad:
-        return run()
-    given = [g for g in grads if g is not None]
-    layouts = [None if g is None else g.spec for g in grads]
-    made: Tensor = remembered(_joins, (d, *specs, *layouts), given, run)
-    return made
-
-
-_joins: dict[Any, Any] = {}
+    parts = [
+        zeros(spec.shape, dtype=spec.dtype) if g is None else g
+        for g, spec in zip(grads, specs, strict=True)
+    ]
+    return cat(parts, d)
 
 
 def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
@@ -569,6 +575,7 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 
 
 @export(method=True)
+@viewing
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of an axis, of one size (the last may be smaller) or of the given sizes: views.
 
@@ -605,12 +612,14 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 @export(method=True)
+@viewing
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Parts of an axis, of the given sizes: views."""
     return split(input, list(split_sizes), dim)
 
 
 @export(method=True)
+@viewing
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """An axis in at most `chunks` parts of equal size (the last may be smaller): views."""
     if input.ndim == 0:

@@ -13,19 +13,19 @@ compiled.
 
 from __future__ import annotations
 
-import ast
 import ctypes
 import functools
-import importlib
-import inspect
+import pathlib
+import re
 import struct
 import sys
 import types
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from .. import config
+from ..kernels import abi
 from . import cache
 
 KERNELS = "adjit.kernels"
@@ -82,12 +82,18 @@ class Family:
         """`twin`, replaced by the machine code as soon as that is there."""
         if not is_supported:
             return twin
-        made: Any = _class()
-        made.__wrapped__, made.context = twin, context
+        made: Any = Function()
+        made.__wrapped__ = twin
         made.__name__, made.__doc__ = twin.__name__, twin.__doc__
-        self._functions.append(made)
-        self._point(made)
+        self.serve(made, context)
         return made
+
+    def serve(self, made: Native, context: tuple[Any, ...]) -> None:
+        """Have calls of an object of a class that is `called` go to the machine code."""
+        if is_supported:
+            made.context = context
+            self._functions.append(made)
+            self._point(made)
 
     def load(self, *, compiling: bool) -> bool:
         """Have the machine code called; False if it is not in the cache and must not be compiled."""
@@ -98,35 +104,51 @@ class Family:
         return bool(self._address)
 
     def _point(self, made: Any) -> None:
-        ctypes.c_int64.from_address(id(made) + _place).value = self._address
+        ctypes.c_int64.from_address(id(made) + made._place).value = self._address
+
+
+def _bound(name: str) -> str:
+    """The text of a module, to be run on its own, with its constants."""
+    texts: dict[str, str] = {}
+    wanted: set[str] = set()
+
+    def put(name: str) -> None:
+        text, parts, own = _opened(name)
+        wanted.update(own)
+        for part in parts:
+            if part not in texts:
+                put(part)
+        texts[name] = text
+
+    put(name)
+    bound = [f"{capital} = {constants[capital]}" for capital in sorted(wanted)]
+    return "\n".join([*texts.values(), "", *bound, ""])
 
 
 @functools.cache
-def _bound(name: str) -> str:
-    """The text of a module, to be run on its own, with its constants."""
-    body, wanted = _opened(name)
-    bound = [f"{capital} = {constants[capital]}" for capital in sorted(wanted)]
-    return "\n".join([ast.unparse(ast.Module(body, [])), "", *bound, ""])
+def _opened(name: str) -> tuple[str, tuple[str, ...], frozenset[str]]:
+    """The text of a module, the modules that have to come before, and what it leaves open.
+
+    These modules are those that it imports and that leave constants open themselves. (Parsing all
+    of them took 96 ms in each process.)
+    """
+    parts: list[str] = []
+
+    def imported(match: re.Match[str]) -> str:
+        _, inner, open_there = _opened(match[1])
+        if inner or open_there:
+            parts.append(match[1])
+            return ""
+        return match[0].replace("from .", f"from {KERNELS}.")
+
+    text = pathlib.Path(abi.__file__).with_name(f"{name}.py").read_text(encoding="utf-8")
+    text = _IMPORT.sub(imported, text)
+    wanted = {capital for line in _OPEN.findall(text) for capital in line.split(" = ") if capital}
+    return text, tuple(parts), frozenset(wanted)
 
 
-def _opened(name: str) -> tuple[list[ast.stmt], set[str]]:
-    """The statements of a module, and the constants that it leaves open; those of the modules
-    that it imports and that leave some open too come before."""
-    module = importlib.import_module(f"{KERNELS}.{name}")
-    body: list[ast.stmt] = []
-    wanted: set[str] = set()
-    for node in ast.parse(inspect.getsource(module)).body:
-        if isinstance(node, ast.ImportFrom) and node.level:
-            imported, open_there = _opened(node.module or "")
-            if open_there:
-                body += imported
-                wanted |= open_there
-                continue
-            node.module, node.level = f"{KERNELS}.{node.module}", 0
-        if isinstance(node, ast.Assign) and ast.unparse(node.value) == "BOUND":
-            wanted |= {ast.unparse(target) for target in node.targets}
-        body.append(node)
-    return body, wanted
+_IMPORT = re.compile(r"^from \.(\w+) import (?:\([^)]*\)[^\n]*|[^\n]*)\n", re.MULTILINE)
+_OPEN = re.compile(r"^((?:[A-Z_]+ = )+)BOUND\b", re.MULTILINE)
 
 
 families: list[Family] = []
@@ -171,21 +193,16 @@ def _loaded(family: Family, *, compiling: bool) -> bool:
 # ----- functions -----
 
 
-class _Function:
-    # What the interpreter sees of a compiled function; until it is there, its twin is called.
-    # (A docstring here would hide those of the instances.)
-    __slots__ = ("__doc__", "__name__", "__wrapped__", "context")
-    __wrapped__: Callable[..., Any]
+class Native:
+    """What may be called through a pointer to machine code, which gets to know `context`."""
+
+    __slots__ = ("context",)
     context: tuple[Any, ...]
+    __wrapped__: Callable[..., Any]
+    _place: int  # of the pointer
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.__wrapped__(*args, **kwargs)
-
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
-        return self if instance is None else types.MethodType(self, instance)
-
-    def __repr__(self) -> str:
-        return f"<compiled {self.__wrapped__.__name__}>"
+    def __reduce__(self) -> str:
+        return self.__wrapped__.__name__  # a copy is the object itself, as of any function
 
 
 class _Member(ctypes.Structure):
@@ -216,26 +233,50 @@ _T_PYSSIZET, _READONLY, _TP_MEMBERS = 19, 1, 72
 _HAVE_VECTORCALL, _METHOD_DESCRIPTOR, _DEFAULT = 1 << 11, 1 << 17, 1 << 18
 
 
-def _callable_class() -> tuple[type, int]:
-    """A class of functions with a pointer to their machine code, and where that lies.
+_Class = TypeVar("_Class", bound=type[Native])
+
+
+def called(cls: _Class) -> _Class:
+    """A class with a pointer to machine code in its objects, and all else as in `cls`.
 
     The interpreter calls them through the pointer, as methods too; while it is null, `__call__`.
     """
-    place = _Function.__basicsize__
+    if not is_supported:
+        return cls
+    place = cls.__basicsize__
     members = (_Member * 2)(
         _Member(b"__vectorcalloffset__", _T_PYSSIZET, place, _READONLY, None), _Member()
     )
     slots = (_Slot * 2)(_Slot(_TP_MEMBERS, ctypes.addressof(members)), _Slot())
     flags = _DEFAULT | _HAVE_VECTORCALL | _METHOD_DESCRIPTOR
-    spec = _Spec(b"adjit.schedule.native.Function", place + 8, 0, flags, slots)
+    name = f"{cls.__module__}.{cls.__name__}".encode()
+    spec = _Spec(name, place + 8, 0, flags, slots)
     make = ctypes.pythonapi.PyType_FromSpecWithBases
     make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
     _kept.append((members, slots, spec))
-    made = make(ctypes.addressof(spec), (_Function,))
-    made.__doc__ = vars(_Function)["__doc__"]  # the slot, which a new class hides
-    return made, place
+    made = make(ctypes.addressof(spec), (cls,))
+    made.__doc__, made._place = vars(cls)["__doc__"], place
+    return cast(_Class, made)
 
 
 _kept: list[Any] = []  # what the interpreter points to
-know(FUNCTION=_Function)
-_class, _place = _callable_class() if is_supported else (_Function, 0)
+
+
+@called
+class Function(Native):
+    # What the interpreter sees of a compiled function; until it is there, its twin is called.
+    # (A docstring here would hide those of the instances.)
+    __slots__ = ("__doc__", "__name__", "__wrapped__")
+    __wrapped__: Callable[..., Any]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.__wrapped__(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self.__wrapped__.__name__}>"
+
+
+know(FUNCTION=Native)

@@ -1,0 +1,114 @@
+"""Backward nodes in compiled code: where gradients go, and how a result gets its history."""
+
+from numba.extending import register_jitable
+
+from .handles import (
+    ACCUMULATOR,
+    NONE,
+    SEQUENCE,
+    TENSOR_EDGE,
+    TENSOR_META,
+    TENSOR_NEEDS_GRAD,
+    TENSOR_VIEW_OF,
+    TRUE,
+    version_of,
+    zero,
+)  # fmt: skip
+from .objects import (
+    BOUND,
+    drop,
+    get,
+    item,
+    new_attribute,
+    new_next,
+    new_object,
+    new_pair,
+    new_result_of_nothing,
+    own,
+    put,
+)  # fmt: skip
+
+# Where the slots of the classes lie; bound when a module that imports this is compiled.
+META_ACCUMULATOR = VIEW_BASE = VIEW_VERSION = BOUND
+GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOUND
+GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = BOUND
+
+
+@register_jitable
+def history_of(shared, t):
+    """What a tensor asks of an op on it: 0 nothing, 1 a backward node, 2 more than is usual."""
+    view = get(t, TENSOR_VIEW_OF)
+    needs_grad = get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE)
+    if view == item(shared, NONE):
+        return int(needs_grad)
+    if needs_grad and get(view, VIEW_VERSION) == version_of(shared, t):
+        return 1
+    base = get(view, VIEW_BASE)
+    return 2 * int(needs_grad or get(base, TENSOR_NEEDS_GRAD) == item(shared, TRUE))
+
+
+@register_jitable
+def new_edge(shared, t):
+    """Where the gradient of an operand goes; None for a number (0) and what needs no gradient."""
+    none = item(shared, NONE)
+    if t == 0:
+        return own(none)
+    edge = get(t, TENSOR_EDGE)
+    if edge != none or get(t, TENSOR_NEEDS_GRAD) != item(shared, TRUE):
+        return own(edge)
+    accumulator = known_accumulator(shared, get(t, TENSOR_META))
+    if accumulator == 0:
+        make = new_attribute(t, item(shared, ACCUMULATOR))
+        accumulator = new_result_of_nothing(make) if make != 0 else 0
+        drop(make)
+    return new_pair(accumulator, own(zero(shared))) if accumulator != 0 else 0
+
+
+@register_jitable
+def known_accumulator(shared, meta):
+    """The accumulator of a leaf, with a reference; 0 if no graph holds one."""
+    none = item(shared, NONE)
+    if meta == none or get(meta, META_ACCUMULATOR) == none:
+        return 0
+    accumulator = new_result_of_nothing(get(meta, META_ACCUMULATOR))
+    if accumulator == none:
+        drop(accumulator)
+        return 0
+    return accumulator
+
+
+@register_jitable
+def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalars, mask, out):
+    """A result, from now on with a backward node of the class `kind`; 0 on failure.
+
+    The references from `edges` on are taken over; one that is 0 is a failure.
+    """
+    fn = new_object(kind, 0)
+    seq = new_next(item(shared, SEQUENCE))
+    edge = new_pair(own(fn), own(zero(shared))) if fn != 0 else 0
+    if edges == 0 or saved == 0 or out == 0 or seq == 0 or edge == 0:
+        drop(edges)
+        drop(saved)
+        drop(scalars)
+        drop(mask)
+        drop(out)
+        drop(seq)
+        drop(edge)
+        drop(fn)
+        return 0
+    put(fn, GRAD_OP, own(op))
+    put(fn, GRAD_RECIPE, own(recipe))
+    put(fn, GRAD_EDGES, edges)
+    put(fn, GRAD_INPUTS, own(inputs))
+    put(fn, GRAD_OUTPUTS, own(outputs))
+    put(fn, GRAD_SEQ, seq)
+    put(fn, GRAD_EXTRAS, own(item(shared, NONE)))
+    put(fn, GRAD_SCALARS, scalars)
+    put(fn, GRAD_MASK, mask)
+    put(fn, GRAD_SAVED, saved)
+    drop(fn)  # the edge holds it
+    drop(get(out, TENSOR_EDGE))
+    put(out, TENSOR_EDGE, edge)
+    drop(get(out, TENSOR_NEEDS_GRAD))
+    put(out, TENSOR_NEEDS_GRAD, own(item(shared, TRUE)))
+    return out

@@ -1,0 +1,156 @@
+"""The signature of a call, compiled: `describe` of `graph/op.py` on the same objects."""
+
+from numba.extending import register_jitable
+
+from .handles import (
+    FLOAT,
+    INT,
+    INTEGERS,
+    LIST,
+    PLAIN,
+    SLICE,
+    TENSOR_OFFSET,
+    TENSOR_SPEC,
+    TUPLE,
+    is_tensor,
+)  # fmt: skip
+from .objects import (
+    NUMBER_OF_ARGUMENTS,
+    class_of,
+    drop,
+    fill,
+    find,
+    float_of,
+    get,
+    item,
+    length,
+    list_item,
+    new_tuple,
+    own,
+    put,
+    word_of,
+)  # fmt: skip
+
+FIRST_OF_SLICE = 16  # where a slice has its start; stop and step follow
+
+# What a call looks like, in words: how many parts its signature has and how many tensors there are
+# among the arguments; these parts; these tensors; where each starts in its memory.
+PARTS, TENSORS = 0, 8
+MOST_PARTS, MOST_TENSORS = 64, 16
+PART, TENSOR_AT = 16, 16 + 8 * MOST_PARTS
+START = TENSOR_AT + 8 * MOST_TENSORS
+SIZE = 2 + MOST_PARTS + 2 * MOST_TENSORS
+
+
+@register_jitable
+def describe(shared, arguments, count, names, looks):
+    """Find the parts of a signature, as `describe` of `graph/op.py`; whether they are usual ones."""
+    put(looks, PARTS, 0)
+    put(looks, TENSORS, 0)
+    positional = count & NUMBER_OF_ARGUMENTS
+    for k in range(positional):
+        if not describe_argument(shared, get(arguments, 8 * k), looks):
+            return False
+    if names != 0:
+        for k in range(length(names)):
+            if not add_part(looks, item(names, k)):
+                return False
+        for k in range(length(names)):
+            if not describe_argument(shared, get(arguments, 8 * (positional + k)), looks):
+                return False
+    return True
+
+
+@register_jitable
+def describe_argument(shared, value, looks):
+    """Add an argument: a tensor, a plain value, or a sequence of these."""
+    kind = class_of(value)
+    if kind != item(shared, TUPLE) and kind != item(shared, LIST):
+        return describe_value(shared, value, looks)
+    size = length(value)
+    if size >= length(item(shared, INTEGERS)):
+        return False
+    if not (add_part(looks, kind) and add_part(looks, item(item(shared, INTEGERS), size))):
+        return False
+    for k in range(size):
+        part = item(value, k) if kind == item(shared, TUPLE) else list_item(value, k)
+        if not describe_value(shared, part, looks):
+            return False
+    return True
+
+
+@register_jitable
+def describe_value(shared, value, looks):
+    """Add a tensor or a plain value."""
+    if is_tensor(shared, value):
+        return add_tensor(looks, value) and add_part(looks, get(value, TENSOR_SPEC))
+    kind = class_of(value)
+    if kind == item(shared, SLICE):
+        return add_part(looks, kind) and all_plain(shared, value, looks)
+    return is_plain(shared, value) and add_part(looks, kind) and add_part(looks, value)
+
+
+@register_jitable
+def all_plain(shared, cut, looks):
+    """Add the three numbers of a slice."""
+    for k in range(3):
+        part = get(cut, FIRST_OF_SLICE + 8 * k)
+        if not (
+            is_plain(shared, part) and add_part(looks, class_of(part)) and add_part(looks, part)
+        ):
+            return False
+    return True
+
+
+@register_jitable
+def is_plain(shared, value):
+    """Whether equality tells a value apart from others of its class."""
+    kind = class_of(value)
+    if kind == item(shared, FLOAT):
+        return float_of(value) != 0  # the two zeros are equal
+    known = kind == item(shared, INT)
+    for k in range(length(item(shared, PLAIN))):
+        known |= kind == item(item(shared, PLAIN), k)
+    return known
+
+
+@register_jitable
+def add_part(looks, part):
+    """Add to a signature; whether there was room."""
+    at = get(looks, PARTS)
+    if at == MOST_PARTS:
+        return False
+    put(looks, PART + 8 * at, part)
+    put(looks, PARTS, at + 1)
+    return True
+
+
+@register_jitable
+def add_tensor(looks, t):
+    """Add to the tensors; whether there was room."""
+    at = get(looks, TENSORS)
+    if at == MOST_TENSORS:
+        return False
+    put(looks, TENSOR_AT + 8 * at, t)
+    put(looks, START + 8 * at, word_of(get(t, TENSOR_OFFSET)))
+    put(looks, TENSORS, at + 1)
+    return True
+
+
+@register_jitable
+def tensor(looks, k):
+    """Tensor `k` among the arguments."""
+    return get(looks, TENSOR_AT + 8 * k)
+
+
+@register_jitable
+def known(calls, looks):
+    """What a dictionary has for this signature, with a reference; 0 for nothing."""
+    signature = new_tuple(get(looks, PARTS))
+    if signature == 0:
+        return 0
+    for k in range(get(looks, PARTS)):
+        fill(signature, k, own(get(looks, PART + 8 * k)))
+    found = own(find(calls, signature))
+    drop(signature)
+    return found

@@ -1,0 +1,92 @@
+"""Recording the nodes of a template, compiled: `graph/template.py` on the same objects."""
+
+from numba.extending import register_jitable
+
+from .handles import (
+    MAX_PENDING,
+    NONE,
+    TAPE,
+    WATCHERS,
+    new_node,
+)  # fmt: skip
+from .objects import (
+    BOUND,
+    append,
+    drop,
+    fill,
+    get,
+    item,
+    length,
+    new_result,
+    new_tuple,
+    new_word,
+    own,
+    word_of,
+)  # fmt: skip
+
+FUNCTION_CONTEXT = BOUND  # bound when the module is compiled
+
+SHARED, TWIN = range(2)  # the context of `repeat`
+STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)
+
+
+def repeat(function, arguments, count, names):
+    """Record the nodes of a template on some values; a tuple of these and of those."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    steps, values = get(arguments, 0), get(arguments, 8)
+    tape, nodes, given = item(shared, TAPE), length(steps), length(values)
+    if length(item(shared, WATCHERS)) != 0 or length(tape) + nodes >= MAX_PENDING:
+        return new_result(item(context, TWIN), arguments, count, names)
+    made = new_tuple(given + nodes)
+    if made == 0:
+        return 0
+    for k in range(given):
+        fill(made, k, own(item(values, k)))
+    return completed(shared, steps, made, given, 0)
+
+
+@register_jitable
+def completed(shared, steps, made, given, starts):
+    """A tuple that begins with the given values, with the nodes recorded on them behind.
+
+    `starts` has the offset of each of those in its memory, as words; 0 where all are 0. The tuple
+    is taken over: 0 on failure.
+    """
+    for k in range(length(steps)):
+        step = item(steps, k)
+        places = item(step, STEP_PLACES)
+        inputs = new_tuple(length(places))
+        if inputs != 0:
+            for i in range(length(places)):
+                fill(inputs, i, own(item(made, word_of(item(places, i)))))
+        offsets = new_offsets(shared, item(step, STEP_OFFSETS), places, given, starts)
+        scalars = own(item(step, STEP_SCALARS))
+        node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
+        if node == 0 or append(item(shared, TAPE), node) != 0:
+            drop(node)
+            drop(made)
+            return 0
+        fill(made, given + k, node)
+    return made
+
+
+@register_jitable
+def new_offsets(shared, offsets, places, given, starts):
+    """The offsets of a node: those of the template, from where the given values start."""
+    if starts == 0:
+        return own(offsets)
+    made = new_tuple(length(places))
+    if made == 0:
+        return 0
+    for i in range(length(places)):
+        place = word_of(item(places, i))
+        start = get(starts, 8 * place) if place < given else 0
+        if offsets != item(shared, NONE):
+            start += word_of(item(offsets, i))
+        number = new_word(start)
+        if number == 0:
+            drop(made)
+            return 0
+        fill(made, i, number)
+    return made
