@@ -70,9 +70,9 @@ def calls_of(body):
     ran = []
 
     @operation("TestBackward0")
-    def op(x, *rest):
+    def op(x, *rest, **named):
         ran.append(1)
-        return body(x, *rest)
+        return body(x, *rest, **named)
 
     return op, ran
 
@@ -140,6 +140,48 @@ def test_an_operand_that_comes_twice():
     for a, b in ((x, x), (x, y), (x, y), (x, y), (y, y), (y, x)):
         assert op(a, b).tolist() == (a - 2 * b).tolist()
     assert len(ran) == 2
+
+
+def test_operands_that_share_a_value_are_told_apart():
+    op, ran = calls_of(lambda x, rest, scale=None: x - 2 * rest[0] * rest[1] * scale)
+    base = normal(4)
+    a, b, c = base[:3], base[1:], normal(3)
+    for x, y, z in [(a, b, a)] * 4 + [(c, a, b), (b, c, c)]:
+        assert op(x, [y, z], scale=y).tolist() == (x - 2 * y * z * y).tolist()
+    assert len(ran) == 2
+
+
+@pytest.mark.parametrize("body", [lambda x, y: y, lambda x, y: y[1:], lambda x, y: (x * y, y[1:])])
+def test_results_that_are_operands_are_the_ones_that_were_given(body):
+    op, _ = calls_of(body)
+    x = normal(4)
+    for _ in range(4):
+        out = op(x, x)
+        out = out[1] if isinstance(out, tuple) else out
+        assert out.data_ptr() in (x.data_ptr(), x.data_ptr() + 4)
+
+
+def test_a_vjp_whose_operands_share_a_value():
+    pulled = []
+
+    @operation("TestBackward0")
+    def product(x, y):
+        return x * y
+
+    @product.vjp
+    def _(g, x, y):
+        pulled.append(1)
+        return g * y + x * 0, g * x
+
+    for _ in range(5):
+        base = normal(4).requires_grad_()
+        (g,) = T.autograd.grad(product(base[1:], base[:3]).sum(), base)
+        values = base.detach()
+        expected = T.zeros(4)
+        expected[1:] += values[:3]
+        expected[:3] += values[1:]
+        assert g.tolist() == expected.tolist()
+    assert len(pulled) == 2
 
 
 def test_a_list_that_its_owner_changes_later():

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, overload
 
 from .. import dtypes
@@ -22,7 +22,7 @@ from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .recorder import compile_calls, compiled
 from .state import state
-from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
+from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
 
 registry: dict[str, Elementwise | Operation] = {}  # every op, for tests and reports
 namespace: dict[str, dict[str, Any]] = {"": {}, "nn.functional": {}, "linalg": {}, "special": {}}
@@ -478,6 +478,19 @@ def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None
             key += (kind, value)
 
 
+def exchanged(values: tuple[Any, ...], operands: Iterator[Any]) -> tuple[Any, ...]:
+    """Arguments with other tensors in their places, in the order in which `describe` finds them."""
+    made: list[Any] = []
+    for value in values:
+        if is_tensor(value):
+            value = next(operands)
+        elif isinstance(value, (tuple, list)) and value.__class__ is not Size:
+            parts = exchanged(tuple(value), operands)
+            value = list(parts) if isinstance(value, list) else parts
+        made.append(value)
+    return tuple(made)
+
+
 @native.called
 class Operation(native.Native):
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
@@ -579,20 +592,28 @@ class Operation(native.Native):
     ) -> Any:
         """Call the body; where it is `traced`, the call remembers what it recorded."""
 
-        def body() -> Any:
-            return _owned(self.function(*args, **kwargs), args)
+        def body(given: Sequence[Any]) -> Any:
+            if given is operands:
+                return _owned(self.function(*args, **kwargs), args)
+            rest = iter(given)
+            values = exchanged(args, rest)
+            named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), rest), strict=True))
+            return _owned(self.function(*values, **named), values)
 
         before = state.grad
         state.grad = before and not watched
         try:
             if not traced:
                 call.template = call.template or SEEN
-                return body()
-            out, template = trace(operands, body)
+                return body(operands)
+            given = apart(operands)
+            out, template = trace(given, lambda: body(given))
+            is_fresh = template.__class__ is Template and template.fresh
+            if given is not operands and not is_fresh:
+                out = body(operands)
         finally:
             state.grad = before
-        stale = template.__class__ is Template and not template.fresh
-        call.template = UNSTEADY if stale else template
+        call.template = template if is_fresh or template is SEEN else UNSTEADY
         return out
 
     def _attach(
@@ -701,12 +722,24 @@ class Operation(native.Native):
         if shared or template is not SEEN:
             saving.templates.setdefault(signature, SEEN)
             return self._pull(fn, grads)
+        count = len(operands)
         operands += [record.unpack(fn, k) for k in range(len(saved) // 2)]
-        results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
-        lost = template.__class__ is Template and not template.fresh and Storage in map(type, saved)
-        saving.templates[signature] = (
-            UNSTEADY if lost else template
-        )  # results may be handles made here
+        given = apart(operands)
+        if given is operands:
+            results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
+        else:
+            rest = iter(given[:count])
+            apart_grads = [None if g is None else next(rest) for g in grads]
+            twin = record.copy_of(fn, given[count:])
+            results, template = trace(given, lambda: tuple(self._pull(twin, apart_grads)))
+        is_template = template.__class__ is Template
+        is_fresh = is_template and template.fresh
+        if given is not operands and not is_fresh:
+            results = tuple(self._pull(fn, grads))
+        lost = (
+            is_template and not is_fresh and (given is not operands or Storage in map(type, saved))
+        )
+        saving.templates[signature] = UNSTEADY if lost else template  # results may be made here
         return results
 
     def _pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:

@@ -158,6 +158,14 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> Gra
     return fn
 
 
+def copy_of(fn: GradNode, saved: Sequence[Any]) -> GradNode:
+    """A backward node like another one, with other tensors saved."""
+    twin = new_grad_node(fn.op, fn.edges, fn.inputs)
+    twin.outputs, twin.recipe = fn.outputs, fn.recipe
+    twin.saved = tuple([part for t in saved for part in (t, t.counter.version)])
+    return twin
+
+
 def give_history(out: Any, fn: GradNode, nr: int = 0) -> None:
     """Make `out` the output `nr` of a backward node."""
     out.edge = (fn, nr)

@@ -20,6 +20,7 @@ from .record import make_storage, make_tensor, new_node, picker
 from .recorder import shared
 from .state import modes_used, state
 from .view import NO_GRAD, View
+from .write import convert
 
 MAX_TEMPLATES = 4096  # of one op
 # In the place of a template: the signature came once; the body has to run every time.
@@ -187,6 +188,24 @@ def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
     finally:
         state.steady = state.steady and before
     return out, _template(operands, values, tape[start:], out) if steady else UNSTEADY
+
+
+def apart(operands: Sequence[Any]) -> Sequence[Any]:
+    """The operands of a trace, with copies in the place of those that share a value with another.
+
+    Views of one tensor, as the queries and keys of attention often are: a trace could not tell
+    which of them a node reads.
+    """
+    seen: set[int] = set()
+    given = []
+    for t in operands:
+        storage = t.storage
+        if id(storage.value) in seen:
+            whole = convert(make_tensor(storage, storage.spec), storage.spec)
+            t = make_tensor(whole.storage, t.spec, t.offset)
+        seen.add(id(storage.value))
+        given.append(t)
+    return operands if len(seen) == len(given) else given
 
 
 def remembered(
