@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -38,28 +40,33 @@ def pictures(cell: Any) -> set[str]:
     return kinds & {"image/png", "image/svg+xml"}
 
 
-@pytest.fixture(scope="module")
-def executed() -> dict[str, Any]:
-    return {path.name: run.execute(path) for path in NOTEBOOKS}
+Execute = Callable[[str], Any]
 
 
 @pytest.fixture(scope="module")
-def autograd(executed: dict[str, Any]) -> Any:
-    return executed["01_autograd.ipynb"]
+def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Execute]:
+    """Runs the notebook of a name, the first time it is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ADJIT_HOME", str(tmp_path_factory.mktemp("home")))  # without weights
+        yield functools.cache(lambda name: run.execute(FOLDER / name))
 
 
-def test_no_cell_writes_to_stderr_or_raises(executed: dict[str, Any]) -> None:
-    assert executed
-    for notebook in executed.values():
-        outputs = [output for cell in code_cells(notebook) for output in cell.outputs]
-        assert outputs
-        assert [one for one in outputs if one.output_type == "error"] == []
-        assert [one.text for one in outputs if one.get("name") == "stderr"] == []
+@pytest.fixture(scope="module")
+def autograd(executed: Execute) -> Any:
+    return executed("01_autograd.ipynb")
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
-def test_the_stored_outputs_are_those_of_this_run(path: Path, executed: dict[str, Any]) -> None:
-    stored, fresh = run.nbformat.read(path, as_version=4), executed[path.name]
+def test_no_cell_writes_to_stderr_or_raises(path: Path, executed: Execute) -> None:
+    outputs = [output for cell in code_cells(executed(path.name)) for output in cell.outputs]
+    assert outputs
+    assert [one for one in outputs if one.output_type == "error"] == []
+    assert [one.text for one in outputs if one.get("name") == "stderr"] == []
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_the_stored_outputs_are_those_of_this_run(path: Path, executed: Execute) -> None:
+    stored, fresh = run.nbformat.read(path, as_version=4), executed(path.name)
     for old, new in zip(code_cells(stored), code_cells(fresh), strict=True):
         assert old.execution_count == new.execution_count
         assert pictures(old) == pictures(new)
@@ -130,23 +137,50 @@ def test_the_autograd_notebook_draws_the_graph_and_the_derivatives(autograd: Any
         ("adjit.compile(make_step())", "replayed"),
     ],
 )
-def test_the_fusion_notebook_says(code: str, text: str, executed: dict[str, Any]) -> None:
-    cells = code_cells(executed["02_fusion.ipynb"])
+def test_the_fusion_notebook_says(code: str, text: str, executed: Execute) -> None:
+    cells = code_cells(executed("02_fusion.ipynb"))
     told = [printed(cell) for cell in cells if code in cell.source]
     assert told
     assert any(text in one for one in told)
 
 
-def test_the_fusion_notebook_draws_a_plan(executed: dict[str, Any]) -> None:
-    drawn = [cell.source for cell in code_cells(executed["02_fusion.ipynb"]) if pictures(cell)]
+def test_the_fusion_notebook_draws_a_plan(executed: Execute) -> None:
+    drawn = [cell.source for cell in code_cells(executed("02_fusion.ipynb")) if pictures(cell)]
     assert drawn == ["plan"]
 
 
-def test_a_compiled_step_learns_the_same(executed: dict[str, Any]) -> None:
-    cells = code_cells(executed["02_fusion.ipynb"])
+def test_a_compiled_step_learns_the_same(executed: Execute) -> None:
+    cells = code_cells(executed("02_fusion.ipynb"))
     told = next(printed(cell) for cell in cells if "adjit.compile(" in cell.source)
     recorded, replayed = re.findall(r"loss (\S+)", told)
     assert recorded == replayed
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("ResNet18_Weights.DEFAULT", "random weights: the file of ResNet18_Weights.IMAGENET1K_V1"),
+        ("ResNet18_Weights.DEFAULT", "11,689,512 numbers in 62 parameters"),
+        ("requires_grad = False", "fc.weight (10, 512)\nfc.bias (10,)\n"),
+        ("moved =", "parameters that moved: ['fc.weight', 'fc.bias']\n"),
+        ("moved =", "parameters that did not: 60\nfrozen ones with a gradient: 0\n"),
+        ("others =", "60 others moved: bn1.running_mean"),
+        ("seconds_of_a_step", "times as fast"),
+    ],
+)
+def test_the_resnet_notebook_says(code: str, text: str, executed: Execute) -> None:
+    cells = code_cells(executed("03_resnet_finetune.ipynb"))
+    told = [printed(cell) for cell in cells if code in cell.source]
+    assert told
+    assert any(text in one for one in told)
+
+
+def test_resnet_learns(executed: Execute) -> None:
+    told = "".join(map(printed, code_cells(executed("03_resnet_finetune.ipynb"))))
+    before, after = re.findall(r"the step (\S+)\nafter it +(\S+)", told)[0]
+    assert float(after) < float(before)
+    (accuracy,) = re.findall(r"(\S+) of the test digits", told)
+    assert float(accuracy) > 0.8
 
 
 def test_a_failing_notebook_is_reported_and_keeps_its_outputs(
