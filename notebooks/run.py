@@ -28,8 +28,14 @@ def execute(path: Path) -> nbformat.NotebookNode:
         extra_arguments=["--log-level=40"],  # errors; it warns of its own connection
         resources={"metadata": {"path": str(path.parent)}},
     )
-    # Errors that name a line name its file, else a temporary one that differs from run to run.
-    client.execute(env={**os.environ, "IPYKERNEL_CELL_NAME": path.name})
+    client.execute(
+        env={
+            **os.environ,
+            # Errors that name a line name its file, else a temporary one that differs from run to run.
+            "IPYKERNEL_CELL_NAME": path.name,
+            "ADJIT_PROGRESS": "off",  # the outputs are those of a run with compiled kernels
+        }
+    )
     notebook.metadata["language_info"] = {"name": "python"}  # the same under every Python
     return notebook
 

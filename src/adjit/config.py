@@ -11,6 +11,7 @@
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
 | `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code, or its twins |
+| `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 
@@ -53,4 +54,5 @@ JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
 HOT: int = _whole("ADJIT_HOT", 2)
 MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
 RECORDER: str = _one_of("ADJIT_RECORDER", "compiled", "python")
+PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)

@@ -33,6 +33,7 @@ import llvmlite.binding as llvm
 from .. import config
 from ..dtypes import dtype
 from .body import SCALAR_MODULES, VECTOR_MATH
+from .progress import progress
 from .recipe import Source
 
 SIGNATURE = "void(int64, int64, int64)"
@@ -68,7 +69,7 @@ def address_of(name: str, text: str, signature: str, *, compiling: bool = True) 
     if entry is None:
         if not compiling:
             return 0
-        with _compiling:  # what the cache has is loaded meanwhile
+        with progress.compiling(), _compiling:  # what the cache has is loaded meanwhile
             entry = _read(path) or _compile(stem, name, text, signature)
     with _lock:
         if key not in _linked:
