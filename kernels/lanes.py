@@ -306,6 +306,28 @@ def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any)
     return types.void(pointer, types.int64, lanes, types.int64), codegen
 
 
+@njit(error_model="numpy", forceinline=True)
+def copy_run(out: Any, x: Any, count: int) -> None:
+    """out[:count] = x[:count], without the preparations of a loop: for many short runs."""
+    whole = count // LANES * LANES
+    for i in range(0, whole, LANES):
+        store(out, i, load(x, i))
+    if whole < count:
+        store_some(out, whole, load_some(x, whole, count - whole, x[0]), count - whole)
+
+
+@njit(error_model="numpy", forceinline=True)
+def add_run(out: Any, x: Any, count: int, factor: Any) -> None:
+    """out[:count] += factor * x[:count], for many short runs."""
+    every = spread(factor)
+    whole = count // LANES * LANES
+    for i in range(0, whole, LANES):
+        more = combine(operator.mul, every, load(x, i))
+        store(out, i, combine(operator.add, load(out, i), more))
+    for i in range(whole, count):
+        out[i] += factor * x[i]
+
+
 @intrinsic(prefer_literal=True)
 def stack(typingctx: Any, dtype: Any, count: Any) -> Any:
     """A pointer to `count` uninitialised elements that live as long as the kernel's call."""

@@ -128,9 +128,21 @@ def max_windows(args, start, stop):
                     places[to + j] = where[j * stride]
 
 
+@njit(error_model="numpy", forceinline=True)
+def is_better(value, place, best, where):
+    """Whether a value comes before the best so far: larger, or first of equals, or last of NaNs."""
+    if value != value:
+        return (best == best) | (place > where)
+    return (value > best) | ((value == best) & (place < where))
+
+
 @kernel
 def max_areas(args, start, stop):
-    """`max_windows` whose windows divide the input evenly; of the geometry only sizes are read."""
+    """`max_windows` whose windows divide the input evenly; of the geometry only sizes are read.
+
+    In C order the largest of each column is found first, for a strip of columns at once, and then
+    the largest column of each window.
+    """
     p = words(args)
     x, values, places, q = at(p[0], T), at(p[1], T), at(p[2], Y), shifted(p, 3)
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
@@ -139,31 +151,51 @@ def max_areas(args, start, stop):
     for unit in range(start, stop):
         oh, od, outer = unit % rows, unit // rows % depths, unit // rows // depths
         plane = shifted(x, outer * depth * height * width * inner)
-        for ow in range(columns):
-            for left in range(0, inner, STRIP):
-                count = min(STRIP, inner - left)
+        across, along = (width, 1) if inner == 1 else (inner, columns)
+        for ow in range(along):
+            left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
+            for left in range(0, across, STRIP):
+                count = min(STRIP, across - left)
                 for j in range(count):
                     best[j] = T(0)
                     where[j] = Y(-1)
-                left_edge, right_edge = ow * width // columns, -(-(ow + 1) * width // columns)
                 for d in range(od * depth // depths, -(-(od + 1) * depth // depths)):
                     for h in range(oh * height // rows, -(-(oh + 1) * height // rows)):
                         row = (d * height + h) * width
                         if inner == 1:
-                            value, place = best[0], where[0]
-                            for w in range(left_edge, right_edge):
-                                other = plane[row + w]
-                                if (place < 0) | (other > value) | (other != other):
-                                    value, place = other, Y(row + w)
-                            best[0], where[0] = value, place
+                            line = shifted(plane, row + left)
+                            keep_larger(best, where, line, 0, count, 1, row + left, 1, Y)
                         else:
                             for w in range(left_edge, right_edge):
                                 line = shifted(plane, (row + w) * inner + left)
                                 keep_larger(best, where, line, 0, count, 1, row + w, 0, Y)
-                to = (unit * columns + ow) * inner + left
+                to = (unit * columns + ow) * inner
+                if inner == 1:
+                    join_columns(
+                        best, where, left, count, shifted(values, to), shifted(places, to), q
+                    )
+                    continue
                 for j in range(count):
-                    values[to + j] = best[j]
-                    places[to + j] = where[j]
+                    values[to + left + j] = best[j]
+                    places[to + left + j] = where[j]
+
+
+@njit(error_model="numpy")
+def join_columns(best, where, left, count, values, places, q):
+    """The largest of the columns from `left` on, for each area that they lie in."""
+    width, columns = q[SIZE + WIDTH], q[OUT + WIDTH]
+    for o in range(left * columns // width, columns):
+        first, last = o * width // columns, -(-(o + 1) * width // columns)
+        if first >= left + count:
+            return
+        begin = max(first - left, 0)
+        value, place = best[begin], where[begin]
+        if first < left:
+            value, place = values[o], places[o]
+        for j in range(begin, min(last - left, count)):
+            if is_better(best[j], where[j], value, place):
+                value, place = best[j], where[j]
+        values[o], places[o] = value, place
 
 
 # elements at places: words are the tensors, then the places of an image in the smaller and in the

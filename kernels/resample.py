@@ -18,7 +18,7 @@ from numba import njit
 
 from .abi import A, I, T, at, float_of_bits, kernel, words
 from .blas import shifted
-from .lanes import stack
+from .lanes import add_run, copy_run, stack
 
 NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_WIDE, CUBIC_WIDE, AREA = range(7)
 REFLECT, REPLICATE, CIRCULAR = range(7, 10)
@@ -184,9 +184,7 @@ def copy_axis(args, start, stop):
     else:
         for unit in range(start, stop):
             line = unit // places * length + indices[unit % places]
-            source, target = shifted(x, line * inner), shifted(out, unit * inner)
-            for i in range(inner):
-                target[i] = source[i]
+            copy_run(shifted(out, unit * inner), shifted(x, line * inner), inner)
 
 
 @kernel
@@ -237,11 +235,11 @@ def mix_axis(args, start, stop):
 def spread_axis(args, start, stop):
     """The transpose of mix_axis: x is the gradient of the places, out that of the input.
 
-    A unit is a line, or a strip of all inner lines.
+    A unit is a line, or a strip of all inner lines. The places of a nearest one follow each other.
     """
     p = words(args)
     g, out = at(p[0], T), at(p[1], T)
-    length, places, taps, before, inner, strips = p[4], p[5], p[6], p[7], p[9], p[10]
+    kind, length, places, taps, before, inner, strips = p[3], p[4], p[5], p[6], p[7], p[9], p[10]
     indices, weights = at(p[2], I), at(p[2] + 8 * taps * places, T)
     first, last = inside(shifted(p, TABLE))
     for unit in range(start, stop):
@@ -260,6 +258,19 @@ def spread_axis(args, start, stop):
                     target[k[o]] += w[o] * source[o]
                 for o in range(last, places):
                     target[k[o]] += w[o] * source[o]
+        elif kind <= NEAREST_EXACT:
+            o = 0
+            for i in range(length):
+                line = shifted(target, i * inner)
+                if o < places and indices[o] == i:
+                    copy_run(line, shifted(source, o * inner), width)
+                    o += 1
+                else:
+                    for j in range(width):
+                        line[j] = T(0)
+                while o < places and indices[o] == i:
+                    add_run(line, shifted(source, o * inner), width, T(1))
+                    o += 1
         else:
             for i in range(length):
                 for j in range(width):
@@ -269,6 +280,4 @@ def spread_axis(args, start, stop):
                     weight = weights[t * places + o]
                     if weight != T(0):
                         line = shifted(target, indices[t * places + o] * inner)
-                        upper = shifted(source, o * inner)
-                        for j in range(width):
-                            line[j] += weight * upper[j]
+                        add_run(line, shifted(source, o * inner), width, weight)

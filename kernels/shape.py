@@ -9,6 +9,7 @@ from numba import njit
 
 from .abi import T, at, kernel, words
 from .blas import shifted
+from .lanes import copy_run
 
 
 @njit
@@ -102,3 +103,55 @@ def keep_triangle(args, start, stop):
             target[j] = source[j]
         for j in range(max(first, last), columns):
             target[j] = T(0)
+
+
+# frames: the axes of the result in C order, the last of them a row. For each axis there are its
+# size, the first place that an element of the input stands at, how many do, the size of the
+# input's axis, and the first of its elements that is taken
+
+OUT, FIRST, KEPT, SIZE, SKIPPED = range(5)
+AXIS = 5  # words of an axis
+
+
+@njit(error_model="numpy")
+def plane_in_frame(plane, axes, q):
+    """The plane of the input that stands at one of the result, -1 if none does: the axes but two."""
+    found, planes = 0, 1
+    for axis in range(axes - 3, -1, -1):
+        a = shifted(q, axis * AXIS)
+        place = plane % a[OUT] - a[FIRST]
+        if place < 0 or place >= a[KEPT]:
+            return -1
+        found += (place + a[SKIPPED]) * planes
+        planes *= a[SIZE]
+        plane //= a[OUT]
+    return found
+
+
+@kernel
+def put_in_frame(args, start, stop):
+    """out = x, or a part of it, with one value around it; a unit is a row of the result.
+
+    What lies between the elements of x, from row to row, is filled at once. Words: x, the value,
+    out, the number of axes, at least two, and the words of each axis.
+    """
+    p = words(args)
+    x, value, out, axes, q = at(p[0], T), at(p[1], T)[0], at(p[2], T), p[3], shifted(p, 4)
+    along, row = shifted(q, (axes - 2) * AXIS), shifted(q, (axes - 1) * AXIS)
+    length, first, kept, size, skipped = row[OUT], row[FIRST], row[KEPT], row[SIZE], row[SKIPPED]
+    filled, unit = start * length, start
+    while unit < stop:
+        place, plane = unit % along[OUT], plane_in_frame(unit // along[OUT], axes, q)
+        rows = min(along[OUT] - place, stop - unit)
+        if plane >= 0:
+            source = shifted(x, (plane * along[SIZE] + along[SKIPPED]) * size + skipped)
+            top = place - along[FIRST]
+            for k in range(max(0, -top), min(rows, along[KEPT] - top)):
+                target = (unit + k) * length + first
+                for i in range(filled, target):
+                    out[i] = value
+                copy_run(shifted(out, target), shifted(source, (top + k) * size), kept)
+                filled = target + kept
+        unit += rows
+    for i in range(filled, stop * length):
+        out[i] = value

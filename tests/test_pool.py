@@ -121,6 +121,16 @@ def test_long_rows_many_channels_and_large_windows(layout: Callable[[Any], Any])
             )
 
 
+@layouts
+def test_adaptive_max_pool_of_long_rows_with_equals_and_nans(
+    layout: Callable[[Any], Any],
+) -> None:
+    x = RANDOM.integers(0, 4, (1, 2, 6, 300)).astype(np.float64)
+    x[0, 0, 1, [5, 130, 131]] = x[0, 0, 2, [4, 129]] = np.nan
+    for size in (1, (2, 7), (4, 150), (7, 301)):
+        agree(lambda T, t, s=size: functional(T).adaptive_max_pool2d(layout(t), s, True), x)
+
+
 @every_n
 def test_single_images_and_integers(n: int) -> None:
     x = normal(*SHAPES[n])

@@ -63,6 +63,38 @@ def test_pad(mode: str) -> None:
     agree(lambda T, x: functional(T).pad(x, (1, 2), mode), RANDOM.integers(0, 9, (2, 3, 4)))
 
 
+def test_constant_pad_of_long_rows() -> None:
+    """Rows of several vectors and a rest, axes that are cut off whole, and the layout."""
+    for shape, widths in (
+        ((2, 40, 5, 3), (1, 0, 2, 1)),
+        ((2, 3, 2, 100), (3, -40, -1, 4, 1, 1, 0, 1)),
+        ((3, 70), (0, 0, -2, 5)),
+        ((3, 4), (-3, 4, 2, -3)),
+        ((3, 4), (0, 0, -3, 0)),
+        ((5,), (-2, 33)),
+        ((), ()),
+        ((2, 0, 3), (0, 0, 1, 2)),
+    ):
+        for kind in (np.float64, np.float32, np.uint8, np.int16, np.bool_):
+            x = normal(*shape) * 9 if shape else np.array(2.0)
+            agree(lambda T, t, w=widths: functional(T).pad(t, w, value=1), x.astype(kind))
+    x = channels_last(adjit.randn(2, 40, 5, 3)).requires_grad_()
+    out = functional(adjit).pad(x, (1, 0, 2, 1))
+    (gx,) = adjit.autograd.grad(out, x, out.detach())
+    assert (out.stride(1), gx.stride()) == (1, x.stride())
+
+
+def test_threads_change_no_bit_of_pads() -> None:
+    x = adjit.randn(40, 30, 33)
+    found = []
+    before = adjit.get_num_threads()
+    for threads in (1, 3):
+        adjit.set_num_threads(threads)
+        found.append(functional(adjit).pad(x, (2, 3, 1, -1)).numpy())
+    adjit.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+
+
 def test_names_of_pads_in_the_graph() -> None:
     for mode, name in (("reflect", "Reflection"), ("replicate", "Replication")):
         for n in (1, 2, 3):
@@ -89,6 +121,8 @@ def test_padding_modules(kind: str) -> None:
 
 def test_errors_of_pad() -> None:
     for mode, shape, widths in (
+        ("constant", (3, 4), (-5, 4)),
+        ("constant", (3, 4), (0, 0, 4, -4)),
         ("reflect", (2, 3, 4, 5), (0, 0, 4, 0)),
         ("reflect", (3, 4, 5), (-3, -3)),
         ("replicate", (3, 4, 5), (-3, -3)),

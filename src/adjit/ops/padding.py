@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
-from ..graph import write
+from ..graph.launch import launch
 from ..graph.op import export, operation
-from ..shapes import (
-    Shape,
-)
+from ..kernels import shape as kernels
+from ..shapes import Shape, numel
 from ..tensor import Tensor
-from . import creation, view
+from . import creation, layouts
+from .reduce import GRAIN
 from .resample import PAD_KINDS, PADS, AxisMap
+from .tables import carrier
 
 
 @export(namespace="nn.functional")
@@ -95,33 +96,69 @@ def pad_maps(mode: str, x: Tensor, widths: Shape) -> Iterator[AxisMap]:
             yield AxisMap(axis, PAD_KINDS[mode], size, size + before + after, before)
 
 
+class Side(NamedTuple):
+    """An axis of a padded tensor, in the words of the kernel."""
+
+    out: int
+    first: int  # place that an element of the input stands at
+    kept: int  # elements of the input
+    size: int
+    skipped: int  # elements of the input before the first that is kept
+
+    @classmethod
+    def of(cls, size: int, before: int, after: int) -> Side:
+        """An axis with so many elements put before and after it, or cut off."""
+        skipped = max(-before, 0)
+        kept = size - skipped - max(-after, 0)
+        if kept < 0:
+            raise RuntimeError("narrow(): length must be non-negative.")
+        return cls(size + before + after, max(before, 0), kept, size, skipped)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the axis stays as it is."""
+        return self.out == self.size == self.kept
+
+    def times(self, inner: int) -> Side:
+        """The axis with the elements of another one inside of each of its own."""
+        return Side(*(number * inner for number in self))
+
+
+def joined(sides: Sequence[Side]) -> list[Side]:
+    """Axes of which those that stay as they are have joined the ones before them."""
+    found: list[Side] = []
+    for side in sides:
+        if found and side.is_whole:
+            found[-1] = found[-1].times(side.size)
+        else:
+            found.append(side)
+    return found
+
+
 @operation("ConstantPadNdBackward0")
 def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
     """`x` with a number around it."""
-    shape = list(x.shape)
-    source = x
-    frame = []
+    sides = [Side.of(size, 0, 0) for size in x.shape]
     for position in range(len(widths) // 2):
         axis = x.ndim - 1 - position
         before, after = widths[2 * position : 2 * position + 2]
-        size = shape[axis]
-        shape[axis] = size + before + after
-        if shape[axis] < 0:
-            raise RuntimeError("narrow(): length must be non-negative.")
-        first, last = max(-before, 0), size - max(-after, 0)
-        source = view.slice_dim(source, axis, min(first, size), max(first, last), 1)
-        start = max(before, 0)
-        frame.append((axis, start, start + source.shape[axis]))
-    if max(widths, default=0) <= 0:
-        return view.clone(source, contiguous=True)
+        sides[axis] = Side.of(x.shape[axis], before, after)
+    at_end = layouts.channels_last(x)
+    if at_end:
+        sides = [sides[axis] for axis in layouts.last(x.ndim)]
+    shape = tuple([side.out for side in sides])
+    axes = joined(sides)
+    axes = [Side.of(1, 0, 0)] * (2 - len(axes)) + axes
     if x.dtype.kind != "f":
         value = bool(value) if x.dtype is dtypes.bool else int(value)
-    out = creation.full(shape, value, dtype=x.dtype)
-    part = out
-    for axis, start, stop in frame:
-        part = view.slice_dim(part, axis, start, stop, 1)
-    write.store(part, source)
-    return out
+    inputs = (layouts.in_memory(x, at_end), creation.full((), value, dtype=x.dtype))
+    out = launch(
+        kernels.put_in_frame, inputs, [(shape, x.dtype)], bind={"T": carrier(x.dtype)},
+        words=(len(axes), *(number for side in axes for number in side)),
+        n=numel(side.out for side in axes[:-1]) if axes[-1].out else 0,
+        grain=max(1, GRAIN // max(axes[-1].out, 1)),
+    )  # fmt: skip
+    return layouts.as_images(out, at_end)
 
 
 @padded.vjp

@@ -15,6 +15,7 @@ from ..shapes import numel
 from ..tensor import Tensor
 from . import layouts
 from .reduce import GRAIN
+from .tables import carrier
 
 TABLES = {
     kernels.NEAREST: kernels.table_of_nearest,
@@ -74,19 +75,29 @@ def map_axis(x: Tensor, axis: int, to: AxisMap, back: bool) -> Tensor:
     table = instantiate(TABLES[to.kind], {"A": number})
     out: Tensor = launch(
         [(table, 1, 1), (kernel, n if inner else 0, max(1, GRAIN // max(2 * work, 1)))],
-        (x,), [(shape, x.dtype)], bind={"T": x.dtype},
+        (x,), [(shape, x.dtype)],
+        bind={"T": carrier(x.dtype) if kernel is kernels.copy_axis else x.dtype},
         words=(to.kind, to.length, to.places, taps, to.before, to.aligned, inner, strips),
         scalars=(float_word(to.scale),), scratch=taps * to.places * 16,
     )  # fmt: skip
     return out
 
 
+def growth(to: AxisMap) -> tuple[float, int]:
+    """Sorts axes by how much they grow."""
+    factor = to.places / to.length
+    return factor, to.axis if factor < 1 else -to.axis
+
+
 def mapped(x: Tensor, maps: tuple[AxisMap, ...], back: bool) -> Tensor:
-    """Map axes one after the other; those that shrink most come first, and last on the way back."""
+    """Map axes one after the other: those that shrink most come first, and last on the way back.
+
+    Of axes that grow alike the inner one comes first: short lines cost more than long ones.
+    """
     at_end = layouts.channels_last(x)
     where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
     y = layouts.in_memory(x, at_end)
-    order = sorted(maps, key=lambda to: to.places / to.length)
+    order = sorted(maps, key=growth)
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
     return layouts.as_images(y, at_end)
