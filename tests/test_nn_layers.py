@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -315,6 +316,30 @@ def test_every_public_layer_of_torch_is_here_or_named_as_missing() -> None:
             getattr(adjit.nn, name)
     with pytest.raises(AttributeError, match=r"module 'adjit\.nn' has no attribute 'Liner'"):
         _ = adjit.nn.Liner
+
+
+@pytest.mark.parametrize(
+    ("name", "instead"),
+    [
+        ("LazyConv2d", "nn.Conv2d with its number of input channels as `in_channels`"),
+        ("LazyConvTranspose3d", "nn.ConvTranspose3d with its number of input channels"),
+        ("LazyBatchNorm1d", "nn.BatchNorm1d with its number of channels as `num_features`"),
+        ("LazyInstanceNorm2d", "nn.InstanceNorm2d with its number of channels"),
+        ("LazyLinear", "nn.Linear with its number of inputs as `in_features`"),
+        ("SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process"),
+        ("FractionalMaxPool3d", "nn.AdaptiveMaxPool3d for an output of any size"),
+        ("Softmax2d", "nn.Softmax(dim=-3)"),
+        ("NLLLoss2d", "nn.NLLLoss"),
+        ("CrossMapLRN2d", "nn.LocalResponseNorm"),
+    ],
+)
+def test_a_missing_layer_says_what_to_use_instead(name: str, instead: str) -> None:
+    text = f"nn.{name} is not supported by adjit yet; use {instead}"
+    with pytest.raises(AttributeError, match=re.escape(text)):
+        getattr(adjit.nn, name)
+    used = re.match(r"nn\.(\w+)", instead)
+    assert used
+    assert used[1] in adjit.nn.__all__
 
 
 def message(library: Any, call: Callable[[Any], Any]) -> tuple[str, str]:

@@ -271,18 +271,31 @@ __all__ = [
 # Programs reach the hooks on all modules as `nn.modules.module.register_module_forward_hook`.
 modules = sys.modules[__name__]
 
-# What PyTorch has and adjit has not, yet. Any other unknown name is a slip of the keyboard.
+# What PyTorch has and adjit has not, yet, and what does in its place; without an entry of its own
+# the list of layers does. Any other unknown name is a slip of the keyboard.
+_INSTEAD = (
+    (r"Lazy((?:Conv|ConvTranspose)[123]d)", r"nn.\1 with its number of input channels as `in_channels`"),
+    (r"Lazy((?:Batch|Instance)Norm[123]d)", r"nn.\1 with its number of channels as `num_features`"),
+    (r"Lazy(Linear)", r"nn.\1 with its number of inputs as `in_features`"),
+    (r"SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process, which sees the whole batch"),
+    (r"FractionalMaxPool([23]d)", r"nn.AdaptiveMaxPool\1 for an output of any size, or nn.MaxPool\1"),
+    (r"Softmax2d", "nn.Softmax(dim=-3)"),
+    (r"NLLLoss2d", "nn.NLLLoss, which takes images too"),
+    (r"CrossMapLRN2d", "nn.LocalResponseNorm"),
+)  # fmt: skip
 _NOT_SUPPORTED_YET = re.compile(
-    r"Lazy(Conv|ConvTranspose|BatchNorm|InstanceNorm)[123]d"
-    r"|FractionalMaxPool[23]d|Softmax2d|NLLLoss2d"
-    r"|(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
-    r"|SyncBatchNorm|CrossMapLRN2d|EmbeddingBag"
-    r"|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
-    r"|AdaptiveLogSoftmaxWithLoss|DataParallel|LazyLinear|Uninitialized(Buffer|Parameter)|Container"
+    r"(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
+    r"|EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
+    r"|AdaptiveLogSoftmaxWithLoss|DataParallel|Uninitialized(Buffer|Parameter)|Container"
 )
 
 
 def __getattr__(name: str) -> NoReturn:
+    for pattern, instead in _INSTEAD:
+        if found := re.fullmatch(pattern, name):
+            raise AttributeError(
+                f"nn.{name} is not supported by adjit yet; use {found.expand(instead)}"
+            )
     if _NOT_SUPPORTED_YET.fullmatch(name):
         raise AttributeError(
             f"nn.{name} is not supported by adjit yet; the layers that are supported are listed "
