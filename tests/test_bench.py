@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import adjit
+
 BENCH = Path(__file__).parent.parent / "bench"
 NAMES = ("libraries", "programs", "rows", "table", "timing")
 
@@ -136,3 +138,31 @@ def test_a_program_computes_in_adjit_what_pytorch_computes(
     assert all(np.isfinite(value).all() for found in results for value in found)
     for found in results:
         assert rows.disagreement(program, results[0], found) == ""
+
+
+def test_the_network_of_the_bench_is_the_one_of_the_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same names, and with the same weights the same results in both libraries."""
+    monkeypatch.syspath_prepend(BENCH)
+    resnet = importlib.import_module("resnet")
+    adjit.manual_seed(0)
+    model = adjit.models.resnet18()
+    state = {name: value.numpy() for name, value in model.state_dict().items()}
+    mine = resnet.resnet18(adjit)
+    assert {name: value.shape for name, value in mine.state_dict().items()} == {
+        name: value.shape for name, value in state.items()
+    }
+    assert [name for name, _ in mine.named_parameters()] == [
+        name for name, _ in model.named_parameters()
+    ]
+    images = np.random.default_rng(0).random((2, 3, 32, 32), np.float32)
+    expected = logits(adjit, model, state, images)
+    np.testing.assert_allclose(logits(adjit, mine, state, images), expected, rtol=1e-6)
+    torch = pytest.importorskip("torch")
+    found = logits(torch, resnet.resnet18(torch), state, images)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5 * np.abs(expected).max())
+
+
+def logits(library: Any, network: Any, state: dict[str, Any], images: np.ndarray) -> np.ndarray:
+    """What a network in evaluation mode makes of images with given weights."""
+    network.load_state_dict({name: library.tensor(value) for name, value in state.items()})
+    return np.asarray(network.eval()(library.tensor(images)).detach().numpy())
