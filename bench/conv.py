@@ -6,7 +6,7 @@ The rows are the different convolutions of ResNet-18 (batch 8 at 224 x 224, batc
 and of MobileNetV2 (batch 8 at 224 x 224). Every pass is timed alone. adjit's images have the layout
 that they have inside of a network, channels last, but for the first one; PyTorch's have its default
 and, in a column of their own, channels last. In brackets PyTorch's time divided by adjit's: above 1,
-adjit is ahead.
+adjit is ahead. A full run is written to bench/results/, a run of chosen rows is only printed.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from typing import Any, NamedTuple
 import machine
 from timing import limit_threads, time_calls
 
+FOLDER = Path(__file__).parent
 PASSES = ("forward", "image", "weight")
 SAMPLE = 1e-4  # seconds that a group of convolutions takes
+BEHIND = 0.8  # of PyTorch's speed: shapes below are listed
 
 # Channels, columns, kernel, stride, groups, by the size of the image they are applied to.
 RESNET_18 = (
@@ -190,23 +192,34 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def ratios(rows: list[dict[str, Any]], name: str, other: str) -> list[tuple[float, str]]:
+    """PyTorch's time of a pass over adjit's in each row, and the row's name."""
+    return [
+        (row["passes"][name][other] / row["passes"][name]["adjit"], row["name"]) for row in rows
+    ]
+
+
 def summary(rows: list[dict[str, Any]]) -> str:
-    lines = []
+    """Means over the convolutions, and those on which adjit is far behind."""
+    means, behind = [], []
     for threads in sorted({row["threads"] for row in rows}):
+        chosen = [row for row in rows if row["threads"] == threads]
         for name in PASSES:
             for other in ("PyTorch", "channels last"):
-                ratios = [
-                    (row["passes"][name][other] / row["passes"][name]["adjit"], row["name"])
-                    for row in rows
-                    if row["threads"] == threads
-                ]
-                mean = exp(sum(log(ratio) for ratio, _ in ratios) / len(ratios))
-                least, where = min(ratios)
-                lines.append(
+                found = ratios(chosen, name, other)
+                mean = exp(sum(log(ratio) for ratio, _ in found) / len(found))
+                least, where = min(found)
+                means.append(
                     f"- {name}, threads {threads}, against {other}: geometric mean {mean:.2f}, "
                     f"least {least:.2f} ({where})"
                 )
-    return "\n".join(lines)
+                behind += [
+                    f"- {where}, {name}, threads {threads}, against {other}: {ratio:.2f}"
+                    for ratio, where in sorted(found)
+                    if ratio < BEHIND
+                ]
+    listed = "\n".join(behind) or "None."
+    return "\n".join(means) + f"\n\nBelow {BEHIND} of PyTorch's speed:\n\n{listed}"
 
 
 def main() -> None:
@@ -229,7 +242,14 @@ def main() -> None:
         command += [f"--turns={options.turns}"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         rows += json.loads(done.stdout.splitlines()[-1])
-    print(f"{machine.description()}\n\n{table(rows)}\n\n{summary(rows)}")
+    description = machine.description()
+    text = f"{description}\n\n{table(rows)}\n\n{summary(rows)}"
+    print(text)
+    if not options.rows:
+        target = FOLDER / "results" / f"{machine.short_name()}-conv"
+        target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
+        report = {"machine": description, "rows": rows}
+        target.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 if __name__ == "__main__":
