@@ -105,6 +105,27 @@ def keep_triangle(args, start, stop):
             target[j] = T(0)
 
 
+TILE = 16  # columns that are turned at a time: a line of memory of float32
+
+
+@kernel
+def turn(args, start, stop):
+    """out[.., j, i] = x[.., i, j]; a unit is a tile of the columns of a matrix.
+
+    Words: x, out, rows, columns.
+    """
+    p = words(args)
+    x, out, rows, columns = at(p[0], T), at(p[1], T), p[2], p[3]
+    tiles = -(-columns // TILE)
+    for unit in range(start, stop):
+        matrix, first = unit // tiles * rows * columns, unit % tiles * TILE
+        source, target = shifted(x, matrix + first), shifted(out, matrix + first * rows)
+        count = min(TILE, columns - first)
+        for i in range(rows):
+            for j in range(count):
+                target[j * rows + i] = source[i * columns + j]
+
+
 # frames: the axes of the result in C order, the last of them a row. For each axis there are its
 # size, the first place that an element of the input stands at, how many do, the size of the
 # input's axis, and the first of its elements that is taken

@@ -2,12 +2,17 @@
 
 The three kernels are each other's derivatives. Words: two tensors, the places, out; then channels,
 elements of a channel, points, taps. A place below 0 is none. Tensors are images x channels x
-elements, or images x taps x points.
+elements, or images x taps x points. There are two of each: in C order a loop runs over points, whose
+elements lie anywhere; with the channels last it runs over them, which lie side by side.
 """
+
+from operator import add, mul
+
+from numba import njit
 
 from .abi import T, Y, at, kernel, words
 from .blas import shifted
-from .lanes import stack
+from .lanes import LANES, combine, fold, load, load_some, spread, stack, store, store_some
 
 STRIP = 256  # points that are summed at a time
 
@@ -78,3 +83,95 @@ def multiply_taps(args, start, stop):
             target = shifted(out, unit * points + left)
             for j in range(width):
                 target[j] = total[j]
+
+
+# with the channels last: images x elements x channels; a block of channels is LANES or the rest
+
+
+@njit(error_model="numpy", forceinline=True)
+def block_at(x, i, count, zero):
+    """The elements of a block of channels; the lanes behind them are zero."""
+    return load(x, i) if count == LANES else load_some(x, i, count, zero)
+
+
+@njit(error_model="numpy", forceinline=True)
+def put_block(out, i, lanes, count):
+    """Write a block of channels."""
+    if count == LANES:
+        store(out, i, lanes)
+    else:
+        store_some(out, i, lanes, count)
+
+
+@kernel
+def gather_taps_last(args, start, stop):
+    """`gather_taps`; a unit is a strip of the points of an image."""
+    p = words(args)
+    x, w, places, out = at(p[0], T), at(p[1], T), at(p[2], Y), at(p[3], T)
+    channels, size, points, taps = p[4], p[5], p[6], p[7]
+    strips = -(-points // STRIP)
+    for unit in range(start, stop):
+        image, first = unit // strips, unit % strips * STRIP
+        source = shifted(x, image * size * channels)
+        for point in range(first, min(first + STRIP, points)):
+            target = shifted(out, (image * points + point) * channels)
+            for left in range(0, channels, LANES):
+                count, total = min(LANES, channels - left), spread(T(0))
+                for t in range(taps):
+                    tap = (image * taps + t) * points + point
+                    if places[tap] >= 0:
+                        block = block_at(source, places[tap] * channels + left, count, T(0))
+                        total = combine(add, total, combine(mul, spread(w[tap]), block))
+                put_block(target, left, total, count)
+
+
+@kernel
+def scatter_taps_last(args, start, stop):
+    """`scatter_taps`; a unit is a block of the channels of an image."""
+    p = words(args)
+    g, w, places, out = at(p[0], T), at(p[1], T), at(p[2], Y), at(p[3], T)
+    channels, size, points, taps = p[4], p[5], p[6], p[7]
+    blocks = -(-channels // LANES)
+    for unit in range(start, stop):
+        image, left = unit // blocks, unit % blocks * LANES
+        count = min(LANES, channels - left)
+        target = shifted(out, image * size * channels + left)
+        for i in range(size):
+            put_block(target, i * channels, spread(T(0)), count)
+        for point in range(points):
+            upper = block_at(g, (image * points + point) * channels + left, count, T(0))
+            for t in range(taps):
+                tap = (image * taps + t) * points + point
+                if places[tap] >= 0:
+                    place = places[tap] * channels
+                    more = combine(mul, spread(w[tap]), upper)
+                    put_block(
+                        target,
+                        place,
+                        combine(add, block_at(target, place, count, T(0)), more),
+                        count,
+                    )
+
+
+@kernel
+def multiply_taps_last(args, start, stop):
+    """`multiply_taps`; a unit is a strip of the points of an image."""
+    p = words(args)
+    g, x, places, out = at(p[0], T), at(p[1], T), at(p[2], Y), at(p[3], T)
+    channels, size, points, taps = p[4], p[5], p[6], p[7]
+    strips = -(-points // STRIP)
+    for unit in range(start, stop):
+        image, first = unit // strips, unit % strips * STRIP
+        source = shifted(x, image * size * channels)
+        for point in range(first, min(first + STRIP, points)):
+            upper = shifted(g, (image * points + point) * channels)
+            for t in range(taps):
+                tap = (image * taps + t) * points + point
+                place, total = places[tap] * channels, spread(T(0))
+                if place >= 0:
+                    for left in range(0, channels, LANES):
+                        count = min(LANES, channels - left)
+                        block = block_at(source, place + left, count, T(0))
+                        more = combine(mul, block_at(upper, left, count, T(0)), block)
+                        total = combine(add, total, more)
+                out[tap] = fold(add, total)

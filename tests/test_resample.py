@@ -341,6 +341,34 @@ def test_grid_sample(mode: str, padding_mode: str) -> None:
     assert backward_name(call, normal(2, 2, 5, 4), grid) == "GridSampler2DBackward0"
 
 
+@pytest.mark.parametrize("channels", [16, 32, 70])
+def test_grid_sample_of_many_channels(channels: int) -> None:
+    """Blocks of channels, whole and in part; many points, and fewer than elements."""
+
+    def call(T: Any, x: Any, grid: Any) -> Any:
+        return functional(T).grid_sample(x, grid, align_corners=False)
+
+    x = normal(2, channels, 5, 4)
+    for outer in ((3, 100), (1, 2)):
+        agree_in_both_layouts(call, x, RANDOM.uniform(-1.3, 1.3, (2, *outer, 2)))
+    agree(call, x.astype(np.float32), RANDOM.uniform(-1, 1, (2, 3, 100, 2)).astype(np.float32))
+
+
+def test_threads_change_no_bit_of_samples() -> None:
+    x, points = adjit.randn(3, 40, 17, 19), adjit.rand(3, 30, 31, 2) * 2 - 1
+    found = []
+    before = adjit.get_num_threads()
+    for threads in (1, 3):
+        adjit.set_num_threads(threads)
+        leaves = [t.detach().requires_grad_() for t in (x, points)]
+        out = functional(adjit).grid_sample(*leaves, align_corners=False)
+        gradients = adjit.autograd.grad(out, leaves, out.detach())
+        found.append([t.detach().numpy() for t in (out, *gradients)])
+    adjit.set_num_threads(before)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
 def test_grid_sample_at_elements_and_beyond() -> None:
     x = normal(1, 2, 4, 5)
     theta = np.array([[[1.0, 0, 0], [0, 1, 0]]])

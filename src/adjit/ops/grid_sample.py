@@ -10,9 +10,10 @@ from .. import dtypes
 from ..graph.launch import launch
 from ..graph.op import Operation, export, operation
 from ..kernels import taps as kernels
+from ..kernels.lanes import LANES
 from ..shapes import Shape, numel
 from ..tensor import Tensor
-from . import creation
+from . import creation, layouts
 from .comparison import where
 from .pool import refuse
 from .reduce import GRAIN
@@ -28,6 +29,15 @@ ALIGNMENT = (
 # ---------------------------------------------------------------- sums over taps
 
 
+def pays_at_end(x: Tensor, taps: int) -> bool:
+    """Whether the channels of an image are better last in memory, for so many taps in all.
+
+    Whole vectors of channels are worth a copy that is not larger than what is read.
+    """
+    enough = x.shape[1] >= LANES // 2
+    return enough and (layouts.channels_last(x) or taps >= numel(x.shape[2:]))
+
+
 def run(
     kernel: Any, tensors: Sequence[Tensor], shape: Shape, sizes: Shape, units: int, work: int
 ) -> Tensor:
@@ -35,7 +45,7 @@ def run(
     out: Tensor = launch(
         kernel, [t.contiguous() for t in tensors], [(shape, tensors[0].dtype)],
         bind={"T": tensors[0].dtype, "Y": dtypes.int32}, words=sizes, n=units if work else 0,
-        grain=max(1, GRAIN // max(4 * work, 1)),
+        grain=max(1, GRAIN // max(4 * work // max(units, 1), 1)),
     )  # fmt: skip
     return out
 
@@ -51,10 +61,16 @@ def sampling(backward_name: str) -> Operation:
         """(N, C, *outer): the weighted sums of the elements of `x` at places."""
         images, channels, *size = x.shape
         taps, points = w.shape[1:]
-        sizes = (channels, numel(size), points, taps)
-        shape = (images, channels, *outer)
-        units = images * channels
-        return run(kernels.gather_taps, (x, w, places), shape, sizes, units, taps * points)
+        at_end = pays_at_end(x, taps * points)
+        kernel, units = kernels.gather_taps, images * channels
+        if at_end:
+            kernel, units = kernels.gather_taps_last, images * -(-points // kernels.STRIP)
+        made = run(
+            kernel, (layouts.in_memory(x, at_end), w, places),
+            layouts.shape_in_memory((images, channels, *outer), at_end),
+            (channels, numel(size), points, taps), units, images * channels * taps * points,
+        )  # fmt: skip
+        return layouts.as_images(made, at_end)
 
     @gather.vjp
     def _(g, x, w, places):  # type: ignore[no-untyped-def]
@@ -65,10 +81,17 @@ def sampling(backward_name: str) -> Operation:
         """(N, C, *size): the weighted elements of `upper` added at places."""
         images, channels = upper.shape[:2]
         taps, points = w.shape[1:]
-        sizes = (channels, numel(size), points, taps)
-        shape = (images, channels, *size)
-        work = numel(size) + taps * points
-        return run(kernels.scatter_taps, (upper, w, places), shape, sizes, images * channels, work)
+        at_end = layouts.channels_last(upper) and channels >= LANES // 2
+        kernel, units = kernels.scatter_taps, images * channels
+        if at_end:
+            kernel, units = kernels.scatter_taps_last, images * -(-channels // LANES)
+        made = run(
+            kernel, (layouts.in_memory(upper, at_end), w, places),
+            layouts.shape_in_memory((images, channels, *size), at_end),
+            (channels, numel(size), points, taps), units,
+            images * channels * (numel(size) + taps * points),
+        )  # fmt: skip
+        return layouts.as_images(made, at_end)
 
     @scatter.vjp
     def _(g, upper, w, places):  # type: ignore[no-untyped-def]
@@ -80,10 +103,16 @@ def sampling(backward_name: str) -> Operation:
         """(N, T, P): the products of `upper` and of the elements of `x` at places, over channels."""
         images, channels, *size = x.shape
         taps, points = places.shape[1:]
-        sizes = (channels, numel(size), points, taps)
-        shape = (images, taps, points)
-        work = channels * points
-        return run(kernels.multiply_taps, (upper, x, places), shape, sizes, images * taps, work)
+        at_end = pays_at_end(x, taps * points)
+        kernel, units = kernels.multiply_taps, images * taps
+        if at_end:
+            kernel, units = kernels.multiply_taps_last, images * -(-points // kernels.STRIP)
+        made: Tensor = run(
+            kernel, (layouts.in_memory(upper, at_end), layouts.in_memory(x, at_end), places),
+            (images, taps, points), (channels, numel(size), points, taps), units,
+            images * channels * taps * points,
+        )  # fmt: skip
+        return made
 
     @multiply.vjp
     def _(g, upper, x, places):  # type: ignore[no-untyped-def]

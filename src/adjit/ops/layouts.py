@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..shapes import Shape, is_contiguous
+from ..graph.launch import launch
+from ..kernels import shape as kernels
+from ..schedule.recipe import GRAIN
+from ..shapes import Shape, is_contiguous, numel
 from ..tensor import Tensor
+from .tables import carrier
 
 
 def last(ndim: int) -> Shape:
@@ -24,7 +28,23 @@ def channels_last(x: Tensor) -> bool:
 
 def in_memory(x: Tensor, at_end: bool) -> Tensor:
     """`x` in C order, its channels at the end if so wanted; a copy only where it lies otherwise."""
-    return x.permute(last(x.ndim)).contiguous() if at_end else x.contiguous()
+    if not at_end:
+        return x.contiguous()
+    moved = x.permute(last(x.ndim))
+    return turned(x) if x.spec.contiguous and not moved.spec.contiguous else moved.contiguous()
+
+
+def turned(x: Tensor) -> Tensor:
+    """An (N, C, *) tensor in C order copied to (N, *, C), recorded."""
+    images, channels, *sizes = x.shape
+    area = numel(sizes)
+    made: Tensor = launch(
+        kernels.turn, (x,), [((images, *sizes, channels), x.dtype)],
+        bind={"T": carrier(x.dtype)}, words=(channels, area),
+        n=images * -(-area // kernels.TILE) if channels else 0,
+        grain=max(1, GRAIN // max(4 * kernels.TILE * channels, 1)),
+    )  # fmt: skip
+    return made
 
 
 def as_images(x: Tensor, at_end: bool) -> Tensor:
