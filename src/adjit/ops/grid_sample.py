@@ -29,12 +29,15 @@ ALIGNMENT = (
 # ---------------------------------------------------------------- sums over taps
 
 
+LEAST_CHANNELS = LANES // 2  # that are worth a vector
+
+
 def pays_at_end(x: Tensor, taps: int) -> bool:
     """Whether the channels of an image are better last in memory, for so many taps in all.
 
-    Whole vectors of channels are worth a copy that is not larger than what is read.
+    Vectors of channels are worth a copy that is not larger than what is read.
     """
-    enough = x.shape[1] >= LANES // 2
+    enough = x.shape[1] >= LEAST_CHANNELS
     return enough and (layouts.channels_last(x) or taps >= numel(x.shape[2:]))
 
 
@@ -81,7 +84,7 @@ def sampling(backward_name: str) -> Operation:
         """(N, C, *size): the weighted elements of `upper` added at places."""
         images, channels = upper.shape[:2]
         taps, points = w.shape[1:]
-        at_end = layouts.channels_last(upper) and channels >= LANES // 2
+        at_end = channels >= LEAST_CHANNELS
         kernel, units = kernels.scatter_taps, images * channels
         if at_end:
             kernel, units = kernels.scatter_taps_last, images * -(-channels // LANES)
