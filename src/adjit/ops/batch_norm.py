@@ -27,6 +27,11 @@ def all_but_channels(x: Tensor) -> Shape:
     return (0, *range(2, x.ndim))
 
 
+def has_rows(x: Tensor) -> bool:
+    """Whether the channels of each place lie side by side."""
+    return layouts.channels_last(x) or numel(x.shape[2:]) == 1
+
+
 def steps_of(
     x: Tensor, at_end: bool, planes: Any, rows: Sequence[Any]
 ) -> tuple[list[tuple[Any, int, int]], tuple[int, ...], int]:
@@ -62,7 +67,7 @@ def batch_norm_training(
     eps: float,
 ) -> tuple[Tensor, ...]:
     """Normalised channels, their means and the factors they were scaled by, new running ones."""
-    at_end = layouts.channels_last(x)
+    at_end = has_rows(x)
     steps, sizes, rows = steps_of(
         x,
         at_end,
@@ -104,7 +109,7 @@ def batch_norm_backward(
     upper: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     """The gradients of the input, the weight and the bias."""
-    at_end = layouts.channels_last(x)
+    at_end = has_rows(x)
     steps, sizes, rows = steps_of(
         x,
         at_end,
