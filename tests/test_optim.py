@@ -15,6 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from library import T, array, plain, quiet
 
+from adjit import storage
+from adjit.schedule import hot
+from adjit.schedule import settle as scheduling
+
 torch = pytest.importorskip("torch")
 
 RULES = [
@@ -949,3 +953,25 @@ def test_old_values_that_somebody_holds_stay():
     T.optim.SGD([p, T.ones(2, requires_grad=True)], lr=0.5).step()
     assert later.tolist() == [2.0, 2.0, 2.0]
     assert p.tolist() == [0.5, 0.5, 0.5]
+
+
+def test_a_large_step_does_not_keep_gradients_beside_the_next_ones():
+    size = 1 << 21  # elements: 8 MiB
+    weight = T.zeros(size, requires_grad=True)
+    optimizer = T.optim.SGD([weight], lr=0.1, momentum=0.9)
+
+    def step():
+        optimizer.zero_grad()
+        (weight * weight).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):
+        step()
+        hot.wait()
+    optimizer.zero_grad()
+    scheduling.settle()
+    live = T.memory_stats()["live"]
+    storage.reset_peak_memory()
+    step()
+    step()
+    assert T.memory_stats()["peak"] - live <= 1.1 * 4 * size

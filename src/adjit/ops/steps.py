@@ -79,21 +79,24 @@ def _step(
     written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
     read = [g if g.spec.contiguous else g.contiguous() for g in grads]
     key = (kernel, len(states), tuple([p.spec for p in written[: len(params)]]))
-    recipe = _recipes.get(key)
-    if recipe is None:
+    found = _recipes.get(key)
+    if found is None:
         if len(_recipes) >= MAX_STEPS:
             _recipes.clear()
-        recipe = _recipes[key] = _recipe(kernel, [t.spec for t in written], key[2], len(words) + 1)
+        recipe = _recipe(kernel, [t.spec for t in written], key[2], len(words) + 1)
+        found = _recipes[key] = recipe, sum([spec.nbytes for spec in key[2]]) >= LARGE
+    recipe, is_large = found
     write.replace(recipe, written, read, (*words, len(params)))
     for t, made in zip(old, written, strict=True):
         if made is not t:
             inplace.adopt(t, made)
-    if any(g.storage.shared for g in read):
+    if is_large or any(g.storage.shared for g in read):
         settle()
 
 
 MAX_STEPS = 256
-_recipes: dict[Any, Recipe] = {}
+LARGE = 1 << 22  # bytes of gradients that a recorded step must not keep alive beside the next ones
+_recipes: dict[Any, tuple[Recipe, bool]] = {}  # and whether its gradients are large
 
 
 def _is_whole(t: Tensor) -> bool:
