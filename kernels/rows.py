@@ -4,7 +4,7 @@ wanted, the rows of words of plain ones, and what is left of them.
 
 from numba.extending import register_jitable
 
-from .abi import stack_words
+from .memory import new_block
 from .objects import (
     BOUND,
     LENGTH,
@@ -21,7 +21,6 @@ from .objects import (
     list_item,
     new_bytes,
     new_memory,
-    new_result,
     new_tuple,
     new_word,
     own,
@@ -105,7 +104,7 @@ def take(function, arguments, count, names):
         at = length(batch) - 1
         node = list_item(batch, at)
         recipe = get(node, NODE_RECIPE)
-        block = new_block(context, recipe) if are_ready(node, none) else 0
+        block = new_memory_of(context, recipe) if are_ready(node, none) else 0
         if block == 0:  # Python says what is wrong
             forget_error()
             steps = done
@@ -160,17 +159,10 @@ def are_ready(node, none):
 
 
 @register_jitable
-def new_block(context, recipe):
+def new_memory_of(context, recipe):
     """Memory for the result of a plain node."""
-    blocks = get(recipe, RECIPE_FREE)
-    if blocks != item(context, NONE) and length(blocks) > 0:
-        last = length(blocks) - 1
-        block = list_item(blocks, last)
-        put(blocks, LENGTH, last)  # its reference is ours now
-        return block
-    words = stack_words(1)
-    put(words, 0, get(recipe, RECIPE_SIZE))
-    return new_result(item(context, ALLOCATE), words, 1, 0)
+    free_blocks, size = get(recipe, RECIPE_FREE), get(recipe, RECIPE_SIZE)
+    return new_block(free_blocks, size, item(context, NONE), item(context, ALLOCATE))
 
 
 @register_jitable

@@ -654,6 +654,34 @@ def test_references_are_counted():
     assert abs(len(gc.get_objects()) - objects) < 1500
 
 
+def test_references_are_counted_in_replays():
+    """So does what is captured and replayed."""
+    w, b, rows = leaf(), T.ones(3, requires_grad=True), T.ones(4, 2)
+    optimizer = T.optim.SGD([w, b], lr=1e-3, momentum=0.9)
+
+    @T.compile
+    def step(x):
+        loss = (x @ w + b).square().sum()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss, loss.detach() * 2, None
+
+    watched = [None, True, False, (), 0, w, w.spec, w.storage, b.storage, rows.storage, rows]
+    for _ in range(20):
+        step(rows[1:])
+    gc.collect()
+    before, objects = [sys.getrefcount(w) for w in watched], len(gc.get_objects())
+    for _ in range(1000):
+        step(rows[1:])
+    gc.collect()
+    after = [sys.getrefcount(w) for w in watched]
+    assert not [
+        (w, a - b) for w, a, b in zip(watched, after, before, strict=True) if abs(a - b) > 300
+    ]
+    assert abs(len(gc.get_objects()) - objects) < 1500
+
+
 PROGRAM = """
 import adjit as T
 from adjit.schedule import native

@@ -103,11 +103,12 @@ class _Compiled:
         if config.EAGER or config.JIT == "off" or state.anomaly or is_inside():
             return self.f(*args, **kwargs)
         leaves: list[Any] = []
-        form = flatten((args, kwargs), leaves)
+        form = flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None
         arguments = [leaf for leaf in leaves if record.is_tensor(leaf)]
-        key = self._key(form, leaves, arguments)
-        if any(t.needs_grad and t.grad_fn is not None for t in arguments):
-            return self.f(*args, **kwargs)  # a graph from outside is never the same
+        key = self._key(form, leaves)
+        for t in arguments:
+            if t.needs_grad and t.grad_fn is not None:
+                return self.f(*args, **kwargs)  # a graph from outside is never the same
         with lock:
             found = self.captures.pop(key, None)
             self.captures[key] = [] if found is None else found
@@ -128,7 +129,7 @@ class _Compiled:
                 break
         return self._capture(found, args, kwargs, arguments)
 
-    def _key(self, form: Any, leaves: Sequence[Any], arguments: Sequence[Any]) -> Any:
+    def _key(self, form: Any, leaves: Sequence[Any]) -> Any:
         """What a capture depends on."""
         parts: list[Any] = [form, state.grad, state.inference, dtypes.get_default_dtype()]
         seen: dict[int, tuple[int, int]] = {}
@@ -197,6 +198,9 @@ def is_plain(leaf: Any) -> bool:
 
 def flatten(tree: Any, leaves: list[Any]) -> Any:
     """Collect the leaves of nested lists, tuples and dicts; returns a hashable form of the rest."""
+    if record.is_tensor(tree):
+        leaves.append(tree)
+        return None
     if isinstance(tree, (list, tuple)):
         return type(tree), tuple([flatten(branch, leaves) for branch in tree])
     if type(tree) in (dict, OrderedDict):
@@ -212,5 +216,7 @@ def unflatten(form: Any, leaves: Iterator[Any]) -> Any:
     kind, branches = form
     if kind is dict or kind is OrderedDict:
         return kind((key, unflatten(branch, leaves)) for key, branch in branches)
-    made = [unflatten(branch, leaves) for branch in branches]
+    made = [
+        next(leaves) if branch is None else unflatten(branch, leaves) for branch in branches
+    ]  # fmt: skip
     return kind(*made) if hasattr(kind, "_fields") else kind(made)

@@ -13,8 +13,9 @@ from .capture import Session, grad_slot, reachable, value_slot
 from .dtypes import float32
 from .graph import record
 from .graph.node import GradNode, Spec, node_class
+from .graph.recorder import shared
 from .graph.state import state
-from .schedule import profile, structure
+from .schedule import hot, native, profile, structure
 from .schedule.cold import found_error
 from .schedule.plan import Plan, copied
 from .schedule.settle import lock, settle, tape
@@ -49,7 +50,9 @@ class Source(NamedTuple):
 
     cells: tuple[CellOf, ...]
     constant: Any
+    argument: int  # whose storage it is, -1 if of none
     offset: int  # of the first element, relative to that of the argument where it is one
+    is_owned: bool  # the plan writes over it, so nobody else may see it
     nbytes: int
 
 
@@ -117,6 +120,27 @@ class Layout(NamedTuple):
     def of(cls, t: Any) -> Layout:
         """The layout of a tensor."""
         return cls(t.spec, t.offset, t.storage.spec)
+
+    def fits(self, t: Any) -> bool:
+        """Whether the elements of a tensor lie like that."""
+        spec, offset, whole = self
+        return t.spec is spec and t.offset == offset and t.storage.spec is whole
+
+
+class Found(NamedTuple):
+    """What a call must find as it was."""
+
+    grads: tuple[tuple[int, Meta, Layout | None], ...]  # of an argument, else of that meta
+    unchanged: tuple[tuple[Any, Storage, Any, int, bool], ...]  # tensors: the first slots of Seen
+    written: tuple[Storage, ...]  # which nobody outside may look at
+
+
+class Leaving(NamedTuple):
+    """What a replay leaves behind that has a block of the plan to itself."""
+
+    tensors: tuple[tuple[int, Any, Meta | None], ...]  # block, spec, whose gradient it becomes
+    effects: tuple[tuple[Storage, int, int], ...]  # cell, block, writes
+    cleared: tuple[Meta, ...]  # which have no gradient any more
 
 
 class _Returned:
@@ -204,12 +228,11 @@ class Replay:
         """What a call must have in common with the captured one beside the specs of arguments."""
         self.conditions = session.conditions
         self.training = list(session.training.items())
-        self.unchanged = [seen[:5] for seen in self._outside]
         known = {id(t.meta) for t in arguments} | {id(seen.tensor.meta) for seen in self._outside}
         self._lasting = {
             meta for meta in session.grads if id(meta) in known or meta not in session.new_metas
         }
-        self.grads_before = [
+        grads_before = [
             (self._argument_metas.get(id(meta), -1), meta, None if g is None else Layout.of(g))
             for meta, g in session.grads.items()
             if meta in self._lasting
@@ -224,8 +247,15 @@ class Replay:
         fixed = {id(storage) for _, _, storage in self.placed if storage is not None}
         self.others = outside - fixed
         places = [self._cell_of(cell) for cell in session.written if id(cell) in self._before]
-        self.written = [place.cell for place in places if place.cell is not None]
         self.written_elsewhere = [place for place in places if place.cell is None]
+        self.is_unconditional = not (
+            self.placed or self.others or self.written_elsewhere or self.training or self.conditions
+        )
+        self.found = Found(
+            tuple(grads_before),
+            tuple([seen[:5] for seen in self._outside]),
+            tuple([place.cell for place in places if place.cell is not None]),
+        )
 
     def _cell_of(self, cell: Storage) -> CellOf:
         if id(cell) in self._argument_cells:
@@ -300,7 +330,7 @@ class Replay:
         for cell, value in session.cells.items():
             holders.setdefault(id(value), []).append(cell)
         replaced = {id(value) for cell, value in session.cells.items() if cell in session.written}
-        self.owned = tuple(
+        owned = tuple(
             [
                 k
                 for k, (value, offset) in enumerate(externals)
@@ -311,15 +341,18 @@ class Replay:
                 and sum(v is value for v, _ in externals) == 1
             ]
         )
-        made = structure.Structure(structure.key_of(words, held, self.owned), externals)
+        made = structure.Structure(structure.key_of(words, held, owned), externals)
         self.plan = Plan(batch, made, 1)
-        self.sources = []
-        for value, offset in externals:
+        sources = []
+        for k, (value, offset) in enumerate(externals):
             cells = tuple([self._cell_of(cell) for cell in holders.get(id(value), ())])
-            if cells and cells[0].argument >= 0 and cells[0].meta is None:
-                offset -= self._offsets[cells[0].argument]
+            argument = cells[0].argument if cells and cells[0].meta is None else -1
+            if argument >= 0:
+                offset -= self._offsets[argument]
             nbytes = holders[id(value)][0].nbytes if cells else 0
-            self.sources.append(Source(cells, None if cells else value, offset, nbytes))
+            constant = None if cells else value
+            sources.append(Source(cells, constant, argument, offset, k in owned, nbytes))
+        self.sources = tuple(sources)
         self._holders = holders
         self._find_draws(session, batch)
 
@@ -378,48 +411,71 @@ class Replay:
             if seen.counter.__class__ is Version and seen.counter.version != seen.version
         ]
         del self._holders, self._outside
+        self._find_plain()
+
+    def _find_plain(self) -> None:
+        """Split off what machine code leaves behind, if that is all."""
+        makes = [*{id(left): left for left in self._lefts() if isinstance(left, Make)}.values()]
+        numbers = {id(left): k for k, left in enumerate(makes)}
+        blocks = [left.slot.block for left in makes] + [slot.block for _, slot, _ in self.effects]
+        owners = {id(left): meta for _, meta, left in self.grads if id(left) in numbers}
+        cleared = tuple([meta for _, meta, left in self.grads if _is_nothing(left)])
+        self.is_plain = (
+            min(blocks, default=0) >= 0
+            and len(set(blocks)) == len(blocks)
+            and len({left.cell for left in makes}) == len(makes)
+            and all(left.whole is left.spec and not left.offset for left in makes)
+            and all(place.cell is not None for place, _, _ in self.effects)
+            and all(
+                k < 0 and (id(left) in numbers or _is_nothing(left)) for k, _, left in self.grads
+            )
+            and len(owners) + len(cleared) == len(self.grads)
+            and all(id(left) in numbers or _is_constant(left) for left in self.results)
+            and not self.counted
+            and not state.inference
+        )
+        if not self.is_plain:
+            return
+        self.left = Leaving(
+            tuple([(left.slot.block, left.spec, owners.get(id(left))) for left in makes]),
+            tuple([(place.cell, slot.block, n) for place, slot, n in self.effects if place.cell]),
+            cleared,
+        )
+        self.with_history = [k for k, left in enumerate(makes) if left.needs_grad]
+        self.returned = [
+            (-1, left.itself) if isinstance(left, Keep) else (numbers[id(left)], None)
+            for left in self.results
+        ]
 
     # ----- a replay -----
 
     def fits(self, arguments: Sequence[Any]) -> bool:
         """Whether a call finds everything as the captured one did."""
-        for k, meta, layout in self.grads_before:
-            found = arguments[k].meta if k >= 0 else meta
-            grad = None if found is None else found.grad
-            if (None if grad is None else Layout.of(grad)) != layout:
-                return False
+        return fits(self.found, arguments) and (self.is_unconditional or self._fits_too(arguments))
+
+    def _fits_too(self, arguments: Sequence[Any]) -> bool:
+        """What few captures ask for."""
         for k, layout, storage in self.placed:
             t = arguments[k]
-            if Layout.of(t) != layout or (storage is not None and t.storage is not storage):
+            if not layout.fits(t) or (storage is not None and t.storage is not storage):
                 return False
         if self.others and any(id(t.storage) in self.others for t in arguments):
             return False
-        for t, storage, spec, offset, needs_grad in self.unchanged:
-            if (
-                t.storage is not storage
-                or t.spec is not spec
-                or t.offset != offset
-                or t.needs_grad is not needs_grad
-            ):
-                return False
-        for cell in self.written:
-            if cell.shared:
-                return False
         return (
-            all(module.training is value for module, value in self.training)
+            not any(place.find(arguments).shared for place in self.written_elsewhere)
+            and all(module.training is value for module, value in self.training)
             and all(read() == value for read, value in self.conditions)
-            and not any(place.find(arguments).shared for place in self.written_elsewhere)
         )
 
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
         with lock:
             settle()
-            externals = self._look_up(arguments)
+            if native.is_wanted:
+                native.settled(hot.compiler.add)
+            externals = look_up(self.sources, arguments)
             if externals is None:
                 return None
-            for k in self.owned:
-                _make_private(externals, k, self.sources[k].nbytes)
             plan = self.plan
             blocks = plan.prepare(externals)
             for slots, again in self.renewed:
@@ -428,7 +484,7 @@ class Replay:
                     plan.words[slots[0]] = np.array(drawn, np.int64)[slots[1]]
             try:
                 sites = None if profile.active is None else self.sites
-                plan.run(externals, blocks, sites)
+                plan.run(sites)
             except BaseException:
                 if plan.has_run:
                     self._leave(arguments, blocks)
@@ -439,31 +495,21 @@ class Replay:
                 raise found_error(recipe, tuple(plan.status[:4]), site)
             return self._leave(arguments, blocks)
 
-    def _look_up(self, arguments: Sequence[Any]) -> list[tuple[Any, int]] | None:
-        """The values from outside."""
-        externals = []
-        for cells, constant, offset, _ in self.sources:
-            value = constant
-            for place in cells:
-                found = place.find(arguments).value
-                if value is not None and found is not value:
-                    return None
-                value = found
-            if value.recipe is not None:
-                raise value.recipe.error
-            if cells and cells[0].argument >= 0 and cells[0].meta is None:
-                offset += arguments[cells[0].argument].offset
-            externals.append((value, offset))
-        return externals
-
     def _leave(self, arguments: Sequence[Any], blocks: Sequence[Any]) -> list[Any]:
         """Repeat the effects; the leaves of what the function returns."""
-        nodes = [record.ready_node(block) for block in blocks]
+        if self.is_plain:
+            made: list[Any] = leave(self.left, blocks)
+            for k in self.with_history:
+                _give_history(made[k])
+            return [itself if k < 0 else made[k] for k, itself in self.returned]
+        nodes: dict[int, Any] = {}
 
         def value_of(slot: Slot) -> Any:
-            if slot.block >= 0:
-                return nodes[slot.block]
-            return slot.constant if slot.cell is None else slot.cell.find(arguments).value
+            if slot.block < 0:
+                return slot.constant if slot.cell is None else slot.cell.find(arguments).value
+            if slot.block not in nodes:
+                nodes[slot.block] = record.ready_node(blocks[slot.block])
+            return nodes[slot.block]
 
         make = _Maker(arguments, value_of)
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
@@ -491,9 +537,10 @@ class _Maker:
             return left.itself if left.argument < 0 else self.arguments[left.argument]
         if isinstance(left, GradOf):
             return meta_of(left.argument, left.meta, self.arguments).grad
-        if id(left) not in self.made:
-            self.made[id(left)] = self._make(left)
-        return self.made[id(left)]
+        out = self.made.get(id(left))
+        if out is None:
+            out = self.made[id(left)] = self._make(left)
+        return out
 
     def _make(self, left: Make | Look | Handle) -> Any:
         if isinstance(left, Handle):
@@ -511,9 +558,7 @@ class _Maker:
         counter = record.INFERENCE if state.inference else None
         out = record.make_tensor(cell, left.spec, left.offset, counter)
         if left.needs_grad:
-            fn = record.new_grad_node(_returned, (), ())
-            fn.outputs = (left.spec,)
-            record.give_history(out, fn)
+            _give_history(out)
         return out
 
 
@@ -525,22 +570,90 @@ def _find(values: Sequence[int], scalars: Sequence[int], start: int, taken: set[
     return -1
 
 
-def _make_private(externals: list[tuple[Any, int]], k: int, nbytes: int) -> None:
-    """Copy a value that the plan will write over, if anybody else could see that."""
-    if _holders(externals, k) <= _ALONE and externals[k][0].address.__class__ is not Foreign:
-        return
-    value = externals[k][0]
-    externals[k] = copied(value, value.address, nbytes), 0
+def _is_constant(left: Left) -> bool:
+    return isinstance(left, Keep) and left.argument < 0
 
 
-def _holders(externals: list[tuple[Any, int]], k: int) -> int:
-    return sys.getrefcount(externals[k][0])
+def _is_nothing(left: Left) -> bool:
+    return isinstance(left, Keep) and left.argument < 0 and left.itself is None
+
+
+def _give_history(out: Any) -> None:
+    """Say that a graph was behind a result."""
+    fn = record.new_grad_node(_returned, (), ())
+    fn.outputs = (out.spec,)
+    record.give_history(out, fn)
+
+
+# ----- what machine code does too -----
+
+
+def _fits(found: Found, arguments: Sequence[Any]) -> bool:
+    """Whether gradients, tensors and cells from outside are as they were."""
+    for k, meta, layout in found.grads:
+        owner: Meta | None = arguments[k].meta if k >= 0 else meta
+        grad = None if owner is None else owner.grad
+        if grad is None or layout is None:
+            if grad is not layout:
+                return False
+        elif not layout.fits(grad):
+            return False
+    for t, storage, spec, offset, needs_grad in found.unchanged:
+        if t.storage is not storage or t.spec is not spec:
+            return False
+        if t.offset != offset or t.needs_grad is not needs_grad:
+            return False
+    return not any(cell.shared for cell in found.written)
+
+
+def _look_up(sources: Sequence[Source], arguments: Sequence[Any]) -> list[tuple[Any, int]] | None:
+    """The values from outside, each with the element that it starts at; None if cells that held
+    one value hold several.
+    """
+    externals = []
+    for cells, constant, argument, offset, is_owned, nbytes in sources:
+        value = constant
+        for place in cells:
+            held = place.find(arguments).value
+            if value is not None and held is not value:
+                return None
+            value = held
+        if value.recipe is not None:
+            raise value.recipe.error
+        if is_owned and (sys.getrefcount(value) > _ALONE or value.address.__class__ is Foreign):
+            value = copied(value, value.address, nbytes)
+        externals.append((value, offset + (arguments[argument].offset if argument >= 0 else 0)))
+    return externals
+
+
+def _leave(left: Leaving, blocks: Sequence[Any]) -> list[Any]:
+    """Make the tensors, hand out gradients and write the cells that have a block of their own."""
+    for cell, block, writes in left.effects:
+        cell.value = record.ready_node(blocks[block])
+        cell.version += writes
+    for meta in left.cleared:
+        meta.grad = None
+    made = []
+    for block, spec, owner in left.tensors:
+        value = record.ready_node(blocks[block])
+        made.append(record.make_tensor(record.make_storage(value, spec), spec))
+        if owner is not None:
+            owner.grad = made[-1]
+    return made
+
+
+fits = native.Family("replay", "fits").function(_fits, (shared(), _fits))
+look_up = native.Family("replay", "look_up").function(_look_up, (shared(), _look_up, Foreign))
+leave = native.Family("replay", "leave").function(_leave, (shared(), _leave))
 
 
 def _calibrate() -> int:
-    """What `_holders` counts for a value that only a cell holds."""
+    """What `_look_up` counts for a value that only a cell holds, and it."""
     cell: Any = record.make_storage(record.ready_node(0), Spec(Size(), (), float32))
-    return _holders([(cell.value, 0)], 0)
+    value = held = cell.value
+    count = sys.getrefcount(value)
+    del held
+    return count
 
 
 _ALONE = _calibrate()

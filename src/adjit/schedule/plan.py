@@ -8,16 +8,43 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..errors import Site
-from ..storage import Foreign, allocate, size_class
-from . import profile, run_cpu
+from ..storage import Foreign, allocate, free_small, size_class
+from . import native, profile, run_cpu
 from .cache import link
 from .layout import Layout
 from .structure import Structure
+
+
+class ExternalOf(NamedTuple):
+    """What a plan reads from outside."""
+
+    size: int  # bytes of an element
+    padded: int  # bytes that are read, where that is to the end of a line
+
+
+class BlockOf(NamedTuple):
+    """The memory of a held value."""
+
+    taken: int  # the number of the external whose block it takes over, or -1
+    size: int
+    free: list[Any] | None  # where the pool keeps blocks of that size, if they are small
+
+
+class Table(NamedTuple):
+    """The words of a plan, and which of them are addresses that are new at every run."""
+
+    externals: tuple[ExternalOf, ...]
+    blocks: tuple[BlockOf, ...]
+    words: Any
+    places: Any  # rows: a word's position, which external or else block it is in, how far
+    words_at: int
+    places_at: int
+    places_count: int
 
 
 class Plan:
@@ -36,14 +63,19 @@ class Plan:
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
         self.arena = size_class(made.arena_size) if made.arena_size else 0
-        self.blocks = made.block_sizes
-        self.takes = made.takes  # held values that take over the block of an external
         self.results = made.results
-        self.sizes = made.external_sizes
         self.numbered = made.numbered
-        self.padded = made.padded  # bytes of externals that are read to the end of their line
         self.status = array("q", [0] * 5)  # what a kernel found; whether the last step has run
         self._words, self._open, self._links = made.words, made.open, made.links
+        self._blocks = tuple(
+            [
+                BlockOf(made.takes.get(k, -1), size, free_small.get(size))
+                for k, size in enumerate(made.block_sizes)
+            ]
+        )
+        self._externals = tuple(
+            [ExternalOf(size, made.padded.get(k, 0)) for k, size in enumerate(made.external_sizes)]
+        )
 
     def compile(self) -> None:
         """Link every kernel; fast where the cache has them."""
@@ -60,41 +92,39 @@ class Plan:
         for position, source in self._links:
             self._words[position] = source.address
         self.words = np.array(self._words, np.int64)
-        start = {"external": 0, "held": len(self.sizes)}
-        status = self.status.buffer_info()[0]
+        self._status = self.status.buffer_info()[0]
+        start = {"external": 0, "held": len(self._externals)}
         arena, filled, numbers = [], [], []
         for position, place in self._open:
             if place.kind == "arena":
                 arena.append(position)
                 self.words[position] = place.at + place.extra
             elif place.kind == "status":
-                self.words[position] = status + place.at
+                self.words[position] = self._status + place.at
             elif place.kind == "number":
                 numbers.append((position, place.at))
             else:
                 filled.append((position, start[place.kind] + place.at, place.extra))
         self._arena_at = np.array(arena, np.intp)
-        self._fill_at = np.array([f[0] for f in filled], np.intp)
-        self._fill_from = np.array([f[1] for f in filled], np.intp)
-        extra = np.array([f[2] for f in filled], np.int64)
-        self._fill_extra = extra if extra.any() else None
+        places = np.array(filled, np.int64).reshape(-1, 3)
+        self._table = Table(
+            self._externals, self._blocks, self.words, places, self.words.ctypes.data,
+            places.ctypes.data, len(places),
+        )  # fmt: skip
         self._number_at = np.array([n[0] for n in numbers], np.intp)
         self._number_from = np.array([n[1] for n in numbers], np.intp)
         self._base = 0
         self._stream = self.words.ctypes.data
-        del self._words, self._open, self._links
+        del self._words, self._open, self._links, self._externals, self._blocks
 
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
-        """Blocks for the held values. Callers hold the lock until the plan has run."""
+        """Blocks for the held values, in the table like the addresses of the externals.
+
+        Callers hold the lock until the plan has run.
+        """
         self.status[4] = 0
-        for k, nbytes in self.padded.items():
-            value, offset = externals[k]
-            if offset or value.address.__class__ is Foreign:
-                externals[k] = copied(value, value.address + offset * self.sizes[k], nbytes), 0
-        return [
-            allocate(size) if size else externals[self.takes[k]][0].address
-            for k, size in enumerate(self.blocks)
-        ]
+        blocks: list[Any] = fill_in(self._table, externals)
+        return blocks
 
     def set_numbers(self, numbers: Sequence[int]) -> None:
         """Put the Python numbers of the `numbered` nodes, one after the other, into the table."""
@@ -106,29 +136,14 @@ class Plan:
         chosen = (self._number_from >= start) & (self._number_from < start + count)
         return self._number_at[chosen], self._number_from[chosen] - start
 
-    def run(
-        self,
-        externals: Sequence[tuple[Any, int]],
-        blocks: Sequence[Any],
-        sites: Sequence[Site | None] | None = None,
-    ) -> None:
-        """Fill in the table and run it; `sites` are where the nodes came from, for a profile."""
-        values: list[int] = [
-            value.address + offset * size if offset else value.address
-            for (value, offset), size in zip(externals, self.sizes, strict=True)
-        ]
-        values += blocks
-        filled = np.array(values, np.int64)[self._fill_from]
-        if self._fill_extra is not None:
-            filled += self._fill_extra
-        self.words[self._fill_at] = filled
+    def run(self, sites: Sequence[Site | None] | None = None) -> None:
+        """Run what was prepared; `sites` are where the nodes came from, for a profile."""
         arena = allocate(self.arena) if self.arena else 0
         if arena != self._base:
             self.words[self._arena_at] += int(arena) - self._base
             self._base = int(arena)
-        status = self.status
-        status[0] = 0
-        where = status.buffer_info()[0] if self.can_fail else 0
+        self.status[0] = 0
+        where = self._status if self.can_fail else 0
         if sites is None or profile.active is None:
             self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large)
         else:
@@ -143,6 +158,30 @@ class Plan:
     def failed_node(self) -> int:
         """The position of the node whose kernel found a bad value in the last run, or -1."""
         return self.owners[self.stopped] if self.status[0] else -1
+
+
+def _fill_in(table: Table, externals: list[tuple[Any, int]]) -> list[Any]:
+    """Blocks for the held values; all addresses of a run are written into the table."""
+    for k, (size, padded) in enumerate(table.externals):
+        value, offset = externals[k]
+        if padded and (offset or value.address.__class__ is Foreign):
+            externals[k] = copied(value, value.address + offset * size, padded), 0
+    blocks = [
+        allocate(size) if taken < 0 else externals[taken][0].address
+        for taken, size, _ in table.blocks
+    ]
+    addresses = [
+        value.address + offset * size
+        for (value, offset), (size, _) in zip(externals, table.externals, strict=True)
+    ]
+    positions, sources, extra = table.places.T
+    table.words[positions] = np.array(addresses + blocks, np.int64)[sources] + extra
+    return blocks
+
+
+fill_in = native.Family("plans", "fill_in").function(
+    _fill_in, (_fill_in, allocate, Foreign, None, 0)
+)
 
 
 def copied(value: Any, address: int, nbytes: int) -> Any:

@@ -93,7 +93,7 @@ def _run_plan(batch: list[Any]) -> bool:
         blocks = plan.prepare(structure.externals)
         plan.set_numbers(list(chain.from_iterable([batch[at].scalars for at in plan.numbered])))
         sites = None if profile.active is None else profile.active.sites_of(batch)
-        plan.run(structure.externals, blocks, sites)
+        plan.run(sites)
     except BaseException:
         if plan.has_run:
             _hand_out(batch, plan, blocks)
