@@ -11,11 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from adjit.kernels import optim as optim_kernels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library import T, array, plain, quiet
 
 from adjit import storage
+from adjit.graph.node import dense_spec
+from adjit.ops import steps
 from adjit.schedule import hot
 from adjit.schedule import settle as scheduling
 
@@ -975,3 +978,14 @@ def test_a_large_step_does_not_keep_gradients_beside_the_next_ones():
     step()
     step()
     assert T.memory_stats()["peak"] - live <= 1.1 * 4 * size
+
+
+@pytest.mark.parametrize("kernel", [optim_kernels.sgd_step, optim_kernels.adam_step])
+def test_many_small_parameters_are_not_worth_a_second_thread(kernel):
+    def is_split(shapes):
+        specs = [dense_spec(shape, T.float32) for shape in shapes]
+        return steps._recipe(kernel, specs, specs, 4).large
+
+    assert not is_split([(64, 32), (32,), (10, 32), (10,)])
+    assert not is_split([(8,)] * 500)
+    assert is_split([(1024, 128), (8,)])
