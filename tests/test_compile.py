@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import adjit as T
-from adjit import compiled, config, replay
+from adjit import compiled, config, replay, storage
 from adjit.graph.state import state
 from adjit.nn import functional as F
 from adjit.schedule import native, plan, run_cpu
@@ -1273,6 +1273,22 @@ def test_thousands_of_calls_keep_memory_flat():
     gc.collect()
     assert len(gc.get_objects()) <= objects + 50
     assert np.isfinite(loss.item())
+
+
+def test_a_capture_writes_over_old_values():
+    n = 1 << 16
+    w = leaf(n)
+    w.grad = data(n)
+    optimizer = T.optim.Adam([w])
+    step = T.compile(optimizer.step)
+    step()
+    scheduling.settle()
+    gc.collect()
+    storage.reset_peak_memory()
+    live = T.memory_stats()["live"]
+    for _ in range(3):
+        step()
+    assert T.memory_stats()["peak"] == live
 
 
 def test_captures_are_bounded():

@@ -867,6 +867,29 @@ def test_intermediates_take_no_memory():
     assert T.memory_stats()["live"] <= before + 4096
 
 
+def test_states_that_a_plan_makes_and_moves_take_no_memory_twice():
+    n = 1 << 16
+
+    def first_step():
+        w = T.ones(n, requires_grad=True)
+        w.grad = T.ones(n)
+        optimizer = T.optim.Adam([w], lr=0.5, foreach=False)
+        optimizer.step()
+        scheduling.settle()
+        hot.wait()
+        return w, optimizer
+
+    for _ in range(3):
+        kept = first_step()
+        del kept
+    gc.collect()
+    storage.reset_peak_memory()
+    before = T.memory_stats()["live"]
+    w, _ = first_step()
+    assert T.memory_stats()["peak"] - before == 4 * (4 * n)  # value, gradient, two averages
+    assert w.detach().sum().item() == pytest.approx(0.5 * n)
+
+
 def test_what_the_first_calls_needed_is_given_back():
     n = 1 << 20
     x = T.linspace(-1, 1, n, requires_grad=True)

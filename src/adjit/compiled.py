@@ -178,6 +178,7 @@ class _Compiled:
                 else:
                     found.append((replay, form))
                     del found[:-MAX_VARIANTS]
+            del session  # or old values could not be written over
             settle()
         return returned
 

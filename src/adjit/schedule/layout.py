@@ -106,6 +106,7 @@ class Layout:
         ]
         self.sure_from = fallible[-1] + 1 if fallible else 0  # no later step can stop the plan
         self._find_lives()
+        self._find_heirs()
         for position, task in enumerate(self.order):
             self._emit(position, task)
         self._mark_end()
@@ -130,7 +131,32 @@ class Layout:
                         self.stored.add(read.value)
                         self.last[read.value] = position
 
+    def _find_heirs(self) -> None:
+        """Which held values are to be written over values that only the plan reads.
+
+        Those lie in the blocks of their heirs from the beginning: no other place may pass on.
+        """
+        self.heirs: dict[int, int] = {}
+        for position, task in enumerate(self.order):
+            for item in task.items if len(task.everything) == 1 else ():
+                over = item.recipe.over
+                for v, read in zip(item.writes[:over], item.reads, strict=False):
+                    old = read.value
+                    if (
+                        old >= 0
+                        and [r.value for r in item.reads].count(old) == 1
+                        and v in self.held
+                        and old not in self.held
+                        and self.last[old] == position
+                        and self._size_of(v) == self._size_of(old)
+                    ):
+                        self.heirs[old] = v
+        self.kept = self.held | self.heirs.keys()
+
     # ----- memory -----
+
+    def _size_of(self, v: int) -> int:
+        return size_class(max(self.specs[v].nbytes, 1))
 
     def _place(self, v: int) -> Place:
         """Where a value lies, new memory for one that is being made."""
@@ -138,8 +164,8 @@ class Layout:
             return Place("external", ~v)
         place = self.places.get(v)
         if place is None:
-            size = size_class(max(self.specs[v].nbytes, 1))
-            if v in self.held:
+            size = self._size_of(v)
+            if v in self.kept:
                 place = Place("held", len(self.block_sizes))
                 self.block_sizes.append(size)
             else:
@@ -155,7 +181,7 @@ class Layout:
             if ~old not in self.owned or position < self.sure_from:
                 return False
             self.owned.discard(~old)
-            if v in self.held:
+            if v in self.kept:
                 self.places[v] = Place("held", len(self.block_sizes))
                 self.takes[len(self.block_sizes)] = ~old
                 self.block_sizes.append(0)
@@ -163,7 +189,7 @@ class Layout:
                 self.places[v] = Place("external", ~old)
             return True
         place = self.places[old]
-        if v in self.held or old in self.held or place.kind == "held":
+        if self.heirs.get(old) != v and (v in self.kept or place.kind == "held"):
             return False
         self.places[v] = place
         self.places[old] = place._replace(kind="gone")
@@ -176,7 +202,7 @@ class Layout:
         for v in sorted(values):
             place = self.places.get(v)
             if place is not None and place.kind == "arena" and self.last.get(v) == position:
-                self.arena.give_back(place.at, size_class(max(self.specs[v].nbytes, 1)))
+                self.arena.give_back(place.at, self._size_of(v))
 
     # ----- words -----
 
