@@ -641,6 +641,7 @@ def test_references_are_counted():
     ]
     for _ in range(20):
         step()
+        hot.wait()  # whoever compiles keeps objects
     gc.collect()
     before, objects = [sys.getrefcount(w) for w in watched], len(gc.get_objects())
     for _ in range(1000):
