@@ -157,9 +157,16 @@ def _fingerprint() -> str:
         os.environ.get("NUMBA_CPU_FEATURES", ""),
         os.environ.get("NUMBA_OPT", ""),
     ]
+    parts.append(kernels_digest())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+@functools.cache
+def kernels_digest() -> str:
+    """The text of the kernels room: compiled code has parts of it inside."""
     from ..kernels import abi
 
-    digest = hashlib.sha256("\n".join(parts).encode())
+    digest = hashlib.sha256()
     for path in sorted(Path(abi.__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -222,7 +229,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 def _entries() -> Iterator[Path]:
     for path in cache_folder().iterdir():
-        if path.suffix in (".o", ".py") and path.is_file():
+        if path.suffix in (".o", ".py", ".cubin") and path.is_file():
             yield path
 
 

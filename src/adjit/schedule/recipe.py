@@ -137,3 +137,32 @@ class Recipe:
         self.floating = False  # whether that is a floating one
         self.differentiable = False
         self.vjps: dict[Any, Any] = {}
+
+
+class DeviceSource(NamedTuple):
+    """The text of a kernel for a GPU, and how it is launched.
+
+    Its parameters are the words of the row that the CPU kernel of the same step reads, each one of
+    them, and then the units of work: parameter `k` of a launch lies at word `k`. In `signature`
+    "*float32" is a pointer to float32, "int32" the low half of a word; a word of type "float32" or
+    "float64" holds the bits of a float64, which a launch narrows. Blocks have `threads` threads and
+    do `units` units of work at once.
+    """
+
+    name: str
+    text: str
+    signature: tuple[str, ...]
+    threads: int
+    units: int
+    label: str
+
+    def grid(self, n: int, most: int) -> int:
+        """Blocks for `n` units of work, at most so many: a kernel works for every grid."""
+        return max(1, min(-(-n // self.units), most))
+
+
+class DeviceStep(NamedTuple):
+    """One launch over `n` units of work; `n` is also the word that follows the row."""
+
+    source: DeviceSource
+    n: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from . import devices
+from .. import devices
 
 
 def is_available() -> bool:

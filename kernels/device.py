@@ -1,0 +1,386 @@
+"""The words that the CUDA side of a kernel is written in.
+
+A device kernel is plain Python over pointers and numbers. Its words for threads, shared memory and
+128-bit access are bound by `schedule/toolkit.py` when it is compiled for a GPU, and by
+`adjit.cuda.simulator` when it is run without one; no file of this room imports anything of CUDA.
+
+    @on_device(scale)
+    def scale_on_device(x: T, out: T, factor: Number[T], n):
+        for i in range(first_unit(), n, all_threads()):
+            out[i] = x[i] * factor
+
+Its parameters are the words of the row that the CPU side reads, in that order, followed by `n`,
+the units of work. A parameter annotated with a type letter is a pointer, `Number[T]` a number of
+that type, a bare one a whole number of the index type `N`: int32 where all sizes fit, else int64.
+A kernel works for every grid: threads go on until no unit is left.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+
+WARP = 32
+ALL_LANES = -1
+WIDE = 16  # bytes that one instruction moves
+I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+
+
+class Word:
+    """A function with a meaning only inside device kernels: how Numba types and lowers it."""
+
+    def __init__(self, definition: Callable[..., Any]) -> None:
+        self.definition = definition
+        self.__name__, self.__doc__ = definition.__name__, definition.__doc__
+
+    def __call__(self, *args: Any) -> Any:
+        raise RuntimeError(
+            f"{self.__name__}() has a meaning only inside a device kernel: compile it for a GPU, or "
+            "run it in adjit.cuda.simulator"
+        )
+
+    def __repr__(self) -> str:
+        return f"<device word {self.__name__}>"
+
+
+VOCABULARY: dict[str, Word] = {}
+
+
+def word(definition: Callable[..., Any]) -> Any:
+    """Enter a word: a function that types and lowers a call, as for Numba's `intrinsic`."""
+    return VOCABULARY.setdefault(definition.__name__, Word(definition))
+
+
+def function(module: Any, name: str, result: ir.Type, *args: ir.Type) -> Any:
+    """A function that LLVM or PTX knows, declared in a module."""
+    return cgutils.get_or_insert_function(module, ir.FunctionType(result, args), name)
+
+
+def call(builder: Any, name: str, result: ir.Type, *args: ir.Value) -> Any:
+    """Call such a function."""
+    return builder.call(function(builder.module, name, result, *[a.type for a in args]), args)
+
+
+def register(builder: Any, name: str) -> Any:
+    """A special register of PTX."""
+    return call(builder, f"llvm.nvvm.read.ptx.sreg.{name}", I32)
+
+
+# ----- where a thread is: all int32 -----
+
+
+@word
+def thread(typingctx):
+    """The number of this thread in its block."""
+    return types.int32(), lambda context, builder, sig, args: register(builder, "tid.x")
+
+
+@word
+def threads(typingctx):
+    """Threads of a block."""
+    return types.int32(), lambda context, builder, sig, args: register(builder, "ntid.x")
+
+
+@word
+def block(typingctx):
+    """The number of this block in the grid."""
+    return types.int32(), lambda context, builder, sig, args: register(builder, "ctaid.x")
+
+
+@word
+def blocks(typingctx):
+    """Blocks of the grid."""
+    return types.int32(), lambda context, builder, sig, args: register(builder, "nctaid.x")
+
+
+@word
+def lane(typingctx):
+    """The number of this thread in its warp, 0 to 31."""
+    return types.int32(), lambda context, builder, sig, args: register(builder, "laneid")
+
+
+@word
+def first_unit(typingctx):
+    """The number of this thread in the grid."""
+
+    def codegen(context, builder, sig, args):
+        here = builder.mul(register(builder, "ctaid.x"), register(builder, "ntid.x"))
+        return builder.add(here, register(builder, "tid.x"))
+
+    return types.int32(), codegen
+
+
+@word
+def all_threads(typingctx):
+    """Threads of the grid: from one unit of a thread to its next."""
+
+    def codegen(context, builder, sig, args):
+        return builder.mul(register(builder, "nctaid.x"), register(builder, "ntid.x"))
+
+    return types.int32(), codegen
+
+
+# ----- memory -----
+
+
+@word
+def shared(typingctx, dtype, count):
+    """shared(T, count): a pointer to elements that the threads of a block share."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    element = dtype.dtype
+
+    def codegen(context, builder, sig, args):
+        kind = ir.ArrayType(context.get_data_type(element), count.literal_value)
+        name = builder.module.get_unique_name("shared")
+        memory = cgutils.add_global_variable(builder.module, kind, name, addrspace=3)
+        memory.linkage, memory.align = "internal", WIDE
+        memory.initializer = ir.Constant(kind, ir.Undefined)
+        first = builder.gep(memory, [I32(0), I32(0)])
+        return builder.addrspacecast(first, kind.element.as_pointer())
+
+    return types.CPointer(element)(dtype, count), codegen
+
+
+@word
+def local(typingctx, dtype, count):
+    """local(T, count): a pointer to elements of this thread's own."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    element = dtype.dtype
+
+    def codegen(context, builder, sig, args):
+        size = count.literal_value
+        return cgutils.alloca_once(builder, context.get_data_type(element), size=size)
+
+    return types.CPointer(element)(dtype, count), codegen
+
+
+def wide_pointer(context, builder, pointer, args):
+    """A pointer to a vector of 16 bytes, and the vector's type."""
+    vector = ir.VectorType(context.get_data_type(pointer.dtype), WIDE * 8 // pointer.dtype.bitwidth)
+    return builder.bitcast(builder.gep(args[0], [args[1]]), vector.as_pointer()), vector
+
+
+@word
+def load_wide(typingctx, pointer, i):
+    """load_wide(x, i): the 16 bytes from x[i] on, a tuple; i is a multiple of their number."""
+    count = WIDE * 8 // pointer.dtype.bitwidth
+
+    def codegen(context, builder, sig, args):
+        address, _ = wide_pointer(context, builder, pointer, args)
+        loaded = builder.load(address, align=WIDE)
+        parts = [builder.extract_element(loaded, I32(k)) for k in range(count)]
+        return context.make_tuple(builder, sig.return_type, parts)
+
+    return types.UniTuple(pointer.dtype, count)(pointer, i), codegen
+
+
+@word
+def store_wide(typingctx, pointer, i, values):
+    """store_wide(x, i, values): write a tuple of 16 bytes from x[i] on."""
+    count = WIDE * 8 // pointer.dtype.bitwidth
+    if len(values) != count:
+        return None
+    tuple_ = types.UniTuple(pointer.dtype, count)
+
+    def codegen(context, builder, sig, args):
+        address, vector = wide_pointer(context, builder, pointer, args)
+        made = ir.Constant(vector, ir.Undefined)
+        for k, value in enumerate(cgutils.unpack_tuple(builder, args[2], count)):
+            made = builder.insert_element(made, value, I32(k))
+        builder.store(made, address, align=WIDE)
+        return context.get_dummy_value()
+
+    return types.void(pointer, i, tuple_), codegen
+
+
+@word
+def shifted(typingctx, pointer, i):
+    """shifted(x, i): the pointer to x[i]."""
+    return pointer(pointer, i), lambda context, builder, sig, args: builder.gep(args[0], [args[1]])
+
+
+# ----- together -----
+
+
+@word
+def barrier(typingctx):
+    """Wait for all threads of the block; what they wrote can be read afterwards."""
+
+    def codegen(context, builder, sig, args):
+        call(builder, "llvm.nvvm.barrier0", ir.VoidType())
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+@word
+def sync_warp(typingctx):
+    """Wait for all threads of the warp."""
+
+    def codegen(context, builder, sig, args):
+        call(builder, "llvm.nvvm.bar.warp.sync", ir.VoidType(), I32(ALL_LANES))
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
+def shuffled(mode: str, clamp: int) -> Callable[..., Any]:
+    """How a shuffle is typed and lowered: 64 bits travel as two halves."""
+
+    def define(typingctx, value, k):
+        def codegen(context, builder, sig, args):
+            number, distance = args
+            kind = number.type
+            width = value.bitwidth
+            whole = builder.bitcast(number, ir.IntType(width)) if is_float(value) else number
+            if width < 32:
+                whole = builder.zext(whole, I32)
+            halves = [whole] if width <= 32 else [
+                builder.trunc(whole, I32), builder.trunc(builder.lshr(whole, I64(32)), I32)
+            ]  # fmt: skip
+            name = f"llvm.nvvm.shfl.sync.{mode}.i32"
+            moved = [
+                call(builder, name, I32, I32(ALL_LANES), half, distance, I32(clamp))
+                for half in halves
+            ]
+            if width == 64:
+                high = builder.shl(builder.zext(moved[1], I64), I64(32))
+                whole = builder.or_(builder.zext(moved[0], I64), high)
+            else:
+                whole = builder.trunc(moved[0], ir.IntType(width)) if width < 32 else moved[0]
+            return builder.bitcast(whole, kind) if is_float(value) else whole
+
+        return value(value, types.int32), codegen
+
+    return define
+
+
+def is_float(kind: Any) -> bool:
+    return isinstance(kind, types.Float)
+
+
+def _shuffle(name: str, mode: str, clamp: int, doc: str) -> Any:
+    define = shuffled(mode, clamp)
+    define.__name__, define.__doc__ = name, doc
+    return word(define)
+
+
+shuffle = _shuffle("shuffle", "idx", 31, "shuffle(value, k): the value of lane k.")
+shuffle_down = _shuffle(
+    "shuffle_down",
+    "down",
+    31,
+    "shuffle_down(value, k): of the lane k further on; the last keep theirs.",
+)
+shuffle_up = _shuffle(
+    "shuffle_up", "up", 0, "shuffle_up(value, k): of the lane k before; the first keep theirs."
+)
+shuffle_xor = _shuffle("shuffle_xor", "bfly", 31, "shuffle_xor(value, k): of lane `lane() ^ k`.")
+
+
+@word
+def ballot(typingctx, condition):
+    """ballot(condition): 32 bits as an int32, one for each lane where it holds."""
+
+    def codegen(context, builder, sig, args):
+        return call(builder, "llvm.nvvm.vote.ballot.sync", I32, I32(ALL_LANES), args[0])
+
+    return types.int32(types.boolean), codegen
+
+
+# ----- atomics: the old value -----
+
+
+def _atomic(name: str, float_name: str, signed: str, unsigned: str, doc: str) -> Any:
+    def define(typingctx, pointer, i, value):
+        kind = pointer.dtype
+        if is_float(kind) and not float_name:
+            return None
+
+        def codegen(context, builder, sig, args):
+            address = builder.gep(args[0], [args[1]])
+            operation = float_name if is_float(kind) else signed if kind.signed else unsigned
+            return builder.atomic_rmw(operation, address, args[2], "monotonic")
+
+        return kind(pointer, i, kind), codegen
+
+    define.__name__, define.__doc__ = name, doc
+    return word(define)
+
+
+atomic_add = _atomic("atomic_add", "fadd", "add", "add", "atomic_add(x, i, v): x[i] += v.")
+atomic_min = _atomic(
+    "atomic_min", "", "min", "umin", "atomic_min(x, i, v): the smaller whole number."
+)
+atomic_max = _atomic(
+    "atomic_max", "", "max", "umax", "atomic_max(x, i, v): the larger whole number."
+)
+
+
+@word
+def compare_and_swap(typingctx, pointer, i, old, new):
+    """compare_and_swap(x, i, old, new): x[i] = new if it is `old`; whole numbers of 32 or 64 bits."""
+    kind = pointer.dtype
+
+    def codegen(context, builder, sig, args):
+        address = builder.gep(args[0], [args[1]])
+        pair = builder.cmpxchg(address, args[2], args[3], "monotonic", "monotonic")
+        return builder.extract_value(pair, 0)
+
+    return kind(pointer, i, kind, kind), codegen
+
+
+# ----- numbers -----
+
+
+def _division(name: str, instruction: str, doc: str) -> Any:
+    def define(typingctx, a, b):
+        kind = a if a.bitwidth >= b.bitwidth else b
+
+        def codegen(context, builder, sig, args):
+            return getattr(builder, instruction)(*args)
+
+        return kind(kind, kind), codegen
+
+    define.__name__, define.__doc__ = name, doc
+    return word(define)
+
+
+# Numba makes a signed division of 64 bits out of `//`, which takes a GPU a hundred instructions.
+quotient = _division("quotient", "udiv", "quotient(a, b): a // b for whole numbers from 0 up.")
+remainder = _division("remainder", "urem", "remainder(a, b): a % b for whole numbers from 0 up.")
+
+
+# ----- pairing -----
+
+
+class Number:
+    """`Number[T]` annotates a parameter that is a number of type T."""
+
+    def __class_getitem__(cls, letter: Any) -> Any:
+        return cls
+
+
+class Device(NamedTuple):
+    """The CUDA side of a CPU kernel."""
+
+    function: Callable[..., Any]
+    threads: int  # of a block
+    units: int  # of work that a block does at once
+
+
+def on_device(kernel: Callable[..., Any], *, threads: int = 256, units: int = 0) -> Any:
+    """Make a function the CUDA side of a CPU kernel.
+
+    `units` of work are done by a block at once, by default one by each of its threads.
+    """
+
+    def pair(made: Callable[..., Any]) -> Callable[..., Any]:
+        kernel.device = Device(made, threads, units or threads)  # type: ignore[attr-defined]
+        return made
+
+    return pair

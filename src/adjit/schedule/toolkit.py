@@ -1,0 +1,189 @@
+"""Device kernels to machine code: the one module that imports numba-cuda and NVIDIA's compilers.
+
+Nothing here needs a GPU or its driver. A kernel is Python text; Numba types it, libNVVM makes
+LTO-IR of it and nvJitLink a cubin, which is kept on disk beside the kernels of the CPU. Numba's
+dispatcher is not used: it asks the driver for a device, and a launch through it takes 24 us.
+
+Multiplications and additions are not contracted (`-fma=0`), so that an elementwise kernel gives the
+bits of its CPU side, whose functions are traced from the same bodies.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import hashlib
+import importlib.metadata
+import importlib.util
+import json
+import re
+import sys
+from types import FunctionType, ModuleType
+from typing import Any
+
+from ..kernels.device import Word
+from . import cache
+from .recipe import DeviceSource
+
+
+class ToolkitMissing(RuntimeError):
+    """Something that compiles for a GPU is not installed; the message says how to get it."""
+
+
+def _missing(what: str) -> ToolkitMissing:
+    return ToolkitMissing(
+        f"compiling for a GPU needs {what}; install it with pip install 'adjit[cuda13]', or "
+        "'adjit[cuda12]' for a driver of CUDA 12"
+    )
+
+
+def is_installed() -> bool:
+    """Whether kernels can be compiled for a GPU here, be there one or not."""
+    try:
+        check()
+    except ToolkitMissing:
+        return False
+    return True
+
+
+@functools.cache
+def check() -> None:
+    """See to it that everything is there that compiles for a GPU.
+
+    Raises:
+        ToolkitMissing: if not.
+    """
+    if importlib.util.find_spec("numba_cuda") is None:
+        raise _missing("the package numba-cuda")
+    try:
+        from cuda.bindings import nvjitlink
+        from numba.cuda.cudadrv import nvvm
+    except ImportError as error:
+        raise _missing(f"numba-cuda and NVIDIA's bindings ({error})") from None
+    try:
+        nvvm.NVVM()
+        nvvm.LibDevice()
+    except Exception as error:
+        raise _missing(f"libNVVM and libdevice ({str(error).splitlines()[0]})") from None
+    try:
+        nvjitlink.version()
+    except Exception as error:
+        raise _missing(f"nvJitLink ({str(error).splitlines()[0]})") from None
+
+
+def cubin(source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
+    """The machine code of a kernel for a compute capability such as (9, 0), and its symbol.
+
+    It comes from the folder of the kernel cache, or is compiled now and kept there.
+
+    Raises:
+        ToolkitMissing: if it has to be compiled, and something for that is not installed.
+    """
+    key = f"{_versions()}\n{source.name}\n{source.signature}\n{cc}\n{source.text}"
+    digest = hashlib.sha256(key.encode()).hexdigest()[:20]
+    path = cache.cache_folder() / f"{source.name}_{digest}_sm_{cc[0]}{cc[1]}.cubin"
+    entry = cache._read(path)
+    if entry is None:
+        check()
+        with cache._compiling:
+            entry = _compile(source, path.stem, cc)
+        symbol, code = entry
+        header = {"symbol": symbol, "sha256": hashlib.sha256(code).hexdigest(), "external": []}
+        cache.write_atomically(path.with_suffix(".py"), source.text.encode())
+        cache.write_atomically(path, cache.MAGIC + json.dumps(header).encode() + b"\n" + code)
+    return entry[1], entry[0]
+
+
+@functools.cache
+def _versions() -> str:
+    """What a cubin depends on besides its own text."""
+    found = [cache.kernels_digest()]
+    for package in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-nvjitlink"):
+        try:
+            found.append(importlib.metadata.version(package))
+        except importlib.metadata.PackageNotFoundError:
+            found.append("none")
+    return " ".join(found)
+
+
+def _compile(source: DeviceSource, stem: str, cc: tuple[int, int]) -> tuple[str, bytes]:
+    """The symbol and the cubin of a kernel."""
+    from numba import cuda, types
+
+    module = ModuleType(stem)
+    sys.modules[stem] = module  # Numba looks a function's module up
+    try:
+        exec(builtins.compile(source.text, f"<{stem}>", "exec"), module.__dict__)
+        kernel = _bound(getattr(module, source.name), {})
+        signature = types.void(*[_numba_type(kind) for kind in source.signature])
+        code, _ = cuda.compile(kernel, signature, cc=cc, device=False, abi="numba", output="ltoir")
+    finally:
+        del sys.modules[stem]
+    binary = _link(bytes(code), cc)
+    symbol = re.search(rb"_ZN\w*" + source.name.encode() + rb"\w*", binary)
+    if symbol is None:
+        raise RuntimeError(f"the compiled kernel {source.name} has no symbol")
+    return symbol.group(0).decode(), binary
+
+
+def _numba_type(kind: str) -> Any:
+    """The Numba type of a parameter."""
+    from numba import types
+
+    if kind.startswith("*"):
+        return types.CPointer(getattr(types, kind[1:]))
+    return getattr(types, kind)
+
+
+def _link(code: bytes, cc: tuple[int, int]) -> bytes:
+    """LTO-IR to a cubin. `cuda.core.Linker` spells `fma=False` in a way that nvJitLink refuses."""
+    from cuda.bindings import nvjitlink
+
+    options = [f"-arch=sm_{cc[0]}{cc[1]}", "-lto", "-O3", "-fma=0"]
+    linker = nvjitlink.create(len(options), options)
+    try:
+        try:
+            nvjitlink.add_data(linker, nvjitlink.InputType.LTOIR, code, len(code), "kernel")
+            nvjitlink.complete(linker)
+        except nvjitlink.nvJitLinkError as error:
+            log = bytearray(nvjitlink.get_error_log_size(linker))
+            nvjitlink.get_error_log(linker, log)
+            raise RuntimeError(f"nvJitLink: {log.decode().strip(chr(0))}") from error
+        binary = bytearray(nvjitlink.get_linked_cubin_size(linker))
+        nvjitlink.get_linked_cubin(linker, binary)
+        return bytes(binary)
+    finally:
+        nvjitlink.destroy(linker)
+
+
+# ----- what names mean on a GPU -----
+
+
+def _bound(function: FunctionType, done: dict[Any, Any]) -> FunctionType:
+    """The function over globals that have a meaning on a GPU."""
+    names = {n: _meaning(v, done) for n, v in _named(function).items()}
+    made = FunctionType(function.__code__, names | {"__builtins__": builtins}, function.__name__)
+    made.__module__ = function.__module__
+    made.__qualname__ = function.__qualname__
+    return made
+
+
+def _named(function: FunctionType) -> dict[str, Any]:
+    """The globals that a function reads."""
+    scope = function.__globals__
+    return {n: scope[n] for n in function.__code__.co_names if n in scope}
+
+
+def _meaning(value: Any, done: dict[Any, Any]) -> Any:
+    """What a global of a kernel is on a GPU."""
+    if isinstance(value, Word):
+        return _intrinsic(value)
+    return value
+
+
+@functools.cache
+def _intrinsic(word: Word) -> Any:
+    """A word of the vocabulary, as Numba's CUDA target knows it."""
+    from numba.cuda.extending import intrinsic
+
+    return intrinsic(word.definition)
