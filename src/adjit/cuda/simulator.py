@@ -1,0 +1,371 @@
+"""Device kernels without a GPU: every thread is a Python generator.
+
+The kernel's own text runs, each barrier and each exchange within a warp made a `yield`. A scheduler
+advances the threads of a block to their next one, and answers it once all are there. What a GPU
+leaves undefined is an error here: reading or writing outside of an array, a barrier or a shuffle
+that some threads do not come to, an access of 16 bytes that lies on no such border. Shared and
+local memory starts as NaN, or as a number that makes no sense, so that reading before writing shows.
+
+Between two barriers threads run one after the other; `reverse` runs them the other way round. A
+kernel that lacks a barrier goes wrong in one of the two, so tests run both.
+
+Elements are NumPy scalars, and scalar functions those of the CPU: an elementwise kernel gives the
+bits that it gives on a GPU.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Generator, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from ..kernels import device
+from ..schedule.recipe import DeviceSource
+
+WARP_WORDS = {"sync_warp", "shuffle", "shuffle_down", "shuffle_up", "shuffle_xor", "ballot"}
+COLLECTIVE = WARP_WORDS | {"barrier"}
+HERE = "<device kernel>"
+POISON = 0x5B  # in every byte of memory that nothing was written to
+
+__all__ = ["Pointer", "SimulationError", "run"]
+
+
+class SimulationError(RuntimeError):
+    """A kernel did what a GPU leaves undefined."""
+
+
+class Pointer:
+    """Elements of an array from some place on; subscripts outside of the array are errors.
+
+    Example:
+        >>> Pointer(np.zeros(4), 1)[3]
+        Traceback (most recent call last):
+        adjit.cuda.simulator.SimulationError: element 4 of an array of 4 was read
+    """
+
+    __slots__ = ("array", "first", "whole")
+
+    def __init__(self, array: Any, first: int = 0) -> None:
+        if array.ndim != 1 or not array.flags.c_contiguous:
+            raise ValueError("a kernel's memory is an array of one dimension, in C order")
+        self.array, self.first = array, first
+        self.whole = {"i": np.int64, "u": np.uint64}.get(array.dtype.kind)
+
+    def place(self, i: Any, what: str) -> int:
+        """The number of an element in the array."""
+        at = self.first + int(i)
+        if not 0 <= at < self.array.size:
+            raise SimulationError(f"element {at} of an array of {self.array.size} was {what}")
+        return at
+
+    def __getitem__(self, i: Any) -> Any:
+        value = self.array[self.place(i, "read")]
+        return value if self.whole is None else self.whole(value)  # as Numba computes with them
+
+    def __setitem__(self, i: Any, value: Any) -> None:
+        at = self.place(i, "written")
+        with np.errstate(all="ignore"):
+            self.array[at] = np.asarray(value).astype(self.array.dtype)
+
+
+class Thread:
+    """One thread: its generator, what it waits for and the answer it gets."""
+
+    __slots__ = ("answer", "generator", "number", "shared_seen", "waiting")
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+        self.generator: Any = None
+        self.waiting: Any = None
+        self.answer: Any = None
+        self.shared_seen = 0
+
+
+class Machine:
+    """What the words of a kernel mean while one of its threads runs."""
+
+    def __init__(self, blocks: int, threads: int) -> None:
+        self.blocks, self.threads = blocks, threads
+        self.block = 0
+        self.thread = Thread(0)
+        self.shared: list[Pointer] = []
+
+    def meanings(self) -> dict[str, Callable[..., Any]]:
+        """The function behind each word; collective ones are answered by the scheduler."""
+        return {
+            "thread": lambda: self.thread.number,
+            "threads": lambda: self.threads,
+            "block": lambda: self.block,
+            "blocks": lambda: self.blocks,
+            "lane": lambda: self.thread.number % device.WARP,
+            "first_unit": lambda: self.block * self.threads + self.thread.number,
+            "all_threads": lambda: self.blocks * self.threads,
+            "shared": self._shared,
+            "local": lambda dtype, count: Pointer(poisoned(dtype, count)),
+            "shifted": lambda x, i: Pointer(x.array, x.first + int(i)),
+            "aligned": lambda x, size: x.first * x.array.itemsize % size == 0,
+            "load_wide": _load_wide,
+            "store_wide": _store_wide,
+            "atomic_add": _atomic(lambda old, value: old + value),
+            "atomic_min": _atomic(min),
+            "atomic_max": _atomic(max),
+            "compare_and_swap": _compare_and_swap,
+            "quotient": lambda a, b: _natural(a) // _natural(b),
+            "remainder": lambda a, b: _natural(a) % _natural(b),
+        }
+
+    def _shared(self, dtype: Any, count: int) -> Pointer:
+        """The n-th call of each thread gives the block's n-th array."""
+        number = self.thread.shared_seen
+        self.thread.shared_seen += 1
+        if number == len(self.shared):
+            self.shared.append(Pointer(poisoned(dtype, count)))
+        return self.shared[number]
+
+
+def poisoned(dtype: Any, count: int) -> Any:
+    """Memory that makes no sense."""
+    made = np.empty(count, dtype)
+    if made.dtype.kind == "f":
+        made.fill(np.nan)
+    else:
+        made.view(np.uint8).fill(POISON)
+    return made
+
+
+def _load_wide(x: Pointer, i: Any, count: int) -> tuple[Any, ...]:
+    _check_border(x, i, count)
+    return tuple(x[i + k] for k in range(count))
+
+
+def _store_wide(x: Pointer, i: Any, values: Sequence[Any]) -> None:
+    _check_border(x, i, len(values))
+    for k, value in enumerate(values):
+        x[i + k] = value
+
+
+def _check_border(x: Pointer, i: Any, count: int) -> None:
+    if count * x.array.itemsize > device.WIDE:
+        raise SimulationError(f"{count} elements of {x.array.dtype} do not fit into one access")
+    if (x.first + int(i)) % count:
+        raise SimulationError(f"{count} elements at once from element {x.first + int(i)} on")
+
+
+def _atomic(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def apply(x: Pointer, i: Any, value: Any) -> Any:
+        old = x[i]
+        x[i] = combine(old, value)
+        return old
+
+    return apply
+
+
+def _compare_and_swap(x: Pointer, i: Any, old: Any, new: Any) -> Any:
+    found = x[i]
+    if found == old:
+        x[i] = new
+    return found
+
+
+def _natural(value: Any) -> int:
+    if value < 0:
+        raise SimulationError(f"{value} in a division of numbers from 0 up")
+    return int(value)
+
+
+# ----- kernels as generators -----
+
+
+class _Yielding(ast.NodeTransformer):
+    """Collective words become `yield`, calls of functions that hold some `yield from`."""
+
+    def __init__(self, names: dict[str, Any]) -> None:
+        self.names = names
+        self.found = False
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        if not isinstance(node.func, ast.Name):
+            return node
+        value = self.names.get(node.func.id)
+        if isinstance(value, device.Word) and value.__name__ in COLLECTIVE:
+            self.found = True
+            return ast.Yield(ast.Tuple([ast.Constant(value.__name__), *node.args], ast.Load()))
+        if getattr(value, "is_collective", False):
+            self.found = True
+            return ast.YieldFrom(node)
+        return node
+
+
+class Loader:
+    """Turns functions of a kernel into ones that run in a simulation, each once."""
+
+    def __init__(self, machine: Machine, text: str) -> None:
+        self.meanings = machine.meanings()
+        self.text = text  # of the kernel's module, which is no file
+        self.done: dict[Any, Any] = {}
+
+    def load(self, function: Any) -> Any:
+        """The function over the meanings of its names."""
+        if function in self.done:
+            return self.done[function]
+        names = {
+            n: self.meaning(v)
+            for n, v in function.__globals__.items()
+            if n in function.__code__.co_names
+        }
+        is_here = function.__code__.co_filename == HERE
+        source = self.text if is_here else textwrap.dedent(inspect.getsource(function))
+        tree = ast.parse(source)
+        definition = next(
+            d for d in tree.body if isinstance(d, ast.FunctionDef) and d.name == function.__name__
+        )
+        definition.decorator_list, definition.returns = [], None
+        for argument in definition.args.args:
+            argument.annotation = None
+        yielding = _Yielding(names)
+        made = ast.Module([yielding.visit(definition)], [])
+        scope = {n: self.meanings.get(v.__name__, v) if isinstance(v, device.Word) else v
+                 for n, v in names.items()}  # fmt: skip
+        exec(
+            compile(ast.fix_missing_locations(made), f"<simulated {function.__name__}>", "exec"),
+            scope,
+        )
+        loaded = scope[definition.name]
+        loaded.is_collective = yielding.found
+        self.done[function] = loaded
+        return loaded
+
+    def meaning(self, value: Any) -> Any:
+        """What a global of a kernel is in a simulation."""
+        function = getattr(value, "py_func", value)
+        if isinstance(function, FunctionType) and not hasattr(function, "traced"):
+            return self.load(function)
+        return value
+
+
+def run(
+    kernel: DeviceSource,
+    arguments: Sequence[Any],
+    *,
+    blocks: int | None = None,
+    reverse: bool = False,
+) -> None:
+    """Run a device kernel over NumPy arrays.
+
+    Args:
+        kernel: its text and signature, as `adjit.schedule.on_cuda` makes them.
+        arguments: an array of one dimension or a `Pointer` for each pointer, else a number; the last
+            is the units of work.
+        blocks: of the grid; by default what the units of work need.
+        reverse: let the last block and the last thread begin.
+
+    Raises:
+        SimulationError: for what a GPU leaves undefined.
+        TypeError: if an argument does not fit the signature.
+    """
+    if len(arguments) != len(kernel.signature):
+        raise TypeError(f"{kernel.name} takes {len(kernel.signature)} words, got {len(arguments)}")
+    given = [_argument(a, kind) for a, kind in zip(arguments, kernel.signature, strict=True)]
+    machine = Machine(blocks or kernel.grid(int(arguments[-1]), 1 << 30), kernel.threads)
+    module = ModuleType(kernel.name)
+    exec(compile(kernel.text, HERE, "exec"), module.__dict__)
+    function = Loader(machine, kernel.text).load(getattr(module, kernel.name))
+    direction = -1 if reverse else 1
+    with np.errstate(all="ignore"):
+        for block in range(machine.blocks)[::direction]:
+            machine.block, machine.shared = block, []
+            threads = [Thread(k) for k in range(kernel.threads)][::direction]
+            for thread in threads:
+                machine.thread = thread
+                thread.generator = function(*given)  # without a barrier it runs here
+            if function.is_collective:
+                _schedule(threads, machine)
+
+
+def _argument(value: Any, kind: str) -> Any:
+    """An argument as the kernel sees it."""
+    if kind.startswith("*"):
+        pointer = value if isinstance(value, Pointer) else Pointer(value)
+        if pointer.array.dtype != np.dtype(kind[1:]):
+            raise TypeError(f"expected an array of {kind[1:]}, got {pointer.array.dtype}")
+        return pointer
+    if kind in ("float32", "float64"):
+        return np.dtype(kind).type(value)
+    number = int(value)
+    if not np.iinfo(kind).min <= number <= np.iinfo(kind).max:
+        raise TypeError(f"{number} does not fit into {kind}")
+    return number
+
+
+def _schedule(threads: list[Thread], machine: Machine) -> None:
+    """Advance the threads of a block to what they wait for and answer it, until all have ended."""
+    warps: dict[int, list[Thread]] = {}
+    for thread in threads:
+        warps.setdefault(thread.number // device.WARP, []).append(thread)
+    live = threads
+    while live:
+        moved = False
+        for thread in live:
+            if thread.waiting is None:
+                moved = True
+                machine.thread = thread
+                _advance(thread)
+        live = [t for t in live if t.generator is not None]
+        for warp in warps.values():
+            moved |= _answer_warp(warp)
+        if len(live) == len(threads) and all(t.waiting == ("barrier",) for t in live):
+            moved = True
+            for thread in live:
+                thread.waiting = None
+        if live and not moved:
+            kinds = sorted({t.waiting[0] for t in live})
+            raise SimulationError(
+                f"{len(live)} of {len(threads)} threads wait at {', '.join(kinds)} for others that "
+                "do not come there"
+            )
+
+
+def _advance(thread: Thread) -> None:
+    generator: Generator[Any, Any, None] = thread.generator
+    try:
+        thread.waiting, thread.answer = generator.send(thread.answer), None
+    except StopIteration:
+        thread.generator = None
+
+
+def _answer_warp(warp: list[Thread]) -> bool:
+    """Answer an exchange that all lanes of a warp have come to; whether there was one."""
+    if any(t.waiting is None for t in warp) or len({t.waiting[0] for t in warp}) > 1:
+        return False
+    word = warp[0].waiting[0]
+    if word not in WARP_WORDS:
+        return False
+    if len(warp) != device.WARP:
+        raise SimulationError(f"{word} in a warp of {len(warp)} threads")
+    lanes = sorted(warp, key=lambda t: t.number)
+    if word == "ballot":
+        votes = sum(1 << k for k, t in enumerate(lanes) if t.waiting[1])
+        answers = [votes - (1 << 32) if votes >> 31 else votes] * device.WARP
+    elif word == "sync_warp":
+        answers = [0] * device.WARP
+    else:
+        answers = [
+            lanes[_source(word, k, int(t.waiting[2]))].waiting[1] for k, t in enumerate(lanes)
+        ]
+    for thread, answer in zip(lanes, answers, strict=True):
+        thread.waiting, thread.answer = None, answer
+    return True
+
+
+def _source(word: str, lane: int, by: int) -> int:
+    """The lane whose value a shuffle gets."""
+    source = {
+        "shuffle": by, "shuffle_down": lane + by, "shuffle_up": lane - by, "shuffle_xor": lane ^ by,
+    }[word]  # fmt: skip
+    return source if 0 <= source < device.WARP else lane

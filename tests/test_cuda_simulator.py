@@ -1,0 +1,135 @@
+"""The simulator: what device kernels may do, and the mistakes that it finds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from adjit.cuda.simulator import Pointer, SimulationError, run
+from adjit.schedule.recipe import DeviceSource
+
+HEAD = """
+from numpy import float32, int32
+from adjit.kernels.device import *
+from adjit.kernels.device import barrier, shuffle, shared
+T = float32
+"""
+
+
+def kernel(
+    body: str, signature: tuple[str, ...] = ("*float32", "*float32", "int32"), threads: int = 64
+):
+    lines = "\n".join("    " + line for line in body.strip().splitlines())
+    text = f"{HEAD}\ndef kernel(x, out, n):\n{lines}\n"
+    return DeviceSource("kernel", text, signature, threads, threads, "kernel")
+
+
+def both(source, x, out, n, blocks=None):
+    """The results of both orders of threads."""
+    found = []
+    for reverse in (False, True):
+        made = out.copy()
+        run(source, (x.copy(), made, n), blocks=blocks, reverse=reverse)
+        found.append(made)
+    return found
+
+
+def test_a_sum_through_shuffles_and_shared_memory():
+    source = kernel("""
+parts = shared(T, 2)
+total = x[thread()]
+for by in (16, 8, 4, 2, 1):
+    total = total + shuffle_down(total, by)
+if lane() == 0:
+    parts[thread() // 32] = total
+barrier()
+if thread() == 0:
+    out[0] = parts[0] + parts[1]
+""")
+    x = np.arange(64, dtype=np.float32)
+    for made in both(source, x, np.zeros(1, np.float32), 1):
+        assert made[0] == x.sum()
+
+
+def test_a_missing_barrier_shows_in_one_of_the_orders():
+    source = kernel("""
+near = shared(T, 64)
+near[thread()] = x[thread()]
+out[thread()] = near[(thread() + 1) % 64]
+barrier()
+""")
+    x = np.arange(64, dtype=np.float32)
+    assert any(np.isnan(made).any() for made in both(source, x, np.zeros(64, np.float32), 64))
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("if thread() < 32:\n    barrier()", "32 of 64 threads wait at barrier"),
+        ("if thread() < 40:\n    shuffle(x[0], 0)", "wait at shuffle"),
+        ("if thread() < 32:\n    barrier()\nelse:\n    sync_warp()", "32 of 64 threads wait at barrier"),
+        ("out[thread() + 1] = x[0]", "element 64 of an array of 64 was written"),
+        ("out[0] = x[thread() - 1]", "element -1 of an array of 64 was read"),
+        ("load_wide(x, 2, 4)", "4 elements at once from element 2 on"),
+        ("load_wide(x, 0, 8)", "do not fit into one access"),
+        ("quotient(thread() - 1, 2)", "-1 in a division"),
+    ],
+)  # fmt: skip
+def test_mistakes(body, message):
+    x, out = np.zeros(64, np.float32), np.zeros(64, np.float32)
+    with pytest.raises(SimulationError, match=message):
+        run(kernel(body), (x, out, 64))
+
+
+def test_shuffles_votes_and_atomics():
+    source = kernel("""
+v = x[first_unit()]
+out[0 + lane()] = shuffle(v, 3)
+out[32 + lane()] = shuffle_up(v, 2)
+out[64 + lane()] = shuffle_down(v, 30)
+out[96 + lane()] = shuffle_xor(v, 1)
+out[128 + lane()] = float32(ballot(v > 29.5))
+atomic_add(out, 160, v)
+""", threads=32)  # fmt: skip
+    x = np.arange(32, dtype=np.float32)
+    lanes = np.arange(32)
+    for made in both(source, x, np.zeros(161, np.float32), 32):
+        np.testing.assert_array_equal(made[:32], 3)
+        np.testing.assert_array_equal(made[32:64], np.where(lanes < 2, lanes, lanes - 2))
+        np.testing.assert_array_equal(made[64:96], np.where(lanes < 2, lanes + 30, lanes))
+        np.testing.assert_array_equal(made[96:128], lanes ^ 1)
+        np.testing.assert_array_equal(made[128:160], np.float32(-(1 << 30)))
+        assert made[160] == x.sum()
+
+
+def test_helpers_may_wait_too():
+    text = (
+        HEAD
+        + """
+def turned(near, value):
+    near[thread()] = value
+    barrier()
+    return near[63 - thread()]
+
+def kernel(x, out, n):
+    near = shared(T, 64)
+    out[thread()] = turned(near, x[thread()])
+"""
+    )
+    source = DeviceSource("kernel", text, ("*float32", "*float32", "int32"), 64, 64, "kernel")
+    x = np.arange(64, dtype=np.float32)
+    for made in both(source, x, np.zeros(64, np.float32), 64):
+        np.testing.assert_array_equal(made, x[::-1])
+
+
+def test_arguments_are_checked():
+    source = kernel("out[0] = x[0]")
+    x = np.zeros(1, np.float32)
+    with pytest.raises(TypeError, match="takes 3 words, got 2"):
+        run(source, (x, x))
+    with pytest.raises(TypeError, match="expected an array of float32, got float64"):
+        run(source, (x, np.zeros(1), 1))
+    with pytest.raises(TypeError, match="does not fit into int32"):
+        run(source, (x, x, 1 << 31))
+    with pytest.raises(ValueError, match="one dimension"):
+        Pointer(np.zeros((2, 2)))
