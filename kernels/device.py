@@ -24,7 +24,7 @@ from numba.core import cgutils
 
 WARP = 32
 ALL_LANES = -1
-WIDE = 16  # bytes that one instruction moves
+WIDE = 16  # bytes that one access moves at most
 I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
 
 
@@ -158,43 +158,55 @@ def local(typingctx, dtype, count):
     return types.CPointer(element)(dtype, count), codegen
 
 
-def wide_pointer(context, builder, pointer, args):
-    """A pointer to a vector of 16 bytes, and the vector's type."""
-    vector = ir.VectorType(context.get_data_type(pointer.dtype), WIDE * 8 // pointer.dtype.bitwidth)
+def wide_pointer(context, builder, pointer, args, count):
+    """A pointer to a vector of `count` elements, and the vector's type."""
+    vector = ir.VectorType(context.get_data_type(pointer.dtype), count)
     return builder.bitcast(builder.gep(args[0], [args[1]]), vector.as_pointer()), vector
 
 
 @word
-def load_wide(typingctx, pointer, i):
-    """load_wide(x, i): the 16 bytes from x[i] on, a tuple; i is a multiple of their number."""
-    count = WIDE * 8 // pointer.dtype.bitwidth
+def load_wide(typingctx, pointer, i, count):
+    """load_wide(x, i, 4): the elements from x[i] on, a tuple; one access of up to 16 bytes, at an
+    address that is a multiple of them."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    many = count.literal_value
 
     def codegen(context, builder, sig, args):
-        address, _ = wide_pointer(context, builder, pointer, args)
-        loaded = builder.load(address, align=WIDE)
-        parts = [builder.extract_element(loaded, I32(k)) for k in range(count)]
+        address, _ = wide_pointer(context, builder, pointer, args, many)
+        loaded = builder.load(address, align=many * pointer.dtype.bitwidth // 8)
+        parts = [builder.extract_element(loaded, I32(k)) for k in range(many)]
         return context.make_tuple(builder, sig.return_type, parts)
 
-    return types.UniTuple(pointer.dtype, count)(pointer, i), codegen
+    return types.UniTuple(pointer.dtype, many)(pointer, i, count), codegen
 
 
 @word
 def store_wide(typingctx, pointer, i, values):
-    """store_wide(x, i, values): write a tuple of 16 bytes from x[i] on."""
-    count = WIDE * 8 // pointer.dtype.bitwidth
-    if len(values) != count:
-        return None
-    tuple_ = types.UniTuple(pointer.dtype, count)
+    """store_wide(x, i, values): write a tuple from x[i] on, as `load_wide` reads."""
+    many = len(values)
 
     def codegen(context, builder, sig, args):
-        address, vector = wide_pointer(context, builder, pointer, args)
+        address, vector = wide_pointer(context, builder, pointer, args, many)
         made = ir.Constant(vector, ir.Undefined)
-        for k, value in enumerate(cgutils.unpack_tuple(builder, args[2], count)):
+        for k, value in enumerate(cgutils.unpack_tuple(builder, args[2], many)):
             made = builder.insert_element(made, value, I32(k))
-        builder.store(made, address, align=WIDE)
+        builder.store(made, address, align=many * pointer.dtype.bitwidth // 8)
         return context.get_dummy_value()
 
-    return types.void(pointer, i, tuple_), codegen
+    return types.void(pointer, i, types.UniTuple(pointer.dtype, many)), codegen
+
+
+@word
+def aligned(typingctx, pointer, size):
+    """aligned(x, 16): whether the address of x is a multiple of a power of two."""
+
+    def codegen(context, builder, sig, args):
+        address = builder.ptrtoint(args[0], I64)
+        low = builder.and_(address, builder.sub(args[1], I64(1)))
+        return builder.icmp_unsigned("==", low, I64(0))
+
+    return types.boolean(pointer, types.int64), codegen
 
 
 @word

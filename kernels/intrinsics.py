@@ -53,7 +53,7 @@ class Value:
         return other.ir if isinstance(other, Value) else ir.Constant(self.ir.type, other)
 
     def make(self, value: ir.Value) -> Value:
-        return Value(self.builder, value)
+        return type(self)(self.builder, value)
 
     def call(self, name: str, *others: Any) -> Value:
         """An LLVM intrinsic of this value and others of its type."""
@@ -64,6 +64,36 @@ class Value:
         full_name = f"{name}.{suffix}"
         function = module.globals.get(full_name) or ir.Function(module, signature, full_name)
         return self.make(self.builder.call(function, operands))
+
+    def select(self, condition: Value, x: Any, y: Any) -> Value:
+        """`x` where the condition holds, else `y`, one of which has this value's type."""
+        return self.make(self.builder.select(condition.ir, self.lift(x), self.lift(y)))
+
+    def shift_down(self, count: int) -> Value:
+        """A whole number's bits shifted down, zeros coming in at the top."""
+        return self.make(self.builder.lshr(self.ir, self.lift(count)))
+
+    def resized(self, width: int) -> Value:
+        """A whole number from 0 up in another width, by dropping or adding zeros at the top."""
+        cast = self.builder.trunc if width < self.type.width else self.builder.zext
+        return self if width == self.type.width else self.make(cast(self.ir, ir.IntType(width)))
+
+    def leading_zeros(self) -> Value:
+        """How many zeros a whole number's bits start with."""
+        return self.make(self.builder.ctlz(self.ir, ir.Constant(ir.IntType(1), 0)))
+
+    def shifted_constant(self, value: int, width: int) -> Value:
+        """A constant whole number of any width, its bits shifted down by this one."""
+        constant_ = ir.Constant(ir.IntType(width), value)
+        return self.make(self.builder.lshr(constant_, self.resized(width).ir))
+
+    def long_fmod(self, other: Value) -> Value:
+        """The rest of a division rounded towards zero, for quotients of any length."""
+        return self.make(self.builder.frem(self.ir, other.ir))
+
+    def out_of_line(self, slow: OutOfLine, args: tuple[Value, ...]) -> Value:
+        """The result of a body for rare arguments."""
+        return slow(*args)
 
     def arithmetic(self, op: str, other: Any, swapped: bool = False) -> Value:
         left, right = self.ir, self.lift(other)
@@ -165,16 +195,16 @@ def from_bits(x: Any) -> Any:
 
 def shift_down(x: Any, count: int) -> Any:
     """An integer's bits shifted down, zeros coming in at the top."""
-    if isinstance(x, Value):
-        return x.make(x.builder.lshr(x.ir, x.lift(count)))
+    if not isinstance(x, np.generic | np.ndarray):
+        return x.shift_down(count)
     return (x.view(np.dtype(f"u{x.itemsize}")) >> count).view(x.dtype)
 
 
 def where(condition: Any, x: Any, y: Any) -> Any:
     """`x` where the condition holds, else `y`; both are computed."""
     typed = y if isinstance(x, (int, float)) else x
-    if isinstance(typed, Value):
-        return typed.make(typed.builder.select(condition.ir, typed.lift(x), typed.lift(y)))
+    if not isinstance(typed, np.generic | np.ndarray):
+        return typed.select(condition, x, y)
     return np.where(condition, x, y).astype(typed.dtype)
 
 
@@ -263,26 +293,9 @@ def polynomial(x: Any, coefficients: tuple[float, ...]) -> Any:
     return result
 
 
-def resized(x: Value, width: int) -> Value:
-    """An unsigned integer in another width, by dropping or adding zeros at the top."""
-    cast = x.builder.trunc if width < x.type.width else x.builder.zext
-    return x if width == x.type.width else x.make(cast(x.ir, ir.IntType(width)))
-
-
-def leading_zeros(x: Value) -> Value:
-    """How many zeros an integer's bits start with."""
-    return x.make(x.builder.ctlz(x.ir, ir.Constant(ir.IntType(1), 0)))
-
-
 def float_from(x: Value, float_type: ir.Type) -> Value:
     """An integer as a float of an LLVM type."""
     return x.make(x.builder.sitofp(x.ir, float_type))
-
-
-def shifted_constant(value: int, width: int, count: Value) -> Value:
-    """A constant integer of any width, its bits shifted down by a variable count."""
-    constant_ = ir.Constant(ir.IntType(width), value)
-    return count.make(count.builder.lshr(constant_, resized(count, width).ir))
 
 
 class OutOfLine:
@@ -373,7 +386,7 @@ def rarely(condition: Any, slow: OutOfLine, args: tuple[Any, ...], usual: Any) -
     builder = usual.builder
     before = builder.block
     with builder.if_then(condition.ir, likely=False):
-        result = slow(*args)
+        result = usual.out_of_line(slow, args)
         inside = builder.block
     joined = builder.phi(usual.type)
     joined.add_incoming(usual.ir, before)
@@ -403,4 +416,5 @@ def register(name: str, body: Callable[..., Any], dtype: Any, arity: int) -> Cal
     typers = (lambda x: given, lambda x, y: given, lambda x, y, z: given)
     type_callable(function)(lambda context: typers[arity - 1])
     lower_builtin(function, *[types.Any] * arity)(lower)
+    function.traced = body, given, arity  # type: ignore[attr-defined]  # for other targets
     return function

@@ -37,14 +37,11 @@ from .intrinsics import (
     floor,
     fma,
     from_bits,
-    leading_zeros,
     polynomial,
     rarely,
     register,
-    resized,
     round_even,
     shift_down,
-    shifted_constant,
     sqrt,
     trunc,
     where,
@@ -437,20 +434,20 @@ def reduced_huge_angle(x, k):
     exponent = (shift_down(word, k.MANTISSA_BITS) & (2 * k.BIAS + 1)) - (k.BIAS + k.MANTISSA_BITS)
     largest = k.BIAS - k.MANTISSA_BITS + 1
     table = two_over_pi(largest + fraction)
-    window = shifted_constant(table, largest + fraction, largest - exponent)
+    window = (largest - exponent).shifted_constant(table, largest + fraction)
     mantissa = (word & (2**k.MANTISSA_BITS - 1)) | 2**k.MANTISSA_BITS
-    quarters = resized(window, width) * resized(mantissa, width)
+    quarters = window.resized(width) * mantissa.resized(width)
     n = shift_down(quarters + 2 ** (fraction - 1), fraction)
     rest = quarters - (n << fraction)
     size = where(rest < 0, -rest, rest)
-    zeros = leading_zeros(size)
+    zeros = size.leading_zeros()
     size = size << zeros
-    top = resized(shift_down(size, width - digits), 64)
-    next_ = resized(shift_down(size, width - 2 * digits), 64) & (2**digits - 1)
+    top = shift_down(size, width - digits).resized(64)
+    next_ = shift_down(size, width - 2 * digits).resized(64) & (2**digits - 1)
     high, low = float_from(top, x.type), float_from(next_, x.type) * 0.5**digits
-    unit = power_of_two(float_from(2 - digits - resized(zeros, 64), x.type), k)
+    unit = power_of_two(float_from(2 - digits - zeros.resized(64), x.type), k)
     unit = where((rest < 0) ^ (word < 0), -unit, unit)
-    n = float_from(resized(n, 64), x.type)
+    n = float_from(n.resized(64), x.type)
     r, r_low = two_product(high, k.HALF_PI)
     r_low = fma(high, k.HALF_PI_LOW, fma(low, k.HALF_PI, r_low))
     return where(word < 0, -n, n), r * unit, r_low * unit
@@ -823,7 +820,7 @@ def cbrt(x, k):
 
 def long_fmod(x, y):
     """fmod with a quotient of any length."""
-    return x.make(x.builder.frem(x.ir, y.ir))
+    return x.long_fmod(y)
 
 
 @vectorised

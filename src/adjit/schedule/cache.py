@@ -256,7 +256,9 @@ def instantiate(function: Callable[..., Any], bind: Mapping[str, dtype]) -> Sour
     key = (function, tuple(sorted((k, d.stored) for k, d in bind.items())))
     source = _instances.get(key)
     if source is None:
-        source = _instances[key] = _instantiate(function, {k: d.stored for k, d in bind.items()})
+        stored = {k: d.stored for k, d in bind.items()}
+        source = _instances[key] = _instantiate(function, stored)
+        source.origin = function, stored
     return source
 
 

@@ -37,7 +37,7 @@ from ..dtypes import dtype
 from ..kernels.lanes import BLOCK, CACHE_LINE
 from ..shapes import coalesce
 from .body import Body, Pasted
-from .recipe import GRAIN, Operand, Source, Step
+from .recipe import GRAIN, Flat, Operand, Source, Step
 
 STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 # Bytes from which on a result is streamed. A store into a cache reads the line first, which by then
@@ -215,10 +215,20 @@ def render(
     if blocks == STREAMED:
         imports["fence"] = "adjit.kernels.lanes"
     bound = {} if compute is None else {"T": compute.stored}
-    return Source(name, assemble(name, text, imports, bound))
+    origin = Flat(
+        name, tuple(pasted.lines), pasted.imports, compute, tuple(inputs), tuple(outputs), logical,
+        flags, nested,
+    )  # fmt: skip
+    return Source(name, assemble(name, text, imports, bound), origin)
 
 
-def assemble(name: str, body: str, imports: dict[str, str], bound: dict[str, str]) -> str:
+def assemble(
+    name: str,
+    body: str,
+    imports: Mapping[str, str],
+    bound: Mapping[str, str],
+    parameters: str = "args, start, stop",
+) -> str:
     """A whole module: imports, the dtypes behind the type letters, the kernel."""
     kinds = {k for k in STORED if re.search(rf"\b{k}\b", body)} | set(bound.values())
     lines = []
@@ -232,7 +242,7 @@ def assemble(name: str, body: str, imports: dict[str, str], bound: dict[str, str
         lines.append(f"from {module} import {', '.join(sorted(modules[module]))}")
     lines.append("")
     lines += [f"{letter} = {kind}" for letter, kind in sorted(bound.items())]
-    return "\n".join(lines) + f"\n\n\ndef {name}(args, start, stop):\n{body}\n"
+    return "\n".join(lines) + f"\n\n\ndef {name}({parameters}):\n{body}\n"
 
 
 def elementwise(

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from .recipe import DeviceStep, Recipe
+from collections.abc import Sequence
+
+from . import codegen_cuda
+from .recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
+
+MOST_BY_INT32 = 1 << 30  # elements up to which places and strides of threads fit
 
 
 def device_steps(recipe: Recipe) -> list[DeviceStep]:
@@ -14,4 +19,40 @@ def device_steps(recipe: Recipe) -> list[DeviceStep]:
     Raises:
         NotImplementedError: if one of its kernels has no CUDA side yet.
     """
-    raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
+    specs = [*recipe.inputs, *recipe.outputs]
+    most = max([max(s.extent, s.numel) for s in specs], default=0)
+    return [
+        device_step(step.source, step.n, recipe.constants, most, recipe.count)
+        for step in recipe.steps
+    ]
+
+
+def device_step(
+    source: Source, n: int, constants: Sequence[int], most: int, count: int
+) -> DeviceStep:
+    """The CUDA side of one step over `n` units of the CPU's.
+
+    `constants` are the words of its row after the addresses, `most` the elements that the largest
+    of its operands reaches over, `count` the words of the row.
+
+    Raises:
+        NotImplementedError: if the kernel has no CUDA side yet.
+    """
+    origin = source.origin
+    index = "int32" if max(most, n) <= MOST_BY_INT32 else "int64"
+    if isinstance(origin, Flat):
+        axes = 0
+        if origin.nested:
+            axes, inner = constants[:2]
+            n *= inner
+        key = (source.text, axes, index)
+        made = _flat.get(key)
+        if made is None:
+            made = _flat[key] = codegen_cuda.elementwise(origin, axes, index)
+        return DeviceStep(made, n)
+    raise NotImplementedError(
+        f"{source.label} has no CUDA side yet; move its operands to the CPU with .cpu()"
+    )
+
+
+_flat: dict[tuple[str, int, str], DeviceSource] = {}

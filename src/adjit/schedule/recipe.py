@@ -16,11 +16,14 @@ GRAIN = 1 << 15  # element operations below which a step is not worth a second t
 class Source:
     """The text of a kernel; `name` is the function in it, `label` what reports call it."""
 
-    __slots__ = ("address", "label", "name", "text")
+    __slots__ = ("address", "label", "name", "origin", "text")
 
-    def __init__(self, name: str, text: str) -> None:
+    def __init__(self, name: str, text: str, origin: Any = None) -> None:
         self.name, self.label, self.text = name, name, text
         self.address = 0  # of the compiled kernel, once it is linked
+        # What the text was made of, and its CUDA side will be: a `Flat`, or a function of the
+        # kernels room and the dtypes of its letters.
+        self.origin = origin
 
 
 class Step:
@@ -38,6 +41,20 @@ class Operand(NamedTuple):
     name: str
     dtype: dtype
     strides: tuple[int, ...] | None  # in the shape of the loop; None for a Python number
+
+
+class Flat(NamedTuple):
+    """What a kernel that goes over elements is made of; see `codegen.render`."""
+
+    name: str
+    lines: tuple[str, ...]
+    imports: dict[str, str]
+    compute: dtype | None
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    logical: frozenset[str]
+    flags: str
+    nested: bool
 
 
 class Element(NamedTuple):

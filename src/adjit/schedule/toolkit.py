@@ -161,29 +161,47 @@ def _link(code: bytes, cc: tuple[int, int]) -> bytes:
 
 def _bound(function: FunctionType, done: dict[Any, Any]) -> FunctionType:
     """The function over globals that have a meaning on a GPU."""
-    names = {n: _meaning(v, done) for n, v in _named(function).items()}
-    made = FunctionType(function.__code__, names | {"__builtins__": builtins}, function.__name__)
-    made.__module__ = function.__module__
-    made.__qualname__ = function.__qualname__
-    return made
-
-
-def _named(function: FunctionType) -> dict[str, Any]:
-    """The globals that a function reads."""
     scope = function.__globals__
-    return {n: scope[n] for n in function.__code__.co_names if n in scope}
+    names: dict[str, Any] = {"__builtins__": builtins}
+    made = FunctionType(function.__code__, names, function.__name__, function.__defaults__)
+    made.__module__, made.__qualname__ = function.__module__, function.__qualname__
+    done[function] = made
+    for name in function.__code__.co_names:
+        if name in scope:
+            names[name] = _meaning(scope[name], done)
+    return made
 
 
 def _meaning(value: Any, done: dict[Any, Any]) -> Any:
     """What a global of a kernel is on a GPU."""
+    from numba import cuda
+
     if isinstance(value, Word):
-        return _intrinsic(value)
-    return value
+        return _intrinsic(value.definition)
+    if hasattr(value, "traced"):
+        return _intrinsic(_traced(value))
+    if hasattr(value, "_defn"):  # an intrinsic of the CPU: pointers, bits of floats
+        return _intrinsic(value._defn)
+    function = getattr(value, "py_func", value)
+    if not isinstance(function, FunctionType):
+        return value
+    if function not in done:
+        # Inlined, or Numba would ask the driver for a device.
+        done[function] = cuda.jit(device=True, inline="always")(_bound(function, done))
+    return done[function]
 
 
 @functools.cache
-def _intrinsic(word: Word) -> Any:
-    """A word of the vocabulary, as Numba's CUDA target knows it."""
+def _traced(function: Any) -> Any:
+    """The definition of a scalar function that is traced from a body."""
+    from ..kernels.gpu_values import lowering
+
+    return lowering(*function.traced)
+
+
+@functools.cache
+def _intrinsic(definition: Any) -> Any:
+    """A function that types and lowers a call, as Numba's CUDA target knows it."""
     from numba.cuda.extending import intrinsic
 
-    return intrinsic(word.definition)
+    return intrinsic(definition)

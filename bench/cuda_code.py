@@ -1,0 +1,77 @@
+"""Compile every device kernel for sm_80 and sm_90, and write down what is in its machine code.
+
+No GPU is needed: pip install 'adjit[cuda-tools]'. The table goes to bench/results/cuda-code.md; a
+kernel that spills, takes a stack, or computes in float64 where none of its operands does is an error.
+
+    python bench/cuda_code.py
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+
+from adjit.cuda.inspection import code_of  # noqa: E402
+
+ARCHITECTURES = ((8, 0), (9, 0))
+
+
+def look(source: Any) -> list[Any]:
+    """What is in the code of a kernel, for each architecture."""
+    return [code_of(source, cc) for cc in ARCHITECTURES]
+
+
+def faults(source: Any, code: Any) -> list[str]:
+    """What a kernel must not have."""
+    found = [f"{code.stack} bytes of stack"] if code.stack else []
+    if code.local:
+        found.append(f"{code.local} bytes of local memory")
+    if code.double and not any("float64" in kind for kind in source.signature):
+        found.append(f"float64: {', '.join(code.double)}")
+    return found
+
+
+def main() -> None:
+    from cuda_kernels import all_kernels
+
+    kernels = all_kernels()
+    start = time.perf_counter()
+    with ProcessPoolExecutor() as pool:
+        codes = dict(zip(kernels, pool.map(look, kernels.values(), chunksize=8), strict=True))
+    seconds = time.perf_counter() - start
+    lines = [
+        "# Machine code of the device kernels",
+        "",
+        f"{len(kernels)} kernels, made by bench/cuda_code.py without a GPU. Registers, and instructions "
+        "in all, for sm_80 and sm_90; `wide` are accesses of 16 bytes, `shared` bytes of a block.",
+        "",
+        "|kernel|registers|instructions|wide|shared|",
+        "|---|---|---|---|---|",
+    ]
+    bad = []
+    for name, pair in sorted(codes.items()):
+        row = [
+            " / ".join(str(code.registers) for code in pair),
+            " / ".join(str(sum(code.instructions.values())) for code in pair),
+            str(pair[1].count("LDG.E.128") + pair[1].count("STG.E.128")),
+            str(pair[1].shared),
+        ]
+        lines.append(f"|{name.removesuffix('_on_gpu')}|{'|'.join(row)}|")
+        bad += [f"{name}: {fault}" for code in pair for fault in faults(kernels[name], code)]
+    target = ROOT / "bench" / "results" / "cuda-code.md"
+    target.write_text("\n".join(lines) + "\n")
+    print(
+        f"{len(kernels)} kernels for {len(ARCHITECTURES)} architectures in {seconds:.0f} s: {target}"
+    )
+    if bad:
+        sys.exit("\n".join(bad))
+
+
+if __name__ == "__main__":
+    main()

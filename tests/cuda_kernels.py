@@ -1,0 +1,56 @@
+"""Every elementwise device kernel: those that the ops of the table record, forward and backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from test_elementwise_laws import FLOAT_OPS, INT_OPS, sample, tensors
+
+import adjit
+from adjit.schedule import cold, hot, settle
+from adjit.schedule.on_cuda import device_steps
+from adjit.schedule.recipe import DeviceSource
+
+
+class Recorded:
+    """Stands in for the cold road: notes the recipes that come to it and runs nothing."""
+
+    def __init__(self) -> None:
+        self.recipes: list[Any] = []
+
+    def run(self, batch: list[Any]) -> None:
+        self.recipes += [node.recipe for node in batch if node.recipe is not None]
+        batch.clear()
+
+    def __enter__(self) -> Recorded:
+        settle.settle()
+        self.kept = cold.run, hot.is_on
+        cold.run, hot.is_on = self.run, False
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        settle.tape.clear()
+        cold.run, hot.is_on = self.kept
+
+
+def kernels_of(op: Any, dtype: Any) -> dict[str, DeviceSource]:
+    """The kernels of an op over contiguous operands, and of its derivative, by name."""
+    with Recorded() as recorded:
+        operands = tensors(sample(op, dtype, (64,)), requires_grad=op.differentiable)
+        out = op(*operands)
+        if out.requires_grad:
+            out.backward(adjit.ones_like(out))
+        settle.settle()
+    steps = [step for r in recorded.recipes if r.element is not None for step in device_steps(r)]
+    return {step.source.name: step.source for step in steps}
+
+
+def all_kernels() -> dict[str, DeviceSource]:
+    """The kernels of all ops in float32 and float64, and in int64 where they take it."""
+    found: dict[str, DeviceSource] = {}
+    for op in FLOAT_OPS:
+        for dtype in (adjit.float32, adjit.float64):
+            found |= kernels_of(op, dtype)
+    for op in INT_OPS:
+        found |= kernels_of(op, adjit.int64)
+    return found

@@ -1,0 +1,72 @@
+"""Machine code of device kernels, compiled without a GPU: no spills, no stray float64, wide access.
+
+A few kernels stand for all here; `bench/cuda_code.py` compiles every one, and CI runs it.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from cuda_kernels import kernels_of
+
+import adjit
+from adjit.cuda import inspection
+from adjit.graph.op import registry
+from adjit.schedule import toolkit
+from adjit.schedule.recipe import DeviceSource
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
+from cuda_code import faults
+
+compiled = pytest.mark.skipif(
+    not (toolkit.is_installed() and inspection.has_tools()),
+    reason="numba-cuda, cuobjdump and nvdisasm are not installed: pip install 'adjit[cuda-tools]'",
+)
+
+
+@compiled
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+@pytest.mark.parametrize("name", ["mul", "sin", "gelu"])
+def test_a_kernel_has_wide_access_and_nothing_that_is_slow(name, cc):
+    for source in kernels_of(registry[name], adjit.float32).values():
+        code = inspection.code_of(source, cc)
+        assert not faults(source, code), source.text
+        assert code.count("LDG.E.128") >= 1
+        assert code.count("STG.E.128") >= 1
+
+
+@compiled
+def test_products_and_sums_are_not_contracted():
+    (source,) = [
+        s for n, s in kernels_of(registry["addcmul"], adjit.float32).items() if "vjp" not in n
+    ]
+    code = inspection.code_of(source, (9, 0))
+    assert not code.count("FFMA")
+    assert code.count("FMUL") >= 4
+
+
+@compiled
+def test_a_fault_is_found():
+    text = """
+from adjit.kernels.device import first_unit
+
+def kernel(x, n):
+    x[first_unit()] = x[first_unit()] * 0.1
+"""
+    source = DeviceSource("kernel", text, ("*float32", "int32"), 256, 256, "kernel")
+    assert "float64" in faults(source, inspection.code_of(source, (9, 0)))[0]
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    monkeypatch.setattr(toolkit.importlib.util, "find_spec", lambda name: None)
+    toolkit.check.cache_clear()
+    try:
+        with pytest.raises(
+            toolkit.ToolkitMissing, match=r"numba-cuda; .*pip install 'adjit\[cuda13\]'"
+        ):
+            toolkit.check()
+        assert not toolkit.is_installed()
+    finally:
+        toolkit.check.cache_clear()
