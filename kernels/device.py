@@ -4,15 +4,14 @@ A device kernel is plain Python over pointers and numbers. Its words for threads
 128-bit access are bound by `schedule/toolkit.py` when it is compiled for a GPU, and by
 `adjit.cuda.simulator` when it is run without one; no file of this room imports anything of CUDA.
 
-    @on_device(scale)
-    def scale_on_device(x: T, out: T, factor: Number[T], n):
+    @on_device(scale, units=256)
+    def scale_on_device(row, n):
+        x, out, factor = at(row[0], T), at(row[1], T), T(float_of_bits(row[2]))
         for i in range(first_unit(), n, all_threads()):
             out[i] = x[i] * factor
 
-Its parameters are the words of the row that the CPU side reads, in that order, followed by `n`,
-the units of work. A parameter annotated with a type letter is a pointer, `Number[T]` a number of
-that type, a bare one a whole number of the index type `N`: int32 where all sizes fit, else int64.
-A kernel works for every grid: threads go on until no unit is left.
+Its row is that of the CPU kernel, and its letters are bound as there. A kernel works for every
+grid: threads go on until no unit is left.
 """
 
 from collections.abc import Callable
@@ -125,6 +124,17 @@ def all_threads(typingctx):
 # ----- memory -----
 
 
+def shared_memory(context, builder, element, count):
+    """A pointer to so many elements of the block's shared memory."""
+    kind = ir.ArrayType(context.get_data_type(element), count)
+    name = builder.module.get_unique_name("shared")
+    memory = cgutils.add_global_variable(builder.module, kind, name, addrspace=3)
+    memory.linkage, memory.align = "internal", WIDE
+    memory.initializer = ir.Constant(kind, ir.Undefined)
+    first = builder.gep(memory, [I32(0), I32(0)])
+    return builder.addrspacecast(first, kind.element.as_pointer())
+
+
 @word
 def shared(typingctx, dtype, count):
     """shared(T, count): a pointer to elements that the threads of a block share."""
@@ -133,13 +143,7 @@ def shared(typingctx, dtype, count):
     element = dtype.dtype
 
     def codegen(context, builder, sig, args):
-        kind = ir.ArrayType(context.get_data_type(element), count.literal_value)
-        name = builder.module.get_unique_name("shared")
-        memory = cgutils.add_global_variable(builder.module, kind, name, addrspace=3)
-        memory.linkage, memory.align = "internal", WIDE
-        memory.initializer = ir.Constant(kind, ir.Undefined)
-        first = builder.gep(memory, [I32(0), I32(0)])
-        return builder.addrspacecast(first, kind.element.as_pointer())
+        return shared_memory(context, builder, element, count.literal_value)
 
     return types.CPointer(element)(dtype, count), codegen
 
@@ -370,29 +374,26 @@ remainder = _division("remainder", "urem", "remainder(a, b): a % b for whole num
 # ----- pairing -----
 
 
-class Number:
-    """`Number[T]` annotates a parameter that is a number of type T."""
-
-    def __class_getitem__(cls, letter: Any) -> Any:
-        return cls
-
-
 class Device(NamedTuple):
-    """The CUDA side of a CPU kernel."""
+    """How a device kernel is launched."""
 
-    function: Callable[..., Any]
     threads: int  # of a block
     units: int  # of work that a block does at once
+    work: Callable[[Any], int] | None  # units of work from the words after the addresses
 
 
-def on_device(kernel: Callable[..., Any], *, threads: int = 256, units: int = 0) -> Any:
-    """Make a function the CUDA side of a CPU kernel.
+def on_device(
+    kernel: Any, *, threads: int = 256, units: int = 1, work: Callable[[Any], int] | None = None
+) -> Any:
+    """Make a function `(row, n)` the CUDA side of a CPU kernel.
 
-    `units` of work are done by a block at once, by default one by each of its threads.
+    `n` are its units of work: those of the CPU kernel, or what `work` makes of the words that
+    follow the addresses in the row. Blocks do `units` of them at once.
     """
 
     def pair(made: Callable[..., Any]) -> Callable[..., Any]:
-        kernel.device = Device(made, threads, units or threads)  # type: ignore[attr-defined]
+        made.launch = Device(threads, units, work)  # type: ignore[attr-defined]
+        kernel.device = made
         return made
 
     return pair

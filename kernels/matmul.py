@@ -23,9 +23,10 @@ product is bound by memory, packing does not pay, and gemv is 1.3 to 1.7 times a
 Constant words of a product, from the first one on (see `PRODUCT`): how to get memory, the sizes,
 strides in elements, how the result is cut, then four words for each batch axis.
 
-CPU side below; the CUDA side belongs at the end.
+CPU side below, the CUDA side at the end.
 """
 
+import math
 from operator import add, mul
 from typing import Any
 
@@ -33,8 +34,9 @@ from llvmlite import ir
 from numba import njit
 from numba.core import cgutils
 
-from .abi import A, T, at, kernel, words
+from .abi import A, T, at, float_of_bits, kernel, words
 from .blas import gemv, shifted
+from .device import barrier, block, blocks, local, on_device, shared, thread
 from .lanes import LANES, cast, combine, fold, load, spread
 from .micro import (
     HEIGHT,
@@ -287,8 +289,8 @@ def dot_blocks(args, start, stop):
     p = words(args)
     x, y, partial = at(p[0], T), at(p[1], T), at(p[3], A)
     length, x_step, y_step = p[4], p[5], p[6]
-    for block in range(start, stop):
-        first = block * DOT_BLOCK
+    for unit in range(start, stop):
+        first = unit * DOT_BLOCK
         last = min(first + DOT_BLOCK, length)
         total = A(0)
         whole = first
@@ -301,7 +303,7 @@ def dot_blocks(args, start, stop):
             total = fold(add, sums)
         for i in range(whole, last):
             total = A(total + A(x[i * x_step]) * A(y[i * y_step]))
-        partial[block] = total
+        partial[unit] = total
 
 
 @kernel
@@ -310,6 +312,144 @@ def dot_total(args, start, stop):
     p = words(args)
     out, partial, length = at(p[2], T), at(p[3], A), p[4]
     total = A(0)
-    for block in range((length + DOT_BLOCK - 1) // DOT_BLOCK):
-        total = A(total + partial[block])
+    for unit in range((length + DOT_BLOCK - 1) // DOT_BLOCK):
+        total = A(total + partial[unit])
     out[0] = T(total)
+
+
+# --------------------------------------------------------------------------- CUDA
+
+# A block of 256 threads makes a tile of the result, 4 by 4 elements a thread, from tiles of both
+# operands in shared memory. Sums go in the order of the CPU's: SUM_DEPTH fused multiply-adds in a
+# row, then the sums of such blocks; so their bits are the same.
+TILE, STEP = 64, 16  # rows and columns of a tile; the depth that is in shared memory at once
+PITCH = TILE + 4  # elements between its lines, against conflicts of banks
+SIDE, EACH = 16, 4  # threads along a side of a tile, elements of each
+
+
+def tiles_of(c):
+    """The tiles of a product, from its constant words."""
+    count = 1
+    for k in range(c[BATCH_AXES]):
+        count *= c[BATCH_SIZES + k]
+    return count * -(-c[ROWS] // TILE) * -(-c[COLUMNS] // TILE)
+
+
+@njit
+def fetch_tile(tile, x, line, along, lines, depth, T):
+    """tile[k, i] = x[i * line + k * along] for i < lines and k < depth, else 0.
+
+    Neighbouring threads read neighbouring elements, whichever axis these lie along.
+    """
+    for place in range(thread(), TILE * STEP, SIDE * SIDE):
+        k, i = place % STEP, place // STEP
+        if along != 1:
+            k, i = place // TILE, place % TILE
+        value = T(0)
+        if i < lines and k < depth:
+            value = x[i * line + k * along]
+        tile[k * PITCH + i] = value
+
+
+@njit
+def tile_product(left, right, totals, sums, c, a, b, fma, T):
+    """totals = this thread's elements of the product of `TILE` lines of a and of b."""
+    row0, column0, x, y = a[0], b[0], a[1], b[1]
+    depth = c[DEPTH]
+    down, across = thread() // SIDE * EACH, thread() % SIDE * EACH
+    for e in range(EACH * EACH):
+        totals[e] = T(0)
+        sums[e] = T(0)
+    for k in range(0, depth, STEP):
+        fetch_tile(left, shifted(x, k * c[LEFT_COLUMN]), c[LEFT_ROW], c[LEFT_COLUMN],
+                   c[ROWS] - row0, depth - k, T)  # fmt: skip
+        fetch_tile(right, shifted(y, k * c[RIGHT_ROW]), c[RIGHT_COLUMN], c[RIGHT_ROW],
+                   c[COLUMNS] - column0, depth - k, T)  # fmt: skip
+        barrier()
+        for s in range(STEP):
+            for i in range(EACH):
+                for j in range(EACH):
+                    sums[i * EACH + j] = fma(
+                        left[s * PITCH + down + i],
+                        right[s * PITCH + across + j],
+                        sums[i * EACH + j],
+                    )
+        barrier()
+        if (k + STEP) % SUM_DEPTH == 0 or k + STEP >= depth:
+            for e in range(EACH * EACH):
+                totals[e] = sums[e] if k < SUM_DEPTH else totals[e] + sums[e]
+                sums[e] = T(0)
+
+
+@njit
+def place_of_tile(tile, c):
+    """The batch entry of a tile, its first row and its first column."""
+    wide, high = (c[COLUMNS] + TILE - 1) // TILE, (c[ROWS] + TILE - 1) // TILE
+    return tile // (wide * high), tile // wide % high * TILE, tile % wide * TILE
+
+
+def product(args, start, stop):
+    """out = left @ right; the CPU's is emitted by `assemble`."""
+
+
+@on_device(product, work=tiles_of)
+def product_by_tiles(row, n):
+    """out = left @ right."""
+    out, c = at(row[2], T), shifted(row, 3)
+    left, right = shared(T, 1088), shared(T, 1088)  # STEP * PITCH
+    totals, sums = local(T, 16), local(T, 16)
+    for tile in range(block(), n, blocks()):
+        entry, row0, column0 = place_of_tile(tile, c)
+        a = shifted(at(row[0], T), batch_offset(c, entry, LEFT) + row0 * c[LEFT_ROW])
+        b = shifted(at(row[1], T), batch_offset(c, entry, RIGHT) + column0 * c[RIGHT_COLUMN])
+        tile_product(left, right, totals, sums, c, (row0, a), (column0, b), math.fma, T)
+        for e in range(EACH * EACH):
+            i, j = (
+                row0 + thread() // SIDE * EACH + e // EACH,
+                column0 + thread() % SIDE * EACH + e % EACH,
+            )
+            if i < c[ROWS] and j < c[COLUMNS]:
+                out[(entry * c[ROWS] + i) * c[COLUMNS] + j] = totals[e]
+
+
+def product_and_bias(args, start, stop):
+    """out = activation(beta * bias + alpha * (left @ right)); the CPU's is emitted."""
+
+
+@on_device(product_and_bias, work=tiles_of)
+def product_and_bias_by_tiles(row, n):
+    """out = activation(beta * bias + alpha * (left @ right))."""
+    out, c = at(row[3], T), shifted(row, 4)
+    numbers = BATCH_SIZES + 4 * c[BATCH_AXES]
+    beta, alpha = T(float_of_bits(c[numbers])), T(float_of_bits(c[numbers + 1]))
+    left, right = shared(T, 1088), shared(T, 1088)  # STEP * PITCH
+    totals, sums = local(T, 16), local(T, 16)
+    for tile in range(block(), n, blocks()):
+        entry, row0, column0 = place_of_tile(tile, c)
+        a = shifted(at(row[0], T), batch_offset(c, entry, LEFT) + row0 * c[LEFT_ROW])
+        b = shifted(at(row[1], T), batch_offset(c, entry, RIGHT) + column0 * c[RIGHT_COLUMN])
+        bias = shifted(at(row[2], T), batch_offset(c, entry, BIAS))
+        tile_product(left, right, totals, sums, c, (row0, a), (column0, b), math.fma, T)
+        for e in range(EACH * EACH):
+            i, j = (
+                row0 + thread() // SIDE * EACH + e // EACH,
+                column0 + thread() % SIDE * EACH + e % EACH,
+            )
+            if i < c[ROWS] and j < c[COLUMNS]:
+                value = alpha * totals[e] + beta * bias[i * c[BIAS_ROW] + j * c[BIAS_COLUMN]]
+                if c[ACTIVATION] == RELU and value < T(0):
+                    value = T(0)
+                out[(entry * c[ROWS] + i) * c[COLUMNS] + j] = value
+
+
+@on_device(matrix_vector, threads=128, units=4, work=lambda c: c[1])
+def matrix_vector_by_warps(row, n):
+    """out = matrix @ x; a unit is a row, which the lanes of a warp sum."""
+    matrix, x, out = at(row[0], T), at(row[1], T), at(row[2], T)
+    columns, down, by_columns, ld, step = row[5], row[6], row[7], row[8], row[9]
+    across = ld if by_columns else 1
+    for i in range(block() * 4 + thread() // 32, n, blocks() * 4):
+        total = spread(T(0))
+        for k in range(thread() % 32, columns, 32):
+            total = math.fma(matrix[i * down + k * across], x[k * step], total)
+        out[i] = fold(add, total)

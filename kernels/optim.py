@@ -14,6 +14,7 @@ import math
 from numba import njit
 
 from .abi import T, at, float_of_bits, kernel, words
+from .blas import shifted
 from .lanes import stack
 
 CHUNK = 2048
@@ -27,9 +28,9 @@ def row_of(args, each, common):
     parameter (`each` kinds) and those of all (`common` of them) begin."""
     p = words(args)
     count = p[p[-1] - 1]
-    last = args + 8 * (p[-1] - 1 - common)
-    first = last - 8 * each * count
-    return p, count, words(first - 16 * count), words(first - 8 * count), words(first), words(last)
+    last = shifted(p, p[-1] - 1 - common)
+    first = shifted(last, -each * count)
+    return p, count, shifted(first, -2 * count), shifted(first, -count), first, last
 
 
 @njit(error_model="numpy")
@@ -159,3 +160,9 @@ def adam_step(args, start, stop):
             square = peak
         for i in range(first, last):
             x[i] += rate * mean[i] / (math.sqrt(square[i]) / correction + eps)
+
+
+# ----- CUDA: the lanes of a warp share a unit, whose loops are dealt out to them -----
+
+for _step in (sgd_step, momentum_step, adam_step):
+    _step.by_warps = True  # type: ignore[attr-defined]

@@ -8,7 +8,8 @@ stores side by side in vector code.
 
 The last words of a launch are the seed, as two halves, and the first block.
 
-CPU side below; the CUDA side belongs at the end.
+CPU side below; on a GPU a thread makes a block, whose words lie where the CPU puts them, and the
+kernels at the end need no buffer.
 """
 
 import math
@@ -18,6 +19,7 @@ from numba import njit
 
 from .abi import STATUS_VALUE, I, T, X, at, float_of_bits, kernel, words
 from .blas import shifted
+from .device import all_threads, first_unit, on_device
 from .lanes import stack
 
 CHUNK = 64
@@ -270,3 +272,145 @@ def choose_categories(args, start, stop):
             else:
                 below = middle + 1
         out[draw] = below
+
+
+# --------------------------------------------------------------------------- CUDA
+
+BLOCKS_AT_ONCE = 256 // CHUNK  # chunks, which are the units
+
+
+@njit
+def place_of(number, words_of_chunk):
+    """Where the first element of a block lies; the next one lies `CHUNK` further on."""
+    return number // CHUNK * words_of_chunk + number % CHUNK
+
+
+@njit
+def put_element(out, place, size, value):
+    """Write an element, if there is one at that place."""
+    if place < size:
+        out[place] = value
+
+
+@on_device(uniform_single, units=BLOCKS_AT_ONCE)
+def uniform_single_by_threads(row, n):
+    """`uniform_single`."""
+    out, size, low, width = (
+        at(row[0], T),
+        row[1],
+        T(float_of_bits(row[2])),
+        T(float_of_bits(row[3])),
+    )
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
+        place = place_of(number, WORDS)
+        put_element(out, place, size, T(I(a >> U(8))) * T(BITS_24) * width + low)
+        put_element(out, place + CHUNK, size, T(I(b >> U(8))) * T(BITS_24) * width + low)
+        put_element(out, place + 2 * CHUNK, size, T(I(c >> U(8))) * T(BITS_24) * width + low)
+        put_element(out, place + 3 * CHUNK, size, T(I(d >> U(8))) * T(BITS_24) * width + low)
+
+
+@on_device(uniform_double, units=BLOCKS_AT_ONCE)
+def uniform_double_by_threads(row, n):
+    """`uniform_double`."""
+    out, size, low, width = (
+        at(row[0], T),
+        row[1],
+        T(float_of_bits(row[2])),
+        T(float_of_bits(row[3])),
+    )
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
+        place = place_of(number, PAIRS)
+        first, second = I((a << HALF | b) >> U(11)), I((c << HALF | d) >> U(11))
+        put_element(out, place, size, T(first) * T(BITS_53) * width + low)
+        put_element(out, place + CHUNK, size, T(second) * T(BITS_53) * width + low)
+
+
+@on_device(normal_single, units=BLOCKS_AT_ONCE)
+def normal_single_by_threads(row, n):
+    """`normal_single`."""
+    out, size, mean, std = at(row[0], T), row[1], T(float_of_bits(row[2])), T(float_of_bits(row[3]))
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
+        place = place_of(number, WORDS)
+        radius = math.sqrt(T(-2.0) * math.log(T(I(a >> U(8)) + 1) * T(BITS_24))) * std
+        angle = T(2.0 * math.pi) * (T(I(b >> U(8))) * T(BITS_24))
+        put_element(out, place, size, radius * math.cos(angle) + mean)
+        put_element(out, place + CHUNK, size, radius * math.sin(angle) + mean)
+        radius = math.sqrt(T(-2.0) * math.log(T(I(c >> U(8)) + 1) * T(BITS_24))) * std
+        angle = T(2.0 * math.pi) * (T(I(d >> U(8))) * T(BITS_24))
+        put_element(out, place + 2 * CHUNK, size, radius * math.cos(angle) + mean)
+        put_element(out, place + 3 * CHUNK, size, radius * math.sin(angle) + mean)
+
+
+@on_device(normal_double, units=BLOCKS_AT_ONCE)
+def normal_double_by_threads(row, n):
+    """`normal_double`."""
+    out, size, mean, std = at(row[0], T), row[1], T(float_of_bits(row[2])), T(float_of_bits(row[3]))
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
+        place = place_of(number, PAIRS)
+        first, second = I((a << HALF | b) >> U(11)), I((c << HALF | d) >> U(11))
+        radius = math.sqrt(T(-2.0) * math.log(T(first + 1) * T(BITS_53))) * std
+        angle = T(2.0 * math.pi) * (T(second) * T(BITS_53))
+        put_element(out, place, size, radius * math.cos(angle) + mean)
+        put_element(out, place + CHUNK, size, radius * math.sin(angle) + mean)
+
+
+@njit
+def keep_or_drop(x, out, place, size, factor):
+    """Scale an element, if there is one at that place."""
+    if place < size:
+        out[place] = x[place] * factor
+
+
+@on_device(dropout, units=BLOCKS_AT_ONCE)
+def dropout_by_threads(row, n):
+    """`dropout`."""
+    x, out, size = at(row[0], T), at(row[1], T), row[2]
+    scale, threshold = T(float_of_bits(row[3])), U(row[4])
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[5]), U(row[6]), row[7] + number)
+        place = place_of(number, WORDS)
+        keep_or_drop(x, out, place, size, scale if a >= threshold else T(0))
+        keep_or_drop(x, out, place + CHUNK, size, scale if b >= threshold else T(0))
+        keep_or_drop(x, out, place + 2 * CHUNK, size, scale if c >= threshold else T(0))
+        keep_or_drop(x, out, place + 3 * CHUNK, size, scale if d >= threshold else T(0))
+
+
+@njit
+def try_one(chances, out, status, place, size, drawn, T, X):
+    """One trial, if there is one at that place."""
+    if place < size:
+        chance = X(chances[place])
+        if not (chance >= X(0) and chance <= X(1)):
+            status[0] = BAD_CHANCE
+        out[place] = T(drawn < chance)
+
+
+@on_device(trials, units=BLOCKS_AT_ONCE)
+def trials_by_threads(row, n):
+    """`trials`."""
+    chances, out, status, size = at(row[0], T), at(row[1], T), at(row[2], I), row[3]
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
+        place = place_of(number, WORDS)
+        try_one(chances, out, status, place, size, X(I(a)) * X(BITS_32), T, X)
+        try_one(chances, out, status, place + CHUNK, size, X(I(b)) * X(BITS_32), T, X)
+        try_one(chances, out, status, place + 2 * CHUNK, size, X(I(c)) * X(BITS_32), T, X)
+        try_one(chances, out, status, place + 3 * CHUNK, size, X(I(d)) * X(BITS_32), T, X)
+
+
+@on_device(integers, units=BLOCKS_AT_ONCE)
+def integers_by_threads(row, n):
+    """`integers`."""
+    out, size, low, limit = at(row[0], T), row[1], row[2], U(row[3])
+    for number in range(first_unit(), n * CHUNK, all_threads()):
+        a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
+        one, other = a << HALF | b, c << HALF | d
+        if limit != U(0):
+            one, other = scaled(one, limit), scaled(other, limit)
+        place = place_of(number, PAIRS)
+        put_element(out, place, size, T(low + I(one)))
+        put_element(out, place + CHUNK, size, T(low + I(other)))

@@ -16,6 +16,7 @@ bits that it gives on a GPU.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from collections.abc import Callable, Generator, Sequence
@@ -24,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ..kernels import device
+from ..kernels import abi, device, lanes, sort
 from ..schedule.recipe import DeviceSource
 
 WARP_WORDS = {"sync_warp", "shuffle", "shuffle_down", "shuffle_up", "shuffle_xor", "ballot"}
@@ -72,6 +73,39 @@ class Pointer:
         with np.errstate(all="ignore"):
             self.array[at] = np.asarray(value).astype(self.array.dtype)
 
+    def shifted(self, count: int) -> Pointer:
+        return Pointer(self.array, self.first + count)
+
+    def __add__(self, nbytes: int) -> Pointer:
+        """The address so many bytes further on."""
+        return Pointer(self.array.view(np.uint8), self.first * self.array.itemsize + int(nbytes))
+
+    def of(self, dtype: Any) -> Pointer:
+        """The same place, as elements of another dtype."""
+        kind, raw = np.dtype(dtype), self.array.view(np.uint8)
+        first, rest = divmod(self.first * self.array.itemsize, kind.itemsize)
+        if rest:
+            raise SimulationError(f"{kind} at an address that is no multiple of its size")
+        return Pointer(raw[: raw.size // kind.itemsize * kind.itemsize].view(kind), first)
+
+
+class Row:
+    """The words of a row; its number of words lies before them."""
+
+    def __init__(self, words: Sequence[Any], first: int = 0) -> None:
+        self.words, self.first = words, first
+
+    def __getitem__(self, k: Any) -> Any:
+        at = self.first + int(k)
+        if at == -1:
+            return len(self.words)
+        if not 0 <= at < len(self.words):
+            raise SimulationError(f"word {at} of {len(self.words)} was read")
+        return self.words[at]
+
+    def shifted(self, count: int) -> Row:
+        return Row(self.words, self.first + count)
+
 
 class Thread:
     """One thread: its generator, what it waits for and the answer it gets."""
@@ -107,7 +141,7 @@ class Machine:
             "all_threads": lambda: self.blocks * self.threads,
             "shared": self._shared,
             "local": lambda dtype, count: Pointer(poisoned(dtype, count)),
-            "shifted": lambda x, i: Pointer(x.array, x.first + int(i)),
+            "shifted": lambda x, i: x.shifted(int(i)),
             "aligned": lambda x, size: x.first * x.array.itemsize % size == 0,
             "load_wide": _load_wide,
             "store_wide": _store_wide,
@@ -117,7 +151,17 @@ class Machine:
             "compare_and_swap": _compare_and_swap,
             "quotient": lambda a, b: _natural(a) // _natural(b),
             "remainder": lambda a, b: _natural(a) % _natural(b),
+            "laid_out": Row,
+            "words": lambda row: row,
+            "at": _at,
+            "stack": self._stack,
+            "lowest_bit": lambda bits: (int(bits) & -int(bits)).bit_length() - 1 if bits else 32,
         }
+
+    def _stack(self, dtype: Any, count: int) -> Pointer:
+        """What the lanes of a warp share."""
+        whole = self._shared(dtype, count * self.threads // device.WARP)
+        return Pointer(whole.array, self.thread.number // device.WARP * count)
 
     def _shared(self, dtype: Any, count: int) -> Pointer:
         """The n-th call of each thread gives the block's n-th array."""
@@ -136,6 +180,38 @@ def poisoned(dtype: Any, count: int) -> Any:
     else:
         made.view(np.uint8).fill(POISON)
     return made
+
+
+def _at(address: Any, dtype: Any) -> Pointer:
+    """A pointer to elements of another dtype, for a word that is a pointer."""
+    if not isinstance(address, Pointer):
+        raise SimulationError(f"{address} is no address")
+    return address.of(dtype)
+
+
+def _combine(op: Any, a: Any, b: Any) -> Any:
+    """As `lanes.combine`: the larger or smaller of two keeps a NaN, whichever side it comes from."""
+    if op in (max, min):
+        return a if (a >= b if op is max else a <= b) or a != a else b
+    return op(a, b)
+
+
+ELSEWHERE: dict[int, Callable[..., Any]] = {  # functions for the CPU's compiler, and what they do
+    id(lanes.combine): _combine,
+    id(abi.float_of_bits): lambda bits: np.int64(bits).view(np.float64),
+    id(abi.bits_of_float): lambda value: np.float64(value).view(np.int64),
+    id(sort.size_of): lambda dtype: np.dtype(dtype).itemsize,
+}
+
+
+@functools.cache
+def _on_host(function: Any, arity: int) -> Callable[..., Any]:
+    """A function of the CPU's compiler that takes and gives numbers, compiled for the CPU."""
+    from numba import njit
+
+    calls: dict[int, Any] = {1: lambda x: function(x), 3: lambda x, y, z: function(x, y, z)}
+    compiled: Callable[..., Any] = njit(calls[arity])
+    return compiled
 
 
 def _load_wide(x: Pointer, i: Any, count: int) -> tuple[Any, ...]:
@@ -243,6 +319,12 @@ class Loader:
 
     def meaning(self, value: Any) -> Any:
         """What a global of a kernel is in a simulation."""
+        if id(value) in ELSEWHERE:
+            return ELSEWHERE[id(value)]
+        if hasattr(value, "_defn"):
+            return _on_host(value, 1)
+        if hasattr(value, "traced") and value.__name__.startswith("fma_"):
+            return _on_host(value, 3)  # exact in Python, but slow
         function = getattr(value, "py_func", value)
         if isinstance(function, FunctionType) and not hasattr(function, "traced"):
             return self.load(function)
@@ -290,6 +372,8 @@ def run(
 
 def _argument(value: Any, kind: str) -> Any:
     """An argument as the kernel sees it."""
+    if isinstance(value, Pointer) and kind == "int64":
+        return value  # an address
     if kind.startswith("*"):
         pointer = value if isinstance(value, Pointer) else Pointer(value)
         if pointer.array.dtype != np.dtype(kind[1:]):

@@ -75,12 +75,14 @@ class Product(NamedTuple):
 def float_kernels(kind: dtype) -> tuple[Source, Source]:
     """`product` and `product_and_bias`, linked."""
     sources = []
-    for name, address in zip(
-        ("product", "product_and_bias"),
+    for function, address in zip(
+        (kernels.product, kernels.product_and_bias),
         link_module("matmul", kernels.assemble, kind.name),
         strict=True,
     ):
-        source = Source(name, f'"""{name}: vector instructions from adjit.kernels.matmul."""')
+        name = function.__name__
+        text = f'"""{name}_{kind.name}: vector instructions from adjit.kernels.matmul."""'
+        source = Source(name, text, (function, {"T": kind.stored}))
         source.label, source.address = f"{name}_{kind.name}", address
         sources.append(source)
     return sources[0], sources[1]

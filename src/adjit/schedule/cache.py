@@ -273,7 +273,7 @@ def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
     for argument in definition.args.args:
         argument.annotation = None
     definition.returns = None
-    vector = _VectorMath(bind.get("T", "float64"))
+    vector = VectorMath(bind.get("T", "float64"))
     tree = ast.fix_missing_locations(vector.visit(tree))
     module = inspect.getmodule(function)
     assert module is not None
@@ -303,7 +303,7 @@ def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
     return source
 
 
-class _VectorMath(ast.NodeTransformer):
+class VectorMath(ast.NodeTransformer):
     """`math.f` becomes the library's own function for the kernel's T."""
 
     def __init__(self, stored: str) -> None:

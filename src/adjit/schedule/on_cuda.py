@@ -50,9 +50,20 @@ def device_step(
         if made is None:
             made = _flat[key] = codegen_cuda.elementwise(origin, axes, index)
         return DeviceStep(made, n)
-    raise NotImplementedError(
-        f"{source.label} has no CUDA side yet; move its operands to the CPU with .cpu()"
-    )
+    if origin is None:
+        raise NotImplementedError(
+            f"{source.label} has no CUDA side yet; move its operands to the CPU with .cpu()"
+        )
+    function, bind = origin
+    units = _by_units.get((source.text, count))
+    if units is None:
+        units = codegen_cuda.by_units(function, bind, count)
+        _by_units[source.text, count] = units
+    device = getattr(function, "device", None)
+    if device is not None and device.launch.work is not None:
+        n = device.launch.work(constants)
+    return DeviceStep(units, n)
 
 
 _flat: dict[tuple[str, int, str], DeviceSource] = {}
+_by_units: dict[tuple[str, int], DeviceSource] = {}
