@@ -39,14 +39,19 @@ layout and on channels last, by the processor's time; `bench/conv.py` prints a w
 
 Zeros that are left out count as done, in both libraries.
 
-CPU side below; the CUDA side belongs at the end.
+CPU side below, the CUDA side at the end.
 """
+
+import math
+from operator import add
 
 from numba import njit
 
 from .abi import T, at, kernel, words
 from .blas import shifted
 from .conv_tiles import TOGETHER
+from .device import all_threads, first_unit, lane, on_device
+from .lanes import fold, spread
 from .micro import HEIGHT, VECTOR_BYTES
 from .runner import call, stack_words
 
@@ -87,12 +92,12 @@ FIRST_PHASE = len(PASS)
 PHASE = (
     "extent_0", "extent_1", "extent_2", "start_0", "start_1", "start_2",
     "reach_0", "reach_1", "reach_2", "out", "packed_bytes", "panel_bytes",
-    "taps", "tap_list", "segments", "segment_list", "lines_apart",
+    "taps", "tap_list", "segments", "segment_list", "lines_apart", "offset_list",
 )  # fmt: skip
 (
     EXTENT_0, EXTENT_1, EXTENT_2, START_0, START_1, START_2,
     REACH_0, REACH_1, REACH_2, OUT, PACKED_BYTES, PANEL_BYTES,
-    TAPS, TAP_LIST, SEGMENTS, SEGMENT_LIST, LINES_APART,
+    TAPS, TAP_LIST, SEGMENTS, SEGMENT_LIST, LINES_APART, OFFSET_LIST,
 ) = range(len(PHASE))  # fmt: skip
 PHASE_WORDS = len(PHASE)
 
@@ -568,3 +573,147 @@ def correlate_depthwise(args, start, stop):
                     together, channels, pixels, offsets, targets, count, total, number - first_box,
                 ))  # fmt: skip
                 tap += together
+
+
+# --------------------------------------------------------------------------- CUDA
+
+# Directly, without packing: a thread sums an element of the result over taps and channels, a warp an
+# element of a weight's gradient over pixels. Neighbouring threads have neighbouring columns.
+
+
+def pixels_of(c):
+    """The pixels of the result of all phases, from the constant words."""
+    total = 0
+    for k in range(c[PHASES]):
+        extents = FIRST_PHASE + k * PHASE_WORDS + EXTENT_0
+        total += c[BATCH] * c[extents] * c[extents + 1] * c[extents + 2]
+    return total
+
+
+def results_of(c):
+    """The elements of a convolution."""
+    return pixels_of(c) * c[GROUPS] * c[COLUMNS]
+
+
+def weights_of(c):
+    """The elements of a weight's gradient; of a depthwise one, `depth` counts all channels."""
+    depth = 1 if c[COLUMNS] == 1 < c[GROUPS] == c[DEPTH] else c[DEPTH]
+    return c[GROUPS] * c[COLUMNS] * depth * c[FIRST_PHASE + TAPS]
+
+
+@njit
+def pixel_of(phase, number, axis):
+    """Where a pixel of a phase lies along an axis; below 0, in the batch."""
+    for back in range(2, axis, -1):
+        number //= phase[EXTENT_0 + back]
+    return number if axis < 0 else number % phase[EXTENT_0 + axis]
+
+
+@njit
+def seen_at(c, offsets, z, y, x):
+    """The element of the source that a pixel sees through a tap, -1 in the padding."""
+    i, j, k = (
+        z * c[STEP_0] + offsets[0], y * c[STEP_1] + offsets[1], x * c[STEP_2] + offsets[2]
+    )  # fmt: skip
+    place = -1
+    if 0 <= i < c[SOURCE_SIZE_0] and 0 <= j < c[SOURCE_SIZE_1] and 0 <= k < c[SOURCE_SIZE_2]:
+        place = i * c[SOURCE_0] + j * c[SOURCE_1] + k * c[SOURCE_2]
+    return place
+
+
+@njit
+def convolve_elements(source, weight, bias, out, c, depth, begin, stop, step, fma, T):
+    """Every `step`-th element of the result from `begin` on."""
+    channels = c[GROUPS] * c[COLUMNS]
+    for unit in range(begin, stop, step):
+        channel, pixel = unit % channels, unit // channels
+        phase = shifted(c, FIRST_PHASE)
+        count = c[BATCH] * phase[EXTENT_0] * phase[EXTENT_1] * phase[EXTENT_2]
+        while pixel >= count:
+            pixel -= count
+            phase = shifted(phase, PHASE_WORDS)
+            count = c[BATCH] * phase[EXTENT_0] * phase[EXTENT_1] * phase[EXTENT_2]
+        n, z = pixel_of(phase, pixel, -1), pixel_of(phase, pixel, 0)
+        y, x = pixel_of(phase, pixel, 1), pixel_of(phase, pixel, 2)
+        group = channel // c[COLUMNS]
+        image = shifted(source, n * c[SOURCE_BATCH] + group * depth * c[SOURCE_CHANNEL])
+        factors = shifted(weight, group * c[WEIGHT_GROUP] + channel % c[COLUMNS] * c[WEIGHT_COLUMN])
+        total = T(0)
+        for tap in range(phase[TAPS]):
+            seen = seen_at(c, shifted(c, phase[OFFSET_LIST] + 3 * tap), z, y, x)
+            if seen >= 0:
+                factor = c[phase[TAP_LIST] + tap]
+                for k in range(depth):
+                    total = fma(
+                        image[seen + k * c[SOURCE_CHANNEL]],
+                        factors[factor + k * c[WEIGHT_DEPTH]],
+                        total,
+                    )
+        if c[HAS_BIAS]:
+            total += bias[channel]
+        place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
+        out[phase[OUT] + place + channel] = total
+
+
+@on_device(convolve, units=256, work=results_of)
+def convolve_by_threads(row, n):
+    """A convolution, or the gradient of an image."""
+    c = shifted(row, 5)
+    convolve_elements(at(row[0], T), at(row[1], T), at(row[2], T), at(row[3], T), c, c[DEPTH],
+                      first_unit(), n, all_threads(), math.fma, T)  # fmt: skip
+
+
+@on_device(convolve_depthwise, units=256, work=results_of)
+def convolve_depthwise_by_threads(row, n):
+    """The same with one channel in each group."""
+    convolve_elements(at(row[0], T), at(row[1], T), at(row[2], T), at(row[3], T), shifted(row, 5), 1,
+                      first_unit(), n, all_threads(), math.fma, T)  # fmt: skip
+
+
+@njit
+def correlate_elements(source, upper, out, c, depth, begin, stop, step, fma, T):
+    """Every `step`-th element of the weight's gradient from `begin` on; the lanes share the pixels."""
+    phase = shifted(c, FIRST_PHASE)
+    taps, columns = phase[TAPS], c[COLUMNS]
+    pixels = c[BATCH] * phase[EXTENT_0] * phase[EXTENT_1] * phase[EXTENT_2]
+    for unit in range(begin, stop, step):
+        tap, k = unit % taps, unit // taps % depth
+        channel = unit // taps // depth
+        offsets = shifted(c, phase[OFFSET_LIST] + 3 * tap)
+        image = shifted(source, (channel // columns * depth + k) * c[SOURCE_CHANNEL])
+        total = spread(T(0))
+        for pixel in range(lane(), pixels, 32):
+            n, z = pixel_of(phase, pixel, -1), pixel_of(phase, pixel, 0)
+            y, x = pixel_of(phase, pixel, 1), pixel_of(phase, pixel, 2)
+            seen = seen_at(c, offsets, z, y, x)
+            if seen >= 0:
+                place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
+                total = fma(image[n * c[SOURCE_BATCH] + seen], upper[place + channel], total)
+        out[unit] = fold(add, total)
+
+
+@on_device(correlate, threads=128, units=4, work=weights_of)
+def correlate_by_warps(row, n):
+    """The gradient of a weight."""
+    c = shifted(row, 4)
+    correlate_elements(at(row[0], T), at(row[1], T), at(row[2], T), c, c[DEPTH],
+                       first_unit() // 32, n, all_threads() // 32, math.fma, T)  # fmt: skip
+
+
+@on_device(correlate_depthwise, threads=128, units=4, work=weights_of)
+def correlate_depthwise_by_warps(row, n):
+    """The same with one channel in each group."""
+    correlate_elements(at(row[0], T), at(row[1], T), at(row[2], T), shifted(row, 4), 1,
+                       first_unit() // 32, n, all_threads() // 32, math.fma, T)  # fmt: skip
+
+
+def no_work(c):
+    """Nothing is packed, and no sums are gathered."""
+    return 0
+
+
+for _kernel in (pack_weight, pack_depthwise, gather_weight):
+
+    @on_device(_kernel, work=no_work)
+    def nothing(row, n):
+        """What the CPU does here is part of the other kernels."""

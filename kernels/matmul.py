@@ -355,25 +355,28 @@ def fetch_tile(tile, x, line, along, lines, depth, T):
 def tile_product(left, right, totals, sums, c, a, b, fma, T):
     """totals = this thread's elements of the product of `TILE` lines of a and of b."""
     row0, column0, x, y = a[0], b[0], a[1], b[1]
-    depth = c[DEPTH]
+    rows, columns, depth = c[ROWS] - row0, c[COLUMNS] - column0, c[DEPTH]
+    left_row, left_column, right_row, right_column = (
+        c[LEFT_ROW], c[LEFT_COLUMN], c[RIGHT_ROW], c[RIGHT_COLUMN]
+    )  # fmt: skip
     down, across = thread() // SIDE * EACH, thread() % SIDE * EACH
+    is_inside = down < rows and across < columns
     for e in range(EACH * EACH):
         totals[e] = T(0)
         sums[e] = T(0)
     for k in range(0, depth, STEP):
-        fetch_tile(left, shifted(x, k * c[LEFT_COLUMN]), c[LEFT_ROW], c[LEFT_COLUMN],
-                   c[ROWS] - row0, depth - k, T)  # fmt: skip
-        fetch_tile(right, shifted(y, k * c[RIGHT_ROW]), c[RIGHT_COLUMN], c[RIGHT_ROW],
-                   c[COLUMNS] - column0, depth - k, T)  # fmt: skip
+        fetch_tile(left, shifted(x, k * left_column), left_row, left_column, rows, depth - k, T)
+        fetch_tile(right, shifted(y, k * right_row), right_column, right_row, columns, depth - k, T)
         barrier()
-        for s in range(STEP):
-            for i in range(EACH):
-                for j in range(EACH):
-                    sums[i * EACH + j] = fma(
-                        left[s * PITCH + down + i],
-                        right[s * PITCH + across + j],
-                        sums[i * EACH + j],
-                    )
+        if is_inside:
+            for s in range(STEP):
+                for i in range(EACH):
+                    for j in range(EACH):
+                        sums[i * EACH + j] = fma(
+                            left[s * PITCH + down + i],
+                            right[s * PITCH + across + j],
+                            sums[i * EACH + j],
+                        )
         barrier()
         if (k + STEP) % SUM_DEPTH == 0 or k + STEP >= depth:
             for e in range(EACH * EACH):

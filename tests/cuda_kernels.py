@@ -1,4 +1,4 @@
-"""Every elementwise device kernel: those that the ops of the table record, forward and backward."""
+"""The device kernels that ops record: all elementwise ones, forward and backward, and others."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def kernels_of(op: Any, dtype: Any) -> dict[str, DeviceSource]:
     return {step.source.name: step.source for step in steps}
 
 
-def all_kernels() -> dict[str, DeviceSource]:
+def elementwise_kernels() -> dict[str, DeviceSource]:
     """The kernels of all ops in float32 and float64, and in int64 where they take it."""
     found: dict[str, DeviceSource] = {}
     for op in FLOAT_OPS:
@@ -53,4 +53,19 @@ def all_kernels() -> dict[str, DeviceSource]:
             found |= kernels_of(op, dtype)
     for op in INT_OPS:
         found |= kernels_of(op, adjit.int64)
+    return found
+
+
+def other_kernels() -> dict[str, DeviceSource]:
+    """The kernels that the cases of `test_cuda_kernels` run."""
+    from test_cuda_kernels import CASES, PRODUCTS
+
+    found: dict[str, DeviceSource] = {}
+    for case in (CASES | PRODUCTS).values():
+        with Recorded() as recorded:
+            made = case()
+            settle.settle()
+            del made
+        steps = [s for r in recorded.recipes if r.pick < 0 for s in device_steps(r)]
+        found |= {s.source.name: s.source for s in steps}
     return found

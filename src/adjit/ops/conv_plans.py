@@ -249,6 +249,8 @@ class Layout:
                 **own,
             }  # fmt: skip
             flat += [*taps, *segments]
+            values["offset_list"] = first + len(flat)
+            flat += [offset for tap in tap_product(phase) for _, offset in tap]
             laid += [values.get(name, 0) for name in kernels.PHASE]
         return tuple(int(word) for word in (*laid, *flat))
 
