@@ -11,7 +11,9 @@ SOURCE = Path(__file__).parent.parent / "src" / "adjit"
 KERNELS = SOURCE.parent.parent / "kernels"
 
 # A room may import itself, the leaf modules, and the rooms named here.
-LEAVES = {"config", "devices", "dtypes", "errors", "printing", "shapes", "storage"}
+LEAVES = {
+    "config", "devices", "driver", "dtypes", "errors", "gpu", "printing", "shapes", "storage",
+}  # fmt: skip
 MAY_IMPORT = {
     "schedule": {"kernels"},
     "graph": {"schedule"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from typing import Any
 
 __all__ = ["CPU", "device"]
@@ -56,14 +57,54 @@ class device:
 
 
 CPU = device("cpu")
+_gpus: list[device] = []  # one object for each, so that `is` compares devices of specs
+gpus_used: list[device] = []  # those that tensors were made on
+
+
+def gpu(index: int) -> device:
+    """The one object for a GPU."""
+    while len(_gpus) <= index:
+        _gpus.append(device("cuda", len(_gpus)))
+    return _gpus[index]
+
+
+class Current(threading.local):
+    """The GPU that "cuda" without a number means in this thread."""
+
+    index = 0
+
+
+current = Current()
 
 
 def check(place: Any) -> device:
-    """A usable device: anything but the CPU is refused with what is missing."""
-    found = CPU if place is None else device(place)
-    if found.type != "cpu":
+    """The device that a description means, the one object for it, ready to be used.
+
+    Raises:
+        RuntimeError: if there is no such device here; the text says what is missing.
+    """
+    if place is None or place is CPU:
+        return CPU
+    found = place if place.__class__ is device else device(place)
+    if found.type == "cpu":
+        return CPU
+    count = _count(found)
+    index = current.index if found.index is None else found.index
+    if index >= count:
         raise RuntimeError(
-            f"device '{found}' is not available: this version of adjit runs on the CPU only; "
-            "use device='cpu'"
+            f"CUDA error: invalid device ordinal: device '{found}' was asked for, and there "
+            f"{'is' if count == 1 else 'are'} {count}"
         )
-    return CPU
+    place = gpu(index)
+    if place not in gpus_used:
+        gpus_used.append(place)
+    return place
+
+
+def _count(wanted: device) -> int:
+    from . import driver
+
+    try:
+        return driver.load().count
+    except driver.Unavailable as error:
+        raise RuntimeError(f"device '{wanted}' is not available: {error}") from None

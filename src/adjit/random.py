@@ -34,7 +34,7 @@ class Generator:
     """A stream of random numbers of its own.
 
     Args:
-        device: only the CPU.
+        device: what its `device` tells; the numbers do not depend on it.
 
     Example:
         >>> g = adjit.Generator().manual_seed(0)
@@ -45,8 +45,7 @@ class Generator:
     __slots__ = ("_lock", "_offset", "_seed", "device")
 
     def __init__(self, device: Any = "cpu") -> None:
-        devices.check(device)
-        self.device = devices.CPU
+        self.device = devices.check(device)
         self._lock = threading.Lock()
         self._seed, self._offset = DEFAULT_SEED, 0
 

@@ -159,7 +159,7 @@ class Tensor:
     @property
     def device(self) -> devices.device:
         """Where the elements are."""
-        return devices.CPU
+        return self.spec.device
 
     @property
     def itemsize(self) -> int:
@@ -180,14 +180,19 @@ class Tensor:
         """Always strided."""
         return "adjit.strided"
 
-    is_cuda = False
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the elements are on a GPU."""
+        return self.spec.device is not devices.CPU
+
     is_sparse = False
     is_quantized = False
     is_meta = False
 
     def get_device(self) -> int:
-        """-1: the elements are on the CPU."""
-        return -1
+        """The number of the GPU that the elements are on, -1 on the CPU."""
+        index = self.spec.device.index
+        return -1 if index is None else index
 
     def is_floating_point(self) -> bool:
         """Whether the dtype is a floating one."""
@@ -342,6 +347,12 @@ class Tensor:
                     f"tensor with dtype '{_ctype(self.dtype)}'. The gradient must match the "
                     "tensor's dtype (or the tensor's grad_dtype if set). You can use "
                     "`tensor.grad_dtype` to set the desired gradient dtype."
+                )
+            if value.spec.device is not self.spec.device:
+                raise RuntimeError(
+                    f"attempting to assign a gradient with device type '{value.device.type}' to a "
+                    f"tensor with device type '{self.device.type}'. Please ensure that the gradient "
+                    "and the tensor are on the same device"
                 )
             if value.spec.shape != self.spec.shape:
                 raise RuntimeError(
@@ -513,7 +524,7 @@ class Tensor:
             if not storage.shared:
                 storage.value = None
                 try:
-                    storage.value = scheduling.own(value, storage.spec.nbytes)
+                    storage.value = scheduling.own(value, storage.spec.nbytes, storage.spec.device)
                 finally:
                     if storage.value is None:
                         storage.value = value
@@ -524,6 +535,8 @@ class Tensor:
         spec = self.spec
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)
+        if spec.device is not devices.CPU:
+            return on_host(self)._values()
         value = scheduling.value_of(self.storage)
         size = spec.dtype.itemsize
         return np.asarray(
@@ -549,6 +562,7 @@ class Tensor:
 
         Raises:
             RuntimeError: if the tensor needs gradients and `force` is False.
+            TypeError: if it is on a GPU and `force` is False.
         """
         if self.requires_grad and not force:
             raise RuntimeError(
@@ -556,6 +570,13 @@ class Tensor:
                 "instead."
             )
         spec = self.spec
+        if spec.device is not devices.CPU:
+            if not force:
+                raise TypeError(
+                    f"can't convert {spec.device} device type tensor to numpy. Use Tensor.cpu() to "
+                    "copy the tensor to host memory first."
+                )
+            return on_host(self).numpy()
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)
         self._share()
@@ -658,7 +679,12 @@ class Tensor:
             requires_grad=self.requires_grad,
             grad_fn_name=None if fn is None else fn.short_name,
             prefix=prefix,
+            device=self._shown_device(),
         )
+
+    def _shown_device(self) -> str | None:
+        """The device as `repr` shows it: not the one that everybody has."""
+        return None if self.spec.device is devices.CPU else str(self.spec.device)
 
     def __str__(self) -> str:
         return repr(self)
@@ -671,6 +697,7 @@ class Tensor:
             requires_grad=self.requires_grad,
             grad_fn_name=None if fn is None else fn.short_name,
             kind=type(self).__name__,
+            device=self._shown_device(),
         )
 
     def __format__(self, spec: str) -> str:
@@ -764,6 +791,7 @@ class Tensor:
             self._values().copy(),
             self.requires_grad,
             dict(self.__dict__),
+            str(self.spec.device),
         )
 
     # ----- indexing and containers -----
@@ -809,6 +837,13 @@ def _as_operand(value: Any) -> Any:
     return value.item() if hasattr(value, "item") else value
 
 
+def on_host(t: Tensor) -> Tensor:
+    """The elements of a tensor on the CPU, without history."""
+    from .graph import write
+
+    return write.move(t, devices.CPU)
+
+
 class _Look:
     """Keeps a value alive while NumPy looks at its bytes."""
 
@@ -845,12 +880,13 @@ def _ctype(kind: dtype) -> str:
 
 
 def _rebuild(
-    cls: type, array: np.ndarray[Any, Any], requires_grad: bool, extra: dict[str, Any]
-) -> Any:
+    cls: type, array: np.ndarray[Any, Any], requires_grad: bool, extra: dict[str, Any],
+    device: str = "cpu",
+) -> Any:  # fmt: skip
     """Unpickle a tensor."""
     from .ops.creation import tensor
 
-    made = tensor(array)
+    made = tensor(array, device=device)
     if cls is not Tensor:
         made = made.as_subclass(cls)
     made.needs_grad = bool(requires_grad)

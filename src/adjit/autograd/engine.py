@@ -128,7 +128,9 @@ def own_copy(g: Any) -> Any:
 def fit(g: Any, spec: Any) -> Any:
     """`g` summed and converted to what the input looked like."""
     found = g.spec
-    if spec is None or (found.dtype is spec.dtype and found.shape == spec.shape):
+    if spec is None or (
+        found.dtype is spec.dtype and found.shape == spec.shape and found.device is spec.device
+    ):
         return g
     if state.grad:
         return _fit(g, spec)
@@ -143,7 +145,7 @@ def _fit(g: Any, spec: Any) -> Any:
         g = sum_to(g, spec.shape)
     if g.spec.dtype is not spec.dtype:
         g = g.to(spec.dtype)
-    return g
+    return g if g.spec.device is spec.device else g.to(spec.device)
 
 
 def bare(g: Any, spec: Any) -> Node | None:

@@ -30,7 +30,9 @@ class _Op:
             from ..ops.creation import zeros
 
             grads = [
-                zeros(spec.shape, dtype=spec.dtype) if g is None and spec is not None else g
+                zeros(spec.shape, dtype=spec.dtype, device=spec.device)
+                if g is None and spec is not None
+                else g
                 for g, spec in zip(grads, fn.outputs, strict=True)
             ]
         found = self.backward(ctx, *grads)

@@ -1,42 +1,396 @@
-"""CUDA devices. This version runs on the CPU only: nothing is available, and asking says so."""
+"""GPUs: which there are, their memory, streams and events. PyTorch's `torch.cuda`.
+
+Operations are recorded and run when somebody looks, on a GPU as on the CPU. What waits for a GPU or
+puts a mark into a stream (`synchronize`, events, another stream) runs what is recorded first.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import contextlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
-from .. import devices
+from .. import devices, driver, gpu
+from ..devices import device as Device
+from ..ops.creation import cuda_types
+from ..random import default_generator
+from ..schedule.settle import settle
+
+__all__ = [
+    "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count",
+    "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
+    "is_available", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
+    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
+    "reset_peak_memory_stats", "set_device", "set_stream", "stream", "synchronize",
+]  # fmt: skip
+
+
+# ----- which there are -----
 
 
 def is_available() -> bool:
-    """False: there is no CUDA side yet."""
-    return False
+    """Whether there is a GPU with a driver that adjit can use; quick, and never an error."""
+    return not driver.reason()
+
+
+def is_initialized() -> bool:
+    """Whether a tensor was made on a GPU."""
+    return bool(devices.gpus_used)
 
 
 def device_count() -> int:
-    """0."""
-    return 0
+    """The number of GPUs; 0 where no driver is."""
+    return 0 if driver.reason() else driver.load().count
+
+
+def current_device() -> int:
+    """The number of the GPU that "cuda" means in this thread.
+
+    Raises:
+        RuntimeError: if there is no GPU; the text says what is missing.
+    """
+    return _index(None)
+
+
+def set_device(device: Any) -> None:
+    """Let "cuda" mean another GPU in this thread.
+
+    Raises:
+        RuntimeError: if there is no such GPU.
+    """
+    devices.current.index = _index(device)
+
+
+class device:
+    """`with adjit.cuda.device(1):` lets "cuda" mean another GPU inside.
+
+    Raises:
+        RuntimeError: if there is no such GPU.
+    """
+
+    def __init__(self, device: Any) -> None:
+        self.idx = _index(device)
+        self._before = -1
+
+    def __enter__(self) -> None:
+        self._before, devices.current.index = devices.current.index, self.idx
+
+    def __exit__(self, *_: object) -> None:
+        devices.current.index = self._before
+
+
+def _index(place: Any) -> int:
+    """The number of a GPU: of the current one for None, else of what describes one."""
+    found = devices.check("cuda" if place is None else place)
+    if found.type != "cuda":
+        raise ValueError(f"Expected a cuda device, but got: {found}")
+    assert found.index is not None
+    return found.index
+
+
+class _Properties(NamedTuple):
+    """What a GPU is."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+    multi_processor_count: int
+    warp_size: int
+    max_threads_per_multi_processor: int
+    regs_per_multiprocessor: int
+    shared_memory_per_block: int
+    shared_memory_per_block_optin: int
+    shared_memory_per_multiprocessor: int
+    L2_cache_size: int
+    is_integrated: int
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name of a GPU.
+    """The name of a GPU."""
+    return driver.load().name(_index(device))
 
-    Raises:
-        RuntimeError: always, since there is none to name.
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """The compute capability of a GPU, (9, 0) for an H100."""
+    index, found = _index(device), driver.load()
+    return found.attribute(driver.MAJOR, index), found.attribute(driver.MINOR, index)
+
+
+def get_device_properties(device: Any = None) -> _Properties:
+    """The name, compute capability, memory and multiprocessors of a GPU."""
+    index, found = _index(device), driver.load()
+    attributes = (
+        driver.MULTIPROCESSORS, driver.WARP_SIZE, driver.THREADS_PER_MULTIPROCESSOR, driver.REGISTERS,
+        driver.SHARED_PER_BLOCK, driver.SHARED_OPTIN, driver.SHARED_PER_MULTIPROCESSOR,
+        driver.L2_BYTES, driver.INTEGRATED,
+    )  # fmt: skip
+    return _Properties(
+        found.name(index), *get_device_capability(index), found.total_memory(index),
+        *[found.attribute(which, index) for which in attributes],
+    )  # fmt: skip
+
+
+# ----- memory -----
+
+
+def _pool(device: Any) -> gpu.Pool:
+    settle()
+    return gpu.pool_of(devices.gpu(_index(device)))
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes in blocks of tensors on a GPU."""
+    return _pool(device).allocated
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes in blocks of tensors since `reset_peak_memory_stats`."""
+    return _pool(device).peak
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes that were taken from the driver, used or kept for later."""
+    return _pool(device).reserved
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes that were taken from the driver since `reset_peak_memory_stats`."""
+    return _pool(device).peak_reserved
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Start the counts of `max_memory_allocated` and `max_memory_reserved` anew."""
+    pool = _pool(device)
+    pool.peak, pool.peak_reserved = pool.allocated, pool.reserved
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Free and all bytes of a GPU's memory, as the driver sees them."""
+    return driver.load().memory(_index(device))
+
+
+def empty_cache() -> None:
+    """Give the free blocks of all GPUs back to the driver."""
+    settle()
+    for place in devices.gpus_used:
+        gpu.pool_of(place).empty_cache()
+
+
+# ----- streams and events -----
+
+
+class Stream:
+    """A queue of work on a GPU that runs beside others.
+
+    Example:
+        >>> if adjit.cuda.is_available():
+        ...     side = adjit.cuda.Stream()
+        ...     with adjit.cuda.stream(side):
+        ...         y = adjit.ones(3, device="cuda") + 1
+        ...     adjit.cuda.current_stream().wait_stream(side)
     """
-    devices.check("cuda" if device is None else device)
-    return ""
+
+    __slots__ = ("_index", "cuda_stream")
+
+    def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
+        self._index = _index(device)
+        found = driver.load()
+        found.use(self._index)
+        self.cuda_stream = found.new_stream()
+
+    @classmethod
+    def _of(cls, index: int, handle: int) -> Stream:
+        """A stream that is there already."""
+        made = object.__new__(cls)
+        made._index, made.cuda_stream = index, handle
+        return made
+
+    @property
+    def device(self) -> Device:
+        """The GPU that it runs on."""
+        return devices.gpu(self._index)
+
+    def synchronize(self) -> None:
+        """Wait until all its work is done; raises what a kernel has found."""
+        settle()
+        _state(self._index).synchronize(self.cuda_stream)
+
+    def query(self) -> bool:
+        """Whether all its work is done."""
+        settle()
+        return driver.load().is_done("cuStreamQuery", self.cuda_stream)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Put an event, a new one by default, after its work."""
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Event) -> None:
+        """Let what comes wait for an event."""
+        event.wait(self)
+
+    def wait_stream(self, stream: Stream) -> None:
+        """Let what comes wait for all work that another stream has now."""
+        self.wait_event(stream.record_event())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Stream) and (self._index, self.cuda_stream) == (
+            other._index,
+            other.cuda_stream,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self._index, self.cuda_stream))
+
+    def __repr__(self) -> str:
+        return f"<adjit.cuda.Stream device={self.device} cuda_stream={self.cuda_stream:#x}>"
+
+
+class Event:
+    """A mark in a stream, to wait for and to measure time with.
+
+    Args:
+        enable_timing: whether `elapsed_time` may be asked.
+
+    Example:
+        >>> if adjit.cuda.is_available():
+        ...     start, end = (adjit.cuda.Event(enable_timing=True) for _ in range(2))
+        ...     start.record()
+        ...     y = adjit.ones(1000, device="cuda") * 2
+        ...     end.record()
+        ...     end.synchronize()
+        ...     milliseconds = start.elapsed_time(end)
+    """
+
+    __slots__ = ("_handle", "_stream", "enable_timing")
+
+    def __init__(
+        self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+    ) -> None:
+        self.enable_timing = bool(enable_timing)
+        self._handle = 0
+        self._stream: Stream | None = None  # that it was put into last
+
+    def record(self, stream: Stream | None = None) -> None:
+        """Put it after the work of a stream, by default of the current one."""
+        settle()
+        stream = current_stream() if stream is None else stream
+        found = driver.load()
+        found.use(stream._index)
+        if not self._handle:
+            self._handle = found.new_event(timing=self.enable_timing)
+        found.call("cuEventRecord", self._handle, stream.cuda_stream)
+        self._stream = stream
+
+    def wait(self, stream: Stream | None = None) -> None:
+        """Let what comes in a stream, by default the current one, wait for it."""
+        settle()
+        stream = current_stream() if stream is None else stream
+        if self._stream is not None:
+            found = driver.load()
+            found.use(stream._index)
+            found.call("cuStreamWaitEvent", stream.cuda_stream, self._handle, 0)
+
+    def query(self) -> bool:
+        """Whether all work before it is done."""
+        return self._stream is None or driver.load().is_done("cuEventQuery", self._handle)
+
+    def synchronize(self) -> None:
+        """Wait until all work before it is done."""
+        if self._stream is not None:
+            driver.load().call("cuEventSynchronize", self._handle)
+
+    def elapsed_time(self, end_event: Event) -> float:
+        """Milliseconds from this event to another.
+
+        Raises:
+            ValueError: if one was not recorded, or made without `enable_timing`.
+            RuntimeError: if one is not done yet.
+        """
+        if not (self.enable_timing and end_event.enable_timing):
+            raise ValueError("Both events must be created with argument 'enable_timing=True'.")
+        if self._stream is None or end_event._stream is None:
+            raise ValueError("Both events must be recorded before calculating elapsed time.")
+        if not (self.query() and end_event.query()):
+            raise RuntimeError("Both events must be completed before calculating elapsed time.")
+        return driver.load().elapsed(self._handle, end_event._handle)
+
+    def __del__(self) -> None:
+        if self._handle:
+            driver.load().call("cuEventDestroy_v2", self._handle)
+
+
+def current_stream(device: Any = None) -> Stream:
+    """The stream that this thread's work goes to."""
+    index = _index(device)
+    return Stream._of(index, gpu.current_stream(index))
+
+
+def default_stream(device: Any = None) -> Stream:
+    """The stream that work goes to if nothing else is said."""
+    return Stream._of(_index(device), 0)
+
+
+@contextlib.contextmanager
+def stream(stream: Stream | None) -> Iterator[None]:
+    """Put what this thread does inside onto a stream; None changes nothing."""
+    if stream is None:
+        yield
+        return
+    settle()
+    with gpu.on_stream(stream._index, stream.cuda_stream), device(stream._index):
+        try:
+            yield
+        finally:
+            settle()
+
+
+def set_stream(stream: Stream) -> None:
+    """Put this thread's work onto a stream from now on."""
+    settle()
+    gpu.set_stream(stream._index, stream.cuda_stream)
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait for a GPU.
+    """Wait until all work of a GPU is done; raises what a kernel has found.
 
     Raises:
-        RuntimeError: always, since there is none to wait for.
+        RuntimeError: if there is no GPU; the text says what is missing.
     """
-    devices.check("cuda" if device is None else device)
+    index = _index(device)
+    settle()
+    _state(index).synchronize()
+
+
+def _state(index: int) -> Any:
+    from ..schedule import run_cuda
+
+    return run_cuda.gpu_of(devices.gpu(index))
+
+
+# ----- random numbers -----
+
+
+def manual_seed(seed: int) -> None:
+    """Seed the random numbers of the current GPU; nothing without one.
+
+    The generator is that of the CPU: a seed gives the same numbers on every device.
+    """
+    if is_available():
+        default_generator.manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Seed the random numbers of all GPUs, which is `manual_seed`."""
+    manual_seed(seed)
+
+
+# ----- the constructors of old programs -----
+
+globals().update(cuda_types)
 
 
 def __getattr__(name: str) -> Any:
-    if name.endswith("Tensor"):
-        devices.check("cuda")
     raise AttributeError(f"module 'adjit.cuda' has no attribute {name!r}")

@@ -78,6 +78,7 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     """
     spec = t.spec
     if made.spec is not spec:
+        record.common_device((spec, made.spec))
         if made.spec.shape != spec.shape:
             raise RuntimeError(
                 f"output with shape {list(spec.shape)} doesn't match the broadcast shape "
@@ -238,6 +239,6 @@ def resize(t: Any, shape: Size) -> None:
     """Give a tensor fresh memory of another shape."""
     from ..ops.creation import empty
 
-    fresh = empty(shape, dtype=t.dtype)
+    fresh = empty(shape, dtype=t.dtype, device=t.device)
     t.storage, t.spec, t.offset, t.view_of = fresh.storage, fresh.spec, 0, None
     t.counter = fresh.storage

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .. import devices
 from ..dtypes import dtype
 from ..schedule.cache import instantiate
 from ..schedule.recipe import Fold, Recipe, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .node import Spec, dense_spec
-from .record import MAX_RECIPES, node_on, pick_all, result
+from .record import MAX_RECIPES, common_device, find_device_steps, node_on, pick_all, result
 
 
 def launch(
@@ -28,6 +29,7 @@ def launch(
     fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
     messages: dict[int, Any] | None = None,
     activation: int = -1,
+    device: devices.device | None = None,
 ) -> Any:
     """Record a node that runs hand-written kernels; its results are dense and in C order.
 
@@ -36,7 +38,8 @@ def launch(
     and of the status words (where `fallible`), then `words`, then `scalars` (floats travel as
     bits). `messages` maps a status code to a message, or (exception type, message), formatted
     with the details the kernel left. `activation` is the place of the word that says what the
-    kernel does to its result last, 0 for nothing.
+    kernel does to its result last, 0 for nothing. Results are where the inputs are; `device` says
+    where, if there are none.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)
@@ -44,7 +47,7 @@ def launch(
     key = (
         steps, given, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
         tuple(bind.items()) if bind else None, len(scalars), scratch,
-        tuple(messages.items()) if messages else fallible,
+        tuple(messages.items()) if messages else fallible, device,
     )  # fmt: skip
     recipe = _launches.get(key)
     if recipe is None:
@@ -58,6 +61,7 @@ def launch(
             scratch,
             fallible,
             messages or {},
+            device or common_device(given),
         )
         recipe.activation = activation
         if len(_launches) >= MAX_RECIPES:
@@ -92,6 +96,7 @@ def _launch_recipe(
     scratch: int,
     fallible: Any,
     messages: dict[int, Any],
+    place: devices.device,
 ) -> Recipe:
     """The recipe behind a launch."""
     made = [
@@ -102,7 +107,7 @@ def _launch_recipe(
     if fallible:
         fails = fallible if callable(fallible) else _status_error(messages)
     recipe = Recipe(
-        made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind) for shape, kind in outputs]),
+        made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind, place) for shape, kind in outputs]),
         made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
     folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
@@ -110,6 +115,7 @@ def _launch_recipe(
         recipe.row = RowCall(row, bind["T"], words)
     if folds:
         recipe.fold = Fold(folds, bind.get("X", bind["T"]), bind["T"], words)
+    find_device_steps(recipe)
     return recipe
 
 

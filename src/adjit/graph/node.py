@@ -7,17 +7,22 @@ import itertools
 from collections.abc import Callable
 from typing import Any
 
+from ..devices import CPU, device
 from ..dtypes import dtype
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel
 
 
 class Spec:
-    """Shape, strides and dtype of a tensor; one object per distinct triple."""
+    """Shape, strides, dtype and device of a tensor; one object for each that differ.
 
-    __slots__ = ("contiguous", "dtype", "extent", "ndim", "numel", "shape", "strides")
+    The device is part of it, so that everything keyed by specs (recipes, templates, plans) knows it,
+    and recording does not look at it.
+    """
 
-    def __init__(self, shape: Size, strides: Shape, kind: dtype) -> None:
-        self.shape, self.strides, self.dtype = shape, strides, kind
+    __slots__ = ("contiguous", "device", "dtype", "extent", "ndim", "numel", "shape", "strides")
+
+    def __init__(self, shape: Size, strides: Shape, kind: dtype, place: device = CPU) -> None:
+        self.shape, self.strides, self.dtype, self.device = shape, strides, kind, place
         self.ndim = len(shape)
         self.numel = numel(shape)
         self.contiguous = is_contiguous(shape, strides)
@@ -33,20 +38,20 @@ _specs: dict[Any, Spec] = {}
 MAX_SPECS = 1 << 16
 
 
-def spec_of(shape: Any, strides: Any, kind: dtype) -> Spec:
+def spec_of(shape: Any, strides: Any, kind: dtype, place: device = CPU) -> Spec:
     """The shared spec; nothing depends on its identity but the speed of lookups."""
-    key = (shape, strides, kind)
+    key = (shape, strides, kind) if place is CPU else (shape, strides, kind, place)
     spec = _specs.get(key)
     if spec is None:
         if len(_specs) >= MAX_SPECS:
             _specs.clear()
-        spec = _specs[key] = Spec(Size(shape), tuple(strides), kind)
+        spec = _specs[key] = Spec(Size(shape), tuple(strides), kind, place)
     return spec
 
 
-def dense_spec(shape: Any, kind: dtype) -> Spec:
+def dense_spec(shape: Any, kind: dtype, place: device = CPU) -> Spec:
     """The spec in C order."""
-    return spec_of(shape, contiguous_strides(shape), kind)
+    return spec_of(shape, contiguous_strides(shape), kind, place)
 
 
 class Node:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from .. import config, dtypes, errors
+from .. import config, devices, dtypes, errors
 from ..dtypes import dtype
-from ..schedule import codegen
+from ..schedule import codegen, on_cuda
 from ..schedule.recipe import Element, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, settle, tape, value_of
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
@@ -96,7 +96,7 @@ def node_on(recipe: Recipe, tensors: Sequence[Any], scalars: tuple[int, ...] = (
     node.recipe = recipe
     node.inputs = tuple([t.storage.value for t in tensors])
     offsets = tuple([t.offset for t in tensors])
-    node.offsets = offsets if recipe.write or any(offsets) else None
+    node.offsets = offsets if recipe.write or recipe.moves or any(offsets) else None
     node.scalars = scalars
     node.site = errors.user_site() if recipe.fallible is not None else None
     return node
@@ -391,6 +391,7 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
             f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
             f"{type(operands[0]).__name__}"
         )
+    place = common_device(specs, with_numbers=True)
     shape = broadcast_shapes(*[s.shape for s in specs])
     kinds = [
         (s.dtype, s.ndim) if isinstance(s, Spec) else (s, -1)
@@ -398,7 +399,7 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
         if name not in op.body.logical
     ]
     compute, out_kind = op.dtypes(kinds)
-    out_spec = spec_of(shape, result_strides(shape, specs), out_kind)
+    out_spec = spec_of(shape, result_strides(shape, specs), out_kind, place)
     inputs = [
         Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
         if isinstance(s, Spec)
@@ -420,6 +421,33 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
 
 
 MAX_RECIPES = 4096
+
+
+def common_device(specs: Sequence[Spec], *, with_numbers: bool = False) -> devices.device:
+    """Where operands are; `with_numbers` lets 0-d tensors on the CPU go with tensors on a GPU.
+
+    Raises:
+        RuntimeError: if they are on several devices, with PyTorch's text.
+    """
+    found: devices.device | None = None
+    for spec in specs:
+        place = spec.device
+        if found is None or place is found:
+            found = place
+        elif with_numbers and place is devices.CPU and not spec.ndim:
+            continue
+        elif (
+            with_numbers
+            and found is devices.CPU
+            and all(not s.ndim for s in specs if s.device is found)
+        ):
+            found = place
+        else:
+            raise RuntimeError(
+                "Expected all tensors to be on the same device, but found at least two devices, "
+                f"{found} and {place}!"
+            )
+    return devices.CPU if found is None else found
 
 
 def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
@@ -462,7 +490,25 @@ def elementwise_recipe(
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]
         recipe.large = False
+    find_device_steps(recipe)
     return recipe
+
+
+def find_device_steps(recipe: Recipe) -> None:
+    """Find what runs a recipe on a GPU, at the line that records it the first time.
+
+    Raises:
+        NotImplementedError: if one of its kernels has no CUDA side, with what to do instead.
+    """
+    if recipe.device is devices.CPU:
+        return
+    try:
+        recipe.device_steps = on_cuda.device_steps(recipe)
+    except NotImplementedError as error:
+        raise NotImplementedError(
+            f"{error}; compute it on the CPU: x.cpu() brings an operand there, .to('{recipe.device}') "
+            "the result back"
+        ) from None
 
 
 def recipe_over(op: Any, recipe: Recipe) -> Recipe:
@@ -484,6 +530,7 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
                            recipe.constants, scalars=len(recipe.numbers))  # fmt: skip
             found.plain = False
             found.element, found.wide = recipe.element, recipe.wide
+            found.device_steps = recipe.device_steps
             found.alias = elementwise_recipe(
                 op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
                 recipe.inputs, True,
@@ -848,7 +895,10 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
             for name, s in operands
         ]
         inputs += [Operand(forward.numbers[p], compute, None) for p in numbers]
-        results = [(f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype)) for k in which]
+        place = forward.spec.device
+        results = [
+            (f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype, place)) for k in which
+        ]
         recipe = elementwise_recipe(
             f"{op.name}_vjp",
             op.back,
@@ -879,7 +929,8 @@ def form(found: Spec, wanted: Spec) -> int:
     """What becomes of a gradient: 0 it fits as it is, 1 as a tensor, 2 after a sum or conversion."""
     if found is wanted:
         return 0
-    return 1 if found.dtype is wanted.dtype and found.shape == wanted.shape else 2
+    alike = found.dtype is wanted.dtype and found.device is wanted.device
+    return 1 if alike and found.shape == wanted.shape else 2
 
 
 PASSED, NOTHING = -1, -2  # among the sources of a vjp
@@ -919,4 +970,4 @@ def _constant_like(g: Any, value: float) -> Any:
     """A gradient that the body gives as a number."""
     from ..ops.creation import full
 
-    return full(g.shape, value, dtype=g.dtype)
+    return full(g.shape, value, dtype=g.dtype, device=g.device)

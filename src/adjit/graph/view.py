@@ -86,7 +86,7 @@ def alias(
     counter = t.counter
     out = record.new_tensor(record.Tensor)
     out.storage = t.storage
-    out.spec = spec_of(tuple(shape), strides, t.spec.dtype)
+    out.spec = spec_of(tuple(shape), strides, t.spec.dtype, t.spec.device)
     out.offset = offset
     out.counter = counter
     out.needs_grad = False

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import errors
+from ..devices import CPU, device
 from ..schedule import codegen
 from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
+from ..shapes import is_dense
 from ..storage import Storage
-from .node import Spec
+from .node import Spec, dense_spec, spec_of
 from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, node_on, picks, result
 
 
@@ -100,6 +102,12 @@ def _write_region(t: Any, source: Any) -> None:
     )  # fmt: skip
     whole = storage.spec
     recipe = Recipe("write", (spec, other), (whole,), [step], constants)
+    if recipe.device is not CPU:
+        copied = elementwise_recipe(
+            "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
+            [("out", spec)], (other,),
+        )  # fmt: skip
+        recipe.device_steps = copied.device_steps
     recipe.plain = False
     recipe.write = "here" if shared else "copy"
     storage.value = node = node_on(recipe, (t, source))
@@ -113,6 +121,36 @@ def copy_body() -> Any:
     from ..ops.elementwise import copy
 
     return copy.body
+
+
+def placed(t: Any, place: device) -> Any:
+    """`t` on a device: itself if it is there, else a copy without history."""
+    return t if t.spec.device is place else move(t, place)
+
+
+def move(t: Any, place: device) -> Any:
+    """Record a copy of `t` on another device, without history."""
+    spec = t.spec
+    if not is_dense(spec.shape, spec.strides):
+        t = convert(t, dense_spec(spec.shape, spec.dtype, spec.device))
+    given = t.spec
+    made = spec_of(given.shape, given.strides, given.dtype, place)
+    recipe = _moves.get((given, made))
+    if recipe is None:
+        recipe = Recipe("to", (given,), (made,), [])
+        recipe.moves, recipe.plain = True, False
+        if len(_moves) >= MAX_RECIPES:
+            _moves.clear()
+        _moves[given, made] = recipe
+    node = node_on(recipe, (t,))
+    out = result(node, made)
+    remember(node)
+    if t.storage.shared:
+        settle()
+    return out
+
+
+_moves: dict[tuple[Spec, Spec], Recipe] = {}
 
 
 def convert(t: Any, spec: Spec) -> Any:

@@ -61,6 +61,7 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
         given = [Operand(name, spec.dtype, spec.strides) for name in body.params]
         out = Operand("out", spec.dtype, spec.strides)
         recipe.element = Element(body, (0,), spec.dtype, tuple(given), (out,), spec.shape)
+        record.find_device_steps(recipe)
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple(values)

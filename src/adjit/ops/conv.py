@@ -42,7 +42,8 @@ def product(
     if image.numel() == 0 or weight.numel() == 0:
         sizes = geometry.image if is_backward else geometry.out
         columns = weight.shape[1] * geometry.groups if is_backward else weight.shape[0]
-        zeros = creation.zeros((image.shape[0], *sizes, columns), dtype=image.dtype)
+        shape = image.shape[0], *sizes, columns
+        zeros = creation.zeros(shape, dtype=image.dtype, device=image.device)
         return as_images(zeros if bias is None else zeros + bias, True)
     plan = plan_convolve(
         image.spec, weight.spec, geometry, run_cpu.get_num_threads(),
@@ -141,7 +142,7 @@ def weight_gradient(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
     """The gradient of a convolution's weight, given that of its result."""
     if image.numel() == 0 or upper.numel() == 0:
         shape = upper.shape[1], image.shape[1] // geometry.groups, *geometry.kernel
-        return creation.zeros(shape, dtype=image.dtype)
+        return creation.zeros(shape, dtype=image.dtype, device=image.device)
     upper = channels_last(upper)
     plan = plan_correlate(image.spec, upper.spec, geometry, run_cpu.get_num_threads())
     return record(plan, (image, upper))

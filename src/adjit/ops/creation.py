@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import devices, dtypes
+from .. import devices, dtypes, gpu
 from ..dtypes import dtype as Dtype
-from ..graph import record
+from ..graph import record, write
 from ..graph.launch import launch
 from ..graph.node import Node, dense_spec, spec_of
 from ..graph.op import add_method, export
@@ -27,7 +27,9 @@ def _finish(
 ) -> Tensor:
     """Apply the arguments that every creation function takes."""
     if device is not None:
-        devices.check(device)
+        made = write.placed(made, devices.check(device))
+    if pin_memory:
+        made = pinned(made)
     if requires_grad:
         if not made.dtype.is_floating_point:
             raise RuntimeError(
@@ -35,6 +37,24 @@ def _finish(
             )
         made.needs_grad = True
     return made
+
+
+def pinned(t: Tensor) -> Tensor:
+    """A copy in page-locked memory, without history.
+
+    Raises:
+        RuntimeError: if it is not on the CPU, or where there is no GPU to lock it for.
+    """
+    if t.spec.device is not devices.CPU:
+        raise RuntimeError(f"cannot pin '{t.type()}' only dense CPU tensors can be pinned")
+    devices.check("cuda")
+    spec = t.spec if is_dense(t.spec.shape, t.spec.strides) else dense_spec(t.shape, t.dtype)
+    memory = gpu.PinnedMemory(spec.nbytes)
+    block = Foreign(memory.address)
+    block.memory = memory
+    made = record.make_tensor(record.make_storage(record.ready_node(block), spec), spec)
+    made.storage.shared = 1  # a write goes into the same bytes
+    return made.copy_(t.detach())
 
 
 # ----- from data -----
@@ -72,8 +92,10 @@ def tensor(
         )
         made = data.detach().clone()
         made = made if dtype is None else made.to(dtype)
-        return _finish(made, requires_grad, device)
-    return _finish(_from_array(_array_of(data, dtype)), requires_grad, device)
+        device = data.spec.device if device is None else device
+        return _finish(made, requires_grad, device, pin_memory=pin_memory)
+    made = _from_array(_array_of(data, dtype))
+    return _finish(made, requires_grad, device, pin_memory=pin_memory)
 
 
 def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
@@ -225,7 +247,7 @@ def _from_array(array: np.ndarray[Any, Any]) -> Any:
 
 def _fresh_node(spec: Any) -> Node:
     """A value of undefined bytes."""
-    return record.ready_node(fresh_block(spec.nbytes))
+    return record.ready_node(fresh_block(spec.nbytes, spec.device))
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
@@ -280,14 +302,11 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
     """A tensor of `data`, without a copy where none is needed: tensors stay, arrays are shared."""
-    if device is not None:
-        devices.check(device)
     if record.is_tensor(data):
-        return data if dtype is None else data.to(dtype)
+        return data.to(device, dtype)
     if isinstance(data, np.ndarray):
-        made = from_numpy(data)
-        return made if dtype is None else made.to(dtype)
-    return tensor(data, dtype=dtype)
+        return from_numpy(data).to(device, dtype)
+    return tensor(data, dtype=dtype, device=device)
 
 
 asarray = as_tensor
@@ -301,17 +320,20 @@ def scalar_tensor(value: Any, *, dtype: Dtype | None = None, requires_grad: bool
 # ----- from sizes -----
 
 
-def _filled(shape: Size, value: Any, kind: Dtype) -> Any:
+def _filled(shape: Size, value: Any, kind: Dtype, device: Any) -> Any:
     """A recorded constant."""
     numel = math.prod(shape)
     compute = kind
     word = float_word(float(value)) if kind.is_floating_point else int(value)
     if kind.kind == "b":
         word = int(bool(value))
-    return launch(
-        fill.constant_float if compute.is_floating_point else fill.constant_int, (), [(shape, kind)],
-        bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16,
+    kernel: Any = fill.constant_float if compute.is_floating_point else fill.constant_int
+    place = None if device is None else devices.check(device)
+    made = launch(
+        kernel, (), [(shape, kind)], bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16,
+        device=place if hasattr(kernel, "device") else None,
     )  # fmt: skip
+    return made if place is None else write.placed(made, place)
 
 
 @export
@@ -334,7 +356,8 @@ def full(
             raise RuntimeError(
                 f"value cannot be converted to type {_c_name(kind)} without overflow"
             )
-    made = _finish(_filled(checked_shape((size,)), fill_value, kind), requires_grad, device)
+    made = _filled(checked_shape((size,)), fill_value, kind, device)
+    made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
@@ -350,7 +373,8 @@ def zeros(
 ) -> Tensor:  # fmt: skip
     """A tensor of zeros, of the default dtype if none is given."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = _finish(_filled(checked_shape(size), 0, kind), requires_grad, device)
+    made = _filled(checked_shape(size), 0, kind, device)
+    made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
@@ -360,7 +384,8 @@ def ones(
 ) -> Tensor:  # fmt: skip
     """A tensor of ones, of the default dtype if none is given."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = _finish(_filled(checked_shape(size), 1, kind), requires_grad, device)
+    made = _filled(checked_shape(size), 1, kind, device)
+    made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
@@ -370,8 +395,8 @@ def empty(
 ) -> Tensor:  # fmt: skip
     """A tensor of undefined elements."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    spec = dense_spec(checked_shape(size), kind)
-    made = _finish(record.result(_fresh_node(spec), spec), requires_grad, device)
+    spec = dense_spec(checked_shape(size), kind, devices.check(device))
+    made = _finish(record.result(_fresh_node(spec), spec), requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
@@ -381,10 +406,11 @@ def empty_strided(
 ) -> Tensor:  # fmt: skip
     """A tensor of undefined elements with the given strides."""
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind)
-    whole = spec if is_dense(spec.shape, spec.strides) else dense_spec((spec.extent,), kind)
+    place = devices.check(device)
+    spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind, place)
+    whole = spec if is_dense(spec.shape, spec.strides) else dense_spec((spec.extent,), kind, place)
     made = record.make_tensor(record.make_storage(_fresh_node(whole), whole), spec)
-    return _finish(made, requires_grad, device)
+    return _finish(made, requires_grad, pin_memory=pin_memory)
 
 
 def _like(name: str, make: Any, doc: str) -> Any:
@@ -397,7 +423,8 @@ def _like(name: str, make: Any, doc: str) -> Any:
                 f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
             )
         return make(
-            input.shape, *args, dtype=dtype or input.dtype, device=device,
+            input.shape, *args, dtype=dtype or input.dtype,
+            device=input.spec.device if device is None else device,
             requires_grad=requires_grad, **more,
         )  # fmt: skip
 
@@ -415,10 +442,13 @@ full_like = _like("full_like", full, "One value in the shape and dtype of anothe
 
 
 def _new(name: str, make: Any) -> None:
-    def method(self: Tensor, *args: Any, dtype: Dtype | None = None, **more: Any) -> Tensor:
-        return make(*args, dtype=dtype or self.dtype, **more)
+    def method(
+        self: Tensor, *args: Any, dtype: Dtype | None = None, device: Any = None, **more: Any
+    ) -> Tensor:
+        place = self.spec.device if device is None else device
+        return make(*args, dtype=dtype or self.dtype, device=place, **more)
 
-    method.__doc__ = f"`adjit.{name}` with the dtype of this tensor."
+    method.__doc__ = f"`adjit.{name}` with the dtype and the device of this tensor."
     add_method(f"new_{name}", method)
 
 
@@ -545,54 +575,59 @@ export(name="asarray")(asarray)
 # ----- legacy constructors -----
 
 
-def legacy_tensor(args: tuple[Any, ...], kwargs: dict[str, Any], kind: Dtype) -> Tensor:
+def legacy_tensor(
+    args: tuple[Any, ...], kwargs: dict[str, Any], kind: Dtype, place: Any = "cpu"
+) -> Tensor:
     """`Tensor(2, 3)`, `Tensor([1, 2])`, `Tensor(tensor)`, `FloatTensor(...)`."""
-    kwargs.pop("device", None)
+    place = devices.check(kwargs.pop("device", place))
     if kwargs:
         raise TypeError(f"new() got an unexpected keyword argument '{next(iter(kwargs))}'")
     if not args:
-        return empty(0, dtype=kind)
+        return empty(0, dtype=kind, device=place)
     if len(args) == 1 and not isinstance(args[0], int):
         data = args[0]
         if isinstance(data, Size):
-            return empty(data, dtype=kind)
+            return empty(data, dtype=kind, device=place)
         if record.is_tensor(data):
-            return data.detach() if data.dtype is kind else data.detach().to(kind)
+            return data.detach().to(place, kind)
         if isinstance(data, float):
             raise TypeError("new(): data must be a sequence (got float)")
-        return tensor(data, dtype=kind)
-    return empty(*args, dtype=kind)
+        return tensor(data, dtype=kind, device=place)
+    return empty(*args, dtype=kind, device=place)
 
 
 class LegacyType:
-    """A constructor such as `FloatTensor`; `isinstance` asks for the dtype."""
+    """A constructor such as `FloatTensor`; `isinstance` asks for the dtype and the kind of device."""
 
-    def __init__(self, kind: Dtype) -> None:
-        self.dtype = kind
+    def __init__(self, kind: Dtype, place: str = "cpu") -> None:
+        self.dtype, self.place = kind, place
         self.__name__ = f"{kind.legacy}Tensor"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
-        return legacy_tensor(args, kwargs, self.dtype)
+        return legacy_tensor(args, kwargs, self.dtype, self.place)
 
     def __instancecheck__(self, value: Any) -> bool:
-        return record.is_tensor(value) and value.dtype is self.dtype
+        is_here = record.is_tensor(value) and value.spec.device.type == self.place
+        return is_here and value.dtype is self.dtype
 
     def __repr__(self) -> str:
-        return f"<class 'adjit.{self.__name__}'>"
+        return f"<class 'adjit.{'' if self.place == 'cpu' else 'cuda.'}{self.__name__}'>"
 
 
 legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED}
+cuda_types = {name: LegacyType(made.dtype, "cuda") for name, made in legacy_types.items()}
 
 
-def legacy_dtype(kind: Any) -> Dtype:
-    """The dtype named by a legacy constructor, its name, or a dtype."""
-    if isinstance(kind, LegacyType):
-        return kind.dtype
+def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:
+    """The dtype and the kind of device named by a legacy constructor, its name, or a dtype."""
     if isinstance(kind, str):
-        found = legacy_types.get(kind.rsplit(".", 1)[-1])
+        room, _, name = kind.rpartition(".")
+        found = (cuda_types if room.endswith("cuda") else legacy_types).get(name)
         if found is None:
             raise ValueError(f"invalid type: '{kind}'")
-        return found.dtype
+        kind = found
+    if isinstance(kind, LegacyType):
+        return kind.dtype, kind.place
     if kind is Tensor:
-        return dtypes.get_default_dtype()
-    return dtypes.check(kind)
+        return dtypes.get_default_dtype(), None
+    return dtypes.check(kind), None

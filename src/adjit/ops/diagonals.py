@@ -82,13 +82,17 @@ def _(g: Tensor, diagonal: int) -> Any:
     return triu(g, diagonal)
 
 
-def triangle_indices(row: int, col: int, offset: int, upper: bool, kind: Any) -> Tensor:
+def triangle_indices(
+    row: int, col: int, offset: int, upper: bool, kind: Any, device: Any
+) -> Tensor:
     """The places of a triangle, in order."""
     for name, size in (("row", row), ("col", col)):
         if size < 0:
             raise RuntimeError(f"{name} must be non-negative, got{size}")
     find = np.triu_indices if upper else np.tril_indices
-    return creation.tensor(np.stack(find(row, offset, col)), dtype=kind or dtypes.int64)
+    return creation.tensor(
+        np.stack(find(row, offset, col)), dtype=kind or dtypes.int64, device=device
+    )
 
 
 @export
@@ -103,7 +107,7 @@ def tril_indices(
         tensor([[0, 1, 1],
                 [0, 0, 1]])
     """
-    return triangle_indices(row, col, offset, False, dtype)
+    return triangle_indices(row, col, offset, False, dtype, device)
 
 
 @export
@@ -118,7 +122,7 @@ def triu_indices(
         tensor([[0, 0, 1],
                 [0, 1, 1]])
     """
-    return triangle_indices(row, col, offset, True, dtype)
+    return triangle_indices(row, col, offset, True, dtype, device)
 
 
 @export(method=True)
@@ -154,7 +158,7 @@ def on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     size = x.shape[-1] + abs(offset)
     rest = iter(x.shape[:-1])
     shape = [size if d in (dim1, dim2) else next(rest) for d in range(x.ndim + 1)]
-    out = creation.zeros(shape, dtype=x.dtype)
+    out = creation.zeros(shape, dtype=x.dtype, device=x.device)
     write.store(view.diagonal(out, offset, dim1, dim2), x)
     return out
 

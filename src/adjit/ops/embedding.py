@@ -137,8 +137,9 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     elif num_classes < 1:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    zeros = creation.zeros((*tensor.shape, num_classes), dtype=dtypes.int64)
-    ones = creation.ones((), dtype=dtypes.int64).expand(*tensor.shape, 1)
+    zeros = creation.zeros((*tensor.shape, num_classes), dtype=dtypes.int64, device=tensor.device)
+    one = creation.ones((), dtype=dtypes.int64, device=tensor.device)
+    ones = one.expand(*tensor.shape, 1)
     return write_to_grid(
         kernels.write_grid, zeros, tensor.ndim, tensor.unsqueeze(-1), ones, fallible=bad_class
     )

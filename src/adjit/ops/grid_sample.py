@@ -183,11 +183,12 @@ def taps_of(
         first = u.detach().floor()
         share = u - first
         if mode == "bilinear":
-            number = creation.arange(2, dtype=u.dtype).reshape(1, 2, 1)
+            number = creation.arange(2, dtype=u.dtype, device=u.device).reshape(1, 2, 1)
             near = first + number
             weights = (1 - number) + (2 * number - 1) * share
         else:
-            near = first + creation.arange(-1, 3, dtype=u.dtype).reshape(1, 4, 1)
+            number = creation.arange(-1, 3, dtype=u.dtype, device=u.device)
+            near = first + number.reshape(1, 4, 1)
             near = kept_inside(near, size, padding_mode, aligned)
             weights = cubic_weights(share)
     inside = (near >= 0) & (near <= size - 1)
@@ -350,13 +351,14 @@ def unit_points(like: Tensor, sizes: Shape, aligned: bool) -> Tensor:
     """(points, axes + 1): the coordinates of the elements of an image, and 1."""
     columns = []
     for d, size in reversed(list(enumerate(sizes))):
-        steps = creation.linspace(-1, 1, size, dtype=like.dtype) if size > 1 else (
-            creation.zeros(1, dtype=like.dtype))  # fmt: skip
+        steps = creation.linspace(-1, 1, size, dtype=like.dtype, device=like.device)
+        if size == 1:
+            steps = creation.zeros(1, dtype=like.dtype, device=like.device)
         if not aligned:
             steps = steps * ((size - 1) / size)
         shape = [size if k == d else 1 for k in range(len(sizes))]
         columns.append(steps.reshape(shape).expand(sizes).reshape(-1, 1))
-    columns.append(creation.ones(numel(sizes), 1, dtype=like.dtype))
+    columns.append(creation.ones(numel(sizes), 1, dtype=like.dtype, device=like.device))
     return cat(columns, 1)
 
 

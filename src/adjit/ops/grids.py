@@ -181,7 +181,8 @@ def scatter(
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if not is_tensor:
-        source = creation.full((), source, dtype=input.dtype).expand(index.shape)
+        number = creation.full((), source, dtype=input.dtype, device=input.device)
+        source = number.expand(index.shape)
     if reduce == "add":
         return scatter_sum(input, axis, index, source)
     return scatter_join(input, axis, index, source, "prod", True)
@@ -201,7 +202,7 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
 @operation("ScatterBackward1")
 def scatter_number(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`x` with a number written along `dim`."""
-    source = creation.full((), value, dtype=x.dtype).expand(index.shape)
+    source = creation.full((), value, dtype=x.dtype, device=x.device).expand(index.shape)
     return write_to_grid(kernels.write_grid, x, dim, index, source)
 
 

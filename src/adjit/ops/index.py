@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..devices import CPU
 from ..graph.cuts import viewing
 from ..graph.op import export, operation
 from ..graph.view import alias
@@ -64,7 +65,7 @@ def as_value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return creation.full((), value, dtype=x.dtype)
+        return creation.full((), value, dtype=x.dtype, device=x.device)
     name = type(value).__name__
     if isinstance(value, np.ndarray):
         name = "numpy.ndarray"
@@ -75,7 +76,7 @@ def as_mask(x: Tensor, key: Any) -> Tensor | None:
     """The key where it is one boolean mask over leading axes of `x`."""
     if isinstance(key, Tensor) and key.dtype is dtypes.bool and 0 < key.ndim <= x.ndim:
         check_mask(key, 0, x)
-        return key
+        return on_device_of(x, key)
     return None
 
 
@@ -144,7 +145,7 @@ def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
             taken = x.ndim
         elif isinstance(item, (bool, np.bool_)):
             viewed = view.unsqueeze(viewed, dim)
-            found[dim] = creation.zeros(1 if item else 0, dtype=dtypes.int64)
+            found[dim] = creation.zeros(1 if item else 0, dtype=dtypes.int64, device=x.device)
             dim += 1
         else:
             viewed, dim = walk_tensor(viewed, dim, item, axis, found)
@@ -161,6 +162,7 @@ def walk_tensor(
     index = as_index(item)
     if index is None:
         return picked(viewed, dim, int(item.__index__()), axis), dim
+    index = on_device_of(viewed, index)
     if index.dtype in (dtypes.bool, dtypes.uint8):
         if index.ndim == 0:
             viewed = view.unsqueeze(viewed, dim)
@@ -211,6 +213,11 @@ def axes_taken(item: Any) -> int:
 def contains_tensor(items: Sequence[Any]) -> bool:
     """Whether a list holds tensors."""
     return any(isinstance(i, Tensor) for i in items)
+
+
+def on_device_of(x: Tensor, index: Tensor) -> Tensor:
+    """An index where `x` is: one on the host goes with every tensor."""
+    return index.to(x.spec.device) if index.spec.device is CPU else index
 
 
 def as_index(item: Any) -> Tensor | None:

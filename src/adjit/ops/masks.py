@@ -54,7 +54,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     count = int(ends[-1].item())
     size = x.numel()
     if not x.ndim:
-        return creation.empty((count, 0), dtype=dtypes.int64)
+        return creation.empty((count, 0), dtype=dtypes.int64, device=input.device)
     return launch(
         kernels.list_places, (x, ends), [((count, x.ndim), dtypes.int64)],
         bind={"T": x.dtype}, words=(size, x.ndim, *x.shape),

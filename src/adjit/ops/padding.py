@@ -151,7 +151,8 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
     axes = [Side.of(1, 0, 0)] * (2 - len(axes)) + axes
     if x.dtype.kind != "f":
         value = bool(value) if x.dtype is dtypes.bool else int(value)
-    inputs = (layouts.in_memory(x, at_end), creation.full((), value, dtype=x.dtype))
+    number = creation.full((), value, dtype=x.dtype, device=x.device)
+    inputs = (layouts.in_memory(x, at_end), number)
     out = launch(
         kernels.put_in_frame, inputs, [(shape, x.dtype)], bind={"T": carrier(x.dtype)},
         words=(len(axes), *(number for side in axes for number in side)),

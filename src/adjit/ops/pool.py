@@ -411,7 +411,7 @@ def elements_of(windows: Windows, include_pad: bool, like: Tensor) -> Tensor | N
     if include_pad:
         pairs = zip(windows.size, windows.padding, strict=True)
         windows = windows._replace(size=tuple(n + 2 * p for n, p in pairs), padding=(0, 0, 0))
-    ones = creation.ones(1, *windows.size, dtype=like.dtype)
+    ones = creation.ones(1, *windows.size, dtype=like.dtype, device=like.device)
     return over_windows(kernels.sum_windows, ones, 3, windows, 1.0)
 
 

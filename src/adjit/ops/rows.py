@@ -250,7 +250,8 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 @operation("IndexFillBackward0")
 def fill_rows(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`x` with slices along `dim` filled with a number."""
-    return write_rows(x, [dim], [index], creation.full((), value, dtype=x.dtype), IN_BRACKETS)
+    number = creation.full((), value, dtype=x.dtype, device=x.device)
+    return write_rows(x, [dim], [index], number, IN_BRACKETS)
 
 
 @fill_rows.vjp

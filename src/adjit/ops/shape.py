@@ -123,7 +123,7 @@ def side_by_side(
             (launch_join(g, (rows, sum(w for _, w in g))), sum(w for _, w in g)) for g in groups
         ]
     if not parts or rows == 0:
-        return creation.empty(shape, dtype=kind)
+        return creation.empty(shape, dtype=kind, device=tensors[0].device)
     if len(parts) == 1:
         return parts[0][0].reshape(shape).clone()
     return launch_join(parts, shape)
@@ -290,7 +290,8 @@ def block_diag(*tensors: Tensor) -> Tensor:
 @operation("BlockDiagBackward0")
 def place_blocks(tensors: Sequence[Tensor], shapes: Sequence[Shape], kind: dtype) -> Tensor:
     """Matrices of these shapes along the diagonal."""
-    out = creation.zeros((sum(s[0] for s in shapes), sum(s[1] for s in shapes)), dtype=kind)
+    sizes = sum(s[0] for s in shapes), sum(s[1] for s in shapes)
+    out = creation.zeros(sizes, dtype=kind, device=tensors[0].device)
     for region, t in zip(blocks_of(out, shapes), tensors, strict=True):
         write.store(region, t)
     return out
@@ -532,7 +533,9 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
         return input.new_empty(0)
     choose = itertools.combinations_with_replacement if with_replacement else itertools.combinations
     rows = np.array(list(choose(range(input.shape[0]), r)), np.int64).reshape(-1, r)
-    return input.index_select(0, creation.tensor(rows.reshape(-1))).view(rows.shape)
+    return input.index_select(0, creation.tensor(rows.reshape(-1), device=input.device)).view(
+        rows.shape
+    )
 
 
 @export

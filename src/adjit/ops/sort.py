@@ -376,7 +376,7 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
     if not in_order:
         from .creation import arange
 
-        order = arange(records)
+        order = arange(records, device=x.device)
     elif dim is None:
         order = sorted_rows(rows, 0, False)[1]
     else:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ..devices import CPU
 from ..graph import inplace, write
 from ..graph.node import Spec
 from ..graph.state import state
@@ -29,10 +30,13 @@ def float_words(numbers: Sequence[float]) -> list[int]:
 
 
 def go_together(params: Tensors) -> bool:
-    """Whether one launch can move them all: they have one dtype, and no two share a storage."""
+    """Whether one launch can move them all: they are on the CPU, have one dtype, and no two share a
+    storage."""
     kind = params[0].spec.dtype
-    return kind.is_floating_point and (
-        len({id(p.storage) for p in params if p.spec.dtype is kind}) == len(params)
+    return (
+        kind.is_floating_point
+        and all(p.spec.device is CPU for p in params)
+        and len({id(p.storage) for p in params if p.spec.dtype is kind}) == len(params)
     )
 
 

@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dtypes
+from .. import devices, dtypes, gpu
 from ..graph import inplace, record, write
 from ..graph.cuts import viewing
 from ..graph.launch import launch
@@ -17,6 +17,7 @@ from ..graph.op import add_method, export, operation
 from ..graph.view import alias, aliases, view_op
 from ..graph.write import pair
 from ..kernels import strided
+from ..schedule.settle import value_of
 from ..shapes import (
     Shape,
     Size,
@@ -493,7 +494,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     stride = strides[d]
     shape[d] = (length - size) // step + 1
     strides[d] = stride * step
-    made = spec_of((*shape, size), (*strides, stride), spec.dtype)
+    made = spec_of((*shape, size), (*strides, stride), spec.dtype, spec.device)
     return alias(
         input,
         made.shape,
@@ -506,7 +507,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
 
 def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
     """A region of `base` as a region of the same tensor in C order."""
-    dense = spec_of(base.shape, contiguous_strides(base.shape), base.dtype)
+    dense = dense_spec(base.shape, base.dtype, base.device)
     if dense is base or base.strides == dense.strides:
         return dense, region, 0
     table = {}
@@ -518,7 +519,7 @@ def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
         if st and not exact:
             raise RuntimeError("the strides of this view cannot be followed back")
         strides.append(table[max(exact)] * (st // max(exact)) if st else 0)
-    return dense, spec_of(region.shape, tuple(strides), region.dtype), 0
+    return dense, spec_of(region.shape, tuple(strides), region.dtype, region.device), 0
 
 
 @export(method=True)
@@ -534,27 +535,28 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
         raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, spec.ndim)
     shape, strides = spec.shape[:d] + spec.shape[d + 1 :], spec.strides[:d] + spec.strides[d + 1 :]
-    slice_spec = spec_of(shape, strides, spec.dtype)
+    slice_spec = spec_of(shape, strides, spec.dtype, spec.device)
     parts = [(slice_spec, k * spec.strides[d]) for k in range(spec.shape[d])]
-    return aliases(input, parts, "UnbindBackward0", lambda gs: _stacked(gs, shape, spec.dtype, d))
+    return aliases(input, parts, "UnbindBackward0", lambda gs: _stacked(gs, slice_spec, d))
 
 
-def _stacked(grads: Sequence[Any], shape: Any, kind: dtypes.dtype, d: int) -> Tensor:
-    from .creation import zeros
+def _stacked(grads: Sequence[Any], spec: Spec, d: int) -> Tensor:
     from .shape import stack
 
-    return stack([zeros(shape, dtype=kind) if g is None else g for g in grads], d)
+    return stack([zeros_in(spec) if g is None else g for g in grads], d)
+
+
+def zeros_in(spec: Spec) -> Tensor:
+    """Zeros of a shape and dtype, on a device, in C order."""
+    from .creation import zeros
+
+    return zeros(spec.shape, dtype=spec.dtype, device=spec.device)
 
 
 def _joined(grads: Sequence[Any], specs: Sequence[Spec], d: int) -> Tensor:
-    from .creation import zeros
     from .shape import cat
 
-    parts = [
-        zeros(spec.shape, dtype=spec.dtype) if g is None else g
-        for g, spec in zip(grads, specs, strict=True)
-    ]
-    return cat(parts, d)
+    return cat([zeros_in(s) if g is None else g for g, s in zip(grads, specs, strict=True)], d)
 
 
 def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
@@ -569,7 +571,10 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
     shape, strides, kind = spec.shape, spec.strides, spec.dtype
     starts = itertools.accumulate(sizes, initial=0)
     return [
-        (spec_of((*shape[:d], size, *shape[d + 1 :]), strides, kind), start * strides[d])
+        (
+            spec_of((*shape[:d], size, *shape[d + 1 :]), strides, kind, spec.device),
+            start * strides[d],
+        )
         for size, start in zip(sizes, starts, strict=False)
     ]
 
@@ -674,7 +679,7 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"
         )
     start = input.offset if storage_offset is None else int(storage_offset)
-    spec = spec_of(shape, strides, input.dtype)
+    spec = spec_of(shape, strides, input.dtype, input.spec.device)
     room = input.storage.nbytes // input.dtype.itemsize
     if spec.numel and (start < 0 or start + spec.extent > room):
         raise RuntimeError(
@@ -706,9 +711,7 @@ _parts_by_name: dict[str, Any] = {
 @operation("ScatterPartBackward0")
 def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
     """Zeros of a shape, with `g` in the part that a view op shows."""
-    from .creation import zeros
-
-    out = zeros(spec.shape, dtype=spec.dtype)
+    out = zeros_in(spec)
     _parts_by_name[part](out, *where).copy_(g)
     return record.make_tensor(out.storage, out.spec)
 
@@ -721,12 +724,10 @@ def _(g: Any, part: Any, where: Any) -> Any:
 @operation("ScatterStridedBackward0")
 def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """Zeros in the geometry of `base`, with `g` added where a strided region of it lies."""
-    from .creation import zeros
-
     base, region, offset = follow(base, region, offset)
     if g.spec.contiguous is False:
         g = clone(g, contiguous=True)
-    flat = zeros((base.numel,), dtype=base.dtype)
+    flat = zeros_in(dense_spec((base.numel,), base.dtype, base.device))
     out = launch(
         strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
         words=(base.numel, offset, region.ndim, *region.shape, *region.strides), n=1,
@@ -760,13 +761,11 @@ def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
 @operation("WithoutRegionBackward0")
 def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """A gradient of `base` with a strided region set to zero."""
-    from .creation import zeros
-
     base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
     write.store(
         record.make_tensor(laid.storage, region, offset),
-        expand(zeros((), dtype=base.dtype), region.shape),
+        expand(zeros_in(dense_spec((), base.dtype, base.device)), region.shape),
     )
     return record.make_tensor(laid.storage, base)
 
@@ -784,7 +783,7 @@ def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
     """
     if is_dense(base.shape, base.strides):
         return base, region, offset
-    dense = dense_spec(base.shape, base.dtype)
+    dense = dense_spec(base.shape, base.dtype, base.device)
     axes = sorted(
         (
             (old, new, n)
@@ -810,14 +809,14 @@ def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
             "the history of a write into a view of a tensor whose own elements overlap or have gaps "
             "cannot be kept; clone() the tensor first"
         )
-    return dense, spec_of(region.shape, tuple(strides), region.dtype), start
+    return dense, spec_of(region.shape, tuple(strides), region.dtype, region.device), start
 
 
 def _laid_out(g: Tensor, base: Spec) -> Tensor:
     """A copy of `g` with the strides of `base` and nothing else in its storage."""
     from .creation import empty
 
-    flat = empty((base.numel,), dtype=base.dtype)
+    flat = empty((base.numel,), dtype=base.dtype, device=base.device)
     target = record.make_tensor(flat.storage, base)
     target.storage.spec = base
     write.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
@@ -839,7 +838,7 @@ def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False)
 
 @operation("CloneBackward0")
 def _compact(input: Tensor) -> Tensor:
-    return write.convert(input, dense_spec(input.shape, input.dtype))
+    return write.convert(input, dense_spec(input.shape, input.dtype, input.spec.device))
 
 
 @_compact.vjp
@@ -858,7 +857,7 @@ def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
     """A copy in another dtype."""
     spec = input.spec
     strides = record.result_strides(spec.shape, [spec])
-    return write.convert(input, spec_of(spec.shape, strides, kind))
+    return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
 
 
 @convert.vjp
@@ -872,8 +871,6 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
 
     Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`.
     """
-    from .. import devices
-
     kind: Any = kwargs.pop("dtype", None)
     place: Any = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
@@ -885,7 +882,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if isinstance(value, dtypes.dtype):
             kind = value
         elif record.is_tensor(value):
-            kind = value.dtype
+            kind, place = value.dtype, value.spec.device
         elif isinstance(value, (str, devices.device)) or (
             isinstance(value, int) and value is not True and value is not False
         ):
@@ -897,11 +894,23 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
                 "to() received an invalid combination of arguments - got "
                 f"({', '.join(type(a).__name__ for a in args)})"
             )
-    if place is not None:
-        devices.check(place)
-    if kind is not None and dtypes.check(kind) is not input.dtype:
-        return convert(input, dtypes.check(kind))
-    return clone(input) if copy else input
+    made = input
+    if kind is not None and dtypes.check(kind) is not made.dtype:
+        made = convert(made, dtypes.check(kind))
+    if place is not None and devices.check(place) is not made.spec.device:
+        made = moved(made, devices.check(place))
+    return clone(input) if copy and made is input else made
+
+
+@operation("ToCopyBackward0")
+def moved(input: Tensor, place: devices.device) -> Tensor:
+    """A copy on another device."""
+    return write.move(input, place)
+
+
+@moved.vjp
+def _(g: Any) -> Any:
+    return g  # the engine brings it to the device of the input
 
 
 def _conversion(name: str, kind: dtypes.dtype) -> None:
@@ -922,24 +931,58 @@ _conversion("char", dtypes.int8)
 
 @export(public=False, method=True)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself: it is on the CPU."""
-    return input
+    """The tensor on the CPU; itself if it is there."""
+    return to(input, devices.CPU)
 
 
 @export(public=False, method=True)
 def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """The tensor on a GPU.
+    """The tensor on a GPU, by default the current one; itself if it is there.
 
     Raises:
-        RuntimeError: where there is none.
+        RuntimeError: where there is none; the text says what is missing.
     """
-    return to(input, "cuda" if device is None else device)
+    place = devices.check("cuda" if device is None else device)
+    if place is devices.CPU:
+        raise RuntimeError(f"Invalid device, must be cuda device, but got: {place}")
+    return to(input, place)
+
+
+@export(public=False, method=True)
+def pin_memory(input: Tensor, device: Any = None) -> Tensor:
+    """A copy in page-locked memory, from which GPUs copy without waiting; itself if it is there.
+
+    Raises:
+        RuntimeError: if it is on a GPU, or there is none.
+    """
+    from .creation import pinned
+
+    return input if is_pinned(input) else pinned(input)
+
+
+@export(public=False, method=True)
+def is_pinned(input: Tensor, device: Any = None) -> bool:
+    """Whether the elements are in page-locked memory."""
+    if input.spec.device is not devices.CPU:
+        return False
+    block = value_of(input.storage).address
+    return getattr(block, "memory", None).__class__ is gpu.PinnedMemory
+
+
+@export(public=False, method=True)
+def record_stream(input: Tensor, stream: Any) -> None:
+    """Say that a stream of another's uses the elements, so that they stay until it has."""
+    if input.spec.device is devices.CPU:
+        raise RuntimeError("record_stream: expected a tensor on a GPU")
+    block = value_of(input.storage).address
+    if block.__class__ is gpu.GpuBlock and stream.cuda_stream != block.stream:
+        block.users = tuple({*block.users, stream.cuda_stream})
 
 
 @export(public=False, method=True)
 def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the dtype of another."""
-    return to(input, other.dtype)
+    """The tensor in the dtype and on the device of another."""
+    return to(input, other)
 
 
 @export(public=False, method=True)
@@ -948,8 +991,10 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     from .creation import legacy_dtype
 
     if dtype is None:
-        return f"torch.{input.dtype.legacy}Tensor"
-    return to(input, legacy_dtype(dtype))
+        room = "torch.cuda" if input.is_cuda else "torch"
+        return f"{room}.{input.dtype.legacy}Tensor"
+    kind, place = legacy_dtype(dtype)
+    return to(input, place, kind)
 
 
 def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -975,10 +1020,12 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
     if src.shape != self.shape:
         src = expand(src, self.shape)
     spec = self.spec
+    if src.spec.device is not spec.device:
+        src = write.move(src, spec.device)
     target = (
         spec
         if is_dense(spec.shape, spec.strides)
-        else spec_of(spec.shape, contiguous_strides(spec.shape), spec.dtype)
+        else dense_spec(spec.shape, spec.dtype, spec.device)
     )
     return write.convert(src, target)
 
@@ -995,7 +1042,7 @@ add_method("copy_", _copy_into)
 def _filled_by_number(self: Tensor, value: Any) -> Tensor:
     from .creation import full
 
-    return full(self.shape, value, dtype=self.dtype)
+    return full(self.shape, value, dtype=self.dtype, device=self.device)
 
 
 @_filled_by_number.vjp

@@ -11,6 +11,7 @@ import sys
 from array import array
 from typing import Any
 
+from ..devices import CPU
 from ..storage import Foreign, LargeBlock, allocate, size_class
 from . import native, profile, run_cpu
 from .cache import link
@@ -133,7 +134,7 @@ def _rows(node: Any, recipe: Any, words: list[int]) -> int:
         node.recipe = node.inputs = None
         return 0
     if any(value.recipe is not None for value in node.inputs):
-        _inherit_error(node)
+        inherit_error(node)
         return 0
     if not recipe.plain:
         return _special(node, recipe, words)
@@ -162,6 +163,7 @@ class Failed:
 
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
+    device = CPU
     pick = -1
     wide = nbytes = 0
     count = 0  # of all in this process
@@ -178,7 +180,7 @@ def fail(node: Any, error: BaseException) -> None:
     node.recipe, node.inputs = Failed(error), None
 
 
-def _inherit_error(node: Any) -> None:
+def inherit_error(node: Any) -> None:
     """A node that reads a failed one has failed in the same way."""
     for value in node.inputs:
         if isinstance(value.recipe, Failed):
@@ -195,7 +197,7 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
     row = _addresses(node)
     blocks: list[Any]
     may_alias = recipe.alias is not None and node.offsets is None
-    if may_alias and _refcount(node.inputs[0]) <= _HELD_BY_NODE:
+    if may_alias and _refcount(node.inputs[0]) <= HELD_BY_NODE:
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     elif recipe.over:
@@ -226,7 +228,7 @@ def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
     blocks = []
     for k, size in enumerate(recipe.sizes):
         block = inputs[k].address if k < recipe.over else None
-        if block is None or _refcount(inputs[k]) > _HELD_BY_NODE or block.__class__ is Foreign:
+        if block is None or _refcount(inputs[k]) > HELD_BY_NODE or block.__class__ is Foreign:
             block = allocate(size)
         blocks.append(block)
     return blocks
@@ -262,7 +264,7 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     block = node.inputs[0].address
     steps = 1
     if recipe.write == "copy" and (
-        _refcount(node.inputs[0]) > _HELD_BY_NODE or block.__class__ is Foreign
+        _refcount(node.inputs[0]) > HELD_BY_NODE or block.__class__ is Foreign
     ):
         fresh = allocate(recipe.size)
         whole = (recipe.spec.nbytes + 7) // 8
@@ -289,4 +291,4 @@ def _held_by_node() -> int:
     return _refcount(node.inputs[0])  # type: ignore[attr-defined]
 
 
-_HELD_BY_NODE = _held_by_node()
+HELD_BY_NODE = _held_by_node()

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..devices import CPU
 from ..errors import Site
 from ..storage import Foreign, allocate, free_small, size_class
 from . import native, profile, run_cpu
@@ -54,6 +55,12 @@ class Plan:
     """
 
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
+        place = next((n.recipe.device for n in batch if n.recipe.device is not CPU), None)
+        if place is not None:
+            raise NotImplementedError(
+                f"operations on {place} run one by one: they have no plan yet that could be captured "
+                "or shown"
+            )
         made = Layout(batch, structure, least)
         made.build()
         self.sources = made.sources

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from ..devices import CPU, device
 from ..dtypes import dtype
 from ..kernels.abi import Row
 from ..storage import free_small, size_class
@@ -96,6 +97,11 @@ class RowCall(NamedTuple):
 _serials = itertools.count()
 
 
+def place_of(specs: tuple[Any, ...]) -> device:
+    """Where a node with such operands and results runs: on the GPU that one of them is on."""
+    return next((s.device for s in specs if s is not None and s.device is not CPU), CPU)
+
+
 class Recipe:
     """How one kind of node runs on operands of given specs; shared by all nodes that do the same.
 
@@ -103,10 +109,11 @@ class Recipe:
     """
 
     __slots__ = (
-        "__weakref__", "activation", "alias", "compute", "constants", "count", "differentiable",
-        "element", "fallible", "floating", "fold", "free", "head", "inputs", "large", "name",
-        "nbytes", "numbers", "operands", "outputs", "over", "pick", "plain", "row", "scratch",
-        "serial", "size", "sizes", "spec", "steps", "vjps", "wide", "write",
+        "__weakref__", "activation", "alias", "compute", "constants", "count", "device",
+        "device_steps", "differentiable", "element", "fallible", "floating", "fold", "free",
+        "head", "inputs", "large", "launches", "moves", "name", "nbytes", "numbers", "operands",
+        "outputs", "over", "pick", "plain", "row", "scratch", "serial", "size", "sizes", "spec",
+        "steps", "vjps", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -126,6 +133,9 @@ class Recipe:
         self.constants = constants
         self.scratch, self.fallible = scratch, fallible
         self.spec: Any = outputs[0] if outputs else None
+        self.device = place_of((*outputs, *inputs))
+        self.device_steps: list[DeviceStep] | None = None  # what runs it on a GPU
+        self.launches: Any = None  # run_cuda.Launch for each of them, once its kernel is loaded
         self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
         self.size = self.sizes[0] if outputs else 0
         self.nbytes = sum(self.sizes) + scratch  # that running it takes
@@ -139,6 +149,7 @@ class Recipe:
         self.large = any(step.n >= 2 * step.grain for step in steps)
         self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
         self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
+        self.moves = False  # no kernel, a copy of bytes from one device to another
         self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
         self.over = 0  # so many results may take over the memory of the inputs of their numbers

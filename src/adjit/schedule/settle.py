@@ -13,7 +13,8 @@ import threading
 from itertools import chain
 from typing import Any
 
-from .. import config
+from .. import config, devices
+from ..devices import CPU, device
 from ..storage import allocate, size_class
 from . import cold, hot, native, profile
 from .cold import Failed, fail, found_error
@@ -49,15 +50,48 @@ def settle() -> None:
         batch = tape[:]
         del tape[: len(batch)]
         drop_unwanted(batch)
-        if hot.is_on and len(batch) > 1 and _run_plan(batch):
-            return
-        try:
-            if profile.active is None:
-                cold.run(batch)
-            else:
-                cold.run_watched(batch, profile.active)
-        finally:
-            tape[:0] = batch  # what was not reached, because of an error
+        if devices.gpus_used:
+            _run_by_device(batch)
+        else:
+            _run(batch)
+
+
+def _run(batch: list[Any]) -> None:
+    """Run nodes of the CPU, by their plan if they have one."""
+    if hot.is_on and len(batch) > 1 and _run_plan(batch):
+        return
+    try:
+        if profile.active is None:
+            cold.run(batch)
+        else:
+            cold.run_watched(batch, profile.active)
+    finally:
+        tape[:0] = batch  # what was not reached, because of an error
+
+
+def _run_by_device(batch: list[Any]) -> None:
+    """Run nodes in order, those in a row that run on the same device together."""
+    while batch:
+        place = batch[0].recipe.device
+        at = next((k for k, n in enumerate(batch) if n.recipe.device is not place), len(batch))
+        part = batch[:at]
+        del batch[:at]
+        tape[:0] = batch  # what an error leaves of the part goes before the rest
+        if place is CPU:
+            _run(part)
+        else:
+            _run_on_gpu(part)
+        del tape[: len(batch)]
+
+
+def _run_on_gpu(batch: list[Any]) -> None:
+    """Run nodes of one GPU."""
+    from . import run_cuda
+
+    try:
+        run_cuda.run(batch)
+    finally:
+        tape[:0] = batch
 
 
 def _drop_unwanted(batch: list[Any]) -> None:
@@ -168,10 +202,14 @@ LOOKED = (
 )
 
 
-def fresh_block(nbytes: int) -> Any:
+def fresh_block(nbytes: int, place: device = CPU) -> Any:
     """Memory for data from outside. Much of it since the last settle calls for one: recorded
     nodes keep what they read alive."""
     global _fresh
+    if place is not CPU:
+        from . import run_cuda
+
+        return run_cuda.fresh_block(place, nbytes)
     with lock:
         _fresh += nbytes
         if _fresh > MAX_FRESH:
@@ -190,11 +228,15 @@ def remember(node: Any) -> None:
         settle()
 
 
-def own(value: Any, nbytes: int) -> Any:
+def own(value: Any, nbytes: int, place: device) -> Any:
     """`value` itself if only the caller holds it, else a copy: its bytes will be shared outside."""
     if _refcount(value) <= _OWN:
         return value
-    return copied(value, value.address, nbytes)
+    if place is CPU:
+        return copied(value, value.address, nbytes)
+    from . import run_cuda
+
+    return run_cuda.copied(value, nbytes, place)
 
 
 def _calibrate_own() -> int:

@@ -17,9 +17,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..graph import record
 from ..graph.node import dense_spec
+from ..graph.write import placed
 from ..nn.parameter import Parameter
 from ..ops import creation
 from ..shapes import contiguous_strides, is_dense
@@ -27,6 +28,7 @@ from ..tensor import Tensor
 from .atomic import replace_file
 from .source import FileLike, Piece, Source, is_readable, missing_dtype, read_elements, view_of
 from .structure import Decoder, Encoder, Json
+from .torch_files import MapLocation, destination
 
 VERSION = 1
 MAX_HEADER = 100_000_000  # the limit of the safetensors library
@@ -115,7 +117,8 @@ def _arrays(tensors: list[Saved]) -> dict[str, Array]:
             continue
         first = min(t.offset for _, t, _ in members)
         reach = max(t.offset + t.spec.extent for _, t, _ in members) - first
-        flat = record.make_tensor(tensor.storage, dense_spec((reach,), tensor.dtype), first)
+        spec = dense_spec((reach,), tensor.dtype, tensor.spec.device)
+        flat = record.make_tensor(tensor.storage, spec, first)
         whole = (m for m in members if m[1].numel() == reach and m[1].is_contiguous())
         path, stored, _ = next(whole, (f"{path}.storage", flat, None))
         name = _unused(path, arrays)
@@ -174,19 +177,20 @@ def _seed(kind: Any, shape: Any) -> int:
 # ----- loading -----
 
 
-def load(source: Source, half_to_float32: bool) -> Any:
+def load(source: Source, map_location: MapLocation, half_to_float32: bool) -> Any:
     """What a safetensors file holds: the object that `save` was given, or a dict of tensors."""
     entries, metadata = _header(source)
+    usual = destination(map_location, "cpu")
     if _STRUCTURE not in metadata and _CHECKSUM not in metadata:
         return {
-            name: _tensor(source, name, kind, shape, piece, half_to_float32)
+            name: placed(_tensor(source, name, kind, shape, piece, half_to_float32), usual)
             for name, (kind, shape, piece) in entries.items()
         }
     text = metadata.get(_STRUCTURE, "")
     if metadata.get(_CHECKSUM) != str(zlib.crc32(text.encode("utf-8", "surrogatepass"))):
         raise source.corrupt("the checksum of its structure is wrong")
     try:
-        return _object(source, entries, json.loads(text), half_to_float32)
+        return _object(source, entries, json.loads(text), map_location, half_to_float32)
     except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
         raise source.corrupt(f"its structure is wrong: {error}") from error
 
@@ -194,23 +198,31 @@ def load(source: Source, half_to_float32: bool) -> Any:
 Entries = dict[str, tuple[str, list[int], Piece]]
 
 
-def _object(source: Source, entries: Entries, structure: Any, half_to_float32: bool) -> Any:
+def _object(
+    source: Source,
+    entries: Entries,
+    structure: Any,
+    map_location: MapLocation,
+    half_to_float32: bool,
+) -> Any:
     """The object behind a structure."""
     if structure["version"] != VERSION:
         raise source.corrupt(f"it is of version {structure['version']}, which a newer adjit wrote")
     checksums = structure["crc32"]
     if set(checksums) != set(entries):
         raise source.corrupt("its tensors are not those of its structure")
-    stored: dict[str, Tensor] = {}
+    stored: dict[tuple[str, devices.device], Tensor] = {}
 
     def make(encoded: dict[str, Json]) -> Tensor:
         name = encoded["tensor"]
-        if name not in stored:
+        place = destination(map_location, encoded.get("device", "cpu"))
+        base = stored.get((name, place))
+        if base is None:
             kind, shape, piece = entries[name]
             seed = _seed(_KINDS[kind], shape)
             piece = piece._replace(crc=checksums[name], seed=seed)
-            stored[name] = _tensor(source, name, kind, shape, piece, half_to_float32)
-        base = stored[name]
+            base = _tensor(source, name, kind, shape, piece, half_to_float32)
+            base = stored[name, place] = placed(base, place)
         if "offset" in encoded:
             made = view_of(base, encoded["shape"], encoded["stride"], encoded["offset"])
         elif "stride" in encoded:
@@ -228,10 +240,8 @@ def _restrided(tensor: Tensor, strides: list[int]) -> Tensor:
     """The same values with the axes in another order in memory."""
     if not is_dense(tensor.shape, strides):
         raise ValueError(f"strides {strides} leave gaps in shape {list(tensor.shape)}")
-    flat = creation.empty(tensor.numel(), dtype=tensor.dtype)
-    made = view_of(flat, tensor.shape, strides, 0)
-    made.numpy()[...] = tensor.numpy()
-    return made
+    flat = creation.empty(tensor.numel(), dtype=tensor.dtype, device=tensor.device)
+    return view_of(flat, tensor.shape, strides, 0).copy_(tensor)
 
 
 def _tensor(

@@ -21,8 +21,7 @@ def read(
     with opened(f, mmap) as source:
         start = source.read(0, min(source.size, 512))
         if start[8:9] == b"{":
-            torch_files.check_location(map_location, "cpu")
-            return native.load(source, half_to_float32)
+            return native.load(source, map_location, half_to_float32)
         if start.startswith(b"PK\x03\x04"):
             return torch_files.load_zip(source, map_location, half_to_float32)
         if start.startswith(b"\x80"):

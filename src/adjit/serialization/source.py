@@ -232,7 +232,7 @@ def view_of(base: Tensor, shape: Sequence[int], strides: Sequence[int], offset: 
         raise ValueError(f"{len(shape)} sizes and {len(strides)} strides describe no tensor")
     if not all(type(n) is int and 0 <= n < 1 << 62 for n in numbers):
         raise ValueError("sizes, strides and offsets must be ints of at least 0")
-    spec = spec_of(Size(shape), tuple(strides), base.dtype)
+    spec = spec_of(Size(shape), tuple(strides), base.dtype, base.spec.device)
     if spec.numel * base.dtype.itemsize >= 1 << 63:
         raise ValueError(f"a tensor of shape {list(shape)} is too large")
     if spec.numel and offset + spec.extent > base.numel():

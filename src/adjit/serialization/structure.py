@@ -109,6 +109,8 @@ class Encoder:
             encoded["parameter"] = True
         if tensor.requires_grad:
             encoded["requires_grad"] = True
+        if tensor.is_cuda:
+            encoded["device"] = str(tensor.device)
         self.tensors.append((".".join(path) or "tensor", tensor, encoded))
         if not isinstance(tensor, Buffer):  # saved as the tensor that it is
             encoded |= self._attributes(tensor, path)

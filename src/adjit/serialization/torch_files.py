@@ -16,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 from .. import devices, dtypes
 from ..dtypes import dtype as Dtype
+from ..graph.write import placed
 from ..nn.parameter import Parameter
 from ..ops import creation
 from ..shapes import Size
@@ -68,12 +69,16 @@ class Stored:
         self.kind, self.numel, self.missing = kind, numel, missing
         self._make = make
         self._elements: Tensor | None = None
+        self.place: devices.device | None = (
+            None  # where the elements go, if not where they are made
+        )
 
     @property
     def elements(self) -> Tensor:
         """The elements, which all tensors on this storage share."""
         if self._elements is None:
-            self._elements = self._make()
+            made = self._make()
+            self._elements = made if self.place is None else placed(made, self.place)
         return self._elements
 
 
@@ -311,7 +316,7 @@ class Reader(ABC):
             missing = not is_readable(kind.kind, self.half_to_float32)
             make = self.maker(kind.kind, key, numel)
             found = self.storages[key] = Stored(kind.kind, numel, missing, make)
-            check_location(self.map_location, location, found)
+            found.place = destination(self.map_location, location, found)
         elif (found.kind, found.numel) != (kind.kind, numel):
             raise ValueError(f"storage {key} is used as two types")
         if view is None:
@@ -330,11 +335,13 @@ class Reader(ABC):
         """The object."""
 
 
-def check_location(map_location: MapLocation, location: str, stored: Stored | None = None) -> None:
-    """Check that a storage may go to the CPU.
+def destination(
+    map_location: MapLocation, location: str, stored: Stored | None = None
+) -> devices.device:
+    """The device that a storage goes to.
 
     Raises:
-        RuntimeError: if it was on another device, or is sent to one.
+        RuntimeError: if there is no such device here.
     """
     target: Any = map_location
     if isinstance(target, Mapping):
@@ -344,17 +351,19 @@ def check_location(map_location: MapLocation, location: str, stored: Stored | No
         found = None if stored is None else target(storage, location)
         if found is not None and found is not storage:
             raise RuntimeError(
-                "map_location must return the storage it is given, or None: adjit runs on the CPU "
-                f"only; it returned an object of type {type(found).__name__}"
+                "map_location must return the storage it is given, or None, which sends it to where "
+                f"it was; it returned an object of type {type(found).__name__}"
             )
         target = found and "cpu"
-    if target is None and location != "cpu":
+    if target is not None:
+        return devices.check(target)
+    try:
+        return devices.check(location)
+    except RuntimeError as error:
         raise RuntimeError(
-            f"Attempting to deserialize object on a {location!r} device, but adjit runs on the CPU "
-            "only. Please use adjit.load with map_location=adjit.device('cpu') to map your storages "
-            "to the CPU."
-        )
-    devices.check(target)
+            f"Attempting to deserialize object on a {location!r} device, but {error}. Please use "
+            "adjit.load with map_location=adjit.device('cpu') to map your storages to the CPU."
+        ) from None
 
 
 def load_zip(source: Source, map_location: MapLocation, half_to_float32: bool) -> Any:

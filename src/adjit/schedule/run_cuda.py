@@ -1,0 +1,333 @@
+"""The GPU's side of running: recorded nodes one by one, copies between devices, waiting.
+
+Nothing here waits for a GPU but a copy to the host, which somebody wants to look at. What a kernel
+finds (an index out of range) is therefore reported there.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import driver, gpu
+from ..devices import CPU, device
+from ..kernels import launcher
+from ..storage import Foreign, allocate, size_class
+from . import run_cpu, toolkit
+from .cache import instantiate, link
+from .cold import HELD_BY_NODE, Failed, fail, found_error, inherit_error
+from .recipe import DeviceSource, Recipe
+
+_refcount = sys.getrefcount
+
+
+class Launch(NamedTuple):
+    """A kernel that is loaded, over its work: the words that come before the row of a node."""
+
+    function: int
+    grid: int
+    threads: int
+    floats: int  # bits for the parameters that are float32
+    n: int
+
+
+class Gpu:
+    """One GPU: its kernels, and what those that may fail have yet to tell."""
+
+    def __init__(self, place: device) -> None:
+        self.place, self.index = place, place.index or 0
+        self.driver = driver.load()
+        self.pool = gpu.pool_of(place)
+        self.capability = (
+            self.driver.attribute(driver.MAJOR, self.index),
+            self.driver.attribute(driver.MINOR, self.index),
+        )
+        self.multiprocessors = self.driver.attribute(driver.MULTIPROCESSORS, self.index)
+        self.report = array("q", [0])  # the first status code of a launch that failed
+        self.checks = Checks(self)
+        self._functions: dict[Any, int] = {}
+
+    def launches(self, recipe: Recipe) -> list[Launch]:
+        """The kernels of a recipe, loaded; compiled where the cache has them not."""
+        if recipe.launches is None:
+            if recipe.device_steps is None:
+                raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
+            recipe.launches = [self.load(s.source, s.n) for s in recipe.device_steps if s.n]
+        return list(recipe.launches)
+
+    def load(self, source: DeviceSource, n: int) -> Launch:
+        """A kernel over `n` units of work."""
+        key = source.name, source.text, source.signature
+        function = self._functions.get(key)
+        if function is None:
+            if len(source.signature) > launcher.MOST_PARAMETERS:
+                raise NotImplementedError(
+                    f"{source.label} has {len(source.signature)} parameters, more than the "
+                    f"{launcher.MOST_PARAMETERS} that a launch on a GPU can have"
+                )
+            code, symbol = toolkit.cubin(source, self.capability)
+            self.driver.use(self.index)
+            function = self._functions[key] = self.driver.function(code, symbol)
+        floats = sum(1 << k for k, kind in enumerate(source.signature) if kind == "float32")
+        most = self.multiprocessors * max(1, 2048 // source.threads)
+        return Launch(function, source.grid(n, most), source.threads, floats, n)
+
+    def run(self, launches: Sequence[Launch], row: Sequence[int]) -> None:
+        """Launch kernels over the words of a row on the current stream."""
+        stream = gpu.current_stream(self.index)
+        kernel = link(instantiate(launcher.launch, {}))
+        report = self.report.buffer_info()[0]
+        count = len(row) + 1
+        words: list[int] = []
+        for step in launches:
+            words += (
+                kernel, 1, 1, launcher.PARAMETERS + count, self.driver.launch_address, step.function,
+                step.grid, step.threads, stream, report, step.floats, count, *row, step.n,
+            )  # fmt: skip
+        table = array("q", words)
+        run_cpu.run(table.buffer_info()[0], len(launches), 0, large=False)
+        if self.report[0]:
+            code, self.report[0] = self.report[0], 0
+            raise self.driver.error(code, "cuLaunchKernel")
+
+    def synchronize(self, stream: int | None = None) -> None:
+        """Wait for a stream, or for all of them; raises what a kernel has found."""
+        self.driver.use(self.index)
+        if stream is None:
+            self.driver.call("cuCtxSynchronize")
+        else:
+            self.driver.call("cuStreamSynchronize", stream)
+        self.checks.look(stream)
+
+
+class Checks:
+    """The status words of kernels that may fail, in memory that a GPU and the host both reach."""
+
+    WORDS = 4  # code and details
+    ROOM = 1024
+
+    def __init__(self, owner: Gpu) -> None:
+        self._owner = owner
+        self._memory: Any = None
+        self._waiting: list[tuple[int, Recipe, Any, int]] = []
+        self._free: list[int] = []
+
+    def expect(self, recipe: Recipe, site: Any, stream: int) -> int:
+        """The address of status words for a node that is about to run."""
+        if self._memory is None:
+            nbytes = 8 * self.WORDS * self.ROOM
+            self._memory = gpu.PinnedMemory(nbytes)
+            start = self._memory.address
+            self._free = list(range(start, start + nbytes, 8 * self.WORDS))
+        if not self._free:
+            self._owner.synchronize()
+        address = self._free.pop()
+        write_words(address, (0,) * self.WORDS)
+        self._waiting.append((address, recipe, site, stream))
+        return address
+
+    def look(self, stream: int | None) -> None:
+        """Raise the first error that work of a stream which is done has left."""
+        done = [w for w in self._waiting if stream is None or w[3] == stream]
+        if not done:
+            return
+        self._waiting = [w for w in self._waiting if w not in done]
+        self._free += [address for address, *_ in done]
+        for address, recipe, site, _ in done:
+            status = read_words(address, self.WORDS)
+            if status[0]:
+                raise found_error(recipe, status, site)
+
+
+def write_words(address: int, values: Sequence[int]) -> None:
+    """Write int64 words to memory of the host."""
+    words = array("q", values)
+    run_cpu.copy_bytes(address, words.buffer_info()[0], 8 * len(words))
+
+
+def read_words(address: int, count: int) -> tuple[int, ...]:
+    """Read int64 words from memory of the host."""
+    words = array("q", bytes(8 * count))
+    run_cpu.copy_bytes(words.buffer_info()[0], address, 8 * count)
+    return tuple(words)
+
+
+_gpus: dict[device, Gpu] = {}
+_lock = threading.Lock()
+
+
+def gpu_of(place: device) -> Gpu:
+    """The state of a GPU in this process."""
+    found = _gpus.get(place)
+    if found is None:
+        with _lock:
+            found = _gpus.setdefault(place, Gpu(place))
+    return found
+
+
+# ----- nodes -----
+
+
+def run(batch: list[Any]) -> None:
+    """Run nodes of one GPU in order. What is not reached, because of an error, is left in the batch.
+
+    Callers hold the settle lock.
+    """
+    place: device = batch[0].recipe.device
+    owner = gpu_of(place)
+    owner.driver.use(owner.index)
+    batch.reverse()
+    looked = False
+    try:
+        while batch:
+            node = batch[-1]
+            recipe = node.recipe
+            if recipe is None or recipe.__class__ is Failed:
+                batch.pop()
+                continue
+            try:
+                _run_node(owner, node, recipe)
+            except Exception as error:
+                fail(batch.pop(), error)
+                raise
+            looked = looked or recipe.spec.device is CPU
+            batch.pop()
+    finally:
+        batch.reverse()
+        if looked:
+            owner.synchronize(gpu.current_stream(owner.index))
+
+
+def _run_node(owner: Gpu, node: Any, recipe: Recipe) -> None:
+    """Put the work of a node onto the current stream, and give it its memory."""
+    if recipe.pick >= 0 and node.inputs[0].recipe is None:
+        node.address = node.inputs[0].others[recipe.pick]
+    elif any(value.recipe is not None for value in node.inputs):
+        inherit_error(node)
+        return
+    elif recipe.moves:
+        _move(owner, node, recipe)
+    elif recipe.write:
+        _write(owner, node, recipe)
+    else:
+        _launch(owner, node, recipe)
+    node.recipe = node.inputs = None
+
+
+def _launch(owner: Gpu, node: Any, recipe: Recipe) -> None:
+    launches = owner.launches(recipe)
+    row: list[Any] = _addresses(owner, node, recipe)
+    takes = recipe.over or int(recipe.alias is not None and node.offsets is None)
+    blocks = [
+        node.inputs[k].address
+        if k < takes and _is_free(node, k)
+        else owner.pool.allocate(spec.nbytes)
+        for k, spec in enumerate(recipe.outputs)
+    ]
+    row += blocks
+    if recipe.scratch:
+        row.append(owner.pool.allocate(recipe.scratch))
+    if recipe.fallible is not None:
+        row.append(owner.checks.expect(recipe, node.site, gpu.current_stream(owner.index)))
+        node.site = None
+    if launches:
+        owner.run(launches, [*row, *recipe.constants, *node.scalars])
+    node.address = blocks[0]
+    if len(blocks) > 1:
+        node.others = blocks
+
+
+def _is_free(node: Any, k: int) -> bool:
+    """Whether a node may write its result over an input: nothing else holds the value."""
+    is_held = _refcount(node.inputs[k]) > HELD_BY_NODE
+    return not is_held and node.inputs[k].address.__class__ is not Foreign
+
+
+def _addresses(owner: Gpu, node: Any, recipe: Recipe) -> list[int]:
+    """Where what a node reads begins; a number from the host is copied over first."""
+    found = []
+    for k, (value, spec) in enumerate(zip(node.inputs, recipe.inputs, strict=True)):
+        address = value.address
+        if node.offsets is not None and node.offsets[k]:
+            address = address + node.offsets[k] * spec.dtype.itemsize
+        if spec.device is CPU:
+            staged = owner.pool.allocate(spec.nbytes)
+            _copy(owner, "cuMemcpyHtoDAsync_v2", staged, address, spec.nbytes)
+            address = staged
+        found.append(address)
+    return found
+
+
+def _copy(owner: Gpu, how: str, target: int, source: int, nbytes: int) -> None:
+    """Copy bytes on the current stream."""
+    if nbytes:
+        owner.driver.call(how, target, source, nbytes, gpu.current_stream(owner.index))
+
+
+def _write(owner: Gpu, node: Any, recipe: Recipe) -> None:
+    """Copy into a part of the old value: in its own bytes if nobody else looks, else in a copy."""
+    launches = owner.launches(recipe)
+    target, source = _addresses(owner, node, recipe)
+    block = node.inputs[0].address
+    if recipe.write == "copy" and not _is_free(node, 0):
+        fresh = owner.pool.allocate(recipe.spec.nbytes)
+        _copy(owner, "cuMemcpyDtoDAsync_v2", fresh, block, recipe.spec.nbytes)
+        target += fresh - block
+        block = fresh
+    owner.run(launches, [source, target, *recipe.constants])
+    node.address = block
+
+
+def _move(owner: Gpu, node: Any, recipe: Recipe) -> None:
+    """Copy the bytes of a value to another device."""
+    (value,), (given,), made = node.inputs, recipe.inputs, recipe.spec
+    source, nbytes = value.address + node.offsets[0] * given.dtype.itemsize, given.nbytes
+    if made.device is CPU:
+        node.address = allocate(size_class(nbytes))
+        _copy(owner, "cuMemcpyDtoHAsync_v2", node.address, source, nbytes)
+        return
+    node.address = owner.pool.allocate(nbytes)
+    if given.device is CPU:
+        _copy(owner, "cuMemcpyHtoDAsync_v2", node.address, source, nbytes)
+        memory = getattr(value.address, "memory", None)
+        if memory.__class__ is gpu.PinnedMemory:
+            event = owner.driver.new_event(timing=False)
+            owner.driver.call("cuEventRecord", event, gpu.current_stream(owner.index))
+            memory.copies.append(event)
+    elif given.device is made.device:
+        _copy(owner, "cuMemcpyDtoDAsync_v2", node.address, source, nbytes)
+    else:
+        _copy_from_peer(owner, gpu_of(given.device), node.address, source, nbytes)
+
+
+def _copy_from_peer(owner: Gpu, other: Gpu, target: int, source: int, nbytes: int) -> None:
+    """Copy from another GPU. Both wait: neither knows when a block of the other is free again."""
+    other.synchronize(gpu.current_stream(other.index))
+    owner.driver.use(owner.index)
+    stream = gpu.current_stream(owner.index)
+    contexts = owner.driver.context(owner.index), other.driver.context(other.index)
+    if nbytes:
+        owner.driver.call(
+            "cuMemcpyPeerAsync", target, contexts[0], source, contexts[1], nbytes, stream
+        )
+    owner.synchronize(stream)
+
+
+def copied(value: Any, nbytes: int, place: device) -> Any:
+    """A value like another one on a GPU, with a copy of its bytes."""
+    owner = gpu_of(place)
+    owner.driver.use(owner.index)
+    made = value.__class__()
+    made.recipe = made.inputs = made.offsets = made.site = None
+    made.scalars = ()
+    made.address = owner.pool.allocate(nbytes)
+    _copy(owner, "cuMemcpyDtoDAsync_v2", made.address, value.address, nbytes)
+    return made
+
+
+def fresh_block(place: device, nbytes: int) -> Any:
+    """Memory on a GPU, its bytes undefined."""
+    return gpu_of(place).pool.allocate(nbytes)

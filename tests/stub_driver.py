@@ -1,0 +1,143 @@
+"""A CUDA driver without a GPU, built from `stub_driver.c`, and what its kernels do.
+
+Memory of a device is memory of the host, and a stream's work is done when somebody waits for it. A
+launch runs the CPU kernel of the same step: one row of words serves both. So whole programs give
+their right results through the host's side of CUDA, every op included, whether its kernel for GPUs is
+written yet or not; those kernels have tests of their own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import functools
+import hashlib
+import shutil
+import subprocess
+import sysconfig
+import tempfile
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adjit import devices, driver, gpu
+from adjit.schedule import on_cuda, run_cuda, toolkit
+from adjit.schedule.cache import link
+from adjit.schedule.recipe import DeviceSource, DeviceStep, Recipe, Source
+from adjit.schedule.settle import settle
+
+SOURCE = Path(__file__).with_suffix(".c")
+RUNNER = ctypes.CFUNCTYPE(
+    ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.POINTER(ctypes.c_int64)
+)
+CPU_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
+
+
+@functools.cache
+def built() -> Path:
+    """The library, compiled once; skips the test where no C compiler is."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        pytest.skip("the stub driver needs a C compiler")
+    folder = Path(tempfile.mkdtemp(prefix="adjit-stub-"))
+    library = folder / "libcuda.so.1"
+    found = Path(sysconfig.get_path("purelib")).glob("nvidia/*/include/cuda.h")
+    includes = [f"-I{header.parent}" for header in found]
+    command = [compiler, "-O1", "-fPIC", "-shared", *includes, str(SOURCE), "-o", str(library)]
+    subprocess.run(command, check=True, capture_output=True)
+    return library
+
+
+class Stub:
+    """The library in this process; its counters are attributes."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL(str(built()))
+        self.steps: dict[str, tuple[Source, int]] = {}  # the CPU kernel behind a symbol
+        self.sources: dict[tuple[str, str], Source] = {}  # by name and text
+        self.errors: list[Exception] = []  # of what ran in the place of kernels
+        self.seen: list[str] = []  # labels of the kernels that ran
+        self.fails = False  # whether a kernel reads where nothing is
+        self._runner = RUNNER(self._run)
+        self.library.stub_set_runner(self._runner)
+        self.driver = driver.Driver(self.library)
+
+    def __getattr__(self, name: str) -> int:
+        return ctypes.c_long.in_dll(self.library, f"stub_{name}").value
+
+    def set(self, name: str, value: int) -> None:
+        """Set one of the library's numbers."""
+        ctypes.c_long.in_dll(self.library, f"stub_{name}").value = value
+
+    def _run(self, symbol: bytes, grid: int, threads: int, parameters: Any) -> int:
+        source, count = self.steps[symbol.decode()]
+        self.seen.append(source.label)
+        if self.fails:
+            return 1
+        try:
+            row = array("q", [count - 1, *parameters[: count - 1]])
+            CPU_KERNEL(link(source))(row.buffer_info()[0] + 8, 0, parameters[count - 1])
+        except Exception as error:
+            self.errors.append(error)
+            return 1
+        return 0
+
+    def device_steps(self, recipe: Recipe) -> list[DeviceStep]:
+        """The steps of the CPU, as those of a GPU would look."""
+        if recipe.name == "without_cuda":
+            raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
+        kinds = ("int64",) * (recipe.count + 1)
+        found = []
+        for step in recipe.steps:
+            source = step.source
+            text = f"{source.label}\n{source.text}"  # what is no Python has no text of its own
+            self.sources[source.name, text] = source
+            made = DeviceSource(source.name, text, kinds, 128, 128, source.label)
+            found.append(DeviceStep(made, step.n))
+        return found
+
+    def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
+        """No machine code, but a symbol that tells the CPU kernel."""
+        digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
+        symbol = f"{source.name}_{digest}_{len(source.signature)}"
+        self.steps[symbol] = self.sources[source.name, source.text], len(source.signature)
+        self.library.stub_describe(symbol.encode(), len(source.signature))
+        return b"cubin", symbol
+
+
+@functools.cache
+def _stub() -> Stub:
+    return Stub()
+
+
+@contextlib.contextmanager
+def installed() -> Iterator[Stub]:
+    """The stub in the place of NVIDIA's driver."""
+    stub = _stub()
+    settle()
+    patch = pytest.MonkeyPatch()
+    patch.setattr(driver, "_found", lambda: stub.driver)
+    patch.setattr(on_cuda, "device_steps", stub.device_steps)
+    patch.setattr(toolkit, "cubin", stub.cubin)
+    stub.seen.clear()
+    try:
+        yield stub
+        settle()
+        assert not stub.errors, stub.errors[0]
+    finally:
+        stub.errors.clear()
+        stub.fails = False
+        stub.library.stub_mend()
+        devices.gpus_used.clear()
+        devices.current.index = 0
+        patch.undo()
+
+
+def forget_gpus() -> None:
+    """Give back what the pools keep."""
+    for pool in gpu._pools.values():
+        pool.empty_cache()
+    run_cuda._gpus.clear()

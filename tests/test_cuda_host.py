@@ -1,0 +1,535 @@
+"""The host's side of CUDA, on a driver without a GPU: memory, copies, streams, errors, programs.
+
+What a kernel computes on a GPU is not seen here: launches run the CPU kernel of the same step.
+"""
+
+import copy
+import gc
+import io
+import os
+import pickle
+import subprocess
+import sys
+import weakref
+
+import numpy as np
+import pytest
+import stub_driver
+
+import adjit as T
+from adjit import devices, driver, gpu
+from adjit.autograd import gradcheck
+from adjit.ops import creation
+from adjit.schedule import run_cuda
+from adjit.schedule.recipe import DeviceSource
+
+
+@pytest.fixture
+def stub():
+    with stub_driver.installed() as found:
+        yield found
+
+
+def run_python(code, **environment):
+    """What a fresh interpreter prints, with the stub as the only driver."""
+    folder = stub_driver.built().parent
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=os.environ | {"LD_LIBRARY_PATH": str(folder)} | environment,
+    )  # fmt: skip
+    return found.stdout
+
+
+# ----- what is there, and what is missing -----
+
+
+def test_no_driver():
+    if not driver.reason():
+        pytest.skip("there is a driver")
+    assert not T.cuda.is_available()
+    assert T.cuda.device_count() == 0
+    T.cuda.manual_seed(3)  # ignored
+    for ask in (
+        lambda: T.zeros(2, device="cuda"),
+        lambda: T.zeros(2).cuda(),
+        lambda: T.zeros(2).pin_memory(),
+        T.cuda.synchronize,
+        T.cuda.current_device,
+        lambda: T.cuda.FloatTensor(2),
+        lambda: T.nn.Linear(2, 2).to("cuda:0"),
+    ):
+        with pytest.raises(RuntimeError, match="not available: no NVIDIA driver was found"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    ("environment", "told"),
+    [
+        ({}, "2"),
+        ({"STUB_DEVICES": "0"}, "the NVIDIA driver has found no GPU"),
+        ({"STUB_INIT": "100"}, "no CUDA-capable device is detected"),
+        ({"STUB_VERSION": "11040"}, "too old: it knows CUDA 11.4, and CUDA 12.0 or newer"),
+    ],
+)
+def test_a_driver_is_found_on_the_library_path(environment, told):
+    code = "from adjit import cuda, driver; print(driver.reason() or cuda.device_count())"
+    assert told in run_python(code, **environment)
+
+
+def test_nothing_of_cuda_is_imported_before_a_kernel_is_compiled():
+    code = (
+        "import sys, adjit; x = adjit.ones(2).cuda(); print(x.cpu().tolist(), "
+        "[m for m in sys.modules if m.split('.')[0] in ('cuda', 'numba_cuda')])"
+    )
+    assert run_python(code) == "[1.0, 1.0] []\n"
+
+
+def test_what_a_gpu_is(stub):
+    assert T.cuda.is_available()
+    assert T.cuda.device_count() == 2
+    assert T.cuda.get_device_name(1) == "Stub GPU 1"
+    assert T.cuda.get_device_capability() == (9, 0)
+    found = T.cuda.get_device_properties("cuda")
+    assert (found.name, found.major, found.multi_processor_count) == ("Stub GPU 0", 9, 4)
+    assert found.total_memory == T.cuda.mem_get_info()[1] == stub.memory
+    with pytest.raises(RuntimeError, match=r"invalid device ordinal.*'cuda:7'"):
+        T.zeros(2, device="cuda:7")
+    with pytest.raises(ValueError, match="Expected a cuda device, but got: cpu"):
+        T.cuda.synchronize("cpu")
+
+
+def test_the_current_device(stub):
+    assert T.cuda.current_device() == 0
+    with T.cuda.device(1):
+        assert T.cuda.current_device() == 1
+        assert T.zeros(2).cuda().device == T.device("cuda", 1)
+    assert T.zeros(2, device="cuda").device == T.device("cuda:0")
+    T.cuda.set_device(1)
+    assert T.zeros(2).cuda().get_device() == 1
+    assert T.zeros(2, device="cuda:0").get_device() == 0
+
+
+# ----- tensors -----
+
+
+def test_there_and_back(stub):
+    x = T.arange(6.0).reshape(2, 3)
+    y = x.to("cuda")
+    assert y.is_cuda
+    assert not x.is_cuda
+    assert y.device == T.device("cuda:0")
+    assert y.cuda() is y
+    assert y.to("cuda:0") is y
+    assert y.type() == "torch.cuda.FloatTensor"
+    assert y.cpu().tolist() == x.tolist() == y.tolist()
+    assert y.t().cpu().stride() == (1, 3)  # dense strides are kept
+    assert y[:, 1:].cpu().tolist() == [[1, 2], [4, 5]]
+    z = x.to("cuda:1", T.float64)
+    assert (z.device.index, z.dtype) == (1, T.float64)
+    assert z.to(y).device == y.device
+    assert y.to(z.device).tolist() == x.tolist()  # from one GPU to another
+    assert x.type_as(y).is_cuda
+    assert y.type(T.FloatTensor).device == x.device
+    assert isinstance(y, T.cuda.FloatTensor)
+    assert not isinstance(y, T.FloatTensor)
+    assert T.cuda.FloatTensor([1, 2]).tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda d: T.tensor([1.5, 2], device=d), lambda d: T.zeros(2, 3, device=d),
+        lambda d: T.ones(2, device=d), lambda d: T.full((2,), 7, device=d),
+        lambda d: T.arange(5, device=d), lambda d: T.linspace(0, 1, 4, device=d),
+        lambda d: T.eye(3, device=d), lambda d: T.as_tensor([1, 2], device=d),
+        lambda d: T.as_tensor(np.ones(2, "f4"), device=d),
+        lambda d: T.ones_like(T.zeros(2), device=d), lambda d: T.zeros(3, device=d).new_ones(2),
+        lambda d: T.full_like(T.ones(2, device=d), 3.0), lambda d: T.empty(2, device=d).fill_(2),
+        lambda d: T.empty_strided((2, 2), (1, 2), device=d).zero_(),
+        lambda d: T.tril_indices(3, 3, device=d), lambda d: T.Tensor([3, 4], device=d),
+        lambda d: T.zeros(2, device=d).new_tensor([1, 2]),
+    ],
+)  # fmt: skip
+def test_creation(stub, make):
+    here, there = make("cpu"), make("cuda:1")
+    assert there.device == T.device("cuda:1")
+    assert (there.dtype, there.shape, there.stride()) == (here.dtype, here.shape, here.stride())
+    assert there.tolist() == here.tolist()
+
+
+def test_random_numbers_are_those_of_the_cpu(stub):
+    T.manual_seed(1)
+    here = T.randn(7), T.rand(3), T.randperm(9)
+    T.cuda.manual_seed(1)
+    there = T.randn(7, device="cuda"), T.rand(3, device="cuda"), T.randperm(9, device="cuda")
+    for a, b in zip(here, there, strict=True):
+        assert b.is_cuda
+        assert a.tolist() == b.tolist()
+    assert T.Generator(device="cuda").device.type == "cuda"
+
+
+def test_looking_at_values(stub):
+    x = T.tensor([1.0, 2.5], device="cuda:1")
+    assert repr(x) == "tensor([1.0000, 2.5000], device='cuda:1')"
+    assert "cuda:1" in x._repr_html_()
+    assert x[1].item() == 2.5
+    assert bool(x[0] == 1)
+    assert f"{x[0]:.1f}" == "1.0"
+    with pytest.raises(
+        TypeError, match=r"can't convert cuda:1 device type tensor to numpy\. Use Tensor\.cpu"
+    ):
+        x.numpy()
+    assert x.numpy(force=True).tolist() == [1, 2.5]
+
+
+def test_pickle_deepcopy_and_files(stub):
+    x = T.tensor([1.0, 2.0], device="cuda:1", requires_grad=True)
+    for made in (pickle.loads(pickle.dumps(x)), copy.deepcopy(x)):
+        assert (made.device, made.requires_grad, made.tolist()) == (x.device, True, [1, 2])
+    file = io.BytesIO()
+    T.save({"x": x.detach()}, file)
+    for where, index in (("cpu", -1), ("cuda:0", 0), (T.device("cuda:1"), 1), (None, 1)):
+        file.seek(0)
+        assert T.load(file, map_location=where)["x"].get_device() == index
+
+
+def test_copies_between_devices(stub):
+    a, b = T.zeros(3, device="cuda"), T.arange(3.0)
+    a.copy_(b)
+    assert (a.tolist(), a.is_cuda) == ([0, 1, 2], True)
+    b.copy_(a * 2, non_blocking=True)
+    assert (b.tolist(), b.is_cuda) == ([0, 2, 4], False)
+    a[1:].copy_(T.tensor([7, 8]))
+    assert a.tolist() == [0, 7, 8]
+    a[0] = T.tensor(5.0)
+    a[T.tensor([False, True, False])] = 1.0  # an index may be on the host
+    assert a[T.tensor([0, 2])].tolist() == [5, 8]
+    assert a.tolist() == [5, 1, 8]
+
+
+def test_a_recorded_copy_sees_no_later_write(stub):
+    x = T.arange(3.0)
+    y = x.cuda()
+    x.add_(1)
+    z = y.cpu()
+    y.mul_(10)
+    assert (x.tolist(), z.tolist(), y.tolist()) == ([1, 2, 3], [0, 1, 2], [0, 10, 20])
+    shared = np.ones(2, "f4")
+    w = T.from_numpy(shared).cuda()
+    shared[:] = 5
+    assert w.tolist() == [1, 1]
+
+
+def test_devices_do_not_mix(stub):
+    here, there = T.ones(2), T.ones(2, device="cuda")
+    text = "Expected all tensors to be on the same device, but found at least two devices, "
+    for op in (
+        lambda: here + there,
+        lambda: there.add_(here),
+        lambda: T.where(there > 0, here, there),
+        lambda: T.ones(2, 2) @ there,
+        lambda: T.cat([there, here]),
+        lambda: there + there.to("cuda:1"),
+        lambda: T.nn.functional.linear(there, T.ones(3, 2)),
+    ):
+        with pytest.raises(RuntimeError, match=text):
+            op()
+    with pytest.raises(RuntimeError, match=r"on cuda:0 and cpu!|cuda:0 and cpu!"):
+        there * here
+    number = T.tensor(3.0)  # a number may come from the host
+    assert (there * number).tolist() == (number * there).tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="found at least two devices"):
+        number.add_(there[0])
+    here.requires_grad_()
+    with pytest.raises(
+        RuntimeError, match="attempting to assign a gradient with device type 'cuda'"
+    ):
+        here.grad = there
+
+
+def test_an_op_without_a_kernel_says_so_where_it_is_called(stub, monkeypatch):
+    def missing(recipe):
+        raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
+
+    from adjit.schedule import on_cuda
+
+    monkeypatch.setattr(on_cuda, "device_steps", missing)
+    x = T.ones(5, 3, device="cuda", dtype=T.float64)
+    with pytest.raises(
+        NotImplementedError, match=r"has no CUDA side yet.*x\.cpu\(\) brings.*'cuda:0'"
+    ):
+        T.cumsum(x, 1)
+
+
+# ----- programs -----
+
+
+def test_gradients_are_on_the_device_of_the_leaf(stub):
+    x = T.tensor([1.0, 2.0], requires_grad=True)
+    w = T.tensor(3.0, requires_grad=True)
+    (x.cuda() * w).sum().backward()
+    assert (x.grad.device.type, x.grad.tolist()) == ("cpu", [3, 3])
+    assert (w.grad.device.type, w.grad.item()) == ("cpu", 3)
+    y = T.tensor([1.0, 2.0], device="cuda", requires_grad=True)
+    y[1:].cpu().square().sum().backward()
+    assert (y.grad.device.type, y.grad.tolist()) == ("cuda", [0, 4])
+    assert y.cpu().grad_fn.name() == "ToCopyBackward0"
+
+
+def test_gradcheck(stub):
+    x = T.randn(3, 4, dtype=T.float64, device="cuda", requires_grad=True)
+    w = T.randn(4, 2, dtype=T.float64, device="cuda", requires_grad=True)
+    assert gradcheck(lambda x, w: T.softmax(x.tanh() @ w, 1).cumsum(0), (x, w))
+
+
+def train(device, steps=4):
+    """A small network's losses and its state."""
+    T.manual_seed(0)
+    net = T.nn.Sequential(
+        T.nn.Conv2d(1, 3, 3), T.nn.BatchNorm2d(3), T.nn.ReLU(), T.nn.MaxPool2d(2), T.nn.Flatten(),
+        T.nn.Linear(27, 4),
+    ).to(device)  # fmt: skip
+    x, y = T.randn(6, 1, 8, 8).to(device), T.tensor([0, 1, 2, 3, 0, 1]).to(device)
+    optimizer = T.optim.Adam(net.parameters(), lr=0.05)
+    losses = []
+    for _ in range(steps):
+        optimizer.zero_grad()
+        loss = T.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses, net
+
+
+def test_training_gives_what_it_gives_on_the_cpu(stub):
+    here, there = train("cpu"), train("cuda")
+    assert here[0] == there[0]  # the same kernels, the same bits
+    for name, value in there[1].state_dict().items():
+        assert value.is_cuda, name
+        assert value.tolist() == here[1].state_dict()[name].tolist(), name
+    assert {"cpu"} == {p.device.type for p in there[1].cpu().parameters()}
+
+
+def test_what_cannot_be_captured_or_shown_says_so(stub):
+    x = T.ones(2000, device="cuda")
+    step = T.compile(lambda x: (x * 2 + 1).sum())
+    step(x)
+    with pytest.warns(RuntimeWarning, match="operations on cuda:0 run one by one"):
+        assert step(x).item() == 6000  # the first call is not captured
+    with pytest.raises(NotImplementedError, match="operations on cuda:0 run one by one"):
+        (x * 2 + 1).kernels()
+    assert (x * 2 + 1).sum().item() == 6000
+
+
+# ----- memory -----
+
+
+def test_memory_comes_back(stub):
+    before = T.cuda.memory_allocated()
+    x = T.zeros(1000, device="cuda")
+    assert T.cuda.memory_allocated() - before == gpu.block_size(4000)
+    y = x + 1
+    T.cuda.synchronize()
+    address = y.data_ptr()
+    del y
+    z = x * 2
+    assert z.data_ptr() == address  # the block that was given back
+    del x, z
+    assert T.cuda.memory_allocated() == before
+    T.cuda.reset_peak_memory_stats()
+    assert T.cuda.max_memory_allocated() == before
+    big = T.empty(1 << 20, device="cuda")
+    reserved = T.cuda.memory_reserved()
+    assert T.cuda.max_memory_allocated() >= before + (4 << 20)
+    del big
+    T.cuda.empty_cache()
+    assert T.cuda.memory_reserved() <= reserved - (4 << 20)
+
+
+def test_in_place_steps_take_over_the_memory(stub):
+    x = T.zeros(1 << 15, device="cuda")
+    T.cuda.synchronize()
+    before, allocated = run_cuda_address(x), T.cuda.memory_allocated()
+    for _ in range(3):
+        x.add_(1)
+    T.cuda.synchronize()
+    assert run_cuda_address(x) == before
+    assert T.cuda.memory_allocated() == allocated
+    held = x.detach().clone()
+    kept = held + 0
+    x[1:3] = 9.0
+    assert x[:4].tolist() == [3, 9, 9, 3]
+    assert kept[:4].tolist() == [3, 3, 3, 3]
+
+
+def run_cuda_address(x):
+    return int(x.storage.value.address)
+
+
+def test_out_of_memory(stub, monkeypatch):
+    kept = T.empty(1 << 20, device="cuda")
+    spare = T.empty(1 << 22, device="cuda")
+    before, limit = stub.memory, stub.live_bytes + (1 << 20)
+    stub.set("memory", limit)
+    try:
+        with pytest.raises(
+            RuntimeError, match=r"CUDA out of memory\. Tried to allocate 16\.00 MiB\. GPU 0"
+        ):
+            T.empty(1 << 22, device="cuda")
+        del spare
+        assert T.empty((1 << 22) - 1000, device="cuda").is_cuda  # free blocks are given back first
+    finally:
+        stub.set("memory", before)
+    assert kept.is_cuda
+
+
+def test_pinned_memory(stub):
+    x = T.arange(4.0).pin_memory()
+    assert x.is_pinned()
+    assert not T.arange(4.0).is_pinned()
+    assert x.pin_memory() is x
+    assert T.zeros(3, pin_memory=True).is_pinned()
+    assert not x.cuda().is_pinned()
+    with pytest.raises(RuntimeError, match=r"cannot pin 'torch\.cuda\.FloatTensor'"):
+        x.cuda().pin_memory()
+    y = x.to("cuda", non_blocking=True)
+    T.cuda.current_stream().query()  # the copy is under way: its source is not handed out again
+    address = x.data_ptr()
+    del x
+    gc.collect()
+    others = [T.full((4,), 9.0).pin_memory() for _ in range(3)]
+    assert address not in [t.data_ptr() for t in others]
+    assert y.tolist() == [0, 1, 2, 3]
+
+
+# ----- streams, events, errors -----
+
+
+def test_streams_and_events(stub):
+    start, end = T.cuda.Event(enable_timing=True), T.cuda.Event(enable_timing=True)
+    side = T.cuda.Stream()
+    x = T.ones(5, device="cuda")
+    T.cuda.synchronize()
+    start.record()
+    with T.cuda.stream(side):
+        assert T.cuda.current_stream() == side != T.cuda.default_stream()
+        y = x * 2
+        end.record()
+    assert T.cuda.current_stream() == T.cuda.default_stream()
+    assert not side.query()
+    assert not end.query()
+    with pytest.raises(RuntimeError, match="Both events must be completed"):
+        start.elapsed_time(end)
+    T.cuda.current_stream().wait_stream(side)
+    assert (y + 1).tolist() == [3] * 5  # the sum waits for the product
+    assert side.query()
+    end.synchronize()
+    assert start.elapsed_time(end) > 0
+    with pytest.raises(ValueError, match="enable_timing=True"):
+        start.elapsed_time(T.cuda.Event())
+    with pytest.raises(ValueError, match="must be recorded"):
+        start.elapsed_time(T.cuda.Event(enable_timing=True))
+    with T.cuda.stream(None):
+        assert T.cuda.current_stream() == T.cuda.default_stream()
+
+
+def test_a_block_waits_for_the_streams_that_read_it(stub):
+    side = T.cuda.Stream()
+    x = T.ones(1 << 15, device="cuda")
+    T.cuda.synchronize()
+    address = run_cuda_address(x)
+    with T.cuda.stream(side):
+        y = x + 1
+    x.record_stream(side)
+    del x
+    gc.collect()
+    first = T.zeros(1 << 15, device="cuda")
+    T.cuda.current_stream().synchronize()
+    assert run_cuda_address(first) != address
+    side.synchronize()
+    second = T.zeros(1 << 15, device="cuda")
+    T.cuda.synchronize()
+    assert run_cuda_address(second) == address
+    assert y.sum().item() == 2 << 15
+
+
+def test_a_bad_index_is_reported_at_the_next_look(stub):
+    x = T.arange(3.0, device="cuda")
+    index = T.tensor([0, 7], device="cuda")
+    y = x.index_select(0, index)  # recorded here
+    line = sys._getframe().f_lineno - 1
+    z = x + 1
+    with pytest.raises(IndexError) as caught:
+        y.tolist()
+    assert f"line {line}" in caught.value.__notes__[0]
+    assert z.tolist() == [1, 2, 3]  # the GPU goes on
+    x.index_select(0, index)
+    kept = x.index_select(0, index)
+    with pytest.raises(IndexError):
+        T.cuda.synchronize()
+    assert kept.is_cuda
+
+
+def test_a_broken_gpu_says_so(stub):
+    x = T.ones(3, device="cuda")
+    T.cuda.synchronize()
+    stub.fails = True
+    y = x + 1
+    with pytest.raises(RuntimeError, match="CUDA error: an illegal memory access was encountered"):
+        y.tolist()
+    stub.errors.clear()
+
+
+def test_numbers_of_a_launch_are_narrowed(stub):
+    """A word of a float32 parameter holds the bits of a float64; all others go as they are."""
+    seen = []
+    source = DeviceSource(
+        "probe", "", ("*float32", "float32", "float64", "int32", "int32"), 32, 64, "p"
+    )
+    owner = run_cuda.gpu_of(devices.gpu(0))
+    stub.library.stub_describe(b"probe", 5)
+    stub.steps["probe"] = None, 5
+    launch = run_cuda.Launch(owner.driver.function(b"", "probe"), 3, 32, 0b10, 130)
+    words = [4096, *np.array([0.1, 0.2]).view(np.int64).tolist(), 17]
+
+    def run(symbol, grid, threads, parameters):
+        seen.append((grid, threads, *parameters[:5]))
+        return 0
+
+    kept = stub_driver.RUNNER(run)
+    stub.library.stub_set_runner(kept)
+    try:
+        owner.run([launch], words)
+        owner.synchronize()
+    finally:
+        stub.library.stub_set_runner(stub._runner)
+    ((grid, threads, pointer, narrow, wide, size, n),) = seen
+    assert (grid, threads, pointer, size, n) == (3, 32, 4096, 17, 130)
+    assert np.int64(narrow).astype(np.int32).view(np.float32) == np.float32(0.1)
+    assert np.int64(wide).view(np.float64) == 0.2
+    assert (source.grid(130, 2), source.grid(130, 9), source.grid(0, 9)) == (2, 3, 1)
+
+
+def test_a_failed_launch_raises(stub):
+    owner = run_cuda.gpu_of(devices.gpu(0))
+    with pytest.raises(RuntimeError, match=r"CUDA error: invalid argument.*cuLaunchKernel"):
+        owner.run([run_cuda.Launch(0, 1, 32, 0, 1)], [0])
+    assert T.ones(2, device="cuda").tolist() == [1, 1]
+
+
+def test_values_die_with_their_tensors(stub):
+    x = T.ones(3, device="cuda")
+    kept = weakref.ref(x.storage)
+    y = (x + 1).cpu()
+    del x
+    assert y.tolist() == [2, 2, 2]
+    assert kept() is None
+
+
+def test_constants_are_made_on_the_gpu_where_it_can(stub, monkeypatch):
+    monkeypatch.setattr(creation.fill.constant_float, "device", object(), raising=False)
+    before = stub.copies
+    x = T.zeros(3, device="cuda:1")
+    T.cuda.synchronize(1)
+    assert stub.copies == before
+    assert x.tolist() == [0, 0, 0]
