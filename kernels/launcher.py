@@ -7,18 +7,20 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .abi import kernel, stack_words, words
 
-# The words of a launch; the parameters follow.
+# The words of a launch; the parameters follow. STREAM and REPORT are addresses of words: a plan keeps
+# its launches while the stream changes.
 LAUNCH, FUNCTION, GRID, THREADS, STREAM, REPORT, FLOATS, COUNT = range(8)
 PARAMETERS = 8
 MOST_PARAMETERS = 128
 
 
 @intrinsic
-def call_driver(typingctx: Any, launch: Any, head: Any, pointers: Any) -> Any:
+def call_driver(typingctx: Any, launch: Any, head: Any, stream: Any, pointers: Any) -> Any:
     """cuLaunchKernel with the words of a launch; its status code."""
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
@@ -35,12 +37,13 @@ def call_driver(typingctx: Any, launch: Any, head: Any, pointers: Any) -> Any:
         one = number(1)
         code = builder.call(
             builder.inttoptr(values[0], function),
-            [at(FUNCTION), narrow(GRID), one, one, narrow(THREADS), one, one, number(0), at(STREAM),
-             values[2], word(0)],
+            [at(FUNCTION), narrow(GRID), one, one, narrow(THREADS), one, one, number(0), values[2],
+             values[3], word(0)],
         )  # fmt: skip
         return builder.sext(code, word)
 
-    return types.int64(types.int64, types.CPointer(types.int64), types.int64), codegen
+    address = types.int64
+    return types.int64(address, types.CPointer(types.int64), address, address), codegen
 
 
 @intrinsic
@@ -68,7 +71,30 @@ def launch(args, start, stop):
             word = narrowed(word)
         values[k] = word
         places[k] = mine + 8 * k
-    code = call_driver(head[LAUNCH], head, pointers)
+    code = call_driver(head[LAUNCH], head, words(head[STREAM])[0], pointers)
     report = words(head[REPORT])
     if code != 0 and report[0] == 0:
         report[0] = code
+
+
+@kernel
+def copy(args, start, stop):
+    """Copy bytes on a GPU. Words: the driver's function, target, source, bytes, stream, report."""
+    p = words(args)
+    code = call_copy(p[0], (p[1], p[2], p[3], words(p[4])[0]))
+    report = words(p[5])
+    if code != 0 and report[0] == 0:
+        report[0] = code
+
+
+@intrinsic
+def call_copy(typingctx: Any, function: Any, arguments: Any) -> Any:
+    """A function of the driver over four words; its status code."""
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        kind = ir.FunctionType(ir.IntType(32), [word] * 4).as_pointer()
+        given = cgutils.unpack_tuple(builder, values[1], 4)
+        return builder.sext(builder.call(builder.inttoptr(values[0], kind), given), word)
+
+    return types.int64(types.int64, types.UniTuple(types.int64, 4)), codegen

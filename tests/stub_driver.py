@@ -89,15 +89,17 @@ class Stub:
         """The steps of the CPU, as those of a GPU would look."""
         if recipe.name == "without_cuda":
             raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
-        kinds = ("int64",) * (recipe.count + 1)
-        found = []
-        for step in recipe.steps:
-            source = step.source
-            text = f"{source.label}\n{source.text}"  # what is no Python has no text of its own
-            self.sources[source.name, text] = source
-            made = DeviceSource(source.name, text, kinds, 128, 128, source.label)
-            found.append(DeviceStep(made, step.n))
-        return found
+        count = recipe.count - bool(recipe.write)  # its target is input and result
+        return [self.device_step(s.source, s.n, (), 0, count) for s in recipe.steps]
+
+    def device_step(
+        self, source: Source, n: int, constants: Any, most: int, count: int
+    ) -> DeviceStep:
+        """One step over a row of so many words."""
+        text = f"{source.label}\n{source.text}"  # what is no Python has no text of its own
+        self.sources[source.name, text] = source
+        kinds = ("int64",) * (count + 1)
+        return DeviceStep(DeviceSource(source.name, text, kinds, 128, 128, source.label), n)
 
     def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
         """No machine code, but a symbol that tells the CPU kernel."""
@@ -121,6 +123,7 @@ def installed() -> Iterator[Stub]:
     patch = pytest.MonkeyPatch()
     patch.setattr(driver, "_found", lambda: stub.driver)
     patch.setattr(on_cuda, "device_steps", stub.device_steps)
+    patch.setattr(on_cuda, "device_step", stub.device_step)
     patch.setattr(toolkit, "cubin", stub.cubin)
     stub.seen.clear()
     try:

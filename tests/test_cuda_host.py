@@ -20,7 +20,7 @@ import adjit as T
 from adjit import devices, driver, gpu
 from adjit.autograd import gradcheck
 from adjit.ops import creation
-from adjit.schedule import run_cuda
+from adjit.schedule import hot, run_cuda
 from adjit.schedule.recipe import DeviceSource
 
 
@@ -310,13 +310,63 @@ def test_training_gives_what_it_gives_on_the_cpu(stub):
     assert {"cpu"} == {p.device.type for p in there[1].cpu().parameters()}
 
 
+def test_plans_and_graphs(stub, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+
+    def program(device):
+        T.manual_seed(0)
+        x, w = T.randn(40, 50, device=device), T.randn(50, 60, device=device, requires_grad=True)
+        seen = []
+        for k in range(12):
+            w.grad = None
+            y = (x @ w).tanh() * 2 + 1
+            z = y.exp().sum() + (y * y).mean()
+            z.backward()
+            hot.wait()
+            seen += z.item(), w.grad.sum().item()
+            if k == 9:
+                stub.seen.clear()
+                stub.set("graph_launches", 0)
+        return seen
+
+    wanted = program("cpu")
+    assert program("cuda") == pytest.approx(wanted, rel=1e-6)
+    assert any(label.startswith("fused tanh, mul, add") for label in stub.seen)
+    assert stub.graph_launches >= 2
+
+
+def test_plans_write_in_place_copy_and_report(stub, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    index = T.tensor([0, 3, 1], device="cuda")
+    for k in range(6):
+        x = T.zeros(4, 600, device="cuda") + k
+        held = x + 1
+        kept = held.detach()
+        held[1:3, ::2] = x[1:3, ::2] * 10
+        T.cuda.synchronize()
+        picked = held.index_select(0, index)
+        again = picked * 2 + 1
+        hot.wait()
+        assert again[:, 0].tolist() == [2 * k + 3, 2 * k + 3, 20 * k + 1]
+        assert kept[1, :2].tolist() == [10 * k, k + 1]
+    bad = T.tensor([0, 4], device="cuda")
+    for _ in range(4):
+        picked = held.index_select(0, bad) + 1
+        with pytest.raises(IndexError) as caught:
+            picked.tolist()
+        assert caught.value.__notes__
+        hot.wait()
+
+
 def test_what_cannot_be_captured_or_shown_says_so(stub):
     x = T.ones(2000, device="cuda")
     step = T.compile(lambda x: (x * 2 + 1).sum())
     step(x)
-    with pytest.warns(RuntimeWarning, match="operations on cuda:0 run one by one"):
+    with pytest.warns(RuntimeWarning, match="plans of operations on cuda:0 cannot be captured"):
         assert step(x).item() == 6000  # the first call is not captured
-    with pytest.raises(NotImplementedError, match="operations on cuda:0 run one by one"):
+    with pytest.raises(
+        NotImplementedError, match="plans of operations on cuda:0 cannot be captured or shown"
+    ):
         (x * 2 + 1).kernels()
     assert (x * 2 + 1).sum().item() == 6000
 
@@ -489,7 +539,7 @@ def test_numbers_of_a_launch_are_narrowed(stub):
     owner = run_cuda.gpu_of(devices.gpu(0))
     stub.library.stub_describe(b"probe", 5)
     stub.steps["probe"] = None, 5
-    launch = run_cuda.Launch(owner.driver.function(b"", "probe"), 3, 32, 0b10, 130)
+    launch = run_cuda.Launch(owner.driver.function(b"", "probe"), run_cuda.Shape(3, 32, 0b10, 130))
     words = [4096, *np.array([0.1, 0.2]).view(np.int64).tolist(), 17]
 
     def run(symbol, grid, threads, parameters):
@@ -513,7 +563,7 @@ def test_numbers_of_a_launch_are_narrowed(stub):
 def test_a_failed_launch_raises(stub):
     owner = run_cuda.gpu_of(devices.gpu(0))
     with pytest.raises(RuntimeError, match=r"CUDA error: invalid argument.*cuLaunchKernel"):
-        owner.run([run_cuda.Launch(0, 1, 32, 0, 1)], [0])
+        owner.run([run_cuda.Launch(0, run_cuda.Shape(1, 32, 0, 1))], [0])
     assert T.ones(2, device="cuda").tolist() == [1, 1]
 
 

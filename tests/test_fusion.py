@@ -679,7 +679,7 @@ def test_an_interrupt_leaves_every_tensor_usable(when, monkeypatch, plans):
     assert fused(plans)
 
 
-@pytest.mark.parametrize("where", ["adjit.schedule.hot.Plan", "adjit.schedule.hot.link"])
+@pytest.mark.parametrize("where", ["adjit.schedule.hot.Plan", "adjit.schedule.plan.link"])
 def test_an_interrupt_of_the_planner_loses_nothing(where, monkeypatch, plans):
     def look(n):
         x = T.linspace(-1, 1, n)

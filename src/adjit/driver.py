@@ -111,8 +111,10 @@ class Driver:
                 f"{_spoken(OLDEST)} or newer is needed"
             )
         self.count = self._int("cuDeviceGetCount")
-        launch = self._functions["cuLaunchKernel"]
-        self.launch_address = int(ctypes.cast(launch, c_void_p).value or 0)
+
+    def address(self, name: str) -> int:
+        """Where a function lies, for machine code that calls it."""
+        return int(ctypes.cast(self._functions[name], c_void_p).value or 0)
 
     def call(self, name: str, *arguments: Any) -> None:
         """Call a function.
@@ -123,6 +125,10 @@ class Driver:
         code = self._functions[name](*arguments)
         if code != SUCCESS:
             raise self.error(code, name)
+
+    def discard(self, name: str, handle: int) -> None:
+        """Call a function that ends something; for finalizers, which may come after the driver's end."""
+        self._functions[name](handle)
 
     def error(self, code: int, name: str) -> RuntimeError:
         """What a status code of a function means."""
@@ -228,7 +234,8 @@ class Driver:
 
     def end_capture(self, stream: int) -> int:
         """What was captured, ready to be launched with `cuGraphLaunch`."""
-        graph = self._handle("cuStreamEndCapture", stream)
+        graph = c_void_p()
+        self.call("cuStreamEndCapture", stream, byref(graph))
         try:
             return self._handle("cuGraphInstantiateWithFlags", graph, 0)
         finally:

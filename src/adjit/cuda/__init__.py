@@ -264,7 +264,7 @@ class Event:
         ...     milliseconds = start.elapsed_time(end)
     """
 
-    __slots__ = ("_handle", "_stream", "enable_timing")
+    __slots__ = ("_driver", "_handle", "_stream", "enable_timing")
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
@@ -280,7 +280,7 @@ class Event:
         found = driver.load()
         found.use(stream._index)
         if not self._handle:
-            self._handle = found.new_event(timing=self.enable_timing)
+            self._driver, self._handle = found, found.new_event(timing=self.enable_timing)
         found.call("cuEventRecord", self._handle, stream.cuda_stream)
         self._stream = stream
 
@@ -319,7 +319,7 @@ class Event:
 
     def __del__(self) -> None:
         if self._handle:
-            driver.load().call("cuEventDestroy_v2", self._handle)
+            self._driver.discard("cuEventDestroy_v2", self._handle)
 
 
 def current_stream(device: Any = None) -> Stream:

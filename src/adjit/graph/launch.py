@@ -63,7 +63,7 @@ def launch(
             messages or {},
             device or common_device(given),
         )
-        recipe.activation = activation
+        recipe.activation = activation if recipe.device is devices.CPU else -1
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
         _launches[key] = recipe
@@ -110,12 +110,14 @@ def _launch_recipe(
         made[0].source.name, inputs, tuple([dense_spec(Size(shape), kind, place) for shape, kind in outputs]),
         made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
+    find_device_steps(recipe)
+    if place is not devices.CPU:
+        return recipe  # groups of a GPU are elementwise
     folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
     if row:
         recipe.row = RowCall(row, bind["T"], words)
     if folds:
         recipe.fold = Fold(folds, bind.get("X", bind["T"]), bind["T"], words)
-    find_device_steps(recipe)
     return recipe
 
 

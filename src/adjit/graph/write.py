@@ -7,14 +7,22 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import errors
-from ..devices import CPU, device
+from ..devices import device
 from ..schedule import codegen
 from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
 from ..shapes import is_dense
 from ..storage import Storage
 from .node import Spec, dense_spec, spec_of
-from .record import INFERENCE, MAX_RECIPES, elementwise_recipe, node_on, picks, result
+from .record import (
+    INFERENCE,
+    MAX_RECIPES,
+    elementwise_recipe,
+    find_device_steps,
+    node_on,
+    picks,
+    result,
+)
 
 
 def store(t: Any, source: Any) -> None:
@@ -102,14 +110,9 @@ def _write_region(t: Any, source: Any) -> None:
     )  # fmt: skip
     whole = storage.spec
     recipe = Recipe("write", (spec, other), (whole,), [step], constants)
-    if recipe.device is not CPU:
-        copied = elementwise_recipe(
-            "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
-            [("out", spec)], (other,),
-        )  # fmt: skip
-        recipe.device_steps = copied.device_steps
     recipe.plain = False
     recipe.write = "here" if shared else "copy"
+    find_device_steps(recipe)
     storage.value = node = node_on(recipe, (t, source))
     remember(node)
     if shared:

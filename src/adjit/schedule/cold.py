@@ -164,6 +164,7 @@ class Failed:
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
     device = CPU
+    crosses = False
     pick = -1
     wide = nbytes = 0
     count = 0  # of all in this process

@@ -17,8 +17,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import config
+from ..devices import CPU
 from ..storage import empty_cache
-from .cache import link
 from .plan import Plan
 from .structure import Structure
 
@@ -73,7 +73,7 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     if any(node.recipe.write == "here" for node in batch):
         return  # writes into shared memory are done at once, one by one
     try:
-        entry.plan = Plan(batch, structure, config.MIN_FUSED)
+        entry.plan = _plan_class(batch[0])(batch, structure, config.MIN_FUSED)
     except Exception as error:
         warn(f"adjit could not plan {len(batch)} operations", error)
         return
@@ -82,6 +82,15 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     if entry.plan.is_ready:
         return
     compiler.add(functools.partial(_compile, entry))
+
+
+def _plan_class(node: Any) -> type[Plan]:
+    """The plans of the device that a node, and all others of its batch, run on."""
+    if node.recipe.device is CPU:
+        return Plan
+    from .plan_cuda import GpuPlan
+
+    return GpuPlan
 
 
 def warn(what: str, error: Exception) -> None:
@@ -98,7 +107,7 @@ def _compile(entry: Entry) -> None:
     assert entry.plan is not None
     for source in entry.plan.sources:
         try:
-            link(source)
+            entry.plan.link(source)
         except Exception as error:
             entry.plan = None
             warn(f"adjit could not compile {source.label}", error)

@@ -18,7 +18,7 @@ from .cache import instantiate
 from .epilogue import with_activations
 from .fuse import Fusion, Item, Read, Task
 from .notes import Note, Use, copy_note, node_notes
-from .recipe import Operand, Source
+from .recipe import Operand, Recipe, Source, Step
 from .sheet import is_plain, steps_in
 from .structure import Structure, reads_of
 
@@ -284,8 +284,23 @@ class Layout:
         reads = zip(given, [read.value for read in item.reads], strict=True)
         writes = zip(made, item.writes, strict=True)
         self.notes += node_notes(recipe, item.node, reads, writes, spare)
+        self._kernel_rows(recipe, row, owner)
+
+    def _kernel_rows(self, recipe: Recipe, row: Sequence[Any], owner: int = -1) -> None:
+        """The steps of a recipe, all over one row; `owner` is the node, if they can fail."""
         for step in recipe.steps:
             self._row(step.source, step.n, step.grain, row, owner)
+
+    def _group_row(
+        self, step: Step, row: Sequence[Any], constants: tuple[int, ...],
+        operands: Sequence[Operand], shape: Sequence[int],
+    ) -> None:  # fmt: skip
+        """The step of a fused kernel; `constants` are a part of its row."""
+        self._row(step.source, step.n, step.grain, row)
+
+    def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:
+        """A copy of bytes."""
+        self._row(copy_words(), (nbytes + 7) // 8, 1 << 15, [old, fresh])
 
     def _emit_write(self, position: int, item: Item) -> None:
         """A write into a part of an old value: in its memory if it is read no more, else a copy."""
@@ -295,16 +310,15 @@ class Layout:
         if recipe.write == "here":
             raise ValueError("a write into shared memory cannot be planned")
         if not self._take_over(v, target.value, position):
-            whole = (recipe.spec.nbytes + 7) // 8
             fresh = self._place(v)
-            self._row(copy_words(), whole, 1 << 15, [old, fresh])
+            self._copy_row(old, fresh, recipe.spec.nbytes)
             self.notes.append(
                 copy_note(copy_words(), recipe.spec, item.node, (old, target.value), (fresh, v))
             )
         step, into = recipe.steps[0], self._place(v)
         into = into._replace(extra=into.extra + target.offset * size)
         other = self._address(source, recipe.inputs[1].dtype.itemsize)
-        self._row(step.source, step.n, step.grain, [other, into, *recipe.constants])
+        self._kernel_rows(recipe, [other, into, *recipe.constants])
         self.notes.append(
             copy_note(step.source, recipe.inputs[1], item.node, (other, source.value), (into, v))
         )
@@ -352,7 +366,8 @@ class Layout:
         step, constants = fused.kernel(
             members, [*given.values, *given.numbers], outputs, sums, shape, over, padded
         )
-        self._row(step.source, step.n, step.grain, [*row, *constants, *given.number_places])
+        row += [*constants, *given.number_places]
+        self._group_row(step, row, constants, [*given.values, *outputs], shape)
         self._note(step.source, task, taken, names, out_values)
 
     def _emit_sheet(self, position: int, task: Task) -> None:

@@ -54,16 +54,11 @@ class Plan:
     Elementwise nodes of fewer than `least` elements are not fused.
     """
 
+    checked: Sequence[int] = ()  # nodes whose errors somebody has to wait for
+
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
-        place = next((n.recipe.device for n in batch if n.recipe.device is not CPU), None)
-        if place is not None:
-            raise NotImplementedError(
-                f"operations on {place} run one by one: they have no plan yet that could be captured "
-                "or shown"
-            )
-        made = Layout(batch, structure, least)
-        made.build()
-        self.sources = made.sources
+        made = self._laid_out(batch, structure, least)
+        self.sources: list[Any] = list(made.sources)
         self.tasks = made.order
         self.notes = made.notes
         self.steps, self.large = len(made.owners), made.large
@@ -84,10 +79,27 @@ class Plan:
             [ExternalOf(size, made.padded.get(k, 0)) for k, size in enumerate(made.external_sizes)]
         )
 
+    def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> Layout:
+        place = next((n.recipe.device for n in batch if n.recipe.device is not CPU), None)
+        if place is not None:
+            raise NotImplementedError(
+                f"plans of operations on {place} cannot be captured or shown yet"
+            )
+        made = Layout(batch, structure, least)
+        made.build()
+        return made
+
+    def expect(self, batch: Sequence[Any]) -> None:
+        """Get ready for what the `checked` nodes of a batch may find."""
+
+    def link(self, source: Any) -> int:
+        """The address of one of the `sources`."""
+        return link(source)
+
     def compile(self) -> None:
         """Link every kernel; fast where the cache has them."""
         for source in self.sources:
-            link(source)
+            self.link(source)
 
     @property
     def is_ready(self) -> bool:
@@ -101,6 +113,7 @@ class Plan:
         self.words = np.array(self._words, np.int64)
         self._status = self.status.buffer_info()[0]
         start = {"external": 0, "held": len(self._externals)}
+        start["check"] = len(self._externals) + len(self._blocks)
         arena, filled, numbers = [], [], []
         for position, place in self._open:
             if place.kind == "arena":
@@ -145,11 +158,19 @@ class Plan:
 
     def run(self, sites: Sequence[Site | None] | None = None) -> None:
         """Run what was prepared; `sites` are where the nodes came from, for a profile."""
-        arena = allocate(self.arena) if self.arena else 0
+        arena = self._allocate(self.arena) if self.arena else 0
         if arena != self._base:
             self.words[self._arena_at] += int(arena) - self._base
             self._base = int(arena)
         self.status[0] = 0
+        self._go(sites)
+
+    def _allocate(self, size: int) -> Any:
+        """A block of a size class."""
+        return allocate(size)
+
+    def _go(self, sites: Sequence[Site | None] | None) -> None:
+        """Run the steps."""
         where = self._status if self.can_fail else 0
         if sites is None or profile.active is None:
             self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large)
@@ -177,13 +198,20 @@ def _fill_in(table: Table, externals: list[tuple[Any, int]]) -> list[Any]:
         allocate(size) if taken < 0 else externals[taken][0].address
         for taken, size, _ in table.blocks
     ]
+    write_addresses(table, externals, blocks)
+    return blocks
+
+
+def write_addresses(
+    table: Table, externals: list[tuple[Any, int]], blocks: Sequence[int]
+) -> None:
+    """Write the addresses of a run into the table."""
     addresses = [
         value.address + offset * size
         for (value, offset), (size, _) in zip(externals, table.externals, strict=True)
     ]
     positions, sources, extra = table.places.T
-    table.words[positions] = np.array(addresses + blocks, np.int64)[sources] + extra
-    return blocks
+    table.words[positions] = np.array([*addresses, *blocks], np.int64)[sources] + extra
 
 
 fill_in = native.Family("plans", "fill_in").function(

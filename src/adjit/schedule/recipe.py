@@ -109,7 +109,7 @@ class Recipe:
     """
 
     __slots__ = (
-        "__weakref__", "activation", "alias", "compute", "constants", "count", "device",
+        "__weakref__", "activation", "alias", "compute", "constants", "count", "crosses", "device",
         "device_steps", "differentiable", "element", "fallible", "floating", "fold", "free",
         "head", "inputs", "large", "launches", "moves", "name", "nbytes", "numbers", "operands",
         "outputs", "over", "pick", "plain", "row", "scratch", "serial", "size", "sizes", "spec",
@@ -149,6 +149,10 @@ class Recipe:
         self.large = any(step.n >= 2 * step.grain for step in steps)
         self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
         self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
+        # Whether it also reads or writes the memory of another device.
+        self.crosses = any(
+            s is not None and s.device is not self.device for s in (*outputs, *inputs)
+        )
         self.moves = False  # no kernel, a copy of bytes from one device to another
         self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0

@@ -19,19 +19,25 @@ from ..storage import Foreign, allocate, size_class
 from . import run_cpu, toolkit
 from .cache import instantiate, link
 from .cold import HELD_BY_NODE, Failed, fail, found_error, inherit_error
-from .recipe import DeviceSource, Recipe
+from .recipe import DeviceSource, Recipe, Source
 
 _refcount = sys.getrefcount
 
 
-class Launch(NamedTuple):
-    """A kernel that is loaded, over its work: the words that come before the row of a node."""
+class Shape(NamedTuple):
+    """How a kernel is launched over `n` units of work."""
 
-    function: int
     grid: int
     threads: int
     floats: int  # bits for the parameters that are float32
     n: int
+
+
+class Launch(NamedTuple):
+    """A kernel that is loaded, over its work."""
+
+    function: int
+    shape: Shape
 
 
 class Gpu:
@@ -46,8 +52,12 @@ class Gpu:
             self.driver.attribute(driver.MINOR, self.index),
         )
         self.multiprocessors = self.driver.attribute(driver.MULTIPROCESSORS, self.index)
-        self.report = array("q", [0])  # the first status code of a launch that failed
+        self.launch_address = self.driver.address("cuLaunchKernel")
+        # Words that launches point to: the stream they go to, the code of the first that failed.
+        self.stream_word, self.report = array("q", [0]), array("q", [0])
         self.checks = Checks(self)
+        self.driver.use(self.index)
+        self.capture_stream = self.driver.new_stream()  # the default one cannot be captured
         self._functions: dict[Any, int] = {}
 
     def launches(self, recipe: Recipe) -> list[Launch]:
@@ -59,7 +69,21 @@ class Gpu:
         return list(recipe.launches)
 
     def load(self, source: DeviceSource, n: int) -> Launch:
-        """A kernel over `n` units of work."""
+        """A kernel over `n` units of work, ready to be launched."""
+        return Launch(self.function_of(source), self.shape(source, n))
+
+    def shape(self, source: DeviceSource, n: int) -> Shape:
+        """How a kernel is launched over `n` units of work."""
+        floats = sum(1 << k for k, kind in enumerate(source.signature) if kind == "float32")
+        most = self.multiprocessors * max(1, 2048 // source.threads)
+        return Shape(source.grid(n, most), source.threads, floats, n)
+
+    def has(self, source: DeviceSource) -> bool:
+        """Whether a kernel is loaded."""
+        return (source.name, source.text, source.signature) in self._functions
+
+    def function_of(self, source: DeviceSource) -> int:
+        """The handle of a kernel, compiled and loaded where it is new."""
         key = source.name, source.text, source.signature
         function = self._functions.get(key)
         if function is None:
@@ -71,26 +95,36 @@ class Gpu:
             code, symbol = toolkit.cubin(source, self.capability)
             self.driver.use(self.index)
             function = self._functions[key] = self.driver.function(code, symbol)
-        floats = sum(1 << k for k, kind in enumerate(source.signature) if kind == "float32")
-        most = self.multiprocessors * max(1, 2048 // source.threads)
-        return Launch(function, source.grid(n, most), source.threads, floats, n)
+        return function
 
     def run(self, launches: Sequence[Launch], row: Sequence[int]) -> None:
         """Launch kernels over the words of a row on the current stream."""
-        stream = gpu.current_stream(self.index)
-        kernel = link(instantiate(launcher.launch, {}))
-        report = self.report.buffer_info()[0]
-        count = len(row) + 1
         words: list[int] = []
         for step in launches:
-            words += (
-                kernel, 1, 1, launcher.PARAMETERS + count, self.driver.launch_address, step.function,
-                step.grid, step.threads, stream, report, step.floats, count, *row, step.n,
-            )  # fmt: skip
+            made = self.row(step.function, step.shape, row)
+            words += (link(launcher_source()), 1, 1, len(made), *made)
         table = array("q", words)
+        self.use_current_stream()
         run_cpu.run(table.buffer_info()[0], len(launches), 0, large=False)
-        if self.report[0]:
-            code, self.report[0] = self.report[0], 0
+        self.raise_failed_launch()
+
+    def row(self, function: Any, shape: Shape, row: Sequence[Any]) -> list[Any]:
+        """The words of a launch over the words of a row."""
+        return [
+            self.launch_address, function, shape.grid, shape.threads,
+            self.stream_word.buffer_info()[0], self.report.buffer_info()[0], shape.floats,
+            len(row) + 1, *row, shape.n,
+        ]  # fmt: skip
+
+    def use_current_stream(self) -> None:
+        """Let launches go to the current stream of this thread."""
+        self.driver.use(self.index)
+        self.stream_word[0] = gpu.current_stream(self.index)
+
+    def raise_failed_launch(self) -> None:
+        """Raise what the driver has said to the launches of a stream of words."""
+        code, self.report[0] = self.report[0], 0
+        if code:
             raise self.driver.error(code, "cuLaunchKernel")
 
     def synchronize(self, stream: int | None = None) -> None:
@@ -101,6 +135,11 @@ class Gpu:
         else:
             self.driver.call("cuStreamSynchronize", stream)
         self.checks.look(stream)
+
+
+def launcher_source() -> Source:
+    """The kernel of the runner that launches one for a GPU."""
+    return instantiate(launcher.launch, {})
 
 
 class Checks:

@@ -72,22 +72,31 @@ def _run(batch: list[Any]) -> None:
 def _run_by_device(batch: list[Any]) -> None:
     """Run nodes in order, those in a row that run on the same device together."""
     while batch:
-        place = batch[0].recipe.device
-        at = next((k for k, n in enumerate(batch) if n.recipe.device is not place), len(batch))
+        first = batch[0].recipe
+        at = next(
+            (
+                k
+                for k, node in enumerate(batch)
+                if node.recipe.device is not first.device or node.recipe.crosses != first.crosses
+            ),
+            len(batch),
+        )
         part = batch[:at]
         del batch[:at]
         tape[:0] = batch  # what an error leaves of the part goes before the rest
-        if place is CPU:
+        if first.device is CPU:
             _run(part)
         else:
-            _run_on_gpu(part)
+            _run_on_gpu(part, first.crosses)
         del tape[: len(batch)]
 
 
-def _run_on_gpu(batch: list[Any]) -> None:
-    """Run nodes of one GPU."""
+def _run_on_gpu(batch: list[Any], crosses: bool) -> None:
+    """Run nodes of one GPU, by their plan if they have one; copies between devices have none."""
     from . import run_cuda
 
+    if hot.is_on and len(batch) > 1 and not crosses and _run_plan(batch):
+        return
     try:
         run_cuda.run(batch)
     finally:
@@ -124,6 +133,8 @@ def _run_plan(batch: list[Any]) -> bool:
         return False
     blocks: list[Any] = []
     try:
+        if plan.checked:
+            plan.expect(batch)
         blocks = plan.prepare(structure.externals)
         plan.set_numbers(list(chain.from_iterable([batch[at].scalars for at in plan.numbered])))
         sites = None if profile.active is None else profile.active.sites_of(batch)
