@@ -70,6 +70,11 @@ static struct block *block_of(const void *address) {
     return NULL;
 }
 
+EXPORT long stub_room(const void *address) {
+    struct block *b = block_of(address);
+    return b ? b->start + b->nbytes - (char *)address : 0;
+}
+
 static int reaches(const void *address, size_t nbytes) {
     struct block *b = block_of(address);
     return b && (char *)address + nbytes <= b->start + b->nbytes;

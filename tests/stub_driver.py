@@ -21,9 +21,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from adjit import devices, driver, gpu
+from adjit.cuda import simulator
 from adjit.schedule import on_cuda, run_cuda, toolkit
 from adjit.schedule.cache import link
 from adjit.schedule.recipe import DeviceSource, DeviceStep, Recipe, Source
@@ -57,6 +59,7 @@ class Stub:
     def __init__(self) -> None:
         self.library = ctypes.CDLL(str(built()))
         self.steps: dict[str, tuple[Source, int]] = {}  # the CPU kernel behind a symbol
+        self.kernels: dict[str, DeviceSource] = {}  # that the simulator runs
         self.sources: dict[tuple[str, str], Source] = {}  # by name and text
         self.errors: list[Exception] = []  # of what ran in the place of kernels
         self.seen: list[str] = []  # labels of the kernels that ran
@@ -73,6 +76,8 @@ class Stub:
         ctypes.c_long.in_dll(self.library, f"stub_{name}").value = value
 
     def _run(self, symbol: bytes, grid: int, threads: int, parameters: Any) -> int:
+        if symbol.decode() in self.kernels:
+            return self._simulate(self.kernels[symbol.decode()], grid, parameters)
         source, count = self.steps[symbol.decode()]
         self.seen.append(source.label)
         if self.fails:
@@ -84,6 +89,36 @@ class Stub:
             self.errors.append(error)
             return 1
         return 0
+
+    def _simulate(self, source: DeviceSource, grid: int, parameters: Any) -> int:
+        """Run the text of a kernel for GPUs."""
+        self.seen.append(source.label)
+        try:
+            kinds = source.signature
+            words = [self._argument(parameters[k], kind) for k, kind in enumerate(kinds)]
+            simulator.run(source, words, blocks=grid)
+        except Exception as error:
+            self.errors.append(error)
+            return 1
+        return 0
+
+    def _argument(self, word: int, kind: str) -> Any:
+        """A parameter as the simulator takes it: memory up to the end of what the driver gave."""
+        if kind.startswith("float"):
+            return np.array([word], np.int64).view(kind)[0]
+        room = self.library.stub_room(ctypes.c_void_p(word)) // 8 * 8
+        if not room:
+            return word
+        memory = (ctypes.c_uint8 * room).from_address(word)
+        return simulator.Pointer(np.frombuffer(memory, kind[1:] if kind[0] == "*" else "uint8"))
+
+    def simulated_cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
+        """No machine code, but a symbol that tells the kernel's own text."""
+        digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
+        symbol = f"simulated_{source.name}_{digest}"
+        self.kernels[symbol] = source
+        self.library.stub_describe(symbol.encode(), len(source.signature))
+        return b"cubin", symbol
 
     def device_steps(self, recipe: Recipe) -> list[DeviceStep]:
         """The steps of the CPU, as those of a GPU would look."""
@@ -116,15 +151,21 @@ def _stub() -> Stub:
 
 
 @contextlib.contextmanager
-def installed() -> Iterator[Stub]:
-    """The stub in the place of NVIDIA's driver."""
+def installed(*, simulated: bool = False) -> Iterator[Stub]:
+    """The stub in the place of NVIDIA's driver.
+
+    With `simulated`, launches run the texts of the kernels for GPUs, slowly, and not the CPU's.
+    """
     stub = _stub()
     settle()
     patch = pytest.MonkeyPatch()
     patch.setattr(driver, "_found", lambda: stub.driver)
-    patch.setattr(on_cuda, "device_steps", stub.device_steps)
-    patch.setattr(on_cuda, "device_step", stub.device_step)
-    patch.setattr(toolkit, "cubin", stub.cubin)
+    if simulated:
+        patch.setattr(toolkit, "cubin", stub.simulated_cubin)
+    else:
+        patch.setattr(on_cuda, "device_steps", stub.device_steps)
+        patch.setattr(on_cuda, "device_step", stub.device_step)
+        patch.setattr(toolkit, "cubin", stub.cubin)
     stub.seen.clear()
     try:
         yield stub

@@ -17,7 +17,7 @@ import pytest
 import stub_driver
 
 import adjit as T
-from adjit import devices, driver, gpu
+from adjit import config, devices, driver, gpu
 from adjit.autograd import gradcheck
 from adjit.ops import creation
 from adjit.schedule import hot, run_cuda
@@ -308,6 +308,32 @@ def test_training_gives_what_it_gives_on_the_cpu(stub):
         assert value.is_cuda, name
         assert value.tolist() == here[1].state_dict()[name].tolist(), name
     assert {"cpu"} == {p.device.type for p in there[1].cpu().parameters()}
+
+
+def test_the_kernels_for_gpus_through_the_whole_host(monkeypatch):
+    """A training loop on their own texts, in the simulator: recorded, planned, fused, launched."""
+    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(config, "MIN_FUSED", 1)
+
+    def program(device):
+        T.manual_seed(0)
+        net = T.nn.Sequential(T.nn.Linear(3, 4), T.nn.ReLU(), T.nn.Linear(4, 2)).to(device)
+        x, y = T.randn(5, 3).to(device), T.tensor([0, 1, 1, 0, 1]).to(device)
+        optimizer = T.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+        losses = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = T.nn.functional.cross_entropy(net(x) * 2 + 1, y)
+            loss.backward()
+            optimizer.step()
+            hot.wait()
+            losses.append(loss.item())
+        return losses
+
+    with stub_driver.installed(simulated=True) as stub:
+        here, there = program("cpu"), program("cuda")
+        assert any("fused_mul_add" in label for label in stub.seen), {*stub.seen}
+    assert there == pytest.approx(here, rel=1e-6)
 
 
 def test_plans_and_graphs(stub, monkeypatch):

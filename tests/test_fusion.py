@@ -960,14 +960,14 @@ def test_thousands_of_steps_keep_memory_flat(plans):
 def test_results_are_right_while_compiling_and_after(monkeypatch, plans):
     monkeypatch.setattr(config, "JIT", "background")
     monkeypatch.setattr(config, "HOT", 2)
-    link = hot.link
+    link = plan.link
     gate = threading.Event()
 
     def slow(source):
         gate.wait(10)
         return link(source)
 
-    monkeypatch.setattr(hot, "link", slow)
+    monkeypatch.setattr(plan, "link", slow)
 
     def look(n):
         x = T.linspace(-1, 1, n)

@@ -202,9 +202,7 @@ def _fill_in(table: Table, externals: list[tuple[Any, int]]) -> list[Any]:
     return blocks
 
 
-def write_addresses(
-    table: Table, externals: list[tuple[Any, int]], blocks: Sequence[int]
-) -> None:
+def write_addresses(table: Table, externals: list[tuple[Any, int]], blocks: Sequence[int]) -> None:
     """Write the addresses of a run into the table."""
     addresses = [
         value.address + offset * size
