@@ -292,6 +292,14 @@ def stream_block(out: Any, first: int, block: Any, aligned: bool) -> None:
             store(out, first + i, load(block, i))
 
 
+@njit(error_model="numpy")
+def repeat_row(row: Any, width: int, out: Any, count: int) -> None:
+    """Fill out[:count] with row[:width], again and again."""
+    for first in range(0, count, width):
+        for j in range(min(width, count - first)):
+            out[first + j] = row[j]
+
+
 @intrinsic
 def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any) -> Any:
     """Write the first `count` lanes from an index on."""

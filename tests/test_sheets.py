@@ -252,3 +252,44 @@ def test_sheets_are_bounded(plans):  # noqa: F811
     assert len(sheets) > 1
     for t in sheets:
         assert sum(sheet.work_of(i.recipe) for i in [*t.items, *t.folds]) <= sheet.MAX_WORK
+
+
+# ----- batch normalisation -----
+
+
+def channels_last(x):
+    """The same elements, those of all channels side by side."""
+    return x.permute(0, 2, 3, 1).contiguous().permute(0, 3, 1, 2)
+
+
+def residual_block(shape, layout):
+    """Two normalisations with their activations, a residual between them, and the gradients."""
+    numbers = np.random.default_rng(1)
+    x, y, g = (layout(T.tensor(numbers.standard_normal(shape, np.float32))) for _ in range(3))
+    w, b, mean, var = (T.linspace(k, 2, shape[1]) for k in (0.5, -1, 0, 1))
+    leaves = [t.requires_grad_() for t in (x, y, w, b)]
+    scheduling.settle()
+    out = F.batch_norm(x, mean, var, w, b, training=True).relu_() + y
+    out = F.batch_norm(out, mean, var, w, training=True) + y
+    out = out.relu_()
+    scheduling.settle()
+    grads = T.autograd.grad(out, leaves, g)
+    scheduling.settle()
+    return bits([out, *grads, mean, var])
+
+
+@pytest.mark.parametrize(
+    ("shape", "layout"),
+    [((3, 70, 5, 7), channels_last), ((6, 5, 9, 8), channels_last), ((2, 5, 9, 8), T.clone)],
+    ids=str,
+)
+def test_batch_normalisation_has_neighbours(shape, layout, plans):  # noqa: F811
+    assert residual_block(shape, layout) == cold(residual_block, shape, layout)
+    if shape[1] >= sheet.MIN_WIDTH:
+        assert [label.removeprefix("fused ") for label in fused(plans) if "sub" in label] == [
+            "sub, mul, add, relu, add",
+            "sub, mul, add, relu",
+            "relu_vjp, sub, columns, mul, columns",
+            "relu_vjp, sub, sub, mul, sub, mul, add, relu_vjp, sub, columns, mul, columns",
+            "sub, sub, mul, sub, mul",
+        ]

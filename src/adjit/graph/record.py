@@ -451,8 +451,13 @@ def common_device(specs: Sequence[Spec], *, with_numbers: bool = False) -> devic
 
 
 def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
-    """C order, or the order of axes that every full operand has."""
-    full = [s for s in specs if s.shape == shape]
+    """C order, or the order of axes that every full operand has; one that repeats has none."""
+    full = [
+        spec
+        for spec in specs
+        if spec.shape == shape
+        and not any(s == 0 and n > 1 for s, n in zip(spec.strides, shape, strict=True))
+    ]
     if full and not full[0].contiguous:
         strides = full[0].strides
         if is_dense(shape, strides) and all(
@@ -485,7 +490,7 @@ def elementwise_recipe(
     )
     recipe.element = Element(
         body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
-    )
+    ).turned(order)
     recipe.wide = first.numel if first.numel >= config.MIN_FUSED else 0
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]

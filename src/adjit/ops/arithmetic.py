@@ -58,9 +58,10 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
             totals.clear()
         recipe = totals[spec, count] = Recipe("total", (spec,) * count, (spec,), [step])
         body = Total(count)
-        given = [Operand(name, spec.dtype, spec.strides) for name in body.params]
-        out = Operand("out", spec.dtype, spec.strides)
-        recipe.element = Element(body, (0,), spec.dtype, tuple(given), (out,), spec.shape)
+        flat = (spec.numel,)  # the values lie alike, and densely
+        given = [Operand(name, spec.dtype, (1,)) for name in body.params]
+        out = Operand("out", spec.dtype, (1,))
+        recipe.element = Element(body, (0,), spec.dtype, tuple(given), (out,), flat)
         record.find_device_steps(recipe)
     node = new_node(Node)
     node.recipe = recipe

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..graph import write
 from ..graph.launch import launch
@@ -27,35 +26,6 @@ def all_but_channels(x: Tensor) -> Shape:
     return (0, *range(2, x.ndim))
 
 
-def has_rows(x: Tensor) -> bool:
-    """Whether the channels of each place lie side by side."""
-    return layouts.channels_last(x) or numel(x.shape[2:]) == 1
-
-
-def steps_of(
-    x: Tensor, at_end: bool, planes: Any, rows: Sequence[Any]
-) -> tuple[list[tuple[Any, int, int]], tuple[int, ...], int]:
-    """Kernels with their work, the words of the sizes, and the rows of scratch: (channels,) each.
-
-    `planes` is the kernel for C order, `rows` are the three for channels last.
-    """
-    images, channels, area = x.shape[0], x.shape[1], numel(x.shape[2:])
-    if not at_end:
-        grain = max(1, GRAIN // max(8 * images * area, 1))
-        return [(planes, channels, grain)], (images, channels, area), 0
-    count = images * area
-    step = kernels.rows_of_chunk(channels)
-    chunks = -(-count // step)
-    grain = max(1, GRAIN // max(4 * step * channels, 1))
-    sums, join, apply = rows
-    steps = [
-        (sums, chunks, grain),
-        (join, -(-channels // kernels.STRIP), 1),
-        (apply, chunks, grain),
-    ]
-    return steps, (count, channels, step, chunks), 2 * chunks
-
-
 @operation("NativeBatchNormBackward0", differentiable=(0,))
 def batch_norm_training(
     x: Tensor,
@@ -67,32 +37,42 @@ def batch_norm_training(
     eps: float,
 ) -> tuple[Tensor, ...]:
     """Normalised channels, their means and the factors they were scaled by, new running ones."""
-    at_end = has_rows(x)
-    steps, sizes, rows = steps_of(
-        x,
-        at_end,
-        kernels.normalize_planes,
-        (kernels.moments_of_chunks, kernels.join_moments, kernels.normalize_rows),
-    )
-    kind, channels = x.dtype, x.shape[1]
+    means, scales, *running = moments(x, running_mean, running_var, momentum, eps)
+    factor = scales if weight is None else scales * weight
+    out = (x - per_channel(means, x)) * per_channel(factor, x)
+    return out if bias is None else out + per_channel(bias, x), means, scales, *running
+
+
+def moments(
+    x: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    momentum: float,
+    eps: float,
+) -> tuple[Tensor, ...]:
+    """Means of the channels and the factors to scale them by, new running statistics: (C,) each."""
+    at_end = layouts.channels_last(x) or numel(x.shape[2:]) == 1
+    kind, images, channels, area = x.dtype, x.shape[0], x.shape[1], numel(x.shape[2:])
     tracked = running_mean is not None
-    flags = (
-        kernels.WEIGHTED * (weight is not None)
-        + kernels.SHIFTED * (bias is not None)
-        + kernels.TRACKED * tracked
-    )
+    sizes: tuple[int, ...] = (images, channels, area)
+    grain, scratch = max(1, GRAIN // max(4 * images * area, 1)), 0
+    steps = [(kernels.moments_of_planes, channels, grain)]
+    if at_end:
+        step = kernels.rows_of_chunk(channels)
+        chunks = -(-images * area // step)
+        sizes = images * area, channels, step, chunks
+        scratch = 2 * chunks * channels * kind.itemsize
+        grain = max(1, GRAIN // max(4 * step * channels, 1))
+        strips = -(-channels // kernels.STRIP)
+        steps = [(kernels.moments_of_chunks, chunks, grain), (kernels.join_moments, strips, 1)]
     dense = layouts.in_memory(x, at_end)
-    given = [
-        dense if t is None else t.contiguous() for t in (weight, bias, running_mean, running_var)
-    ]
-    per_channel, running = ((channels,), kind), ((channels if tracked else 0,), kind)
-    out, *statistics = launch(
-        steps, (dense, *given),
-        [(dense.shape, kind), per_channel, per_channel, running, running], bind={"T": kind},
-        words=(*sizes, flags), scalars=(float_word(eps), float_word(momentum)),
-        scratch=(rows + 2) * channels * kind.itemsize if rows else 0,
+    given = [dense if t is None else t.contiguous() for t in (running_mean, running_var)]
+    statistics, running = ((channels,), kind), ((channels if tracked else 0,), kind)
+    found: tuple[Tensor, ...] = launch(
+        steps, (dense, *given), [statistics, statistics, running, running], bind={"T": kind},
+        words=(*sizes, tracked), scalars=(float_word(eps), float_word(momentum)), scratch=scratch,
     )  # fmt: skip
-    return layouts.as_images(out, at_end), *statistics
+    return found
 
 
 @batch_norm_training.vjp
@@ -108,25 +88,19 @@ def _(g, x, weight, outs, eps, needs):  # type: ignore[no-untyped-def]
 def batch_norm_backward(
     upper: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The gradients of the input, the weight and the bias."""
-    at_end = has_rows(x)
-    steps, sizes, rows = steps_of(
-        x,
-        at_end,
-        kernels.gradients_of_planes,
-        (kernels.products_of_chunks, kernels.join_products, kernels.gradients_of_rows),
-    )
-    kind, channels = x.dtype, x.shape[1]
-    dense = layouts.in_memory(x, at_end)
-    tensors = [layouts.in_memory(upper, at_end), dense, means, scales]
-    tensors.append(dense if weight is None else weight.contiguous())
-    per_channel = ((channels,), kind)
-    gx, gw, gb = launch(
-        steps, tensors, [(dense.shape, kind), per_channel, per_channel], bind={"T": kind},
-        words=(*sizes, weight is not None),
-        scratch=(rows + 3) * channels * kind.itemsize if rows else 0,
-    )  # fmt: skip
-    return layouts.as_images(gx, at_end), gw, gb
+    """The gradients of the input, the weight and the bias.
+
+    With normal = (x - mean) * scale these are weight * scale * (g - mean(g) - normal *
+    mean(g * normal)), the sum of g * normal, and that of g.
+    """
+    axes, count = all_but_channels(x), x.numel() // x.shape[1]
+    centered = x - per_channel(means, x)
+    total = upper.sum(axes)
+    slope = (upper * centered).sum(axes) * scales
+    tilt = slope * scales / count
+    factor = scales if weight is None else scales * weight
+    inner = upper - per_channel(total / count, x) - centered * per_channel(tilt, x)
+    return inner * per_channel(factor, x), slope, total
 
 
 @batch_norm_backward.vjp

@@ -25,6 +25,16 @@ the last block overlaps the one before it:
                 block_out[i] = out
             stream_block(p_out, first, block_out, (p[2] + first * 4) % 64 == 0)
         fence()
+
+Where an operand is one row for all rows, it is repeated on the stack to the length of a block and a
+row, so that narrow rows too make a flat loop:
+
+        repeat_row(p_y, inner, row_y, min(inner + 512, stop - start + inner))
+        for first in range(start, stop, 512):
+            phase = first % inner
+            for i in range(min(512, stop - first)):
+                x = p_x[first + i]
+                y = row_y[phase + i]
 """
 
 from __future__ import annotations
@@ -48,7 +58,9 @@ STREAM_BYTES = 1 << 24
 
 STREAMED, CACHED, PADDED = "streamed", "cached", "padded"
 NUMBER = "k"  # a Python number, one word
-CONTIGUOUS, REPEATED, STRIDED = "c", "s", "v"
+CONTIGUOUS, REPEATED, STRIDED, ROW = "c", "s", "v", "r"
+MAX_ROW, MAX_ROWS = 4096, 16  # elements of a row that is repeated on the stack, and such rows
+TOGETHER = 512  # elements of a block that is read beside such a row
 
 
 class Loop(NamedTuple):
@@ -74,6 +86,16 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
     steps = tuple(stride for stride in inner if stride not in (0, 1))
     if len(sizes) <= 1:
         return Loop(flags, False, sizes[0] if sizes else 1, GRAIN, steps)
+    plain, row = (sizes[-1], 1), (0, 1)
+    if (
+        len(sizes) == 2
+        and sizes[1] <= MAX_ROW
+        and {*strides} <= {plain, row, (0, 0)}
+        and strides.count(row) <= MAX_ROWS
+    ):
+        letters = iter(CONTIGUOUS if s == plain else ROW if s == row else REPEATED for s in strides)
+        flags = "".join(NUMBER if o.strides is None else next(letters) for o in operands)
+        return Loop(flags, False, sizes[0] * sizes[1], GRAIN, (sizes[1],))
     rows = 1
     for size in sizes[:-1]:
         rows *= size
@@ -113,7 +135,8 @@ def render(
     stores: list[str] = []
     base = len(pointers)
     strided = [n for n in pointers if letters[n] == STRIDED]
-    tail = f"{base + 2} + outer * {len(pointers) + 1}" if nested else str(base)
+    rows = [] if nested else [o for o in inputs if letters[o.name] == ROW]
+    tail = f"{base + 2} + outer * {len(pointers) + 1}" if nested else str(base + bool(rows))
     numbers = [o.name for o in inputs if o.strides is None]
     if nested:
         head += [f"outer = p[{base}]", f"inner = p[{base + 1}]", f"tail = {tail}"]
@@ -133,21 +156,32 @@ def render(
     for k, o in enumerate(operands):
         source = f"p_{over[o.name]}" if o.name in over else ""
         if nested:
-            element = f"p[{k}] + o_{o.name} * {o.dtype.itemsize}"
-            setup.append(f"p_{o.name} = " + (source or f"at({element}, {o.dtype.stored})"))
+            address = f"p[{k}] + o_{o.name} * {o.dtype.itemsize}"
+            setup.append(f"p_{o.name} = " + (source or f"at({address}, {o.dtype.stored})"))
         else:
             head.append(f"p_{o.name} = " + (source or f"at(p[{k}], {o.dtype.stored})"))
 
-    i = "first + i" if blocks else "i"
+    if rows:
+        head.append(f"inner = p[{base}]")
+        length = BLOCK if blocks else TOGETHER
+        for o in rows:
+            head.append(f"row_{o.name} = stack({o.dtype.stored}, {MAX_ROW + length})")
+            count = f"min(inner + {length}, stop - start + inner)"
+            head.append(f"repeat_row(p_{o.name}, inner, row_{o.name}, {count})")
 
-    def subscript(n: str) -> str:
+    i = "first + i" if blocks or rows else "i"
+
+    def element(n: str) -> str:
         letter = letters[n]
-        return "0" if letter == REPEATED else i if letter == CONTIGUOUS else f"({i}) * step_{n}"
+        if letter == ROW:
+            return f"row_{n}[phase + i]"
+        index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{n}")
+        return f"p_{n}[{index}]"
 
     for o in inputs:
         if o.strides is None:
             continue
-        value = f"p_{o.name}[{subscript(o.name)}]"
+        value = element(o.name)
         if compute is None:
             pass
         elif o.name in logical:
@@ -164,7 +198,7 @@ def render(
             value = f"{o.dtype.stored}({o.name})"
         else:
             value = o.name
-        target = f"block_{o.name}[i]" if blocks else f"p_{o.name}[{subscript(o.name)}]"
+        target = f"block_{o.name}[i]" if blocks else element(o.name)
         stores.append(f"{target} = {value}")
 
     if nested:
@@ -190,7 +224,9 @@ def render(
             body.append(f"        p_{o.name}[first + i] = block_{o.name}[i]")
     elif blocks:
         head += setup
-        inside = [f"first = min(max(block, start), stop - {BLOCK})", f"for i in range({BLOCK}):"]
+        inside = [f"first = min(max(block, start), stop - {BLOCK})"]
+        inside += ["phase = first % inner"] * bool(rows)
+        inside += [f"for i in range({BLOCK}):"]
         inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]
         for o in outputs:
             head.append(f"block_{o.name} = stack({o.dtype.stored}, {BLOCK})")
@@ -199,6 +235,11 @@ def render(
             inside.append(f"stream_block(p_{o.name}, first, block_{o.name}, {aligned})")
         body.append(f"for block in range(start & -{BLOCK}, stop, {BLOCK}):")
         body += ["    " + line for line in inside] + ["fence()"] * (blocks == STREAMED)
+    elif rows:
+        head += setup
+        body.append(f"for first in range(start, stop, {TOGETHER}):")
+        body += ["    phase = first % inner", f"    for i in range(min({TOGETHER}, stop - first)):"]
+        body += ["        " + line for line in [*loads, *pasted.lines, *stores]]
     else:
         head += setup
         body.append("for i in range(start, stop):")
@@ -208,7 +249,9 @@ def render(
     imports = {"words": "adjit.kernels.abi", "at": "adjit.kernels.abi", **pasted.imports}
     if "float_of_bits" in text:
         imports["float_of_bits"] = "adjit.kernels.abi"
-    if blocks:
+    if rows:
+        imports["repeat_row"] = "adjit.kernels.lanes"
+    if blocks or rows:
         imports["stack"] = "adjit.kernels.lanes"
     if blocks in (STREAMED, CACHED):
         imports["stream_block"] = "adjit.kernels.lanes"

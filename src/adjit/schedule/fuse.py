@@ -304,7 +304,7 @@ class Fusion:
                 continue
             home = self._maker(value)[0]
             copies = self._cheap_way(value, home, stored)
-            if copies is None or not all(_may_copy(home, task) for task in readers[value]):
+            if copies is None or not all(_may_copy(copies, task) for task in readers[value]):
                 stored.add(value)
                 continue
             for task in readers[value]:
@@ -371,7 +371,9 @@ def _may_enter(task: Task, sheet: Sheet, other: Task) -> bool:
     """Whether a group can run in a sheet, together with another one there."""
     if task.numel != sheet.numel:
         return False
-    if task.sheet != sheet and not (task.sheet is None and not task.folds and _fits(task, sheet)):
+    if task.sheet != sheet and not (
+        task.sheet is None and not task.folds and _fits(task.items, sheet)
+    ):
         return False
     if _work(task, other) > MAX_WORK:
         return False
@@ -386,19 +388,22 @@ def _may_enter(task: Task, sheet: Sheet, other: Task) -> bool:
     )
 
 
-def _fits(task: Task, sheet: Sheet) -> bool:
-    """Whether the bodies of a group can run in a sheet."""
-    elements = [(item.recipe.element, item.recipe.spec.numel) for item in task.items]
+def _fits(items: Sequence[Item], sheet: Sheet) -> bool:
+    """Whether bodies can run in a sheet."""
+    elements = [(item.recipe.element, item.recipe.spec.numel) for item in items]
     return all(element is not None and fits(element, n, sheet) for element, n in elements)
 
 
-def _may_copy(home: Task, task: Task) -> bool:
-    """Whether a body of one group can run in the loop of another."""
-    if home.numel != task.numel or home.sheet is not None:
-        return False
+def _may_copy(bodies: Sequence[Item], task: Task) -> bool:
+    """Whether bodies of another group can run in the loop of this one."""
     if task.sheet is not None:
-        return _fits(home, task.sheet)
-    return home.shape is None or home.shape == task.shape
+        return _fits(bodies, task.sheet)
+    elements = [item.recipe.element for item in bodies]
+    return all(
+        item.recipe.spec.numel == task.numel and (is_flat(e) or tuple(e.shape) == task.shape)
+        for item, e in zip(bodies, elements, strict=True)
+        if e is not None
+    )
 
 
 def _holds_up(task: Task, earlier: Task) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..devices import CPU, device
@@ -67,6 +67,24 @@ class Element(NamedTuple):
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
     shape: tuple[int, ...]
+
+    def turned(self, order: Sequence[int]) -> Element:
+        """The same with its axes in another order."""
+        inputs, outputs = (
+            tuple(
+                [
+                    o if o.strides is None else o._replace(strides=_picked(o.strides, order))
+                    for o in operands
+                ]
+            )
+            for operands in (self.inputs, self.outputs)
+        )
+        shape = _picked(self.shape, order)
+        return self._replace(inputs=inputs, outputs=outputs, shape=shape)
+
+
+def _picked(values: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
+    return tuple([values[d] for d in order])
 
 
 class Fold(NamedTuple):
