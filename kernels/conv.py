@@ -19,6 +19,10 @@ An element is summed up in one order that shapes and layouts alone decide, not t
 Of small images a good part of what the taps see is padding: boxes are then computed line by line, and
 lines of taps outside of the image are left out, as oneDNN does.
 
+Of a few pixels the products take less time than packing the weight, which is then multiplied as it
+lies: what the pixels see is copied in the order of a line of the weight, for dot products with it; on
+the way back, products of the gradient and the weight are added up where the taps lie.
+
 With one channel in and out of each group (depthwise) no matrix is left; these have tiles of their own,
 which multiply vectors of channels.
 
@@ -49,7 +53,7 @@ from numba import njit
 
 from .abi import T, at, kernel, words
 from .blas import shifted
-from .conv_tiles import TOGETHER
+from .conv_tiles import DOT_ROWS, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
 from .lanes import fold, spread
 from .micro import HEIGHT, VECTOR_BYTES
@@ -68,7 +72,8 @@ PASS = (
     "source_size_0", "source_size_1", "source_size_2",
     "copies", "region_bytes", "region_pitch", "region_0", "region_1", "region_2",
     "box_batch", "box_0", "box_1", "box_2", "step_0", "step_1", "step_2",
-    "pixel_batch", "pixel_0", "pixel_1", "pixel_2", "out_batch", "out_0", "out_1", "out_2",
+    "pixel_batch", "pixel_0", "pixel_1", "pixel_2",
+    "out_batch", "out_channel", "out_0", "out_1", "out_2",
     "has_bias", "side_by_side", "packs", "skips",
     "weight_group", "weight_column", "weight_depth", "weight_taps",
     "manner", "chunks", "sum_chunk", "sum_group", "sum_column", "sum_step",
@@ -80,7 +85,7 @@ PASS = (
     SOURCE_SIZE_0, SOURCE_SIZE_1, SOURCE_SIZE_2,
     COPIES, REGION_BYTES, REGION_PITCH, REGION_0, REGION_1, REGION_2,
     BOX_BATCH, BOX_0, BOX_1, BOX_2, STEP_0, STEP_1, STEP_2,
-    PIXEL_BATCH, PIXEL_0, PIXEL_1, PIXEL_2, OUT_BATCH, OUT_0, OUT_1, OUT_2,
+    PIXEL_BATCH, PIXEL_0, PIXEL_1, PIXEL_2, OUT_BATCH, OUT_CHANNEL, OUT_0, OUT_1, OUT_2,
     HAS_BIAS, SIDE_BY_SIDE, PACKS, SKIPS, WEIGHT_GROUP, WEIGHT_COLUMN, WEIGHT_DEPTH, WEIGHT_TAPS,
     MANNER, CHUNKS, SUM_CHUNK, SUM_GROUP, SUM_COLUMN, SUM_STEP,
     SHARED_BYTES, SLOT_BYTES, PART, PHASES,
@@ -381,6 +386,115 @@ def convolve(args, start, stop):
                 panel_now += nbytes * c[PANEL]
                 k += max(together, 1)
             first_line = last_line
+
+
+@njit
+def place_seen(c, pixel, tap):
+    """Where a tap of a pixel lies in the image, -1 outside of it."""
+    phase = shifted(c, FIRST_PHASE)
+    offset = shifted(c, phase[TAP_LIST] + 3 * tap)
+    rest, x = pixel // phase[EXTENT_2], pixel % phase[EXTENT_2]
+    rest, y = rest // phase[EXTENT_1], rest % phase[EXTENT_1]
+    n, z = rest // phase[EXTENT_0], rest % phase[EXTENT_0]
+    i, j = z * c[STEP_0] + offset[0], y * c[STEP_1] + offset[1]
+    k = x * c[STEP_2] + offset[2]
+    if not (0 <= i < c[SOURCE_SIZE_0] and 0 <= j < c[SOURCE_SIZE_1] and 0 <= k < c[SOURCE_SIZE_2]):
+        return -1
+    return n * c[SOURCE_BATCH] + i * c[SOURCE_0] + j * c[SOURCE_1] + k * c[SOURCE_2]
+
+
+@njit
+def pixels_of(c):
+    """The pixels of a convolution of few."""
+    phase = shifted(c, FIRST_PHASE)
+    return c[BATCH] * phase[EXTENT_0] * phase[EXTENT_1] * phase[EXTENT_2]
+
+
+@kernel
+def unfold_pixels(args, start, stop):
+    """What pixels see, in the order of the weight's numbers; a unit is a pixel of a group."""
+    p = words(args)
+    source, unfolded, c = at(p[0], T), at(p[4], T), shifted(p, 5)
+    depth, taps, channel = c[DEPTH], shifted(c, FIRST_PHASE)[TAPS], c[SOURCE_CHANNEL]
+    pixels = pixels_of(c)
+    for unit in range(start, stop):
+        for tap in range(taps):
+            place = place_seen(c, unit % pixels, tap)
+            here = shifted(source, place + unit // pixels * depth * channel)
+            target = shifted(unfolded, unit * depth * taps + tap)
+            for i in range(depth):
+                target[i * taps] = T(0) if place < 0 else here[i * channel]
+
+
+@kernel
+def dot_pixels(args, start, stop):
+    """`convolve` of few pixels, by the weight as it lies; a unit is a panel of a group's columns."""
+    p = words(args)
+    bias, c = p[2], shifted(p, 5)
+    size, columns, pixels = c[ITEM_BYTES], c[COLUMNS], pixels_of(c)
+    length, total = c[DEPTH] * shifted(c, FIRST_PHASE)[TAPS], columns * c[GROUPS]
+    for unit in range(start, stop):
+        group, column = unit // c[PANELS], unit % c[PANELS] * c[PANEL]
+        some, to = min(c[PANEL], columns - column), group * columns + column
+        added = bias + to * size if c[HAS_BIAS] else 0
+        for i in range(0, pixels, DOT_ROWS):
+            seen, out = (group * pixels + i) * length, i * total + to
+            call(c[MULTIPLY], (
+                min(DOT_ROWS, pixels - i), some, p[4] + seen * size, p[1] + to * length * size,
+                length, added, p[3] + out * size, total,
+            ))  # fmt: skip
+
+
+@kernel
+def turn_pixels(args, start, stop):
+    """The gradient of few pixels with those side by side, and where its lines and those of the weight
+    lie; a unit is a column."""
+    p = words(args)
+    upper, c = at(p[0], T), shifted(p, 5)
+    phase, total, pixels = shifted(c, FIRST_PHASE), c[GROUPS] * c[COLUMNS], pixels_of(c)
+    lefts, rights, turned = words(p[4]), words(p[4] + 8 * total), p[4] + 16 * total
+    length = c[DEPTH] * phase[TAPS]
+    for column in range(start, stop):
+        lefts[column] = turned + column * pixels * c[ITEM_BYTES]
+        rights[column] = p[1] + column * length * c[ITEM_BYTES]
+        line = at(lefts[column], T)
+        for pixel in range(pixels):
+            rest, x = pixel // phase[EXTENT_2], pixel % phase[EXTENT_2]
+            rest, y = rest // phase[EXTENT_1], rest % phase[EXTENT_1]
+            n, z = rest // phase[EXTENT_0], rest % phase[EXTENT_0]
+            place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
+            line[pixel] = upper[place + column * c[OUT_CHANNEL]]
+
+
+@kernel
+def spread_pixels(args, start, stop):
+    """The gradient of an image of which few pixels see something, by the weight as it lies; a unit is
+    a panel of a group's channels, whose products are added up where their pixels see them."""
+    p = words(args)
+    c = shifted(p, 5)
+    size, depth, columns, pixels = c[ITEM_BYTES], c[DEPTH], c[COLUMNS], pixels_of(c)
+    taps, panel, area = shifted(c, FIRST_PHASE)[TAPS], c[PANEL], c[SOURCE_BATCH] * c[BATCH]
+    products = p[4] + c[SHARED_BYTES] + start // c[PART] * c[SLOT_BYTES]
+    for unit in range(start, stop):
+        group, channel = unit // c[PANELS], unit % c[PANELS] * panel
+        some, to = min(panel, depth - channel), group * depth + channel
+        lefts = p[4] + 8 * group * columns
+        rights = lefts + 8 * c[GROUPS] * columns
+        for j in range(0, some * taps, panel):
+            multiply_rows(c, pixels, min(panel, some * taps - j), lefts, 0, rights,
+                          (channel * taps + j) * size, columns, products + j * size,
+                          panel * taps, 0)  # fmt: skip
+        out, bias = at(p[3] + to * size, T), at(p[2] + to * size, T)
+        for place in range(0, area, c[SOURCE_2]):
+            for i in range(some):
+                out[place + i] = bias[i] if c[HAS_BIAS] else T(0)
+        for pixel in range(pixels):
+            for tap in range(taps):
+                place = place_seen(c, pixel, tap)
+                line = shifted(at(products, T), pixel * panel * taps + tap)
+                if place >= 0:
+                    for i in range(some):
+                        out[place + i] += line[i * taps]
 
 
 @kernel

@@ -12,6 +12,9 @@ unless it says elements:
     steps_product(rows, columns, lefts, left, rights, right, steps, c, c_row, add)
         C = A.T @ B, or C += A.T @ B if `add`, where step k finds its row of A at lefts[k] + left and
         its row of B at rights[k] + right. The rows of C are `c_row` elements apart.
+    dots(rows, columns, x, w, depth, bias, out, out_row)
+        out[i, j] = bias[j], or 0 if `bias` is 0, plus the sum over `depth` of x[i, k] * w[j, k], for at
+        most DOT_ROWS rows and `dot_columns` columns. The rows of `out` are `out_row` elements apart.
     depthwise_rows(rows, channels, pixels, offsets, taps, weight, bias, targets)
         `rows_product` of every channel on its own: an offset, and a row of the weight, for each tap.
     depthwise_steps(taps, channels, pixels, offsets, uppers, steps, sums, add)
@@ -25,6 +28,7 @@ from typing import Any
 from llvmlite import ir
 
 from .micro import (
+    HEIGHT,
     HEIGHTS,
     I64,
     VECTOR_BYTES,
@@ -37,6 +41,12 @@ from .micro import (
 )
 
 TOGETHER = (9, 3, 1)  # taps that a depthwise gradient sums at a time
+DOT_ROWS = HEIGHT // 3  # whose sums stay in registers, by `dot_columns` of them
+
+
+def dot_columns(lanes: int) -> int:
+    """The columns of a tile of dot products, whose sums end up in one vector."""
+    return min(4, lanes)
 
 
 def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
@@ -48,6 +58,7 @@ def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
         emit_pack_places(code),
         emit_choice(code, "rows_product", 11, emit_rows, shapes, shape_of),
         emit_choice(code, "steps_product", 10, emit_steps, shapes, shape_of),
+        emit_dots(code),
         emit_choice(code, "depthwise_rows", 8, emit_depthwise_rows, HEIGHTS, height_of),
         emit_choice(code, "depthwise_steps", 8, emit_depthwise_steps, TOGETHER, None),
     ]
@@ -248,6 +259,61 @@ def emit_steps(f: Code, height: int, width: int) -> Any:
             store_tile(f, cells, sums, width, edge)
     builder.ret_void()
     return f.defined
+
+
+def emit_dots(code: Code) -> Any:
+    """`dots`; rows and columns that are missing are computed like the last one."""
+    f = code.function("dots", 8)
+    rows, columns, x, w, depth, bias, out, out_row = f.args
+    width = dot_columns(f.lanes)
+    lines, filters, cells = (
+        [first + f.smaller(count - 1, i) * apart * f.size for i in range(most)]
+        for first, count, apart, most in (
+            (x, rows, depth, DOT_ROWS), (w, columns, depth, width), (out, rows, out_row, DOT_ROWS),
+        )
+    )  # fmt: skip
+    whole = (depth - 1) // f.lanes * f.lanes
+
+    def added(at: Number, load: Callable[[Number], ir.Value], sums: Sequence[ir.Value]) -> Any:
+        right = [load(address + at) for address in filters]
+        found = []
+        for i, address in enumerate(lines):
+            left = load(address + at)
+            old = sums[i * width : (i + 1) * width]
+            found += [f.multiply_add(left, b, c) for b, c in zip(right, old, strict=True)]
+        return found
+
+    loop = Loop(f, [I64(0), *[f.zero] * (DOT_ROWS * width)], guard=whole > 0)
+    k = f.number(loop.values[0])
+    sums = added(k * f.size, f.load, loop.values[1:])
+    k_next = k + f.lanes
+    loop.close(k_next < whole, [k_next.ir, *sums])
+    rest = f.first(depth - whole)
+    sums = added(whole * f.size, lambda address: f.load_some(address, rest), loop.results[1:])
+    edge = f.first(columns)
+    given, bias = optional(f, bias, w)
+    start = f.load_some(bias, f.builder.and_(given, edge))
+    for i, cell in enumerate(cells):
+        total = fold_lanes(f, sums[i * width : (i + 1) * width])
+        f.store_some(f.builder.fadd(start, total), cell, edge)
+    f.builder.ret_void()
+    return f.defined
+
+
+def fold_lanes(f: Code, vectors: list[ir.Value]) -> ir.Value:
+    """A vector whose first lanes are the sums of the lanes of each vector, halves added to halves."""
+    length = f.lanes  # of what is left of a sum
+    while length > 1:
+        length //= 2
+        if len(vectors) == 1:
+            vectors = vectors * 2
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        low = [j for j in range(2 * f.lanes) if j // length % 2 == 0]
+        halves = [
+            [f.shuffle(a, b, [j + more for j in low]) for more in (0, length)] for a, b in pairs
+        ]
+        vectors = [f.builder.fadd(a, b) for a, b in halves]
+    return vectors[0]
 
 
 # --------------------------------------------------------------------------- depthwise

@@ -69,6 +69,8 @@ CASES = [
     ((1, 6, 7, 7), (12, 1, 3, 3), {"groups": 6}),
     ((2, 4, 8, 8), (4, 1, 1, 1), {"groups": 4}),
     ((1, 50, 2, 2), (70, 50, 3, 3), {"padding": 1}),  # more columns than pixels
+    ((1, 70, 7, 8), (42, 35, 3, 3), {"padding": 1, "stride": 2, "groups": 2}),  # 16 pixels, and 18
+    ((1, 70, 6, 9), (42, 35, 2, 3), {"padding": 1, "stride": (3, 2), "groups": 2}),
     ((2, 2, 4, 5, 6), (3, 2, 2, 3, 3), {"padding": 1, "stride": (1, 2, 1)}),
     ((1, 4, 5, 4, 4), (4, 1, 3, 3, 3), {"padding": 1, "groups": 4, "stride": 2}),
     ((1, 3, 3, 4, 1), (2, 3, 2, 2, 1), {"padding": (1, 1, 0)}),
@@ -96,6 +98,7 @@ TRANSPOSED = [
     ((2, 4, 5, 6), (4, 3, 3, 3), {"stride": 2, "padding": 1, "output_padding": (1, 0)}),
     ((2, 4, 5, 6), (4, 3, 2, 2), {"stride": 2, "groups": 2}),
     ((1, 35, 4, 4), (35, 40, 1, 1), {}),
+    ((2, 36, 2, 4), (36, 20, 3, 3), {"stride": 2, "padding": 1, "groups": 2}),
     ((2, 6, 5, 5), (6, 1, 3, 3), {"stride": 2, "groups": 6, "padding": 1}),
     ((1, 3, 4, 4), (3, 2, 2, 3), {"stride": 4, "dilation": 2}),
     ((1, 2, 3, 3, 3), (2, 3, 2, 3, 2), {"stride": 2, "output_padding": 1}),
@@ -223,6 +226,7 @@ def test_bits_do_not_depend_on_threads():
         ((2, 64, 24, 24), (96, 64, 1, 1), {}),
         ((2, 96, 30, 30), (96, 1, 3, 3), {"padding": 1, "groups": 96}),
         ((2, 128, 4, 4), (256, 128, 3, 3), {"padding": 1}),
+        ((1, 128, 4, 4), (256, 128, 3, 3), {"padding": 1}),
     ]
     threads = adjit.get_num_threads()
     results = []

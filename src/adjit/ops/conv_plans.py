@@ -17,6 +17,7 @@ from ..shapes import Shape, numel
 GRAIN = 1 << 18  # multiplications below which a part is not worth a thread
 PACK_GRAIN = 1 << 15
 PIXELS = 256  # of a box at most
+FEW = 16  # pixels of a convolution whose weight is not packed, at most
 FEW_PIXELS = 48  # of a box at least, where the image has as many
 BOXES = 8  # units that a convolution is cut into at least, where that leaves FEW_PIXELS
 REGION_BYTES = 1 << 20  # at most, where boxes can be made smaller
@@ -128,7 +129,7 @@ def backward_phases(geometry: Geometry) -> list[Phase]:
 @functools.cache
 def functions(kind: dtype) -> dict[str, int]:
     """The addresses of the emitted functions."""
-    names = "pack", "pack_places", "rows", "steps", "depthwise_rows", "depthwise_steps"
+    names = "pack", "pack_places", "rows", "steps", "dots", "depthwise_rows", "depthwise_steps"
     addresses = link_module("conv", conv_tiles.assemble, kind.name)
     return dict(zip(names, addresses, strict=True))
 
@@ -298,6 +299,9 @@ def plan_convolve(
     panel = micro.WIDTH * micro.lanes_of(size)
     panels = -(-columns // panel)
     pixels = source[0] * numel(out) // len(phases)
+    if source[0] * numel(geometry.out) <= FEW and filters.contiguous and not is_depthwise:
+        plan_few = plan_spread if is_backward else plan_dots
+        return plan_few(image, filters, given, threads, has_bias=has_bias)
     seen = groups if is_depthwise else depth
     if is_depthwise:
         most = max(PIXELS, DEPTHWISE_BYTES // (seen * size))
@@ -371,6 +375,64 @@ def plan_convolve(
         steps.insert(0, (kernels.pack_weight, len(phases) * groups * panels, grain))
     shape = source[0], *(given.image if is_backward else given.out), total
     return Plan(shape, steps, words, packed + slots * slot)
+
+
+def lay_few(
+    kind: dtype, image: Shape, strides: Shape, geometry: Geometry, **words: int
+) -> tuple[Shape, int]:
+    """The words of a convolution of few pixels, which begin with the image, and how many there are."""
+    phases, pixels = forward_phases(geometry), image[0] * numel(geometry.out)
+    layout = Layout(
+        kind, image, strides, image[1] // geometry.groups, phases, geometry.stride, pixels,
+        is_depthwise=False,
+    )  # fmt: skip
+    offsets = [offset for tap in tap_product(phases[0]) for _, offset in tap]
+    return layout.lay([[offsets, []]], [{}], groups=geometry.groups, **words), pixels
+
+
+def plan_dots(image: Spec, filters: Spec, given: Geometry, threads: int, *, has_bias: bool) -> Plan:
+    """A convolution of few pixels: a copy of what they see, and dot products with the weight as it
+    lies, which would take longer to pack."""
+    kind, groups, columns = image.dtype, given.groups, filters.shape[0] // given.groups
+    length, panel = numel(filters.shape[1:]), conv_tiles.dot_columns(micro.lanes_of(kind.itemsize))
+    panels = -(-columns // panel)
+    words, pixels = lay_few(
+        kind, lifted(image.shape, 1), lifted(image.strides, 0), given.lifted(),
+        multiply=functions(kind)["dots"], columns=columns, panel=panel, panels=panels,
+        has_bias=has_bias,
+    )  # fmt: skip
+    part, _ = parts_of(groups * panels, pixels * panel * length, threads)
+    steps = [
+        (kernels.unfold_pixels, groups * pixels, PACK_GRAIN // length + 1),
+        (kernels.dot_pixels, groups * panels, part),
+    ]
+    shape = image.shape[0], *given.out, columns * groups
+    return Plan(shape, steps, words, groups * pixels * length * kind.itemsize)
+
+
+def plan_spread(
+    upper: Spec, filters: Spec, given: Geometry, threads: int, *, has_bias: bool
+) -> Plan:
+    """The gradient of an image by that of few pixels: products with the weight as it lies."""
+    kind, geometry, groups = upper.dtype, given.lifted(), given.groups
+    size, total, depth = kind.itemsize, filters.shape[0], filters.shape[1]
+    image, taps = (upper.shape[0], depth * groups, *geometry.image), numel(geometry.kernel)
+    panel, strides = micro.WIDTH * micro.lanes_of(size), dense_last(geometry.image, depth * groups)
+    panels, upper_strides = -(-depth // panel), lifted(upper.strides, 0)
+    pixels = upper.shape[0] * numel(geometry.out)
+    part, slots = parts_of(groups * panels, pixels * panel * taps * total // groups, threads)
+    shared, slot = rounded((16 + pixels * size) * total), rounded(pixels * panel * taps * size)
+    words, _ = lay_few(
+        kind, image, (strides[0], 1, *strides[1:]), geometry,
+        multiply=functions(kind)["steps"], columns=total // groups, panel=panel, panels=panels,
+        **numbered("out", (upper_strides[0], *upper_strides[2:])), out_channel=upper_strides[1],
+        has_bias=has_bias, shared_bytes=shared, slot_bytes=slot, part=part,
+    )  # fmt: skip
+    steps = [
+        (kernels.turn_pixels, total, PACK_GRAIN // pixels + 1),
+        (kernels.spread_pixels, groups * panels, part),
+    ]
+    return Plan((image[0], *given.image, image[1]), steps, words, shared + slots * slot)
 
 
 @functools.lru_cache(4096)

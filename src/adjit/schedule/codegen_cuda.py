@@ -38,7 +38,7 @@ from ..kernels.device import Word
 from ..kernels.warp import WARPS
 from .body import VECTOR_MATH
 from .cache import VectorMath
-from .codegen import CONTIGUOUS, REPEATED, STRIDED, assemble
+from .codegen import CONTIGUOUS, REPEATED, ROW, STRIDED, assemble
 from .recipe import DeviceSource, Flat, Operand
 
 THREADS = 256
@@ -56,12 +56,15 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     operands = [o for o in [*flat.inputs, *flat.outputs] if o.strides is not None]
     letters = dict(zip([o.name for o in [*flat.inputs, *flat.outputs]], flat.flags, strict=True))
     strided = [o.name for o in operands if letters[o.name] == STRIDED]
+    rows = not flat.nested and any(letters[o.name] == ROW for o in operands)
     numbers = [o for o in flat.inputs if o.strides is None]
     parameters = [f"_p_{o.name}" for o in operands]
     signature = [f"*{o.dtype.stored}" for o in operands]
     if flat.nested:
         parameters += ["_outer", "_inner", *(f"_size_{d}" for d in range(axes))]
         parameters += [f"_stride_{o.name}_{d}" for o in operands for d in range(axes)]
+    elif rows:
+        parameters.append("_inner")
     parameters += [f"_step_{name}" for name in strided]
     signature += [index] * (len(parameters) - len(signature))
     for o in numbers:
@@ -72,7 +75,7 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     signature.append(index)
 
     head = [_number(flat, o) for o in numbers]
-    if flat.nested or strided:
+    if flat.nested or strided or rows:
         body = [*head, *_scattered(flat, operands, letters, axes)]
         at_once = 1
     else:
@@ -178,6 +181,8 @@ def _scattered(
     def place(o: Operand) -> str:
         letter = letters[o.name]
         parts = [f"_at_{d} * _stride_{o.name}_{d}" for d in range(axes)] if flat.nested else []
+        if letter == ROW:
+            return "_i - quotient(_i, _inner) * _inner"
         if letter != REPEATED:
             parts.append("_at" if letter == CONTIGUOUS else f"_at * _step_{o.name}")
         return " + ".join(parts) or "0"
