@@ -695,7 +695,7 @@ def correlate_depthwise(args, start, stop):
 # element of a weight's gradient over pixels. Neighbouring threads have neighbouring columns.
 
 
-def pixels_of(c):
+def all_pixels_of(c):
     """The pixels of the result of all phases, from the constant words."""
     total = 0
     for k in range(c[PHASES]):
@@ -706,7 +706,7 @@ def pixels_of(c):
 
 def results_of(c):
     """The elements of a convolution."""
-    return pixels_of(c) * c[GROUPS] * c[COLUMNS]
+    return all_pixels_of(c) * c[GROUPS] * c[COLUMNS]
 
 
 def weights_of(c):
