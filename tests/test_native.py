@@ -671,6 +671,7 @@ def test_references_are_counted_in_replays():
     watched = [None, True, False, (), 0, w, w.spec, w.storage, b.storage, rows.storage, rows]
     for _ in range(20):
         step(rows[1:])
+        hot.wait()
     gc.collect()
     before, objects = [sys.getrefcount(w) for w in watched], len(gc.get_objects())
     for _ in range(1000):
