@@ -283,9 +283,70 @@ def elementwise_rows() -> list[Row]:
     return rows + [f.row("binary float32", "4M", 1 << 22, "float32") for f in BINARY]
 
 
+# ----- images -----
+
+IMAGES, LAYERS = (4, 32, 32, 32), (4, 64, 56, 56)
+
+
+def image_torch(function: Callable, torch: Any, *arrays: np.ndarray) -> Call:
+    """A function of images, forward and backward, the gradient it is sent lying as its result does."""
+    leaves = [torch.tensor(value, requires_grad=True) for value in arrays]
+    upper = function(torch.nn.functional, *leaves).detach() * 0 + 1
+    return lambda: torch.autograd.grad(function(torch.nn.functional, *leaves), leaves, upper)
+
+
+def channels_last(function: Callable) -> Callable:
+    """The function of images whose channels lie last."""
+    return lambda F, x: function(F, x.permute(0, 3, 1, 2))
+
+
+def image_rows() -> list[Row]:
+    def points() -> np.ndarray:
+        return uniform((4, 64, 64, 2), (-1.1, 1.1), seed=1)
+
+    def sample(mode: str) -> Callable:
+        return lambda F, x, at: F.grid_sample(x, at, mode, align_corners=False)
+
+    def nearest(F: Any, x: Any) -> Any:
+        return F.interpolate(x, scale_factor=2)
+
+    def frame(F: Any, x: Any) -> Any:
+        return F.pad(x, (1, 1, 1, 1))
+
+    found: list[tuple[str, Callable, Callable[[], Arrays]]] = [
+        (f"grid_sample, {mode}, 4x32x32x32 at 64x64 points", sample(mode),
+         lambda: (uniform(IMAGES, (-1, 1)), points()))
+        for mode in ("bilinear", "nearest")
+    ]  # fmt: skip
+    found += [
+        (f"{label}, 4x32x32x32{layout}", made(function), lambda: (uniform(IMAGES, (-1, 1)),))
+        for label, function in (("nearest 2x", nearest), ("a frame of one", frame))
+        for layout, made in (("", lambda function: function), (", channels last", channels_last))
+    ]
+    found += [
+        (f"adaptive max pool to {size}x{size}, 4x64x56x56",
+         lambda F, x, size=size: F.adaptive_max_pool2d(x, size),
+         lambda: (uniform(LAYERS, (-1, 1)),))
+        for size in (7, 1)
+    ]  # fmt: skip
+    found.append(
+        (
+            "batch norm, 2x8x4x4",
+            lambda F, x, weight, bias: F.batch_norm(x, None, None, weight, bias, True),
+            lambda: (uniform((2, 8, 4, 4), (-1, 1)), *[uniform((8,), (0.5, 1.5), seed=1)] * 2),
+        )
+    )
+    return [
+        Row("images", f"{name}, forward and backward", data, {"torch": partial(image_torch, f)},
+            rtol=1e-3, atol=1e-4)
+        for name, f, data in found
+    ]  # fmt: skip
+
+
 ROWS: tuple[Row, ...] = (
     *chain_rows(),
     *elementwise_rows(),
+    *image_rows(),
     Function("sum", ((-1, 1),)).row("larger", "4M", 1 << 22, "float32", rtol=1e-4, atol=0.5),
 )
 
