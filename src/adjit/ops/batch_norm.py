@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 
 from ..graph import write
 from ..graph.launch import launch
+from ..graph.node import Spec
 from ..graph.op import export, operation
 from ..kernels import batch_norm as kernels
 from ..schedule.settle import float_word
@@ -146,15 +148,15 @@ def _(g, x, weight, mean, var, eps, needs):  # type: ignore[no-untyped-def]
 # ---------------------------------------------------------------- batch_norm
 
 
-def check_channels(x: Tensor, **parameters: Tensor | None) -> None:
+def check_channels(x: Spec, **parameters: Spec | None) -> None:
     """Each parameter must have one element for each channel."""
     channels = x.shape[1] if x.ndim > 1 else 0
     for name, t in parameters.items():
-        if t is not None and t.numel() != channels:
-            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel()}")
+        if t is not None and t.numel != channels:
+            raise RuntimeError(f"{name} should contain {channels} elements not {t.numel}")
 
 
-def check_kinds(x: Tensor, parameters: Sequence[Tensor | None]) -> None:
+def check_kinds(x: Tensor | Spec, parameters: Sequence[Tensor | Spec | None]) -> None:
     """Parameters must have the dtype of the input."""
     if any(t is not None and t.dtype is not x.dtype for t in parameters):
         if x.dtype.itemsize > 4:
@@ -164,10 +166,33 @@ def check_kinds(x: Tensor, parameters: Sequence[Tensor | None]) -> None:
         )
 
 
-def check_floating(name: str, x: Tensor) -> None:
+def check_floating(name: str, x: Tensor | Spec) -> None:
     """Raise for an input that is not floating point."""
     if not x.dtype.is_floating_point:
         raise NotImplementedError(f"\"{name}\" not implemented for '{x.dtype.legacy}'")
+
+
+@functools.lru_cache(4096)
+def check_operands(
+    training: bool,
+    x: Spec,
+    weight: Spec | None,
+    bias: Spec | None,
+    running_mean: Spec | None,
+    running_var: Spec | None,
+) -> None:
+    """Shapes and dtypes must fit, and statistics be there where needed: asked once for each kind."""
+    running = {"running_mean": running_mean, "running_var": running_var}
+    check_channels(x, **running)
+    if not training:
+        for name, t in running.items():
+            if t is None:
+                raise RuntimeError(f"{name} must be defined in evaluation mode")
+    check_channels(x, weight=weight, bias=bias)
+    if (running_mean is None) != (running_var is None):
+        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    check_floating("batch_norm", x)
+    check_kinds(x, (weight, bias, running_mean, running_var))
 
 
 @export
@@ -191,22 +216,14 @@ def batch_norm(
                 [ 1.0000]])
     """
     running = (running_mean, running_var)
-    check_channels(input, running_mean=running_mean, running_var=running_var)
-    if not training:
-        for name, t in zip(("running_mean", "running_var"), running, strict=True):
-            if t is None:
-                raise RuntimeError(f"{name} must be defined in evaluation mode")
-    check_channels(input, weight=weight, bias=bias)
-    if (running_mean is None) != (running_var is None):
-        raise ValueError("running_mean and running_var must either both be None or neither be None")
+    operands = (weight, bias, *running)
+    check_operands(bool(training), input.spec, *[None if t is None else t.spec for t in operands])
     for name, t in zip(("running_mean", "running_var"), running, strict=True):
         if t is not None and t.requires_grad:
             raise RuntimeError(
                 "The function 'native_batch_norm' is not differentiable with respect to argument "
                 f"'{name}'. This input cannot have requires_grad True."
             )
-    check_floating("batch_norm", input)
-    check_kinds(input, (weight, bias, *running))
     if not training:
         assert running_mean is not None
         assert running_var is not None
