@@ -13,9 +13,8 @@ import math
 from operator import add
 
 import numpy as np
-from numba import njit
 
-from .abi import T, at, float_of_bits, kernel, words
+from .abi import T, at, float_of_bits, helper, kernel, words
 from .blas import shifted
 from .lanes import fold, spread, stack
 from .reduce import deviations_onto, reduce_onto
@@ -29,7 +28,7 @@ def rows_of_chunk(channels: int) -> int:
     return min(256, max(1, 2 * BLOCK // max(channels, 1)))
 
 
-@njit(error_model="numpy")
+@helper
 def joined(count, mean, squares, more, other_mean, other_squares):
     """Mean and sum of squared deviations of two parts together."""
     delta = other_mean - mean
@@ -37,7 +36,7 @@ def joined(count, mean, squares, more, other_mean, other_squares):
     return mean + delta * share, squares + other_squares + delta * delta * count * share
 
 
-@njit(error_model="numpy")
+@helper
 def channel_moments(x, first, apart, rows, length, T):
     """Mean and sum of squared deviations of runs of `length` elements that begin `apart`."""
     together = max(1, BLOCK // max(length, 1))
@@ -67,7 +66,7 @@ def channel_moments(x, first, apart, rows, length, T):
 # scratch for channels last, sizes, and as the last three whether statistics run, eps, momentum
 
 
-@njit(error_model="numpy")
+@helper
 def keep_statistics(p, settings, channel, count, mean, squares, T):
     """Write what a channel's moments say."""
     old_mean, old_variance = at(p[1], T), at(p[2], T)

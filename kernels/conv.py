@@ -49,9 +49,7 @@ CPU side below, the CUDA side at the end.
 import math
 from operator import add
 
-from numba import njit
-
-from .abi import T, at, kernel, words
+from .abi import T, at, helper, kernel, words
 from .blas import shifted
 from .conv_tiles import DOT_ROWS, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
@@ -122,13 +120,13 @@ DEPTH_BLOCK = 1024  # numbers of a panel, with which it stays in an L2 cache bes
 # --------------------------------------------------------------------------- boxes
 
 
-@njit
+@helper
 def boxes_along(c, phase, axis):
     """Into how many boxes an axis of a phase is cut."""
     return (phase[EXTENT_0 + axis] + c[BOX_0 + axis] - 1) // c[BOX_0 + axis]
 
 
-@njit
+@helper
 def boxes_of(c, phase):
     """Into how many boxes a phase is cut."""
     count = (c[BATCH] + c[BOX_BATCH] - 1) // c[BOX_BATCH]
@@ -137,7 +135,7 @@ def boxes_of(c, phase):
     return count
 
 
-@njit
+@helper
 def find_box(c, index, box):
     """Write the corner and the sizes of a box; the phase that it belongs to."""
     phase = shifted(c, FIRST_PHASE)
@@ -155,7 +153,7 @@ def find_box(c, index, box):
     return phase
 
 
-@njit
+@helper
 def fill_region(source, region, c, phase, box, zero):
     """Copy what a box of pixels sees, channels last, with zeros where that is outside the source."""
     channels, channel, line = c[DEPTH], c[SOURCE_CHANNEL], c[SOURCE_2]
@@ -198,7 +196,7 @@ def fill_region(source, region, c, phase, box, zero):
                             target[w * pitch + i] = here[w * line + i * channel]
 
 
-@njit
+@helper
 def enter_box(source, out, region, c, phase, box, pixels, targets):
     """Write the addresses of the pixels of a box, in the source or a region, and in the result.
 
@@ -232,14 +230,14 @@ def enter_box(source, out, region, c, phase, box, pixels, targets):
     return count
 
 
-@njit
+@helper
 def tile_height(rows):
     """Rows of a tile that cuts so many evenly."""
     tiles = (rows + HEIGHT - 1) // HEIGHT
     return ((rows + tiles - 1) // tiles + 1) // 2 * 2
 
 
-@njit
+@helper
 def slot_of(scratch, c, start):
     """The memory of the part of a step that begins at a unit, and where its tables and region lie.
 
@@ -256,7 +254,7 @@ def slot_of(scratch, c, start):
 # --------------------------------------------------------------------------- forward
 
 
-@njit
+@helper
 def pack_panel(weight, c, phase, group, panel, target, kind):
     """A panel of columns of the weight, the taps of a phase one after the other."""
     size, depth, line = c[ITEM_BYTES], c[DEPTH], c[WEIGHT_COLUMN]
@@ -314,7 +312,7 @@ def pack_weight(args, start, stop):
         pack_panel(weight, c, phase, group, panel, target, T)
 
 
-@njit
+@helper
 def taps_inside(c, phase, y):
     """Which segments of a line of pixels lie inside the source: all unless each is one line of taps."""
     count = phase[SEGMENTS]
@@ -388,7 +386,7 @@ def convolve(args, start, stop):
             first_line = last_line
 
 
-@njit
+@helper
 def place_seen(c, pixel, tap):
     """Where a tap of a pixel lies in the image, -1 outside of it."""
     phase = shifted(c, FIRST_PHASE)
@@ -403,7 +401,7 @@ def place_seen(c, pixel, tap):
     return n * c[SOURCE_BATCH] + i * c[SOURCE_0] + j * c[SOURCE_1] + k * c[SOURCE_2]
 
 
-@njit
+@helper
 def pixels_of(c):
     """The pixels of a convolution of few."""
     phase = shifted(c, FIRST_PHASE)
@@ -616,7 +614,7 @@ def correlate(args, start, stop):
         unit = last
 
 
-@njit
+@helper
 def multiply_rows(c, rows, columns, lefts, left, rights, right, steps, out, row, add):
     """out (+)= left.T @ right for a panel, whose steps begin at the addresses in two tables."""
     size = c[ITEM_BYTES]
@@ -628,7 +626,7 @@ def multiply_rows(c, rows, columns, lefts, left, rights, right, steps, out, row,
         ))  # fmt: skip
 
 
-@njit
+@helper
 def copy_seen(pixels, offsets, out, count, columns, width, kind):
     """out[pixel, i] = the number at an offset from a pixel."""
     for k in range(count):
@@ -715,7 +713,7 @@ def weights_of(c):
     return c[GROUPS] * c[COLUMNS] * depth * c[FIRST_PHASE + TAPS]
 
 
-@njit
+@helper
 def pixel_of(phase, number, axis):
     """Where a pixel of a phase lies along an axis; below 0, in the batch."""
     for back in range(2, axis, -1):
@@ -723,7 +721,7 @@ def pixel_of(phase, number, axis):
     return number if axis < 0 else number % phase[EXTENT_0 + axis]
 
 
-@njit
+@helper
 def seen_at(c, offsets, z, y, x):
     """The element of the source that a pixel sees through a tap, -1 in the padding."""
     i, j, k = (
@@ -735,7 +733,7 @@ def seen_at(c, offsets, z, y, x):
     return place
 
 
-@njit
+@helper
 def convolve_elements(source, weight, bias, out, c, depth, begin, stop, step, fma, T):
     """Every `step`-th element of the result from `begin` on."""
     channels = c[GROUPS] * c[COLUMNS]
@@ -784,7 +782,7 @@ def convolve_depthwise_by_threads(row, n):
                       first_unit(), n, all_threads(), math.fma, T)  # fmt: skip
 
 
-@njit
+@helper
 def correlate_elements(source, upper, out, c, depth, begin, stop, step, fma, T):
     """Every `step`-th element of the weight's gradient from `begin` on; the lanes share the pixels."""
     phase = shifted(c, FIRST_PHASE)

@@ -14,9 +14,7 @@ The kernels that only move elements are bound to integers of the element's size.
 CPU side below; the CUDA side belongs at the end.
 """
 
-from numba import njit
-
-from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, kernel, words
+from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, helper, kernel, words
 from .blas import shifted
 from .shape import offset_of
 
@@ -25,7 +23,7 @@ from .shape import offset_of
 NOTHING = 1 << 62  # no offset at all
 
 
-@njit
+@helper
 def report(status, code, first, second, third):
     """Set the status words; the first fault stays."""
     if status[0] == 0:
@@ -33,7 +31,7 @@ def report(status, code, first, second, third):
         status[0] = code
 
 
-@njit
+@helper
 def row_offset(indices, count, i, axes, status):
     """The offset of row `i`; `axes` has for each axis its number, size, stride and lowest index."""
     offset = 0
@@ -145,7 +143,7 @@ SHARED, SHARED_X, SHARED_INDEX, SHARED_SOURCE = 5, 6, 7, 8
 AXIS, GROUP_AXES, GROUP_SIZES = 9, 10, 11
 
 
-@njit
+@helper
 def group_offset(c, group, operand):
     """Where a group of lines begins in the tensor (1), the index (2) or the source (3)."""
     axes, sizes = c[GROUP_AXES], shifted(c, GROUP_SIZES)

@@ -4,50 +4,50 @@ Divisors of zero are refused before a kernel runs. Intermediate values are 64 bi
 cut to the width of the tensor when they are stored, so that results wrap around.
 """
 
-from numba import njit
+from .abi import helper
 
 TYPES = ("uint8", "int8", "int16", "int32", "int64")
 
 
-@njit(error_model="numpy")
+@helper
 def int_unchanged(x):
     """What rounding does to an integer."""
     return x
 
 
-@njit(error_model="numpy")
+@helper
 def int_copysign(x, y):
     """|x| with the sign of y."""
     size = abs(x)
     return -size if y < 0 else size
 
 
-@njit(error_model="numpy")
+@helper
 def int_floor_divide(x, y):
     """The quotient, rounded down."""
     return -x if y == -1 else x // y  # the smallest integer over -1 would trap
 
 
-@njit(error_model="numpy")
+@helper
 def int_trunc_divide(x, y):
     """The quotient, rounded towards zero."""
     down = int_floor_divide(x, y)
     return down + 1 if down < 0 and down * y != x else down
 
 
-@njit(error_model="numpy")
+@helper
 def int_remainder(x, y):
     """What the quotient rounded down leaves; it has the sign of y."""
     return x - int_floor_divide(x, y) * y
 
 
-@njit(error_model="numpy")
+@helper
 def int_fmod(x, y):
     """What the quotient rounded towards zero leaves; it has the sign of x."""
     return x - int_trunc_divide(x, y) * y
 
 
-@njit(error_model="numpy")
+@helper
 def int_pow(x, y):
     """x**y by squaring; a negative power of another number than 1 and -1 rounds to 0."""
     if y < 0:
@@ -66,7 +66,7 @@ def int_pow(x, y):
     return result
 
 
-@njit(error_model="numpy")
+@helper
 def int_gcd(x, y):
     """The greatest common divisor, not negative."""
     x, y = abs(x), abs(y)
@@ -75,7 +75,7 @@ def int_gcd(x, y):
     return x
 
 
-@njit(error_model="numpy")
+@helper
 def int_lcm(x, y):
     """The least common multiple, not negative."""
     divisor = int_gcd(x, y)

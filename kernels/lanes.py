@@ -17,10 +17,12 @@ import operator
 from typing import Any
 
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
+
+from .abi import helper
 
 LANES = 32
 CACHE_LINE = 64
@@ -281,7 +283,7 @@ def fence(typingctx: Any) -> Any:
     return types.void(), codegen
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def stream_block(out: Any, first: int, block: Any, aligned: bool) -> None:
     """Move `BLOCK` results to out[first:], past the caches if that is the start of a line."""
     if aligned:
@@ -292,7 +294,7 @@ def stream_block(out: Any, first: int, block: Any, aligned: bool) -> None:
             store(out, first + i, load(block, i))
 
 
-@njit(error_model="numpy")
+@helper
 def repeat_row(row: Any, width: int, out: Any, count: int) -> None:
     """Fill out[:count] with row[:width], again and again."""
     for first in range(0, count, width):
@@ -314,7 +316,7 @@ def store_some(typingctx: Any, pointer: Any, index: Any, lanes: Any, count: Any)
     return types.void(pointer, types.int64, lanes, types.int64), codegen
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def copy_run(out: Any, x: Any, count: int) -> None:
     """out[:count] = x[:count], without the preparations of a loop: for many short runs."""
     whole = count // LANES * LANES
@@ -324,7 +326,7 @@ def copy_run(out: Any, x: Any, count: int) -> None:
         store_some(out, whole, load_some(x, whole, count - whole, x[0]), count - whole)
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def add_run(out: Any, x: Any, count: int, factor: Any) -> None:
     """out[:count] += factor * x[:count], for many short runs."""
     every = spread(factor)

@@ -31,10 +31,9 @@ from operator import add, mul
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 from numba.core import cgutils
 
-from .abi import A, T, at, float_of_bits, kernel, words
+from .abi import A, T, at, float_of_bits, helper, kernel, words
 from .blas import gemv, shifted
 from .device import barrier, block, blocks, local, on_device, shared, thread
 from .lanes import LANES, cast, combine, fold, load, spread
@@ -77,14 +76,14 @@ COLUMN_BLOCK = 1024
 DOT_BLOCK = 4096
 
 
-@njit
+@helper
 def batch_offset(c, entry, operand):
     """Where a batch entry of an operand begins, from the constant words `c`."""
     axes, sizes = c[BATCH_AXES], shifted(c, BATCH_SIZES)
     return offset_of(entry, axes, sizes, shifted(sizes, operand * axes))
 
 
-@njit
+@helper
 def clear(out, start, stop, zero):
     """Zeros for gemv, which in some versions of OpenBLAS multiplies old NaNs by a beta of 0."""
     for i in range(start, stop):
@@ -335,7 +334,7 @@ def tiles_of(c):
     return count * -(-c[ROWS] // TILE) * -(-c[COLUMNS] // TILE)
 
 
-@njit
+@helper
 def fetch_tile(tile, x, line, along, lines, depth, T):
     """tile[k, i] = x[i * line + k * along] for i < lines and k < depth, else 0.
 
@@ -351,7 +350,7 @@ def fetch_tile(tile, x, line, along, lines, depth, T):
         tile[k * PITCH + i] = value
 
 
-@njit
+@helper
 def tile_product(left, right, totals, sums, c, a, b, fma, T):
     """totals = this thread's elements of the product of `TILE` lines of a and of b."""
     row0, column0, x, y = a[0], b[0], a[1], b[1]
@@ -384,7 +383,7 @@ def tile_product(left, right, totals, sums, c, a, b, fma, T):
                 sums[e] = T(0)
 
 
-@njit
+@helper
 def place_of_tile(tile, c):
     """The batch entry of a tile, its first row and its first column."""
     wide, high = (c[COLUMNS] + TILE - 1) // TILE, (c[ROWS] + TILE - 1) // TILE

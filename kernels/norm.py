@@ -8,14 +8,12 @@ rows of the input's gradient and one partial sum for the weight's and the bias's
 import math
 from operator import add, mul, sub
 
-from numba import njit
-
-from .abi import Row, T, at, float_of_bits, kernel, words
+from .abi import Row, T, at, float_of_bits, helper, kernel, words
 from .lanes import LANES, combine, fold, load, load_some, spread, store, store_some
 from .reduce import reduce_span, square_deviations
 
 
-@njit(error_model="numpy")
+@helper
 def layer_norm_row(sqrt, x, i, weight, bias, out, j, count, affine, eps, T):
     """out[j:] = the normalised row x[i:i + count]; its mean, and what it is scaled by."""
     mean = reduce_span(add, x, i, i + count, T(0), T) / T(count)

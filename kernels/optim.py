@@ -11,9 +11,7 @@ pointer: with two to the same bytes, loops would not be vectorised.
 
 import math
 
-from numba import njit
-
-from .abi import T, at, float_of_bits, kernel, words
+from .abi import T, at, float_of_bits, helper, kernel, words
 from .blas import shifted
 from .lanes import stack
 
@@ -22,7 +20,7 @@ CHUNK = 2048
 # ----- CPU -----
 
 
-@njit(error_model="numpy")
+@helper
 def row_of(args, each, common):
     """The words of a row, `count`, and where the first units, the sizes, the numbers of each
     parameter (`each` kinds) and those of all (`common` of them) begin."""
@@ -33,13 +31,13 @@ def row_of(args, each, common):
     return p, count, shifted(first, -2 * count), shifted(first, -count), first, last
 
 
-@njit(error_model="numpy")
+@helper
 def number(numbers, k, T):
     """One of the numbers, which travel as the bits of float64."""
     return T(float_of_bits(numbers[k]))
 
 
-@njit(error_model="numpy")
+@helper
 def part_of(unit, k, begins, sizes, count):
     """The parameter that a unit belongs to, `k` or a later one, and its elements in the unit."""
     while k + 1 < count and begins[k + 1] <= unit:
@@ -48,7 +46,7 @@ def part_of(unit, k, begins, sizes, count):
     return k, first, min(first + CHUNK, sizes[k])
 
 
-@njit(error_model="numpy")
+@helper
 def bring(p, old, new, first, last, T):
     """The elements at the address in word `old`, at their new place: the address in word `new`."""
     x = at(p[new], T)
@@ -59,7 +57,7 @@ def bring(p, old, new, first, last, T):
     return x
 
 
-@njit(error_model="numpy")
+@helper
 def penalised(d, g, x, first, last, sign, decay):
     """d = sign * g + decay * x."""
     if decay != 0:

@@ -15,9 +15,7 @@ then `inner`.
 
 import math
 
-from numba import njit
-
-from .abi import STATUS_INDEX, I, T, Y, at, float_of_bits, kernel, words
+from .abi import STATUS_INDEX, I, T, Y, at, float_of_bits, helper, kernel, words
 from .blas import shifted
 from .lanes import stack
 
@@ -28,27 +26,27 @@ SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION, INNER = 0, 3, 6, 9, 12, 15, 18
 DEPTH, HEIGHT, WIDTH = range(3)
 
 
-@njit(error_model="numpy")
+@helper
 def source_of(q, axis, o, tap):
     """The input place of a tap of an output place; outside of the input in the padding."""
     return o * q[STRIDE + axis] - q[PADDING + axis] + tap * q[DILATION + axis]
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def in_input(place, step, count, size):
     """The numbers j < count, from the first to one past the last, with place + j * step inside."""
     first = max(-(place // step), 0)
     return first, min((size - 1 - place) // step + 1, count)
 
 
-@njit(error_model="numpy")
+@helper
 def walk_of(q):
     """How a pass goes along an output row in C order: its step in the input, its outputs."""
     stride = q[STRIDE + WIDTH]
     return (stride, STRIP) if stride > WALKED else (1, STRIP // stride)
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def keep_larger(best, where, line, first, last, step, place, place_step, Y):
     """Take line[j * step] where it is larger than the best so far, NaN, or the first."""
     for j in range(first, last):
@@ -58,14 +56,14 @@ def keep_larger(best, where, line, first, last, step, place, place_step, Y):
         where[j] = Y(place + j * place_step) if better else where[j]
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def add_strided(total, line, first, last, step):
     """total[j] += line[j * step]."""
     for j in range(first, last):
         total[j] += line[j * step]
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def larger_strided(total, line, first, last, step):
     """total[j] = line[j * step] where it is larger, or NaN."""
     for j in range(first, last):
@@ -128,7 +126,7 @@ def max_windows(args, start, stop):
                     places[to + j] = where[j * stride]
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def is_better(value, place, best, where):
     """Whether a value comes before the best so far: larger, or first of equals, or last of NaNs."""
     if value != value:
@@ -180,7 +178,7 @@ def max_areas(args, start, stop):
                     places[to + left + j] = where[j]
 
 
-@njit(error_model="numpy")
+@helper
 def join_columns(best, where, left, count, values, places, q):
     """The largest of the columns from `left` on, for each area that they lie in."""
     width, columns = q[SIZE + WIDTH], q[OUT + WIDTH]
@@ -271,7 +269,7 @@ def put_at_places(args, start, stop):
 # sums and values, and what a sum's gradient comes to; words: x, out, geometry, the divisor as bits
 
 
-@njit(error_model="numpy")
+@helper
 def over_windows(visit, neutral, divisor, x, out, q, start, stop, T):
     """out = what `visit` makes of `neutral` and all taps of a window, over the divisor."""
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
@@ -334,7 +332,7 @@ def max_values(args, start, stop):
     over_windows(larger_strided, T(-math.inf), T(1), x, out, shifted(p, 2), start, stop, T)
 
 
-@njit(error_model="numpy")
+@helper
 def place_of(q, axis, i, tap):
     """The output place whose tap is an input place, -1 if there is none."""
     shifted_place = i + q[PADDING + axis] - tap * q[DILATION + axis]

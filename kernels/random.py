@@ -15,9 +15,8 @@ kernels at the end need no buffer.
 import math
 
 import numpy as np
-from numba import njit
 
-from .abi import STATUS_VALUE, I, T, X, at, float_of_bits, kernel, words
+from .abi import STATUS_VALUE, I, T, X, at, float_of_bits, helper, kernel, words
 from .blas import shifted
 from .device import all_threads, first_unit, on_device
 from .lanes import stack
@@ -34,7 +33,7 @@ FACTOR_0, FACTOR_1 = U(0xD2511F53), U(0xCD9E8D57)
 WEYL_0, WEYL_1 = U(0x9E3779B9), U(0xBB67AE85)
 
 
-@njit
+@helper
 def block(low_key, high_key, number):
     """The four words of a block, each in a uint64."""
     a, b, c, d = U(number) & FULL, U(number) >> HALF, U(0), U(0)
@@ -48,7 +47,7 @@ def block(low_key, high_key, number):
     return a, b, c, d
 
 
-@njit
+@helper
 def scaled(word, limit):
     """A number below `limit` from 64 random bits: the high half of the product."""
     a, b, c, d = word >> HALF, word & FULL, limit >> HALF, limit & FULL
@@ -56,7 +55,7 @@ def scaled(word, limit):
     return a * c + (middle >> HALF) + (((middle & FULL) + b * c) >> HALF)
 
 
-@njit
+@helper
 def put(out, chunk, made, per_chunk, size):
     """Copy the part of a chunk that exists."""
     first = chunk * per_chunk
@@ -279,13 +278,13 @@ def choose_categories(args, start, stop):
 BLOCKS_AT_ONCE = 256 // CHUNK  # chunks, which are the units
 
 
-@njit
+@helper
 def place_of(number, words_of_chunk):
     """Where the first element of a block lies; the next one lies `CHUNK` further on."""
     return number // CHUNK * words_of_chunk + number % CHUNK
 
 
-@njit
+@helper
 def put_element(out, place, size, value):
     """Write an element, if there is one at that place."""
     if place < size:
@@ -358,7 +357,7 @@ def normal_double_by_threads(row, n):
         put_element(out, place + CHUNK, size, radius * math.sin(angle) + mean)
 
 
-@njit
+@helper
 def keep_or_drop(x, out, place, size, factor):
     """Scale an element, if there is one at that place."""
     if place < size:
@@ -379,7 +378,7 @@ def dropout_by_threads(row, n):
         keep_or_drop(x, out, place + 3 * CHUNK, size, scale if d >= threshold else T(0))
 
 
-@njit
+@helper
 def try_one(chances, out, status, place, size, drawn, T, X):
     """One trial, if there is one at that place."""
     if place < size:

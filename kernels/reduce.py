@@ -9,9 +9,7 @@ the result's.
 
 from operator import add, mul, sub
 
-from numba import njit
-
-from .abi import I, T, X, at, kernel, words
+from .abi import I, T, X, at, helper, kernel, words
 from .lanes import (
     LANES,
     cast,
@@ -34,7 +32,7 @@ RUN = 16 * LANES
 BLOCK = 2 * RUN
 
 
-@njit(error_model="numpy")
+@helper
 def reduce_onto(op, total, x, begin, end, neutral, T):
     """Lanes of a running result and x[begin:end], in an order that depends on the length alone.
 
@@ -61,13 +59,13 @@ def reduce_onto(op, total, x, begin, end, neutral, T):
     return total
 
 
-@njit(error_model="numpy")
+@helper
 def reduce_span(op, x, begin, end, neutral, T):
     """`op` over x[begin:end], in an order that depends on the length alone."""
     return fold(op, reduce_onto(op, spread(T(neutral)), x, begin, end, neutral, T))
 
 
-@njit(error_model="numpy")
+@helper
 def reduce_four_spans(op, x, begin, length, neutral, T):
     """`op` over four spans in a row, each `length` long and in the order of `reduce_span`.
 
@@ -85,13 +83,13 @@ def reduce_four_spans(op, x, begin, length, neutral, T):
     return fold(op, total[0]), fold(op, total[1]), fold(op, total[2]), fold(op, total[3])
 
 
-@njit(error_model="numpy")
+@helper
 def sum_onto(total, x, count, X, T):
     """Lanes of a running sum and x[:count], in the order of `reduce_span`."""
     return reduce_onto(add, total, x, 0, count, X(0), T)
 
 
-@njit(error_model="numpy")
+@helper
 def dot_onto(total, x, i, y, j, count, T):
     """Lanes of a running sum and x[i + k] * y[j + k] for k < count, in an order of count alone."""
     whole = count // LANES * LANES
@@ -108,26 +106,26 @@ def dot_onto(total, x, i, y, j, count, T):
     return total
 
 
-@njit(error_model="numpy")
+@helper
 def squares_onto(total, x, count, X, T):
     """Called as `sum_onto` is: the squares of x[:count], in the order of `dot_span`; `X` is `T`."""
     return dot_onto(total, x, 0, x, 0, count, T)
 
 
-@njit(error_model="numpy")
+@helper
 def dot_span(x, i, y, j, count, T):
     """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
     return fold(add, dot_onto(spread(T(0)), x, i, y, j, count, T))
 
 
-@njit(error_model="numpy")
+@helper
 def chunk_of(unit, length, step, chunks):
     """Where a chunk of a row begins and ends."""
     row, first = unit // chunks * length, unit % chunks * step
     return row + first, row + min(first + step, length)
 
 
-@njit(error_model="numpy")
+@helper
 def strip_of(unit, length, inner, strip, strips):
     """Where a strip of columns of a matrix begins, and how many columns it has."""
     left = unit % strips * strip
@@ -211,13 +209,13 @@ square_rows.folds = "squares"
 # words: length, inner, step, chunks, strip, strips; unit: one strip of columns of one chunk
 
 
-@njit(error_model="numpy")
+@helper
 def some_of_row(x, i, count, X, T):
     """Lanes of the `count` elements from x[i] on."""
     return cast(load_some(x, i, count, X(0)), T)
 
 
-@njit(error_model="numpy")
+@helper
 def reduce_columns(op, args, start, stop, X, T):
     """Walks along the rows, so that memory is read in order; results stay in the first cache."""
     p = words(args)
@@ -272,7 +270,7 @@ def sum_columns(args, start, stop):
 sum_columns.folds = "columns"
 
 
-@njit(error_model="numpy")
+@helper
 def add_row(out, to, x, room, count, row, rows, T):
     """Add row `row` of `rows` onto the sums out[to:], in the order of `sum_columns`.
 
@@ -314,7 +312,7 @@ def min_columns(args, start, stop):
 # extremes and where they are: values and indices; the first NaN, or the first of equal elements
 
 
-@njit(error_model="numpy")
+@helper
 def extreme_rows(op, args, start, stop, T):
     """Finds the extreme with all lanes, then looks for its first place."""
     p = words(args)
@@ -349,7 +347,7 @@ def argmin_rows(args, start, stop):
 # words: length, inner, strip, strips; unit: one strip of columns of one matrix
 
 
-@njit(error_model="numpy")
+@helper
 def extreme_columns(op, args, start, stop, T):
     """Keeps the best of each column so far; a NaN stays the best."""
     p = words(args)
@@ -388,7 +386,7 @@ def argmin_columns(args, start, stop):
 # means and sums of squared deviations
 
 
-@njit(error_model="numpy")
+@helper
 def deviations_onto(total, x, begin, end, mean, T):
     """Lanes of a running sum and (x - mean)**2 over x[begin:end]."""
     center = spread(mean)
@@ -405,7 +403,7 @@ def deviations_onto(total, x, begin, end, mean, T):
     return total
 
 
-@njit(error_model="numpy")
+@helper
 def square_deviations(x, begin, end, mean, T):
     """The sum of (x - mean)**2 over x[begin:end]."""
     return fold(add, deviations_onto(spread(T(0)), x, begin, end, mean, T))

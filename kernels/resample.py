@@ -14,9 +14,8 @@ it follows from the lengths. Scratch: taps x places input places, then as many w
 import math
 
 import numpy as np
-from numba import njit
 
-from .abi import A, I, T, at, float_of_bits, kernel, words
+from .abi import A, I, T, at, float_of_bits, helper, kernel, words
 from .blas import shifted
 from .lanes import add_run, copy_run, stack
 
@@ -27,7 +26,7 @@ STRIP = 256  # elements of a line that are summed at a time
 TABLE = 3  # where the words of the table begin
 
 
-@njit(error_model="numpy")
+@helper
 def cubic_weight(x, a, A):
     """Keys' cubic convolution kernel at a distance below 2."""
     x = abs(x)
@@ -36,7 +35,7 @@ def cubic_weight(x, a, A):
     return ((a * x - A(5) * a) * x + A(8) * a) * x - A(4) * a
 
 
-@njit(error_model="numpy")
+@helper
 def scale_of(length, places, aligned, given, A):
     """How far apart in the input neighbouring output places lie."""
     if aligned:
@@ -44,7 +43,7 @@ def scale_of(length, places, aligned, given, A):
     return A(given) if given > 0 else A(length) / A(places)
 
 
-@njit(error_model="numpy")
+@helper
 def mirrored(kind, o, before, length, places):
     """The input place that stands at a place of a padded axis."""
     place = o - before
@@ -157,7 +156,7 @@ def table_of_wide_curves(args, start, stop):
             weights[t * places + o] /= total
 
 
-@njit(error_model="numpy")
+@helper
 def inside(q):
     """The places that padding fills with the input as it is; none for other kinds."""
     if q[0] < REFLECT:

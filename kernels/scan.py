@@ -8,16 +8,14 @@ matrix, walked row by row so that memory is read in order.
 import math
 from operator import add, mul
 
-from numba import njit
-
-from .abi import A, I, T, X, at, kernel, words
+from .abi import A, I, T, X, at, helper, kernel, words
 from .lanes import combine, stack
 from .reduce import strip_of
 
 STRIP = 256
 
 
-@njit(error_model="numpy")
+@helper
 def accumulate(op, args, start, stop, X, A, T):
     """out[row] = op over the rows up to this one, for each column."""
     p = words(args)
@@ -57,7 +55,7 @@ def cumprod(args, start, stop):
     accumulate(mul, args, start, stop, X, A, T)
 
 
-@njit(error_model="numpy")
+@helper
 def running_extreme(op, args, start, stop, T):
     """The extreme of each column so far and its row; the last of equals, and NaN once met."""
     p = words(args)

@@ -5,14 +5,12 @@ The kernels are bound to integers of the element's size.
 CPU side below; the CUDA side belongs at the end.
 """
 
-from numba import njit
-
-from .abi import T, at, kernel, words
+from .abi import T, at, helper, kernel, words
 from .blas import shifted
 from .lanes import copy_run
 
 
-@njit
+@helper
 def offset_of(place, axes, sizes, steps):
     """How far an element lies from the first one: the `place`-th in C order over axes of these
     sizes, which take these steps."""
@@ -23,7 +21,7 @@ def offset_of(place, axes, sizes, steps):
     return offset
 
 
-@njit
+@helper
 def copy_parts(p, parts, kind, start, stop):
     """out[o] = the blocks x_0[o], x_1[o], ... side by side; a unit is one block.
 
@@ -134,7 +132,7 @@ OUT, FIRST, KEPT, SIZE, SKIPPED = range(5)
 AXIS = 5  # words of an axis
 
 
-@njit(error_model="numpy")
+@helper
 def plane_in_frame(plane, axes, q):
     """The plane of the input that stands at one of the result, -1 if none does: the axes but two."""
     found, planes = 0, 1

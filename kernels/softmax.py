@@ -8,9 +8,7 @@ fixed order.
 import math
 from operator import add
 
-from numba import njit
-
-from .abi import STATUS_VALUE, I, Row, T, at, kernel, words
+from .abi import STATUS_VALUE, I, Row, T, at, helper, kernel, words
 from .lanes import combine, stack
 from .reduce import dot_span, reduce_span, strip_of
 
@@ -18,7 +16,7 @@ BLOCK = 1024
 STRIP = 64
 
 
-@njit(error_model="numpy")
+@helper
 def sum_of_exponentials(exp, x, i, count, T):
     """The largest of x[i:i + count], and the sum of exp(x - largest).
 
@@ -40,7 +38,7 @@ def sum_of_exponentials(exp, x, i, count, T):
     return top, total
 
 
-@njit(error_model="numpy")
+@helper
 def softmax_row(exp, x, i, out, j, count, T):
     """out[j:] = the exponentials of x[i:i + count] over their sum."""
     top = reduce_span(max, x, i, i + count, x[i], T)
@@ -67,7 +65,7 @@ def softmax_rows(args, start, stop):
 softmax_rows.row = Row(softmax_row, ("exp",), "e", "e")
 
 
-@njit(error_model="numpy")
+@helper
 def log_softmax_row(exp, log, x, i, out, j, count, T):
     """out[j:] = x[i:i + count] minus the logarithm of the sum of the exponentials."""
     top, total = sum_of_exponentials(exp, x, i, count, T)
@@ -98,7 +96,7 @@ def logsumexp_rows(args, start, stop):
         out[row] = math.log(total) + top if top - top == T(0) else top
 
 
-@njit(error_model="numpy")
+@helper
 def softmax_backward_row(g, i, out, j, gx, k, count, T):
     """gx[k:] = out * (g - sum(g * out)), of `count` elements."""
     mean = dot_span(g, i, out, j, count, T)
@@ -119,7 +117,7 @@ def softmax_backward_rows(args, start, stop):
 softmax_backward_rows.row = Row(softmax_backward_row, (), "ee", "e")
 
 
-@njit(error_model="numpy")
+@helper
 def log_softmax_backward_row(exp, g, i, out, j, gx, k, count, T):
     """gx[k:] = g - exp(out) * sum(g), of `count` elements."""
     total = reduce_span(add, g, i, i + count, T(0), T)
@@ -195,7 +193,7 @@ def cross_entropy_backward_rows(args, start, stop):
             gx[begin + wanted] -= factor
 
 
-@njit(error_model="numpy")
+@helper
 def column_tops(x, tops, first, length, inner, count):
     """tops[j] = the largest of x[first + row * inner + j] over the rows; NaN if there is one."""
     for j in range(count):

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
-from .abi import I, T, at, kernel, words
+from .abi import I, T, at, helper, kernel, words
 from .lanes import is_float, stack
 
 U = np.uint64
@@ -54,7 +54,7 @@ def size_of(typingctx: Any, dtype: Any) -> Any:
     return types.int64(dtype), codegen
 
 
-@njit(error_model="numpy")
+@helper
 def insertion_sort(keys, order, begin, length):
     """Sort a few (key, order) pairs in place, stably."""
     for i in range(1, length):
@@ -116,7 +116,7 @@ def sort_rows(args, start, stop):
             values[i] = x[begin + place]
 
 
-@njit(error_model="numpy")
+@helper
 def select_key(x, begin, length, rank, flip, size):
     """The key with `rank` smaller or equal keys before it, and how many of those are equal."""
     counts = stack(I, 256)
@@ -238,7 +238,7 @@ def mode_rows(args, start, stop):
                 indices[row] = order[i]
 
 
-@njit(error_model="numpy")
+@helper
 def compare_records(x, i, j, width):
     """-1, 0 or 1 for the order of the records at elements i and j; a NaN differs from all."""
     for k in range(width):

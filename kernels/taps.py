@@ -8,9 +8,7 @@ elements lie anywhere; with the channels last it runs over them, which lie side 
 
 from operator import add, mul
 
-from numba import njit
-
-from .abi import T, Y, at, kernel, words
+from .abi import T, Y, at, helper, kernel, words
 from .blas import shifted
 from .lanes import LANES, combine, fold, load, load_some, spread, stack, store, store_some
 
@@ -88,13 +86,13 @@ def multiply_taps(args, start, stop):
 # with the channels last: images x elements x channels; a block of channels is LANES or the rest
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def block_at(x, i, count, zero):
     """The elements of a block of channels; the lanes behind them are zero."""
     return load(x, i) if count == LANES else load_some(x, i, count, zero)
 
 
-@njit(error_model="numpy", forceinline=True)
+@helper
 def put_block(out, i, lanes, count):
     """Write a block of channels."""
     if count == LANES:

@@ -4,15 +4,13 @@ Memory is in C order: planes x height x width, and planes x kernel height x kern
 columns. Words: x, out; sizes, output sizes, kernel, stride, padding and dilation of the two axes.
 """
 
-from numba import njit
-
-from .abi import T, at, kernel, words
+from .abi import T, at, helper, kernel, words
 from .blas import shifted
 
 SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION = 0, 2, 4, 6, 8, 10
 
 
-@njit(error_model="numpy")
+@helper
 def columns_inside(q, tap):
     """The columns, from the first to one past the last, whose tap lies in the image; its shift."""
     stride, shift = q[STRIDE + 1], tap * q[DILATION + 1] - q[PADDING + 1]
