@@ -32,6 +32,7 @@ import ast
 import inspect
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any
 
 from ..kernels.device import Word
@@ -39,7 +40,7 @@ from ..kernels.warp import WARPS
 from .body import VECTOR_MATH
 from .cache import VectorMath
 from .codegen import CONTIGUOUS, REPEATED, ROW, STRIDED, assemble
-from .recipe import DeviceSource, Flat, Operand
+from .recipe import DeviceSource, Flat, Operand, Source
 
 THREADS = 256
 WIDE = 16  # bytes that one access moves
@@ -200,17 +201,26 @@ BY_WARPS = ("cast", "combine_four", "first_equal", "fold", "load", "load_four", 
             "store", "store_some")  # fmt: skip
 
 
-def by_units(function: Callable[..., Any], bind: Mapping[str, str], count: int) -> DeviceSource:
+def by_text(source: Source, count: int) -> DeviceSource:
+    """`by_units` for a kernel that the scheduler has written."""
+    module = ModuleType(source.name)
+    exec(compile(source.text, f"<{source.name}>", "exec"), module.__dict__)
+    return by_units(getattr(module, source.name), {}, count, source.text)
+
+
+def by_units(
+    function: Callable[..., Any], bind: Mapping[str, str], count: int, text: str = ""
+) -> DeviceSource:
     """The device kernel in which a CPU kernel does one unit of its work after the other.
 
     A unit is done by one thread or, where the kernel computes with lanes, by the 32 of a warp; loops
     whose rounds do not depend on each other are then dealt out to them. `count` are the words of
-    the row, all of them int64.
+    the row, all of them int64; `text` is the module of a function that has no file.
 
     Raises:
         NotImplementedError: if the kernel is not written in a way that a GPU can take over.
     """
-    room = _Room(bind)
+    room = _Room(bind, text)
     device = getattr(function, "device", None)
     room.add(device or function)
     name = f"{function.__name__}_on_gpu"
@@ -246,10 +256,10 @@ def by_units(function: Callable[..., Any], bind: Mapping[str, str], count: int) 
 class _Room:
     """The functions that a kernel calls, as text, and what they import."""
 
-    def __init__(self, bind: Mapping[str, str]) -> None:
+    def __init__(self, bind: Mapping[str, str], text: str) -> None:
         from ..kernels import abi, blas, lanes, sort, warp
 
-        self.bind = bind
+        self.bind, self.text = bind, text
         self.texts: list[str] = []
         self.imports: dict[str, str] = {}
         self.uses_math = self.uses_numpy = self.warps = False
@@ -270,6 +280,14 @@ class _Room:
         )
         self._add(function)
 
+    @staticmethod
+    def _home(name: str, value: Any, tree: ast.Module) -> str:
+        """The module that generated text has a name from."""
+        for statement in tree.body:
+            if isinstance(statement, ast.ImportFrom) and name in [a.name for a in statement.names]:
+                return str(statement.module)
+        raise NotImplementedError(f"a fused kernel uses {name}, {value!r}")
+
     def _has_lanes(self, function: Any, seen: set[Any]) -> bool:
         function = getattr(function, "py_func", function)
         if function in seen:
@@ -285,8 +303,11 @@ class _Room:
         if function in self.done:
             return
         self.done.add(function)
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-        definition = tree.body[0]
+        is_generated = bool(self.text) and len(self.done) == 1
+        tree = ast.parse(
+            self.text if is_generated else textwrap.dedent(inspect.getsource(function))
+        )
+        definition = tree.body[-1] if is_generated else tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
         definition.decorator_list, definition.returns = [], None
         for argument in definition.args.args:
@@ -318,6 +339,8 @@ class _Room:
             elif inspect.ismodule(value):
                 self.uses_math = self.uses_math or name == "math"
                 self.uses_numpy = self.uses_numpy or name == "np"
+            elif is_generated:
+                self.imports[name] = self._home(name, value, tree)
             else:
                 self.imports[name] = function.__module__
         if self.warps:
@@ -373,15 +396,38 @@ class _DealtOut(ast.NodeTransformer):
             isinstance(n, ast.For | ast.While | ast.Return) for n in inside
         ):
             return False
-        if any(isinstance(n, ast.AugAssign) and isinstance(n.target, ast.Name) for n in inside):
-            return False
+        followers = self._followers(node.body, variable)
         stores = [
             n for n in inside if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
         ]
-        return bool(stores) and all(
-            any(isinstance(n, ast.Name) and n.id == variable for n in ast.walk(s.slice))
-            for s in stores
+        return (
+            followers is not None
+            and bool(stores)
+            and all(
+                any(isinstance(n, ast.Name) and n.id in followers for n in ast.walk(s.slice))
+                for s in stores
+            )
         )
+
+    def _followers(self, body: list[ast.stmt], variable: str) -> set[str] | None:
+        """The names that change with the variable of a loop, None if a round needs the one before."""
+        written = {n.id for s in body for n in ast.walk(s)
+                   if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        known: set[str] = set()
+        followers = {variable}
+        for statement in body:
+            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+                return None
+            read = {n.id for n in ast.walk(statement)
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}  # fmt: skip
+            made = {n.id for n in ast.walk(statement)
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+            if read & (written - known):
+                return None
+            known |= made
+            if read & followers:
+                followers |= made
+        return followers
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
         if isinstance(node.target, ast.Subscript):

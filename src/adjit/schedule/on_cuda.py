@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from . import codegen_cuda
-from .recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
+from .recipe import AS_IT_IS, DeviceSource, DeviceStep, Flat, Recipe, Source
 
 MOST_BY_INT32 = 1 << 30  # elements up to which places and strides of threads fit
 
@@ -54,12 +54,15 @@ def device_step(
         raise NotImplementedError(
             f"{source.label} has no CUDA side yet; move its operands to the CPU with .cpu()"
         )
-    function, bind = origin
     units = _by_units.get((source.text, count))
     if units is None:
-        units = codegen_cuda.by_units(function, bind, count)
+        if origin == AS_IT_IS:
+            units = codegen_cuda.by_text(source, count)
+        else:
+            function, bind = origin
+            units = codegen_cuda.by_units(function, bind, count)
         _by_units[source.text, count] = units
-    device = getattr(function, "device", None)
+    device = None if origin == AS_IT_IS else getattr(origin[0], "device", None)
     if device is not None and device.launch.work is not None:
         n = device.launch.work(constants)
     return DeviceStep(units, n)

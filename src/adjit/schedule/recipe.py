@@ -14,6 +14,9 @@ from ..storage import free_small, size_class
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
 
+AS_IT_IS = "as it is"
+
+
 class Source:
     """The text of a kernel; `name` is the function in it, `label` what reports call it."""
 
@@ -22,8 +25,8 @@ class Source:
     def __init__(self, name: str, text: str, origin: Any = None) -> None:
         self.name, self.label, self.text = name, name, text
         self.address = 0  # of the compiled kernel, once it is linked
-        # What the text was made of, and its CUDA side will be: a `Flat`, or a function of the
-        # kernels room and the dtypes of its letters.
+        # What the text was made of, and its CUDA side will be: a `Flat`, a function of the kernels
+        # room and the dtypes of its letters, or the text AS_IT_IS.
         self.origin = origin
 
 
