@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from . import codegen_cuda
+from . import codegen_cuda, units_cuda
 from .recipe import AS_IT_IS, DeviceSource, DeviceStep, Flat, Recipe, Source
 
 MOST_BY_INT32 = 1 << 30  # elements up to which places and strides of threads fit
@@ -57,10 +57,10 @@ def device_step(
     units = _by_units.get((source.text, count))
     if units is None:
         if origin == AS_IT_IS:
-            units = codegen_cuda.by_text(source, count)
+            units = units_cuda.by_text(source, count)
         else:
             function, bind = origin
-            units = codegen_cuda.by_units(function, bind, count)
+            units = units_cuda.by_units(function, bind, count)
         _by_units[source.text, count] = units
     device = None if origin == AS_IT_IS else getattr(origin[0], "device", None)
     if device is not None and device.launch.work is not None:

@@ -1,0 +1,272 @@
+"""CPU kernels on a GPU as they are: a unit of work by a thread or by the 32 lanes of a warp.
+
+A kernel that computes with vectors of 32 elements is a program for a warp, see `kernels/warp.py`. Its
+plain loops are dealt out to the lanes where no round needs the one before it:
+
+    def softmax_rows(args, start, stop):
+        ...
+            for k in range(first + lane(), last, 32):
+                out[j + k] = exp(x[i + k] - top)
+            sync_warp()
+            total += reduce_span(add, out, j + first, j + last, T(0), T)
+
+    def softmax_rows_on_gpu(w0, w1, w2, n):
+        row = laid_out((w0, w1, w2))
+        for unit in range(first_unit() // 32, n, all_threads() // 32):
+            softmax_rows(row, unit, unit + 1)
+
+Kernels with a CUDA side of their own, marked by `on_device`, have their blocks and loops themselves.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
+
+from ..kernels.device import Word
+from ..kernels.warp import WARPS
+from .body import VECTOR_MATH
+from .cache import VectorMath
+from .codegen_cuda import DEVICE
+from .recipe import DeviceSource, Source
+
+BY_WARPS = ("cast", "combine_four", "first_equal", "fold", "load", "load_four", "load_some", "spread",
+            "store", "store_some")  # fmt: skip
+
+
+def by_text(source: Source, count: int) -> DeviceSource:
+    """`by_units` for a kernel that the scheduler has written."""
+    module = ModuleType(source.name)
+    exec(compile(source.text, f"<{source.name}>", "exec"), module.__dict__)
+    return by_units(getattr(module, source.name), {}, count, source.text)
+
+
+def by_units(
+    function: Callable[..., Any], bind: Mapping[str, str], count: int, text: str = ""
+) -> DeviceSource:
+    """The device kernel in which a CPU kernel does one unit of its work after the other.
+
+    A unit is done by one thread or, where the kernel computes with lanes, by the 32 of a warp; loops
+    whose rounds do not depend on each other are then dealt out to them. `count` are the words of
+    the row, all of them int64; `text` is the module of a function that has no file.
+
+    Raises:
+        NotImplementedError: if the kernel is not written in a way that a GPU can take over.
+    """
+    room = _Room(bind, text)
+    device = getattr(function, "device", None)
+    room.add(device or function)
+    name = f"{function.__name__}_on_gpu"
+    words = [f"w{k}" for k in range(count)]
+    step = (
+        "first_unit() // 32, n, all_threads() // 32"
+        if room.warps
+        else "first_unit(), n, all_threads()"
+    )
+    row = f"laid_out(({', '.join(words)},))"
+    room.imports |= {"first_unit": DEVICE, "all_threads": DEVICE, "laid_out": room.warp_module}
+    kernel = [f"def {name}({', '.join([*words, 'n'])}):", f"    row = {row}"]
+    threads, units = 32 * WARPS, WARPS if room.warps else 32 * WARPS
+    if device is not None:
+        threads, units, _ = device.launch
+        kernel.append(f"    {device.__name__}(row, n)")
+    else:
+        kernel.append(f"    for unit in range({step}):")
+        kernel.append(f"        {function.__name__}(row, unit, unit + 1)")
+    modules: dict[str, list[str]] = {}
+    for item, module in room.imports.items():
+        modules.setdefault(module, []).append(item)
+    head = [f'"""{function.__name__} of {function.__module__}, on a GPU."""', ""]
+    head += ["import math", ""] if room.uses_math else []
+    head += ["import numpy as np"] if room.uses_numpy else []
+    head += [f"from numpy import {kind}" for kind in sorted(set(bind.values()))]
+    head += [f"from {m} import {', '.join(sorted(set(n)))}" for m, n in sorted(modules.items())]
+    head += ["", *(f"{letter} = {kind}" for letter, kind in sorted(bind.items()))]
+    text = "\n".join(head) + "\n\n\n" + "\n\n\n".join([*room.texts, "\n".join(kernel)]) + "\n"
+    return DeviceSource(name, text, ("int64",) * (count + 1), threads, units, name)
+
+
+class _Room:
+    """The functions that a kernel calls, as text, and what they import."""
+
+    def __init__(self, bind: Mapping[str, str], text: str) -> None:
+        from ..kernels import abi, blas, lanes, sort, warp
+
+        self.bind, self.text = bind, text
+        self.texts: list[str] = []
+        self.imports: dict[str, str] = {}
+        self.uses_math = self.uses_numpy = self.warps = False
+        self.done: set[Any] = set()
+        self.replaced = {id(getattr(lanes, n)): n for n in BY_WARPS}
+        self.replaced |= {id(abi.words): "words", id(abi.at): "at", id(lanes.stack): "stack"}
+        self.welcome = {
+            id(lanes.combine), id(abi.float_of_bits), id(abi.bits_of_float),
+            id(sort.sort_key), id(sort.size_of),
+        }  # fmt: skip
+        self.on_device = {id(blas.shifted): "shifted"}
+        self.warp_module = warp.__name__
+
+    def add(self, function: Any) -> None:
+        """Add a kernel and, before it, everything that it calls."""
+        self.warps = getattr(function, "by_warps", False) or (
+            not hasattr(function, "launch") and self._has_lanes(function, set())
+        )
+        self._add(function)
+
+    @staticmethod
+    def _home(name: str, value: Any, tree: ast.Module) -> str:
+        """The module that generated text has a name from."""
+        for statement in tree.body:
+            if isinstance(statement, ast.ImportFrom) and name in [a.name for a in statement.names]:
+                return str(statement.module)
+        raise NotImplementedError(f"a fused kernel uses {name}, {value!r}")
+
+    def _has_lanes(self, function: Any, seen: set[Any]) -> bool:
+        function = getattr(function, "py_func", function)
+        if function in seen:
+            return False
+        seen.add(function)
+        values = [function.__globals__.get(n) for n in function.__code__.co_names]
+        return any(self.replaced.get(id(v)) in BY_WARPS for v in values) or any(
+            self._has_lanes(v, seen) for v in values if _is_helper(v)
+        )
+
+    def _add(self, function: Any) -> None:
+        function = getattr(function, "py_func", function)
+        if function in self.done:
+            return
+        self.done.add(function)
+        is_generated = bool(self.text) and len(self.done) == 1
+        tree = ast.parse(
+            self.text if is_generated else textwrap.dedent(inspect.getsource(function))
+        )
+        definition = tree.body[-1] if is_generated else tree.body[0]
+        assert isinstance(definition, ast.FunctionDef)
+        definition.decorator_list, definition.returns = [], None
+        for argument in definition.args.args:
+            argument.annotation = None
+        if len(self.done) == 1:  # as on the CPU, only the kernel itself has functions of its T
+            vector = VectorMath(self.bind.get("T", "float64"))
+            definition = vector.visit(definition)
+            self.imports |= dict.fromkeys(vector.found, VECTOR_MATH)
+        scope = function.__globals__
+        for name in sorted({n.id for n in ast.walk(definition) if isinstance(n, ast.Name)}):
+            if name in self.bind or name not in scope:
+                continue
+            value = scope[name]
+            known = self.replaced.get(id(value))
+            if isinstance(value, Word) or id(value) in self.on_device:
+                self.imports[name] = DEVICE
+            elif known == "stack" and not self.warps:
+                definition = _Renamed({name: "local"}).visit(definition)
+                self.imports["local"] = DEVICE
+            elif known is not None:
+                self.imports[name] = self.warp_module
+            elif _is_helper(value):
+                self._add(value)
+            elif hasattr(value, "_defn") and id(value) not in self.welcome:
+                raise NotImplementedError(
+                    f"{function.__name__} has no CUDA side yet: it calls {name}; move its operands "
+                    "to the CPU with .cpu()"
+                )
+            elif inspect.ismodule(value):
+                self.uses_math = self.uses_math or name == "math"
+                self.uses_numpy = self.uses_numpy or name == "np"
+            elif is_generated:
+                self.imports[name] = self._home(name, value, tree)
+            else:
+                self.imports[name] = function.__module__
+        if self.warps:
+            together = {n for n, v in scope.items() if _is_helper(v) and self._has_lanes(v, set())}
+            dealt = _DealtOut(function.__name__, together.union(BY_WARPS))
+            definition = dealt.visit(definition)
+            if dealt.found:
+                self.imports |= {"lane": DEVICE, "sync_warp": DEVICE}
+        self.texts.append(ast.unparse(ast.fix_missing_locations(definition)))
+
+
+def _is_helper(value: Any) -> bool:
+    """Whether a global of a kernel is a function of the kernels room, compiled by Numba."""
+    return hasattr(value, "py_func")
+
+
+class _Renamed(ast.NodeTransformer):
+    """Names become others."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self.names = names
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+
+
+class _DealtOut(ast.NodeTransformer):
+    """Loops whose rounds do not depend on each other are dealt out to the lanes of a warp."""
+
+    def __init__(self, name: str, collective: set[str]) -> None:
+        self.name, self.collective = name, collective
+        self.found = False
+
+    def visit_For(self, node: ast.For) -> Any:
+        if not self._is_independent(node):
+            return self.generic_visit(node)
+        assert isinstance(node.iter, ast.Call)
+        self.found = True
+        start, stop = ([ast.Constant(0)] * 2 + node.iter.args)[-2:]
+        lane = ast.parse("lane()", mode="eval").body
+        node.iter.args = [ast.BinOp(start, ast.Add(), lane), stop, ast.Constant(32)]
+        return [node, ast.parse("sync_warp()").body[0]]
+
+    def _is_independent(self, node: ast.For) -> bool:
+        match node:
+            case ast.For(ast.Name(variable), ast.Call(ast.Name("range"), args)) if len(args) < 3:
+                pass
+            case _:
+                return False
+        inside = [n for s in node.body for n in ast.walk(s)]
+        names = {n.id for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}
+        if names & self.collective or any(
+            isinstance(n, ast.For | ast.While | ast.Return) for n in inside
+        ):
+            return False
+        followers = self._followers(node.body, variable)
+        stores = [
+            n for n in inside if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)
+        ]
+        return (
+            followers is not None
+            and bool(stores)
+            and all(
+                any(isinstance(n, ast.Name) and n.id in followers for n in ast.walk(s.slice))
+                for s in stores
+            )
+        )
+
+    def _followers(self, body: list[ast.stmt], variable: str) -> set[str] | None:
+        """The names that change with the variable of a loop, None if a round needs the one before."""
+        written = {n.id for s in body for n in ast.walk(s)
+                   if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        known: set[str] = set()
+        followers = {variable}
+        for statement in body:
+            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
+                return None
+            read = {n.id for n in ast.walk(statement)
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)}  # fmt: skip
+            made = {n.id for n in ast.walk(statement)
+                    if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+            if read & (written - known):
+                return None
+            known |= made
+            if read & followers:
+                followers |= made
+        return followers
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST:
+        if isinstance(node.target, ast.Subscript):
+            raise NotImplementedError(f"{self.name} adds to memory in a loop of all lanes")
+        return node
