@@ -5,11 +5,12 @@ elementwise kernel that spills, takes a stack, or computes in float64 where none
 is an error. The others read their row of words from memory of the thread, which may be on its
 stack, and Python numbers as float64.
 
-    python bench/cuda_code.py
+    python bench/cuda_code.py [--only f32]
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -42,7 +43,10 @@ def faults(source: Any, code: Any) -> list[str]:
 def main() -> None:
     from cuda_kernels import elementwise_kernels, other_kernels
 
-    flat = elementwise_kernels()
+    options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    options.add_argument("--only", default="", help="elementwise kernels with this in their names")
+    only = options.parse_args().only
+    flat = {name: source for name, source in elementwise_kernels().items() if only in name}
     kernels = flat | other_kernels()
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:

@@ -9,11 +9,10 @@ from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
-from .device import I1, I32, I64, ballot, lane, register, shared_memory, shuffle, shuffle_down, word
+from .device import I1, I32, I64, ballot, lane, shuffle, shuffle_down, word
 from .lanes import combine
 
 GLOBAL = 1  # the address space of what a launch is given
-WARPS = 4  # of a block
 
 
 @word
@@ -49,21 +48,6 @@ def at(typingctx, address, dtype):
         return builder.addrspacecast(pointer, kind.as_pointer())
 
     return types.CPointer(element)(types.int64, dtype), codegen
-
-
-@word
-def stack(typingctx, dtype, count):
-    """stack(T, 64): a pointer to elements that the lanes of a warp share."""
-    if not isinstance(count, types.IntegerLiteral):
-        return None
-    element, size = dtype.dtype, count.literal_value
-
-    def codegen(context, builder, sig, args):
-        first = shared_memory(context, builder, element, size * WARPS)
-        warp = builder.lshr(register(builder, "tid.x"), I32(5))
-        return builder.gep(first, [builder.mul(warp, I32(size))])
-
-    return types.CPointer(element)(dtype, count), codegen
 
 
 @word

@@ -9,7 +9,7 @@ from test_elementwise_laws import FLOATS
 
 import adjit
 from adjit.cuda import simulator
-from adjit.schedule import fused
+from adjit.schedule import fused, hot, rows
 from adjit.schedule.on_cuda import device_step
 from adjit.schedule.recipe import Fold, Operand
 
@@ -73,3 +73,49 @@ def test_a_group_with_the_sum_of_its_rows():
     for found, rows in run(step, [x, y, None, None], [(24, np.float32), (4, np.float32)], words):
         np.testing.assert_array_equal(found, whole.numpy())
         np.testing.assert_array_equal(rows, sums.numpy())
+
+
+def sheet_of(function, x, monkeypatch):
+    """The step, words and operands of the kernel that goes through a function row by row."""
+    found = []
+
+    def watched(parts, inputs, outputs, sheet, over):
+        made = kernel(parts, inputs, outputs, sheet, {})
+        found.append((made, inputs, outputs))
+        return made
+
+    kernel = rows.kernel
+    monkeypatch.setattr(rows, "kernel", watched)
+    for _ in range(4):
+        function(x).tolist()
+    hot.wait()
+    return found[-1]
+
+
+def test_rows(monkeypatch):
+    x = adjit.randn(16, 70)
+
+    def function(x):
+        shifted = x - x.amax(1, keepdim=True)
+        return shifted / (shifted * shifted).sum(1, keepdim=True)
+
+    (step, words), inputs, outputs = sheet_of(function, x, monkeypatch)
+    assert len(inputs) == len(outputs) == 1
+    device = device_step(step.source, step.n, words, 1 << 12, 2 + len(words))
+    for reverse, blocks in ((False, 1), (True, None)):
+        out = np.full(16 * 70, np.nan, np.float32)
+        given = simulator.Pointer(x.numpy().reshape(-1).copy()), simulator.Pointer(out)
+        simulator.run(device.source, [*given, *words, device.n], blocks=blocks, reverse=reverse)
+        np.testing.assert_array_equal(out, function(x).numpy().reshape(-1))
+
+
+def test_rows_that_need_more_than_a_block_has_say_so(monkeypatch):
+    x = adjit.randn(16, 70, dtype=adjit.float64)
+
+    def function(x):
+        shifted = x - x.amax(1, keepdim=True)
+        return shifted / (shifted * shifted).sum(1, keepdim=True)
+
+    (step, words), _, _ = sheet_of(function, x, monkeypatch)
+    with pytest.raises(NotImplementedError, match=r"66304 bytes of shared memory.* 49152"):
+        device_step(step.source, step.n, words, 1 << 12, 2 + len(words))

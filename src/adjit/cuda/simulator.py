@@ -154,14 +154,8 @@ class Machine:
             "laid_out": Row,
             "words": lambda row: row,
             "at": _at,
-            "stack": self._stack,
             "lowest_bit": lambda bits: (int(bits) & -int(bits)).bit_length() - 1 if bits else 32,
         }
-
-    def _stack(self, dtype: Any, count: int) -> Pointer:
-        """What the lanes of a warp share."""
-        whole = self._shared(dtype, count * self.threads // device.WARP)
-        return Pointer(whole.array, self.thread.number // device.WARP * count)
 
     def _shared(self, dtype: Any, count: int) -> Pointer:
         """The n-th call of each thread gives the block's n-th array."""

@@ -157,16 +157,9 @@ def _fingerprint() -> str:
         os.environ.get("NUMBA_CPU_FEATURES", ""),
         os.environ.get("NUMBA_OPT", ""),
     ]
-    parts.append(kernels_digest())
-    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
-
-
-@functools.cache
-def kernels_digest() -> str:
-    """The text of the kernels room: compiled code has parts of it inside."""
     from ..kernels import abi
 
-    digest = hashlib.sha256()
+    digest = hashlib.sha256("\n".join(parts).encode())
     for path in sorted(Path(abi.__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -31,7 +31,7 @@ from . import sheet as sheets
 from .body import VECTOR_MATH
 from .codegen import assemble
 from .fused import Member, member_lines, number_lines, shared
-from .recipe import GRAIN, Fold, Operand, RowCall, Source, Step
+from .recipe import AS_IT_IS, GRAIN, Fold, Operand, RowCall, Source, Step
 from .sheet import Sheet
 
 STRIP = 64  # columns: sums that need no whole rows are cut into multiples of it
@@ -127,7 +127,7 @@ def kernel(
     strips = -(-sheet.width // strip)
     name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
     writer = _Writer(parts, inputs, outputs, sheet, over)
-    source = shared(Source(name, writer.text(name)), f"fused {', '.join(names)}")
+    source = shared(Source(name, writer.text(name), AS_IT_IS), f"fused {', '.join(names)}")
     words = (length, sheet.width, step, chunks, strip, strips, *writer.words)
     return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
 

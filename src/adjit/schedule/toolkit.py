@@ -18,12 +18,24 @@ import importlib.util
 import json
 import re
 import sys
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
+from ..kernels import device
 from ..kernels.device import Word
 from . import cache
 from .recipe import DeviceSource
+
+# What gives a kernel's words and functions their meaning.
+ALWAYS_INSIDE = (
+    "device",
+    "gpu_values",
+    "intrinsics",
+    "vector_math",
+    "vector_math_f32",
+    "vector_math_f64",
+)
 
 
 class ToolkitMissing(RuntimeError):
@@ -79,7 +91,7 @@ def cubin(source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
     Raises:
         ToolkitMissing: if it has to be compiled, and something for that is not installed.
     """
-    key = f"{_versions()}\n{source.name}\n{source.signature}\n{cc}\n{source.text}"
+    key = f"{_versions()}\n{_inside(source.text)}\n{source.name}\n{source.signature}\n{cc}\n{source.text}"
     digest = hashlib.sha256(key.encode()).hexdigest()[:20]
     path = cache.cache_folder() / f"{source.name}_{digest}_sm_{cc[0]}{cc[1]}.cubin"
     entry = cache._read(path)
@@ -94,10 +106,23 @@ def cubin(source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
     return entry[1], entry[0]
 
 
+def _inside(text: str) -> str:
+    """A digest of the files of the kernels room that a cubin has parts of inside."""
+    names = {*ALWAYS_INSIDE, *re.findall(r"^from adjit\.kernels\.(\w+) import", text, re.MULTILINE)}
+    return " ".join(_digest_of(name) for name in sorted(names))
+
+
+@functools.cache
+def _digest_of(name: str) -> str:
+    """The digest of one file of the kernels room."""
+    path = Path(device.__file__).with_name(f"{name}.py")
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
 @functools.cache
 def _versions() -> str:
-    """What a cubin depends on besides its own text."""
-    found = [cache.kernels_digest()]
+    """The versions of what compiles, which a cubin depends on."""
+    found = []
     for package in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-nvjitlink"):
         try:
             found.append(importlib.metadata.version(package))

@@ -22,18 +22,22 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+import numpy as np
+
+from ..kernels import lanes
 from ..kernels.device import Word
-from ..kernels.warp import WARPS
 from .body import VECTOR_MATH
 from .cache import VectorMath
 from .codegen_cuda import DEVICE
 from .recipe import DeviceSource, Source
 
+SHARED_BYTES = 48 << 10  # of a block, without asking for more
 BY_WARPS = ("cast", "combine_four", "first_equal", "fold", "load", "load_four", "load_some", "spread",
             "store", "store_some")  # fmt: skip
 
@@ -70,7 +74,8 @@ def by_units(
     row = f"laid_out(({', '.join(words)},))"
     room.imports |= {"first_unit": DEVICE, "all_threads": DEVICE, "laid_out": room.warp_module}
     kernel = [f"def {name}({', '.join([*words, 'n'])}):", f"    row = {row}"]
-    threads, units = 32 * WARPS, WARPS if room.warps else 32 * WARPS
+    warps = room.warps_of_block()
+    threads, units = 32 * warps, warps if room.warps else 32 * warps
     if device is not None:
         threads, units, _ = device.launch
         kernel.append(f"    {device.__name__}(row, n)")
@@ -86,7 +91,8 @@ def by_units(
     head += [f"from numpy import {kind}" for kind in sorted(set(bind.values()))]
     head += [f"from {m} import {', '.join(sorted(set(n)))}" for m, n in sorted(modules.items())]
     head += ["", *(f"{letter} = {kind}" for letter, kind in sorted(bind.items()))]
-    text = "\n".join(head) + "\n\n\n" + "\n\n\n".join([*room.texts, "\n".join(kernel)]) + "\n"
+    texts = [re.sub(r"(\d+) \* WARPS", lambda m: str(int(m[1]) * warps), t) for t in room.texts]
+    text = "\n".join(head) + "\n\n\n" + "\n\n\n".join([*texts, "\n".join(kernel)]) + "\n"
     return DeviceSource(name, text, ("int64",) * (count + 1), threads, units, name)
 
 
@@ -94,15 +100,16 @@ class _Room:
     """The functions that a kernel calls, as text, and what they import."""
 
     def __init__(self, bind: Mapping[str, str], text: str) -> None:
-        from ..kernels import abi, blas, lanes, sort, warp
+        from ..kernels import abi, blas, sort, warp
 
         self.bind, self.text = bind, text
         self.texts: list[str] = []
         self.imports: dict[str, str] = {}
         self.uses_math = self.uses_numpy = self.warps = False
         self.done: set[Any] = set()
+        self.stack_bytes = 0  # that the lanes of a warp share
         self.replaced = {id(getattr(lanes, n)): n for n in BY_WARPS}
-        self.replaced |= {id(abi.words): "words", id(abi.at): "at", id(lanes.stack): "stack"}
+        self.replaced |= {id(abi.words): "words", id(abi.at): "at"}
         self.welcome = {
             id(lanes.combine), id(abi.float_of_bits), id(abi.bits_of_float),
             id(sort.sort_key), id(sort.size_of),
@@ -116,6 +123,16 @@ class _Room:
             not hasattr(function, "launch") and self._has_lanes(function, set())
         )
         self._add(function)
+
+    def warps_of_block(self) -> int:
+        """The warps of a block: as many as its memory has room for."""
+        most = SHARED_BYTES // max(self.stack_bytes, 1)
+        if not most:
+            raise NotImplementedError(
+                f"a warp would need {self.stack_bytes} bytes of shared memory, and there are "
+                f"{SHARED_BYTES}"
+            )
+        return max(w for w in (1, 2, 4) if w <= most)
 
     @staticmethod
     def _home(name: str, value: Any, tree: ast.Module) -> str:
@@ -161,9 +178,8 @@ class _Room:
             known = self.replaced.get(id(value))
             if isinstance(value, Word) or id(value) in self.on_device:
                 self.imports[name] = DEVICE
-            elif known == "stack" and not self.warps:
-                definition = _Renamed({name: "local"}).visit(definition)
-                self.imports["local"] = DEVICE
+            elif value is lanes.stack:
+                definition = _Stacks(self, name, scope).visit(definition)
             elif known is not None:
                 self.imports[name] = self.warp_module
             elif _is_helper(value):
@@ -194,14 +210,29 @@ def _is_helper(value: Any) -> bool:
     return hasattr(value, "py_func")
 
 
-class _Renamed(ast.NodeTransformer):
-    """Names become others."""
+class _Stacks(ast.NodeTransformer):
+    """Memory on the stack becomes a thread's own, or a part of a block's for each of its warps."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        self.names = names
+    def __init__(self, room: _Room, name: str, scope: Mapping[str, Any]) -> None:
+        self.room, self.name, self.scope = room, name, scope
 
-    def visit_Name(self, node: ast.Name) -> ast.AST:
-        return ast.Name(self.names.get(node.id, node.id), node.ctx)
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        self.generic_visit(node)
+        match node:
+            case ast.Call(ast.Name(called), [ast.Name(kind), size]) if called == self.name:
+                pass
+            case _:
+                return node
+        room = self.room
+        count = self.scope[size.id] if isinstance(size, ast.Name) else ast.literal_eval(size)
+        if not room.warps:
+            room.imports["local"] = DEVICE
+            return ast.parse(f"local({kind}, {count})", mode="eval").body
+        stored = room.bind.get(kind) or getattr(self.scope.get(kind), "__name__", "float64")
+        room.stack_bytes += count * np.dtype(stored).itemsize
+        room.imports |= dict.fromkeys(("shared", "shifted", "thread"), DEVICE)
+        text = f"shifted(shared({kind}, {count} * WARPS), thread() // 32 * {count})"
+        return ast.parse(text, mode="eval").body
 
 
 class _DealtOut(ast.NodeTransformer):
