@@ -819,12 +819,63 @@ def correlate_depthwise_by_warps(row, n):
                        first_unit() // 32, n, all_threads() // 32, math.fma, T)  # fmt: skip
 
 
+def few_results_of(c):
+    """The elements of a convolution of few pixels."""
+    extents = FIRST_PHASE + EXTENT_0
+    pixels = c[BATCH] * c[extents] * c[extents + 1] * c[extents + 2]
+    return pixels * c[GROUPS] * c[COLUMNS]
+
+
+@on_device(dot_pixels, threads=128, units=4, work=few_results_of)
+def dot_pixels_by_warps(row, n):
+    """A convolution of few pixels: dot products, which the lanes of a warp sum."""
+    unfolded, weight, bias, out = at(row[4], T), at(row[1], T), at(row[2], T), at(row[3], T)
+    c = shifted(row, 5)
+    columns, pixels, total = c[COLUMNS], pixels_of(c), c[COLUMNS] * c[GROUPS]
+    length = c[DEPTH] * shifted(c, FIRST_PHASE)[TAPS]
+    for unit in range(first_unit() // 32, n, all_threads() // 32):
+        column, pixel = unit % total, unit // total
+        seen, factors = (column // columns * pixels + pixel) * length, column * length
+        parts = spread(T(0))
+        for k in range(lane(), length, 32):
+            parts = math.fma(unfolded[seen + k], weight[factors + k], parts)
+        result = fold(add, parts)
+        out[pixel * total + column] = result + bias[column] if c[HAS_BIAS] else result
+
+
+def image_of(c):
+    """The elements of an image, channels last."""
+    return c[SOURCE_BATCH] * c[BATCH] // c[SOURCE_2] * c[GROUPS] * c[DEPTH]
+
+
+@on_device(spread_pixels, units=256, work=image_of)
+def spread_pixels_by_threads(row, n):
+    """The gradient of an image of which few pixels see something: each element asks all of them."""
+    upper, weight, bias, out = at(row[0], T), at(row[1], T), at(row[2], T), at(row[3], T)
+    c = shifted(row, 5)
+    phase, columns, depth = shifted(c, FIRST_PHASE), c[COLUMNS], c[DEPTH]
+    taps, channels, pixels = phase[TAPS], c[GROUPS] * c[DEPTH], pixels_of(c)
+    for unit in range(first_unit(), n, all_threads()):
+        channel, place = unit % channels, unit // channels * c[SOURCE_2]
+        first = channel // depth * columns
+        total = T(0)
+        for pixel in range(pixels):
+            here = pixel_of(phase, pixel, -1) * c[OUT_BATCH] + pixel_of(phase, pixel, 0) * c[OUT_0]
+            here += pixel_of(phase, pixel, 1) * c[OUT_1] + pixel_of(phase, pixel, 2) * c[OUT_2]
+            for tap in range(taps):
+                if place_seen(c, pixel, tap) == place:
+                    for column in range(first, first + columns):
+                        factor = weight[(column * depth + channel % depth) * taps + tap]
+                        total = math.fma(upper[here + column * c[OUT_CHANNEL]], factor, total)
+        out[place + channel] = total + bias[channel] if c[HAS_BIAS] else total
+
+
 def no_work(c):
     """Nothing is packed, and no sums are gathered."""
     return 0
 
 
-for _kernel in (pack_weight, pack_depthwise, gather_weight):
+for _kernel in (pack_weight, pack_depthwise, gather_weight, turn_pixels):
 
     @on_device(_kernel, work=no_work)
     def nothing(row, n):

@@ -70,9 +70,9 @@ def test_a_group_with_the_sum_of_its_rows():
     x, y = (rng.standard_normal(24).astype(np.float32) for _ in range(2))
     whole = adjit.relu(adjit.tensor(x) * adjit.tensor(y)) + adjit.tensor(x) * 2.5
     sums = whole.reshape(4, 6).sum(1)
-    for found, rows in run(step, [x, y, None, None], [(24, np.float32), (4, np.float32)], words):
+    for found, totals in run(step, [x, y, None, None], [(24, np.float32), (4, np.float32)], words):
         np.testing.assert_array_equal(found, whole.numpy())
-        np.testing.assert_array_equal(rows, sums.numpy())
+        np.testing.assert_array_equal(totals, sums.numpy())
 
 
 def sheet_of(function, x, monkeypatch):
