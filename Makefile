@@ -3,15 +3,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TORCH ?= 0
+CUDA ?= cuda13
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cnn test lint bench notebooks clean
+.PHONY: help demo demo-cnn test test-gpu lint bench notebooks clean
 
 help:
 	@echo "make demo       train a digit classifier, draw what it learned and its graph"
 	@echo "make demo-cnn   the same with a convolutional network"
 	@echo "make test       run the test suite (TORCH=1: also against PyTorch)"
+	@echo "make test-gpu   the tests that need a GPU (CUDA=cuda12 for a driver of CUDA 12)"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmark table, beside PyTorch, JAX and autograd"
 	@echo "make notebooks  run the notebooks in place"
@@ -37,6 +39,9 @@ test: $(VENV)/.installed-torch
 endif
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 tests
+
+test-gpu: $(VENV)/.installed-test $(VENV)/.installed-$(CUDA)
+	$(BIN)/python -m pytest -q -m gpu --durations 15 tests
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

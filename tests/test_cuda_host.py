@@ -609,3 +609,65 @@ def test_constants_are_made_on_the_gpu_where_it_can(stub, monkeypatch):
     T.cuda.synchronize(1)
     assert stub.copies == before
     assert x.tolist() == [0, 0, 0]
+
+
+# ----- other libraries -----
+
+
+class Array:
+    """What another library's array on a GPU looks like."""
+
+    def __init__(self, t, **told):
+        self.kept, self.__cuda_array_interface__ = t, t.__cuda_array_interface__ | told
+
+
+def test_arrays_of_other_libraries(stub):
+    x = T.arange(6.0, device="cuda").reshape(2, 3)
+    told = x.__cuda_array_interface__
+    assert (told["shape"], told["typestr"], told["strides"]) == ((2, 3), "<f4", None)
+    assert told["stream"] == 1
+    assert x.t().__cuda_array_interface__["strides"] == (4, 12)
+    y = T.as_tensor(Array(x.t()), device="cuda")
+    assert (y.shape, y.stride(), y.tolist()) == ((3, 2), (1, 3), x.t().tolist())
+    y[0, 1] = 9.0
+    assert x.tolist() == [[0, 1, 2], [9, 4, 5]]
+    x.add_(1)
+    assert y.tolist() == x.t().tolist()
+    assert not hasattr(T.ones(2), "__cuda_array_interface__")
+    with pytest.raises(RuntimeError, match="Can't export tensors that require gradient"):
+        T.ones(2, device="cuda", requires_grad=True).__cuda_array_interface__  # noqa: B018
+
+
+def test_dlpack_on_a_gpu(stub):
+    x = T.arange(6, device="cuda:1").reshape(2, 3)
+    assert x.__dlpack_device__() == (2, 1)
+    y = T.from_dlpack(x)
+    assert (y.device, y.dtype, y.tolist()) == (x.device, x.dtype, x.tolist())
+    y[1] = 7
+    assert x.tolist() == [[0, 1, 2], [7, 7, 7]]
+    assert T.from_dlpack(x.t().__dlpack__()).stride() == (1, 3)
+    copied = T.from_dlpack(x, copy=True)
+    copied.zero_()
+    assert x.sum().item() == 24
+    kept = weakref.ref(x.storage)
+    capsule = x.__dlpack__(stream=-1)
+    del x
+    gc.collect()
+    assert y.sum().item() == 24  # the taker keeps the memory
+    del capsule, y
+    gc.collect()
+    assert kept() is None
+
+
+def test_dlpack_on_the_cpu():
+    x = T.arange(3.0)
+    assert x.__dlpack_device__() == (1, 0)
+    array = np.from_dlpack(x)
+    array[0] = 5
+    assert x.tolist() == [5, 1, 2]
+    y = T.from_dlpack(array)
+    y[1] = 6
+    assert x.tolist() == [5, 6, 2]
+    assert T.from_dlpack(x.detach()).tolist() == [5, 6, 2]
+    with pytest.raises(TypeError, match="expected an array with __dlpack__, got list"):
+        T.from_dlpack([1])

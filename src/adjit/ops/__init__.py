@@ -14,6 +14,7 @@ from . import (
     diagonals,
     elementwise,
     embedding,
+    exchange,
     grid_sample,
     grids,
     index,

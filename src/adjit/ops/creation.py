@@ -306,6 +306,10 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
         return data.to(device, dtype)
     if isinstance(data, np.ndarray):
         return from_numpy(data).to(device, dtype)
+    if hasattr(data, "__cuda_array_interface__"):
+        from .exchange import from_cuda_array_interface
+
+        return from_cuda_array_interface(data).to(device, dtype)
     return tensor(data, dtype=dtype, device=device)
 
 
