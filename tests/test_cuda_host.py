@@ -17,7 +17,7 @@ import pytest
 import stub_driver
 
 import adjit as T
-from adjit import config, devices, driver, gpu
+from adjit import devices, driver, gpu
 from adjit.autograd import gradcheck
 from adjit.ops import creation
 from adjit.schedule import hot, run_cuda
@@ -313,7 +313,6 @@ def test_training_gives_what_it_gives_on_the_cpu(stub):
 def test_the_kernels_for_gpus_through_the_whole_host(monkeypatch):
     """A training loop on their own texts, in the simulator: recorded, planned, fused, launched."""
     monkeypatch.setattr(hot, "is_on", True)
-    monkeypatch.setattr(config, "MIN_FUSED", 1)
 
     def program(device):
         T.manual_seed(0)
@@ -359,6 +358,20 @@ def test_plans_and_graphs(stub, monkeypatch):
     assert program("cuda") == pytest.approx(wanted, rel=1e-6)
     assert any(label.startswith("fused tanh, mul, add") for label in stub.seen)
     assert stub.graph_launches >= 2
+
+
+def test_a_plan_goes_to_the_current_stream(stub, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    side, x = T.cuda.Stream(), T.ones(3000, device="cuda")
+    T.cuda.synchronize()
+    for k in range(6):
+        with T.cuda.stream(side if k % 2 else None):
+            y = (x * 2).tanh() + (x * k).exp()
+            T.cuda.Event().record()  # runs what is recorded
+            hot.wait()
+        assert side.query() != bool(k % 2)
+        T.cuda.synchronize()
+        assert y[0].item() == pytest.approx(np.tanh(2) + np.exp(k), rel=1e-5)
 
 
 def test_plans_write_in_place_copy_and_report(stub, monkeypatch):

@@ -491,7 +491,9 @@ def elementwise_recipe(
     recipe.element = Element(
         body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
     ).turned(order)
-    recipe.wide = first.numel if first.numel >= config.MIN_FUSED else 0
+    # On a GPU every launch that is saved counts, on the CPU short loops gain nothing.
+    least = config.MIN_FUSED if first.device is devices.CPU else 1
+    recipe.wide = first.numel if first.numel >= least else 0
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]
         recipe.large = False

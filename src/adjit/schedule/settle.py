@@ -220,7 +220,8 @@ def fresh_block(nbytes: int, place: device = CPU) -> Any:
     if place is not CPU:
         from . import run_cuda
 
-        return run_cuda.fresh_block(place, nbytes)
+        with lock:
+            return run_cuda.fresh_block(place, nbytes)
     with lock:
         _fresh += nbytes
         if _fresh > MAX_FRESH:
