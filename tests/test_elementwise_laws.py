@@ -226,6 +226,8 @@ def test_the_order_of_axes_of_full_operands_is_kept() -> None:
     x = adjit.rand(3, 4).t()
     assert x.exp().stride() == x.stride()
     assert (x + x).stride() == x.stride()
+    repeated = x[:1].expand(x.shape)  # has no order of its own, as in PyTorch
+    assert (repeated * x).stride() == (x * repeated).stride() == x.stride()
     assert (x + adjit.rand(4, 3)).is_contiguous()
 
 

@@ -1009,3 +1009,21 @@ def test_settings_give_the_same_bits():
     ]  # fmt: skip
     assert outputs[0].startswith("True")
     assert set(outputs) == {outputs[0]}
+
+
+@pytest.mark.parametrize("size", [(1000, 3), (700, 70), (3, 5000)], ids=str)
+def test_one_row_for_all_rows(size, plans):
+    """Rows shorter than a block, about as long, and too long to be repeated on the stack."""
+    numbers = np.random.default_rng(0)
+    x, w, b = (numbers.normal(size=n).astype(np.float32) for n in (size, size[1:], size[1:]))
+    expected = np.maximum(x * w + b, 0)
+
+    def look():
+        given = [T.tensor(a) for a in (x, w, b)]
+        scheduling.settle()
+        return bits((given[0] * given[1] + given[2]).relu())
+
+    for threads in (1, 2):
+        T.set_num_threads(threads)
+        assert look() == cold(look) == bits(expected)
+    assert fused(plans)
