@@ -184,6 +184,22 @@ def test_a_vjp_whose_operands_share_a_value():
     assert len(pulled) == 2
 
 
+def test_a_vjp_that_reads_one_result_twice():
+    @operation("TestBackward0", differentiable=(0,))
+    def total(x):
+        doubled = x * 2
+        return doubled.sum(), doubled, doubled
+
+    @total.vjp
+    def _(g, outs):
+        return g * outs[1] + outs[2].exp() * 0
+
+    for k in range(5):
+        x = T.tensor([1.0, 2.0, k], requires_grad=True)
+        total(x)[0].backward()
+        assert x.grad.tolist() == [2.0, 4.0, 2.0 * k]
+
+
 def test_a_list_that_its_owner_changes_later():
     @operation("TestBackward0")
     def scaled(x, factors):

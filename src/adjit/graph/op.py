@@ -723,7 +723,8 @@ class Operation(native.Native):
             saving.templates.setdefault(signature, SEEN)
             return self._pull(fn, grads)
         count = len(operands)
-        operands += [record.unpack(fn, k) for k in range(len(saved) // 2)]
+        for k, place in enumerate(saving.kept):
+            operands.append(record.unpack(fn, k, None if place >= 0 else fn.outputs[~place]))
         given = apart(operands)
         if given is operands:
             results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
