@@ -44,19 +44,22 @@ def main() -> None:
     from cuda_kernels import elementwise_kernels, other_kernels
 
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    options.add_argument("--only", default="", help="elementwise kernels with this in their names")
+    options.add_argument(
+        "--only", default="", help="only elementwise kernels with this in their names"
+    )
     only = options.parse_args().only
     flat = {name: source for name, source in elementwise_kernels().items() if only in name}
-    kernels = flat | other_kernels()
+    kernels = flat if only else flat | other_kernels()
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
         codes = dict(zip(kernels, pool.map(look, kernels.values(), chunksize=8), strict=True))
     seconds = time.perf_counter() - start
+    chosen = f" with {only} in their names" if only else ""
     lines = [
         "# Machine code of the device kernels",
         "",
-        f"{len(kernels)} kernels, made by bench/cuda_code.py without a GPU. Registers, and instructions "
-        "in all, for sm_80 and sm_90; `wide` are accesses of 16 bytes, `stack` bytes of a thread, "
+        f"{len(kernels)} kernels{chosen}, made by bench/cuda_code.py without a GPU. Registers, and "
+        "instructions in all, for sm_80 and sm_90; `wide` are accesses of 16 bytes, `stack` bytes of a thread, "
         "`shared` bytes of a block.",
         "",
         "|kernel|registers|instructions|wide|stack|shared|",
