@@ -37,6 +37,11 @@ ALWAYS_INSIDE = (
     "vector_math_f64",
 )
 
+COMPILERS = (
+    "numba", "numba-cuda", "nvidia-nvvm", "nvidia-nvjitlink",
+    "nvidia-cuda-nvcc-cu12", "nvidia-nvjitlink-cu12",
+)  # fmt: skip
+
 
 class ToolkitMissing(RuntimeError):
     """Something that compiles for a GPU is not installed; the message says how to get it."""
@@ -123,7 +128,7 @@ def _digest_of(name: str) -> str:
 def _versions() -> str:
     """The versions of what compiles, which a cubin depends on."""
     found = []
-    for package in ("numba", "numba-cuda", "nvidia-nvvm", "nvidia-cuda-nvcc", "nvidia-nvjitlink"):
+    for package in COMPILERS:
         try:
             found.append(importlib.metadata.version(package))
         except importlib.metadata.PackageNotFoundError:
