@@ -24,9 +24,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from adjit import devices, driver, gpu
+from adjit import devices, driver
 from adjit.cuda import simulator
-from adjit.schedule import on_cuda, run_cuda, toolkit
+from adjit.schedule import on_cuda, toolkit
 from adjit.schedule.cache import link
 from adjit.schedule.recipe import DeviceSource, DeviceStep, Recipe, Source
 from adjit.schedule.settle import settle
@@ -178,10 +178,3 @@ def installed(*, simulated: bool = False) -> Iterator[Stub]:
         devices.gpus_used.clear()
         devices.current.index = 0
         patch.undo()
-
-
-def forget_gpus() -> None:
-    """Give back what the pools keep."""
-    for pool in gpu._pools.values():
-        pool.empty_cache()
-    run_cuda._gpus.clear()

@@ -19,7 +19,6 @@ import stub_driver
 import adjit as T
 from adjit import devices, driver, gpu
 from adjit.autograd import gradcheck
-from adjit.ops import creation
 from adjit.schedule import hot, run_cuda
 from adjit.schedule.recipe import DeviceSource
 
@@ -253,8 +252,8 @@ def test_an_op_without_a_kernel_says_so_where_it_is_called(stub, monkeypatch):
 
     from adjit.schedule import on_cuda
 
-    monkeypatch.setattr(on_cuda, "device_steps", missing)
     x = T.ones(5, 3, device="cuda", dtype=T.float64)
+    monkeypatch.setattr(on_cuda, "device_steps", missing)
     with pytest.raises(
         NotImplementedError, match=r"has no CUDA side yet.*x\.cpu\(\) brings.*'cuda:0'"
     ):
@@ -599,6 +598,11 @@ def test_numbers_of_a_launch_are_narrowed(stub):
     assert (source.grid(130, 2), source.grid(130, 9), source.grid(0, 9)) == (2, 3, 1)
 
 
+def test_a_kernel_of_a_newer_toolkit(stub):
+    with pytest.raises(RuntimeError, match=r"image is invalid.*knows CUDA 13\.0.*adjit\[cuda12\]"):
+        driver.load().function(b"newer", "kernel")
+
+
 def test_a_failed_launch_raises(stub):
     owner = run_cuda.gpu_of(devices.gpu(0))
     with pytest.raises(RuntimeError, match=r"CUDA error: invalid argument.*cuLaunchKernel"):
@@ -615,13 +619,12 @@ def test_values_die_with_their_tensors(stub):
     assert kept() is None
 
 
-def test_constants_are_made_on_the_gpu_where_it_can(stub, monkeypatch):
-    monkeypatch.setattr(creation.fill.constant_float, "device", object(), raising=False)
+def test_constants_and_ramps_are_made_on_the_gpu(stub):
     before = stub.copies
-    x = T.zeros(3, device="cuda:1")
+    x, y = T.zeros(3, device="cuda:1"), T.arange(3, device="cuda:1")
     T.cuda.synchronize(1)
     assert stub.copies == before
-    assert x.tolist() == [0, 0, 0]
+    assert (x.tolist(), y.tolist()) == ([0, 0, 0], [0, 1, 2])
 
 
 # ----- other libraries -----

@@ -28,7 +28,6 @@ PORTABLE = 1  # of page-locked memory: for all contexts
 NON_BLOCKING = 1  # of a stream: it does not wait for the default one
 NO_TIMING = 2  # of an event
 RELAXED = 2  # of a capture: other threads may do what they want
-MAX_SHARED = 8  # a function's attribute: the dynamic shared memory that it may have
 
 _out = POINTER(c_void_p)
 _PROTOTYPES: dict[str, tuple[Any, ...]] = {
@@ -37,11 +36,9 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuGetErrorName": (c_int, POINTER(c_char_p)),
     "cuGetErrorString": (c_int, POINTER(c_char_p)),
     "cuDeviceGetCount": (POINTER(c_int),),
-    "cuDeviceGet": (POINTER(c_int), c_int),
     "cuDeviceGetName": (c_char_p, c_int, c_int),
     "cuDeviceGetAttribute": (POINTER(c_int), c_int, c_int),
     "cuDeviceTotalMem_v2": (POINTER(c_size_t), c_int),
-    "cuDeviceCanAccessPeer": (POINTER(c_int), c_int, c_int),
     "cuDevicePrimaryCtxRetain": (_out, c_int),
     "cuCtxSetCurrent": (c_void_p,),
     "cuCtxSynchronize": (),
@@ -49,7 +46,6 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuMemAlloc_v2": (_out, c_size_t),
     "cuMemFree_v2": (c_void_p,),
     "cuMemHostAlloc": (_out, c_size_t, c_uint),
-    "cuMemFreeHost": (c_void_p,),
     "cuMemcpyHtoDAsync_v2": (c_void_p, c_void_p, c_size_t, c_void_p),
     "cuMemcpyDtoHAsync_v2": (c_void_p, c_void_p, c_size_t, c_void_p),
     "cuMemcpyDtoDAsync_v2": (c_void_p, c_void_p, c_size_t, c_void_p),
@@ -73,7 +69,6 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
     "cuModuleLoadData": (_out, c_void_p),
     "cuModuleGetFunction": (_out, c_void_p, c_char_p),
-    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernel": (
         c_void_p, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_void_p, c_void_p, c_void_p,
     ),
@@ -201,10 +196,6 @@ class Driver:
         """The address of new page-locked memory of the host."""
         return self._handle("cuMemHostAlloc", nbytes, PORTABLE)
 
-    def free_pinned(self, address: int) -> None:
-        """Give page-locked memory back."""
-        self.call("cuMemFreeHost", address)
-
     # ----- streams, events, graphs -----
 
     def new_stream(self) -> int:
@@ -245,12 +236,14 @@ class Driver:
 
     def function(self, image: bytes, symbol: str) -> int:
         """A kernel of machine code, loaded on the device in use for good."""
-        module = self._handle("cuModuleLoadData", image)
+        try:
+            module = self._handle("cuModuleLoadData", image)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"{error}: this driver knows CUDA {_spoken(self.version)}, and kernels of a newer "
+                "toolkit do not load; install a newer driver, or adjit[cuda12]"
+            ) from None
         return self._handle("cuModuleGetFunction", module, symbol.encode())
-
-    def allow_shared(self, function: int, nbytes: int) -> None:
-        """Let a kernel have so much dynamic shared memory."""
-        self.call("cuFuncSetAttribute", function, MAX_SHARED, nbytes)
 
 
 def _spoken(version: int) -> str:

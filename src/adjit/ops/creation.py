@@ -331,13 +331,10 @@ def _filled(shape: Size, value: Any, kind: Dtype, device: Any) -> Any:
     word = float_word(float(value)) if kind.is_floating_point else int(value)
     if kind.kind == "b":
         word = int(bool(value))
-    kernel: Any = fill.constant_float if compute.is_floating_point else fill.constant_int
-    place = None if device is None else devices.check(device)
-    made = launch(
-        kernel, (), [(shape, kind)], bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16,
-        device=place if hasattr(kernel, "device") else None,
+    return launch(
+        fill.constant_float if compute.is_floating_point else fill.constant_int, (), [(shape, kind)],
+        bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16, device=devices.check(device),
     )  # fmt: skip
-    return made if place is None else write.placed(made, place)
 
 
 @export
@@ -490,8 +487,8 @@ def arange(
     if (step > 0) != (end >= start) and end != start:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     count = max(0, math.ceil((end - start) / step))
-    made = _ramp(count, start, step, kind)
-    return _done(made, requires_grad, device, out)
+    made = _ramp(count, start, step, kind, devices.check(device))
+    return _done(made, requires_grad, None, out)
 
 
 def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
@@ -499,15 +496,16 @@ def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
     return finished if out is None else _into(out, finished)
 
 
-def _ramp(count: int, start: Any, step: Any, kind: Dtype) -> Any:
+def _ramp(count: int, start: Any, step: Any, kind: Dtype, place: devices.device) -> Any:
     if kind.is_floating_point:
         return launch(
             fill.ramp_float, (), [((count,), kind)], bind={"T": kind},
             scalars=(float_word(float(start)), float_word(float(step))), n=count, grain=1 << 15,
+            device=place,
         )  # fmt: skip
     return launch(
         fill.ramp_int, (), [((count,), kind)], bind={"T": kind}, scalars=(int(start), int(step)),
-        n=count, grain=1 << 15,
+        n=count, grain=1 << 15, device=place,
     )  # fmt: skip
 
 
