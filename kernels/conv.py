@@ -387,13 +387,19 @@ def convolve(args, start, stop):
 
 
 @helper
-def place_seen(c, pixel, tap):
-    """Where a tap of a pixel lies in the image, -1 outside of it."""
+def pixel_at(c, pixel):
+    """The image of a pixel of few, and where it is on the axes."""
     phase = shifted(c, FIRST_PHASE)
-    offset = shifted(c, phase[TAP_LIST] + 3 * tap)
     rest, x = pixel // phase[EXTENT_2], pixel % phase[EXTENT_2]
     rest, y = rest // phase[EXTENT_1], rest % phase[EXTENT_1]
-    n, z = rest // phase[EXTENT_0], rest % phase[EXTENT_0]
+    return rest // phase[EXTENT_0], rest % phase[EXTENT_0], y, x
+
+
+@helper
+def place_seen(c, pixel, tap):
+    """Where a tap of a pixel lies in the image, -1 outside of it."""
+    n, z, y, x = pixel_at(c, pixel)
+    offset = shifted(c, shifted(c, FIRST_PHASE)[TAP_LIST] + 3 * tap)
     i, j = z * c[STEP_0] + offset[0], y * c[STEP_1] + offset[1]
     k = x * c[STEP_2] + offset[2]
     if not (0 <= i < c[SOURCE_SIZE_0] and 0 <= j < c[SOURCE_SIZE_1] and 0 <= k < c[SOURCE_SIZE_2]):
@@ -449,17 +455,15 @@ def turn_pixels(args, start, stop):
     lie; a unit is a column."""
     p = words(args)
     upper, c = at(p[0], T), shifted(p, 5)
-    phase, total, pixels = shifted(c, FIRST_PHASE), c[GROUPS] * c[COLUMNS], pixels_of(c)
+    total, pixels = c[GROUPS] * c[COLUMNS], pixels_of(c)
     lefts, rights, turned = words(p[4]), words(p[4] + 8 * total), p[4] + 16 * total
-    length = c[DEPTH] * phase[TAPS]
+    length = c[DEPTH] * shifted(c, FIRST_PHASE)[TAPS]
     for column in range(start, stop):
         lefts[column] = turned + column * pixels * c[ITEM_BYTES]
         rights[column] = p[1] + column * length * c[ITEM_BYTES]
         line = at(lefts[column], T)
         for pixel in range(pixels):
-            rest, x = pixel // phase[EXTENT_2], pixel % phase[EXTENT_2]
-            rest, y = rest // phase[EXTENT_1], rest % phase[EXTENT_1]
-            n, z = rest // phase[EXTENT_0], rest % phase[EXTENT_0]
+            n, z, y, x = pixel_at(c, pixel)
             place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
             line[pixel] = upper[place + column * c[OUT_CHANNEL]]
 
