@@ -281,7 +281,6 @@ def residual_block(shape, layout):
 @pytest.mark.parametrize(
     ("shape", "layout"),
     [((3, 70, 5, 7), channels_last), ((6, 5, 9, 8), channels_last), ((2, 5, 9, 8), T.clone)],
-    ids=str,
 )
 def test_batch_normalisation_has_neighbours(shape, layout, plans):  # noqa: F811
     assert residual_block(shape, layout) == cold(residual_block, shape, layout)
