@@ -5,9 +5,7 @@ views that need gradients, memory shared with the outside) is left to a function
 anything has been done.
 """
 
-from numba.extending import register_jitable
-
-from .abi import stack_words
+from .abi import helper, stack_words
 from .handles import (
     EMPTY,
     FALSE,
@@ -70,7 +68,7 @@ def call(function, arguments, count, names):
 # ----- recording -----
 
 
-@register_jitable
+@helper
 def from_template(context, shared, looks):
     """The result of a call by its template; 0 if this is not the usual case."""
     history = 0
@@ -100,7 +98,7 @@ def from_template(context, shared, looks):
     return out
 
 
-@register_jitable
+@helper
 def is_simple(context, shared, template):
     """Whether a template gives one new tensor, cannot fail on values, and fits onto the tape."""
     if class_of(template) != item(context, TEMPLATE):
@@ -111,7 +109,7 @@ def is_simple(context, shared, template):
     return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
 
 
-@register_jitable
+@helper
 def without_history(shared, looks, is_shifted, template):
     """The result of a template, a new tensor; 0 on failure."""
     given = get(looks, TENSORS)
@@ -130,7 +128,7 @@ def without_history(shared, looks, is_shifted, template):
     return out
 
 
-@register_jitable
+@helper
 def with_history(context, shared, looks, is_shifted, found, template):
     """The result of a template with its backward node; 0 if this is not the usual case."""
     places = get(found, CALL_PLACES)
@@ -154,7 +152,7 @@ def with_history(context, shared, looks, is_shifted, found, template):
     return out
 
 
-@register_jitable
+@helper
 def new_edges(shared, looks, places):
     """Where the gradients of the inputs go; 0 if one has to be made an accumulator first."""
     edges = new_tuple(length(places))
@@ -171,7 +169,7 @@ def new_edges(shared, looks, places):
     return edges
 
 
-@register_jitable
+@helper
 def new_saving(shared, found, edges):
     """How a call with these edges gets its history, with a reference; 0 if there was none yet."""
     none = item(shared, NONE)
@@ -186,7 +184,7 @@ def new_saving(shared, found, edges):
     return saving
 
 
-@register_jitable
+@helper
 def is_savable(shared, looks, saving):
     """Whether the only result gets a history and no operand is one that cannot be saved."""
     targets, kept = get(saving, SAVING_TARGETS), get(saving, SAVING_KEPT)
@@ -199,7 +197,7 @@ def is_savable(shared, looks, saving):
     return True
 
 
-@register_jitable
+@helper
 def new_saved(shared, looks, saving, out):
     """What backward needs: operands by number, the cell of the result, with their versions."""
     kept = get(saving, SAVING_KEPT)

@@ -3,8 +3,7 @@
 The functions get what they need of the process in a tuple, `shared`.
 """
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .objects import (
     BOUND,
     class_of,
@@ -34,20 +33,20 @@ VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
  EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE) = range(32)  # fmt: skip
 
 
-@register_jitable
+@helper
 def zero(shared):
     """The number 0."""
     return item(item(shared, INTEGERS), 0)
 
 
-@register_jitable
+@helper
 def is_tensor(shared, value):
     """Whether a value is a tensor of a class that was seen before."""
     kind = class_of(value)
     return kind == item(shared, TENSOR) or contains(item(shared, CLASSES), kind) == 1
 
 
-@register_jitable
+@helper
 def is_usual(shared):
     """Whether nobody watches what this thread does, and the tape does not become full."""
     if length(item(shared, WATCHERS)) != 0 or length(item(shared, TAPE)) + 1 >= MAX_PENDING:
@@ -57,7 +56,7 @@ def is_usual(shared):
     )
 
 
-@register_jitable
+@helper
 def is_on(shared, name):
     """Whether a switch of this thread is on."""
     found = new_attribute(item(shared, STATE), item(shared, name))
@@ -65,13 +64,13 @@ def is_on(shared, name):
     return found == item(shared, TRUE)
 
 
-@register_jitable
+@helper
 def is_private(shared, storage):
     """Whether nobody outside looks at the bytes."""
     return get(storage, STORAGE_SHARED) == zero(shared)
 
 
-@register_jitable
+@helper
 def version_of(shared, t):
     """How often a tensor was written so far; 0 where that is not counted."""
     counter = get(t, TENSOR_COUNTER)
@@ -82,7 +81,7 @@ def version_of(shared, t):
     return 0
 
 
-@register_jitable
+@helper
 def new_node(shared, recipe, inputs, offsets, scalars):
     """A node; it takes all references over. 0 if one of them is 0."""
     node = new_object(item(shared, NODE), 0)
@@ -100,7 +99,7 @@ def new_node(shared, recipe, inputs, offsets, scalars):
     return node
 
 
-@register_jitable
+@helper
 def new_tensor(shared, value, spec):
     """A tensor without history around a value, whose reference it takes over; 0 if that is 0."""
     storage = new_object(item(shared, STORAGE), 0)
@@ -117,7 +116,7 @@ def new_tensor(shared, value, spec):
     )
 
 
-@register_jitable
+@helper
 def new_handle(shared, storage, counter, spec, offset, view):
     """A tensor without history on a storage; it takes all references but the spec's over."""
     out = new_object(item(shared, TENSOR), 0)
@@ -140,7 +139,7 @@ def new_handle(shared, storage, counter, spec, offset, view):
     return out
 
 
-@register_jitable
+@helper
 def new_view(shared, t, spec, shift, kind):
     """A view of a tensor without history, `shift` elements on; of a `kind`, 0 for its base's."""
     view = new_object(item(shared, VIEW), 0)

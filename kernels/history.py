@@ -1,7 +1,6 @@
 """Backward nodes in compiled code: where gradients go, and how a result gets its history."""
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .handles import (
     ACCUMULATOR,
     NONE,
@@ -34,7 +33,7 @@ GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOU
 GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = BOUND
 
 
-@register_jitable
+@helper
 def history_of(shared, t):
     """What a tensor asks of an op on it: 0 nothing, 1 a backward node, 2 more than is usual."""
     view = get(t, TENSOR_VIEW_OF)
@@ -47,7 +46,7 @@ def history_of(shared, t):
     return 2 * int(needs_grad or get(base, TENSOR_NEEDS_GRAD) == item(shared, TRUE))
 
 
-@register_jitable
+@helper
 def new_edge(shared, t):
     """Where the gradient of an operand goes; None for a number (0) and what needs no gradient."""
     none = item(shared, NONE)
@@ -64,7 +63,7 @@ def new_edge(shared, t):
     return new_pair(accumulator, own(zero(shared))) if accumulator != 0 else 0
 
 
-@register_jitable
+@helper
 def known_accumulator(shared, meta):
     """The accumulator of a leaf, with a reference; 0 if no graph holds one."""
     none = item(shared, NONE)
@@ -77,7 +76,7 @@ def known_accumulator(shared, meta):
     return accumulator
 
 
-@register_jitable
+@helper
 def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalars, mask, out):
     """A result, from now on with a backward node of the class `kind`; 0 on failure.
 

@@ -1,12 +1,10 @@
 """Blocks of the pool in compiled code; the functions of `storage.py` take the cases that need more."""
 
-from numba.extending import register_jitable
-
-from .abi import stack_words
+from .abi import helper, stack_words
 from .objects import LENGTH, length, list_item, new_result, put
 
 
-@register_jitable
+@helper
 def new_block(free, size, none, allocate):
     """A block of a size class: from `free`, the pool's list, where it is not None, or allocated."""
     if free != none and length(free) > 0:

@@ -14,7 +14,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core.types import ExternalFunction
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic
+
+from .abi import helper
 
 BOUND = 0  # stands for a number of this process, which is known when a module is compiled
 
@@ -80,50 +82,50 @@ def put(typingctx: Any, address: Any, offset: Any, word: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-@register_jitable
+@helper
 def own(reference: int) -> int:
     """One more reference to an object."""
     _keep(reference)
     return reference
 
 
-@register_jitable
+@helper
 def class_of(reference: int) -> int:
     """The class of an object."""
     return get(reference, CLASS)
 
 
-@register_jitable
+@helper
 def length(collection: int) -> int:
     """The length of a tuple or a list."""
     return get(collection, LENGTH)
 
 
-@register_jitable
+@helper
 def item(sequence: int, k: int) -> int:
     """Item `k` of a tuple."""
     return get(sequence, ITEMS + 8 * k)
 
 
-@register_jitable
+@helper
 def list_item(sequence: int, k: int) -> int:
     """Item `k` of a list."""
     return get(get(sequence, ITEMS), 8 * k)
 
 
-@register_jitable
+@helper
 def fill(sequence: int, k: int, reference: int) -> None:
     """Item `k` of a new tuple, which takes the reference over."""
     put(sequence, ITEMS + 8 * k, reference)
 
 
-@register_jitable
+@helper
 def put_list_item(sequence: int, k: int, reference: int) -> None:
     """Item `k` of a new list, which takes the reference over."""
     put(get(sequence, ITEMS), 8 * k, reference)
 
 
-@register_jitable
+@helper
 def new_pair(first: int, second: int) -> int:
     """A tuple of two references, which it takes over; 0 if one of them is 0."""
     pair = new_tuple(2) if first != 0 and second != 0 else 0
@@ -136,7 +138,7 @@ def new_pair(first: int, second: int) -> int:
     return pair
 
 
-@register_jitable
+@helper
 def new_single(only: int) -> int:
     """A tuple of one reference, which it takes over; 0 if that is 0."""
     single = new_tuple(1) if only != 0 else 0
@@ -147,7 +149,7 @@ def new_single(only: int) -> int:
     return single
 
 
-@register_jitable
+@helper
 def count_of(reference: int) -> int:
     """How many references there are to an object."""
     return get(reference, COUNT) & COUNT_BITS

@@ -1,7 +1,6 @@
 """The memory of a run of a plan, compiled: what `schedule/plan.py` writes into its table of words."""
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .memory import new_block
 from .objects import (
     BOUND,
@@ -65,14 +64,14 @@ def fill_in(function, arguments, count, names):
     return blocks
 
 
-@register_jitable
+@helper
 def block_and_offset(externals, k):
     """The block of a value from outside, and the element that is read first."""
     pair = list_item(externals, k)
     return get(item(pair, 0), NODE_ADDRESS), word_of(item(pair, 1))
 
 
-@register_jitable
+@helper
 def new_held(context, wanted, externals):
     """The block of a held value: that of a value from outside which it takes over, or a new one."""
     taken = word_of(item(wanted, TAKEN))

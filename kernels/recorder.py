@@ -6,9 +6,7 @@ tensors, a signature never seen) is left to the recorder's function in Python, b
 been done.
 """
 
-from numba.extending import register_jitable
-
-from .abi import bits_of_float
+from .abi import bits_of_float, helper
 from .handles import (
     EMPTY,
     FLOAT,
@@ -87,7 +85,7 @@ def record(recorder, arguments, count, names):
     return new_result(item(context, FALLBACK), arguments, count, names)
 
 
-@register_jitable
+@helper
 def on_tensor(context, shared, a):
     """The result of an op on one tensor; 0 if this is not the usual case."""
     if not is_tensor(shared, a) or not is_usual(shared):
@@ -112,7 +110,7 @@ def on_tensor(context, shared, a):
     return recorded(shared, out)
 
 
-@register_jitable
+@helper
 def on_tensors(context, shared, a, b):
     """The result of an op on two tensors; 0 if this is not the usual case."""
     first, second = get(a, TENSOR_STORAGE), get(b, TENSOR_STORAGE)
@@ -141,7 +139,7 @@ def on_tensors(context, shared, a, b):
     return recorded(shared, out)
 
 
-@register_jitable
+@helper
 def on_tensor_and_number(context, shared, t, number, at):
     """The result of an op on a tensor, its operand `at`, and a number; 0 if that is not usual."""
     kind = class_of(number)
@@ -183,14 +181,14 @@ def on_tensor_and_number(context, shared, t, number, at):
     return recorded(shared, out)
 
 
-@register_jitable
+@helper
 def around(shared, recipe, inputs, offsets, scalars):
     """A tensor without history around a new node, which takes the references over; 0 on failure."""
     node = new_node(shared, recipe, inputs, offsets, scalars)
     return 0 if node == 0 else new_tensor(shared, node, get(recipe, RECIPE_SPEC))
 
 
-@register_jitable
+@helper
 def recorded(shared, out):
     """The result, its node put onto the tape."""
     if out != 0:
@@ -201,13 +199,13 @@ def recorded(shared, out):
     return out
 
 
-@register_jitable
+@helper
 def operand(saves, k, a, b):
     """What is to be saved in place `k`: 0 for a number, and any operand for the result."""
     return b if word_of(item(saves, k)) == 1 else a
 
 
-@register_jitable
+@helper
 def new_saved(shared, saves, a, b, out):
     """What backward needs: operands by number and the result's cell for -1, with their versions."""
     count = 0
@@ -236,7 +234,7 @@ def new_saved(shared, saves, a, b, out):
     return saved
 
 
-@register_jitable
+@helper
 def with_history(context, shared, recipe, a, b, scalars, out):
     """The result with its backward node. Operands that are numbers, or not there, are 0.
 

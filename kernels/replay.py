@@ -4,8 +4,7 @@ What is not the usual case (a value that was computed elsewhere, the gradient of
 memory to be copied first) is left to the twins in Python, before anything has been done.
 """
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .handles import (
     EMPTY,
     FALSE,
@@ -68,7 +67,7 @@ def fits(function, arguments, count, names):
     return own(item(shared, TRUE if well else FALSE))
 
 
-@register_jitable
+@helper
 def all_grads_fit(shared, wanted, given):
     """Whether gradients lie as they did, or are not there as they were not."""
     none = item(shared, NONE)
@@ -88,7 +87,7 @@ def all_grads_fit(shared, wanted, given):
     return True
 
 
-@register_jitable
+@helper
 def all_are_unchanged(shared, wanted):
     """Whether tensors from outside look at the same elements, and need gradients as they did."""
     for k in range(length(wanted)):
@@ -104,7 +103,7 @@ def all_are_unchanged(shared, wanted):
     return True
 
 
-@register_jitable
+@helper
 def all_are_private(shared, cells):
     """Whether nobody outside looks at the bytes of cells."""
     private = True
@@ -143,7 +142,7 @@ def look_up(function, arguments, count, names):
     return found
 
 
-@register_jitable
+@helper
 def value_of(context, source, given):
     """The value of a source, 0 if this is not the usual case."""
     shared = item(context, SHARED)
@@ -164,7 +163,7 @@ def value_of(context, source, given):
     return value
 
 
-@register_jitable
+@helper
 def find_cell(none, place, given):
     """A cell: always the same one, that of an argument, or that of a gradient; else None."""
     argument, meta, cell = word_of(item(place, 0)), item(place, 1), item(place, 2)
@@ -176,7 +175,7 @@ def find_cell(none, place, given):
     return none if grad == none else get(grad, TENSOR_STORAGE)
 
 
-@register_jitable
+@helper
 def gradient(none, argument, meta, given):
     """The gradient of an argument, or else of the owner of a meta; None without one."""
     if argument >= 0:
@@ -224,7 +223,7 @@ def leave(function, arguments, count, names):
     return made
 
 
-@register_jitable
+@helper
 def new_ready(shared, block):
     """A value that is there already."""
     none = item(shared, NONE)
@@ -235,7 +234,7 @@ def new_ready(shared, block):
     return node
 
 
-@register_jitable
+@helper
 def exchange(owner, slot, reference):
     """Put a reference, which is taken over, in the place of another one."""
     before = get(owner, slot)

@@ -2,8 +2,7 @@
 wanted, the rows of words of plain ones, and what is left of them.
 """
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .memory import new_block
 from .objects import (
     BOUND,
@@ -69,7 +68,7 @@ def forget(function, arguments, count, names):
     return own(none)
 
 
-@register_jitable
+@helper
 def finish(node, none):
     """Let a node forget how it was to be run."""
     recipe, inputs = get(node, NODE_RECIPE), get(node, NODE_INPUTS)
@@ -136,7 +135,7 @@ def take(function, arguments, count, names):
     return made
 
 
-@register_jitable
+@helper
 def is_plain(context, node):
     """Whether a node is one step, on whole values, by a kernel that is linked."""
     recipe = get(node, NODE_RECIPE)
@@ -148,7 +147,7 @@ def is_plain(context, node):
     )
 
 
-@register_jitable
+@helper
 def are_ready(node, none):
     """Whether all that a node reads is there."""
     inputs = get(node, NODE_INPUTS)
@@ -158,14 +157,14 @@ def are_ready(node, none):
     return ready
 
 
-@register_jitable
+@helper
 def new_memory_of(context, recipe):
     """Memory for the result of a plain node."""
     free_blocks, size = get(recipe, RECIPE_FREE), get(recipe, RECIPE_SIZE)
     return new_block(free_blocks, size, item(context, NONE), item(context, ALLOCATE))
 
 
-@register_jitable
+@helper
 def keep_blocks(context, node, block, blocks):
     """Keep what a row is about to read and write; whether that went well."""
     inputs = get(node, NODE_INPUTS)
@@ -175,7 +174,7 @@ def keep_blocks(context, node, block, blocks):
     return well
 
 
-@register_jitable
+@helper
 def keep_block(context, block, blocks):
     """Keep a block that could go back to the system; small ones never do."""
     if class_of(block) != item(context, LARGE) and class_of(block) != item(context, FOREIGN):
@@ -183,7 +182,7 @@ def keep_block(context, block, blocks):
     return append(blocks, block) == 0
 
 
-@register_jitable
+@helper
 def write_row(node, recipe, block, place):
     """Write the row of a plain node; where it ends."""
     inputs = get(node, NODE_INPUTS)
@@ -196,7 +195,7 @@ def write_row(node, recipe, block, place):
     return write_words(get(node, NODE_SCALARS), place)
 
 
-@register_jitable
+@helper
 def write_words(numbers, place):
     """Write a tuple of numbers; where they end."""
     for k in range(length(numbers)):

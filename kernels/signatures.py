@@ -1,7 +1,6 @@
 """The signature of a call, compiled: `describe` of `graph/op.py` on the same objects."""
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .handles import (
     FLOAT,
     INT,
@@ -42,7 +41,7 @@ START = TENSOR_AT + 8 * MOST_TENSORS
 SIZE = 2 + MOST_PARTS + 2 * MOST_TENSORS
 
 
-@register_jitable
+@helper
 def describe(shared, arguments, count, names, looks):
     """Find the parts of a signature, as `describe` of `graph/op.py`; whether they are usual ones."""
     put(looks, PARTS, 0)
@@ -61,7 +60,7 @@ def describe(shared, arguments, count, names, looks):
     return True
 
 
-@register_jitable
+@helper
 def describe_argument(shared, value, looks):
     """Add an argument: a tensor, a plain value, or a sequence of these."""
     kind = class_of(value)
@@ -79,7 +78,7 @@ def describe_argument(shared, value, looks):
     return True
 
 
-@register_jitable
+@helper
 def describe_value(shared, value, looks):
     """Add a tensor or a plain value."""
     if is_tensor(shared, value):
@@ -90,7 +89,7 @@ def describe_value(shared, value, looks):
     return is_plain(shared, value) and add_part(looks, kind) and add_part(looks, value)
 
 
-@register_jitable
+@helper
 def all_plain(shared, cut, looks):
     """Add the three numbers of a slice."""
     for k in range(3):
@@ -102,7 +101,7 @@ def all_plain(shared, cut, looks):
     return True
 
 
-@register_jitable
+@helper
 def is_plain(shared, value):
     """Whether equality tells a value apart from others of its class."""
     kind = class_of(value)
@@ -114,7 +113,7 @@ def is_plain(shared, value):
     return known
 
 
-@register_jitable
+@helper
 def add_part(looks, part):
     """Add to a signature; whether there was room."""
     at = get(looks, PARTS)
@@ -125,7 +124,7 @@ def add_part(looks, part):
     return True
 
 
-@register_jitable
+@helper
 def add_tensor(looks, t):
     """Add to the tensors; whether there was room."""
     at = get(looks, TENSORS)
@@ -137,13 +136,13 @@ def add_tensor(looks, t):
     return True
 
 
-@register_jitable
+@helper
 def tensor(looks, k):
     """Tensor `k` among the arguments."""
     return get(looks, TENSOR_AT + 8 * k)
 
 
-@register_jitable
+@helper
 def known(calls, looks):
     """What a dictionary has for this signature, with a reference; 0 for nothing."""
     signature = new_tuple(get(looks, PARTS))

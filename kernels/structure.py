@@ -1,7 +1,6 @@
 """The structure of a batch of recorded nodes, compiled: `schedule/structure.py` on the same objects."""
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .objects import (
     BOUND,
     class_of,
@@ -74,14 +73,14 @@ def read(function, arguments, count, names):
     return made
 
 
-@register_jitable
+@helper
 def number(node, at):
     """Let a node remember a number."""
     drop(get(node, NODE_AT))
     put(node, NODE_AT, new_word(at))
 
 
-@register_jitable
+@helper
 def walk(context, batch, nodes, place, uses, externals):
     """Write what the nodes tell; where that ends, and the number of externals."""
     none = item(context, NONE)
@@ -121,7 +120,7 @@ def walk(context, batch, nodes, place, uses, externals):
     return place, found
 
 
-@register_jitable
+@helper
 def written_over(context, recipe):
     """How many inputs, the first ones, a recipe writes over if nobody else looks at them."""
     over = word_of(get(recipe, RECIPE_OVER))
@@ -131,7 +130,7 @@ def written_over(context, recipe):
     return over
 
 
-@register_jitable
+@helper
 def external(value, offset, externals, found):
     """The number of a value from outside that is read from an offset on, and how many there are.
 
@@ -161,14 +160,14 @@ def external(value, offset, externals, found):
     return position, found
 
 
-@register_jitable
+@helper
 def add_one(externals, position, word):
     """Count one up in what is known of an external."""
     entry = externals + 8 * EXTERNAL_WORDS * position
     put(entry, 8 * word, get(entry, 8 * word) + 1)
 
 
-@register_jitable
+@helper
 def hold(batch, nodes, uses, place):
     """Write the nodes that something beside the batch and its nodes refers to; where their list ends."""
     for at in range(nodes):
@@ -178,7 +177,7 @@ def hold(batch, nodes, uses, place):
     return place
 
 
-@register_jitable
+@helper
 def own_up(context, externals, found, place):
     """Write the externals that are written over and that only their readers hold; where that ends."""
     for position in range(found):
@@ -195,7 +194,7 @@ def own_up(context, externals, found, place):
     return place
 
 
-@register_jitable
+@helper
 def new_externals(externals, found):
     """The values from outside, each with the offset that it is read from; 0 on failure."""
     values = new_list(found)

@@ -1,7 +1,6 @@
 """Recording the nodes of a template, compiled: `graph/template.py` on the same objects."""
 
-from numba.extending import register_jitable
-
+from .abi import helper
 from .handles import (
     MAX_PENDING,
     NONE,
@@ -46,7 +45,7 @@ def repeat(function, arguments, count, names):
     return completed(shared, steps, made, given, 0)
 
 
-@register_jitable
+@helper
 def completed(shared, steps, made, given, starts):
     """A tuple that begins with the given values, with the nodes recorded on them behind.
 
@@ -71,7 +70,7 @@ def completed(shared, steps, made, given, starts):
     return made
 
 
-@register_jitable
+@helper
 def new_offsets(shared, offsets, places, given, starts):
     """The offsets of a node: those of the template, from where the given values start."""
     if starts == 0:

@@ -4,9 +4,7 @@ What is not the usual case (a call never seen, views whose base was written sinc
 function in Python, before anything has been done.
 """
 
-from numba.extending import register_jitable
-
-from .abi import stack_words
+from .abi import helper, stack_words
 from .handles import (
     EMPTY,
     GRAD,
@@ -65,7 +63,7 @@ def view(function, arguments, count, names):
     return new_result(item(context, FALLBACK), arguments, count, names)
 
 
-@register_jitable
+@helper
 def views_of(shared, t, cut):
     """The parts of a tensor, one or a tuple; 0 if this is not the usual case."""
     history = history_of(shared, t)
@@ -107,7 +105,7 @@ def views_of(shared, t, cut):
     return only
 
 
-@register_jitable
+@helper
 def with_history(shared, cut, edge, made):
     """A tuple of views as the outputs of one backward node; it takes the references over."""
     first = give_history(

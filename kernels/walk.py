@@ -2,9 +2,7 @@
 and `ViewOp.pull` do with plain nodes, on the same objects.
 """
 
-from numba.extending import register_jitable
-
-from .abi import stack_words
+from .abi import helper, stack_words
 from .handles import (
     EMPTY,
     INT,
@@ -136,13 +134,13 @@ def advance(function, arguments, count, names):
     return 0 if has_failed() != 0 else own(item(shared, NONE))
 
 
-@register_jitable
+@helper
 def is_list(shared, g):
     """Whether these are several gradients that have yet to be summed."""
     return class_of(g) == item(shared, LIST)
 
 
-@register_jitable
+@helper
 def join(context, arguments, fn, grads):
     """Sum the gradients of a node's only output, if there are several; whether that went well."""
     if length(grads) != 1 or not is_list(item(context, SHARED), list_item(grads, 0)):
@@ -163,7 +161,7 @@ def join(context, arguments, fn, grads):
     return joined != 0
 
 
-@register_jitable
+@helper
 def new_tuple_of(collection):
     """The items of a list as a tuple; 0 on failure."""
     made = new_tuple(length(collection))
@@ -173,7 +171,7 @@ def new_tuple_of(collection):
     return made
 
 
-@register_jitable
+@helper
 def plain_vjp(shared, fn, g):
     """What `plan_vjp` found for a node and its gradient, if nothing about them is unusual; else 0."""
     none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
@@ -195,7 +193,7 @@ def plain_vjp(shared, fn, g):
     return vjp if all_as_saved(shared, saved) else 0
 
 
-@register_jitable
+@helper
 def all_as_saved(shared, saved):
     """Whether all that was saved is unwritten and not shared."""
     unwritten = True
@@ -204,7 +202,7 @@ def all_as_saved(shared, saved):
     return unwritten
 
 
-@register_jitable
+@helper
 def is_as_saved(shared, kept, version):
     """Whether a saved tensor, or the cell of a saved result, is unwritten and not shared."""
     if class_of(kept) == item(shared, STORAGE):
@@ -216,7 +214,7 @@ def is_as_saved(shared, kept, version):
     return now == version or equal(now, version, EQUAL) == 1
 
 
-@register_jitable
+@helper
 def pass_on(context, arguments, fn, vjp, g):
     """Record the kernels of a node and let the gradients arrive; whether that went well."""
     shared = item(context, SHARED)
@@ -253,7 +251,7 @@ def pass_on(context, arguments, fn, vjp, g):
     return is_well
 
 
-@register_jitable
+@helper
 def new_pullback(shared, fn, kernel, g):
     """The node of one kernel of a vjp; 0 on failure."""
     saved, reads, numbers = (
@@ -278,13 +276,13 @@ def new_pullback(shared, fn, kernel, g):
     return new_node(shared, own(item(kernel, KERNEL_RECIPE)), inputs, offsets, scalars)
 
 
-@register_jitable
+@helper
 def read_of(place, saved, g):
     """What a kernel reads in a place: the gradient, then what is saved."""
     return g if word_of(place) == 0 else item(saved, 2 * word_of(place) - 2)
 
 
-@register_jitable
+@helper
 def value_of(shared, kept):
     """The value of a tensor or of a cell, or that value itself."""
     if class_of(kept) == item(shared, NODE):
@@ -293,7 +291,7 @@ def value_of(shared, kept):
     return get(storage, STORAGE_VALUE)
 
 
-@register_jitable
+@helper
 def offset_of(shared, kept):
     """Where it starts."""
     if class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE):
@@ -301,7 +299,7 @@ def offset_of(shared, kept):
     return get(kept, TENSOR_OFFSET)
 
 
-@register_jitable
+@helper
 def new_gradient(context, edge, found, spec, wanted, form):
     """What arrives at the end of an edge: a bare value, or a tensor where it looks different."""
     shared = item(context, SHARED)
@@ -323,7 +321,7 @@ def new_gradient(context, edge, found, spec, wanted, form):
     return fitted
 
 
-@register_jitable
+@helper
 def new_as_is(shared, edge, found, wanted):
     """A gradient that looks as is wanted; as a tensor where its receiver expects another layout."""
     expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
@@ -332,7 +330,7 @@ def new_as_is(shared, edge, found, wanted):
     return own(found)
 
 
-@register_jitable
+@helper
 def new_fitted(context, edge, found, spec, wanted):
     """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
     shared = item(context, SHARED)
@@ -368,7 +366,7 @@ def new_fitted(context, edge, found, spec, wanted):
     return made
 
 
-@register_jitable
+@helper
 def arrive(context, arguments, edge, g):
     """Let a gradient, whose reference is taken over, arrive at the end of an edge."""
     none = item(item(context, SHARED), NONE)
@@ -406,7 +404,7 @@ def arrive(context, arguments, edge, g):
     return met != 0
 
 
-@register_jitable
+@helper
 def bare(shared, g, spec):
     """The value of a gradient that has the layout `spec` and whose bytes nobody looks at; else 0."""
     if class_of(g) == item(shared, NODE):
@@ -418,7 +416,7 @@ def bare(shared, g, spec):
     return value_of(shared, g)
 
 
-@register_jitable
+@helper
 def gather(context, arguments, parent, number, grads, g):
     """Let a gradient wait beside those that have arrived, or add it to one; whether it can.
 
@@ -452,7 +450,7 @@ def gather(context, arguments, parent, number, grads, g):
     return True
 
 
-@register_jitable
+@helper
 def new_sum(context, spec, values):
     """The sum of a tuple of values of a spec, recorded as by `total_of`; 0 where that has to do it.
 
@@ -475,7 +473,7 @@ def new_sum(context, spec, values):
     return node
 
 
-@register_jitable
+@helper
 def free_saved(shared, fn):
     """Forget what a node saved; a second walk is refused by that."""
     saved = get(fn, GRAD_SAVED)
@@ -487,7 +485,7 @@ def free_saved(shared, fn):
 # ----- `Operation.pull` and `ViewOp.pull` -----
 
 
-@register_jitable
+@helper
 def new_way(context, shared, fn, grads):
     """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
     none, saved, recipe = item(shared, NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
@@ -512,7 +510,7 @@ def new_way(context, shared, fn, grads):
     return template
 
 
-@register_jitable
+@helper
 def new_key(context, shared, fn, grads):
     """What the gradients that arrived look like: a spec for each, None for none; else 0."""
     none = item(shared, NONE)
@@ -537,7 +535,7 @@ def new_key(context, shared, fn, grads):
     return key
 
 
-@register_jitable
+@helper
 def is_sure(context, shared, template):
     """Whether this is a template that cannot fail on values and fits onto the tape."""
     if class_of(template) != item(context, TEMPLATE):
@@ -547,7 +545,7 @@ def is_sure(context, shared, template):
     return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
 
 
-@register_jitable
+@helper
 def follow(context, arguments, fn, template, grads):
     """Record the nodes of a template and let the gradients arrive; whether that went well."""
     shared = item(context, SHARED)
@@ -594,14 +592,14 @@ def follow(context, arguments, fn, template, grads):
     return is_well
 
 
-@register_jitable
+@helper
 def spec_of(shared, kept, spec):
     """The spec of a tensor; for a bare value that is to be known."""
     is_bare = class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE)
     return spec if is_bare else get(kept, TENSOR_SPEC)
 
 
-@register_jitable
+@helper
 def spec_of_part(shared, operands, output):
     """The spec of a result of a template."""
     if class_of(output) == item(shared, INT):
@@ -609,7 +607,7 @@ def spec_of_part(shared, operands, output):
     return item(output, OUTPUT_SPEC)
 
 
-@register_jitable
+@helper
 def new_part(shared, template, values, operands, output):
     """A result of a template: an operand, a view of one, a bare new value, a part of one."""
     if class_of(output) == item(shared, INT):
