@@ -1,5 +1,6 @@
 """Laziness never shows: whatever happens between recording and looking, answers are eager's."""
 
+import ctypes
 import gc
 import math
 import os
@@ -203,6 +204,27 @@ def test_memory_that_nobody_wants_any_more_goes_back_to_the_system():
         for size in (1 << 20, 3 << 18, 1 << 19):
             storage.allocate(size)
     assert T.memory_stats()["kept"] == (1 << 20) + (3 << 18) + (1 << 19)
+
+
+@pytest.mark.parametrize("start", [0, 5])
+def test_memory_that_waiting_rows_read_stays(start, monkeypatch):
+    def empty_cache():  # what is given back is no longer what it was
+        for size, waiting in storage._large.items():
+            for address, _ in waiting:
+                ctypes.memset(address, 255, size)
+        clear()
+
+    clear = storage.empty_cache
+    scheduling.settle()
+    clear()
+    monkeypatch.setattr(storage, "empty_cache", empty_cache)
+    x = T.ones(1 << 20) * 1
+    wholes = [x * float(k) for k in range(8)]  # of 4 MiB each
+    parts = [whole[start : start + 5] * 1 for whole in wholes]
+    del wholes
+    others = [T.ones(1500 + 700 * k) * 1 for k in range(4)]  # in other sizes: the pool is too large
+    assert [part.tolist() for part in parts] == [[float(k)] * 5 for k in range(8)]
+    assert others[0].sum().item() == 1500
 
 
 def test_big_writes_happen_in_their_own_bytes():

@@ -46,6 +46,8 @@ def run(batch: list[Any]) -> None:
                 batch.pop()
                 continue
             words: list[int] = []
+            if node.offsets is not None:  # an address behind a block's does not keep the block
+                stream.blocks += [v.address for v in node.inputs if v.recipe is None]
             try:
                 steps = _rows(node, recipe, words)
             except Exception as error:
