@@ -609,7 +609,7 @@ class Operation(native.Native):
             given = apart(operands)
             out, template = trace(given, lambda: body(given))
             is_fresh = template.__class__ is Template and template.fresh
-            if given is not operands and not is_fresh:
+            if given is not operands:
                 out = body(operands)
         finally:
             state.grad = before
@@ -735,7 +735,7 @@ class Operation(native.Native):
             results, template = trace(given, lambda: tuple(self._pull(twin, apart_grads)))
         is_template = template.__class__ is Template
         is_fresh = is_template and template.fresh
-        if given is not operands and not is_fresh:
+        if given is not operands:
             results = tuple(self._pull(fn, grads))
         lost = (
             is_template and not is_fresh and (given is not operands or Storage in map(type, saved))

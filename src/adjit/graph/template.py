@@ -20,7 +20,6 @@ from .record import make_storage, make_tensor, new_node, picker
 from .recorder import shared
 from .state import modes_used, state
 from .view import NO_GRAD, View
-from .write import convert
 
 MAX_TEMPLATES = 4096  # of one op
 # In the place of a template: the signature came once; the body has to run every time.
@@ -191,21 +190,23 @@ def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
 
 
 def apart(operands: Sequence[Any]) -> Sequence[Any]:
-    """The operands of a trace, with copies in the place of those that share a value with another.
+    """The operands of a trace, with zeros in the place of those that share a value with another.
 
     Views of one tensor, as the queries and keys of attention often are: a trace could not tell
-    which of them a node reads.
+    which of them a node reads. What is recorded on the zeros nobody looks at, so it never runs.
     """
+    from ..ops.creation import zeros
+
     seen: set[int] = set()
     given = []
     for t in operands:
-        storage = t.storage
-        if id(storage.value) in seen:
-            whole = convert(make_tensor(storage, storage.spec), storage.spec)
-            t = make_tensor(whole.storage, t.spec, t.offset)
-        seen.add(id(storage.value))
+        spec = t.spec
+        if id(t.storage.value) in seen:
+            room = zeros(spec.extent, dtype=spec.dtype, device=spec.device)
+            t = make_tensor(room.storage, spec)
+        seen.add(id(t.storage.value))
         given.append(t)
-    return operands if len(seen) == len(given) else given
+    return operands if all(a is b for a, b in zip(operands, given, strict=True)) else given
 
 
 def remembered(
