@@ -20,6 +20,7 @@ import adjit as T
 from adjit import devices, driver, gpu
 from adjit.autograd import gradcheck
 from adjit.schedule import hot, run_cuda
+from adjit.schedule import settle as scheduling
 from adjit.schedule.recipe import DeviceSource
 
 
@@ -412,7 +413,14 @@ def test_what_cannot_be_captured_or_shown_says_so(stub):
 # ----- memory -----
 
 
+def forget_what_was():
+    """What other tests have left is run and freed."""
+    scheduling.settle()
+    gc.collect()
+
+
 def test_memory_comes_back(stub):
+    forget_what_was()
     before = T.cuda.memory_allocated()
     x = T.zeros(1000, device="cuda")
     assert T.cuda.memory_allocated() - before == gpu.block_size(4000)
@@ -435,6 +443,7 @@ def test_memory_comes_back(stub):
 
 
 def test_in_place_steps_take_over_the_memory(stub):
+    forget_what_was()
     x = T.zeros(1 << 15, device="cuda")
     T.cuda.synchronize()
     before, allocated = run_cuda_address(x), T.cuda.memory_allocated()

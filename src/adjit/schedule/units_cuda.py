@@ -219,8 +219,8 @@ class _Stacks(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.AST:
         self.generic_visit(node)
         match node:
-            case ast.Call(ast.Name(called), [ast.Name(kind), size]) if called == self.name:
-                pass
+            case ast.Call(ast.Name(called), [dtype, size]) if called == self.name:
+                kind = ast.unparse(dtype)
             case _:
                 return node
         room = self.room
@@ -228,7 +228,7 @@ class _Stacks(ast.NodeTransformer):
         if not room.warps:
             room.imports["local"] = DEVICE
             return ast.parse(f"local({kind}, {count})", mode="eval").body
-        stored = room.bind.get(kind) or getattr(self.scope.get(kind), "__name__", "float64")
+        stored = room.bind.get(kind) or kind.removeprefix("np.")
         room.stack_bytes += count * np.dtype(stored).itemsize
         room.imports |= dict.fromkeys(("shared", "shifted", "thread"), DEVICE)
         text = f"shifted(shared({kind}, {count} * WARPS), thread() // 32 * {count})"
