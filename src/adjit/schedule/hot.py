@@ -23,7 +23,7 @@ from .plan import Plan
 from .structure import Structure
 
 MAX_PLANS = 1024
-MAX_NODES = 1 << 17  # in all plans together, which take 0.8 KB a node
+MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
 is_on = config.JIT != "off"
 
 
