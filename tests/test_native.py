@@ -379,6 +379,14 @@ def test_all_that_machine_code_leaves_open_is_bound():
         assert all(names[n] for n in opened)
 
 
+def test_a_call_that_can_fail_on_values_names_its_line():
+    table = T.ones(3, 2)
+    for k in (0, 1, 2, 0, 1):
+        assert T.nn.functional.embedding(T.tensor([k]), table).tolist() == [[1, 1]]
+    with pytest.raises(IndexError, match=r"test_native\.py"):
+        T.nn.functional.embedding(T.tensor([7]), table).tolist()
+
+
 def test_zeros_of_both_signs_are_told_apart():
     x = T.zeros(2, 3)
     for _ in range(4):
