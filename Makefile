@@ -7,13 +7,14 @@ CUDA ?= cuda13
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cnn test test-gpu lint bench notebooks clean
+.PHONY: help demo demo-cnn test a-gpu test-gpu check-gpu lint bench notebooks clean
 
 help:
 	@echo "make demo       train a digit classifier, draw what it learned and its graph"
 	@echo "make demo-cnn   the same with a convolutional network"
 	@echo "make test       run the test suite (TORCH=1: also against PyTorch)"
-	@echo "make test-gpu   the tests that need a GPU (CUDA=cuda12 for a driver of CUDA 12)"
+	@echo "make test-gpu   on a GPU: its tests, then the benchmark table (CUDA=cuda12 for a driver of CUDA 12)"
+	@echo "make check-gpu  on a GPU: its tests under NVIDIA's compute-sanitizer"
 	@echo "make lint       ruff and mypy"
 	@echo "make bench      the benchmark table, beside PyTorch, JAX and autograd"
 	@echo "make notebooks  run the notebooks in place"
@@ -40,8 +41,16 @@ endif
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 tests
 
-test-gpu: $(VENV)/.installed-test $(VENV)/.installed-$(CUDA)
-	$(BIN)/python -m pytest -q -m gpu --durations 15 tests
+a-gpu: $(VENV)/.installed-test
+	@$(BIN)/python -c 'import sys; from adjit import driver; sys.exit(driver.reason() and "no GPU to test on: " + driver.reason())'
+
+test-gpu: a-gpu $(VENV)/.installed-$(CUDA) $(VENV)/.installed-bench-$(CUDA)
+	ADJIT_TEST_DEVICE=cuda $(BIN)/python -m pytest -q --durations 15 tests
+	$(BIN)/python bench/run.py --device cuda
+
+check-gpu: a-gpu $(VENV)/.installed-$(CUDA)
+	@command -v compute-sanitizer >/dev/null || { echo "compute-sanitizer was not found; it comes with NVIDIA's CUDA toolkit" >&2; exit 1; }
+	compute-sanitizer --error-exitcode 1 $(BIN)/python -m pytest -q -m gpu tests
 
 lint: $(VENV)/.installed-lint
 	$(BIN)/ruff check .

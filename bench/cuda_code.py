@@ -41,7 +41,7 @@ def faults(source: Any, code: Any) -> list[str]:
 
 
 def main() -> None:
-    from cuda_kernels import elementwise_kernels, other_kernels
+    from cuda_kernels import elementwise_kernels, fused_kernels, other_kernels
 
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument(
@@ -49,7 +49,7 @@ def main() -> None:
     )
     only = options.parse_args().only
     flat = {name: source for name, source in elementwise_kernels().items() if only in name}
-    kernels = flat if only else flat | other_kernels()
+    kernels = flat if only else flat | other_kernels() | fused_kernels()
     start = time.perf_counter()
     with ProcessPoolExecutor() as pool:
         codes = dict(zip(kernels, pool.map(look, kernels.values(), chunksize=8), strict=True))

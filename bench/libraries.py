@@ -8,6 +8,8 @@ import importlib.util
 import os
 import shutil
 from collections.abc import Callable
+from functools import partial, reduce
+from types import ModuleType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,9 +18,10 @@ CALLS_TO_WARM_UP = 3  # a JIT may run other code once it has seen the same call 
 
 
 class Library:
-    """One library, loaded when an object of its class is made.
+    """One library on one device, loaded when an object of its class is made.
 
-    `module` is what a row's program gets; `program` says which of the row's programs that is.
+    `module` is what a row's program gets; `program` says which of the row's programs that is. Rows say
+    nothing of devices: the module makes its tensors where it is to compute.
     """
 
     name: ClassVar[str]
@@ -29,7 +32,8 @@ class Library:
     captures: ClassVar[bool] = False  # whole steps; rows without a step to capture are left out
     patience: ClassVar[float] = 0  # seconds that a row's first calls may take; 0: any time
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
         self.module: Any = importlib.import_module(self.package)
         for part in self.parts:
             importlib.import_module(f"{self.package}.{part}")
@@ -37,6 +41,11 @@ class Library:
     @classmethod
     def installed(cls) -> bool:
         return importlib.util.find_spec(cls.package) is not None
+
+    @classmethod
+    def reaches(cls, device: str) -> bool:
+        """Whether the library, which is installed, can compute there."""
+        return device == "cpu"
 
     @classmethod
     def version(cls) -> str:
@@ -80,42 +89,83 @@ class Library:
         return np.array(value)
 
 
-class Adjit(Library):
-    name = package = "adjit"
-    program = "torch"
-    keeps_kernels = True
+MAKERS = ("tensor", "zeros", "nn.Linear")  # what the rows make tensors with
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._settle = importlib.import_module("adjit.schedule.settle").settle
-        self._wait = importlib.import_module("adjit.schedule.hot").wait
-        self._empty_cache = importlib.import_module("adjit.storage").empty_cache
+
+def on_device(module: ModuleType, device: str) -> ModuleType:
+    """A module with PyTorch's names that makes its tensors on a device.
+
+    PyTorch's own default device would do, but it makes every call slower.
+    """
+    made = copied(module)
+    made.nn = copied(module.nn)
+    for name in MAKERS:
+        *rooms, last = name.split(".")
+        room = reduce(getattr, rooms, made)
+        setattr(room, last, partial(getattr(room, last), device=device))
+    return made
+
+
+def copied(module: ModuleType) -> ModuleType:
+    made = ModuleType(module.__name__)
+    vars(made).update(vars(module))
+    return made
+
+
+class TorchLike(Library):
+    """A library with PyTorch's names."""
+
+    program = "torch"
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        if device != "cpu":
+            self.module = on_device(self.module, device)
+
+    @classmethod
+    def reaches(cls, device: str) -> bool:
+        return device == "cpu" or importlib.import_module(cls.package).cuda.is_available()
 
     def set_threads(self, threads: int) -> None:
         self.module.set_num_threads(threads)
+
+    def synchronize(self) -> None:
+        """Wait for a GPU."""
+        if self.device != "cpu":
+            self.module.cuda.synchronize()
+
+    def finish(self, result: Any) -> Any:
+        self.synchronize()
+        return result
+
+    def to_numpy(self, value: Any) -> np.ndarray:
+        return value.detach().clone().cpu().numpy()
+
+
+class Adjit(TorchLike):
+    name = package = "adjit"
+    keeps_kernels = True
+
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
+        self._settle = importlib.import_module("adjit.schedule.settle").settle
+        self._wait = importlib.import_module("adjit.schedule.hot").wait
+        self._empty_cache = importlib.import_module("adjit.storage").empty_cache
 
     def give_back(self) -> None:
         self._empty_cache()
 
     def finish(self, result: Any) -> Any:
         self._settle()
+        self.synchronize()
         return result
 
     def catch_up(self) -> None:
         self._wait()
 
-    def to_numpy(self, value: Any) -> np.ndarray:
-        return value.detach().clone().numpy()
 
-
-class Torch(Library):
-    name, package, program = "PyTorch", "torch", "torch"
-
-    def set_threads(self, threads: int) -> None:
-        self.module.set_num_threads(threads)
-
-    def to_numpy(self, value: Any) -> np.ndarray:
-        return value.detach().clone().numpy()
+class Torch(TorchLike):
+    name, package = "PyTorch", "torch"
 
 
 class CapturedAdjit(Adjit):
@@ -136,8 +186,8 @@ class CapturedTorch(Torch):
 
     name, captures, patience = "torch.compile", True, 90
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, device: str = "cpu") -> None:
+        super().__init__(device)
         # Off by default: `autograd.grad` inside a step is compiled too instead of ending the graph.
         self.module._dynamo.config.trace_autograd_ops = True
 
@@ -161,10 +211,16 @@ class Jax(Library):
     name, package, program = "JAX", "jax", "jax"
     parts = ("numpy", "nn", "scipy.special")
 
-    def __init__(self) -> None:
-        os.environ.setdefault("JAX_PLATFORMS", "cpu")
-        super().__init__()
+    def __init__(self, device: str = "cpu") -> None:
+        os.environ.setdefault("JAX_PLATFORMS", device)
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # others need memory too
+        super().__init__(device)
         self.module.config.update("jax_enable_x64", True)
+
+    @classmethod
+    def reaches(cls, device: str) -> bool:
+        plugins = ("jax_cuda13_plugin", "jax_cuda12_plugin")
+        return device == "cpu" or any(map(importlib.util.find_spec, plugins))
 
     def capture(self, step: Callable[..., Any], **options: Any) -> Callable[..., Any]:
         return self.module.jit(step, **options)
@@ -184,6 +240,10 @@ LIBRARIES: dict[str, type[Library]] = {
 }
 
 
-def installed() -> dict[str, type[Library]]:
-    """The libraries that are there, adjit first."""
-    return {name: library for name, library in LIBRARIES.items() if library.installed()}
+def installed(device: str = "cpu") -> dict[str, type[Library]]:
+    """The libraries that are there and can compute on a device, adjit first."""
+    return {
+        name: library
+        for name, library in LIBRARIES.items()
+        if library.installed() and library.reaches(device)
+    }

@@ -59,3 +59,39 @@ def description() -> str:
         f"Python {platform.python_version()}",
     ]
     return ", ".join(parts)
+
+
+# ----- a GPU -----
+
+
+def no_gpu() -> str:
+    """What is missing for measuring on a GPU; empty where nothing is."""
+    from adjit import driver
+    from adjit.schedule import toolkit
+
+    if driver.reason():
+        return driver.reason()
+    try:
+        toolkit.check()
+    except toolkit.ToolkitMissing as error:
+        return str(error)
+    return ""
+
+
+def gpu_short_name() -> str:
+    """A name for files: "nvidia-h200"."""
+    from adjit import cuda
+
+    return re.sub(r"[^a-z0-9]+", "-", cuda.get_device_name().lower()).strip("-")
+
+
+def gpu_description() -> str:
+    """One line: the GPU, its memory, its compute capability, what the driver knows."""
+    from adjit import cuda, driver
+
+    found = cuda.get_device_properties()
+    version = driver.load().version
+    return (
+        f"{found.name}, {found.total_memory / 2**30:.0f} GiB, compute capability "
+        f"{found.major}.{found.minor}, driver for CUDA {version // 1000}.{version % 1000 // 10}"
+    )

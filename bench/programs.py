@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from itertools import islice, pairwise
 from typing import Any
 
@@ -183,8 +183,17 @@ def dag_data(n: int) -> Arrays:
     return tuple(uniform((n,), (-1, 1), seed=seed) for seed in range(LEAVES))
 
 
-def dags() -> Iterator[Dag]:
-    """Graphs without end, each another one: for every node an operation and two earlier values."""
+@cache
+def dags(library: str) -> Iterator[Dag]:
+    """Graphs without end, each another one: for every node an operation and two earlier values.
+
+    The same for every library. Who prepares the program again goes on where it was, or the graphs
+    would come back.
+    """
+    return random_dags()
+
+
+def random_dags() -> Iterator[Dag]:
     random = np.random.default_rng(0)
     earlier = np.arange(LEAVES, LEAVES + NODES)
     while True:
@@ -208,7 +217,7 @@ def evaluate(module: Any, leaves: Any, dag: Dag) -> Any:
 
 def dag_torch(torch: Any, _: Capture, *arrays: np.ndarray) -> Call:
     leaves = [torch.tensor(value, requires_grad=True) for value in arrays]
-    graphs = dags()
+    graphs = dags(torch.__name__)
 
     def step(dag: Dag) -> Any:
         value = evaluate(torch, leaves, dag)
@@ -220,7 +229,7 @@ def dag_torch(torch: Any, _: Capture, *arrays: np.ndarray) -> Call:
 def dag_jax(jax: Any, _: Capture, *arrays: np.ndarray) -> Call:
     """Without jit: compiling a graph that never comes back would cost more than running it."""
     leaves = [jax.numpy.asarray(value) for value in arrays]
-    graphs = dags()
+    graphs = dags(jax.__name__)
 
     def step(dag: Dag) -> Any:
         value, gradients = jax.value_and_grad(lambda xs: evaluate(jax.numpy, xs, dag))(leaves)

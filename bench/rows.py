@@ -25,7 +25,10 @@ Domain = tuple[float, float]
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table; its figure is the time of one call divided by `operations`."""
+    """One row of the table; its figure is the time of one call divided by `operations`.
+
+    `moves` are the bytes or operations of a call, for a row that is told as a rate.
+    """
 
     group: str
     name: str
@@ -34,6 +37,7 @@ class Row:
     operations: int = 1
     rtol: float = 2e-5
     atol: float = 2e-6
+    moves: float = 0
 
     def runs_in(self, library: type[Library] | Library) -> bool:
         return library.program in self.programs and not library.captures

@@ -1,11 +1,12 @@
 """The benchmark table: adjit beside NumPy, PyTorch, JAX and autograd, all in one run.
 
-    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick]
+    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick] [--device cuda]
 
 Each thread count has its own process, which is kept to that many cores; in it the libraries take
 turns, and the shortest turn counts. Rows on which the libraries disagree are not timed and fail
 the run. A full run is written to bench/results/, a quick one beside it under its own name; a run
-of chosen rows is only printed.
+of chosen rows is only printed. On a GPU the same rows run there, and others that tell how near its
+limits they come; rows that need a process of their own are about the CPU and left out.
 """
 
 from __future__ import annotations
@@ -28,14 +29,18 @@ from table import markdown
 
 FOLDER = Path(__file__).parent
 FULL = {"seconds": 1.6, "turns": 5, "repeats": 3, "batches": fresh.MEMORY_BATCHES}
+MOST_THREADS_BESIDE_A_GPU = 4
 # The group of rows, their names, and what measures their cells.
 Plan = tuple[str, list[str], Callable[[], list[fresh.Cells]]]
 FIRST_GRADIENTS = ("GELU", "SGD step, MLP 64-32-10, batch 32", "GRU")
 QUICK = {"seconds": 0.1, "turns": 3, "repeats": 1, "batches": fresh.MEMORY_BATCHES[:1]}
 
 
-def time_rows(threads: int, pattern: str, effort: dict[str, Any]) -> list[dict[str, Any]]:
+def time_rows(
+    threads: int, pattern: str, effort: dict[str, Any], device: str
+) -> list[dict[str, Any]]:
     command = [sys.executable, str(FOLDER / "timing.py"), f"--threads={threads}"]
+    command.append(f"--device={device}")
     command += [f"--rows={pattern}", f"--seconds={effort['seconds']}", f"--turns={effort['turns']}"]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
     return [{**row, "threads": threads} for row in json.loads(done.stdout.splitlines()[-1])]
@@ -106,23 +111,34 @@ def main() -> int:
     parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
     parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
     parser.add_argument("--quick", action="store_true", help="a rough table in less time")
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
+    if options.device == "cuda" and (reason := machine.no_gpu()):
+        parser.error(f"there is no GPU to measure on: {reason}")
     effort = QUICK if options.quick else FULL
     cores = machine.usable_cores()
     asked = sorted({int(count) for count in options.threads.split(",")})
+    if options.device == "cuda":
+        asked = [min(MOST_THREADS_BESIDE_A_GPU, cores)]
     counts = [count for count in asked if count <= cores]
     if not counts:
         parser.error(f"this process may use {cores} core(s), --threads asks for {options.threads}")
 
-    present = libraries.installed().items()
+    present = libraries.installed(options.device).items()
     versions = {name: library.version() for name, library in present if not library.captures}
-    rows = [row for count in counts for row in time_rows(count, options.rows, effort)]
-    rows += measure_fresh(options.rows, counts[-1], effort)
-    report = {"machine": machine.description(), "versions": versions, "rows": rows}
+    rows = [
+        row for count in counts for row in time_rows(count, options.rows, effort, options.device)
+    ]
+    if options.device == "cpu":
+        rows += measure_fresh(options.rows, counts[-1], effort)
+    description, name = machine.description(), machine.short_name()
+    if options.device == "cuda":
+        description, name = f"{machine.gpu_description()}; {description}", machine.gpu_short_name()
+    report = {"machine": description, "versions": versions, "rows": rows}
     text = markdown(report)
     print(text)
     if not options.rows:
-        target = FOLDER / "results" / (machine.short_name() + ("-quick" if options.quick else ""))
+        target = FOLDER / "results" / (name + ("-quick" if options.quick else ""))
         target.parent.mkdir(exist_ok=True)
         target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")
         target.with_suffix(".json").write_text(json.dumps(report, indent=1) + "\n")

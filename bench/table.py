@@ -5,6 +5,8 @@ from __future__ import annotations
 from math import exp, log
 from typing import Any
 
+from rates import BYTES, COPY
+
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 MIB = 1 << 20  # less than that is what the allocator happens to do
 OWN = ("adjit", "adjit.compile")
@@ -120,6 +122,33 @@ def capture_table(rows: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def rate_table(rows: list[dict[str, Any]], columns: list[str]) -> list[str]:
+    """What rows of bytes and of products reach in a second; bytes beside the fastest copy."""
+    lines = head(["row", *columns], 1)
+    rates = {
+        row["name"]: {
+            name: row["moves"] / cell["seconds"]
+            for name, cell in row["cells"].items()
+            if "seconds" in cell
+        }
+        for row in rows
+    }
+    best = max(rates.get(COPY, {}).values(), default=0.0)
+    for row in rows:
+        cells = []
+        for name in columns:
+            rate = rates[row["name"]].get(name)
+            if rate is None:
+                cells.append("")
+            elif row["group"] == BYTES:
+                share = f" ({rate / best:.0%} of the copy)" if best else ""
+                cells.append(f"{rate / 1e9:.0f} GB/s{share}")
+            else:
+                cells.append(f"{rate / 1e12:.1f} TFLOP/s")
+        lines.append(line([row["name"], *cells]))
+    return lines
+
+
 def where(row: dict[str, Any]) -> str:
     return f"{row['name']}, {row['threads']} thread{'s' * (row['threads'] > 1)}"
 
@@ -155,6 +184,8 @@ def markdown(report: dict[str, Any]) -> str:
     ]
     if any(row["group"] == "programs" for row in rows):
         parts.append("\n".join(capture_table(rows)))
+    if rated := [row for row in rows if "moves" in row]:
+        parts.append("\n".join(rate_table(rated, columns_of(rated))))
     for peer in peers:
         if behind := slower_rows(rows, peer):
             parts.append("\n".join([f"{peer} is ahead here:", "", *behind]))

@@ -149,17 +149,20 @@ def main() -> None:
     parser.add_argument("--rows", default="")
     parser.add_argument("--seconds", type=float, required=True, help="for each row")
     parser.add_argument("--turns", type=int, required=True, help="at least, for each library")
+    parser.add_argument("--device", default="cpu")
     options = parser.parse_args()
     limit_threads(options.threads)
 
     import libraries as known
     from programs import PROGRAMS
+    from rates import RATES
     from rows import ROWS
 
-    libraries = {name: library() for name, library in known.installed().items()}
+    present = known.installed(options.device).items()
+    libraries = {name: library(options.device) for name, library in present}
     for library in libraries.values():
         library.set_threads(options.threads)
-    rows = (*ROWS, *PROGRAMS)
+    rows = (*ROWS, *PROGRAMS, *(RATES if options.device != "cpu" else ()))
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     results = []
     for k, row in enumerate(chosen, 1):
@@ -167,7 +170,8 @@ def main() -> None:
         cells = time_row(row, libraries, options.seconds, options.turns)
         for library in libraries.values():
             library.forget()
-        results.append({"group": row.group, "name": row.name, "cells": cells})
+        result = {"group": row.group, "name": row.name, "cells": cells}
+        results.append(result | ({"moves": row.moves} if row.moves else {}))
     json.dump(results, sys.stdout)
 
 

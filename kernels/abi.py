@@ -26,9 +26,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
+
+from .target import helper as helper
 
 T = X = Y = Z = A = np.float64
 I = np.int64
@@ -47,11 +49,6 @@ def kernel(function: KernelFunction) -> KernelFunction:
     """Mark a function as a CPU kernel; it stays plain Python until it is instantiated."""
     function.is_kernel = True  # type: ignore[attr-defined]
     return function
-
-
-# A function that kernels call. Nobody else does, so the wrappers that make it callable from Python and
-# C are left out: they take a sixth to a third of the time in which kernels with helpers compile.
-helper = njit(error_model="numpy", no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 class Row(NamedTuple):

@@ -62,7 +62,8 @@ from .runner import call, stack_words
 # Strides are in elements; what `bytes` stands in, and the offsets of segments, are in bytes. The axes
 # 0, 1 and 2 are depth, height and width. After the functions and sizes come: the source and what of it
 # is copied; boxes, and the steps from pixel to pixel in the source, the region and the result; the
-# weight; sums over chunks of boxes; scratch memory, shared first and then a slot for each part.
+# weight; sums over chunks of boxes; scratch memory, shared first and then a slot for each part; what is
+# done to the results last: its steps, and the places in the row of what they read.
 PASS = (
     "item_bytes", "pack", "pack_places", "multiply",
     "batch", "groups", "depth", "columns", "panel", "panels",
@@ -76,6 +77,7 @@ PASS = (
     "weight_group", "weight_column", "weight_depth", "weight_taps",
     "manner", "chunks", "sum_chunk", "sum_group", "sum_column", "sum_step",
     "shared_bytes", "slot_bytes", "part", "phases",
+    "finishes", "scale", "shift", "residual", "bounds",
 )  # fmt: skip
 (
     ITEM_BYTES, PACK, PACK_PLACES, MULTIPLY, BATCH, GROUPS, DEPTH, COLUMNS, PANEL, PANELS,
@@ -87,6 +89,7 @@ PASS = (
     HAS_BIAS, SIDE_BY_SIDE, PACKS, SKIPS, WEIGHT_GROUP, WEIGHT_COLUMN, WEIGHT_DEPTH, WEIGHT_TAPS,
     MANNER, CHUNKS, SUM_CHUNK, SUM_GROUP, SUM_COLUMN, SUM_STEP,
     SHARED_BYTES, SLOT_BYTES, PART, PHASES,
+    FINISHES, SCALE, SHIFT, RESIDUAL, BOUNDS,
 ) = range(len(PASS))  # fmt: skip
 FIRST_PHASE = len(PASS)
 
@@ -114,6 +117,8 @@ BY_SEGMENT, BY_TAP, BY_CHANNEL = range(3)
 
 # Words of a box, at the begin of a slot.
 CORNER, SIZES, BOX_WORDS = 0, 4, 8
+
+AFTER = 6  # words of what happens to results before they are stored: see `conv_tiles.py`
 
 DEPTH_BLOCK = 1024  # numbers of a panel, with which it stays in an L2 cache beside a region
 
@@ -325,6 +330,18 @@ def taps_inside(c, phase, y):
     return low, max(low, high)
 
 
+@helper
+def enter_after(p, c, offset, after):
+    """Write what happens to results before they are stored, for columns from an offset on."""
+    after[0] = c[FINISHES]
+    if c[FINISHES]:
+        after[1] = p[c[SCALE]] + offset
+        after[2] = p[c[SHIFT]] + offset
+        after[3] = p[c[RESIDUAL]] - p[3]
+        after[4] = p[c[BOUNDS]]
+        after[5] = p[c[BOUNDS] + 1]
+
+
 @kernel
 def convolve(args, start, stop):
     """A unit is a panel of columns of a group in a box; of one that no other box needs, it is packed
@@ -335,6 +352,8 @@ def convolve(args, start, stop):
     box, pixels, targets, spare = slot_of(scratch, c, start)
     region = spare + c[PANEL] * size
     own = region + c[REGION_BYTES]
+    after, nothing = stack_words(AFTER), stack_words(1)
+    words(nothing)[0] = 0
     phase, seen, count = c, -1, 0
     for unit in range(start, stop):
         panel, group = unit % panels, unit // panels % groups
@@ -349,6 +368,7 @@ def convolve(args, start, stop):
         columns = min(c[PANEL], c[COLUMNS] - column)
         offset = (group * c[COLUMNS] + column) * size
         words(targets)[count] = spare - offset
+        enter_after(p, c, offset, words(after))
         if c[PACKS]:
             packed = own
             pack_panel(p[1], c, phase, group, panel, packed, T)
@@ -380,6 +400,7 @@ def convolve(args, start, stop):
                     call(c[MULTIPLY], (
                         min(tall, last - row), columns, pixels + 8 * row, segments, together,
                         panel_now, added, targets + 8 * row, offset, k - low, c[SIDE_BY_SIDE],
+                        after if k + together >= high else nothing,
                     ))  # fmt: skip
                 panel_now += nbytes * c[PANEL]
                 k += max(together, 1)
@@ -437,15 +458,17 @@ def dot_pixels(args, start, stop):
     bias, c = p[2], shifted(p, 5)
     size, columns, pixels = c[ITEM_BYTES], c[COLUMNS], pixels_of(c)
     length, total = c[DEPTH] * shifted(c, FIRST_PHASE)[TAPS], columns * c[GROUPS]
+    after = stack_words(AFTER)
     for unit in range(start, stop):
         group, column = unit // c[PANELS], unit % c[PANELS] * c[PANEL]
         some, to = min(c[PANEL], columns - column), group * columns + column
         added = bias + to * size if c[HAS_BIAS] else 0
+        enter_after(p, c, to * size, words(after))
         for i in range(0, pixels, DOT_ROWS):
             seen, out = (group * pixels + i) * length, i * total + to
             call(c[MULTIPLY], (
                 min(DOT_ROWS, pixels - i), some, p[4] + seen * size, p[1] + to * length * size,
-                length, added, p[3] + out * size, total,
+                length, added, p[3] + out * size, total, after,
             ))  # fmt: skip
 
 
@@ -508,6 +531,8 @@ def convolve_depthwise(args, start, stop):
     box, pixels, targets, spare = slot_of(scratch, c, start)
     region = spare + channels * c[ITEM_BYTES]
     region += -region % VECTOR_BYTES
+    after = stack_words(AFTER)
+    enter_after(p, c, 0, words(after))
     for unit in range(start, stop):
         phase = find_box(c, unit, box)
         if c[COPIES]:
@@ -520,7 +545,7 @@ def convolve_depthwise(args, start, stop):
         for row in range(0, count, tall):
             call(c[MULTIPLY], (
                 min(tall, count - row), channels, pixels + 8 * row, offsets, phase[TAPS],
-                scratch + phase[PACKED_BYTES], added, targets + 8 * row,
+                scratch + phase[PACKED_BYTES], added, targets + 8 * row, after,
             ))  # fmt: skip
 
 

@@ -3,7 +3,8 @@
 They are emitted like those of `micro.py`, which says why, and take addresses and sizes in bytes
 unless it says elements:
 
-    rows_product(rows, columns, pixels, segments, count, b, bias, targets, offset, add, side_by_side)
+    rows_product(rows, columns, pixels, segments, count, b, bias, targets, offset, add, side_by_side,
+                 after)
         At each of `rows` targets, `offset` further on, a row of `columns` elements: what is there if
         `add`, else `bias`, or 0 if that is 0, plus the sum over `count` segments (offset, length) of
         what lies there from the pixel on, by the rows of the packed panel `b`, one for each number.
@@ -12,14 +13,19 @@ unless it says elements:
     steps_product(rows, columns, lefts, left, rights, right, steps, c, c_row, add)
         C = A.T @ B, or C += A.T @ B if `add`, where step k finds its row of A at lefts[k] + left and
         its row of B at rights[k] + right. The rows of C are `c_row` elements apart.
-    dots(rows, columns, x, w, depth, bias, out, out_row)
+    dots(rows, columns, x, w, depth, bias, out, out_row, after)
         out[i, j] = bias[j], or 0 if `bias` is 0, plus the sum over `depth` of x[i, k] * w[j, k], for at
         most DOT_ROWS rows and `dot_columns` columns. The rows of `out` are `out_row` elements apart.
-    depthwise_rows(rows, channels, pixels, offsets, taps, weight, bias, targets)
+    depthwise_rows(rows, channels, pixels, offsets, taps, weight, bias, targets, after)
         `rows_product` of every channel on its own: an offset, and a row of the weight, for each tap.
     depthwise_steps(taps, channels, pixels, offsets, uppers, steps, sums, add)
         A row of sums over steps for each of `taps` (one of TOGETHER) offsets: what lies there from
         the pixel on by what lies at the step's address in `uppers`, channel by channel.
+
+Those whose last argument is `after`, the address of words, say there what happens to results before
+they are stored: some of the steps SCALED, SHIFTED, ADDED and BOUNDED; the addresses of a factor and of
+a summand for each column; how many bytes from an element another lies that is added to it; and the
+bits of two bounds in float64. Each step is rounded as if it stood alone.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,6 +34,7 @@ from typing import Any
 from llvmlite import ir
 
 from .micro import (
+    F64,
     HEIGHT,
     HEIGHTS,
     I64,
@@ -40,7 +47,9 @@ from .micro import (
     object_code,
 )
 
+SCALED, SHIFTED, ADDED, BOUNDED = 1, 2, 4, 8  # steps in their order, which add up
 TOGETHER = (9, 3, 1)  # taps that a depthwise gradient sums at a time
+Place = tuple[int, Number, ir.Value | None]  # of a vector: its row, its bytes along that, its lanes
 DOT_ROWS = HEIGHT // 3  # whose sums stay in registers, by `dot_columns` of them
 
 
@@ -56,10 +65,10 @@ def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
     made = [
         emit_pack(code),
         emit_pack_places(code),
-        emit_choice(code, "rows_product", 11, emit_rows, shapes, shape_of),
+        emit_choice(code, "rows_product", 12, emit_rows, shapes, shape_of),
         emit_choice(code, "steps_product", 10, emit_steps, shapes, shape_of),
         emit_dots(code),
-        emit_choice(code, "depthwise_rows", 8, emit_depthwise_rows, HEIGHTS, height_of),
+        emit_choice(code, "depthwise_rows", 9, emit_depthwise_rows, HEIGHTS, height_of),
         emit_choice(code, "depthwise_steps", 8, emit_depthwise_steps, TOGETHER, None),
     ]
     for function in made:
@@ -158,7 +167,8 @@ class Loop:
 
 def emit_rows(f: Code, height: int, width: int) -> Any:
     """`rows_product` of `height` pixels by `width` vectors, of which the last is masked."""
-    _, columns, pixels, segments, count, b, bias, targets, offset, add, side_by_side = f.args
+    rows, columns, pixels, segments, count, b, bias, targets, offset = f.args[:9]
+    add, side_by_side, after = f.args[9:]
     builder, size = f.builder, f.size
     lines = [f.word(pixels, i) for i in range(height)]
     cells = [f.word(targets, i) + offset for i in range(height)]
@@ -195,7 +205,10 @@ def emit_rows(f: Code, height: int, width: int) -> Any:
     ahead_next = ahead + side_by_side * (height * size)
     inner.close((here + size) < end, [(here + size).ir, b_next.ir, ahead_next.ir, *sums])
     outer.close((k + 1) < count, [(k + 1).ir, b_next.ir, *sums])
-    store_tile(f, cells, outer.results[2:], width, edge)
+    vectors = [(f.number(v * VECTOR_BYTES), None if v < width - 1 else edge) for v in range(width)]
+    tile = [(i, *vector) for i in range(height) for vector in vectors]
+    sums = finished(f, after, outer.results[2:], tile, existing(f, rows, cells))
+    store_tile(f, cells, sums, width, edge)
     builder.ret_void()
     return f.defined
 
@@ -207,6 +220,57 @@ def optional(f: Code, address: Number, other: Number) -> tuple[ir.Value, Number]
     """
     exists = address.differs(0)
     return f.broadcast(exists), f.choose(exists, address, other)
+
+
+def existing(f: Code, rows: Number, cells: Sequence[Number]) -> list[Number]:
+    """Addresses of rows, of which the last may be one too many: then the one before stands there."""
+    if len(cells) == 1:
+        return [*cells]
+    return [*cells[:-1], f.choose(rows.equals(len(cells)), *cells[-1:], cells[-2])]
+
+
+def finished(
+    f: Code, after: Number, totals: Sequence[ir.Value], tile: Sequence[Place], cells: list[Number]
+) -> list[ir.Value]:
+    """Vectors after the steps that the words at `after` ask for; `tile` says where they are."""
+    builder = f.builder
+
+    def operands(base: Number) -> list[ir.Value]:
+        loaded = {id(along): load_lanes(f, base + along, mask) for _, along, mask in tile}
+        return [loaded[id(along)] for _, along, _ in tile]
+
+    def scaled(values: Sequence[ir.Value]) -> list[ir.Value]:
+        return [*map(builder.fmul, values, operands(f.word(after, 1)))]
+
+    def shifted(values: Sequence[ir.Value]) -> list[ir.Value]:
+        return [*map(builder.fadd, values, operands(f.word(after, 2)))]
+
+    def added(values: Sequence[ir.Value]) -> list[ir.Value]:
+        away = f.word(after, 3)
+        others = [load_lanes(f, cells[row] + away + along, mask) for row, along, mask in tile]
+        return [*map(builder.fadd, values, others)]
+
+    def bounded(values: Sequence[ir.Value]) -> list[ir.Value]:
+        for sign, k in (("<", 4), (">", 5)):
+            bound = f.broadcast(f.from_double(builder.bitcast(f.word(after, k).ir, F64)))
+            beyond = [builder.fcmp_ordered(sign, value, bound) for value in values]  # NaN is not
+            values = [
+                builder.select(b, bound, value) for b, value in zip(beyond, values, strict=True)
+            ]
+        return [*values]
+
+    steps = f.word(after)
+    found = [*totals]
+    for kind, step in ((SCALED, scaled), (SHIFTED, shifted), (ADDED, added), (BOUNDED, bounded)):
+        before = builder.block
+        with f.when((steps & kind).differs(0)):
+            changed, last = step(found), builder.block
+        merged = [builder.phi(f.type) for _ in found]
+        for phi, old, new in zip(merged, found, changed, strict=True):
+            phi.add_incoming(old, before)
+            phi.add_incoming(new, last)
+        found = merged
+    return found
 
 
 def store_tile(
@@ -263,8 +327,8 @@ def emit_steps(f: Code, height: int, width: int) -> Any:
 
 def emit_dots(code: Code) -> Any:
     """`dots`; rows and columns that are missing are computed like the last one."""
-    f = code.function("dots", 8)
-    rows, columns, x, w, depth, bias, out, out_row = f.args
+    f = code.function("dots", 9)
+    rows, columns, x, w, depth, bias, out, out_row, after = f.args
     width = dot_columns(f.lanes)
     lines, filters, cells = (
         [first + f.smaller(count - 1, i) * apart * f.size for i in range(most)]
@@ -293,9 +357,14 @@ def emit_dots(code: Code) -> Any:
     edge = f.first(columns)
     given, bias = optional(f, bias, w)
     start = f.load_some(bias, f.builder.and_(given, edge))
-    for i, cell in enumerate(cells):
-        total = fold_lanes(f, sums[i * width : (i + 1) * width])
-        f.store_some(f.builder.fadd(start, total), cell, edge)
+    totals = [
+        f.builder.fadd(start, fold_lanes(f, sums[i * width : (i + 1) * width]))
+        for i in range(DOT_ROWS)
+    ]
+    none = f.number(0)
+    totals = finished(f, after, totals, [(i, none, edge) for i in range(DOT_ROWS)], cells)
+    for cell, total in zip(cells, totals, strict=True):
+        f.store_some(total, cell, edge)
     f.builder.ret_void()
     return f.defined
 
@@ -343,7 +412,7 @@ def store_lanes(f: Code, value: ir.Value, address: Number, mask: ir.Value | None
 
 def emit_depthwise_rows(f: Code, height: int) -> Any:
     """`depthwise_rows` of `height` pixels."""
-    _, channels, pixels, offsets, taps, weight, bias, targets = f.args
+    rows, channels, pixels, offsets, taps, weight, bias, targets, after = f.args
     builder = f.builder
     lines = [f.word(pixels, i) for i in range(height)]
     cells = [f.word(targets, i) for i in range(height)]
@@ -362,7 +431,9 @@ def emit_depthwise_rows(f: Code, height: int) -> Any:
             for line, old in zip(lines, loop.values[2:], strict=True)
         ]
         loop.close((tap + 1) < taps, [(tap + 1).ir, (row + channels * f.size).ir, *sums])
-        for cell, total in zip(cells, loop.results[2:], strict=True):
+        tile = [(i, along, mask) for i in range(height)]
+        totals = finished(f, after, loop.results[2:], tile, existing(f, rows, cells))
+        for cell, total in zip(cells, totals, strict=True):
             store_lanes(f, total, cell + along, mask)
 
     each_vector(f, channels, emit)

@@ -24,7 +24,7 @@ from numba.core import cgutils
 WARP = 32
 ALL_LANES = -1
 WIDE = 16  # bytes that one access moves at most
-I1, I32, I64 = ir.IntType(1), ir.IntType(32), ir.IntType(64)
+I1, I8, I32, I64 = ir.IntType(1), ir.IntType(8), ir.IntType(32), ir.IntType(64)
 
 
 class Word:
@@ -149,6 +149,24 @@ def shared(typingctx, dtype, count):
 
 
 @word
+def dynamic(typingctx, dtype, first):
+    """dynamic(T, first): a pointer into the shared memory whose size a launch gives, from byte `first`
+    on."""
+    element = dtype.dtype
+
+    def codegen(context, builder, sig, args):
+        module, kind = builder.module, ir.ArrayType(I8, 0)
+        memory = module.globals.get("dynamic_shared")
+        if memory is None:
+            memory = cgutils.add_global_variable(module, kind, "dynamic_shared", addrspace=3)
+            memory.linkage, memory.align = "external", WIDE
+        place = builder.addrspacecast(builder.gep(memory, [I32(0), args[1]]), I8.as_pointer())
+        return builder.bitcast(place, context.get_data_type(element).as_pointer())
+
+    return types.CPointer(element)(dtype, types.int64), codegen
+
+
+@word
 def local(typingctx, dtype, count):
     """local(T, count): a pointer to elements of this thread's own."""
     if not isinstance(count, types.IntegerLiteral):
@@ -199,6 +217,45 @@ def store_wide(typingctx, pointer, i, values):
         return context.get_dummy_value()
 
     return types.void(pointer, i, types.UniTuple(pointer.dtype, many)), codegen
+
+
+@word
+def take_wide(typingctx, mine, j, pointer, i, count):
+    """take_wide(a, j, x, i, 4): a[j : j + 4] = the elements that `load_wide` reads, without a tuple.
+
+    Memory of a thread's own becomes registers if it is written by elements.
+    """
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    many = count.literal_value
+
+    def codegen(context, builder, sig, args):
+        address, _ = wide_pointer(context, builder, pointer, args[2:4], many)
+        loaded = builder.load(address, align=many * pointer.dtype.bitwidth // 8)
+        first = builder.gep(args[0], [args[1]])
+        for k in range(many):
+            builder.store(builder.extract_element(loaded, I32(k)), builder.gep(first, [I32(k)]))
+        return context.get_dummy_value()
+
+    return types.void(mine, j, pointer, i, count), codegen
+
+
+@word
+def give_wide(typingctx, pointer, i, mine, j, count):
+    """give_wide(x, i, a, j, 4): write a[j : j + 4] from x[i] on, as `store_wide` writes a tuple."""
+    if not isinstance(count, types.IntegerLiteral):
+        return None
+    many = count.literal_value
+
+    def codegen(context, builder, sig, args):
+        address, vector = wide_pointer(context, builder, pointer, args[:2], many)
+        first, made = builder.gep(args[2], [args[3]]), ir.Constant(vector, ir.Undefined)
+        for k in range(many):
+            made = builder.insert_element(made, builder.load(builder.gep(first, [I32(k)])), I32(k))
+        builder.store(made, address, align=many * pointer.dtype.bitwidth // 8)
+        return context.get_dummy_value()
+
+    return types.void(pointer, i, mine, j, count), codegen
 
 
 @word
@@ -350,6 +407,55 @@ def compare_and_swap(typingctx, pointer, i, old, new):
     return kind(pointer, i, kind, kind), codegen
 
 
+# ----- tensor cores -----
+
+
+@word
+def tf32(typingctx, value):
+    """tf32(x): a float32 rounded to the 10 bits of mantissa that tensor cores read."""
+
+    def codegen(context, builder, sig, args):
+        kind = ir.FunctionType(I32, [ir.FloatType()])
+        rounded = builder.call(ir.InlineAsm(kind, "cvt.rna.tf32.f32 $0, $1;", "=r,f"), args)
+        return builder.bitcast(rounded, ir.FloatType())
+
+    return types.float32(types.float32), codegen
+
+
+@word
+def multiply_tf32(typingctx, sums, first, second, a, i, b, j):
+    """multiply_tf32(sums, first, second, a, i, b, j): a warp adds the product of 16 x 8 numbers and
+    8 x 8 to 16 x 8.
+
+    With `g, q = lane() // 4, lane() % 4` a lane holds of the left matrix rows g and g + 8 of column q,
+    then those of column q + 4, in a[i : i + 4]; of the right one rows q and q + 4 of column g, in
+    b[j : j + 2]; and of the sum columns 2 * q and 2 * q + 1 of row g, in sums[first] and the next, and
+    of row g + 8, in sums[second] and the next.
+    """
+
+    def codegen(context, builder, sig, args):
+        def place(pointer, at, k):
+            return builder.gep(builder.gep(args[pointer], [args[at]]), [I32(k)])
+
+        single = ir.FloatType()
+        totals = [place(0, at, k) for at in (1, 2) for k in range(2)]
+        factors = [place(3, 4, k) for k in range(4)] + [place(5, 6, k) for k in range(2)]
+        given = [builder.bitcast(builder.load(p), I32) for p in factors]
+        given += [builder.load(p) for p in totals]
+        kind = ir.FunctionType(ir.LiteralStructType([single] * 4), [g.type for g in given])
+        text = (
+            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+            "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
+        )
+        constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+        made = builder.call(ir.InlineAsm(kind, text, constraints, side_effect=True), given)
+        for k, pointer in enumerate(totals):
+            builder.store(builder.extract_value(made, k), pointer)
+        return context.get_dummy_value()
+
+    return types.void(sums, first, second, a, i, b, j), codegen
+
+
 # ----- numbers -----
 
 
@@ -380,20 +486,37 @@ class Device(NamedTuple):
     threads: int  # of a block
     units: int  # of work that a block does at once
     work: Callable[[Any], int] | None  # units of work from the words after the addresses
+    when: Callable[[Any, Any], bool] | None  # whether it fits those words and the letters' dtypes
 
 
 def on_device(
-    kernel: Any, *, threads: int = 256, units: int = 1, work: Callable[[Any], int] | None = None
+    kernel: Any,
+    *,
+    threads: int = 256,
+    units: int = 1,
+    work: Callable[[Any], int] | None = None,
+    when: Callable[[Any, Any], bool] | None = None,
 ) -> Any:
     """Make a function `(row, n)` the CUDA side of a CPU kernel.
 
     `n` are its units of work: those of the CPU kernel, or what `work` makes of the words that
-    follow the addresses in the row. Blocks do `units` of them at once.
+    follow the addresses in the row. Blocks do `units` of them at once. A kernel may have several
+    CUDA sides: the first whose `when(words, letters)` holds, or that has none, runs.
     """
 
     def pair(made: Callable[..., Any]) -> Callable[..., Any]:
-        made.launch = Device(threads, units, work)  # type: ignore[attr-defined]
-        kernel.device = made
+        made.launch = Device(threads, units, work, when)  # type: ignore[attr-defined]
+        if not hasattr(kernel, "devices"):
+            kernel.devices = []
+        kernel.devices.append(made)
         return made
 
     return pair
+
+
+def device_side(kernel: Any, words: Any, letters: Any) -> Any:
+    """The CUDA side of a kernel over such words and dtypes, None if it has none of its own."""
+    for side in getattr(kernel, "devices", ()):
+        if side.launch.when is None or side.launch.when(words, letters):
+            return side
+    return None

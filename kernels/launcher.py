@@ -14,9 +14,19 @@ from .abi import kernel, stack_words, words
 
 # The words of a launch; the parameters follow. STREAM and REPORT are addresses of words: a plan keeps
 # its launches while the stream changes.
-LAUNCH, FUNCTION, GRID, THREADS, STREAM, REPORT, FLOATS, COUNT = range(8)
-PARAMETERS = 8
-MOST_PARAMETERS = 128
+LAUNCH, FUNCTION, GRID, THREADS, SHARED, STREAM, REPORT, FLOATS, COUNT = range(9)
+PARAMETERS = 9
+MOST_PARAMETERS = 512  # 4 KiB, what every GPU takes
+
+
+def float_bit(k: int, count: int) -> int:
+    """The bit at FLOATS that says whether parameter k of `count` is a float32: it is for the last 64."""
+    bit = k - max(count - 64, 0)
+    if bit < 0:
+        raise NotImplementedError(
+            "a launch on a GPU takes Python numbers as the last 63 parameters"
+        )
+    return bit
 
 
 @intrinsic
@@ -37,8 +47,8 @@ def call_driver(typingctx: Any, launch: Any, head: Any, stream: Any, pointers: A
         one = number(1)
         code = builder.call(
             builder.inttoptr(values[0], function),
-            [at(FUNCTION), narrow(GRID), one, one, narrow(THREADS), one, one, number(0), values[2],
-             values[3], word(0)],
+            [at(FUNCTION), narrow(GRID), one, one, narrow(THREADS), one, one, narrow(SHARED),
+             values[2], values[3], word(0)],
         )  # fmt: skip
         return builder.sext(code, word)
 
@@ -62,12 +72,13 @@ def launch(args, start, stop):
     """Launch a kernel once; where that fails, the code goes to the word at REPORT if it is 0."""
     head = words(args)
     count = head[COUNT]
-    mine = stack_words(128)
-    values, pointers = words(mine), stack_words(128)
+    mine = stack_words(MOST_PARAMETERS)
+    values, pointers = words(mine), stack_words(MOST_PARAMETERS)
     places = words(pointers)
+    first = max(count - 64, 0)
     for k in range(count):
         word = head[PARAMETERS + k]
-        if head[FLOATS] >> k & 1:
+        if k >= first and head[FLOATS] >> (k - first) & 1:
             word = narrowed(word)
         values[k] = word
         places[k] = mine + 8 * k

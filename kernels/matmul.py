@@ -30,12 +30,27 @@ import math
 from operator import add, mul
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
 from .abi import A, T, at, float_of_bits, helper, kernel, words
 from .blas import gemv, shifted
-from .device import barrier, block, blocks, local, on_device, shared, thread
+from .device import (
+    WIDE,
+    aligned,
+    barrier,
+    block,
+    blocks,
+    give_wide,
+    local,
+    on_device,
+    quotient,
+    remainder,
+    shared,
+    tf32,
+    thread,
+)
 from .lanes import LANES, cast, combine, fold, load, spread
 from .micro import (
     HEIGHT,
@@ -50,23 +65,37 @@ from .micro import (
     object_code,
 )
 from .shape import offset_of
+from .sort import size_of
+from .tiles import (
+    PAD,
+    SIDE,
+    brought,
+    fetch,
+    multiply_step,
+    multiply_step_tf32,
+    place_of_tile,
+    put_down,
+    tensor_place,
+    threads_place,
+)
 
 # --------------------------------------------------------------------------- layout of the words
 
 PRODUCT = (
     "allocate", "release", "rows", "columns", "depth",
     "left_row", "left_column", "right_row", "right_column", "bias_row", "bias_column",
-    "activation", "block", "blocks", "tiles", "batch_axes",
+    "activation", "precision", "block", "blocks", "tiles", "batch_axes",
 )  # fmt: skip
 (
     ALLOCATE, RELEASE, ROWS, COLUMNS, DEPTH,
     LEFT_ROW, LEFT_COLUMN, RIGHT_ROW, RIGHT_COLUMN, BIAS_ROW, BIAS_COLUMN,
-    ACTIVATION, BLOCK, BLOCKS, TILES, BATCH_AXES,
+    ACTIVATION, PRECISION, BLOCK, BLOCKS, TILES, BATCH_AXES,
 ) = range(len(PRODUCT))  # fmt: skip
 BATCH_SIZES = len(PRODUCT)
 LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
 
 IDENTITY, RELU = range(2)  # activations
+FULL, REDUCED = range(2)  # precisions of float32: its own, or that of a GPU's tensor cores
 
 UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes tiles of HEIGHT
 IN_PLACE = 2048  # bytes between the lines of an operand that may be read where it lies
@@ -129,7 +158,7 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
     left, right, *added, out = (f.word(args, k) for k in range(4 if has_bias else 3))
     c = args + 8 * (4 if has_bias else 3)
     (allocate, release, rows, columns, depth, left_row, left_column, right_row, right_column,
-     bias_row, bias_column, activation, block, blocks, tiles, axes) = (
+     bias_row, bias_column, activation, _, block, blocks, tiles, axes) = (
         f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
     line = f.stack((SUM_DEPTH + f.lanes) * width * size)
@@ -318,130 +347,309 @@ def dot_total(args, start, stop):
 
 # --------------------------------------------------------------------------- CUDA
 
-# A block of 256 threads makes a tile of the result, 4 by 4 elements a thread, from tiles of both
-# operands in shared memory. Sums go in the order of the CPU's: SUM_DEPTH fused multiply-adds in a
-# row, then the sums of such blocks; so their bits are the same.
-TILE, STEP = 64, 16  # rows and columns of a tile; the depth that is in shared memory at once
-PITCH = TILE + 4  # elements between its lines, against conflicts of banks
-SIDE, EACH = 16, 4  # threads along a side of a tile, elements of each
+# Tiles of `tiles.py`. A large product has large ones; where there are too few of these for all
+# multiprocessors, four times as many small ones run.
+ENOUGH_TILES = 128
 
 
-def tiles_of(c):
-    """The tiles of a product, from its constant words."""
-    count = 1
-    for k in range(c[BATCH_AXES]):
-        count *= c[BATCH_SIZES + k]
-    return count * -(-c[ROWS] // TILE) * -(-c[COLUMNS] // TILE)
+def tiles_of(tile):
+    """The work of a product, from its constant words: its tiles."""
+
+    def count(c):
+        tiles = -(-c[ROWS] // tile) * -(-c[COLUMNS] // tile)
+        for k in range(c[BATCH_AXES]):
+            tiles *= c[BATCH_SIZES + k]
+        return tiles
+
+    return count
+
+
+def is_double(c, letters):
+    """Whether a product is one of float64."""
+    return letters["T"] == "float64"
+
+
+def is_large(c, letters):
+    """Whether a float32 product has enough large tiles."""
+    return letters["T"] == "float32" and tiles_of(128)(c) >= ENOUGH_TILES
+
+
+def is_reduced(c, letters):
+    """Whether tensor cores may make a product: one of float32 that fills most of a large tile."""
+    fits = c[PRECISION] == REDUCED and min(c[ROWS], c[COLUMNS]) > 64
+    return bool(letters["T"] == "float32" and fits)
+
+
+# What is the same for all tiles, and read from shared memory.
+FACTS = (
+    "left_by_depth", "right_by_depth", "left_narrow", "right_narrow", "out_narrow", "axes",
+    "left_inner", "right_inner", "left_scale", "right_scale",
+)  # fmt: skip
+(
+    LEFT_BY_DEPTH, RIGHT_BY_DEPTH, LEFT_NARROW, RIGHT_NARROW, OUT_NARROW, AXES,
+    LEFT_INNER, RIGHT_INNER, LEFT_SCALE, RIGHT_SCALE,
+) = range(len(FACTS))  # fmt: skip
 
 
 @helper
-def fetch_tile(tile, x, line, along, lines, depth, T):
-    """tile[k, i] = x[i * line + k * along] for i < lines and k < depth, else 0.
+def narrow(x, line, along, c, operand, T):
+    """0 if x[i * line + k * along] can be read in accesses of 16 bytes in all batch entries, else 1."""
+    count = WIDE // size_of(T)
+    uneven = line % count if along == 1 else along % count
+    if line != 1 and along != 1:
+        uneven = 1
+    for axis in range(c[BATCH_AXES]):
+        uneven |= c[BATCH_SIZES + operand * c[BATCH_AXES] + axis] % count
+    return 0 if uneven == 0 and aligned(x, WIDE) else 1
 
-    Neighbouring threads read neighbouring elements, whichever axis these lie along.
+
+@helper
+def entry_offsets(c, entry, axes):
+    """Where a batch entry of the left operand, the right one and the bias begins."""
+    sizes, total = shifted(c, BATCH_SIZES), c[BATCH_AXES]
+    left, right, bias = 0, 0, 0
+    for back in range(axes):
+        axis = axes - 1 - back
+        here, entry = remainder(entry, sizes[axis]), quotient(entry, sizes[axis])
+        left += here * sizes[LEFT * total + axis]
+        right += here * sizes[RIGHT * total + axis]
+        bias += here * sizes[BIAS * total + axis]
+    return left, right, bias
+
+
+@helper
+def finish_tile(sums, out, row0, column0, layout, c, k, is_narrow, EACH, V, run, T):
+    """Add the sums of SUM_DEPTH products, or the last of them, to this thread's elements of a tile.
+
+    `layout` says how many rows follow each other, how far apart they are and how far the next ones,
+    and from how many columns to the next V.
     """
-    for place in range(thread(), TILE * STEP, SIDE * SIDE):
-        k, i = place % STEP, place // STEP
-        if along != 1:
-            k, i = place // TILE, place % TILE
-        value = T(0)
-        if i < lines and k < depth:
-            value = x[i * line + k * along]
-        tile[k * PITCH + i] = value
+    some, apart, further, columns_apart = layout
+    rows, columns = c[ROWS], c[COLUMNS]
+    for i in range(EACH):
+        row = row0 + i // some * further + i % some * apart
+        for part in range(EACH // V):
+            column = column0 + part * columns_apart
+            here = row * columns + column
+            room = min(columns - column, V) if row < rows else 0  # of this run's elements
+            old = room if k > 0 else 0
+            for e in range(V):
+                value = sums[i * EACH + part * V + e]
+                sums[i * EACH + part * V + e] = T(0)
+                if e < old:
+                    value = out[here + e] + value
+                run[e] = value
+            if room >= V + is_narrow:
+                give_wide(out, here, run, 0, V)
+            else:
+                for e in range(V):
+                    if e < room:
+                        out[here + e] = run[e]
 
 
 @helper
-def tile_product(left, right, totals, sums, c, a, b, fma, T):
-    """totals = this thread's elements of the product of `TILE` lines of a and of b."""
-    row0, column0, x, y = a[0], b[0], a[1], b[1]
-    rows, columns, depth = c[ROWS] - row0, c[COLUMNS] - column0, c[DEPTH]
+def add_bias(out, row0, column0, layout, c, bias, scalars, EACH, V, T):
+    """out = activation(alpha * out + beta * bias) for this thread's elements of a tile.
+
+    By itself, as in one with `finish_tile` the sums would no longer fit into registers.
+    """
+    some, apart, further, columns_apart = layout
+    for i in range(EACH):
+        row = row0 + i // some * further + i % some * apart
+        for j in range(EACH):
+            column = column0 + j // V * columns_apart + j % V
+            if row < c[ROWS] and column < c[COLUMNS]:
+                added = bias[row * c[BIAS_ROW] + column * c[BIAS_COLUMN]]
+                value = scalars[0] * out[row * c[COLUMNS] + column] + scalars[1] * added
+                if value < scalars[2]:
+                    value = T(0)
+                out[row * c[COLUMNS] + column] = value
+
+
+@helper
+def product_tiles(
+    left,
+    right,
+    sums,
+    operands,
+    out,
+    bias,
+    scalars,
+    c,
+    n,
+    has_bias,
+    reduced,
+    TILE,
+    STEP,
+    EACH,
+    V,
+    fma,
+    T,
+):
+    """Every tile of out = left @ right, or of activation(beta * bias + alpha * (left @ right)); on
+    tensor cores if `reduced`."""
+    a, b, ahead, behind = local(T, 16), local(T, 8), local(T, V), local(T, V)
+    facts, buffer = shared(np.int64, 10), STEP * (TILE + PAD)
+    wide, high = (c[COLUMNS] + TILE - 1) // TILE, (c[ROWS] + TILE - 1) // TILE
+    depth, (down, across) = c[DEPTH], threads_place()
     left_row, left_column, right_row, right_column = (
         c[LEFT_ROW], c[LEFT_COLUMN], c[RIGHT_ROW], c[RIGHT_COLUMN]
     )  # fmt: skip
-    down, across = thread() // SIDE * EACH, thread() % SIDE * EACH
-    is_inside = down < rows and across < columns
+    if thread() == 0:
+        facts[LEFT_BY_DEPTH], facts[RIGHT_BY_DEPTH] = left_column == 1, right_row == 1
+        facts[LEFT_NARROW] = narrow(operands[0], left_row, left_column, c, LEFT, T)
+        facts[RIGHT_NARROW] = narrow(operands[1], right_column, right_row, c, RIGHT, T)
+        facts[OUT_NARROW] = 0 if c[COLUMNS] % V == 0 and aligned(out, WIDE) else 1
+        facts[AXES] = c[BATCH_AXES]
+        facts[LEFT_INNER] = left_column if left_column == 1 else left_row
+        facts[RIGHT_INNER] = right_row if right_row == 1 else right_column
+        facts[LEFT_SCALE] = 1 if left_column == 1 else V
+        facts[RIGHT_SCALE] = 1 if right_row == 1 else V
+    (x_line, x_k), (y_line, y_k) = (
+        brought(left_column == 1, TILE, STEP, V), brought(right_row == 1, TILE, STEP, V)
+    )  # fmt: skip
+    x_first = x_line * left_row + x_k * left_column
+    y_first = y_line * right_column + y_k * right_row
     for e in range(EACH * EACH):
-        totals[e] = T(0)
         sums[e] = T(0)
-    for k in range(0, depth, STEP):
-        fetch_tile(left, shifted(x, k * left_column), left_row, left_column, rows, depth - k, T)
-        fetch_tile(right, shifted(y, k * right_row), right_column, right_row, columns, depth - k, T)
-        barrier()
-        if is_inside:
-            for s in range(STEP):
-                for i in range(EACH):
-                    for j in range(EACH):
-                        sums[i * EACH + j] = fma(
-                            left[s * PITCH + down + i],
-                            right[s * PITCH + across + j],
-                            sums[i * EACH + j],
-                        )
-        barrier()
-        if (k + STEP) % SUM_DEPTH == 0 or k + STEP >= depth:
-            for e in range(EACH * EACH):
-                totals[e] = sums[e] if k < SUM_DEPTH else totals[e] + sums[e]
-                sums[e] = T(0)
-
-
-@helper
-def place_of_tile(tile, c):
-    """The batch entry of a tile, its first row and its first column."""
-    wide, high = (c[COLUMNS] + TILE - 1) // TILE, (c[ROWS] + TILE - 1) // TILE
-    return tile // (wide * high), tile // wide % high * TILE, tile % wide * TILE
+    barrier()
+    for tile in range(block(), n, blocks()):
+        entry, row0, column0 = place_of_tile(tile, wide, high)
+        row0, column0 = row0 * TILE, column0 * TILE
+        to_left, to_right, to_bias = entry_offsets(c, entry, facts[AXES])
+        to_left, to_right = to_left + row0 * left_row, to_right + column0 * right_column
+        rows, columns = c[ROWS] - row0, c[COLUMNS] - column0
+        is_inside = down * V < rows and across * V < columns
+        x_most, y_most = rows - x_line, columns - y_line
+        if facts[LEFT_BY_DEPTH]:
+            x_most = V if x_most > 0 else 0
+        if facts[RIGHT_BY_DEPTH]:
+            y_most = V if y_most > 0 else 0
+        for k in range(-STEP, depth, STEP):
+            rest = depth - k - STEP
+            x, y = to_left + (k + STEP) * left_column, to_right + (k + STEP) * right_row
+            fetch(ahead, shifted(operands[0], x + x_first), facts[LEFT_INNER],
+                  min(x_most, (rest - x_k) * facts[LEFT_SCALE]), facts[LEFT_NARROW], V, T)  # fmt: skip
+            fetch(behind, shifted(operands[1], y + y_first), facts[RIGHT_INNER],
+                  min(y_most, (rest - y_k) * facts[RIGHT_SCALE]), facts[RIGHT_NARROW], V, T)  # fmt: skip
+            first = (k // STEP + 2) % 2 * buffer
+            if reduced:
+                for e in range(V):
+                    ahead[e], behind[e] = tf32(ahead[e]), tf32(behind[e])
+                if k >= 0:
+                    multiply_step_tf32(sums, left, right, first, a, b, TILE, STEP)
+            elif is_inside and k >= 0:
+                multiply_step(sums, left, right, first, a, b, TILE, STEP, EACH, V, fma)
+            put_down(left, buffer - first, ahead, facts[LEFT_BY_DEPTH], TILE, STEP, V)
+            put_down(right, buffer - first, behind, facts[RIGHT_BY_DEPTH], TILE, STEP, V)
+            barrier()
+            if k >= 0 and (rest <= 0 or (k + STEP) % SUM_DEPTH == 0):
+                target, begin = (
+                    shifted(out, entry * c[ROWS] * c[COLUMNS]),
+                    k // SUM_DEPTH * SUM_DEPTH,
+                )
+                if reduced:
+                    top, side = tensor_place()
+                    finish_tile(sums, target, row0 + top, column0 + side, (2, 8, 16, 8), c, begin,
+                                facts[OUT_NARROW], EACH, 2, a, T)  # fmt: skip
+                    if has_bias and rest <= 0:
+                        add_bias(target, row0 + top, column0 + side, (2, 8, 16, 8), c,
+                                 shifted(bias, to_bias), scalars, EACH, 2, T)  # fmt: skip
+                else:
+                    top, side, layout = (
+                        row0 + down * V,
+                        column0 + across * V,
+                        (V, 1, SIDE * V, SIDE * V),
+                    )
+                    finish_tile(sums, target, top, side, layout, c, begin,
+                                facts[OUT_NARROW], EACH, V, a, T)  # fmt: skip
+                    if has_bias and rest <= 0:
+                        add_bias(target, top, side, layout, c,
+                                 shifted(bias, to_bias), scalars, EACH, V, T)  # fmt: skip
 
 
 def product(args, start, stop):
     """out = left @ right; the CPU's is emitted by `assemble`."""
 
 
-@on_device(product, work=tiles_of)
-def product_by_tiles(row, n):
-    """out = left @ right."""
-    out, c = at(row[2], T), shifted(row, 3)
-    left, right = shared(T, 1088), shared(T, 1088)  # STEP * PITCH
-    totals, sums = local(T, 16), local(T, 16)
-    for tile in range(block(), n, blocks()):
-        entry, row0, column0 = place_of_tile(tile, c)
-        a = shifted(at(row[0], T), batch_offset(c, entry, LEFT) + row0 * c[LEFT_ROW])
-        b = shifted(at(row[1], T), batch_offset(c, entry, RIGHT) + column0 * c[RIGHT_COLUMN])
-        tile_product(left, right, totals, sums, c, (row0, a), (column0, b), math.fma, T)
-        for e in range(EACH * EACH):
-            i, j = (
-                row0 + thread() // SIDE * EACH + e // EACH,
-                column0 + thread() % SIDE * EACH + e % EACH,
-            )
-            if i < c[ROWS] and j < c[COLUMNS]:
-                out[(entry * c[ROWS] + i) * c[COLUMNS] + j] = totals[e]
-
-
 def product_and_bias(args, start, stop):
     """out = activation(beta * bias + alpha * (left @ right)); the CPU's is emitted."""
 
 
-@on_device(product_and_bias, work=tiles_of)
+@on_device(product, work=tiles_of(64), when=is_double)
+def product_of_doubles(row, n):
+    """out = left @ right in float64."""
+    left, right = shared(T, 1152), shared(T, 1152)  # 2 * STEP * (TILE + PAD)
+    out = at(row[2], T)
+    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
+                  shifted(row, 3), n, False, False, 64, 8, 4, 2, math.fma, T)  # fmt: skip
+
+
+@on_device(product, work=tiles_of(128), when=is_reduced)
+def product_on_tensor_cores(row, n):
+    """out = left @ right in TF32."""
+    left, right = shared(T, 2176), shared(T, 2176)
+    out = at(row[2], T)
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
+                  shifted(row, 3), n, False, True, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+
+
+@on_device(product, work=tiles_of(128), when=is_large)
+def product_by_large_tiles(row, n):
+    """out = left @ right."""
+    left, right = shared(T, 2176), shared(T, 2176)
+    out = at(row[2], T)
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
+                  shifted(row, 3), n, False, False, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+
+
+@on_device(product, work=tiles_of(64))
+def product_by_tiles(row, n):
+    """out = left @ right."""
+    left, right = shared(T, 2304), shared(T, 2304)
+    out = at(row[2], T)
+    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
+                  shifted(row, 3), n, False, False, 64, 16, 4, 4, math.fma, T)  # fmt: skip
+
+
+@helper
+def scalars_of(c, T):
+    """alpha and beta of a product with a bias, and the least result that stays as it is."""
+    numbers = BATCH_SIZES + 4 * c[BATCH_AXES]
+    least = T(0) if c[ACTIVATION] == RELU else T(-math.inf)
+    return T(float_of_bits(c[numbers + 1])), T(float_of_bits(c[numbers])), least
+
+
+@on_device(product_and_bias, work=tiles_of(64), when=is_double)
+def product_and_bias_of_doubles(row, n):
+    """out = activation(beta * bias + alpha * (left @ right)) in float64."""
+    left, right, c = shared(T, 1152), shared(T, 1152), shifted(row, 4)
+    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), at(row[3], T),
+                  at(row[2], T), scalars_of(c, T), c, n, True, False, 64, 8, 4, 2, math.fma, T)  # fmt: skip
+
+
+@on_device(product_and_bias, work=tiles_of(128), when=is_reduced)
+def product_and_bias_on_tensor_cores(row, n):
+    """out = activation(beta * bias + alpha * (left @ right)) in TF32."""
+    left, right, c = shared(T, 2176), shared(T, 2176), shifted(row, 4)
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), at(row[3], T),
+                  at(row[2], T), scalars_of(c, T), c, n, True, True, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+
+
+@on_device(product_and_bias, work=tiles_of(128), when=is_large)
+def product_and_bias_by_large_tiles(row, n):
+    """out = activation(beta * bias + alpha * (left @ right))."""
+    left, right, c = shared(T, 2176), shared(T, 2176), shifted(row, 4)
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), at(row[3], T),
+                  at(row[2], T), scalars_of(c, T), c, n, True, False, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+
+
+@on_device(product_and_bias, work=tiles_of(64))
 def product_and_bias_by_tiles(row, n):
     """out = activation(beta * bias + alpha * (left @ right))."""
-    out, c = at(row[3], T), shifted(row, 4)
-    numbers = BATCH_SIZES + 4 * c[BATCH_AXES]
-    beta, alpha = T(float_of_bits(c[numbers])), T(float_of_bits(c[numbers + 1]))
-    left, right = shared(T, 1088), shared(T, 1088)  # STEP * PITCH
-    totals, sums = local(T, 16), local(T, 16)
-    for tile in range(block(), n, blocks()):
-        entry, row0, column0 = place_of_tile(tile, c)
-        a = shifted(at(row[0], T), batch_offset(c, entry, LEFT) + row0 * c[LEFT_ROW])
-        b = shifted(at(row[1], T), batch_offset(c, entry, RIGHT) + column0 * c[RIGHT_COLUMN])
-        bias = shifted(at(row[2], T), batch_offset(c, entry, BIAS))
-        tile_product(left, right, totals, sums, c, (row0, a), (column0, b), math.fma, T)
-        for e in range(EACH * EACH):
-            i, j = (
-                row0 + thread() // SIDE * EACH + e // EACH,
-                column0 + thread() % SIDE * EACH + e % EACH,
-            )
-            if i < c[ROWS] and j < c[COLUMNS]:
-                value = alpha * totals[e] + beta * bias[i * c[BIAS_ROW] + j * c[BIAS_COLUMN]]
-                if c[ACTIVATION] == RELU and value < T(0):
-                    value = T(0)
-                out[(entry * c[ROWS] + i) * c[COLUMNS] + j] = value
+    left, right, c = shared(T, 2304), shared(T, 2304), shifted(row, 4)
+    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), at(row[3], T),
+                  at(row[2], T), scalars_of(c, T), c, n, True, False, 64, 16, 4, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(matrix_vector, threads=128, units=4, work=lambda c: c[1])

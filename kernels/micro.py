@@ -71,6 +71,7 @@ def line_width(size: int) -> int:
 # --------------------------------------------------------------------------- instructions
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+F64 = ir.DoubleType()
 
 
 class Number:
@@ -107,6 +108,9 @@ class Number:
 
     def __mod__(self, other: Number | int) -> Number:
         return self._apply("urem", other)
+
+    def __and__(self, other: Number | int) -> Number:
+        return self._apply("and_", other)
 
     def __lt__(self, other: Number | int) -> ir.Value:
         return self._compare("<", other)

@@ -160,7 +160,7 @@ def adam_step(args, start, stop):
             x[i] += rate * mean[i] / (math.sqrt(square[i]) / correction + eps)
 
 
-# ----- CUDA: the lanes of a warp share a unit, whose loops are dealt out to them -----
+# ----- CUDA: the threads of a block share a unit, whose loops are dealt out to them -----
 
 for _step in (sgd_step, momentum_step, adam_step):
-    _step.by_warps = True  # type: ignore[attr-defined]
+    _step.by_blocks = True  # type: ignore[attr-defined]

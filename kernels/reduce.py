@@ -270,6 +270,12 @@ def sum_columns(args, start, stop):
 sum_columns.folds = "columns"
 
 
+# Elements of a row on the stack, for those that wait for its sum: the widest row and an odd number of
+# lines more, so that rows do not share cache sets. And of four rows.
+ROOM = 4096 + 48
+FOUR_ROOMS = 4 * ROOM
+
+
 @helper
 def add_row(out, to, x, room, count, row, rows, T):
     """Add row `row` of `rows` onto the sums out[to:], in the order of `sum_columns`.

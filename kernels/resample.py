@@ -181,9 +181,13 @@ def copy_axis(args, start, stop):
             for o in range(last, places):
                 target[o] = source[indices[o]]
     else:
-        for unit in range(start, stop):
-            line = unit // places * length + indices[unit % places]
+        first_line, o = start // places * length, start % places
+        for unit in range(start, stop):  # a division takes as long as a short line
+            line = first_line + indices[o]
             copy_run(shifted(out, unit * inner), shifted(x, line * inner), inner)
+            o += 1
+            if o == places:
+                first_line, o = first_line + length, 0
 
 
 @kernel

@@ -52,11 +52,12 @@ from collections.abc import Callable
 from typing import Any
 
 from llvmlite import ir
-from numba import cfunc, types
+from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic, register_jitable
 
 from .abi import stack_words, words
+from .target import compile_function, load
 
 HEADER = 4  # kernel address, n, grain, k
 
@@ -234,17 +235,9 @@ def work(pool_address: int) -> None:
 
 
 def compile_now(function: Callable[..., Any], signature: str) -> int:
-    """The address of a function compiled in this process, which keeps it.
-
-    Without `forceinline` a longer function stays beside the wrapper that Numba puts around it, and
-    the wrapper keeps its calls of Python's C API for exceptions that are never raised.
-    """
-    compiled = cfunc(signature, error_model="numpy", forceinline=True)(function)
-    _compiled.append(compiled)
-    return int(compiled.address)
-
-
-_compiled: list[Any] = []
+    """The address of a function compiled in this process, which keeps it."""
+    compiled = compile_function(function, signature)
+    return load(compiled.symbol, compiled.code)
 
 
 def default_num_threads() -> int:

@@ -8,7 +8,10 @@ matrix, walked row by row so that memory is read in order.
 import math
 from operator import add, mul
 
+import numpy as np
+
 from .abi import A, I, T, X, at, helper, kernel, words
+from .device import barrier, block, blocks, lane, on_device, shared, shuffle_up, thread
 from .lanes import combine, stack
 from .reduce import strip_of
 
@@ -126,3 +129,153 @@ def recurrence(args, start, stop):
                 total = A(b[i + j]) + A(a[i + j]) * totals[j]
                 totals[j] = total
                 out[i + j] = T(total)
+
+
+# --------------------------------------------------------------------------- CUDA
+
+# A block has a strip. Where it is one row, its threads scan that together, and sums have an order of
+# their own; else each thread walks down a column.
+THREADS, WARPS_OF_BLOCK = 256, 8
+IN_A_ROW = 4  # elements that a thread has of a row at a time
+
+
+@helper
+def scan_row(op, start, x, out, first, length, totals, A, T):
+    """out = op over the elements of a row up to each of them; `start` changes nothing.
+
+    A thread has a few neighbours, a warp scans what they make, and `totals` are those of the warps.
+    """
+    carry, warp = start, thread() // 32
+    for chunk in range(0, length, THREADS * IN_A_ROW):
+        here = chunk + thread() * IN_A_ROW
+        upto = start
+        for e in range(IN_A_ROW):
+            if here + e < length:
+                upto = combine(op, upto, A(x[first + here + e]))
+        for k in range(5):
+            before = shuffle_up(upto, np.int32(1 << k))
+            if lane() >= 1 << k:
+                upto = combine(op, before, upto)
+        running = shuffle_up(upto, np.int32(1))
+        if lane() == 0:
+            running = start
+        if lane() == 31:
+            totals[warp] = upto
+        barrier()
+        before = carry
+        for w in range(WARPS_OF_BLOCK):
+            if w < warp:
+                before = combine(op, before, totals[w])
+            carry = combine(op, carry, totals[w])
+        barrier()
+        running = combine(op, before, running)
+        for e in range(IN_A_ROW):
+            if here + e < length:
+                running = combine(op, running, A(x[first + here + e]))
+                out[first + here + e] = T(running)
+
+
+@helper
+def accumulate_by_blocks(op, start, totals, row, n, X, A, T):
+    """out[row] = op over the rows up to this one, for each column."""
+    x, out = at(row[0], X), at(row[1], T)
+    length, inner, strip, strips = row[2], row[3], row[4], row[5]
+    for unit in range(block(), n, blocks()):
+        first, count = strip_of(unit, length, inner, strip, strips)
+        if inner == 1:
+            scan_row(op, start, x, out, first, length, totals, A, T)
+        else:
+            for j in range(thread(), count, THREADS):
+                total = A(x[first + j])
+                out[first + j] = T(total)
+                for k in range(1, length):
+                    total = combine(op, total, A(x[first + k * inner + j]))
+                    out[first + k * inner + j] = T(total)
+
+
+@on_device(cumsum)
+def cumsum_by_blocks(row, n):
+    """out[row, column] = the sum of the column down to this row."""
+    accumulate_by_blocks(add, A(-0.0), shared(A, 8), row, n, X, A, T)
+
+
+@on_device(cumprod)
+def cumprod_by_blocks(row, n):
+    """out[row, column] = the product of the column down to this row."""
+    accumulate_by_blocks(mul, A(1), shared(A, 8), row, n, X, A, T)
+
+
+@helper
+def later(op, best, place, value, index):
+    """Of two extremes and their places the one that counts, the second one being further on; a place
+    below 0 is none."""
+    is_new = (place < 0) | (combine(op, value, best) == value) | (value != value)
+    if index < 0 or not is_new:
+        value, index = best, place
+    return value, index
+
+
+@helper
+def scan_extremes(op, x, values, indices, first, length, best, places, T):
+    """As `scan_row`, for the extreme of a row up to each of its elements and the place of it."""
+    carry, carried, warp = T(0), I(-1), thread() // 32
+    for chunk in range(0, length, THREADS * IN_A_ROW):
+        here = chunk + thread() * IN_A_ROW
+        value, place = T(0), I(-1)
+        for e in range(IN_A_ROW):
+            if here + e < length:
+                value, place = later(op, value, place, x[first + here + e], I(here + e))
+        for k in range(5):
+            by = np.int32(1 << k)
+            before, index = shuffle_up(value, by), shuffle_up(place, by)
+            if lane() >= 1 << k:
+                value, place = later(op, before, index, value, place)
+        if lane() == 31:
+            best[warp], places[warp] = value, place
+        value, place = shuffle_up(value, np.int32(1)), shuffle_up(place, np.int32(1))
+        if lane() == 0:
+            place = I(-1)
+        barrier()
+        before, index = carry, carried
+        for w in range(WARPS_OF_BLOCK):
+            if w < warp:
+                before, index = later(op, before, index, best[w], places[w])
+            carry, carried = later(op, carry, carried, best[w], places[w])
+        barrier()
+        value, place = later(op, before, index, value, place)
+        for e in range(IN_A_ROW):
+            if here + e < length:
+                value, place = later(op, value, place, x[first + here + e], I(here + e))
+                values[first + here + e] = value
+                indices[first + here + e] = place
+
+
+@helper
+def extremes_by_blocks(op, best, places, row, n, T):
+    """The extreme of each column so far and its row."""
+    x, values, indices = at(row[0], T), at(row[1], T), at(row[2], I)
+    length, inner, strip, strips = row[3], row[4], row[5], row[6]
+    for unit in range(block(), n, blocks()):
+        first, count = strip_of(unit, length, inner, strip, strips)
+        if inner == 1:
+            scan_extremes(op, x, values, indices, first, length, best, places, T)
+        else:
+            for j in range(thread(), count, THREADS):
+                value, place = T(0), I(-1)
+                for k in range(length):
+                    here = first + k * inner + j
+                    value, place = later(op, value, place, x[here], I(k))
+                    values[here] = value
+                    indices[here] = place
+
+
+@on_device(cummax)
+def cummax_by_blocks(row, n):
+    """values, indices = the largest element of the column down to this row, and its row."""
+    extremes_by_blocks(max, shared(T, 8), shared(I, 8), row, n, T)
+
+
+@on_device(cummin)
+def cummin_by_blocks(row, n):
+    """values, indices = the smallest element of the column down to this row, and its row."""
+    extremes_by_blocks(min, shared(T, 8), shared(I, 8), row, n, T)

@@ -1,13 +1,15 @@
-"""The device kernels that ops record: all elementwise ones, forward and backward, and others."""
+"""Device kernels: all elementwise ones, forward and backward, others that ops record, fused ones."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from adjit.kernels import matmul
 from test_elementwise_laws import FLOAT_OPS, INT_OPS, sample, tensors
 
 import adjit
-from adjit.schedule import cold, hot, settle
+from adjit.cuda import simulator
+from adjit.schedule import cold, hot, settle, units_cuda
 from adjit.schedule.on_cuda import device_steps
 from adjit.schedule.recipe import DeviceSource
 
@@ -71,4 +73,40 @@ def other_kernels() -> dict[str, DeviceSource]:
             del made
         steps = [s for r in recorded.recipes if r.pick < 0 for s in device_steps(r)]
         found |= {s.source.name: s.source for s in steps}
+    return found | products()
+
+
+def products() -> dict[str, DeviceSource]:
+    """The kernels of products of all sizes and precisions."""
+    found: dict[str, DeviceSource] = {}
+    words = len(matmul.PRODUCT)
+    for kernel, count in ((matmul.product, 3 + words), (matmul.product_and_bias, 6 + words)):
+        for side in kernel.devices:
+            bind = {"T": "float64" if side.launch.when is matmul.is_double else "float32"}
+            source = units_cuda.by_units(kernel, bind, count, side=side)
+            found[source.name] = source
     return found
+
+
+def fused_kernels() -> dict[str, DeviceSource]:
+    """The kernels that the plans of the programs in `test_cuda_fused` launch; nothing runs."""
+    import stub_driver
+    from test_cuda_fused import PROGRAMS
+
+    kept, simulator.run = simulator.run, lambda *args, **kwargs: None
+    try:
+        with stub_driver.installed(simulated=True) as stub:
+            for program, kernel in PROGRAMS.values():
+                x, w = adjit.ones(16, 70, device="cuda"), adjit.ones(70, device="cuda")
+                for _ in range(20):
+                    made = program(x, w)
+                    [t.tolist() for t in (made if isinstance(made, tuple) else (made,))]
+                    hot.wait()
+                    if any(label.startswith(kernel) for label in stub.seen):
+                        break
+                else:
+                    raise AssertionError(f"{kernel} was not made, but {stub.seen}")
+            found = [s for s in stub.kernels.values() if s.name.startswith(("rows_", "fused_"))]
+    finally:
+        simulator.run = kept
+    return {source.name: source for source in found}

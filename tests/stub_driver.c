@@ -11,14 +11,16 @@
 #if __has_include(<cuda.h>) /* so that the compiler compares the signatures */
 #include <cuda.h>
 #else
-typedef int CUresult, CUdevice, CUdevice_attribute, CUstreamCaptureMode;
+typedef int CUresult, CUdevice, CUdevice_attribute, CUfunction_attribute, CUpointer_attribute;
+typedef int CUstreamCaptureMode;
 typedef void *CUcontext, *CUstream, *CUevent, *CUgraph, *CUgraphExec, *CUmodule, *CUfunction;
 typedef unsigned long long CUdeviceptr;
 enum { CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NOT_READY = 600,
-       CUDA_ERROR_ILLEGAL_ADDRESS = 700, CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
+       CUDA_ERROR_ILLEGAL_ADDRESS = 700, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL = 9, CU_DEVICE_ATTRIBUTE_WARP_SIZE = 10,
        CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT = 16, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR = 75,
        CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
-       CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97 };
+       CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN = 97,
+       CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES = 8 };
 #endif
 
 #define EXPORT __attribute__((visibility("default")))
@@ -26,33 +28,33 @@ enum { CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NO
 
 enum { COPY, KERNEL, RECORD, WAIT, GRAPH };
 
-struct function { char name[512]; int parameters; };
+struct function { char name[512]; int parameters, most_shared; };
 struct event { struct stream *stream; long at; double time; int recorded; };
 struct graph { struct op *ops; int count; };
 struct op {
     int kind;
     void *to, *from; size_t nbytes; void *staged;
-    struct function *function; unsigned grid, threads; long long parameters[128];
+    struct function *function; unsigned grid, threads, shared; long long parameters[512];
     struct event *event; struct graph *graph;
 };
 struct stream { struct op *ops; long count, room, done; struct graph *captured; };
-struct block { char *start; size_t nbytes; int pinned; };
+struct block { char *start; size_t nbytes; int pinned, device; };
 
 static struct block blocks[MOST * 16];
 static int block_count;
 static struct stream default_stream, *streams[MOST];
 static int stream_count;
 static struct function functions[MOST];
-static int function_count;
+static int function_count, current_device;
 static CUresult broken;
 static double now;
-static int (*runner)(const char *, unsigned, unsigned, long long *);
+static int (*runner)(const char *, unsigned, unsigned, unsigned, long long *);
 
 /* What tests look at and set. */
 EXPORT long stub_launches, stub_graph_launches, stub_allocations, stub_live_bytes, stub_copies;
 EXPORT long stub_memory = 1L << 30;
 EXPORT int stub_devices = 2, stub_version = 13000, stub_major = 9, stub_minor = 0;
-EXPORT void stub_set_runner(int (*f)(const char *, unsigned, unsigned, long long *)) { runner = f; }
+EXPORT void stub_set_runner(int (*f)(const char *, unsigned, unsigned, unsigned, long long *)) { runner = f; }
 EXPORT void stub_mend(void) { broken = 0; }
 static struct function *function_of(const char *name) {
     for (int k = 0; k < function_count; k++)
@@ -88,7 +90,7 @@ static void run_op(struct op *op) {
         free(op->staged);
     } else if (op->kind == KERNEL) {
         stub_launches++;
-        if (runner && runner(op->function->name, op->grid, op->threads, op->parameters))
+        if (runner && runner(op->function->name, op->grid, op->threads, op->shared, op->parameters))
             broken = CUDA_ERROR_ILLEGAL_ADDRESS;
     } else if (op->kind == RECORD) {
         op->event->time = now += 0.25;
@@ -165,7 +167,10 @@ EXPORT CUresult cuDeviceGetAttribute(int *v, CUdevice_attribute a, CUdevice d) {
 }
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *n, CUdevice d) { *n = stub_memory; return 0; }
 EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *c, CUdevice d) { *c = (CUcontext)(size_t)(d + 1); return 0; }
-EXPORT CUresult cuCtxSetCurrent(CUcontext c) { return c ? 0 : CUDA_ERROR_INVALID_VALUE; }
+EXPORT CUresult cuCtxSetCurrent(CUcontext c) {
+    current_device = (int)(size_t)c - 1;
+    return c ? 0 : CUDA_ERROR_INVALID_VALUE;
+}
 EXPORT CUresult cuCtxSynchronize(void) { run_all(); return broken; }
 
 /* Memory. Fresh bytes are NaN in every floating type. */
@@ -177,6 +182,7 @@ static CUresult take(void **p, size_t n, int pinned) {
     blocks[k].start = aligned_alloc(512, (n + 511) / 512 * 512);
     blocks[k].nbytes = n;
     blocks[k].pinned = pinned;
+    blocks[k].device = current_device;
     memset(blocks[k].start, 0xff, n);
     if (!pinned) { stub_live_bytes += n; stub_allocations++; }
     *p = blocks[k].start;
@@ -194,6 +200,12 @@ static CUresult give(void *p) {
 EXPORT CUresult cuMemGetInfo_v2(size_t *f, size_t *t) { *f = stub_memory - stub_live_bytes; *t = stub_memory; return 0; }
 EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *p, size_t n) { return broken ? broken : take((void **)p, n, 0); }
 EXPORT CUresult cuMemFree_v2(CUdeviceptr p) { return give((void *)p); }
+EXPORT CUresult cuPointerGetAttribute(void *found, CUpointer_attribute a, CUdeviceptr p) {
+    struct block *b = block_of((void *)p);
+    if (!b || b->pinned || a != CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL) return CUDA_ERROR_INVALID_VALUE;
+    *(int *)found = b->device;
+    return 0;
+}
 EXPORT CUresult cuMemHostAlloc(void **p, size_t n, unsigned flags) { return take(p, n, 1); }
 
 EXPORT CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t n, CUstream s) {
@@ -292,10 +304,16 @@ EXPORT CUresult cuModuleGetFunction(CUfunction *f, CUmodule m, const char *name)
     *f = (CUfunction)function_of(name);
     return 0;
 }
+EXPORT CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int value) {
+    if (a != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || value > 232448) return CUDA_ERROR_INVALID_VALUE;
+    ((struct function *)f)->most_shared = value;
+    return 0;
+}
 EXPORT CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                unsigned bz, unsigned shared, CUstream s, void **parameters, void **extra) {
-    struct op op = {KERNEL, .function = (struct function *)f, .grid = gx, .threads = bx};
+    struct op op = {KERNEL, .function = (struct function *)f, .grid = gx, .threads = bx, .shared = shared};
     if (!f || !gx || gy != 1 || gz != 1 || !bx || by != 1 || bz != 1) return CUDA_ERROR_INVALID_VALUE;
+    if (shared > (op.function->most_shared ? op.function->most_shared : 49152)) return CUDA_ERROR_INVALID_VALUE;
     for (int k = 0; k < op.function->parameters; k++) op.parameters[k] = *(long long *)parameters[k];
     return put(s, op);
 }

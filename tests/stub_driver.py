@@ -28,12 +28,12 @@ from adjit import devices, driver
 from adjit.cuda import simulator
 from adjit.schedule import on_cuda, toolkit
 from adjit.schedule.cache import link
-from adjit.schedule.recipe import DeviceSource, DeviceStep, Recipe, Source
+from adjit.schedule.recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
 from adjit.schedule.settle import settle
 
 SOURCE = Path(__file__).with_suffix(".c")
 RUNNER = ctypes.CFUNCTYPE(
-    ctypes.c_int, ctypes.c_char_p, ctypes.c_uint, ctypes.c_uint, ctypes.POINTER(ctypes.c_int64)
+    ctypes.c_int, ctypes.c_char_p, *[ctypes.c_uint] * 3, ctypes.POINTER(ctypes.c_int64)
 )
 CPU_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
 
@@ -75,16 +75,18 @@ class Stub:
         """Set one of the library's numbers."""
         ctypes.c_long.in_dll(self.library, f"stub_{name}").value = value
 
-    def _run(self, symbol: bytes, grid: int, threads: int, parameters: Any) -> int:
+    def _run(self, symbol: bytes, grid: int, threads: int, shared: int, parameters: Any) -> int:
         if symbol.decode() in self.kernels:
-            return self._simulate(self.kernels[symbol.decode()], grid, parameters)
-        source, count = self.steps[symbol.decode()]
+            source = self.kernels[symbol.decode()]._replace(threads=threads, shared=shared)
+            return self._simulate(source, grid, parameters)
+        source, count = self.steps[symbol.decode()]  # count: 0 if the row lies in memory
         self.seen.append(source.label)
         if self.fails:
             return 1
         try:
-            row = array("q", [count - 1, *parameters[: count - 1]])
-            CPU_KERNEL(link(source))(row.buffer_info()[0] + 8, 0, parameters[count - 1])
+            row = array("q", [count - 1, *parameters[: max(count - 1, 0)]])
+            n = parameters[count - 1 if count else 1]
+            CPU_KERNEL(link(source))(row.buffer_info()[0] + 8 if count else parameters[0], 0, n)
         except Exception as error:
             self.errors.append(error)
             return 1
@@ -96,11 +98,19 @@ class Stub:
         try:
             kinds = source.signature
             words = [self._argument(parameters[k], kind) for k, kind in enumerate(kinds)]
+            if source.by_table:
+                words[0] = self._row(parameters[0])
             simulator.run(source, words, blocks=grid)
         except Exception as error:
             self.errors.append(error)
             return 1
         return 0
+
+    def _row(self, address: int) -> simulator.Row:
+        """A row of words in memory; their number lies before them."""
+        count = ctypes.c_int64.from_address(address - 8).value
+        words = (ctypes.c_int64 * count).from_address(address)
+        return simulator.Row([self._argument(word, "int64") for word in words])
 
     def _argument(self, word: int, kind: str) -> Any:
         """A parameter as the simulator takes it: memory up to the end of what the driver gave."""
@@ -114,6 +124,8 @@ class Stub:
 
     def simulated_cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
         """No machine code, but a symbol that tells the kernel's own text."""
+        if (source.name, source.text) in self.sources:  # recorded when the CPU's kernels ran
+            return self.cubin(source, cc)
         digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
         symbol = f"simulated_{source.name}_{digest}"
         self.kernels[symbol] = source
@@ -125,22 +137,26 @@ class Stub:
         if recipe.name == "without_cuda":
             raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
         count = recipe.count - bool(recipe.write)  # its target is input and result
-        return [self.device_step(s.source, s.n, (), 0, count) for s in recipe.steps]
+        varies = recipe.scalars > 0 or recipe.fallible is not None
+        return [self.device_step(s.source, s.n, (), 0, count, varies) for s in recipe.steps]
 
     def device_step(
-        self, source: Source, n: int, constants: Any, most: int, count: int
+        self, source: Source, n: int, constants: Any, most: int, count: int, varies: bool = False
     ) -> DeviceStep:
         """One step over a row of so many words."""
         text = f"{source.label}\n{source.text}"  # what is no Python has no text of its own
         self.sources[source.name, text] = source
-        kinds = ("int64",) * (count + 1)
-        return DeviceStep(DeviceSource(source.name, text, kinds, 128, 128, source.label), n)
+        by_table = not isinstance(source.origin, Flat) and (varies or count > 100)
+        kinds = ("int64",) * (2 if by_table else count + 1)
+        made = DeviceSource(source.name, text, kinds, 128, 128, source.label, by_table=by_table)
+        return DeviceStep(made, n)
 
     def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
         """No machine code, but a symbol that tells the CPU kernel."""
         digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
         symbol = f"{source.name}_{digest}_{len(source.signature)}"
-        self.steps[symbol] = self.sources[source.name, source.text], len(source.signature)
+        count = 0 if source.by_table else len(source.signature)
+        self.steps[symbol] = self.sources[source.name, source.text], count
         self.library.stub_describe(symbol.encode(), len(source.signature))
         return b"cubin", symbol
 

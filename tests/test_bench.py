@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
+import json
 import time
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
@@ -11,11 +14,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+import stub_driver
 
 import adjit
 
 BENCH = Path(__file__).parent.parent / "bench"
-NAMES = ("libraries", "programs", "rows", "table", "timing")
+NAMES = ("libraries", "machine", "programs", "rates", "rows", "run", "table", "timing")
 
 
 @pytest.fixture
@@ -110,7 +114,10 @@ def test_a_row_that_takes_too_long_is_stopped(bench: dict[str, ModuleType]) -> N
 
 
 def test_no_graph_comes_twice(bench: dict[str, ModuleType]) -> None:
-    graphs = [tuple(dag) for dag in islice(bench["programs"].dags(), 50)]
+    programs = bench["programs"]
+    graphs = [tuple(dag) for dag in islice(programs.dags("a library"), 25)]
+    graphs += [tuple(dag) for dag in islice(programs.dags("a library"), 25)]
+    assert graphs[:25] == [tuple(dag) for dag in islice(programs.dags("another"), 25)]
     assert len(set(graphs)) == 50
     for dag in graphs:
         assert all(max(node[1:]) < position for position, node in enumerate(dag, start=4))
@@ -166,3 +173,71 @@ def logits(library: Any, network: Any, state: dict[str, Any], images: np.ndarray
     """What a network in evaluation mode makes of images with given weights."""
     network.load_state_dict({name: library.tensor(value) for name, value in state.items()})
     return np.asarray(network.eval()(library.tensor(images)).detach().numpy())
+
+
+# ----- on a GPU -----
+
+
+@pytest.mark.parametrize(
+    "name", ["GELU", "attention", "Adam", "tanh RNN", "SGD step, MLP 64-32-10"]
+)
+def test_a_program_runs_on_a_gpu(bench: dict[str, ModuleType], name: str) -> None:
+    """On the stub driver."""
+    program = next(p for p in bench["programs"].PROGRAMS if p.name.startswith(name))
+    libraries, rows = bench["libraries"], bench["rows"]
+    with stub_driver.installed():
+        here, there = libraries.Adjit(), libraries.Adjit("cuda")
+        expected = rows.values_of(here, here.warm_up(program.prepare(here, tiny=True)))
+        result = there.warm_up(program.prepare(there, tiny=True))
+        parts = result if isinstance(result, tuple | list) else (result,)
+        assert all(part.is_cuda for part in parts)
+        assert rows.disagreement(program, expected, rows.values_of(there, result)) == ""
+
+
+def test_rates_of_a_gpu(
+    bench: dict[str, ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The whole road: rows are timed on the stub driver and become a table."""
+    libraries, rates, timing = bench["libraries"], bench["rates"], bench["timing"]
+    small = [
+        dataclasses.replace(
+            row, data=partial(rates.data, row.data.args[0], *[8] * len(row.data.args[1:]))
+        )
+        for row in rates.RATES
+    ]
+    monkeypatch.setattr(rates, "RATES", small)
+    monkeypatch.setattr(timing, "limit_threads", lambda threads: None)
+    monkeypatch.setattr(timing, "REST", 0)
+    everyone = {"adjit": libraries.Adjit}
+    monkeypatch.setattr(libraries, "installed", lambda device: everyone)
+    arguments = ["--threads=1", "--rows=a second", "--seconds=0.01", "--turns=2", "--device=cuda"]
+    monkeypatch.setattr("sys.argv", ["timing.py", *arguments])
+    with stub_driver.installed():
+        assert bench["machine"].gpu_short_name() == "stub-gpu-0"
+        assert (
+            bench["machine"]
+            .gpu_description()
+            .startswith("Stub GPU 0, 1 GiB, compute capability 9.0")
+        )
+        timing.main()
+    rows = [row | {"threads": 1} for row in json.loads(capsys.readouterr().out)]
+    assert [cell for row in rows for cell in row["cells"].values() if "error" in cell] == []
+    text = bench["table"].markdown({"machine": "", "versions": {}, "rows": rows})
+    assert "GB/s (100% of the copy)" in text
+    assert "TFLOP/s |" in text
+
+
+def test_without_a_gpu_the_bench_of_one_says_so(
+    bench: dict[str, ModuleType],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if adjit.cuda.is_available():
+        pytest.skip("there is a GPU")
+    monkeypatch.setattr("sys.argv", ["run.py", "--device", "cuda"])
+    with pytest.raises(SystemExit) as ended:
+        bench["run"].main()
+    assert ended.value.code == 2
+    assert "no GPU to measure on: no NVIDIA driver was found" in capsys.readouterr().err

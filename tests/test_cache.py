@@ -12,8 +12,8 @@ import sys
 import adjit
 from adjit.schedule import cache
 compiled = []
-original = cache._compile
-cache._compile = lambda *a: compiled.append(a[0]) or original(*a)
+original = cache._translate
+cache._translate = lambda *a: compiled.append(a[0]) or original(*a)
 x = adjit.ones(3, requires_grad=True)
 (x.exp() * x).sum().backward()
 print(len(compiled), [round(v, 4) for v in x.grad.tolist()], cache.cache_folder())
@@ -51,6 +51,32 @@ def test_the_source_lies_beside_the_machine_code(filled):
     source = next(filled.glob("exp_f32*.py")).read_text()
     assert "for i in range(start, stop):" in source
     assert "exp_f32" in source
+
+
+def test_kernels_are_compiled_ahead(tmp_path):
+    program = """
+from adjit.schedule import cache
+from adjit.schedule.recipe import Source
+
+def source(name, line="pass"):
+    return Source(name, f"def {name}(args, start, stop):\\n    {line}\\n")
+
+first, wrong, second = source("first"), source("wrong", "unknown()"), source("second")
+cache.compile_ahead([first, wrong, second, source("first")])
+print(sorted(path.name[:-23] for path in cache.cache_folder().glob("*.o")))
+translate, cache._translate = cache._translate, None
+print(cache.link(first) > 0, cache.link(second) > 0)
+cache._translate = translate
+try:
+    cache.link(wrong)
+except Exception as error:
+    print("unknown" in str(error))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["['first', 'second']", "True True", "True"], done.stderr
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import math
 from typing import Any
 
 import numpy as np
 import pytest
+from adjit.kernels import micro
+from adjit.kernels.conv_tiles import ADDED
 from against_torch import (
     agree,
     agree_in_error,
@@ -22,6 +25,7 @@ from hypothesis import strategies as st
 import adjit
 from adjit import nn
 from adjit.autograd import gradcheck, gradgradcheck
+from adjit.ops import conv_plans
 
 rng = np.random.default_rng(0)
 FLOATS = [np.float32, np.float64]
@@ -248,6 +252,34 @@ def test_bits_do_not_depend_on_threads():
     for others in results[1:]:
         for a, b in zip(results[0], others, strict=True):
             np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("tile", ["rows", "depthwise_rows"])
+def test_a_row_too_many_adds_what_the_row_before_adds(tile):
+    """Three rows are computed as four: where the last one would look, there may be no memory."""
+    lanes, rows = micro.lanes_of(4), 3
+    panel = micro.WIDTH * lanes
+    image, others = (rng.standard_normal((5, lanes)).astype(np.float32) for _ in range(2))
+    weight, out = np.ones(panel, np.float32), np.zeros((5, lanes), np.float32)
+    lines = [0, 1, 2, 2]
+
+    def addresses(array: np.ndarray, chosen: list[int]) -> np.ndarray:
+        return np.array([array[k : k + 1].ctypes.data for k in chosen], np.int64)
+
+    def words(*values: int) -> np.ndarray:
+        return np.array(values, np.int64)
+
+    pixels, targets = addresses(image, lines), addresses(out, [0, 1, 2, 4])
+    after = words(ADDED, 0, 0, others.ctypes.data - out.ctypes.data, 0, 0)
+    seen = words(0, 4)  # a segment of one number, or one tap
+    given: list[Any] = [rows, lanes, pixels, seen, 1, weight, 0, targets]
+    given += [0, 0, 0, after] if tile == "rows" else [after]
+    numbers = [g if isinstance(g, int) else g.ctypes.data for g in given]
+    address = conv_plans.functions(adjit.float32)[tile]
+    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * len(numbers))(address)(*numbers)
+    found = image[:, :1] + others if tile == "rows" else image + others
+    np.testing.assert_array_equal(out[:3], found[:3])
+    np.testing.assert_array_equal(out[3:], [np.zeros(lanes), found[2]])
 
 
 def test_large_cases():
@@ -489,6 +521,7 @@ def test_such_a_view_may_be_written_once_it_is_alone():
         assert flat.add_(1).tolist() == expected
 
 
+@pytest.mark.cpu
 def test_arrays_on_such_a_view_and_its_base_can_only_be_read():
     _, y = features()
     y = y.detach() + 0
@@ -500,6 +533,7 @@ def test_arrays_on_such_a_view_and_its_base_can_only_be_read():
     assert y.abs().sum().item() == 0
 
 
+@pytest.mark.cpu
 def test_no_such_view_while_an_array_is_on_the_base():
     _, y = features()
     y = y.detach() + 0

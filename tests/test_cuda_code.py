@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cuda_kernels import kernels_of
+from cuda_kernels import kernels_of, products
 
 import adjit
 from adjit.cuda import inspection
@@ -35,6 +35,33 @@ def test_a_kernel_has_wide_access_and_nothing_that_is_slow(name, cc):
         assert not faults(source, code), source.text
         assert code.count("LDG.E.128") >= 1
         assert code.count("STG.E.128") >= 1
+
+
+def product_code(name):
+    """The machine code of a product, without spills."""
+    code = inspection.code_of(products()[name], (9, 0))
+    assert code.local == 0
+    assert code.stack <= 8 * 24  # the row of words
+    return code
+
+
+@compiled
+def test_a_product_multiplies_from_registers():
+    """64 fused multiply-adds for 4 reads of shared memory, wide access on both ends."""
+    code = product_code("product_by_large_tiles_on_gpu")
+    assert code.registers <= 168
+    assert code.count("FFMA") == 16 * code.count("LDS.128") == 64
+    assert code.count("LDG.E.128") == 2
+    assert code.count("STG.E.128") >= 16
+    assert not code.double
+
+
+@compiled
+@pytest.mark.parametrize("name", ["product", "product_and_bias"])
+def test_a_product_of_reduced_precision_is_made_by_tensor_cores(name):
+    code = product_code(f"{name}_on_tensor_cores_on_gpu")
+    assert code.count("HMMA.1688.F32.TF32") == 16
+    assert not code.count("FFMA")
 
 
 @compiled

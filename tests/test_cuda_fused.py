@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import stub_driver
 from cuda_kernels import Recorded
 from test_elementwise_laws import FLOATS
 
 import adjit
+import adjit.nn.functional as F
+from adjit import config
 from adjit.cuda import simulator
 from adjit.schedule import fused, hot, rows
 from adjit.schedule.on_cuda import device_step
@@ -61,16 +64,18 @@ def test_a_group_of_bodies(dtype, strides):
         np.testing.assert_array_equal(found, wanted)
 
 
-def test_a_group_with_the_sum_of_its_rows():
-    dtype = adjit.float32
+@pytest.mark.parametrize("length", [6, 2500])
+def test_a_group_with_the_sum_of_its_rows(length):
+    dtype, size = adjit.float32, 2 * length
     _, made, inputs, output = members(dtype, (6, 1))
-    total = fused.Sum("v3", Fold("sum", dtype, dtype, (6, 6, 1)))
-    step, words = fused.kernel(made, inputs, [output], [total], (24,), {})
+    total = fused.Sum("v3", Fold("sum", dtype, dtype, (length, length, 1)))
+    step, words = fused.kernel(made, inputs, [output], [total], (size,), {})
     rng = np.random.default_rng(0)
-    x, y = (rng.standard_normal(24).astype(np.float32) for _ in range(2))
+    x, y = (rng.standard_normal(size).astype(np.float32) for _ in range(2))
     whole = adjit.relu(adjit.tensor(x) * adjit.tensor(y)) + adjit.tensor(x) * 2.5
-    sums = whole.reshape(4, 6).sum(1)
-    for found, totals in run(step, [x, y, None, None], [(24, np.float32), (4, np.float32)], words):
+    sums = whole.reshape(2, length).sum(1)
+    kinds = [(size, np.float32), (2, np.float32)]
+    for found, totals in run(step, [x, y, None, None], kinds, words):
         np.testing.assert_array_equal(found, whole.numpy())
         np.testing.assert_array_equal(totals, sums.numpy())
 
@@ -79,8 +84,8 @@ def sheet_of(function, x, monkeypatch):
     """The step, words and operands of the kernel that goes through a function row by row."""
     found = []
 
-    def watched(parts, inputs, outputs, sheet, over):
-        made = kernel(parts, inputs, outputs, sheet, {})
+    def watched(parts, inputs, outputs, sheet, over, limits):
+        made = kernel(parts, inputs, outputs, sheet, {}, limits)
         found.append((made, inputs, outputs))
         return made
 
@@ -109,13 +114,63 @@ def test_rows(monkeypatch):
         np.testing.assert_array_equal(out, function(x).numpy().reshape(-1))
 
 
-def test_rows_that_need_more_than_a_block_has_say_so(monkeypatch):
-    x = adjit.randn(16, 70, dtype=adjit.float64)
+def centred(x, w):
+    away = x - x.mean(1, keepdim=True)
+    return away / (away * away).mean(1, keepdim=True).sqrt() * w
 
-    def function(x):
-        shifted = x - x.amax(1, keepdim=True)
-        return shifted / (shifted * shifted).sum(1, keepdim=True)
 
-    (step, words), _, _ = sheet_of(function, x, monkeypatch)
-    with pytest.raises(NotImplementedError, match=r"66304 bytes of shared memory.* 49152"):
-        device_step(step.source, step.n, words, 1 << 12, 2 + len(words))
+def softmax(x, w):
+    x = x.detach().requires_grad_()
+    out = (F.softmax(x * w, 1) * x.exp()).sum(1)
+    return out.detach(), *adjit.autograd.grad(out.sum(), x)
+
+
+PROGRAMS = {  # and the kernel that they have to come to
+    "rows": (centred, "rows_sum_div_sub_mul_9"),
+    "layer norm": (lambda x, w: F.layer_norm(x.tanh(), w.shape, w), "rows_tanh_layer_norm_row_2"),
+    "softmax": (softmax, "rows_mul_softmax_row_exp_sum_5"),
+    "several sums": (lambda x, w: ((x * 2).sum(), x.exp().mean()), "rows_mul_sum_exp_div_5"),
+    "columns and rows": (
+        lambda x, w: ((y := x.tanh() * w).sum(0), y.amax(1)),
+        "rows_tanh_mul_columns_max_4",
+    ),
+    "out of a full reduction": (lambda x, w: (x - x.amax()).exp(), "rows_max_sub_exp_3"),
+    "a product": (lambda x, w: F.relu(F.linear(x, x[:3], x[0, :3])), "product_and_bias"),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"), [*((name, (16, 70)) for name in PROGRAMS), ("rows", (2, 600))]
+)
+def test_a_program_is_fused_as_on_the_cpu_and_gives_its_bits(name, shape, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    function, kernel = PROGRAMS[name]
+    adjit.manual_seed(1)
+    x, w = adjit.randn(*shape), adjit.randn(shape[1])
+
+    def program(x, w):
+        for _ in range(config.HOT + 2):
+            stub.seen.clear()
+            made = function(x, w)
+            found = [t.tolist() for t in (made if isinstance(made, tuple) else (made,))]
+            hot.wait()
+        return found
+
+    with stub_driver.installed(simulated=True) as stub:
+        assert program(x, w) == program(x.cuda(), w.cuda())
+        assert any(label.startswith(kernel) for label in stub.seen)
+        assert not any("relu" in label for label in stub.seen)
+
+
+def test_rows_that_have_no_room_are_not_fused(monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    x = adjit.randn(2, 4096)
+    with stub_driver.installed() as stub:
+        wide = x.cuda()
+        for _ in range(config.HOT + 2):
+            parts = [wide.exp() * k for k in range(1, 14)]
+            total = sum(part / part.sum(1, keepdim=True) for part in parts)
+            hot.wait()
+            assert total.sum().item() == pytest.approx(2 * 13, rel=1e-4)
+        shown = [label for label in stub.seen if "sum" in label and "fused" in label]
+    assert len(shown) > 1

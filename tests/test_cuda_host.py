@@ -4,6 +4,7 @@ What a kernel computes on a GPU is not seen here: launches run the CPU kernel of
 """
 
 import copy
+import functools
 import gc
 import io
 import os
@@ -17,8 +18,9 @@ import pytest
 import stub_driver
 
 import adjit as T
-from adjit import devices, driver, gpu
+from adjit import config, devices, driver, gpu
 from adjit.autograd import gradcheck
+from adjit.cuda import simulator
 from adjit.schedule import hot, run_cuda
 from adjit.schedule import settle as scheduling
 from adjit.schedule.recipe import DeviceSource
@@ -158,14 +160,67 @@ def test_creation(stub, make):
 
 
 def test_random_numbers_are_those_of_the_cpu(stub):
-    T.manual_seed(1)
-    here = T.randn(7), T.rand(3), T.randperm(9)
+    def draws(device):
+        T.manual_seed(1)
+        like = T.full((5,), 0.5, device=device)
+        return [
+            T.randn(7, device=device), T.rand(3, device=device), T.randperm(9, device=device),
+            T.randint(9, (4,), device=device), T.normal(like, 2.0), T.rand_like(like),
+            T.rand(5, out=T.empty(5, device=device)), T.multinomial(like, 3),
+            *[getattr(like.clone(), f"{name}_")() for name in (
+                "uniform", "normal", "random", "bernoulli", "exponential", "log_normal", "cauchy",
+            )],
+            like.clone().geometric_(0.5), T.nn.functional.rrelu(-like, training=True),
+            T.nn.functional.gumbel_softmax(like[None]), T.nn.Linear(2, 3, device=device).weight,
+            T.nn.init.orthogonal_(T.empty(3, 3, device=device)),
+            T.nn.init.sparse_(T.empty(4, 3, device=device), 0.5),
+        ]  # fmt: skip
+
+    before = stub.launches
+    for here, there in zip(draws("cpu"), draws("cuda:1"), strict=True):
+        assert there.device == T.device("cuda:1")
+        assert here.tolist() == there.tolist()
+    assert stub.launches - before > 20  # drawn there, not copied
     T.cuda.manual_seed(1)
-    there = T.randn(7, device="cuda"), T.rand(3, device="cuda"), T.randperm(9, device="cuda")
-    for a, b in zip(here, there, strict=True):
-        assert b.is_cuda
-        assert a.tolist() == b.tolist()
+    assert T.rand(3, device="cuda").tolist() == (T.manual_seed(1), T.rand(3))[1].tolist()
     assert T.Generator(device="cuda").device.type == "cuda"
+
+
+DRAWN = {
+    "uniform": lambda x: T.rand(70, device=x.device),
+    "normal": lambda x: T.randn_like(x),
+    "whole": lambda x: T.randint(-5, 9, (70,), device=x.device),
+    "like": lambda x: T.rand_like(x) + T.randint_like(x, 7),
+    "around": lambda x: T.normal(x, 0.5),
+    "in place": lambda x: x.uniform_(-1, 2) + T.empty_like(x).normal_(1, 3),
+    "of a range": lambda x: T.empty_like(x).random_() + T.empty_like(x).random_(3, 8),
+    "trials": lambda x: T.bernoulli(x) + T.empty_like(x).bernoulli_(0.3),
+    "waiting": lambda x: T.empty_like(x).exponential_(2.0),
+    "log-normal": lambda x: T.empty_like(x).log_normal_(),
+    "Cauchy": lambda x: T.empty_like(x).cauchy_(),
+    "geometric": lambda x: T.empty_like(x).geometric_(0.4),
+    "dropout": lambda x: T.nn.functional.dropout(x, 0.4),
+    "alpha dropout": lambda x: T.nn.functional.alpha_dropout(x, 0.4, True),
+    "channels": lambda x: T.nn.functional.dropout1d(x.reshape(7, 10), 0.4),
+    "categories": lambda x: T.multinomial(x, 5, replacement=True),
+    "others": lambda x: T.multinomial(x, 5),
+    "uniform in float64": lambda x: T.rand(9, dtype=T.float64, device=x.device),
+    "normal in float64": lambda x: T.randn(9, dtype=T.float64, device=x.device),
+}
+DRAWING = ("uniform_", "normal_single", "normal_double", "integers", "trials", "dropout", "choose")
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_gpu_draws_the_bits_of_the_cpu_itself(name):
+    x = T.linspace(0.1, 0.9, 70)
+    with stub_driver.installed(simulated=True) as stub:
+        T.manual_seed(3)
+        here = DRAWN[name](x.clone())
+        T.cuda.manual_seed(3)
+        there = DRAWN[name](x.cuda())
+        assert there.is_cuda
+        assert (there.dtype, there.tolist()) == (here.dtype, here.tolist())
+        assert any(label.startswith(DRAWING) for label in stub.seen)
 
 
 def test_looking_at_values(stub):
@@ -360,6 +415,33 @@ def test_plans_and_graphs(stub, monkeypatch):
     assert stub.graph_launches >= 2
 
 
+def test_a_training_loop_becomes_graphs(stub, monkeypatch):
+    """Numbers that change from step to step (Adam's, those of dropout) and rows that report what
+    they find are no part of a graph; one launch moves 30 parameters."""
+    monkeypatch.setattr(hot, "is_on", True)
+
+    def program(device):
+        T.manual_seed(0)
+        net = T.nn.Sequential(*[T.nn.Linear(6, 6) for _ in range(15)], T.nn.Dropout(0.3)).to(device)
+        x, y = T.randn(5, 6).to(device), T.tensor([0, 1, 5, 3, 2]).to(device)
+        optimizer, losses = T.optim.Adam(net.parameters(), lr=0.01), []
+        for k in range(12):
+            optimizer.zero_grad()
+            loss = T.nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            hot.wait()
+            losses.append(loss.item())
+            if k == 9:
+                stub.seen.clear()
+                stub.set("graph_launches", 0)
+        return losses
+
+    assert program("cpu") == program("cuda")
+    assert stub.graph_launches == 2
+    assert sum(label.startswith("adam_step") for label in stub.seen) == 2
+
+
 def test_a_plan_goes_to_the_current_stream(stub, monkeypatch):
     monkeypatch.setattr(hot, "is_on", True)
     side, x = T.cuda.Stream(), T.ones(3000, device="cuda")
@@ -397,17 +479,149 @@ def test_plans_write_in_place_copy_and_report(stub, monkeypatch):
         hot.wait()
 
 
-def test_what_cannot_be_captured_or_shown_says_so(stub):
-    x = T.ones(2000, device="cuda")
-    step = T.compile(lambda x: (x * 2 + 1).sum())
+def test_a_captured_step_is_one_graph(stub, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+
+    def program(device):
+        T.manual_seed(0)
+        net = T.nn.Sequential(T.nn.Linear(6, 6), T.nn.Dropout(0.3), T.nn.Linear(6, 6)).to(device)
+        x, y = T.randn(5, 6).to(device), T.tensor([0, 1, 5, 3, 2]).to(device)
+        optimizer, losses = T.optim.Adam(net.parameters(), lr=0.01), []
+
+        @T.compile
+        def step(x, y):
+            optimizer.zero_grad()
+            loss = T.nn.functional.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        for _ in range(8):
+            stub.set("graph_launches", 0)
+            losses.append(step(x, y).item())
+        return losses, lambda: step(x, y + 2).item()
+
+    found, fails = program("cuda")
+    assert stub.graph_launches == 1
+    assert found == program("cpu")[0]
+    with pytest.raises(IndexError, match="Target 7 is out of bounds") as caught:
+        fails()
+    assert "test_cuda_host.py" in caught.value.__notes__[0]
+
+
+def test_a_captured_function_of_two_devices_runs_as_it_is(stub):
+    step = T.compile(lambda x: (x * 2).cpu() + 1)
+    x = T.ones(3, device="cuda")
     step(x)
+    with pytest.warns(RuntimeWarning, match="several devices, or copies between devices"):
+        assert step(x).tolist() == [3, 3, 3]
+
+
+def test_an_error_inside_of_a_graph_is_told_with_its_line(stub, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    index = T.tensor([0, 2], device="cuda")
+    table, w = T.eye(3, device="cuda"), T.eye(3, device="cuda")
+
+    def program():
+        rows = table.index_select(0, index)
+        return (rows @ w @ w @ w @ w).sum().item()
+
+    for _ in range(8):
+        assert program() == 2
+        hot.wait()
+    before = stub.graph_launches
+    index.add_(1)
+    T.cuda.synchronize()
+    for _ in range(4):
+        with pytest.raises(IndexError, match="out of range") as caught:
+            program()
+        assert "in program" in caught.value.__notes__[0]
+    assert stub.graph_launches > before
+    index.sub_(1)
+    assert program() == 2
+
+
+def test_large_copies_of_pinned_memory_go_beside_the_work(stub, monkeypatch):
+    host = [T.full((300, 300), float(k)).pin_memory() for k in range(4)]
+    T.cuda.synchronize()
+    beside = []
+    driver = run_cuda.gpu_of(devices.gpu(0)).driver
+    call = driver.call
+
+    def noted(name, *arguments):
+        if name.startswith("cuMemcpyHtoD") and arguments[2] >= run_cuda.BESIDE:
+            beside.append(arguments[3])
+        return call(name, *arguments)
+
+    monkeypatch.setattr(driver, "call", noted)
+    kept = [(x.to("cuda", non_blocking=True) * 2)[0, 0] for x in host]
+    assert [x.item() for x in kept] == [0, 2, 4, 6]
+    assert beside == [run_cuda.gpu_of(devices.gpu(0)).copy_stream] * 4
+    del kept
+    with T.cuda.stream(T.cuda.Stream()):
+        seen = [(x.cuda() + 1).sum().item() for x in host]
+    assert seen == [90_000 * (k + 1) for k in range(4)]
+
+
+def test_a_profile_tells_the_times_of_the_gpu(stub, monkeypatch, tmp_path):
+    monkeypatch.setattr(hot, "is_on", True)
+    x = T.ones(2000, device="cuda")
+
+    def program():
+        y = (x * 2 + 1).tanh()
+        y[3:9] = 2
+        return y.sum().item()
+
+    wanted = program()
+    with T.profiler.profile() as cold:
+        assert program() == wanted
+    for _ in range(2):
+        program()
+        hot.wait()
+    with T.profiler.profile() as planned:
+        assert program() == wanted
+    for p in (cold, planned):
+        events = p.events()
+        assert {e.device for e in events} == {x.device}
+        assert all(e.duration == 250_000 for e in events)  # what the stub takes between two marks
+        assert all("test_cuda_host.py" in e.lines[0][0] for e in events)
+    assert len(planned.events()) < len(cold.events())
+    planned.export_chrome_trace(tmp_path / "trace.json")
+    assert '"cat": "kernel"' in (tmp_path / "trace.json").read_text()
+
+
+def test_what_cannot_be_captured_is_sent_back_through_as_usual(stub):
+    w, x = T.full((2000,), 3.0, device="cuda", requires_grad=True), T.ones(2000, device="cuda")
+    loss_of = T.compile(lambda x: (w * w * x).sum())
+    loss_of(x).backward()
     with pytest.warns(RuntimeWarning, match="plans of operations on cuda:0 cannot be captured"):
-        assert step(x).item() == 6000  # the first call is not captured
-    with pytest.raises(
-        NotImplementedError, match="plans of operations on cuda:0 cannot be captured or shown"
-    ):
-        (x * 2 + 1).kernels()
-    assert (x * 2 + 1).sum().item() == 6000
+        loss_of(x).backward()
+    assert w.grad.tolist() == [12.0] * 2000
+
+
+def test_what_runs_on_a_gpu_is_shown(monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    with stub_driver.installed(simulated=True) as stub:
+        x = T.linspace(0, 1, 40, device="cuda")
+        for _ in range(3):
+            y = (x * 2).exp().cumsum(0) * 2 + 1
+            shown, plan = T.cuda.kernels(y), y.plan()
+            text = y.kernels()
+            stub.seen.clear()
+            y.tolist()
+            hot.wait()
+        assert text == "\n\n".join(
+            f"# {k.label}, {n} units of work, {k.threads} threads a block\n{k.text}"
+            for k, n in zip(shown, (40, 1, 40), strict=True)
+        )
+        assert [kernel.label for kernel in shown] == stub.seen
+        assert [step.source.label for step in plan.steps] == [
+            "fused mul, exp", "cumsum_float64_float32", "fused mul, add",
+        ]  # fmt: skip
+        z = x * 2
+        assert z.kernels(device="cpu").startswith("# mul_f32_f32_to_f32_ckc, 40 elements")
+        with pytest.raises(ValueError, match="not that of cuda:0"):
+            simulator.value(z)
 
 
 # ----- memory -----
@@ -499,6 +713,22 @@ def test_pinned_memory(stub):
     assert y.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_loader_pins_its_batches(stub, workers):
+    samples = [{"x": (T.ones(2) * k, k), "name": "a"} for k in range(4)]
+    loader = T.utils.data.DataLoader(samples, 2, pin_memory=True, num_workers=workers)
+    seen = []
+    for batch in loader:
+        x, k = batch["x"]
+        assert x.is_pinned()
+        assert k.is_pinned()
+        assert batch["name"] == ["a", "a"]
+        seen += x.to("cuda", non_blocking=True)[:, 0].tolist()
+    assert seen == [0, 1, 2, 3]
+    plain = next(iter(T.utils.data.DataLoader(samples, 2)))
+    assert not plain["x"][0].is_pinned()
+
+
 # ----- streams, events, errors -----
 
 
@@ -586,11 +816,13 @@ def test_numbers_of_a_launch_are_narrowed(stub):
     owner = run_cuda.gpu_of(devices.gpu(0))
     stub.library.stub_describe(b"probe", 5)
     stub.steps["probe"] = None, 5
-    launch = run_cuda.Launch(owner.driver.function(b"", "probe"), run_cuda.Shape(3, 32, 0b10, 130))
+    launch = run_cuda.Launch(
+        owner.driver.function(b"", "probe"), run_cuda.Shape(3, 32, 640, 0b10, 130)
+    )
     words = [4096, *np.array([0.1, 0.2]).view(np.int64).tolist(), 17]
 
-    def run(symbol, grid, threads, parameters):
-        seen.append((grid, threads, *parameters[:5]))
+    def run(symbol, grid, threads, shared, parameters):
+        seen.append((grid, threads, shared, *parameters[:5]))
         return 0
 
     kept = stub_driver.RUNNER(run)
@@ -600,8 +832,8 @@ def test_numbers_of_a_launch_are_narrowed(stub):
         owner.synchronize()
     finally:
         stub.library.stub_set_runner(stub._runner)
-    ((grid, threads, pointer, narrow, wide, size, n),) = seen
-    assert (grid, threads, pointer, size, n) == (3, 32, 4096, 17, 130)
+    ((grid, threads, shared, pointer, narrow, wide, size, n),) = seen
+    assert (grid, threads, shared, pointer, size, n) == (3, 32, 640, 4096, 17, 130)
     assert np.int64(narrow).astype(np.int32).view(np.float32) == np.float32(0.1)
     assert np.int64(wide).view(np.float64) == 0.2
     assert (source.grid(130, 2), source.grid(130, 9), source.grid(0, 9)) == (2, 3, 1)
@@ -615,7 +847,7 @@ def test_a_kernel_of_a_newer_toolkit(stub):
 def test_a_failed_launch_raises(stub):
     owner = run_cuda.gpu_of(devices.gpu(0))
     with pytest.raises(RuntimeError, match=r"CUDA error: invalid argument.*cuLaunchKernel"):
-        owner.run([run_cuda.Launch(0, run_cuda.Shape(1, 32, 0, 1))], [0])
+        owner.run([run_cuda.Launch(0, run_cuda.Shape(1, 32, 0, 0, 1))], [0])
     assert T.ones(2, device="cuda").tolist() == [1, 1]
 
 
@@ -629,70 +861,145 @@ def test_values_die_with_their_tensors(stub):
 
 
 def test_constants_and_ramps_are_made_on_the_gpu(stub):
-    before = stub.copies
     x, y = T.zeros(3, device="cuda:1"), T.arange(3, device="cuda:1")
     T.cuda.synchronize(1)
-    assert stub.copies == before
+    assert len(stub.seen) == 2
     assert (x.tolist(), y.tolist()) == ([0, 0, 0], [0, 1, 2])
 
 
-# ----- other libraries -----
+# ----- the default device -----
 
 
-class Array:
-    """What another library's array on a GPU looks like."""
-
-    def __init__(self, t, **told):
-        self.kept, self.__cuda_array_interface__ = t, t.__cuda_array_interface__ | told
-
-
-def test_arrays_of_other_libraries(stub):
-    x = T.arange(6.0, device="cuda").reshape(2, 3)
-    told = x.__cuda_array_interface__
-    assert (told["shape"], told["typestr"], told["strides"]) == ((2, 3), "<f4", None)
-    assert told["stream"] == 1
-    assert x.t().__cuda_array_interface__["strides"] == (4, 12)
-    y = T.as_tensor(Array(x.t()), device="cuda")
-    assert (y.shape, y.stride(), y.tolist()) == ((3, 2), (1, 3), x.t().tolist())
-    y[0, 1] = 9.0
-    assert x.tolist() == [[0, 1, 2], [9, 4, 5]]
-    x.add_(1)
-    assert y.tolist() == x.t().tolist()
-    assert not hasattr(T.ones(2), "__cuda_array_interface__")
-    with pytest.raises(RuntimeError, match="Can't export tensors that require gradient"):
-        T.ones(2, device="cuda", requires_grad=True).__cuda_array_interface__  # noqa: B018
-
-
-def test_dlpack_on_a_gpu(stub):
-    x = T.arange(6, device="cuda:1").reshape(2, 3)
-    assert x.__dlpack_device__() == (2, 1)
-    y = T.from_dlpack(x)
-    assert (y.device, y.dtype, y.tolist()) == (x.device, x.dtype, x.tolist())
-    y[1] = 7
-    assert x.tolist() == [[0, 1, 2], [7, 7, 7]]
-    assert T.from_dlpack(x.t().__dlpack__()).stride() == (1, 3)
-    copied = T.from_dlpack(x, copy=True)
-    copied.zero_()
-    assert x.sum().item() == 24
-    kept = weakref.ref(x.storage)
-    capsule = x.__dlpack__(stream=-1)
-    del x
-    gc.collect()
-    assert y.sum().item() == 24  # the taker keeps the memory
-    del capsule, y
-    gc.collect()
-    assert kept() is None
+def test_the_default_device(stub):
+    assert T.get_default_device() == T.device("cpu")
+    T.set_default_device("cuda:1")
+    try:
+        assert T.get_default_device() == T.device("cuda:1")
+        made = [
+            T.zeros(2), T.ones(2), T.full((2,), 3), T.empty(2), T.empty_strided((2,), (1,)), T.eye(2),
+            T.arange(3), T.linspace(0, 1, 3), T.logspace(0, 1, 3), T.tensor([1, 2]), T.rand(2),
+            T.randn(2), T.randint(3, (2,)), T.randperm(4), T.normal(0.0, 1.0, (2,)),
+            T.as_tensor([1]), T.as_tensor(np.ones(2)), T.tril_indices(2, 2),
+            T.nn.Linear(2, 3).weight, T.nn.BatchNorm1d(2).running_mean,
+        ]  # fmt: skip
+        assert {t.device for t in made} == {T.device("cuda:1")}
+        here = [
+            T.zeros(2, device="cpu"), T.arange(3, device="cpu"), T.rand(2, device="cpu"),
+            T.from_numpy(np.ones(2)), T.zeros(2, device="cpu").new_ones(1),
+            T.zeros_like(T.zeros(2, device="cpu")), T.rand_like(T.zeros(2, device="cpu")),
+            T.tensor(5, device="cpu"), T.rand(2, out=T.zeros(2, device="cpu")),
+            T.arange(2, out=T.zeros(2, device="cpu")),
+        ]  # fmt: skip
+        assert {t.device.type for t in here} == {"cpu"}
+        with T.device("cpu"), T.device("cuda:0"):
+            assert T.zeros(2).get_device() == 0
+        assert T.zeros(2).get_device() == 1
+    finally:
+        T.set_default_device(None)
+    assert not T.zeros(2).is_cuda
+    with T.device("cuda"):
+        assert (T.zeros(2) + 1).tolist() == [1, 1]
+    assert T.rand_like(T.zeros(2, device="cuda")).is_cuda
+    assert T.randn_like(T.zeros(2, device="cuda"), device="cpu").device == T.device("cpu")
 
 
-def test_dlpack_on_the_cpu():
-    x = T.arange(3.0)
-    assert x.__dlpack_device__() == (1, 0)
-    array = np.from_dlpack(x)
-    array[0] = 5
-    assert x.tolist() == [5, 1, 2]
-    y = T.from_dlpack(array)
-    y[1] = 6
-    assert x.tolist() == [5, 6, 2]
-    assert T.from_dlpack(x.detach()).tolist() == [5, 6, 2]
-    with pytest.raises(TypeError, match="expected an array with __dlpack__, got list"):
-        T.from_dlpack([1])
+def test_a_default_device_that_is_not_there():
+    if not driver.reason():
+        pytest.skip("there is a driver")
+    with pytest.raises(RuntimeError, match="device 'cuda' is not available: no NVIDIA driver"):
+        T.set_default_device("cuda")
+    with pytest.raises(RuntimeError, match="not available"), T.device("cuda"):
+        pass
+    assert T.zeros(1).device == T.get_default_device() == T.device("cpu")
+
+
+# ----- names that programs call, with and without a GPU -----
+
+
+def test_programs_ask_and_are_answered_without_a_gpu():
+    if not driver.reason():
+        pytest.skip("there is a driver")
+    cuda = T.cuda
+    for ask in (
+        cuda.is_available, cuda.device_count, cuda.is_initialized, cuda.memory_allocated,
+        cuda.max_memory_allocated, cuda.memory_reserved, cuda.max_memory_reserved,
+        cuda.reset_peak_memory_stats, cuda.reset_max_memory_allocated, cuda.memory_stats,
+        cuda.empty_cache, cuda.ipc_collect, cuda.seed, cuda.seed_all, cuda.get_arch_list,
+        cuda.is_bf16_supported, cuda.is_current_stream_capturing, T.accelerator.is_available,
+        T.accelerator.device_count, T.accelerator.current_accelerator,
+    ):  # fmt: skip
+        assert not ask()
+    x = T.ones(1)
+    for act in (
+        cuda.current_device, cuda.get_device_name, cuda.get_device_properties, cuda.memory_summary,
+        cuda.get_device_capability, cuda.mem_get_info, cuda.synchronize, cuda.current_stream,
+        cuda.default_stream, cuda.Stream, cuda.init, cuda.initial_seed, cuda.get_rng_state,
+        T.accelerator.synchronize, T.accelerator.current_device_index,
+        lambda: cuda.set_device(0), lambda: cuda.device("cuda:0"), lambda: x.to(0), lambda: x.cuda(0),
+        lambda: x.type("torch.cuda.FloatTensor"), lambda: T.Generator("cuda"),
+        lambda: T.nn.Linear(1, 1).cuda(), lambda: T.randn(2, device="cuda"),
+        lambda: cuda.can_device_access_peer(0, 1), lambda: T.accelerator.set_device_index(0),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match="is not available: no NVIDIA driver was found"):
+            act()
+    with cuda.device_of(x):
+        assert T.device("cuda" if cuda.is_available() else "cpu") == x.device
+
+
+def test_the_same_names_on_a_gpu(stub):
+    cuda = T.cuda
+    cuda.init()
+    x = T.zeros(1000, device="cuda:1")
+    assert T.accelerator.current_accelerator() == T.device("cuda")
+    with cuda.device_of(x):
+        assert T.accelerator.current_device_index() == 1
+        assert cuda.memory_allocated() == cuda.memory_stats()["allocated_bytes.all.current"] > 0
+        assert "in blocks of tensors" in cuda.memory_summary()
+    assert cuda.memory_summary(1).startswith("memory of cuda:1\n")
+    state = cuda.get_rng_state()
+    cuda.manual_seed(3)
+    assert cuda.initial_seed() == T.initial_seed() == 3
+    cuda.seed()
+    assert cuda.initial_seed() != 3
+    cuda.set_rng_state(state)
+    T.accelerator.set_device_index(1)
+    T.accelerator.synchronize()
+    assert cuda.current_device() == 1
+    assert not cuda.can_device_access_peer(0, 1)
+    assert T.nn.Linear(2, 2).cuda().weight.get_device() == 1
+    assert x.cuda(0).get_device() == x.to(0).get_device() == 0
+    assert issubclass(cuda.OutOfMemoryError, T.OutOfMemoryError)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cuda.amp", "leave autocast and GradScaler out"), ("amp", "leave autocast and GradScaler out"),
+        ("autocast", "computes in float32 and float64"), ("cuda.graph", "adjit.compile captures a step"),
+        ("cuda.CUDAGraph", "by itself"), ("cuda.HalfTensor", "use FloatTensor"),
+        ("cuda.nccl", "listed in the README"),
+    ],
+)  # fmt: skip
+def test_what_there_is_not_says_what_to_do(name, text):
+    with pytest.raises(AttributeError, match=text):
+        functools.reduce(getattr, name.split("."), T)
+
+
+def test_settings_of_backends_are_taken(monkeypatch):
+    monkeypatch.setattr(config, "MATMUL_PRECISION", "highest")
+    for name in ("benchmark", "deterministic", "enabled", "allow_tf32"):
+        monkeypatch.setattr(T.backends.cudnn, name, True)
+        assert getattr(T.backends.cudnn, name)
+    assert not T.backends.cudnn.is_available()
+    assert T.backends.cudnn.version() is None
+    assert T.backends.cuda.is_built()
+    for room in (T.backends.mps, T.backends.mkl, T.backends.mkldnn, T.backends.openmp):
+        assert not room.is_available()
+    T.backends.cuda.matmul.allow_tf32 = True
+    assert T.get_float32_matmul_precision() == "high"
+    T.set_float32_matmul_precision("highest")
+    assert not T.backends.cuda.matmul.allow_tf32
+    with pytest.warns(UserWarning, match="best is not one of 'highest', 'high', or 'medium'"):
+        T.set_float32_matmul_precision("best")
+    T.use_deterministic_algorithms(True)
+    assert T.are_deterministic_algorithms_enabled()

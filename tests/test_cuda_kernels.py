@@ -8,17 +8,22 @@ from __future__ import annotations
 import os
 import pkgutil
 from importlib import import_module
+from operator import add
 
 import numpy as np
 import pytest
-from adjit.kernels import micro
+from adjit.kernels import matmul, micro, team
+from adjit.kernels.abi import T, at, kernel, words
+from adjit.kernels.reduce import dot_span, reduce_span, square_deviations
+from cuda_kernels import Recorded
 from on_simulator import check
 
 import adjit
 from adjit import kernels
+from adjit.cuda import simulator
 from adjit.nn import functional as F
-from adjit.schedule import units_cuda
-from adjit.schedule.on_cuda import device_step
+from adjit.schedule import settle, units_cuda
+from adjit.schedule.on_cuda import device_step, device_steps
 from adjit.schedule.recipe import Source
 
 rng = np.random.default_rng(0)
@@ -48,7 +53,8 @@ CASES = {
     "logsumexp": lambda: normal(3, 70).logsumexp(1),
     "cross-entropy": lambda: F.cross_entropy(normal(5, 7), whole(1, 0, 6, 2, 2)),
     "layer norm": lambda: F.layer_norm(normal(3, 70), (70,)),
-    "running sum": lambda: normal(3, 17).cumsum(1),
+    "running sum of whole numbers": lambda: adjit.arange(2 * 1100).view(2, 1100).cumsum(1),
+    "running sum of columns": lambda: normal(5, 300).cumsum(0),
     "sort": lambda: normal(3, 17).sort(1),
     "top k": lambda: normal(3, 17).topk(4, 1),
     "gather": lambda: normal(3, 7).gather(1, whole([0, 3], [1, 2], [6, 5])),
@@ -77,9 +83,12 @@ CASES = {
     "binary cross-entropy": lambda: F.binary_cross_entropy(
         adjit.sigmoid(normal(9)), adjit.sigmoid(normal(9))
     ),
-    "running product": lambda: normal(3, 17).cumprod(1),
+    "running product of columns": lambda: normal(2, 5, 3).cumprod(1),
     "running largest": lambda: normal(3, 17).cummax(1),
     "running smallest": lambda: normal(3, 17).cummin(1),
+    "running largest of equals": lambda: adjit.randint(0, 9, (2, 1100)).cummax(1),
+    "running smallest with NaN": lambda: adjit.tensor([2.0, 1, float("nan"), 0, 3]).repeat(9).cummin(0),
+    "running largest of columns": lambda: normal(5, 300).cummax(0),
     "running logsumexp": lambda: normal(3, 17).logcumsumexp(1),
     "product of columns": lambda: normal(9, 37).prod(0),
     "largest of columns": lambda: normal(9, 37).amax(0),
@@ -117,8 +126,8 @@ CASES = {
     "product of whole numbers": lambda: adjit.ones(5, 9).long() @ adjit.ones(9, 4).long(),
 }  # fmt: skip
 
-FEW = {"sum of rows", "place of the smallest", "softmax", "gather", "running sum", "normal numbers",
-       "matrices", "a linear layer"}  # fmt: skip
+FEW = {"sum of rows", "place of the smallest", "softmax", "gather", "running sum of whole numbers",
+       "normal numbers", "matrices", "a linear layer"}  # fmt: skip
 EVERY = os.environ.get("ADJIT_CUDA_ALL", "0") == "1"
 
 
@@ -131,6 +140,44 @@ def test_a_kernel_gives_the_bits_of_the_cpu(name):
     check(CASES[name])
 
 
+@pytest.mark.parametrize("length", [31, 1024, 1536, 2601])
+def test_the_warps_of_a_block_fold_a_row_to_the_bits_of_one(length):
+    x = normal(2, length)
+    check(lambda: [x.sum(1), x.amax(1), adjit.linalg.vector_norm(x, dim=1)])
+
+
+@kernel
+def folds_of_each_thread(args, start, stop):
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    for _ in range(start, stop):
+        total = reduce_span(add, x, 0, length, T(0), T)
+        squares = dot_span(x, 0, x, 0, length, T)
+        away = square_deviations(x, 0, length, T(1), T)
+        for j in range(256):
+            out[j] = total
+            out[j + 256] = squares
+            out[j + 512] = away
+
+
+folds_of_each_thread.row = None
+
+
+def test_every_thread_of_a_block_gets_the_same_fold():
+    """Where all write one result, a missing barrier would show only in what most of them write."""
+    source = units_cuda.by_units(folds_of_each_thread, {"T": "float32"}, 3)
+    source = source._replace(threads=256, shared=team.PARTS_BYTES)
+    x = normal(9000)
+    wanted = [x.sum(), (x * x).sum(), ((x - 1) * (x - 1)).sum()]
+    for reverse in (False, True):
+        out = np.full(3 * 256, np.nan, np.float32)
+        given = simulator.Pointer(x.numpy().copy()), simulator.Pointer(out)
+        simulator.run(source, [*given, 9000, 1], blocks=1, reverse=reverse)
+        for found, value in zip(out.reshape(3, 256), wanted, strict=True):
+            assert len({*found.tolist()}) == 1
+            assert found[0] == pytest.approx(value.item(), rel=1e-5)
+
+
 GRADIENTS = {
     "softmax": lambda x: adjit.softmax(x, 1),
     "softmax of columns": lambda x: adjit.softmax(x, 0),
@@ -141,7 +188,7 @@ GRADIENTS = {
     "chosen rows": lambda x: x.index_select(0, whole(2, 0, 2)),
     "embedding": lambda x: F.embedding(whole([2, 0], [2, 1]), x),
     "overlapping views": lambda x: x.unfold(1, 3, 2),
-    "running sum": lambda x: x.cumsum(1),
+    "running sum": lambda x: x.cumsum(0),
     "largest in windows": lambda x: F.max_pool2d(x[None], 2),
     "mean of windows": lambda x: F.avg_pool2d(x[None], 3, 1),
     "resized by lines": lambda x: F.interpolate(x[None, None], size=(5, 9), mode="bilinear"),
@@ -203,6 +250,97 @@ def test_a_product_gives_the_bits_of_the_cpu(name):
     check(PRODUCTS[name])
 
 
+# Strides, sizes and offsets at which tiles end: (rows, depth, columns), left and right turned, shifted.
+AWKWARD = {
+    "wide along both": ((68, 20, 8), False, False, 0, np.float32),
+    "turned, wide": ((8, 20, 68), True, True, 0, np.float64),
+    "odd sizes": ((65, 17, 3), False, True, 0, np.float32),
+    "odd sizes in float64": ((3, 17, 65), True, False, 0, np.float64),
+    "from an odd place": ((8, 20, 8), True, False, 1, np.float32),
+}
+
+
+def operand(rows, columns, turned, shift, dtype):
+    """A matrix that lies in memory by columns if turned, `shift` elements into its storage."""
+    x = normal(rows * columns + shift, dtype=dtype)[shift:]
+    return x.view(columns, rows).T if turned else x.view(rows, columns)
+
+
+@pytest.mark.skipif(not micro.FUSED, reason="this processor does not fuse products and sums")
+@pytest.mark.parametrize("name", AWKWARD if EVERY else ["from an odd place"])
+def test_tiles_end_where_a_product_does(name):
+    (rows, depth, columns), left_turned, right_turned, shift, dtype = AWKWARD[name]
+    x = operand(rows, depth, left_turned, shift, dtype)
+    y = operand(depth, columns, right_turned, shift, dtype)
+    bias = normal(columns, dtype=dtype)
+    check(lambda: [x @ y, adjit.relu(adjit.addmm(bias, x, y, beta=0.5, alpha=2))])
+
+
+@pytest.mark.skipif(not micro.FUSED, reason="this processor does not fuse products and sums")
+def test_large_tiles_give_the_bits_of_small_ones(monkeypatch):
+    monkeypatch.setattr(matmul, "ENOUGH_TILES", 1)
+    x, y = normal(2, 130, 20), normal(20, 9)
+    steps = check(lambda: x @ y)
+    assert "large" in steps[-1].source.name
+    x, y = normal(260, 3).T, normal(5, 260).T
+    check(lambda: adjit.addmm(normal(5), x, y))
+
+
+@pytest.fixture
+def reduced():
+    adjit.set_float32_matmul_precision("high")
+    yield
+    adjit.set_float32_matmul_precision("highest")
+
+
+@pytest.mark.parametrize(("shape", "turned"), [((65, 17, 130), False), ((132, 12, 68), True)])
+def test_tensor_cores_multiply_rounded_numbers(reduced, shape, turned):
+    rows, depth, columns = shape
+    x = operand(rows, depth, turned, 0, np.float32)
+    y, bias = operand(depth, columns, turned, 0, np.float32), normal(columns)
+    size = 4 * 2.0**-11 * float((x.abs() @ y.abs()).amax())
+    steps = check(lambda: adjit.relu(adjit.addmm(bias, x, y, alpha=2)), size=size)
+    assert "tensor" in steps[0].source.name
+
+
+def test_tensor_cores_are_exact_on_small_whole_numbers(reduced):
+    x, y = adjit.randint(-9, 9, (70, 9)).float(), adjit.randint(-9, 9, (9, 70)).float()
+    check(lambda: x @ y)
+
+
+def test_precision_of_products():
+    x, y = normal(70, 9), normal(9, 70)
+
+    def side():
+        with Recorded() as recorded:
+            product = x @ y
+            settle.settle()
+            del product
+        return device_steps(recorded.recipes[-1])[0].source.name
+
+    names = [side()]
+    adjit.set_float32_matmul_precision("medium")
+    names.append(side())
+    adjit.set_float32_matmul_precision("highest")
+    names.append(side())
+    assert names == [f"product_{k}_on_gpu" for k in ("by_tiles", "on_tensor_cores", "by_tiles")]
+    assert adjit.get_float32_matmul_precision() == "highest"
+    with pytest.warns(UserWarning, match=r"^low is not one of 'highest', 'high', or 'medium'; the"):
+        adjit.set_float32_matmul_precision("low")
+    with pytest.raises(
+        RuntimeError, match=r"^set_float32_matmul_precision expects a str, but got int$"
+    ):
+        adjit.set_float32_matmul_precision(3)
+    assert adjit.get_float32_matmul_precision() == "highest"
+
+
+def test_the_threads_of_a_block_scan_a_row():
+    check(lambda: [normal(2, 1100).cumsum(1), normal(3, 17).cumsum(1)], exact=False)
+    check(lambda: (1 + normal(2, 70, dtype=np.float64) / 9).cumprod(1), exact=False)
+    (result,) = check(lambda: adjit.tensor([[-0.0] * 3]).cumsum(1))
+    assert "blocks" in result.source.name
+
+
 def test_a_matrix_by_a_vector():
     check(lambda: normal(5, 9) @ normal(9), exact=False)
     check(lambda: normal(9, 5).T @ normal(9), exact=False)
@@ -223,7 +361,8 @@ def test_the_list_of_kernels_without_a_cuda_side_is_true():
             ):
                 continue
             try:
-                units_cuda.by_units(function, letters, 24)
+                for side in getattr(function, "devices", [None]):
+                    units_cuda.by_units(function, letters, 24, side=side)
             except NotImplementedError:
                 missing.add(function.__name__)
     assert missing == MISSING

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import adjit
+from adjit.cuda import simulator
 from adjit.cuda.simulator import Pointer, SimulationError, run
 from adjit.schedule.recipe import DeviceSource
 
@@ -133,3 +135,44 @@ def test_arguments_are_checked():
         run(source, (x, x, 1 << 31))
     with pytest.raises(ValueError, match="one dimension"):
         Pointer(np.zeros((2, 2)))
+
+
+# ----- recorded operations -----
+
+
+def test_values_and_gradients_are_those_of_the_cpu():
+    x = adjit.linspace(-2, 2, 30, requires_grad=True)
+    unused = adjit.ones(1, requires_grad=True)
+    y = (x.reshape(5, 6).t() * 2).tanh().softmax(0)
+    for options in ({}, {"blocks": 1, "reverse": True}):
+        found = simulator.value(y, **options)
+        gradient, none = simulator.grad(y, [x, unused], **options)
+        assert none is None
+        assert not found.requires_grad
+    assert "tanh" in y.kernels()  # still to be computed
+    y.sum().backward()
+    np.testing.assert_array_equal(found.numpy(), y.detach().numpy())
+    np.testing.assert_array_equal(gradient.numpy(), x.grad.numpy())
+
+
+def test_values_of_other_dtypes_views_and_several_results():
+    x = adjit.arange(12).reshape(3, 4)
+    signs = x[:, 1:] > 4
+    assert simulator.value(signs).dtype is adjit.bool
+    assert simulator.value(signs).tolist() == [[False] * 3, [True] * 3, [True] * 3]
+    values, places = (-x).sort(1)
+    assert simulator.value(places[1:]).tolist() == [[3, 2, 1, 0]] * 2
+    assert simulator.value(values).tolist() == values.tolist()
+    assert simulator.grad(adjit.ones(3, requires_grad=True) * 2, []) == ()
+
+
+def test_what_cannot_be_simulated():
+    x = adjit.ones(3)
+    x.tolist()
+    with pytest.raises(ValueError, match="simulate a tensor before you look at it"):
+        simulator.value(x)
+    bad = x.index_select(0, adjit.tensor([0, 7]))
+    with pytest.raises(IndexError):
+        simulator.value(bad)
+    with pytest.raises(IndexError):
+        bad.tolist()

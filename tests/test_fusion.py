@@ -18,6 +18,7 @@ import warnings
 
 import numpy as np
 import pytest
+from adjit.kernels.target import compile_function
 
 import adjit as T
 from adjit import config, storage
@@ -407,6 +408,86 @@ def test_an_activation_after_a_product(rows, plans):
     assert sum(relus[0]) == sum(relus[1]) + 1  # a product whose result is held leaves it as it is
 
 
+# Image, weight, options: few pixels, masked columns, boxes of lines, several blocks of depth, groups,
+# phases, and depthwise ones of an odd number of pixels.
+CONVOLUTIONS = [
+    ((1, 5, 2, 3), (70, 5, 3, 3), {"padding": 1}),
+    ((2, 3, 9, 7), (37, 3, 3, 3), {"padding": 1}),
+    ((3, 6, 5, 5), (33, 6, 3, 3), {"padding": 1}),
+    ((2, 400, 3, 3), (5, 400, 3, 3), {"padding": 1}),
+    ((1, 4, 9, 9), (8, 2, 1, 1), {"groups": 2, "stride": 2}),
+    ((1, 35, 5, 7), (35, 1, 3, 3), {"groups": 35, "padding": 1}),
+    ((2, 3, 5, 5), (3, 4, 3, 3), {"stride": 2, "transposed": True}),
+    ((1, 18, 5, 5), (18, 1, 3, 3), {"groups": 18, "stride": 2, "transposed": True}),
+]
+
+
+@pytest.mark.parametrize(
+    ("image", "weight", "options", "dtype"),
+    [*((*case, T.float32) for case in CONVOLUTIONS), (*CONVOLUTIONS[1], T.float64)],
+)
+def test_what_follows_a_convolution(image, weight, options, dtype, plans):
+    options = dict(options)
+    convolve = F.conv_transpose2d if options.pop("transposed", False) else F.conv2d
+    x, w, v = (T.randn(shape, dtype=dtype) for shape in (image, weight, weight))
+    w.view(-1)[0] = float("nan")
+    residual = convolve(x, v, **options)
+    columns = residual.shape[1]
+    scale, shift = T.randn(columns, 1, 1, dtype=dtype), -T.randn(columns, 1, 1, dtype=dtype).relu()
+    following = [
+        lambda y: y * scale, lambda y: y + shift, lambda y: residual + y, lambda y: y.relu(),
+        lambda y: F.hardtanh(y, -1, 1.3),
+    ]  # fmt: skip
+
+    def look(chosen):
+        y = convolve(x, w, **options)
+        for k in chosen:
+            y = following[k](y)
+        return bits(y)
+
+    for chosen in [(0, 1, 2, 3), (0, 1, 4), (1,), (0, 3), (2, 4), (0, 1, 2)]:
+        expected = cold(look, chosen)
+        for threads in (1, 3):
+            T.set_num_threads(threads)
+            assert look(chosen) == expected
+            labels = " ".join(s.label for s in plans[-1].sources)
+            assert not any(name in labels for name in ("mul", "add", "relu", "hardtanh"))
+    for others in [(1, 0, 3), (3, 2), (0, 0), (2, 2, 4, 3)]:  # of which it takes what comes first
+        assert look(others) == cold(look, others)
+
+
+def test_what_a_convolution_leaves_alone(plans):
+    x, w, image = T.randn(2, 3, 6, 6), T.randn(5, 3, 3, 3), T.randn(2, 5, 4, 4)
+    rows, norm = T.randn(4), T.nn.BatchNorm2d(5).eval()
+
+    def look():
+        kept = F.conv2d(x, w)
+        twice = F.conv2d(x, w * 2)
+        found = [
+            kept, kept.relu(), twice * twice, F.conv2d(x, w * 4) + image,
+            F.conv2d(x, w * 5) * rows, F.conv2d(x, w * 6)[:1].relu(), F.conv2d(x, w * 7) * 2.5,
+            F.conv2d(x, w * 8) + 1, F.conv2d(x, w * 9).double().relu(),
+        ]  # fmt: skip
+        with T.no_grad():  # the first convolution waits for what it adds
+            found.append((norm(F.conv2d(x, w * 3)) + norm(F.conv2d(x, w * 10).tanh())).relu())
+        scheduling.settle()
+        return bits(found)
+
+    expected = cold(look)
+    assert look() == expected
+    assert sum("relu" in s.label for p in plans for s in p.sources) == 3
+
+
+def test_gradients_of_a_convolution_that_rectifies():
+    x, w, b = (T.randn(shape, requires_grad=True) for shape in [(2, 3, 6, 6), (8, 3, 3, 3), (8,)])
+
+    def look():
+        y = F.conv2d(x, w, b).relu()
+        return bits([y, *T.autograd.grad((y * y).sum(), [x, w, b])])
+
+    assert look() == cold(look)
+
+
 def test_results_past_the_caches(plans):
     n = codegen.STREAM_BYTES // 4 + 5
 
@@ -556,6 +637,23 @@ def test_writes_in_place_take_no_new_memory(plans):
     assert fused(plans)
 
 
+def test_a_program_that_writes_a_slice_has_a_plan(plans):
+    x = T.randn(2000)
+
+    def look():
+        y = (x * 2 + 1).tanh()
+        y[3:900] = x[:897] * 2
+        return bits([y])
+
+    wanted, known = cold(look), []
+    for _ in range(config.HOT + 2):
+        assert look() == wanted
+        hot.wait()
+        known.append(len(hot._entries))
+    assert known[0] == known[-1]
+    assert fused(plans)
+
+
 def test_values_of_another_dtype_in_the_same_memory(plans):
     """A kernel wrote integers through the pointer to the floats that they took the place of."""
     x = T.linspace(-1000, 1000, 2048).view(32, 64)
@@ -627,14 +725,14 @@ def test_a_kernel_that_cannot_be_compiled(monkeypatch, plans):
         x = T.linspace(-1, 1, n)
         return bits(((x * 3).tanh() + x.abs()) * 7.5)
 
-    compile_ = cache._compile
+    translate = cache._translate
 
     def fails(stem, name, *rest):
         if name.startswith("fused"):
             raise NotImplementedError("no compiler today")
-        return compile_(stem, name, *rest)
+        return translate(stem, name, *rest)
 
-    monkeypatch.setattr(cache, "_compile", fails)
+    monkeypatch.setattr(cache, "_translate", fails)
     monkeypatch.setattr(cache, "_read", lambda path: None)
     monkeypatch.setattr(cache, "_linked", {})
     monkeypatch.setattr("adjit.schedule.fused._fused", {})
@@ -778,16 +876,14 @@ def test_the_source_of_a_fused_kernel(plans):
 
 
 def test_a_fused_kernel_is_vectorised_and_stays_in_its_type(plans):
-    from numba import cfunc
-
     x = T.linspace(-1, 1, 3000)
     y = (x * 2 + 1).tanh() - x * 3
     scheduling.settle()
     (source,) = [s for p in plans for s in p.sources if s.label.startswith("fused")]
     space = {}
     exec(compile(source.text, source.name, "exec"), space)
-    compiled = cfunc(cache.SIGNATURE, error_model="numpy", forceinline=True)(space[source.name])
-    intermediate = compiled._library.get_llvm_str()
+    compiled = compile_function(space[source.name], cache.SIGNATURE)
+    intermediate = compiled.library.get_llvm_str()
     loop = intermediate[intermediate.index("define") :]
     assert "x float>" in loop
     assert "x double>" not in loop

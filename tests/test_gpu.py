@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from test_cuda_fused import PROGRAMS as FUSED
 from test_elementwise_laws import FLOAT_OPS, named, sample, tensors
 
 import adjit as T
 from adjit import driver
 from adjit.autograd import gradcheck
+from adjit.schedule import hot
 
 pytestmark = [
     pytest.mark.gpu,
@@ -61,6 +63,49 @@ def test_ops(name):
     here, there = both(PROGRAMS[name], x)
     for a, b in zip(here, there, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("shape", [(16, 70), (130, 4000)])
+def test_fused_programs(name, shape, monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    program, _ = FUSED[name]
+    x, w = T.randn(*shape), T.randn(shape[1])
+
+    def last(x, w):
+        for _ in range(8):  # one by one, then planned, then as a graph
+            made = program(x, w)
+            seen = [t.cpu().numpy() for t in (made if isinstance(made, tuple) else (made,))]
+            hot.wait()
+        return seen
+
+    for a, b in zip(last(x, w), last(x.cuda(), w.cuda()), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_random_numbers_are_those_of_the_cpu():
+    for draw in (T.rand, T.randn):
+        T.manual_seed(1)
+        here = draw(5000)
+        T.manual_seed(1)
+        np.testing.assert_array_equal(draw(5000, device="cuda").cpu().numpy(), here.numpy())
+
+
+def test_a_captured_step():
+    w = T.ones(300, device="cuda", requires_grad=True)
+    optimizer = T.optim.Adam([w], lr=0.1)
+
+    @T.compile
+    def step(x):
+        optimizer.zero_grad()
+        loss = (w * x).square().mean()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    losses = [step(T.ones(300, device="cuda")).item() for _ in range(8)]
+    assert losses == sorted(losses, reverse=True)
+    assert losses[0] == 1
 
 
 def test_gradcheck():

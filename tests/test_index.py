@@ -570,6 +570,7 @@ def test_one_hot():
     agree_in_error(lambda T, x: functional(T).one_hot(x.float()), classes)
 
 
+@pytest.mark.cpu
 def test_an_index_error_names_the_line_and_leaves_other_tensors_alone():
     x = adjit.arange(3)
     bad = x[adjit.tensor([7])]
@@ -582,6 +583,7 @@ def test_an_index_error_names_the_line_and_leaves_other_tensors_alone():
         bad.numpy()
 
 
+@pytest.mark.cpu
 def test_a_write_leaves_earlier_readers_alone():
     places, ones = adjit.tensor([0, 0, 2]), adjit.ones(3)
     for write in (

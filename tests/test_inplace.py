@@ -1061,6 +1061,7 @@ def test_data_is_as_unsafe_as_ever():
     same(x.grad, [0.0, 0.0])
 
 
+@pytest.mark.cpu
 def test_writes_from_numpy_are_not_counted_but_seen():
     x = T.ones(3)
     view, doubled = x[1:], x * 2
@@ -1075,6 +1076,7 @@ def test_writes_from_numpy_are_not_counted_but_seen():
     np.testing.assert_array_equal(exported, [15.0, 3.0])
 
 
+@pytest.mark.cpu
 def test_writes_from_numpy_change_gradients_silently():
     values = np.ones(3, dtype=np.float32)
     constant, x = T.from_numpy(values), leaf([1.0, 2.0, 3.0])

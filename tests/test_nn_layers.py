@@ -327,7 +327,6 @@ def test_every_public_layer_of_torch_is_here_or_named_as_missing() -> None:
         ("LazyInstanceNorm2d", "nn.InstanceNorm2d with its number of channels"),
         ("LazyLinear", "nn.Linear with its number of inputs as `in_features`"),
         ("SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process"),
-        ("FractionalMaxPool3d", "nn.AdaptiveMaxPool3d for an output of any size"),
         ("Softmax2d", "nn.Softmax(dim=-3)"),
         ("NLLLoss2d", "nn.NLLLoss"),
         ("CrossMapLRN2d", "nn.LocalResponseNorm"),

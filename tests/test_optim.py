@@ -521,6 +521,7 @@ ERRORS: list[Callable[[Any], Any]] = [
 ]
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("action", ERRORS, ids=range(len(ERRORS)))
 def test_errors_are_those_of_torch(action):
     assert_same_error(action)

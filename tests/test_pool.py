@@ -241,6 +241,85 @@ def test_unpooling_modules(n: int) -> None:
 
 
 @every_n
+def test_functions_that_always_give_places(n: int) -> None:
+    def call(name: str, *settings: Any) -> Any:
+        return lambda T, t: getattr(functional(T), f"{name}{n}d_with_indices")(t, *settings)
+
+    x = normal(*SHAPES[n])
+    agree(call("max_pool", 2, 1, 1, 1, True), x)
+    agree(call("max_pool", 2, 1, 1, 1, True, False), x)
+    agree(call("adaptive_max_pool", 3), x)
+    agree(call("adaptive_max_pool", 3, False), x)
+
+
+@layouts
+@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_fractional_max_pool(n: int, layout: Callable[[Any], Any], dtype: Any) -> None:
+    x, drawn = normal(*SHAPES[n], dtype=dtype), RANDOM.random((2, SHAPES[n][1], n), dtype)
+    x[0, 1].flat[:9], x[1, 0].flat[3] = -np.inf, np.nan
+    distinct = normal(*SHAPES[n], dtype=dtype)
+    for kernel, settings in [
+        (2, {"output_size": 3}), ((3, 1, 2)[:n], {"output_size": (2, 4, 1)[:n]}),
+        (1, {"output_ratio": (0.5, 0.9, 0.7)[:n]}), (2, {"output_size": 1}), (2, {"output_size": 0}),
+    ]:  # fmt: skip
+
+        def call(
+            T: Any, t: Any, r: Any, indices: bool = False, k: Any = kernel, s: Any = settings
+        ) -> Any:
+            options = {**s, "return_indices": indices, "_random_samples": r.detach()}
+            return getattr(functional(T), f"fractional_max_pool{n}d")(layout(t), k, **options)
+
+        agree(lambda T, t, r, c=call: c(T, t, r)[:1], x, drawn)
+        agree(lambda T, t, r, c=call: c(T, t, r, True), distinct, drawn)
+        agree(lambda T, t, r, c=call: c(T, t[0], r), distinct, drawn)
+        agree_in_gradients(lambda T, t, c=call: c(T, t, T.tensor(drawn)), distinct)
+        name = backward_name(lambda T, t, c=call: c(T, t, T.tensor(drawn)), distinct)
+        assert name == f"FractionalMaxPool{n}DBackward0"
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_drawn_windows_of_fractional_max_pool(n: int) -> None:
+    size = 9
+    images = adjit.arange(float(size**n)).reshape(1, 1, *[size] * n).expand(50, 4, *[size] * n)
+    pool = getattr(adjit.nn, f"FractionalMaxPool{n}d")(2, 5, return_indices=True)
+    values, places = pool(images)
+    np.testing.assert_array_equal(values.numpy(), places.numpy())
+    last = places.numpy() % size  # of each window: what lies on it along the last axis
+    assert set(np.diff(last, axis=-1).flat) == {1, 2}
+    assert (last[..., -1] == size - 1).all()
+    assert len(np.unique(places.reshape(200, -1).numpy(), axis=0)) > 3
+    whole = getattr(functional(adjit), f"fractional_max_pool{n}d_with_indices")
+    assert len(whole(images, 2, output_ratio=0.5)) == 2
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_errors_of_fractional_max_pool(n: int) -> None:
+    x, many, name = normal(*SHAPES[n], dtype=np.float32), (1, 1, 1, 1), f"fractional_max_pool{n}d"
+
+    def drawn(T: Any, *shape: int) -> Any:
+        return T.rand(*shape)
+
+    def call(*args: Any, shape: Any = (2, SHAPES[n][1], n), **options: Any) -> Any:
+        return lambda T, t: getattr(functional(T), name)(
+            t, *args, _random_samples=drawn(T, *shape), **options
+        )
+
+    for function, given in [
+        (call(2), x), (call(2, many), x), (call(many, 2), x), (call(8, 2), x), (call(2, 8), x),
+        (call(2, 2), x[:, :0]), (call(2, 2), x[..., :0]), (call(2, 2), x[0, 0]),
+        (call(2, 2), x.astype(np.float64)), (call(2, 2, shape=(2, 4)), x),
+        (call(2, 2, shape=(1, SHAPES[n][1], n)), x), (call(2, 2, shape=(2, 7, n)), x),
+        (call(2, 2, shape=(2, SHAPES[n][1], n + 1)), x),
+    ]:  # fmt: skip
+        agree_in_error(function, given)
+    with pytest.raises(NotImplementedError, match="not implemented for 'Long'"):
+        getattr(functional(adjit), name)(adjit.tensor(x).long(), 2, 2)
+    for args in [(2,), (2, 2, 0.5), (2, None, 1.5)]:
+        agree_in_error(lambda T, t, a=args: getattr(T.nn, f"FractionalMaxPool{n}d")(*a), x)
+
+
+@every_n
 def test_errors(n: int) -> None:
     x = normal(*SHAPES[n], dtype=np.float32)
     many = (1, 1, 1, 1)

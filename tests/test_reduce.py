@@ -351,6 +351,7 @@ def test_numpy_names_and_old_forms() -> None:
         adjit.tensor(x).std(1, unbiased=True, correction=0)
 
 
+@pytest.mark.cpu
 def test_named_results() -> None:
     found = adjit.tensor([1.0, 3.0, 2.0]).max(0)
     assert found.values.item() == 3.0

@@ -213,6 +213,20 @@ def test_names_of_interpolation_in_the_graph() -> None:
         assert found == name
 
 
+def test_older_names_of_interpolation() -> None:
+    x = normal(1, 2, 3, 4)
+    for name, options in [
+        ("upsample", {"size": 5}), ("upsample", {"scale_factor": 2.0, "mode": "bilinear"}),
+        ("upsample_nearest", {"size": (4, 7)}), ("upsample_bilinear", {"scale_factor": 2}),
+    ]:  # fmt: skip
+
+        def call(T: Any, t: Any, name: str = name, options: Any = options) -> Any:
+            return getattr(functional(T), name)(t, **options)
+
+        agree_in_warning(call, x)
+        agree(call, x)
+
+
 def test_errors_of_interpolation() -> None:
     for shape, args, options in (
         ((2, 3, 4), (), {}),

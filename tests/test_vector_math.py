@@ -19,11 +19,12 @@ import numpy as np
 import pytest
 from adjit.kernels import vector_math
 from adjit.kernels.abi import SIGNATURE, at, words
+from adjit.kernels.target import compile_function, load
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from mpmath import mp
-from numba import cfunc, types
+from numba import types
 from scipy import special
 
 Array = np.ndarray[Any, Any]
@@ -56,11 +57,11 @@ class Loop:
         function = getattr(vector_math, vector_math.TABLE[name, dtype])
         scope = {"words": words, "at": at, "T": getattr(types, dtype), "f": function}
         exec(source, scope)
-        self.compiled = cfunc(SIGNATURE, error_model="numpy", nogil=True)(scope["kernel"])
+        compiled = compile_function(scope["kernel"], SIGNATURE)
         prototype = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64)
-        self.run = prototype(self.compiled.address)
-        self.assembly = self.compiled._library.get_asm_str()
-        self.ir = self.compiled.inspect_llvm()
+        self.run = prototype(load(compiled.symbol, compiled.code))
+        self.assembly = compiled.library.get_asm_str()
+        self.ir = compiled.library.get_llvm_str()
 
     def __call__(self, *arrays: Any) -> Array:
         given = [np.ascontiguousarray(a, self.dtype) for a in arrays]

@@ -14,7 +14,7 @@ _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
 try:
     from . import config, dtypes
-    from .devices import device
+    from .devices import device, get_default_device, set_default_device
     from .dtypes import (
         bfloat16,
         bool,
@@ -43,6 +43,7 @@ try:
         short,
         uint8,
     )
+    from .errors import MIXED, OutOfMemoryError
     from .graph.op import namespace as _namespace
     from .printing import get_printoptions, printoptions, set_printoptions
     from .schedule.run_cpu import get_num_threads, set_num_threads
@@ -54,12 +55,31 @@ try:
     from . import ops as _ops  # registers every op
 
     # isort: split
-    from . import autograd, cuda, linalg, models, nn, optim, profiler, serialization, special, utils
+    from . import (
+        accelerator,
+        autograd,
+        backends,
+        cuda,
+        linalg,
+        models,
+        nn,
+        optim,
+        profiler,
+        serialization,
+        special,
+        utils,
+    )
     from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
     from .autograd.modes import (
         is_anomaly_check_nan_enabled,
         is_anomaly_enabled,
         is_inference_mode_enabled,
+    )
+    from .backends import (
+        are_deterministic_algorithms_enabled,
+        get_float32_matmul_precision,
+        set_float32_matmul_precision,
+        use_deterministic_algorithms,
     )
     from .compiled import compile
     from .serialization import load, save
@@ -75,6 +95,7 @@ globals().update(_ops.creation.legacy_types)
 
 def __getattr__(name: str) -> Any:
     """Names that PyTorch has and adjit has not."""
-    raise AttributeError(
-        f"module 'adjit' has no attribute {name!r}; what is not supported yet is listed in the README"
-    )
+    told = "what is not supported yet is listed in the README"
+    if name in ("amp", "autocast"):
+        told = MIXED
+    raise AttributeError(f"module 'adjit' has no attribute {name!r}; {told}")

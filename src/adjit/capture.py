@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from .graph import lines
+from .graph.node import GradNode, sequence
 from .graph.state import state
 from .schedule.settle import captured_threads, looking_threads, tape
 from .storage import Storage
@@ -57,15 +58,13 @@ class Seen(NamedTuple):
         )
 
 
-class Draw:
-    """Python numbers of a node that are new at every replay, such as the counters of Philox."""
+class Draw(NamedTuple):
+    """Python numbers of nodes that are new at every replay, such as the counters of Philox."""
 
-    __slots__ = ("again", "start", "values")
-
-    def __init__(
-        self, start: int, values: tuple[int, ...], again: Callable[[], Sequence[int]]
-    ) -> None:
-        self.start, self.values, self.again = start, values, again
+    start: int  # on the tape
+    values: tuple[int, ...]
+    again: Callable[[], Sequence[int]]
+    is_unique: bool  # no other draw gives the same: every node that has them takes the new ones
 
 
 class Session:
@@ -87,10 +86,16 @@ class Session:
         self.draws: list[Draw] = []
         self.sites: lines.Sites = {}  # where the nodes were recorded
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
+        self.began = sequence()  # backward nodes with lower numbers are not the function's own
 
-    def numbers(self, values: Sequence[int], again: Callable[[], Sequence[int]]) -> None:
-        """The next node whose Python numbers contain `values` takes those of `again()` later."""
-        self.draws.append(Draw(len(tape), tuple(values), again))
+    def numbers(
+        self, values: Sequence[int], again: Callable[[], Sequence[int]], is_unique: bool = False
+    ) -> None:
+        """The next node whose Python numbers contain `values` takes those of `again()` later.
+
+        So do all others where the values are unique: backward draws the mask of a dropout again.
+        """
+        self.draws.append(Draw(len(tape), tuple(values), again, is_unique))
 
     def depends_on(self, read: Callable[[], Any]) -> None:
         """What was captured holds as long as `read()` gives what it gives now."""
@@ -140,6 +145,16 @@ class Session:
         self.grads = {meta: grad for meta, grad in self.grads.items() if meta in lasting}
         self.set_grads &= lasting
         self.new_metas.clear()
+
+    def storages_before(self) -> set[int]:
+        """The ids of the storages that were there before."""
+        seen = [*self.outside.values(), *self.arguments]
+        return {id(cell) for cell in self.cells} | {id(found.storage) for found in seen}
+
+    def sent_back(self, nodes: Iterable[GradNode]) -> None:
+        """Note that the function has sent gradients back through these backward nodes."""
+        if any(fn.seq < self.began and fn.edges for fn in nodes):
+            self.refuse()  # another call finds another graph there
 
     def refuse(self) -> None:
         """Say that what was done cannot be repeated by a plan."""

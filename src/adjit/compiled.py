@@ -18,6 +18,7 @@ from .graph.state import state
 from .replay import Replay
 from .schedule.hot import warn
 from .schedule.settle import lock, looking_threads, settle
+from .sending import Graphs
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,8 +48,18 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     branches, loops, hooks, which tensors a module or an optimiser has. A call whose arguments have
     other shapes, dtypes or Python values, in which `requires_grad`, `is_grad_enabled()` or
     `Module.training` differ, or for which a tensor from outside has new memory, is captured on its
-    own. Where an argument has a graph behind it, where a result is an object of another kind, and
-    where memory is written that a NumPy array looks at, calls run as usual.
+    own. Where the function sends gradients back through a graph from outside, where a result is an
+    object of another kind or shares memory with another that needs gradients, and where memory is
+    written that a NumPy array looks at, calls run as usual.
+
+    Results that need gradients have a graph behind them, one node of it for those that belong
+    together: `loss = f(x); loss.backward()` replays a plan too. Arguments may have a graph, results
+    may be used further, hooks on them run. The forward waits until somebody looks at a result; if
+    gradients are sent back before, both run as one plan. Otherwise a call keeps what its backward
+    reads, less what is quickly computed again. Hooks on tensors inside of such a graph make calls
+    run as usual.
+
+    Calls that run as usual are tried again, ever more rarely: watching a function takes its time.
 
     With `ADJIT_JIT=off` or `ADJIT_EAGER=1` nothing is captured: every call runs the function itself,
     which may then look at values too. So it is in anomaly mode and inside of another compiled
@@ -57,11 +68,13 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     Args:
         f: the function. Its arguments and results are tensors and Python values, also in lists,
             tuples and dicts.
-        mode: "step", the only one: the function does all that belongs to a step, `backward()`
-            included. A result that still needs gradients cannot be sent back from.
+        mode: "step", the only one: all that the function does belongs to a step, `backward()` and
+            optimisers included.
 
     Raises:
-        RuntimeError: at the first call, if the function looks at the value of a tensor.
+        RuntimeError: at the first call, if the function looks at the value of a tensor; from
+            `backward()`, if a graph behind results is differentiated twice. Calls to
+            `autograd.grad(..., create_graph=True)` belong inside.
         TypeError: for an argument that is neither a tensor nor hashable.
 
     Example:
@@ -76,6 +89,12 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
         ...     return loss.detach()
         >>> [round(step(adjit.ones(3)).item(), 2) for _ in range(3)]
         [3.0, 2.7, 2.4]
+        >>> loss_of = adjit.compile(lambda x: (w * x).sum())
+        >>> for _ in range(3):
+        ...     opt.zero_grad()
+        ...     loss_of(adjit.ones(3)).backward()
+        >>> w.grad
+        tensor([1., 1., 1.])
     """
     if mode != "step":
         raise ValueError(f"adjit.compile: mode must be 'step', got {mode!r}")
@@ -98,6 +117,7 @@ class _Compiled:
     def __init__(self, f: Callable[..., Any]) -> None:
         self.f = f
         self.captures: dict[Any, list[Any]] = {}  # empty: was called once
+        self.refused: dict[Any, int] = {}  # calls since it could not be captured
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
         if config.EAGER or config.JIT == "off" or state.anomaly or is_inside():
@@ -106,15 +126,14 @@ class _Compiled:
         form = flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None
         arguments = [leaf for leaf in leaves if record.is_tensor(leaf)]
         key = self._key(form, leaves)
-        for t in arguments:
-            if t.needs_grad and t.grad_fn is not None:
-                return self.f(*args, **kwargs)  # a graph from outside is never the same
         with lock:
             found = self.captures.pop(key, None)
             self.captures[key] = [] if found is None else found
             if len(self.captures) > MAX_CAPTURES:
-                del self.captures[next(iter(self.captures))]
-        if found is None:
+                oldest = next(iter(self.captures))
+                del self.captures[oldest]
+                self.refused.pop(oldest, None)
+        if found is None or not (found or self._is_time(key)):
             with Session().only_looking():
                 return self.f(*args, **kwargs)
         for capture in list(found):
@@ -127,12 +146,25 @@ class _Compiled:
                     if capture in found:
                         found.remove(capture)
                 break
-        return self._capture(found, args, kwargs, arguments)
+        returned, is_captured = self._capture(found, args, kwargs, arguments)
+        if is_captured:
+            self.refused.pop(key, None)
+        else:
+            self.refused[key] = self.refused.get(key, 0) + 1
+        return returned
+
+    def _is_time(self, key: Any) -> bool:
+        """Whether to try a capture; where that has failed, ever more rarely: it takes its time."""
+        count = self.refused.get(key, 0)
+        if count:
+            self.refused[key] = count + 1
+        return not count & (count - 1)
 
     def _key(self, form: Any, leaves: Sequence[Any]) -> Any:
         """What a capture depends on."""
         parts: list[Any] = [form, state.grad, state.inference, dtypes.get_default_dtype()]
         seen: dict[int, tuple[int, int]] = {}
+        edges: dict[Any, int] = {}  # where gradients go
         for leaf in leaves:
             if leaf.__class__ in record.tensor_classes:
                 first, offset = seen.setdefault(id(leaf.storage), (len(seen), leaf.offset))
@@ -140,6 +172,9 @@ class _Compiled:
                     leaf.spec, leaf.needs_grad, first, leaf.offset - offset, leaf.view_of is None,
                     leaf.counter is leaf.storage,
                 )  # fmt: skip
+                if leaf.needs_grad or leaf.view_of is not None:
+                    way = edges.setdefault(record.edge_of(leaf), len(edges))
+                    parts += (way, leaf.edge is None)
             else:
                 parts += (leaf.__class__, leaf.hex() if leaf.__class__ is float else leaf)
         key = tuple(parts)
@@ -153,22 +188,29 @@ class _Compiled:
             ) from None
         return key
 
-    def _capture(self, found: list[Any], args: Any, kwargs: Any, arguments: Sequence[Any]) -> Any:
-        """Run the function while it is watched; what it recorded becomes a plan, and runs."""
+    def _capture(
+        self, found: list[Any], args: Any, kwargs: Any, arguments: Sequence[Any]
+    ) -> tuple[Any, bool]:
+        """Run the function while it is watched; what it recorded becomes a plan, and runs.
+
+        Returns what it returned, and whether that can be repeated.
+        """
         session = Session(arguments)
         with lock:
             settle()
             with session.watching():
                 returned = self.f(*args, **kwargs)
-            leaves: list[Any] = []
-            form = flatten(returned, leaves)
-            if (
+                leaves: list[Any] = []
+                form = flatten(returned, leaves)
+                graphs = Graphs(session, arguments, leaves)
+            is_captured = (
                 session.is_repeatable
                 and all(map(is_plain, leaves))
                 and not any(cell.shared for cell in session.written)
-            ):
+            )
+            if is_captured:
                 del returned
-                replay = Replay(session, arguments, leaves)
+                replay = Replay(session, arguments, leaves, graphs)
                 returned = unflatten(form, iter(replay.first))
                 replay.first = []
                 try:
@@ -178,9 +220,14 @@ class _Compiled:
                 else:
                     found.append((replay, form))
                     del found[:-MAX_VARIANTS]
-            del session  # or old values could not be written over
+                    if replay.waits and not replay.draws:
+                        del returned, session, graphs  # what was recorded never runs
+                        results = replay.run(arguments)
+                        assert results is not None
+                        return unflatten(form, iter(results)), True
+            del session, graphs  # or old values could not be written over
             settle()
-        return returned
+        return returned, is_captured
 
 
 # ----- arguments and results as trees -----

@@ -56,3 +56,4 @@ MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
 RECORDER: str = _one_of("ADJIT_RECORDER", "compiled", "python")
 PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)
+MATMUL_PRECISION: str = "highest"  # the one that a function sets: set_float32_matmul_precision

@@ -6,13 +6,15 @@ import re
 import threading
 from typing import Any
 
-__all__ = ["CPU", "device"]
+__all__ = ["CPU", "device", "get_default_device", "set_default_device"]
 
 _KNOWN = ("cpu", "cuda")
 
 
 class device:
     """A device such as `adjit.device("cpu")`: a `type` and an `index` (None for the current one).
+
+    `with adjit.device("cuda"):` lets what is created inside be there, see `set_default_device`.
 
     Raises:
         RuntimeError: if the text names no known kind of device.
@@ -55,6 +57,15 @@ class device:
     def __reduce__(self) -> tuple[Any, ...]:
         return device, (str(self),)
 
+    def __enter__(self) -> device:
+        before = current.default
+        set_default_device(self)
+        current.before.append(before)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        current.default = current.before.pop()
+
 
 CPU = device("cpu")
 _gpus: list[device] = []  # one object for each, so that `is` compares devices of specs
@@ -69,20 +80,27 @@ def gpu(index: int) -> device:
 
 
 class Current(threading.local):
-    """The GPU that "cuda" without a number means in this thread."""
+    """What this thread means without saying so."""
 
-    index = 0
+    index = 0  # of the GPU that "cuda" without a number means
+    default: device | None = None  # where tensors are made
+
+    def __init__(self) -> None:
+        self.before: list[device | None] = []  # the defaults around `with device:`
 
 
 current = Current()
 
 
 def check(place: Any) -> device:
-    """The device that a description means, the one object for it, ready to be used.
+    """The device that a description means, the one object for it, ready to be used. None means the
+    default device.
 
     Raises:
         RuntimeError: if there is no such device here; the text says what is missing.
     """
+    if place is None:
+        place = current.default
     if place is None or place is CPU:
         return CPU
     found = place if place.__class__ is device else device(place)
@@ -99,6 +117,33 @@ def check(place: Any) -> device:
     if place not in gpus_used:
         gpus_used.append(place)
     return place
+
+
+def get_default_device() -> device:
+    """Where tensors are made that are not told where; the CPU at first."""
+    return check(None)
+
+
+def set_default_device(device: Any) -> None:
+    """Say where this thread makes tensors that are not told where; None for the CPU.
+
+    `from_numpy` shares memory of the CPU, and `FloatTensor` and its like name their device.
+
+    Raises:
+        RuntimeError: if there is no such device here; the text says what is missing.
+
+    Example:
+        >>> adjit.set_default_device("cpu")
+        >>> adjit.zeros(2).device
+        device(type='cpu')
+    """
+    if device is not None:
+        check(device)
+        device = _class(device)
+    current.default = device
+
+
+_class = device
 
 
 def _count(wanted: device) -> int:

@@ -24,6 +24,8 @@ MULTIPROCESSORS, MAJOR, MINOR = 16, 75, 76
 WARP_SIZE, CLOCK_RATE, L2_BYTES, THREADS_PER_MULTIPROCESSOR, INTEGRATED = 10, 13, 38, 39, 18
 SHARED_PER_BLOCK, SHARED_OPTIN, SHARED_PER_MULTIPROCESSOR, REGISTERS = 8, 97, 81, 82
 
+DEVICE_ORDINAL = 9  # attribute of an address: the number of its device
+MOST_SHARED = 8  # attribute of a function: the bytes of shared memory that a launch may ask for
 PORTABLE = 1  # of page-locked memory: for all contexts
 NON_BLOCKING = 1  # of a stream: it does not wait for the default one
 NO_TIMING = 2  # of an event
@@ -42,6 +44,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuDevicePrimaryCtxRetain": (_out, c_int),
     "cuCtxSetCurrent": (c_void_p,),
     "cuCtxSynchronize": (),
+    "cuPointerGetAttribute": (c_void_p, c_int, c_void_p),
     "cuMemGetInfo_v2": (POINTER(c_size_t), POINTER(c_size_t)),
     "cuMemAlloc_v2": (_out, c_size_t),
     "cuMemFree_v2": (c_void_p,),
@@ -69,6 +72,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
     "cuEventElapsedTime": (POINTER(c_float), c_void_p, c_void_p),
     "cuModuleLoadData": (_out, c_void_p),
     "cuModuleGetFunction": (_out, c_void_p, c_char_p),
+    "cuFuncSetAttribute": (c_void_p, c_int, c_int),
     "cuLaunchKernel": (
         c_void_p, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_void_p, c_void_p, c_void_p,
     ),
@@ -191,6 +195,12 @@ class Driver:
     def free(self, address: int) -> None:
         """Give memory back."""
         self.call("cuMemFree_v2", address)
+
+    def device_of(self, address: int) -> int:
+        """The number of the device that an address belongs to."""
+        found = c_int(-1)
+        self.call("cuPointerGetAttribute", byref(found), DEVICE_ORDINAL, address)
+        return found.value
 
     def allocate_pinned(self, nbytes: int) -> int:
         """The address of new page-locked memory of the host."""

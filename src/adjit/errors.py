@@ -34,3 +34,9 @@ def user_site() -> Site | None:
 def describe(site: Site | None) -> str:
     """`site` as text for an error message."""
     return "" if site is None else f'File "{site[0]}", line {site[1]}, in {site[2]}'
+
+
+MIXED = (
+    "there is no mixed precision: adjit computes in float32 and float64, so leave autocast and GradScaler "
+    "out"
+)

@@ -1,13 +1,15 @@
 """Memory on GPUs, page-locked memory of the host, and the streams that work is put onto.
 
-Blocks are kept when they are freed, in lists by stream and size: whatever a stream does with a
+Blocks are kept when they are freed, in heaps by stream and size: whatever a stream does with a
 block's next owner comes after what it did with the last. Blocks that other streams read as well
-wait for these.
+wait for these. The lowest address goes first, so that a program that does the same again has its
+memory where it was, whatever the order in which it let go of it: its plans are graphs then.
 """
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import threading
 from collections.abc import Iterator
 
@@ -56,7 +58,7 @@ class Pool:
         if not free:
             free = self._free.setdefault((stream, size), [])
             self._grow(free, size)
-        block = GpuBlock(free.pop())
+        block = GpuBlock(heapq.heappop(free))
         block.size, block.pool, block.stream, block.users = size, self, stream, ()
         self.allocated += size
         self.peak = max(self.peak, self.allocated)
@@ -67,7 +69,7 @@ class Pool:
         self.allocated -= block.size
         key, address = (block.stream, block.size), int(block)
         if not block.users:
-            self._free.setdefault(key, []).append(address)
+            heapq.heappush(self._free.setdefault(key, []), address)
             return
         events = []
         for user in block.users:
@@ -82,7 +84,7 @@ class Pool:
             if all(self.driver.is_done("cuEventQuery", event) for event in events):
                 for event in events:
                     self.driver.call("cuEventDestroy_v2", event)
-                self._free.setdefault(key, []).append(address)
+                heapq.heappush(self._free.setdefault(key, []), address)
             else:
                 still.append((events, key, address))
         self._waiting = still
@@ -101,7 +103,7 @@ class Pool:
                 raise self._out_of_memory(size) from None
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
-        free.extend(range(address + nbytes - size, address - 1, -size))
+        free.extend(range(address, address + nbytes - size + 1, size))
 
     def _out_of_memory(self, size: int) -> OutOfMemoryError:
         unused, total = self.driver.memory(self.index)

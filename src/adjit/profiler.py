@@ -19,6 +19,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from .devices import CPU, device
 from .errors import Site
 from .graph.lines import noting
 from .schedule import profile as scheduling
@@ -40,6 +41,8 @@ class KernelEvent:
         elements: of the largest operand.
         lines: where in the program what it computes was recorded: (file, line, function).
         thread: the system's number of the thread that ran it.
+        device: where it ran. On a GPU a profile waits after every plan, whose kernels are launched one
+            by one, each between two of the GPU's own time stamps.
     """
 
     name: str
@@ -49,6 +52,7 @@ class KernelEvent:
     elements: int
     lines: tuple[Site, ...]
     thread: int
+    device: device
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -154,7 +158,7 @@ class profile:
         return [
             KernelEvent(
                 e.note.source.label, e.begin - self._begin, e.end - e.begin, e.note.nbytes,
-                e.note.elements, e.sites, e.thread,
+                e.note.elements, e.sites, e.thread, e.place,
             )
             for e in self._watcher.events
         ]  # fmt: skip
@@ -229,7 +233,8 @@ class profile:
         ]  # fmt: skip
         trace += [
             {
-                "ph": "X", "cat": "cpu_op", "name": e.name, "pid": process, "tid": e.thread,
+                "ph": "X", "cat": "cpu_op" if e.device is CPU else "kernel", "name": e.name,
+                "pid": process, "tid": e.thread,
                 "ts": e.start / 1e3, "dur": e.duration / 1e3,
                 "args": {
                     "bytes": e.bytes, "elements": e.elements, "GB/s": e.bytes / max(e.duration, 1),

@@ -82,7 +82,7 @@ class Generator:
             self._offset += blocks
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
         if state.session is not None:
-            state.session.numbers(place, lambda: self.reserve(blocks))
+            state.session.numbers(place, lambda: self.reserve(blocks), is_unique=True)
         return place
 
     def get_state(self) -> Tensor:

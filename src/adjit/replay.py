@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+import weakref
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .capture import Session, grad_slot, reachable, value_slot
+from .devices import CPU, device
 from .dtypes import float32
 from .graph import record
-from .graph.node import GradNode, Spec, node_class
+from .graph.node import Spec
 from .graph.recorder import shared
 from .graph.state import state
-from .schedule import hot, native, profile, structure
-from .schedule.cold import found_error
-from .schedule.plan import Plan, copied
-from .schedule.settle import lock, settle, tape
+from .part import Externals, Part
+from .schedule import hot, native
+from .schedule.cold import fail
+from .schedule.recipe import Recipe
+from .schedule.settle import copy_of, lock, settle, settle_tape, tape, waiting
+from .sending import Graphs, Sending, lose_history
 from .shapes import Size
-from .storage import Foreign, Storage, Version
+from .storage import SMALL, Foreign, Storage, Version
 from .tensor import Meta
 
 
@@ -54,6 +58,7 @@ class Source(NamedTuple):
     offset: int  # of the first element, relative to that of the argument where it is one
     is_owned: bool  # the plan writes over it, so nobody else may see it
     nbytes: int
+    place: device
 
 
 class Slot(NamedTuple):
@@ -72,7 +77,6 @@ class Make(NamedTuple):
     whole: Any  # spec of its storage
     spec: Any
     offset: int
-    needs_grad: bool
 
 
 class Look(NamedTuple):
@@ -104,6 +108,16 @@ class GradOf(NamedTuple):
 
     argument: int
     meta: Meta
+
+
+class Rooted(NamedTuple):
+    """Results that share a graph, and what their backward reads: from outside, of the plan."""
+
+    sending: Sending
+    roots: list[Any]  # of Left
+    sources: tuple[Source, ...] = ()
+    blocks: Sequence[int] = ()
+    outside: tuple[Source, ...] = ()  # what forward and backward read, where they may be one plan
 
 
 Left = Make | Look | Handle | Keep | GradOf
@@ -143,27 +157,6 @@ class Leaving(NamedTuple):
     cleared: tuple[Meta, ...]  # which have no gradient any more
 
 
-class _Returned:
-    """The op behind results whose graph was consumed, or left behind, by the captured function."""
-
-    backward_name = "adjit::CapturedBackward"
-    node_class = node_class("adjit::CapturedBackward")
-
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        """Refuse."""
-        raise RuntimeError(
-            "adjit.compile: the graph behind this result is gone. Call backward() inside the "
-            "captured function, or do not capture it."
-        )
-
-    def saved_value(self, fn: GradNode, name: str) -> Any:
-        """Nothing is saved."""
-        raise AttributeError(f"'CapturedBackward' object has no attribute '_saved_{name}'")
-
-
-_returned = _Returned()
-
-
 class Replay:
     """One capture of a function, for arguments of the same specs.
 
@@ -172,9 +165,12 @@ class Replay:
         arguments: the tensors that were given.
         results: the leaves of what was returned; the list is emptied, because what the function
             left behind is what can be reached without them. `first` are their replacements.
+        graphs: what is behind them.
     """
 
-    def __init__(self, session: Session, arguments: Sequence[Any], results: list[Any]) -> None:
+    def __init__(
+        self, session: Session, arguments: Sequence[Any], results: list[Any], graphs: Graphs
+    ) -> None:
         self._argument_cells = {id(t.storage): k for k, t in enumerate(arguments)}
         self._argument_metas = {
             id(t.meta): k for k, t in enumerate(arguments) if t.meta is not None
@@ -189,12 +185,9 @@ class Replay:
             for seen in session.outside.values()
             if id(seen.tensor) not in gradients and not any(seen.tensor is t for t in arguments)
         ]
-        self._before = {id(cell) for cell in session.cells}
-        self._before |= {
-            id(seen.storage) for seen in [*session.outside.values(), *session.arguments]
-        }
+        self._before = session.storages_before()
         self._find_conditions(session, arguments)
-        self._describe_results(session, arguments, results)
+        self._describe_results(session, arguments, results, graphs)
         self._session, self._arguments = session, arguments
 
     def prepare(self) -> None:
@@ -203,24 +196,14 @@ class Replay:
         del self._session, self._arguments
         values = [value_slot.__get__(cell) for cell in session.written]
         values += [left.slot.constant for left in self._lefts() if isinstance(left, Make)]
+        values += [value for rooted in self.rooted for value in rooted.sending.values]
         batch = reachable(values)
-        self.sites = [session.sites.get(id(node)) for node in batch]
         self._lay_out(session, batch, values)
-        self.fallible = {
-            at: (node.recipe, node.site)
-            for at, node in enumerate(batch)
-            if node.recipe.fallible is not None
-        }
-        blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
-        self._describe_effects(session, arguments, blocks)
-        self.plan.compile()
-        self.plan.finish()
-        self.plan.set_numbers(self.numbers)
-        self.renewed = [
-            (self.plan.number_slots(start, count) if start >= 0 else None, again)
-            for start, count, again in self.draws
-        ]
-        del self.numbers, self.draws
+        self._describe_effects(session, arguments, self.part.blocks)
+        self.part.link()
+        self._find_replaced()
+        self._find_joint()
+        self.draws = [draw.again for draw in session.draws]
 
     # ----- what the function did, in terms of any call -----
 
@@ -270,7 +253,7 @@ class Replay:
         return [*self.results, *[left for _, _, left in self.grads]]
 
     def _describe_results(
-        self, session: Session, arguments: Sequence[Any], results: list[Any]
+        self, session: Session, arguments: Sequence[Any], results: list[Any], graphs: Graphs
     ) -> None:
         """How to make the results and the gradients; the constant of a slot is the value now."""
         known: dict[int, Left] = {}
@@ -299,9 +282,7 @@ class Replay:
                     return Keep(-1, t)
                 return Handle(self._cell_of(t.storage), t.spec, t.offset)
             slot = Slot(constant=value_slot.__get__(t.storage))
-            return Make(
-                id(t.storage), slot, t.storage.spec, t.spec, t.offset, t.edge is not None
-            )  # fmt: skip
+            return Make(id(t.storage), slot, t.storage.spec, t.spec, t.offset)
 
         def result(t: Any) -> Left:
             meta = gradients.get(id(t)) if t is not None else None
@@ -314,64 +295,109 @@ class Replay:
             for meta in session.set_grads & self._lasting
         ]
         self.results = [result(t) for t in results]
+        self.rooted = [
+            Rooted(sending, [leave(t) for t in sending.roots]) for sending in graphs.sent
+        ]
+        self.lost = [leave(t) for t in graphs.lost]
         session.forget_metas(self._lasting)
         make = _Maker(arguments, lambda slot: slot.constant)
         for _, meta, left in self.grads:
             grad_slot.__set__(meta, make(left))
         self.first = [make(left) for left in self.results]
+        kept = [[(value, 0) for value in sending.values] for sending in graphs.sent]
+        drawn = [np.array(draw.values, np.int64) for draw in session.draws]
+        self._connect(arguments, make, make.cells.__getitem__, kept, drawn)
+        graphs.let_go()
         results.clear()
 
     def _lay_out(self, session: Session, batch: list[Any], values: Sequence[Any]) -> None:
         """Make the plan; say where its inputs come from."""
-        words, externals, _ = structure.walk(batch)
         left = {id(value) for value in values}
-        held = tuple([at for at, node in enumerate(batch) if id(node) in left])
         holders: dict[int, list[Storage]] = {}
         for cell, value in session.cells.items():
             holders.setdefault(id(value), []).append(cell)
         replaced = {id(value) for cell, value in session.cells.items() if cell in session.written}
-        owned = tuple(
-            [
-                k
-                for k, (value, offset) in enumerate(externals)
-                if id(value) in replaced
-                and id(value) not in left
-                and len(holders[id(value)]) == 1
-                and not offset
-                and sum(v is value for v, _ in externals) == 1
-            ]
-        )
-        made = structure.Structure(structure.key_of(words, held, owned), externals)
-        self.plan = Plan(batch, made, 1)
-        sources = []
-        for k, (value, offset) in enumerate(externals):
+
+        def owned(externals: Externals) -> tuple[int, ...]:
+            return tuple(
+                [
+                    k
+                    for k, (value, offset) in enumerate(externals)
+                    if id(value) in replaced
+                    and id(value) not in left
+                    and len(holders[id(value)]) == 1
+                    and not offset
+                    and sum(v is value for v, _ in externals) == 1
+                ]
+            )
+
+        def source(value: Any, offset: int, is_owned: bool) -> Source:
             cells = tuple([self._cell_of(cell) for cell in holders.get(id(value), ())])
             argument = cells[0].argument if cells and cells[0].meta is None else -1
             if argument >= 0:
                 offset -= self._offsets[argument]
             nbytes = holders[id(value)][0].nbytes if cells else 0
+            home = holders[id(value)][0].spec.device if cells else CPU
             constant = None if cells else value
-            sources.append(Source(cells, constant, argument, offset, k in owned, nbytes))
-        self.sources = tuple(sources)
-        self._holders = holders
-        self._find_draws(session, batch)
+            return Source(cells, constant, argument, offset, is_owned, nbytes, home)
 
-    def _find_draws(self, session: Session, batch: Sequence[Any]) -> None:
-        """Which Python numbers are new at every replay, and where their node has them."""
-        place = {id(node): k for k, node in enumerate(tape)}
-        starts = list(accumulate([len(batch[at].scalars) for at in self.plan.numbered], initial=0))
-        self.numbers = [word for at in self.plan.numbered for word in batch[at].scalars]
-        self.draws: list[tuple[int, int, Callable[[], Sequence[int]]]] = []
-        taken: set[int] = set()
-        for draw in session.draws:
-            found = -1  # drawn, then never used
-            for at, start in zip(self.plan.numbered, starts, strict=False):
-                if draw.values and place[id(batch[at])] >= draw.start:
-                    found = _find(draw.values, batch[at].scalars, start, taken)
-                    if found >= 0:
-                        taken.add(found)
-                        break
-            self.draws.append((found, len(draw.values), draw.again))
+        places = {id(node): k for k, node in enumerate(tape[:])}
+        self.part = Part(
+            batch, left, [places[id(node)] for node in batch],
+            [session.sites.get(id(node)) for node in batch], session.draws, owned,
+        )  # fmt: skip
+        externals = self.part.externals
+        chosen = owned(externals)
+        self.sources = tuple([source(*pair, k in chosen) for k, pair in enumerate(externals)])
+        self._holders = holders
+        for k, (sending, roots, *_) in enumerate(self.rooted):
+            given = [v for v in sending.values if id(v) not in self.part.blocks]
+            blocks = [self.part.blocks[id(v)] for v in sending.values[len(given) :]]
+            sources, outside = (
+                tuple([source(value, 0, False) for value in values])
+                for values in (given, sending.outside)
+            )
+            self.rooted[k] = Rooted(sending, roots, sources, blocks, outside)
+            sending.values, sending.outside = [], []
+
+    def _find_replaced(self) -> None:
+        """The gradients that get another value without being read: their memory is free from the start.
+
+        After an error they are gone, as they are in PyTorch, but for those that somebody else holds.
+        """
+        places = [place for source in self.sources for place in source.cells]
+        places += [place for rooted in self.rooted for s in rooted.sources for place in s.cells]
+        places += [place for place, _, _ in self.effects]
+        places += [left.cell for left in self._lefts() if isinstance(left, Handle)]
+        kept = {place.meta for place in places}
+        self.replaced = [
+            (k, meta)
+            for k, meta, left in self.grads
+            if isinstance(left, Make) and left.whole.nbytes > SMALL and meta not in kept
+        ]
+
+    def _find_joint(self) -> None:
+        """Whether a call can wait until somebody sends back from its results."""
+        self.waits = (
+            self.is_plain
+            and len(self.rooted) == 1
+            and bool(self.rooted[0].sending.joints)
+            and not (self.effects or self.grads)
+            and all(
+                place.meta is None
+                for source in (*self.sources, *self.rooted[0].outside)
+                for place in source.cells
+            )
+        )
+        if not self.waits:
+            for rooted in self.rooted:
+                rooted.sending.joints = {}
+            return
+        sources = *self.sources, *self.rooted[0].outside
+        self.read = [p.cell for source in sources for p in source.cells if p.cell is not None]
+        value_of = {block: value for value, block in self.part.blocks.items()}
+        for joint in self.rooted[0].sending.joints.values():
+            joint.results = [joint.copies[value_of[block]] for block, _, _ in self.left.tensors]
 
     def _describe_effects(
         self, session: Session, arguments: Sequence[Any], blocks: dict[int, int]
@@ -397,6 +423,10 @@ class Replay:
         drafts = self.results, self.grads  # alive, so that their ids are their own
         self.results = [placed(left) for left in drafts[0]]
         self.grads = [(k, meta, placed(left)) for k, meta, left in drafts[1]]
+        self.rooted = [
+            rooted._replace(roots=[placed(left) for left in rooted.roots]) for rooted in self.rooted
+        ]
+        self.lost = [placed(left) for left in self.lost]
         self.effects = [
             (
                 self._cell_of(cell),
@@ -441,7 +471,13 @@ class Replay:
             tuple([(place.cell, slot.block, n) for place, slot, n in self.effects if place.cell]),
             cleared,
         )
-        self.with_history = [k for k, left in enumerate(makes) if left.needs_grad]
+        self.numbers = numbers
+        self.lost_made = [numbers[id(left)] for left in self.lost]
+        self.cells = {left.cell: k for k, left in enumerate(makes) if isinstance(left, Make)}
+        self.holders: dict[int, int | Storage] = {
+            slot.block: place.cell for place, slot, _ in self.effects if place.cell is not None
+        }
+        self.holders |= {left.slot.block: k for k, left in enumerate(makes)}
         self.returned = [
             (-1, left.itself) if isinstance(left, Keep) else (numbers[id(left)], None)
             for left in self.results
@@ -474,33 +510,46 @@ class Replay:
             if native.is_wanted:
                 native.settled(hot.compiler.add)
             externals = look_up(self.sources, arguments)
-            if externals is None:
+            kept: list[Any] = []
+            outside: Any = []
+            if self.rooted:
+                kept = [look_up(rooted.sources, arguments) for rooted in self.rooted]
+                outside = look_up(self.rooted[0].outside, arguments) if self.waits else []
+            if externals is None or outside is None or None in kept:
                 return None
-            plan = self.plan
-            blocks = plan.prepare(externals)
-            for slots, again in self.renewed:
-                drawn = again()
-                if slots is not None:
-                    plan.words[slots[0]] = np.array(drawn, np.int64)[slots[1]]
+            drawn = [np.array(again(), np.int64) for again in self.draws]
+            if self.waits and not any(
+                [*[cell.shared for cell in self.read], *[t.storage.shared for t in arguments]]
+            ):
+                return self._wait(arguments, Call(self, externals, outside, kept[0], drawn))
+            replaced = [_let_go(meta_of(*owner, arguments)) for owner in self.replaced]
             try:
-                sites = None if profile.active is None else self.sites
-                plan.run(sites)
+                blocks = self.part.prepare(externals, drawn)
+                self.part.run()
             except BaseException:
-                if plan.has_run:
-                    self._leave(arguments, blocks)
+                if self.part.plan.has_run:
+                    self._leave(arguments, blocks, kept, drawn)
+                else:
+                    for meta, grad in replaced:
+                        meta.grad = grad()
                 raise
-            failed = plan.failed_node()
-            if failed >= 0:
-                recipe, site = self.fallible[failed]
-                raise found_error(recipe, tuple(plan.status[:4]), site)
-            return self._leave(arguments, blocks)
+            return self._leave(arguments, blocks, kept, drawn)
 
-    def _leave(self, arguments: Sequence[Any], blocks: Sequence[Any]) -> list[Any]:
+    def _leave(
+        self, arguments: Sequence[Any], blocks: Sequence[Any], kept: list[Externals],
+        drawn: list[Any],
+    ) -> list[Any]:  # fmt: skip
         """Repeat the effects; the leaves of what the function returns."""
         if self.is_plain:
             made: list[Any] = leave(self.left, blocks)
-            for k in self.with_history:
-                _give_history(made[k])
+            if self.rooted:
+                values_made = [t.storage.value for t in made]
+                for rooted, values in zip(self.rooted, kept, strict=True):
+                    values += self.computed(rooted, values_made, blocks)
+                self._connect_plain(arguments, made, kept, drawn)
+            else:
+                for k in self.lost_made:
+                    lose_history(made[k])
             return [itself if k < 0 else made[k] for k, itself in self.returned]
         nodes: dict[int, Any] = {}
 
@@ -521,7 +570,129 @@ class Replay:
             (counter if k < 0 else arguments[k].counter).version += writes
         for meta, grad in grads:
             meta.grad = grad
-        return [make(left) for left in self.results]
+        results = [make(left) for left in self.results]
+        for rooted, values in zip(self.rooted, kept, strict=True):
+            values += [(value_of(Slot(block)), 0) for block in rooted.blocks]
+        self._connect(arguments, make, make.cells.__getitem__, kept, drawn)
+        return results
+
+    def _wait(self, arguments: Sequence[Any], call: Call) -> list[Any]:
+        """The leaves of what the function returns, before its plan has run."""
+        made = [
+            record.make_tensor(record.make_storage(node, spec), spec)
+            for node, (_, spec, _) in zip(call.nodes, self.left.tensors, strict=True)
+        ]
+        self._connect_plain(arguments, made, [call.kept], call.drawn, call)
+        waiting.append(call)
+        return [itself if k < 0 else made[k] for k, itself in self.returned]
+
+    def computed(self, rooted: Rooted, results: Sequence[Any], blocks: Sequence[Any]) -> Externals:
+        """What backward reads of a plan: the values of results and effects, or others."""
+        found: Externals = []
+        for block in rooted.blocks:
+            holder = self.holders.get(block)
+            if holder is None:
+                found.append((record.ready_node(blocks[block]), 0))
+            else:
+                found.append((results[holder] if isinstance(holder, int) else holder.value, 0))
+        return found
+
+    def _connect_plain(
+        self, arguments: Sequence[Any], made: Sequence[Any], kept: list[Externals],
+        drawn: list[Any], call: Call | None = None,
+    ) -> None:  # fmt: skip
+        """`_connect` where every result has a storage of its own."""
+        self._connect(
+            arguments, lambda left: made[self.numbers[id(left)]],
+            lambda cell: made[self.cells[cell]].storage, kept, drawn, call,
+        )  # fmt: skip
+
+    def _connect(
+        self, arguments: Sequence[Any], find: Callable[[Left], Any],
+        cell_of: Callable[[int], Storage], kept: list[Externals], drawn: list[Any],
+        call: Call | None = None,
+    ) -> None:  # fmt: skip
+        """Put the graphs behind the results that `find` gives; `kept` is what backward reads."""
+        for rooted, values in zip(self.rooted, kept, strict=True):
+            roots = [find(left) for left in rooted.roots]
+            rooted.sending.connect(roots, arguments, values, cell_of, drawn, call)
+        for left in self.lost:
+            lose_history(find(left))
+
+
+class Call:
+    """A call that waits until somebody looks at its results, or sends back from them.
+
+    In the second case forward and backward run as one plan, in which most of what backward reads is
+    never stored.
+    """
+
+    def __init__(
+        self, replay: Replay, externals: Externals, outside: Externals, kept: Externals,
+        drawn: list[Any],
+    ) -> None:  # fmt: skip
+        self.replay, self.outside, self.kept, self.drawn = replay, outside, kept, drawn
+        self.externals: Externals | None = externals  # None: what backward reads is there
+        self.nodes = [_waiting_node() for _ in replay.left.tensors]
+
+    def run(self) -> None:
+        """Run the forward alone, unless it has run so. Callers hold the lock."""
+        if self.externals is None:
+            return
+        replay = self.replay
+        with self.noting_errors():
+            blocks = replay.part.prepare(list(self.externals), self.drawn)
+            replay.part.run()
+        self.finish([blocks[block] for block, _, _ in replay.left.tensors])
+        self.kept += replay.computed(replay.rooted[0], self.nodes, blocks)
+        self.externals = None
+        self.outside = []
+
+    def may_join(self, grads: Sequence[Any]) -> bool:
+        """Whether the backward from these gradients can run with the forward; settles them."""
+        if self.externals is None:
+            return False
+        if self in waiting:
+            read = [g.storage.value for g in grads if g is not None]
+            read += [value for node in tape for value in node.inputs or ()]
+            if any(value.recipe is WAITING for value in read):
+                return False
+            settle_tape()
+        else:
+            settle()
+        return True
+
+    def finish(self, blocks: Sequence[Any]) -> None:
+        """Let the results have their memory."""
+        for node, block in zip(self.nodes, blocks, strict=True):
+            if node.recipe is WAITING:
+                node.recipe, node.address = None, block
+        self._leave()
+
+    @contextlib.contextmanager
+    def noting_errors(self) -> Iterator[None]:
+        """What is raised meanwhile is raised again wherever somebody looks at a result."""
+        try:
+            yield
+        except Exception as error:
+            for node in self.nodes:
+                if node.recipe is WAITING:
+                    fail(node, error)
+            self._leave()
+            raise
+
+    def _leave(self) -> None:
+        """Wait no longer."""
+        waiting[:] = [call for call in waiting if call is not self]
+
+
+WAITING = Recipe("captured function", (), (), [])  # of results of a call that waits
+
+
+def _waiting_node() -> Any:
+    node = record.ready_node(0)
+    node.recipe, node.inputs = WAITING, ()
+    return node
 
 
 class _Maker:
@@ -556,18 +727,14 @@ class _Maker:
             cell = record.make_storage(self.value_of(left.slot), left.whole)
             self.cells[left.cell] = cell
         counter = record.INFERENCE if state.inference else None
-        out = record.make_tensor(cell, left.spec, left.offset, counter)
-        if left.needs_grad:
-            _give_history(out)
-        return out
+        return record.make_tensor(cell, left.spec, left.offset, counter)
 
 
-def _find(values: Sequence[int], scalars: Sequence[int], start: int, taken: set[int]) -> int:
-    """The number of the first of `values` among the numbers of a node that begin at `start`."""
-    for k in range(len(scalars) - len(values) + 1):
-        if tuple(scalars[k : k + len(values)]) == tuple(values) and start + k not in taken:
-            return start + k
-    return -1
+def _let_go(meta: Meta) -> tuple[Meta, Callable[[], Any]]:
+    """Take away a gradient; it can be given back as long as somebody else holds it."""
+    grad = weakref.ref(meta.grad) if meta.grad is not None else lambda: None
+    meta.grad = None
+    return meta, grad
 
 
 def _is_constant(left: Left) -> bool:
@@ -576,13 +743,6 @@ def _is_constant(left: Left) -> bool:
 
 def _is_nothing(left: Left) -> bool:
     return isinstance(left, Keep) and left.argument < 0 and left.itself is None
-
-
-def _give_history(out: Any) -> None:
-    """Say that a graph was behind a result."""
-    fn = record.new_grad_node(_returned, (), ())
-    fn.outputs = (out.spec,)
-    record.give_history(out, fn)
 
 
 # ----- what machine code does too -----
@@ -611,7 +771,7 @@ def _look_up(sources: Sequence[Source], arguments: Sequence[Any]) -> list[tuple[
     one value hold several.
     """
     externals = []
-    for cells, constant, argument, offset, is_owned, nbytes in sources:
+    for cells, constant, argument, offset, is_owned, nbytes, home in sources:
         value = constant
         for place in cells:
             held = place.find(arguments).value
@@ -621,7 +781,7 @@ def _look_up(sources: Sequence[Source], arguments: Sequence[Any]) -> list[tuple[
         if value.recipe is not None:
             raise value.recipe.error
         if is_owned and (sys.getrefcount(value) > _ALONE or value.address.__class__ is Foreign):
-            value = copied(value, value.address, nbytes)
+            value = copy_of(value, nbytes, home)
         externals.append((value, offset + (arguments[argument].offset if argument >= 0 else 0)))
     return externals
 

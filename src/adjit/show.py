@@ -6,24 +6,32 @@ tensor as they lie on the tape.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import re
 import threading
 from collections.abc import Iterator, Sequence
 from html import escape
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from . import config
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
 from .capture import reachable
-from .schedule import hot, settle
+from .devices import CPU
+from .devices import device as Device
+from .schedule import hot, on_cuda, settle
 from .schedule.cold import Failed
 from .schedule.layout import Place
 from .schedule.notes import Note, Use, copy_note, node_notes
 from .schedule.plan import Plan
+from .schedule.plan_cuda import GpuLayout
+from .schedule.recipe import DeviceSource, DeviceStep, Recipe
 from .schedule.structure import Structure, key_of, numbered, reads_of, structure_of, walk
 from .storage import size_class
 from .tables import aligned, shortened, size
+
+if TYPE_CHECKING:
+    from .schedule.run_cuda import Gpu
 
 NOTHING = "nothing is left to run: the value is there already"
 
@@ -144,19 +152,39 @@ def _place_text(place: Place | None) -> str:
 def outline(t: Any, backward: bool = False) -> Outline:
     """The steps that would compute a tensor, and with `backward` the gradients of its leaves."""
     with settle.lock:
-        leaves = _leaves(t) if backward else []
-        gradients = _record_gradients(t, leaves) if backward else []
-        roots = [t.storage.value, *[g.storage.value for g in gradients]]
-        batch = reachable(roots)
-        _raise_failures([*roots, *batch])
+        batch, held = _recorded(t, backward)
         if not batch:
             return Outline((), 0, False)
         if config.EAGER or not hot.is_on or sum(node.recipe.wide for node in batch) < 2:
             return Outline(tuple(_one_by_one(batch)), 0, False)
-        held = [*roots, *[leaf.storage.value for leaf in leaves]]
-        found = _holding(batch, held) if backward else structure_of(batch, settle.tape)
-        plan = Plan(batch, found, config.MIN_FUSED)
-        return Outline(tuple([note for note in plan.notes if note.nodes]), plan.arena, True)
+        structure = _structure(batch, held, backward)
+        if t.is_cuda:
+            layout = _OnNoGpu(batch, structure)
+            layout.build()
+            notes, arena = layout.notes, layout.arena_size
+        else:
+            plan = Plan(batch, structure, config.MIN_FUSED)
+            notes, arena = plan.notes, plan.arena
+        return Outline(tuple([note for note in notes if note.nodes]), arena, True)
+
+
+def _recorded(t: Any, backward: bool) -> tuple[list[Any], list[Any]]:
+    """The nodes behind a tensor, with `backward` those of the walk back too, and what of it is kept.
+
+    Callers hold the lock.
+    """
+    settle.run_waiting()
+    leaves = _leaves(t) if backward else []
+    gradients = record_gradients(t, leaves)
+    roots = [t.storage.value, *[g.storage.value for g in gradients if g is not None]]
+    batch = reachable(roots)
+    _raise_failures([*roots, *batch])
+    return batch, [*roots, *[leaf.storage.value for leaf in leaves]]
+
+
+def _structure(batch: list[Any], held: Sequence[Any], backward: bool) -> Structure:
+    """The structure of what is recorded; after a `backward()` nothing in between is kept."""
+    return _holding(batch, held) if backward else structure_of(batch, settle.tape)
 
 
 def _raise_failures(nodes: Sequence[Any]) -> None:
@@ -167,29 +195,86 @@ def _raise_failures(nodes: Sequence[Any]) -> None:
                 raise value.recipe.error
 
 
-def kernels(t: Any, backward: bool = False) -> str:
-    """The sources of these steps."""
-    texts = [
-        f"# {note.source.label}, {note.elements} elements\n{note.source.text}"
-        for note in outline(t, backward).steps
-    ]
+def kernels(t: Any, backward: bool = False, device: Any = None) -> str:
+    """The sources of these steps, on the device of the tensor or on another kind of device."""
+    if (t.device if device is None else Device(device)).type == "cuda":
+        texts = [
+            f"# {source.label}, {n} units of work, {source.threads} threads a block\n{source.text}"
+            for source, n in device_steps(t, backward)
+        ]
+    else:
+        texts = [
+            f"# {note.source.label}, {note.elements} elements\n{note.source.text}"
+            for note in outline(t, backward).steps
+        ]
     return "\n\n".join(dict.fromkeys(texts)) or f"# {NOTHING}"
 
 
-def _record_gradients(t: Any, leaves: list[Any]) -> list[Any]:
-    """Record the walk back, as a `backward()` that is never looked at. Callers hold the lock."""
+def device_steps(t: Any, backward: bool = False) -> list[DeviceStep]:
+    """The launches that would compute a tensor on a GPU, which need not be there."""
+    with settle.lock:
+        batch, held = _recorded(t, backward)
+        if config.EAGER or not hot.is_on or len(batch) < 2:
+            nodes = [node.recipe for node in batch if node.recipe.pick < 0]
+            return [step for recipe in nodes for step in on_cuda.device_steps(recipe) if step.n]
+        made = _OnNoGpu(batch, _structure(batch, held, backward))
+        made.build()
+        return made.launches
+
+
+class _OnNoGpu(GpuLayout):
+    """A plan for a GPU of which only the launches are looked at."""
+
+    def __init__(self, batch: Sequence[Any], structure: Structure) -> None:
+        self.launches: list[DeviceStep] = []
+        self._apart: dict[Recipe, Recipe] = {}
+        super().__init__(batch, structure, 1, cast("Gpu", None))
+
+    def build(self) -> None:
+        self.items = [item._replace(recipe=self._of_gpu(item.recipe)) for item in self.items]
+        super().build()
+
+    def _of_gpu(self, recipe: Recipe) -> Recipe:
+        """A recipe as it is recorded on a GPU."""
+        if recipe.device is not CPU:
+            return recipe
+        made = self._apart.get(recipe)
+        if made is None:
+            made = self._apart[recipe] = copy.copy(recipe)
+            made.finishes = False
+            made.device_steps = on_cuda.device_steps(recipe)
+            if recipe.alias is not None:
+                made.alias = self._of_gpu(recipe.alias)
+        return made
+
+    def _kernel_rows(self, recipe: Recipe, row: Sequence[Any], owner: int = -1) -> None:
+        if not recipe.moves:  # between devices the driver copies
+            super()._kernel_rows(recipe, row, owner)
+
+    def _launch(self, source: DeviceSource, n: int, row: Sequence[Any]) -> None:
+        self.launches.append(DeviceStep(source, n))
+
+    def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:
+        """The driver copies here too."""
+
+
+def record_gradients(t: Any, leaves: Sequence[Any]) -> list[Any]:
+    """The gradients of leaves, recorded as by a `backward()` that is never looked at; None for a leaf
+    that is not behind the tensor. Callers hold the lock.
+    """
     from .autograd import grad
     from .ops.creation import ones_like
 
+    if not leaves:
+        return []
     thread = threading.get_ident()
     before = set(settle.captured_threads)
     settle.captured_threads.add(thread)  # nothing that this thread records runs
     try:
-        found = grad(t, leaves, ones_like(t), retain_graph=True, allow_unused=True)
+        return list(grad(t, leaves, ones_like(t), retain_graph=True, allow_unused=True))
     finally:
         if thread not in before:
             settle.captured_threads.discard(thread)
-    return [g for g in found if g is not None]
 
 
 def _leaves(t: Any) -> list[Any]:
@@ -240,7 +325,7 @@ def _one_by_one(batch: list[Any]) -> Iterator[Note]:
         if recipe.write:
             yield copy_note(recipe.steps[0].source, recipe.inputs[1], at, reads[1], writes[0])
         else:
-            yield from node_notes(recipe, at, reads, writes)
+            yield from node_notes(recipe, (at,), reads, writes)
 
 
 # ----- the picture -----

@@ -80,6 +80,7 @@ class Foreign(Block):
     """Bytes that belong to somebody else, for instance a NumPy array."""
 
     memory: Any
+    read_only = False
 
 
 def allocate(size: int) -> Block:

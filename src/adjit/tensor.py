@@ -705,7 +705,7 @@ class Tensor:
             return printing.format_tensor_spec(self._values(), spec)
         return object.__format__(self, spec)
 
-    def kernels(self, backward: bool = False) -> str:
+    def kernels(self, backward: bool = False, device: Any = None) -> str:
         """The source of the kernels that would compute this tensor from what is there already.
 
         Operations on large tensors are fused: several become one kernel. That is what runs once the
@@ -715,6 +715,8 @@ class Tensor:
             backward: also what would compute the gradients of the leaves, if `backward()` were
                 called before anybody looked, and nothing in between were kept. Hooks on the way back
                 are called.
+            device: "cuda" for the kernels of the same operations on a GPU, which need not be there,
+                "cpu" for those of the CPU; by default those of the device that the tensor is on.
 
         Raises:
             RuntimeError: with `backward`, if the tensor does not require grad.
@@ -723,10 +725,12 @@ class Tensor:
             >>> x = adjit.ones(5000)
             >>> "def fused_mul_add" in (x * 2 + 1).kernels()
             True
+            >>> "first_unit()" in (x * 2 + 1).kernels(device="cuda")  # a thread's first element
+            True
         """
         from .show import kernels
 
-        return kernels(self, backward)
+        return kernels(self, backward, device)
 
     def plan(self, backward: bool = False) -> Outline:
         """The steps that would compute this tensor, and where their operands lie.

@@ -42,8 +42,9 @@ class Accumulate:
 
     def pull(self, fn: AccumulateGrad, grads: list[Any]) -> list[Any]:
         """Add the gradient to the leaf's."""
-        if grads[0] is not None:
-            accumulate(fn.variable, as_tensors(fn, grads)[0])
+        g = grads[0]
+        if g is not None:
+            accumulate(fn.variable, as_tensor(g, fn.outputs[0]), is_own=g.__class__ is Node)
         return []
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
@@ -87,11 +88,14 @@ def accumulator(t: Any) -> AccumulateGrad:
 Tensor.accumulator = accumulator  # type: ignore[assignment]
 
 
-def accumulate(t: Any, g: Any) -> None:
-    """`t.grad` becomes `g`, or grows by it; then the post-accumulate hooks of a leaf run."""
+def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
+    """`t.grad` becomes `g`, or grows by it; then the post-accumulate hooks of a leaf run.
+
+    Where `g` `is_own`, nobody else has it.
+    """
     if g is None:
         return
-    add_to_grad(t, g)
+    add_to_grad(t, g, is_own)
     if t.meta is not None and t.meta.post_hooks:
         for hook in list(t.meta.post_hooks.values()):
             returned = hook(t)
@@ -104,12 +108,12 @@ def wrong_type(returned: Any) -> TypeError:
     return TypeError(f"expected Variable, but hook returned '{type(returned).__name__}'")
 
 
-def add_to_grad(t: Any, g: Any) -> None:
+def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
     """`t.grad` becomes `g`, or grows by it."""
     with _accumulate_lock:
         old = t.grad_value()
         if old is None:
-            t.set_grad(g if state.grad else own_copy(g))
+            t.set_grad(g if is_own or state.grad else own_copy(g))
         elif state.grad:
             t.set_grad(total.record(old, g))
         else:
@@ -427,6 +431,8 @@ def run_backward(
     walk.reach([edge[0] for edge in edges if edge is not None])
     if targets is not None:
         walk.narrow()
+    if state.session is not None:
+        state.session.sent_back(walk.order if walk.useful is None else walk.useful)
     before = state.grad
     state.grad = bool(create)
     try:

@@ -322,25 +322,33 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         if not with_history:
             return found
         results = found if isinstance(found, tuple) else (found,)
-        blocked = tuple(_blocked(r) if record.is_tensor(r) else r for r in results)
-        return blocked if isinstance(found, tuple) else blocked[0]
+        refusing = tuple(blocked(r, ONCE) if record.is_tensor(r) else r for r in results)
+        return refusing if isinstance(found, tuple) else refusing[0]
 
     return wrapped
 
 
+ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
+
+
 class _Refuse:
+    """The op behind gradients that cannot be differentiated; a node's recipe is the text why."""
+
     backward_name = "adjit::autograd::Error"
     node_class = node_class(backward_name)
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        raise RuntimeError(
-            "trying to differentiate twice a function that was marked with @once_differentiable"
-        )
+        raise RuntimeError(fn.recipe)
 
 
-def _blocked(t: Any) -> Any:
+_refuse = _Refuse()
+
+
+def blocked(t: Any, why: str) -> Any:
+    """`t` with a history that cannot be sent back through: that is an error with the text `why`."""
     out = t.detach()
-    node = record.new_grad_node(_Refuse(), (), ())
+    node = record.new_grad_node(_refuse, (), ())
     node.outputs = (out.spec,)
+    node.recipe = why
     record.give_history(out, node)
     return out

@@ -12,16 +12,24 @@ from typing import Any, NamedTuple
 
 from .. import devices, driver, gpu
 from ..devices import device as Device
+from ..errors import MIXED, OutOfMemoryError
 from ..ops.creation import cuda_types
 from ..random import default_generator
+from ..schedule.recipe import DeviceSource
 from ..schedule.settle import settle
+from ..tables import aligned
+from ..tensor import Tensor
 
 __all__ = [
-    "Event", "Stream", "current_device", "current_stream", "default_stream", "device", "device_count",
-    "empty_cache", "get_device_capability", "get_device_name", "get_device_properties",
-    "is_available", "is_initialized", "manual_seed", "manual_seed_all", "max_memory_allocated",
-    "max_memory_reserved", "mem_get_info", "memory_allocated", "memory_reserved",
-    "reset_peak_memory_stats", "set_device", "set_stream", "stream", "synchronize",
+    "Event", "OutOfMemoryError", "Stream", "can_device_access_peer", "current_device",
+    "current_stream", "default_stream", "device", "device_count", "device_of", "empty_cache",
+    "get_arch_list", "get_device_capability", "get_device_name", "get_device_properties",
+    "get_rng_state", "init", "initial_seed", "ipc_collect", "is_available", "is_bf16_supported",
+    "is_current_stream_capturing", "is_initialized", "kernels", "manual_seed", "manual_seed_all",
+    "max_memory_allocated", "max_memory_reserved", "mem_get_info", "memory_allocated",
+    "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
+    "reset_peak_memory_stats", "seed", "seed_all", "set_device", "set_rng_state", "set_stream",
+    "stream", "synchronize",
 ]  # fmt: skip
 
 
@@ -36,6 +44,15 @@ def is_available() -> bool:
 def is_initialized() -> bool:
     """Whether a tensor was made on a GPU."""
     return bool(devices.gpus_used)
+
+
+def init() -> None:
+    """Nothing: what a GPU needs is made when it is first used.
+
+    Raises:
+        RuntimeError: if there is no GPU; the text says what is missing.
+    """
+    _index(None)
 
 
 def device_count() -> int:
@@ -79,6 +96,14 @@ class device:
         devices.current.index = self._before
 
 
+class device_of(device):
+    """`with adjit.cuda.device_of(t):` lets "cuda" mean the GPU of a tensor; nothing for one of the CPU."""
+
+    def __init__(self, obj: Tensor) -> None:
+        self.idx = obj.get_device() if obj.is_cuda else devices.current.index
+        self._before = -1
+
+
 def _index(place: Any) -> int:
     """The number of a GPU: of the current one for None, else of what describes one."""
     found = devices.check("cuda" if place is None else place)
@@ -108,7 +133,8 @@ class _Properties(NamedTuple):
 
 def get_device_name(device: Any = None) -> str:
     """The name of a GPU."""
-    return driver.load().name(_index(device))
+    index = _index(device)
+    return driver.load().name(index)
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
@@ -131,7 +157,45 @@ def get_device_properties(device: Any = None) -> _Properties:
     )  # fmt: skip
 
 
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """False: adjit computes in float32 and float64."""
+    return False
+
+
+def get_arch_list() -> list[str]:
+    """Empty: kernels are compiled for the GPU that is there, when they are first used."""
+    return []
+
+
+def can_device_access_peer(device: Any, peer_device: Any) -> bool:
+    """False: what one GPU needs of another is copied.
+
+    Raises:
+        RuntimeError: if there is no such GPU.
+    """
+    _index(device), _index(peer_device)
+    return False
+
+
 # ----- memory -----
+#
+# Of a GPU that is not there nothing is held: the counts are 0, as PyTorch's.
+
+
+class _Counts(NamedTuple):
+    """Bytes in blocks of tensors, and taken from the driver; the most of both."""
+
+    allocated: int = 0
+    peak: int = 0
+    reserved: int = 0
+    peak_reserved: int = 0
+
+
+def _counts(device: Any) -> _Counts:
+    if not is_available():
+        return _Counts()
+    pool = _pool(device)
+    return _Counts(pool.allocated, pool.peak, pool.reserved, pool.peak_reserved)
 
 
 def _pool(device: Any) -> gpu.Pool:
@@ -141,33 +205,70 @@ def _pool(device: Any) -> gpu.Pool:
 
 def memory_allocated(device: Any = None) -> int:
     """Bytes in blocks of tensors on a GPU."""
-    return _pool(device).allocated
+    return _counts(device).allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes in blocks of tensors since `reset_peak_memory_stats`."""
-    return _pool(device).peak
+    return _counts(device).peak
 
 
 def memory_reserved(device: Any = None) -> int:
     """Bytes that were taken from the driver, used or kept for later."""
-    return _pool(device).reserved
+    return _counts(device).reserved
 
 
 def max_memory_reserved(device: Any = None) -> int:
     """The most bytes that were taken from the driver since `reset_peak_memory_stats`."""
-    return _pool(device).peak_reserved
+    return _counts(device).peak_reserved
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """The counts under PyTorch's names for them; empty without a GPU."""
+    if not is_available():
+        return {}
+    found = _counts(device)
+    return {
+        "allocated_bytes.all.current": found.allocated,
+        "allocated_bytes.all.peak": found.peak,
+        "reserved_bytes.all.current": found.reserved,
+        "reserved_bytes.all.peak": found.peak_reserved,
+    }
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """The counts as a table for people.
+
+    Raises:
+        RuntimeError: if there is no GPU; the text says what is missing.
+    """
+    index, found = _index(device), _counts(device)
+    rows = [
+        ("", "now", "most"),
+        ("in blocks of tensors", gpu.spoken(found.allocated), gpu.spoken(found.peak)),
+        ("taken from the driver", gpu.spoken(found.reserved), gpu.spoken(found.peak_reserved)),
+    ]
+    return f"memory of cuda:{index}\n{aligned(rows, (1, 2))}"
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Start the counts of `max_memory_allocated` and `max_memory_reserved` anew."""
-    pool = _pool(device)
-    pool.peak, pool.peak_reserved = pool.allocated, pool.reserved
+    if is_available():
+        pool = _pool(device)
+        pool.peak, pool.peak_reserved = pool.allocated, pool.reserved
+
+
+reset_max_memory_allocated = reset_peak_memory_stats
+
+
+def ipc_collect() -> None:
+    """Nothing: no memory of a GPU is shared between processes."""
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free and all bytes of a GPU's memory, as the driver sees them."""
-    return driver.load().memory(_index(device))
+    index = _index(device)
+    return driver.load().memory(index)
 
 
 def empty_cache() -> None:
@@ -370,6 +471,27 @@ def _state(index: int) -> Any:
     return run_cuda.gpu_of(devices.gpu(index))
 
 
+# ----- kernels -----
+
+
+def kernels(t: Tensor, backward: bool = False) -> list[DeviceSource]:
+    """The device kernels that would compute a tensor, each once; no GPU is needed.
+
+    `t.kernels(device="cuda")` is their text. As values they can be compiled and looked into
+    (`adjit.cuda.inspection.code_of`) or run by themselves (`adjit.cuda.simulator.run`).
+
+    Args:
+        backward: also those that would compute the gradients of the leaves.
+
+    Example:
+        >>> [kernel.name for kernel in adjit.cuda.kernels(adjit.tensor([1.0, 2.0]).tanh())]
+        ['tanh_f32_to_f32_cc_on_gpu']
+    """
+    from ..show import device_steps
+
+    return list(dict.fromkeys(step.source for step in device_steps(t, backward)))
+
+
 # ----- random numbers -----
 
 
@@ -387,10 +509,69 @@ def manual_seed_all(seed: int) -> None:
     manual_seed(seed)
 
 
-# ----- the constructors of old programs -----
+def seed() -> None:
+    """Seed the random numbers of the current GPU with a number that nobody knows; nothing without one."""
+    if is_available():
+        default_generator.seed()
+
+
+seed_all = seed
+
+
+def initial_seed() -> int:
+    """The seed of the current GPU's random numbers, which is that of the CPU.
+
+    Raises:
+        RuntimeError: if there is no GPU; the text says what is missing.
+    """
+    _index(None)
+    return default_generator.initial_seed()
+
+
+def get_rng_state(device: Any = "cuda") -> Tensor:
+    """The state of a GPU's random numbers, which is that of the CPU.
+
+    Raises:
+        RuntimeError: if there is no GPU; the text says what is missing.
+    """
+    _index(device)
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
+    """Go back to a state of `get_rng_state`.
+
+    Raises:
+        RuntimeError: if there is no GPU; the text says what is missing.
+    """
+    _index(device)
+    default_generator.set_state(new_state)
+
+
+def is_current_stream_capturing() -> bool:
+    """False: plans become graphs on a stream of their own."""
+    return False
+
+
+# ----- the constructors of old programs, and what there is not -----
 
 globals().update(cuda_types)
 
+GRAPHS = (
+    "what comes back is launched as a CUDA graph by itself, and adjit.compile captures a step: call "
+    "the function as it is"
+)
+INSTEAD = {
+    "amp": MIXED,
+    "CUDAGraph": GRAPHS,
+    "graph": GRAPHS,
+    "make_graphed_callables": GRAPHS,
+    "HalfTensor": "adjit computes in float32 and float64: use FloatTensor",
+    "BFloat16Tensor": "adjit computes in float32 and float64: use FloatTensor",
+    "nvtx": "mark nothing: adjit.profiler names the lines behind each kernel",
+}
+
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"module 'adjit.cuda' has no attribute {name!r}")
+    told = INSTEAD.get(name, "what is not supported yet is listed in the README")
+    raise AttributeError(f"module 'adjit.cuda' has no attribute {name!r}; {told}")

@@ -11,11 +11,17 @@ kernel that lacks a barrier goes wrong in one of the two, so tests run both.
 
 Elements are NumPy scalars, and scalar functions those of the CPU: an elementwise kernel gives the
 bits that it gives on a GPU.
+
+    >>> from adjit.cuda import simulator
+    >>> x = adjit.tensor([1.0, 2.0, 3.0])
+    >>> simulator.value(x * x)
+    tensor([1., 4., 9.])
 """
 
 from __future__ import annotations
 
 import ast
+import ctypes
 import functools
 import inspect
 import textwrap
@@ -25,15 +31,25 @@ from typing import Any
 
 import numpy as np
 
+from ..capture import reachable
+from ..devices import CPU
 from ..kernels import abi, device, lanes, sort
-from ..schedule.recipe import DeviceSource
+from ..ops.creation import tensor
+from ..schedule import settle
+from ..schedule.cold import found_error
+from ..schedule.on_cuda import device_steps
+from ..schedule.recipe import DeviceSource, DeviceStep
+from ..show import NOTHING, record_gradients
+from ..tensor import Tensor
 
-WARP_WORDS = {"sync_warp", "shuffle", "shuffle_down", "shuffle_up", "shuffle_xor", "ballot"}
+WARP_WORDS = {
+    "sync_warp", "shuffle", "shuffle_down", "shuffle_up", "shuffle_xor", "ballot", "multiply_tf32",
+}  # fmt: skip
 COLLECTIVE = WARP_WORDS | {"barrier"}
 HERE = "<device kernel>"
 POISON = 0x5B  # in every byte of memory that nothing was written to
 
-__all__ = ["Pointer", "SimulationError", "run"]
+__all__ = ["DeviceSource", "Pointer", "SimulationError", "grad", "run", "value"]
 
 
 class SimulationError(RuntimeError):
@@ -128,6 +144,7 @@ class Machine:
         self.block = 0
         self.thread = Thread(0)
         self.shared: list[Pointer] = []
+        self.dynamic = np.empty(0, np.uint8)
 
     def meanings(self) -> dict[str, Callable[..., Any]]:
         """The function behind each word; collective ones are answered by the scheduler."""
@@ -140,11 +157,14 @@ class Machine:
             "first_unit": lambda: self.block * self.threads + self.thread.number,
             "all_threads": lambda: self.blocks * self.threads,
             "shared": self._shared,
+            "dynamic": lambda dtype, first: Pointer(self.dynamic, int(first)).of(dtype),
             "local": lambda dtype, count: Pointer(poisoned(dtype, count)),
             "shifted": lambda x, i: x.shifted(int(i)),
             "aligned": lambda x, size: x.first * x.array.itemsize % size == 0,
             "load_wide": _load_wide,
             "store_wide": _store_wide,
+            "take_wide": _take_wide,
+            "give_wide": _give_wide,
             "atomic_add": _atomic(lambda old, value: old + value),
             "atomic_min": _atomic(min),
             "atomic_max": _atomic(max),
@@ -154,6 +174,7 @@ class Machine:
             "laid_out": Row,
             "words": lambda row: row,
             "at": _at,
+            "tf32": _tf32,
             "lowest_bit": lambda bits: (int(bits) & -int(bits)).bit_length() - 1 if bits else 32,
         }
 
@@ -176,8 +197,10 @@ def poisoned(dtype: Any, count: int) -> Any:
     return made
 
 
-def _at(address: Any, dtype: Any) -> Pointer:
+def _at(address: Any, dtype: Any) -> Pointer | Row:
     """A pointer to elements of another dtype, for a word that is a pointer."""
+    if isinstance(address, Row):
+        return address
     if not isinstance(address, Pointer):
         raise SimulationError(f"{address} is no address")
     return address.of(dtype)
@@ -219,6 +242,15 @@ def _store_wide(x: Pointer, i: Any, values: Sequence[Any]) -> None:
         x[i + k] = value
 
 
+def _take_wide(mine: Pointer, j: Any, x: Pointer, i: Any, count: int) -> None:
+    for k, value in enumerate(_load_wide(x, i, count)):
+        mine[j + k] = value
+
+
+def _give_wide(x: Pointer, i: Any, mine: Pointer, j: Any, count: int) -> None:
+    _store_wide(x, i, [mine[j + k] for k in range(count)])
+
+
 def _check_border(x: Pointer, i: Any, count: int) -> None:
     if count * x.array.itemsize > device.WIDE:
         raise SimulationError(f"{count} elements of {x.array.dtype} do not fit into one access")
@@ -246,6 +278,32 @@ def _natural(value: Any) -> int:
     if value < 0:
         raise SimulationError(f"{value} in a division of numbers from 0 up")
     return int(value)
+
+
+def _tf32(value: Any) -> Any:
+    """To the nearest with 10 bits of mantissa, of two the one further from 0."""
+    bits = np.float32(value).view(np.uint32)
+    return value if value != value else ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _multiply_tf32(lanes: list[Any]) -> None:
+    """What the word of that name says, for the operands of the lanes of a warp."""
+    left, right, total = (np.zeros(shape, np.float32) for shape in ((16, 8), (8, 8), (16, 8)))
+    for k, (sums, first, second, a, i, b, j) in enumerate(lanes):
+        g, q = divmod(k, 4)
+        left[[g, g + 8, g, g + 8], [q, q, q + 4, q + 4]] = [a[i + e] for e in range(4)]
+        right[[q, q + 4], g] = [b[j + e] for e in range(2)]
+        total[[g, g, g + 8, g + 8], [2 * q, 2 * q + 1] * 2] = [
+            sums[at + e] for at in (first, second) for e in range(2)
+        ]
+    for factors in (left, right):
+        if (factors.view(np.uint32)[factors == factors] & 0x1FFF).any():
+            raise SimulationError("a factor of multiply_tf32 is not rounded by tf32")
+    total += left @ right
+    for k, (sums, first, second, *_) in enumerate(lanes):
+        g, q = divmod(k, 4)
+        for e in range(2):
+            sums[first + e], sums[second + e] = total[g, 2 * q + e], total[g + 8, 2 * q + e]
 
 
 # ----- kernels as generators -----
@@ -356,6 +414,7 @@ def run(
     with np.errstate(all="ignore"):
         for block in range(machine.blocks)[::direction]:
             machine.block, machine.shared = block, []
+            machine.dynamic = poisoned("uint8", kernel.shared)
             threads = [Thread(k) for k in range(kernel.threads)][::direction]
             for thread in threads:
                 machine.thread = thread
@@ -366,7 +425,7 @@ def run(
 
 def _argument(value: Any, kind: str) -> Any:
     """An argument as the kernel sees it."""
-    if isinstance(value, Pointer) and kind == "int64":
+    if isinstance(value, Pointer | Row) and kind == "int64":
         return value  # an address
     if kind.startswith("*"):
         pointer = value if isinstance(value, Pointer) else Pointer(value)
@@ -430,7 +489,9 @@ def _answer_warp(warp: list[Thread]) -> bool:
     if word == "ballot":
         votes = sum(1 << k for k, t in enumerate(lanes) if t.waiting[1])
         answers = [votes - (1 << 32) if votes >> 31 else votes] * device.WARP
-    elif word == "sync_warp":
+    elif word in ("sync_warp", "multiply_tf32"):
+        if word == "multiply_tf32":
+            _multiply_tf32([t.waiting[1:] for t in lanes])
         answers = [0] * device.WARP
     else:
         answers = [
@@ -447,3 +508,159 @@ def _source(word: str, lane: int, by: int) -> int:
         "shuffle": by, "shuffle_down": lane + by, "shuffle_up": lane - by, "shuffle_xor": lane ^ by,
     }[word]  # fmt: skip
     return source if 0 <= source < device.WARP else lane
+
+
+# ----- recorded operations -----
+
+
+def value(t: Tensor, *, blocks: int | None = None, reverse: bool = False) -> Tensor:
+    """What a GPU would give for a tensor of the CPU that nobody has looked at yet.
+
+    Each operation behind it runs its own device kernel here; fused ones give the same bits. The
+    tensor itself is left to be computed.
+
+    Args:
+        blocks: of each grid; by default what the units of work need. With fewer, threads go on to
+            further units.
+        reverse: let the last block and the last thread begin.
+
+    Raises:
+        SimulationError: for what a GPU leaves undefined.
+        NotImplementedError: if one of the kernels has no CUDA side.
+        ValueError: if nothing is left to run, or if some of it lies on a GPU.
+
+    Example:
+        >>> x = adjit.linspace(0, 1, 5)
+        >>> bool((simulator.value(x.exp()) == x.exp()).all())
+        True
+    """
+    with settle.lock:
+        return _simulated([t], blocks, reverse)[0]
+
+
+def grad(
+    t: Tensor,
+    inputs: Tensor | Sequence[Tensor],
+    *,
+    blocks: int | None = None,
+    reverse: bool = False,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of the sum of a tensor that a GPU would give, forward and backward.
+
+    As `adjit.autograd.grad` with ones for `grad_outputs`; the graph stays. Arguments and errors are
+    those of `value`; where an input is not behind the tensor, its gradient is None.
+
+    Example:
+        >>> x = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> simulator.grad(x * x, x)
+        (tensor([2., 4.]),)
+    """
+    wanted = [inputs] if isinstance(inputs, Tensor) else [*inputs]
+    with settle.lock:
+        gradients = record_gradients(t, wanted)
+        found = iter(_simulated([g for g in gradients if g is not None], blocks, reverse))
+        return tuple([None if g is None else next(found) for g in gradients])
+
+
+def _simulated(tensors: Sequence[Tensor], blocks: int | None, reverse: bool) -> list[Tensor]:
+    """What a GPU would give for tensors. Callers hold the lock."""
+    values = [t.storage.value for t in tensors]
+    batch = reachable(values)
+    if any(value.recipe is None for value in values):
+        raise ValueError(f"{NOTHING}; simulate a tensor before you look at it")
+    simulation = Simulation(blocks, reverse)
+    simulation.add(batch)
+    return [simulation.tensor(t) for t in tensors]
+
+
+class Simulation:
+    """The results of recorded nodes, by the identity of the node.
+
+    `blocks` and `reverse` are those of `run`.
+    """
+
+    def __init__(self, blocks: int | None, reverse: bool) -> None:
+        self.memory: dict[int, list[Any]] = {}
+        self.blocks, self.reverse = blocks, reverse
+        self.steps: list[DeviceStep] = []
+        self.kept: list[Any] = []  # the nodes: an identity must not come back
+
+    def add(self, nodes: Sequence[Any]) -> None:
+        """Run nodes in order."""
+        self.kept += nodes
+        for node in nodes:
+            if node.recipe is not None:
+                self._run(node)
+
+    def tensor(self, t: Tensor) -> Tensor:
+        """The elements of a tensor whose node has run, as a tensor of its own."""
+        flat = self.memory[id(t.storage.value)][0].view(t.dtype.numpy)[t.storage_offset() :]
+        steps = [s * t.itemsize for s in t.stride()]
+        return tensor(np.lib.stride_tricks.as_strided(flat, t.shape, steps))
+
+    def _run(self, node: Any) -> None:
+        recipe = node.recipe
+        offsets = node.offsets or (0,) * len(node.inputs)
+        if recipe.pick >= 0:
+            self.memory[id(node)] = [self.memory[id(node.inputs[0])][recipe.pick]]
+            return
+        given = [
+            self._pointer(value, offset, spec)
+            for value, offset, spec in zip(node.inputs, offsets, recipe.inputs, strict=True)
+        ]
+        if recipe.write:
+            whole = given[0].array.copy()
+            made = [whole]
+            row = [given[1], Pointer(whole, given[0].first)]
+        else:
+            made = [poisoned(s.dtype.stored, max(s.extent, s.numel)) for s in recipe.outputs]
+            for k in range(recipe.over):
+                made[k][:] = given[k].array
+                given[k] = Pointer(made[k])
+            row = [*given, *made]
+        scratch = poisoned("uint8", -(-recipe.scratch // 16) * 16)
+        status = np.zeros(4, np.int64)
+        for step in device_steps(recipe):
+            words: list[Any] = [*row]
+            if recipe.scratch:
+                words.append(scratch)
+            if recipe.fallible is not None:
+                words.append(status)
+            words += [*recipe.constants, *node.scalars]
+            if step.source.by_table:
+                words = [Row([_fitted(word, "int64") for word in words])]
+            kinds = step.source.signature
+            fitted = [_fitted(w, k) for w, k in zip([*words, step.n], kinds, strict=True)]
+            if step.n:
+                run(step.source, fitted, blocks=self.blocks, reverse=self.reverse)
+            self.steps.append(step)
+        if status[0]:
+            raise found_error(recipe, tuple(status.tolist()), node.site)
+        self.memory[id(node)] = made
+
+    def _pointer(self, value: Any, offset: int, spec: Any) -> Pointer:
+        """Where a node reads a value: what a node before it has left, or a copy of what is there."""
+        known = self.memory.get(id(value))
+        if known is not None:
+            return Pointer(known[0], offset)
+        if spec.device is not CPU:
+            raise ValueError(
+                f"the simulator reads the memory of the CPU, not that of {spec.device}"
+            )
+        kind = np.dtype(spec.dtype.stored)
+        count = offset + max(spec.extent, 0)
+        data = ctypes.string_at(int(value.address), count * kind.itemsize)
+        return Pointer(np.frombuffer(data, kind).copy(), offset)
+
+
+def _fitted(word: Any, kind: str) -> Any:
+    """A word as the launch of a kernel would narrow it."""
+    if kind.startswith("*"):
+        array = word.array if isinstance(word, Pointer) else word
+        first = word.first if isinstance(word, Pointer) else 0
+        return Pointer(array.view(kind[1:]), first)
+    if isinstance(word, np.ndarray):
+        return Pointer(word)
+    if kind in ("float32", "float64"):
+        return np.array(word, np.int64).view(np.float64)[()]
+    return word

@@ -29,6 +29,7 @@ def launch(
     fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
     messages: dict[int, Any] | None = None,
     activation: int = -1,
+    finishes: bool = False,
     device: devices.device | None = None,
 ) -> Any:
     """Record a node that runs hand-written kernels; its results are dense and in C order.
@@ -38,7 +39,8 @@ def launch(
     and of the status words (where `fallible`), then `words`, then `scalars` (floats travel as
     bits). `messages` maps a status code to a message, or (exception type, message), formatted
     with the details the kernel left. `activation` is the place of the word that says what the
-    kernel does to its result last, 0 for nothing. Results are where the inputs are; `device` says
+    kernel does to its result last, 0 for nothing; `finishes` that it is a convolution, of which
+    `schedule/finish.py` says more. Results are where the inputs are; `device` says
     where, if there are none.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
@@ -63,7 +65,8 @@ def launch(
             messages or {},
             device or common_device(given),
         )
-        recipe.activation = activation if recipe.device is devices.CPU else -1
+        recipe.activation = activation
+        recipe.finishes = finishes and recipe.device is devices.CPU
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
         _launches[key] = recipe
@@ -111,8 +114,6 @@ def _launch_recipe(
         made, tuple([int(w) for w in words]), scalars=scalars, scratch=scratch, fallible=fails,
     )  # fmt: skip
     find_device_steps(recipe)
-    if place is not devices.CPU:
-        return recipe  # groups of a GPU are elementwise
     folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
     if row:
         recipe.row = RowCall(row, bind["T"], words)

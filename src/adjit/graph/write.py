@@ -103,20 +103,33 @@ def _write_region(t: Any, source: Any) -> None:
     shared = storage.shared
     if shared:
         settle()
+    key = spec, other, storage.spec, shared
+    recipe = _writes.get(key)
+    if recipe is None:
+        if len(_writes) >= MAX_RECIPES:
+            _writes.clear()
+        recipe = _writes[key] = _write_recipe(*key)
+    storage.value = node = node_on(recipe, (t, source))
+    remember(node)
+    if shared:
+        settle()
+
+
+_writes: dict[Any, Recipe] = {}
+
+
+def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:
+    """The recipe that copies `other` into the part `spec` of the old value `whole`."""
     step, constants = codegen.elementwise(
         "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
         [Operand("out", spec.dtype, spec.strides)], spec.shape,
         sorted(range(spec.ndim), key=lambda d: (-spec.strides[d], d)),
     )  # fmt: skip
-    whole = storage.spec
     recipe = Recipe("write", (spec, other), (whole,), [step], constants)
     recipe.plain = False
     recipe.write = "here" if shared else "copy"
     find_device_steps(recipe)
-    storage.value = node = node_on(recipe, (t, source))
-    remember(node)
-    if shared:
-        settle()
+    return recipe
 
 
 def copy_body() -> Any:

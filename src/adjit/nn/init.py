@@ -296,7 +296,8 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
     zeros = math.ceil(sparsity * rows)
     tensor.normal_(0, std, generator=generator)
     for column in range(columns):
-        tensor[random.randperm(rows, generator=generator)[:zeros], column] = 0
+        order = random.randperm(rows, generator=generator, device=tensor.device)
+        tensor[order[:zeros], column] = 0
     return tensor
 
 

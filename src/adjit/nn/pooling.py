@@ -385,3 +385,77 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The largest elements of windows that divide the last three axes evenly."""
 
     _pool = staticmethod(F.adaptive_max_pool3d)
+
+
+class _FractionalMaxPool(Module):
+    """The largest elements of windows at random places; subclasses say over how many axes."""
+
+    _pool: Callable[..., Any]
+    _axes: int
+    _random_samples: Tensor | None
+
+    def __init__(
+        self,
+        kernel_size: Sizes,
+        output_size: Sizes | None = None,
+        output_ratio: float | Sequence[float] | None = None,
+        return_indices: bool = False,
+        _random_samples: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        name = type(self).__name__
+        self.kernel_size = _for_each(kernel_size, self._axes)
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        if output_size is None and output_ratio is None:
+            raise ValueError(
+                f"{name} requires specifying either an output size, or a pooling ratio"
+            )
+        if output_size is not None and output_ratio is not None:
+            raise ValueError("only one of output_size and output_ratio may be specified")
+        self.output_size = None if output_size is None else _for_each(output_size, self._axes)
+        self.output_ratio = None
+        if output_ratio is not None:
+            ratios = (output_ratio,) if isinstance(output_ratio, (int, float)) else output_ratio
+            if not all(0 < ratio < 1 for ratio in ratios):
+                raise ValueError(f"output_ratio must be between 0 and 1 (got {output_ratio})")
+            self.output_ratio = tuple(ratios) * (self._axes // len(ratios))
+
+    def forward(self, input: Tensor) -> Any:
+        return self._pool(
+            input,
+            self.kernel_size,
+            self.output_size,
+            self.output_ratio,
+            self.return_indices,
+            _random_samples=self._random_samples,
+        )
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The largest elements of windows at random places over the last two axes.
+
+    Args:
+        kernel_size: the size of a window, one number or one for each axis.
+        output_size: how many windows an axis has.
+        output_ratio: that as a part of the input's size, between 0 and 1, instead.
+        return_indices: whether to return the places of the elements too.
+
+    Raises:
+        ValueError: unless just one of `output_size` and `output_ratio` is given.
+
+    Example:
+        >>> nn.FractionalMaxPool2d(2, output_ratio=0.5)(adjit.ones(1, 1, 6, 6)).shape
+        adjit.Size([1, 1, 3, 3])
+    """
+
+    _pool = staticmethod(F.fractional_max_pool2d)
+    _axes = 2
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The largest elements of windows at random places over the last three axes; takes what
+    FractionalMaxPool2d takes."""
+
+    _pool = staticmethod(F.fractional_max_pool3d)
+    _axes = 3

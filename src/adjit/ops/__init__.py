@@ -15,6 +15,7 @@ from . import (
     elementwise,
     embedding,
     exchange,
+    fractional_pool,
     grid_sample,
     grids,
     index,

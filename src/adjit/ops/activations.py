@@ -136,7 +136,7 @@ def rrelu(
         return leaky_relu_of_noise, (input,), ((lower + upper) / 2,)
     from .random import rand
 
-    slopes = rand(input.shape, dtype=input.dtype) * (upper - lower) + lower
+    slopes = rand(input.shape, dtype=input.dtype, device=input.device) * (upper - lower) + lower
     return random_slope, (input, slopes), ()
 
 

@@ -239,9 +239,15 @@ def batch_norm(
     return out
 
 
+@functools.lru_cache(4096)
+def has_one_value(size: Shape) -> bool:
+    """Whether each channel of (N, C, *) has one value."""
+    return numel(size[:1]) * numel(size[2:]) == 1
+
+
 def check_batch_size(size: Sequence[int]) -> None:
     """A channel of one value has no variance."""
-    if numel(size[:1]) * numel(size[2:]) == 1:
+    if has_one_value(tuple(size)):
         raise ValueError(
             f"Expected more than 1 value per channel when training, got input size {size}"
         )

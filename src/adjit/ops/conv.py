@@ -58,7 +58,7 @@ def record(plan: Plan, operands: tuple[Tensor, ...]) -> Tensor:
     kind = operands[0].dtype
     out: Tensor = launch(
         plan.steps, operands, [(plan.shape, kind)], bind={"T": kind},
-        words=plan.words, scratch=plan.scratch,
+        words=plan.words, scratch=plan.scratch, finishes=plan.finishes,
     )  # fmt: skip
     return out
 

@@ -70,6 +70,7 @@ class Plan(NamedTuple):
     steps: list[tuple[Any, int, int]]
     words: tuple[int, ...]
     scratch: int
+    finishes: bool = False  # whether its kernel can do more to the result
 
 
 class Taps(NamedTuple):
@@ -374,7 +375,7 @@ def plan_convolve(
         grain = PACK_GRAIN // max(numbers, 1) + 1
         steps.insert(0, (kernels.pack_weight, len(phases) * groups * panels, grain))
     shape = source[0], *(given.image if is_backward else given.out), total
-    return Plan(shape, steps, words, packed + slots * slot)
+    return Plan(shape, steps, words, packed + slots * slot, finishes=True)
 
 
 def lay_few(
@@ -407,7 +408,8 @@ def plan_dots(image: Spec, filters: Spec, given: Geometry, threads: int, *, has_
         (kernels.dot_pixels, groups * panels, part),
     ]
     shape = image.shape[0], *given.out, columns * groups
-    return Plan(shape, steps, words, groups * pixels * length * kind.itemsize)
+    scratch = groups * pixels * length * kind.itemsize
+    return Plan(shape, steps, words, scratch, finishes=True)
 
 
 def plan_spread(

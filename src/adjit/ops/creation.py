@@ -22,12 +22,8 @@ from ..storage import Foreign
 from ..tensor import Tensor
 
 
-def _finish(
-    made: Any, requires_grad: bool, device: Any = None, layout: Any = None, pin_memory: bool = False
-) -> Tensor:
+def _finish(made: Any, requires_grad: bool, *, pin_memory: bool = False) -> Tensor:
     """Apply the arguments that every creation function takes."""
-    if device is not None:
-        made = write.placed(made, devices.check(device))
     if pin_memory:
         made = pinned(made)
     if requires_grad:
@@ -93,9 +89,10 @@ def tensor(
         made = data.detach().clone()
         made = made if dtype is None else made.to(dtype)
         device = data.spec.device if device is None else device
-        return _finish(made, requires_grad, device, pin_memory=pin_memory)
-    made = _from_array(_array_of(data, dtype))
-    return _finish(made, requires_grad, device, pin_memory=pin_memory)
+    else:
+        made = _from_array(_array_of(data, dtype))
+    made = write.placed(made, devices.check(device))
+    return _finish(made, requires_grad, pin_memory=pin_memory)
 
 
 def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
@@ -305,7 +302,7 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     if record.is_tensor(data):
         return data.to(device, dtype)
     if isinstance(data, np.ndarray):
-        return from_numpy(data).to(device, dtype)
+        return from_numpy(data).to(devices.check(device), dtype)
     if hasattr(data, "__cuda_array_interface__"):
         from .exchange import from_cuda_array_interface
 
@@ -488,12 +485,17 @@ def arange(
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
     count = max(0, math.ceil((end - start) / step))
     made = _ramp(count, start, step, kind, devices.check(device))
-    return _done(made, requires_grad, None, out)
+    return _done(made, requires_grad, device, out)
 
 
 def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:
-    finished = _finish(made, requires_grad, device)
+    finished = _finish(write.placed(made, place_of(device, out)), requires_grad)
     return finished if out is None else _into(out, finished)
+
+
+def place_of(device: Any, out: Any) -> devices.device:
+    """The device that is asked for, or that of `out`, or the default one."""
+    return out.spec.device if device is None and out is not None else devices.check(device)
 
 
 def _ramp(count: int, start: Any, step: Any, kind: Dtype, place: devices.device) -> Any:

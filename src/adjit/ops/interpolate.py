@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
 from ..graph.op import export
 from ..kernels import resample as kernels
+from ..shapes import Shape
 from ..tensor import Tensor
 from . import pool
-from .resample import AxisMap, mapping
+from .resample import AxisMap, Maps, mapping, maps_of
 
 MODES = "nearest | linear | bilinear | bicubic | trilinear | lanczos | area | nearest-exact"
 CURVES = {"linear": 3, "bilinear": 4, "trilinear": 5, "bicubic": 4}  # with the ndim they take
@@ -105,6 +108,22 @@ def check_sizes(x: Tensor, sizes: Sequence[int]) -> None:
         )
 
 
+@functools.lru_cache(4096)
+def maps_between(
+    given: Shape, sizes: Shape, scales: tuple[float, ...], kind: int, aligned: bool, copied: bool
+) -> Maps:
+    """From each size to another, by a scale where there are any; equal ones may be `copied`."""
+    return maps_of(
+        *[
+            AxisMap(axis, kind, length, places, 0, aligned, 1 / scale if scale else 0.0)
+            for axis, (length, places, scale) in enumerate(
+                zip(given, sizes, scales or [0.0] * len(sizes), strict=True), 2
+            )
+            if not (length == places and copied)
+        ]
+    )
+
+
 @export(namespace="nn.functional")
 def interpolate(
     input: Tensor,
@@ -182,15 +201,53 @@ def interpolate(
     kind = WIDE[mode] if antialias else KINDS[mode]
     # PyTorch copies axes that keep their size, but not in all modes where a scale is given.
     copied = not scales or antialias or "linear" in mode or (mode, input.ndim) == ("nearest", 4)
-    maps = tuple(
-        AxisMap(
-            axis, kind, length, int(places), 0, bool(align_corners), 1 / scale if scale else 0.0
-        )
-        for axis, (length, places, scale) in enumerate(
-            zip(input.shape[2:], sizes, scales or [0.0] * len(sizes), strict=True), 2
-        )
-        if not (length == places and copied)
-    )
+    maps = maps_between(
+        input.shape[2:], tuple([int(n) for n in sizes]), tuple(scales), kind, bool(align_corners),
+        copied,
+    )  # fmt: skip
     op = WIDE_OPS[mode] if antialias else OPS[mode, input.ndim - 2]
-    resized: Tensor = op(input, maps) if maps else input.clone()
+    resized: Tensor = op(input, maps) if maps.axes else input.clone()
     return resized
+
+
+def warn_of_upsampling(name: str) -> None:
+    """Say what PyTorch says of the older names."""
+    warnings.warn(
+        f"`nn.functional.{name}` is deprecated. Use `nn.functional.interpolate` instead.",
+        stacklevel=3,
+    )
+
+
+@export(namespace="nn.functional")
+def upsample(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+    mode: str = "nearest",
+    align_corners: bool | None = None,
+) -> Tensor:
+    """`interpolate`, which is the newer name."""
+    warn_of_upsampling("upsample")
+    return interpolate(input, size, scale_factor, mode, align_corners)
+
+
+@export(namespace="nn.functional")
+def upsample_nearest(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:
+    """`interpolate`, each element the nearest one of the input."""
+    warn_of_upsampling("upsample_nearest")
+    return interpolate(input, size, scale_factor, "nearest")
+
+
+@export(namespace="nn.functional")
+def upsample_bilinear(
+    input: Tensor,
+    size: int | Sequence[int] | None = None,
+    scale_factor: float | Sequence[float] | None = None,
+) -> Tensor:
+    """`interpolate` of (N, C, H, W) images with `mode="bilinear"` between the corners."""
+    warn_of_upsampling("upsample_bilinear")
+    return interpolate(input, size, scale_factor, "bilinear", True)

@@ -7,12 +7,12 @@ import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from .. import dtypes
+from .. import config, dtypes
 from ..dtypes import dtype
 from ..graph.calls import short
 from ..graph.launch import launch
 from ..graph.node import Node
-from ..graph.op import add_method, export, operation
+from ..graph.op import Operation, add_method, export, operation, registry
 from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
 from ..graph.state import state
 from ..kernels import blas, micro
@@ -33,6 +33,20 @@ C_NAMES = {
     "float32": "float", "float64": "double", "int8": "signed char", "uint8": "unsigned char",
     "int16": "short int", "int32": "int", "int64": "long int", "bool": "bool",
 }  # fmt: skip
+
+
+# --------------------------------------------------------------------------- precision
+
+
+def use_precision(precision: str) -> None:
+    """Set how exactly products of float32 have to be computed; what ops have recorded is forgotten."""
+    if precision != config.MATMUL_PRECISION:
+        config.MATMUL_PRECISION = precision
+        plan_product.cache_clear()
+        _recipes.clear()
+        for op in registry.values():
+            if isinstance(op, Operation):
+                op.calls.clear()
 
 
 # --------------------------------------------------------------------------- geometry
@@ -134,9 +148,10 @@ def plan_product(
     else:
         kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns
     tiles = -(-rows // height)
+    precision = kernels.FULL if config.MATMUL_PRECISION == "highest" else kernels.REDUCED
     words = (
         *memory_functions(), rows, columns, depth, *strides,
-        bias_row, bias_column, activation, width, blocks, tiles, len(batch), *batch_words,
+        bias_row, bias_column, activation, precision, width, blocks, tiles, len(batch), *batch_words,
     )  # fmt: skip
     grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, 1))
     return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain, swapped)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -13,7 +14,7 @@ from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import creation, layouts
 from .reduce import GRAIN
-from .resample import PAD_KINDS, PADS, AxisMap
+from .resample import PAD_KINDS, PADS, AxisMap, Maps, maps_of
 from .tables import carrier
 
 
@@ -60,24 +61,26 @@ def pad(
         raise NotImplementedError(
             f"Padding size {len(widths)} is not supported for {input.ndim}D input tensor."
         )
-    maps = tuple(pad_maps(mode, input, widths))
-    out: Tensor = PADS[mode][len(widths) // 2 - 1](input, maps) if maps else input.clone()
+    maps = pad_maps(mode, input.shape, widths)
+    out: Tensor = PADS[mode][len(widths) // 2 - 1](input, maps) if maps.axes else input.clone()
     return out
 
 
-def pad_maps(mode: str, x: Tensor, widths: Shape) -> Iterator[AxisMap]:
+@functools.lru_cache(4096)
+def pad_maps(mode: str, shape: Shape, widths: Shape) -> Maps:
     """Which place of an axis stands at each place of the padded one, for all axes that change."""
+    found = []
     for position in range(len(widths) // 2):
         before, after = widths[2 * position : 2 * position + 2]
-        axis = x.ndim - 1 - position
-        size = x.shape[axis]
+        axis = len(shape) - 1 - position
+        size = shape[axis]
         if mode == "circular" and max(before, after) > size:
             raise RuntimeError("Padding value causes wrapping around more than once.")
         if mode == "reflect" and max(before, after) >= size:
             raise RuntimeError(
                 f"Argument #{4 + 2 * position}: Padding size should be less than the corresponding "
                 f"input dimension, but got: padding ({before}, {after}) at dimension {axis} of "
-                f"input {list(x.shape)}"
+                f"input {list(shape)}"
             )
         if size + before + after < 1:
             if mode == "circular":
@@ -90,10 +93,11 @@ def pad_maps(mode: str, x: Tensor, widths: Shape) -> Iterator[AxisMap]:
         if size == 0:
             raise RuntimeError(
                 f"Expected a size other than 0 for the padded dimension {axis}, but got input "
-                f"{list(x.shape)}"
+                f"{list(shape)}"
             )
         if before or after:
-            yield AxisMap(axis, PAD_KINDS[mode], size, size + before + after, before)
+            found.append(AxisMap(axis, PAD_KINDS[mode], size, size + before + after, before))
+    return maps_of(*found)
 
 
 class Side(NamedTuple):

@@ -19,7 +19,7 @@ from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import creation, layouts
 from .reduce import GRAIN
-from .resample import AxisMap, mapping
+from .resample import AxisMap, mapping, maps_of
 
 Sizes = int | Sequence[int]
 
@@ -310,6 +310,21 @@ def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
     return largest_of_windows
 
 
+def with_indices(function: Callable[..., Any], settings: int) -> Callable[..., Any]:
+    """A pooling function that has so many settings before `return_indices`, which is always set."""
+
+    @functools.wraps(function)
+    def found(input: Tensor, *given: Any, **named: Any) -> Any:
+        named["return_indices"] = True
+        return function(input, *given[:settings], **named)
+
+    found.__name__ = found.__qualname__ = f"{function.__name__}_with_indices"
+    found.__doc__ = (
+        f"""`{function.__name__}` with `return_indices`: the elements and their places."""
+    )
+    return export(namespace="nn.functional")(found)
+
+
 MAX_POOL = [
     max_pooling(kernels.max_windows, f"MaxPool{n}DWithIndicesBackward0", n) for n in (1, 2, 3)
 ]
@@ -382,6 +397,9 @@ def max_pool(n: int) -> Callable[..., Any]:
 
 
 max_pool1d, max_pool2d, max_pool3d = MAX_POOLS = [max_pool(n) for n in (1, 2, 3)]
+max_pool1d_with_indices, max_pool2d_with_indices, max_pool3d_with_indices = (
+    with_indices(function, 5) for function in MAX_POOLS
+)
 
 
 # ---------------------------------------------------------------- means
@@ -616,13 +634,13 @@ def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Tensor:
     axes = range(x.ndim - n, x.ndim)
     if all(size == 1 for size in sizes):
         return x.mean(tuple(axes), True)
-    maps = tuple(
+    areas = [
         AxisMap(axis, resample.AREA, x.shape[axis], size)
         for axis, size in zip(axes, sizes, strict=True)
-    )
+    ]
     if not numel(sizes):
         return x.new_zeros((*x.shape[: x.ndim - n], *sizes))
-    out: Tensor = ADAPTIVE_AVERAGE[n - 1](x, maps)
+    out: Tensor = ADAPTIVE_AVERAGE[n - 1](x, maps_of(*areas))
     return out
 
 
@@ -692,9 +710,14 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
     return export(namespace="" if n == 1 else "nn.functional")(function)
 
 
-adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = (
+adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = ADAPTIVE_MAX_POOLS = [
     adaptive_max_pool(n) for n in (1, 2, 3)
-)
+]
+(
+    adaptive_max_pool1d_with_indices,
+    adaptive_max_pool2d_with_indices,
+    adaptive_max_pool3d_with_indices,
+) = (with_indices(function, 1) for function in ADAPTIVE_MAX_POOLS)
 
 
 # ---------------------------------------------------------------- elements back at their places

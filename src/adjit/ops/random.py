@@ -6,17 +6,20 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..devices import device
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
 from ..graph.launch import launch
 from ..graph.op import export, operation
+from ..graph.record import common_device
+from ..graph.write import placed
 from ..kernels import random as kernels
 from ..random import Generator, default_generator
 from ..schedule.recipe import GRAIN
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, checked_shape, numel
 from ..tensor import Tensor
-from .creation import _finish
+from .creation import _finish, place_of
 
 COST = 8  # element operations that one random number is worth
 
@@ -31,15 +34,15 @@ def blocks_for(size: int, per_chunk: int) -> tuple[int, int]:
 
 def drawn(
     kernel: Any, shape: Shape, kind: Dtype, per_chunk: int, scalars: tuple[int, ...],
-    generator: Generator | None,
+    generator: Generator | None, place: device,
 ) -> Tensor:  # fmt: skip
-    """A tensor filled by a kernel that draws, recorded."""
+    """A tensor filled by a kernel that draws, recorded; a seed gives the same on every device."""
     size = numel(shape)
     chunks, blocks = blocks_for(size, per_chunk)
-    place = generator_or_default(generator).reserve(blocks)
+    counters = generator_or_default(generator).reserve(blocks)
     return launch(
-        kernel, (), [(shape, kind)], bind={"T": kind}, words=(size,), scalars=(*scalars, *place),
-        n=chunks, grain=max(1, GRAIN // (COST * per_chunk)),
+        kernel, (), [(shape, kind)], bind={"T": kind}, words=(size,), scalars=(*scalars, *counters),
+        n=chunks, grain=max(1, GRAIN // (COST * per_chunk)), device=place,
     )  # fmt: skip
 
 
@@ -59,8 +62,9 @@ def generator_or_default(generator: Any) -> Generator:
 
 
 def draw_uniform(
-    shape: Shape, kind: Dtype, low: float, high: float, generator: Generator | None
-) -> Tensor:
+    shape: Shape, kind: Dtype, low: float, high: float, generator: Generator | None,
+    place: device,
+) -> Tensor:  # fmt: skip
     """Numbers of [low, high), recorded."""
     if not kind.is_floating_point:
         raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{kind.legacy}'")
@@ -72,13 +76,14 @@ def draw_uniform(
     return drawn(
         kernels.uniform_single if single else kernels.uniform_double, shape, kind,
         kernels.WORDS if single else kernels.PAIRS,
-        (float_word(low), float_word(high - low)), generator,
+        (float_word(low), float_word(high - low)), generator, place,
     )  # fmt: skip
 
 
 def draw_normal(
-    shape: Shape, kind: Dtype, mean: float, std: float, generator: Generator | None
-) -> Tensor:
+    shape: Shape, kind: Dtype, mean: float, std: float, generator: Generator | None,
+    place: device,
+) -> Tensor:  # fmt: skip
     """Normal numbers, recorded."""
     if not kind.is_floating_point:
         raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{kind.legacy}'")
@@ -88,13 +93,14 @@ def draw_normal(
     return drawn(
         kernels.normal_single if single else kernels.normal_double, shape, kind,
         kernels.WORDS if single else kernels.PAIRS,
-        (float_word(mean), float_word(std)), generator,
+        (float_word(mean), float_word(std)), generator, place,
     )  # fmt: skip
 
 
 def draw_integers(
-    shape: Shape, kind: Dtype, low: int, high: int, generator: Generator | None
-) -> Tensor:
+    shape: Shape, kind: Dtype, low: int, high: int, generator: Generator | None,
+    place: device,
+) -> Tensor:  # fmt: skip
     """Whole numbers of [low, high), recorded."""
     if low >= high:
         raise RuntimeError(
@@ -106,7 +112,8 @@ def draw_integers(
     if low < (-largest - 1 if kind.kind in "if" else 0):
         raise RuntimeError(f"from is out of bounds for {C_NAMES[kind.name]}")
     limit = high - low
-    return drawn(kernels.integers, shape, kind, kernels.PAIRS, (low, signed(limit)), generator)
+    words = low, signed(limit)
+    return drawn(kernels.integers, shape, kind, kernels.PAIRS, words, generator, place)
 
 
 C_NAMES = {
@@ -138,9 +145,9 @@ def floating_kind(dtype: Dtype | None) -> Dtype:
     return dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
 
 
-def finished(made: Tensor, requires_grad: bool, device: Any, out: Tensor | None) -> Tensor:
+def finished(made: Tensor, requires_grad: bool, out: Tensor | None) -> Tensor:
     """The last arguments that all creation functions take."""
-    made = _finish(made, requires_grad, device)
+    made = _finish(made, requires_grad)
     return made if out is None else writing.write_out("random", out, made)
 
 
@@ -174,8 +181,8 @@ def rand(
         adjit.Size([2, 3])
     """
     shape = size_of("rand", size)
-    made = draw_uniform(shape, floating_kind(dtype), 0.0, 1.0, generator)
-    return finished(made, requires_grad, device, out)
+    made = draw_uniform(shape, floating_kind(dtype), 0.0, 1.0, generator, place_of(device, out))
+    return finished(made, requires_grad, out)
 
 
 @export
@@ -191,8 +198,8 @@ def randn(
         adjit.Size([2, 3])
     """
     shape = size_of("randn", size)
-    made = draw_normal(shape, floating_kind(dtype), 0.0, 1.0, generator)
-    return finished(made, requires_grad, device, out)
+    made = draw_normal(shape, floating_kind(dtype), 0.0, 1.0, generator, place_of(device, out))
+    return finished(made, requires_grad, out)
 
 
 @export
@@ -229,8 +236,9 @@ def randint(
         )
     kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
     shape = tuple(checked_shape((size,)))
-    made = draw_integers(shape, kind, int(low), int(high), generator)
-    return finished(made, requires_grad, device, out)
+    place = place_of(device, out)
+    made = draw_integers(shape, kind, int(low), int(high), generator, place)
+    return finished(made, requires_grad, out)
 
 
 def is_whole(value: Any) -> bool:
@@ -266,7 +274,7 @@ def randperm(
         kernels.permutation, (), [(shape, kind)], bind={"T": kind}, words=(n,), scalars=place,
         n=min(n, 1),
     )  # fmt: skip
-    return finished(made, requires_grad, device, out)
+    return finished(placed(made, place_of(device, out)), requires_grad, out)
 
 
 @export
@@ -281,8 +289,8 @@ def rand_like(
         adjit.Size([2])
     """
     return rand(
-        input.shape, generator=generator, dtype=dtype or input.dtype, device=device,
-        requires_grad=requires_grad,
+        input.shape, generator=generator, dtype=dtype or input.dtype,
+        device=input.device if device is None else device, requires_grad=requires_grad,
     )  # fmt: skip
 
 
@@ -298,8 +306,8 @@ def randn_like(
         adjit.Size([2])
     """
     return randn(
-        input.shape, generator=generator, dtype=dtype or input.dtype, device=device,
-        requires_grad=requires_grad,
+        input.shape, generator=generator, dtype=dtype or input.dtype,
+        device=input.device if device is None else device, requires_grad=requires_grad,
     )  # fmt: skip
 
 
@@ -316,8 +324,8 @@ def randint_like(
         adjit.float32
     """
     return randint(
-        low, high, input.shape, generator=generator, dtype=dtype or input.dtype, device=device,
-        requires_grad=requires_grad,
+        low, high, input.shape, generator=generator, dtype=dtype or input.dtype,
+        device=input.device if device is None else device, requires_grad=requires_grad,
     )  # fmt: skip
 
 
@@ -355,8 +363,9 @@ def normal(
                 f"({type(mean).__name__}, {type(std).__name__}), but expected a tensor or a size"
             )
         shape = tuple(checked_shape((size,)))
-        made = draw_normal(shape, floating_kind(dtype), float(mean), float(std), generator)
-        return finished(made, requires_grad, device, out)
+        place, kind = place_of(device, out), floating_kind(dtype)
+        made = draw_normal(shape, kind, float(mean), float(std), generator, place)
+        return finished(made, requires_grad, out)
     if not isinstance(std, Tensor) and not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
@@ -370,7 +379,8 @@ def normal_around(mean: Any, std: Any, generator: Generator | None) -> Tensor:
     """Normal numbers around tensors."""
     tensors = [t for t in (mean, std) if isinstance(t, Tensor)]
     shape = tuple(broadcast_shapes(*[t.shape for t in tensors]))
-    return draw_normal(shape, tensors[0].dtype, 0.0, 1.0, generator) * std + mean
+    place = common_device([t.spec for t in tensors])
+    return draw_normal(shape, tensors[0].dtype, 0.0, 1.0, generator, place) * std + mean
 
 
 @normal_around.vjp
@@ -455,7 +465,7 @@ def uniform_over(
     Raises:
         RuntimeError: if `from` is larger than `to`.
     """
-    return draw_uniform(x.shape, x.dtype, float(from_), float(to), generator)
+    return draw_uniform(x.shape, x.dtype, float(from_), float(to), generator, x.device)
 
 
 @export(public=False, name="normal", inplace=True)
@@ -468,7 +478,7 @@ def normal_over(
     Raises:
         RuntimeError: if `std` is negative.
     """
-    return draw_normal(x.shape, x.dtype, float(mean), float(std), generator)
+    return draw_normal(x.shape, x.dtype, float(mean), float(std), generator, x.device)
 
 
 @export(public=False, name="random", inplace=True)
@@ -488,7 +498,7 @@ def integers_over(
         low, high = 0, int(from_)
     else:
         low, high = int(from_), int(to)
-    return draw_integers(x.shape, x.dtype, low, high, generator)
+    return draw_integers(x.shape, x.dtype, low, high, generator, x.device)
 
 
 @export(public=False, name="bernoulli", inplace=True)
@@ -503,7 +513,9 @@ def bernoulli_over(x: Tensor, p: Any = 0.5, *, generator: Generator | None = Non
         return trial(p.detach().expand(x.shape), generator).to(x.dtype)
     if not 0 <= p <= 1:
         raise RuntimeError(f"bernoulli_ expects p to be in [0, 1], but got p={p:g}")
-    return (draw_uniform(x.shape, dtypes.float32, 0.0, 1.0, generator) < float(p)).to(x.dtype)
+    return (draw_uniform(x.shape, dtypes.float32, 0.0, 1.0, generator, x.device) < float(p)).to(
+        x.dtype
+    )
 
 
 def check_continuous(name: str, x: Tensor) -> None:
@@ -528,7 +540,7 @@ def exponential_over(
     check_continuous("Exponential", x)
     if not lambd > 0:
         raise RuntimeError(f"exponential_ expects lambda > 0.0, but found lambda={lambd:g}")
-    return (-draw_uniform(x.shape, x.dtype, 0.0, 1.0, generator)).log1p() * (-1.0 / lambd)
+    return (-draw_uniform(x.shape, x.dtype, 0.0, 1.0, generator, x.device)).log1p() * (-1.0 / lambd)
 
 
 @export(public=False, name="log_normal", inplace=True)
@@ -544,7 +556,7 @@ def log_normal_over(
     check_continuous("LogNormal", x)
     if not std > 0:
         raise RuntimeError(f"log_normal_ expects std > 0.0, but found std={std:g}")
-    return draw_normal(x.shape, x.dtype, float(mean), float(std), generator).exp()
+    return draw_normal(x.shape, x.dtype, float(mean), float(std), generator, x.device).exp()
 
 
 @export(public=False, name="cauchy", inplace=True)
@@ -560,7 +572,7 @@ def cauchy_over(
     check_continuous("Cauchy", x)
     if not sigma > 0:
         raise RuntimeError(f"cauchy_ expects sigma > 0.0, but found sigma={sigma:g}")
-    half_turns = draw_uniform(x.shape, x.dtype, -0.5, 0.5, generator)
+    half_turns = draw_uniform(x.shape, x.dtype, -0.5, 0.5, generator, x.device)
     return (half_turns * math.pi).tan() * sigma + median
 
 
@@ -575,7 +587,7 @@ def geometric_over(x: Tensor, p: float, *, generator: Generator | None = None) -
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")
     kind = x.dtype if x.dtype.is_floating_point else dtypes.float64
-    logs = (-draw_uniform(x.shape, kind, 0.0, 1.0, generator)).log1p()
+    logs = (-draw_uniform(x.shape, kind, 0.0, 1.0, generator, x.device)).log1p()
     return (logs / math.log1p(-p)).ceil().clamp(min=1).to(x.dtype)
 
 
@@ -674,7 +686,7 @@ def with_replacement(weights: Tensor, draws: int, generator: Generator) -> Tenso
 def without_replacement(weights: Tensor, draws: int, generator: Generator) -> Tensor:
     """Different categories: the first ones to arrive, at rates that are the weights."""
     total = running_sums(weights, draws)[:, -1:]
-    uniform = draw_uniform(weights.shape, dtypes.float64, 0.0, 1.0, generator)
+    uniform = draw_uniform(weights.shape, dtypes.float64, 0.0, 1.0, generator, weights.device)
     arrivals = -(-uniform).log1p() / (weights.to(dtypes.float64) / total)
     return arrivals.topk(draws, dim=-1, largest=False, sorted=True).indices
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from .. import dtypes
+from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
 from ..graph.op import export, operation
@@ -27,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 ROW_STEP = 16384  # elements of one chunk of a long row
 COLUMN_STEP = 256  # rows of one chunk of long columns
-STRIP = 4096  # columns that one unit reduces
+STRIP, STRIP_ON_GPU = 4096, 64  # columns that one unit reduces: thousands of warps want some
 GRAIN = 32768  # element operations that are worth a thread
 
 
@@ -138,11 +139,17 @@ class Pass(NamedTuple):
     grain: int
 
 
+def passes_of(x: Tensor, axes: Shape, keepdim: bool) -> tuple[bool, tuple[Pass, ...]]:
+    """Whether a fold needs a copy in C order first, and its launches."""
+    strip = STRIP if x.spec.device is CPU else STRIP_ON_GPU
+    return plan_fold(x.shape, x.stride(), axes, keepdim, strip)
+
+
 @functools.lru_cache(4096)
 def plan_fold(
-    shape: Shape, strides: Shape, axes: Shape, keepdim: bool
+    shape: Shape, strides: Shape, axes: Shape, keepdim: bool, strip: int
 ) -> tuple[bool, tuple[Pass, ...]]:
-    """Whether a fold needs a copy in C order first, and its launches; the sizes alone decide."""
+    """`passes_of` for a layout: the sizes alone decide."""
     target = reduced_shape(shape, axes, keepdim)
     if 0 in shape:
         length = numel(shape[d] for d in axes)
@@ -167,7 +174,7 @@ def plan_fold(
         if inner == 1:
             passes += row_passes(outer, length, to)
         else:
-            passes += column_passes(outer, length, inner, to)
+            passes += column_passes(outer, length, inner, to, strip)
     # Where every reduced size is 1, each row is one element.
     return copied, tuple(passes or row_passes(numel(target), 1, target))
 
@@ -184,31 +191,31 @@ def row_passes(outer: int, length: int, shape: Shape) -> list[Pass]:
     return [*passes, Pass(True, shape, (length, length, 1), outer, grain)]
 
 
-def column_passes(outer: int, length: int, inner: int, shape: Shape) -> list[Pass]:
+def column_passes(outer: int, length: int, inner: int, shape: Shape, strip: int) -> list[Pass]:
     """The columns of C-ordered matrices reduced; long ones in steps."""
-    strips, width = -(-inner // STRIP), builtins.min(inner, STRIP)
+    strips, width = -(-inner // strip), builtins.min(inner, strip)
     passes = []
     while length >= 2 * COLUMN_STEP:
         chunks = -(-length // COLUMN_STEP)
-        words = (length, inner, COLUMN_STEP, chunks, STRIP, strips)
+        words = (length, inner, COLUMN_STEP, chunks, strip, strips)
         grain = builtins.max(1, GRAIN // (COLUMN_STEP * width))
         passes.append(Pass(False, (outer, chunks, inner), words, outer * chunks * strips, grain))
         length = chunks
-    words = (length, inner, length, 1, STRIP, strips)
+    words = (length, inner, length, 1, strip, strips)
     grain = builtins.max(1, GRAIN // (length * width))
     return [*passes, Pass(False, shape, words, outer * strips, grain)]
 
 
 def sum_of_squares(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """The sum of squares over `axes`; where rows are summed first, the squares are not stored."""
-    if plan_fold(x.shape, x.stride(), axes, keepdim)[1][0].by_rows:
+    if passes_of(x, axes, keepdim)[1][0].by_rows:
         return fold(SQUARES, x, axes, keepdim, x.dtype)
     return fold(SUM, x * x, axes, keepdim, x.dtype)
 
 
 def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
     """`x` reduced over `axes`, accumulated and returned as `result`."""
-    copied, passes = plan_fold(x.shape, x.stride(), axes, keepdim)
+    copied, passes = passes_of(x, axes, keepdim)
     if copied:
         x = x.contiguous()
     for by_rows, shape, words, n, grain in passes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any, NamedTuple
 
@@ -57,6 +58,18 @@ class AxisMap(NamedTuple):
         return {kernels.LINEAR: 2, kernels.CUBIC: 4}.get(self.kind, 1)
 
 
+class Maps:
+    """Some axes and where their elements go. Equal ones are one object: see `maps_of`."""
+
+    __slots__ = ("axes",)
+
+    def __init__(self, *axes: AxisMap) -> None:
+        self.axes = axes
+
+
+maps_of = functools.lru_cache(4096)(Maps)  # a call is known by the object, not by all its numbers
+
+
 def map_axis(x: Tensor, axis: int, to: AxisMap, back: bool) -> Tensor:
     """Map an axis of a tensor in C order, or a gradient `back` along it."""
     shape = list(x.shape)
@@ -89,7 +102,7 @@ def growth(to: AxisMap) -> tuple[float, int]:
     return factor, to.axis if factor < 1 else -to.axis
 
 
-def mapped(x: Tensor, maps: tuple[AxisMap, ...], back: bool) -> Tensor:
+def mapped(x: Tensor, maps: Maps, back: bool) -> Tensor:
     """Map axes one after the other: those that shrink most come first, and last on the way back.
 
     Of axes that grow alike the inner one comes first: short lines cost more than long ones.
@@ -97,7 +110,7 @@ def mapped(x: Tensor, maps: tuple[AxisMap, ...], back: bool) -> Tensor:
     at_end = layouts.channels_last(x)
     where = layouts.last(x.ndim) if at_end else tuple(range(x.ndim))
     y = layouts.in_memory(x, at_end)
-    order = sorted(maps, key=growth)
+    order = sorted(maps.axes, key=growth)
     for to in reversed(order) if back else order:
         y = map_axis(y, where.index(to.axis), to, back)
     return layouts.as_images(y, at_end)
@@ -107,7 +120,7 @@ def mapping(backward_name: str) -> Operation:
     """An op that maps axes, and under its name in the graph the one that maps gradients back."""
 
     @operation(backward_name)
-    def map_axes(x: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
+    def map_axes(x: Tensor, maps: Maps) -> Tensor:
         """`x` with some axes mapped."""
         return mapped(x, maps, back=False)
 
@@ -116,7 +129,7 @@ def mapping(backward_name: str) -> Operation:
         return map_back(g, maps)
 
     @operation(backward_name.replace("Backward", "BackwardBackward"))
-    def map_back(g: Tensor, maps: tuple[AxisMap, ...]) -> Tensor:
+    def map_back(g: Tensor, maps: Maps) -> Tensor:
         """The gradient of what was mapped."""
         return mapped(g, maps, back=True)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
-from ..devices import CPU
 from ..graph import inplace, write
 from ..graph.node import Spec
+from ..graph.record import find_device_steps
 from ..graph.state import state
 from ..kernels import optim as kernels
 from ..schedule.cache import instantiate
@@ -30,12 +30,12 @@ def float_words(numbers: Sequence[float]) -> list[int]:
 
 
 def go_together(params: Tensors) -> bool:
-    """Whether one launch can move them all: they are on the CPU, have one dtype, and no two share a
-    storage."""
-    kind = params[0].spec.dtype
+    """Whether one launch can move them all: they are on one device, have one dtype, and no two share
+    a storage."""
+    kind, place = params[0].spec.dtype, params[0].spec.device
     return (
         kind.is_floating_point
-        and all(p.spec.device is CPU for p in params)
+        and all(p.spec.device is place for p in params)
         and len({id(p.storage) for p in params if p.spec.dtype is kind}) == len(params)
     )
 
@@ -120,6 +120,7 @@ def _recipe(kernel: Any, written: list[Spec], params: Sequence[Spec], scalars: i
     recipe = Recipe(
         kernel.__name__, (*written, *params), tuple(written), [step], tuple(words), scalars=scalars
     )
+    find_device_steps(recipe)
     recipe.over = len(written)
     recipe.plain = False
     return recipe

@@ -40,7 +40,10 @@ class Pasted(NamedTuple):
 
 
 class Body:
-    """A scalar function, parsed when it is first used: imports must stay quick."""
+    """A scalar function, parsed when it is first used: imports must stay quick.
+
+    The text of one in a notebook is read at once: the next cell may take its place.
+    """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         code = getattr(function, "__code__", None)
@@ -54,19 +57,25 @@ class Body:
         annotations = function.__annotations__
         self.logical = frozenset(p for p in self.params if annotations.get(p) in (bool, "bool"))
         self._on_tensors: dict[tuple[int, ...], Callable[..., Any]] = {}
+        if function.__module__ == "__main__":
+            _ = self.text
+
+    @functools.cached_property
+    def text(self) -> str:
+        """The definition of the function."""
+        try:
+            return textwrap.dedent(inspect.getsource(self.function))
+        except (OSError, TypeError):
+            raise TypeError(
+                f"{self.function.__qualname__}: the source text of an op's body is needed and was not "
+                "found; define the function in a file or a notebook cell"
+            ) from None
 
     @functools.cached_property
     def parsed(self) -> tuple[list[ast.Assign], list[ast.expr]]:
         """The assignments, and the expressions that are returned."""
         name = self.function.__qualname__
-        try:
-            text = textwrap.dedent(inspect.getsource(self.function))
-        except (OSError, TypeError):
-            raise TypeError(
-                f"{name}: the source text of an op's body is needed and was not found; define the "
-                "function in a file or a notebook cell"
-            ) from None
-        tree = ast.parse(text).body[0]
+        tree = ast.parse(self.text).body[0]
         if not isinstance(tree, ast.FunctionDef):
             raise TypeError(f"{name}: an op's body must be a function made with def")
         *statements, last = tree.body[1:] if ast.get_docstring(tree) is not None else tree.body

@@ -24,7 +24,9 @@ import sys
 import tempfile
 import textwrap
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ import llvmlite.binding as llvm
 
 from .. import config
 from ..dtypes import dtype
+from ..kernels.target import load, translate
 from .body import SCALAR_MODULES, VECTOR_MATH
 from .progress import progress
 from .recipe import Source
@@ -57,32 +60,54 @@ def link_function(function: Callable[..., Any], signature: str) -> int:
     return address_of(function.__name__, text, signature)
 
 
+def compile_ahead(sources: Iterable[Source]) -> None:
+    """Compile kernels that are about to be linked: LLVM works on one while Numba translates the next.
+
+    What cannot be compiled is left to those who link it.
+    """
+    wanted = {(s.name, s.text): _stem(s.name, s.text, SIGNATURE) for s in sources if not s.address}
+    missing = {k: stem for k, stem in wanted.items() if not _object_path(stem).exists()}
+    if len(missing) < 2:
+        return
+    with _compiling, ThreadPoolExecutor(1, "adjit-llvm") as llvm_part:
+        for (name, text), stem in missing.items():
+            with suppress(Exception), progress.compiling():
+                llvm_part.submit(_translate(stem, name, text, SIGNATURE))
+
+
 def address_of(name: str, text: str, signature: str, *, compiling: bool = True) -> int:
     """The address of the function `name` of a module; 0 if it would have to be compiled and must not."""
-    key = hashlib.sha256(f"{_fingerprint()}\n{name}\n{signature}\n{text}".encode()).hexdigest()[:20]
-    address = _linked.get(key)
+    stem = _stem(name, text, signature)
+    address = _linked.get(stem)
     if address is not None:
         return address
-    stem = f"{name}_{key}"
-    path = cache_folder() / f"{stem}.o"
+    path = _object_path(stem)
     entry = _read(path)
     if entry is None:
         if not compiling:
             return 0
         with progress.compiling(), _compiling:  # what the cache has is loaded meanwhile
-            entry = _read(path) or _compile(stem, name, text, signature)
+            entry = _read(path) or _translate(stem, name, text, signature)()
     with _lock:
-        if key not in _linked:
-            _linked[key] = _load(*entry)
-        return _linked[key]
+        if stem not in _linked:
+            _linked[stem] = load(*entry)
+        return _linked[stem]
 
 
-def _compile(stem: str, name: str, text: str, signature: str) -> tuple[str, bytes]:
-    """Compile a module's function; symbol and object code, which are written to disk too."""
-    from numba import cfunc
+def _stem(name: str, text: str, signature: str) -> str:
+    """What the files of a function are called."""
+    key = hashlib.sha256(f"{_fingerprint()}\n{name}\n{signature}\n{text}".encode()).hexdigest()
+    return f"{name}_{key[:20]}"
 
-    folder = cache_folder()
-    path = folder / f"{stem}.py"
+
+def _object_path(stem: str) -> Path:
+    return cache_folder() / f"{stem}.o"
+
+
+def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], tuple[str, bytes]]:
+    """Translate a module's function for LLVM. What is returned compiles it, and gives its symbol and
+    object code, which are written to disk too."""
+    path = cache_folder() / f"{stem}.py"
     write_atomically(path, text.encode())
     spec = importlib.util.spec_from_file_location(stem, path)
     assert spec is not None
@@ -92,18 +117,16 @@ def _compile(stem: str, name: str, text: str, signature: str) -> tuple[str, byte
     exec(compile(text, str(path), "exec"), module.__dict__)
     function = getattr(module, name)
     function.__qualname__ = stem  # the symbol must be unique among all object files
-    compiled = cfunc(signature, error_model="numpy", forceinline=True)(function)
-    library = compiled._library
-    external = sorted(
-        f.name
-        for f in library._final_module.functions
-        if f.is_declaration and not f.name.startswith("llvm.")
-    )
-    symbol = compiled._wrapper_name
-    code = library._compiled_object
-    header = {"symbol": symbol, "sha256": hashlib.sha256(code).hexdigest(), "external": external}
-    write_atomically(folder / f"{stem}.o", MAGIC + json.dumps(header).encode() + b"\n" + code)
-    return symbol, code
+    translated = translate(function, signature)
+
+    def finish() -> tuple[str, bytes]:
+        symbol, code, external, _ = translated.finish()
+        digest = hashlib.sha256(code).hexdigest()
+        header = {"symbol": symbol, "sha256": digest, "external": [*external]}
+        write_atomically(_object_path(stem), MAGIC + json.dumps(header).encode() + b"\n" + code)
+        return symbol, code
+
+    return finish
 
 
 def _read(path: Path) -> tuple[str, bytes] | None:
@@ -122,25 +145,6 @@ def _read(path: Path) -> tuple[str, bytes] | None:
         return str(header["symbol"]), code
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _load(symbol: str, code: bytes) -> int:
-    engine = _engine()
-    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    address = engine.get_function_address(symbol)
-    if not address:
-        raise RuntimeError(f"the compiled kernel {symbol} has no address")
-    return int(address)
-
-
-@functools.cache
-def _engine() -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
-    machine = target.create_target_machine(jit=True, codemodel="jitdefault")
-    return llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
 
 
 @functools.cache

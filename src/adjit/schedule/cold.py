@@ -14,7 +14,7 @@ from typing import Any
 from ..devices import CPU
 from ..storage import Foreign, LargeBlock, allocate, size_class
 from . import native, profile, run_cpu
-from .cache import link
+from .cache import compile_ahead, link
 from .layout import copy_words
 from .recipe import Recipe
 
@@ -30,6 +30,7 @@ def run(batch: list[Any]) -> None:
     """Run nodes in order. What is not reached, because of an error, is left in the batch."""
     batch.reverse()
     stream = Stream()
+    is_new = True
     try:
         while batch:
             found = take_rows(batch, STREAM_BYTES - stream.nbytes, stream.blocks)
@@ -45,6 +46,9 @@ def run(batch: list[Any]) -> None:
             if recipe is None:  # run by another thread in the meantime
                 batch.pop()
                 continue
+            if is_new and any(not step.source.address for step in recipe.steps):
+                compile_ahead(s.source for n in reversed(batch) if n.recipe for s in n.recipe.steps)
+                is_new = False  # what is missing among the others is there by now
             words: list[int] = []
             if node.offsets is not None:  # an address behind a block's does not keep the block
                 stream.blocks += [v.address for v in node.inputs if v.recipe is None]
@@ -165,6 +169,7 @@ class Failed:
 
     __slots__ = ("error", "inputs", "large", "plain")
     fallible = None
+    steps = ()
     device = CPU
     crosses = False
     pick = -1

@@ -14,7 +14,18 @@ from typing import Any, NamedTuple
 from ..shapes import numel
 from .recipe import Element, Fold, Recipe
 from .repeats import cells
-from .sheet import MAX_WORK, Sheet, fits, is_plain, is_shared_out, sheet_of, steps_of, work_of
+from .sheet import (
+    MAX_WIDTH,
+    MAX_WORK,
+    Limits,
+    Sheet,
+    fits,
+    is_plain,
+    is_shared_out,
+    sheet_of,
+    steps_of,
+    work_of,
+)
 
 MAX_COPIES = 12  # bodies that are run again for one value
 MAX_MEMBERS = 128  # bodies in one kernel, so that it compiles in about a second
@@ -35,6 +46,7 @@ class Item(NamedTuple):
     reads: tuple[Read, ...]
     writes: tuple[int, ...]  # values
     node: int  # its position in the batch
+    others: tuple[int, ...] = ()  # earlier nodes that it stands for too
 
 
 class Task:
@@ -91,10 +103,11 @@ class Fusion:
         items: in the order in which they were recorded.
         held: the values that somebody looks at.
         least: elements below which an item stays alone.
+        limits: what groups that go row by row have to keep to.
     """
 
-    def __init__(self, items: Sequence[Item], held: set[int], least: int) -> None:
-        self.items, self.held, self.least = items, held, least
+    def __init__(self, items: Sequence[Item], held: set[int], least: int, limits: Limits) -> None:
+        self.items, self.held, self.least, self.limits = items, held, least, limits
         self._makers: dict[int, tuple[Task, Item]] = {}  # of each value
         self._readers: dict[Any, Task] = {}  # the last group that reads a value from outside
         self._tasks: list[Task] = []
@@ -189,7 +202,9 @@ class Fusion:
             return False
         sheet = a.sheet or b.sheet
         if sheet is not None:
-            if not (_may_enter(a, sheet, b) and _may_enter(b, sheet, a)) or _holds_up(b, a):
+            if not (self._may_enter(a, sheet, b) and self._may_enter(b, sheet, a)):
+                return False
+            if _holds_up(b, a):
                 return False
         elif not _share_a_loop(a, b):
             return False
@@ -232,6 +247,37 @@ class Fusion:
 
     # ----- sums -----
 
+    def _may_enter(self, task: Task, sheet: Sheet, other: Task) -> bool:
+        """Whether a group can run in a sheet, together with another one there."""
+        if task.numel != sheet.numel:
+            return False
+        if task.sheet != sheet and not (
+            task.sheet is None and not task.folds and _fits(task.items, sheet)
+        ):
+            return False
+        if _work(task, other) > MAX_WORK or not self._has_room(sheet, task, other):
+            return False
+        folds = _folds([*task.folds, *other.folds])
+        columns = [fold for fold in folds if not fold.by_rows]
+        if any(fold.words != columns[0].words for fold in columns):
+            return False
+        if not columns or is_shared_out(columns[0], sheet.numel, self.limits.parts):
+            return True
+        return len(columns) == len(folds) and all(
+            t.recipe.row is None for t in [*task.items, *other.items]
+        )
+
+    def _has_room(self, sheet: Sheet, *tasks: Task, more: Sequence[Item] = ()) -> bool:
+        """Whether the values of a row have room while they wait for its sums, be it all of them."""
+        if self.limits.room is None:
+            return True
+        items = [*more, *(item for t in tasks for item in [*t.items, *t.copies])]
+        specs = [spec for item in items for spec in item.recipe.outputs]
+        columns = [f for t in tasks for f in _folds(t.folds) if not f.by_rows]
+        each = sum([spec.dtype.itemsize for spec in specs if spec.numel == sheet.numel])
+        each += 3 * sum([fold.given.itemsize for fold in columns])  # of four rows
+        return each * (min(sheet.width, MAX_WIDTH) + 15) <= self.limits.room
+
     def _folding(self, item: Item) -> Task | None:
         """The group that computes what an item sums, if the sum may join it."""
         read, fold = item.reads[0], item.recipe.fold
@@ -242,7 +288,7 @@ class Fusion:
         task, sheet = self._maker(read.value)[0], sheet_of(item.recipe)
         if task.numel != size:
             return None
-        if sheet is not None and _may_enter(task, sheet, Task(item, task.cell)):
+        if sheet is not None and self._may_enter(task, sheet, Task(item, task.cell)):
             task.sheet, task.shape = sheet, None
             return task
         is_flat = task.sheet is None and task.shape is None and fold.how in FLAT
@@ -304,7 +350,11 @@ class Fusion:
                 continue
             home = self._maker(value)[0]
             copies = self._cheap_way(value, home, stored)
-            if copies is None or not all(_may_copy(copies, task) for task in readers[value]):
+            if copies is None or not all(
+                _may_copy(copies, task)
+                and (task.sheet is None or self._has_room(task.sheet, task, more=copies))
+                for task in readers[value]
+            ):
                 stored.add(value)
                 continue
             for task in readers[value]:
@@ -365,27 +415,6 @@ def _share_a_loop(a: Task, b: Task) -> bool:
     if len({fold.words for fold in _folds([*a.folds, *b.folds])}) > 1:
         return False
     return a.shape is None or b.shape is None or a.shape == b.shape
-
-
-def _may_enter(task: Task, sheet: Sheet, other: Task) -> bool:
-    """Whether a group can run in a sheet, together with another one there."""
-    if task.numel != sheet.numel:
-        return False
-    if task.sheet != sheet and not (
-        task.sheet is None and not task.folds and _fits(task.items, sheet)
-    ):
-        return False
-    if _work(task, other) > MAX_WORK:
-        return False
-    folds = _folds([*task.folds, *other.folds])
-    columns = [fold for fold in folds if not fold.by_rows]
-    if any(fold.words != columns[0].words for fold in columns):
-        return False
-    if not columns or is_shared_out(columns[0], sheet.numel):
-        return True
-    return len(columns) == len(folds) and all(
-        t.recipe.row is None for t in [*task.items, *other.items]
-    )
 
 
 def _fits(items: Sequence[Item], sheet: Sheet) -> bool:

@@ -23,7 +23,7 @@ from .codegen import (
     render,
     waits_for_memory,
 )
-from .recipe import AS_IT_IS, GRAIN, Element, Fold, Operand, Source, Step
+from .recipe import GRAIN, Element, Fold, Operand, Source, Step, Text
 
 # Operands of which one is written, and has to be told from the other before a loop is vectorised.
 # With more of them LLVM stays with scalars: 48 bodies of Black-Scholes, 6 inputs and 19 results, on
@@ -233,4 +233,4 @@ def render_sums(
     imports["add"] = "operator"
     if "float_of_bits" in text:
         imports["float_of_bits"] = "adjit.kernels.abi"
-    return Source(name, assemble(name, text, imports, {}), AS_IT_IS)
+    return Source(name, assemble(name, text, imports, {}), Text(-1))

@@ -73,7 +73,7 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     if any(node.recipe.write == "here" for node in batch):
         return  # writes into shared memory are done at once, one by one
     try:
-        entry.plan = _plan_class(batch[0])(batch, structure, config.MIN_FUSED)
+        entry.plan = plan_for(batch, structure, config.MIN_FUSED)
     except Exception as error:
         warn(f"adjit could not plan {len(batch)} operations", error)
         return
@@ -84,13 +84,23 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
     compiler.add(functools.partial(_compile, entry))
 
 
-def _plan_class(node: Any) -> type[Plan]:
-    """The plans of the device that a node, and all others of its batch, run on."""
-    if node.recipe.device is CPU:
-        return Plan
+def plan_for(batch: Sequence[Any], structure: Structure, least: int) -> Plan:
+    """The plan of a batch on the device that it runs on.
+
+    Raises:
+        NotImplementedError: if that is no single one.
+    """
+    place = batch[0].recipe.device if batch else CPU
+    if any(node.recipe.device is not place or node.recipe.crosses for node in batch):
+        raise NotImplementedError(
+            "operations of several devices, or copies between devices, have no plan in common: move "
+            "tensors before, and let what they become be computed on one device"
+        )
+    if place is CPU:
+        return Plan(batch, structure, least)
     from .plan_cuda import GpuPlan
 
-    return GpuPlan
+    return GpuPlan(batch, structure, least)
 
 
 def warn(what: str, error: Exception) -> None:

@@ -16,23 +16,26 @@ from ..storage import size_class
 from . import fused, rows
 from .cache import instantiate
 from .epilogue import with_activations
+from .finish import with_finishes
 from .fuse import Fusion, Item, Read, Task
 from .notes import Note, Use, copy_note, node_notes
 from .recipe import Operand, Recipe, Source, Step
-from .sheet import is_plain, steps_in
+from .sheet import Limits, is_plain, steps_in
 from .structure import Structure, reads_of
 
 
 class Place(NamedTuple):
     """Where a word comes from: an external, a held block, the arena, a node's number."""
 
-    kind: str  # "external", "held", "arena", "number", "status"
+    kind: str  # "external", "held", "arena", "number", "status", on a GPU "check" and "table"
     at: int  # the number of the external, block or number; the byte in the arena
     extra: int = 0  # bytes to add
 
 
 class Layout:
     """Lays out one plan: the order of its tasks, where its values lie, its words."""
+
+    limits = Limits()
 
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
         self.structure = structure
@@ -96,7 +99,8 @@ class Layout:
     def build(self) -> None:
         """Order the tasks, place the values, write the words."""
         self.held = {v for at in self.structure.held for v in self.values[at]}
-        tasks = Fusion(with_activations(self.items, self.held), self.held, self.least).form()
+        items = with_finishes(with_activations(self.items, self.held), self.held)
+        tasks = Fusion(items, self.held, self.least, self.limits).form()
         self.owned = set(self.structure.owned)
         self.order = _ordered(tasks)
         fallible = [
@@ -213,6 +217,10 @@ class Layout:
         self.words += (0, n, grain, len(row))
         self.owners.append(owner)
         self.large = self.large or n >= 2 * grain
+        self._append(row)
+
+    def _append(self, row: Sequence[Any]) -> None:
+        """Words, and places whose addresses are known when the plan runs."""
         for word in row:
             if word.__class__ is Place:
                 self.open.append((len(self.words), word))
@@ -225,13 +233,7 @@ class Layout:
         start = self._number_start.get(item.node)
         if start is None:
             return []
-        known = self._number_count(item)
-        return [Place("number", start + k) for k in range(known)]
-
-    def _number_count(self, item: Item) -> int:
-        recipe = item.recipe
-        fixed = len(recipe.inputs) + len(recipe.outputs) + len(recipe.constants)
-        return recipe.count - fixed - bool(recipe.scratch) - (recipe.fallible is not None)
+        return [Place("number", start + k) for k in range(item.recipe.scalars)]
 
     def _address(self, read: Read, itemsize: int) -> Place:
         place = self._place(read.value)
@@ -275,15 +277,17 @@ class Layout:
             scratch = self.arena.take(size)
             spare.append(Place("arena", scratch))
             self.arena.give_back(scratch, size)
-        row: list[Any] = [*given, *made, *spare]
+        late = len(given) - recipe.late
+        row: list[Any] = [*given[:late], *made, *spare]
         if recipe.fallible is not None:
             row.append(Place("status", 0))
         row += recipe.constants
+        row += given[late:]
         row += self._numbers(item)
         owner = item.node if recipe.fallible is not None else -1
         reads = zip(given, [read.value for read in item.reads], strict=True)
         writes = zip(made, item.writes, strict=True)
-        self.notes += node_notes(recipe, item.node, reads, writes, spare)
+        self.notes += node_notes(recipe, (*item.others, item.node), reads, writes, spare)
         self._kernel_rows(recipe, row, owner)
 
     def _kernel_rows(self, recipe: Recipe, row: Sequence[Any], owner: int = -1) -> None:
@@ -419,8 +423,11 @@ class Layout:
         over = self._written_over(position, task, given.values, given.reads, outputs, out_values)
         out_values += columns
         row += [self._place(v) for v in out_values]
-        step, constants = rows.kernel(parts, [*given.values, *given.numbers], outputs, sheet, over)
-        self._row(step.source, step.n, step.grain, [*row, *constants, *given.number_places])
+        step, constants = rows.kernel(
+            parts, [*given.values, *given.numbers], outputs, sheet, over, self.limits
+        )
+        row += [*constants, *given.number_places]
+        self._group_row(step, row, constants, outputs, sheet)
         self._note(step.source, task, taken, [made[v] for v in out_values], out_values)
 
     def _arguments(

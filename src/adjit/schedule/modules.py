@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from ..kernels.target import load, loader
 from . import cache
 
 
@@ -29,5 +30,5 @@ def link_module(name: str, assemble: Callable[[Any], Any], dtype: Any) -> tuple[
             cache.write_atomically(path, data)
             entry = " ".join(names), code
         first, *others = entry[0].split()
-        address = cache._load(first, entry[1])
-        return address, *(int(cache._engine().get_function_address(other)) for other in others)
+        address = load(first, entry[1])
+        return address, *(int(loader().get_function_address(other)) for other in others)

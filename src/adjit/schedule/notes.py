@@ -34,14 +34,14 @@ class Note(NamedTuple):
 
 def node_notes(
     recipe: Recipe,
-    node: int,
+    nodes: tuple[int, ...],
     reads: Iterable[tuple[Place | None, int]],
     writes: Iterable[tuple[Place | None, int]],
     scratch: Sequence[Place] = (),
 ) -> list[Note]:
-    """The steps of one node, given the places and numbers of its operands.
+    """The steps of one item, given its nodes, and the places and numbers of its operands.
 
-    Of several steps the first is charged with what the node reads, the last with what it writes.
+    Of several steps the first is charged with what the item reads, the last with what it writes.
     """
     if recipe.element is None:
         given = [f"x{k}" for k in range(len(recipe.inputs))]
@@ -58,7 +58,7 @@ def node_notes(
         nbytes = sum([use.nbytes for use in taken]) if k == 0 else 0
         if k == len(recipe.steps) - 1:
             nbytes += sum([use.nbytes for use in left])
-        notes.append(Note(step.source, elements, (node,), taken, left, spare, nbytes))
+        notes.append(Note(step.source, elements, nodes, taken, left, spare, nbytes))
     return notes
 
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
+from ..kernels import device, launcher
+from ..kernels.team import MOST_THREADS, PARTS_BYTES
 from . import codegen_cuda, units_cuda
-from .recipe import AS_IT_IS, DeviceSource, DeviceStep, Flat, Recipe, Source
+from .recipe import DeviceSource, DeviceStep, Flat, Recipe, Source, Text
 
+OF_A_WARP = 256  # elements of a row that are worth a warp of their own
+ROW_OF_MOST = OF_A_WARP * MOST_THREADS // 32
 MOST_BY_INT32 = 1 << 30  # elements up to which places and strides of threads fit
 
 
@@ -21,19 +26,26 @@ def device_steps(recipe: Recipe) -> list[DeviceStep]:
     """
     specs = [*recipe.inputs, *recipe.outputs]
     most = max([max(s.extent, s.numel) for s in specs], default=0)
+    varies = recipe.scalars > 0 or recipe.fallible is not None
     return [
-        device_step(step.source, step.n, recipe.constants, most, recipe.count)
+        device_step(step.source, step.n, recipe.constants, most, recipe.count, varies)
         for step in recipe.steps
     ]
 
 
 def device_step(
-    source: Source, n: int, constants: Sequence[int], most: int, count: int
+    source: Source,
+    n: int,
+    constants: Sequence[int],
+    most: int,
+    count: int,
+    varies: bool = False,
 ) -> DeviceStep:
     """The CUDA side of one step over `n` units of the CPU's.
 
     `constants` are the words of its row after the addresses, `most` the elements that the largest
-    of its operands reaches over, `count` the words of the row.
+    of its operands reaches over, `count` the words of the row. Rows that are long, or of which a word
+    `varies` from run to run where no address does, are read from the GPU's memory.
 
     Raises:
         NotImplementedError: if the kernel has no CUDA side yet.
@@ -45,28 +57,43 @@ def device_step(
         if origin.nested:
             axes, inner = constants[:2]
             n *= inner
-        key = (source.text, axes, index)
-        made = _flat.get(key)
+        made = _flat.get((source.text, axes, index))
         if made is None:
-            made = _flat[key] = codegen_cuda.elementwise(origin, axes, index)
+            made = _flat[source.text, axes, index] = codegen_cuda.elementwise(origin, axes, index)
         return DeviceStep(made, n)
     if origin is None:
         raise NotImplementedError(
             f"{source.label} has no CUDA side yet; move its operands to the CPU with .cpu()"
         )
-    units = _by_units.get((source.text, count))
+    side = None
+    if not isinstance(origin, Text):
+        side = device.device_side(origin[0], constants, origin[1])
+    by_table = varies or count >= launcher.MOST_PARAMETERS
+    key = source.text, 0 if by_table else count, side
+    units = _by_units.get(key)
     if units is None:
-        if origin == AS_IT_IS:
-            units = units_cuda.by_text(source, count)
+        if isinstance(origin, Text):
+            units = units_cuda.by_text(source, count, by_table)
         else:
             function, bind = origin
-            units = units_cuda.by_units(function, bind, count)
-        _by_units[source.text, count] = units
-    device = None if origin == AS_IT_IS else getattr(origin[0], "device", None)
-    if device is not None and device.launch.work is not None:
-        n = device.launch.work(constants)
+            units = units_cuda.by_units(function, bind, count, by_table, side=side)
+        _by_units[key] = units
+    width_at = units_cuda.width_word(origin)
+    if width_at is not None:
+        width = constants[width_at] if width_at >= 0 else ROW_OF_MOST
+        return DeviceStep(for_rows(units, width), n)
+    if side is not None and side.launch.work is not None:
+        n = side.launch.work(constants)
     return DeviceStep(units, n)
 
 
+def for_rows(source: DeviceSource, width: int) -> DeviceSource:
+    """A kernel in which a block goes through rows, for rows of so many elements."""
+    warps = min(-(-width // OF_A_WARP), MOST_THREADS // 32)
+    room = -(-width // 16) * 16
+    shared = PARTS_BYTES + source.bytes_each * room
+    return source._replace(threads=32 * max(warps, 1), shared=shared)
+
+
 _flat: dict[tuple[str, int, str], DeviceSource] = {}
-_by_units: dict[tuple[str, int], DeviceSource] = {}
+_by_units: dict[tuple[str, int, Any], DeviceSource] = {}

@@ -12,12 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..devices import CPU
+from ..devices import device
 from ..errors import Site
 from ..storage import Foreign, allocate, free_small, size_class
 from . import native, profile, run_cpu
 from .cache import link
 from .layout import Layout
+from .recipe import Recipe
 from .structure import Structure
 
 
@@ -46,6 +47,11 @@ class Table(NamedTuple):
     words_at: int
     places_at: int
     places_count: int
+
+
+def not_yet(place: device) -> NotImplementedError:
+    """The error about plans that are wanted ahead of their first run, on a GPU."""
+    return NotImplementedError(f"plans of operations on {place} cannot be captured or shown yet")
 
 
 class Plan:
@@ -80,17 +86,12 @@ class Plan:
         )
 
     def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> Layout:
-        place = next((n.recipe.device for n in batch if n.recipe.device is not CPU), None)
-        if place is not None:
-            raise NotImplementedError(
-                f"plans of operations on {place} cannot be captured or shown yet"
-            )
         made = Layout(batch, structure, least)
         made.build()
         return made
 
-    def expect(self, batch: Sequence[Any]) -> None:
-        """Get ready for what the `checked` nodes of a batch may find."""
+    def expect(self, nodes: Sequence[tuple[Recipe, Any]]) -> None:
+        """Get ready for what the `checked` nodes may find, given how and where they were recorded."""
 
     def link(self, source: Any) -> int:
         """The address of one of the `sources`."""
@@ -114,6 +115,7 @@ class Plan:
         self._status = self.status.buffer_info()[0]
         start = {"external": 0, "held": len(self._externals)}
         start["check"] = len(self._externals) + len(self._blocks)
+        start["table"] = start["check"] + len(self.checked)
         arena, filled, numbers = [], [], []
         for position, place in self._open:
             if place.kind == "arena":

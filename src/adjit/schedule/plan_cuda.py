@@ -1,8 +1,9 @@
 """Plans for a GPU: the same groups and the same memory as on the CPU, launches in the place of kernels.
 
-Words that a plan has run with before (its memory lies where it did, no Python number has changed)
-become a graph of the driver's, which is launched as one. There are several: a program that keeps its
-last result while it computes the next has its memory in two places by turns.
+Words that a plan has run with before (its memory lies where it did) become a graph of the driver's,
+which is launched as one. There are several: a program that keeps its last result while it computes the
+next has its memory in two places by turns. Rows of words with Python numbers, or where a kernel tells
+what it has found, are no part of a graph: they lie in the GPU's memory, copied there before every run.
 """
 
 from __future__ import annotations
@@ -11,16 +12,21 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import gpu
+from ..errors import Site
 from ..kernels import launcher
+from ..kernels.team import PARTS_BYTES
 from ..shapes import extent
-from . import on_cuda, run_cpu
+from . import on_cuda, profile, run_cpu
 from .cache import instantiate, link
 from .layout import Layout, Place
 from .plan import Plan, write_addresses
 from .recipe import DeviceSource, Operand, Recipe, Step
 from .run_cuda import Gpu, gpu_of, launcher_source
+from .sheet import Limits
 from .structure import Structure
 
+PARTS = 64  # of the rows of a sheet whose columns are summed, at least: blocks for half a GPU
+ROOM = 200 << 10  # bytes for the values of a row, unless a GPU has less: compute capability 9.0
 WORTH_A_GRAPH = 4  # steps; fewer are launched as fast one by one
 REPEATS = 3  # how often words are seen until they become a graph
 MAX_GRAPHS = 4  # of a plan
@@ -30,11 +36,20 @@ HEADER = 4  # words of a step before its row
 class GpuLayout(Layout):
     """Lays out a plan whose steps launch kernels."""
 
+    limits = Limits(PARTS, ROOM)
+
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int, owner: Gpu) -> None:
         self.owner = owner
         self.kernels: list[tuple[int, DeviceSource]] = []  # and where the word for their handle is
         self.checked: list[int] = []  # nodes that can fail
+        self.table: list[Any] = []  # rows in the GPU's memory, the number of words before each
+        self.table_at = 0  # where they are among the words
         super().__init__(batch, structure, least)
+
+    def build(self) -> None:
+        super().build()
+        self.table_at = len(self.words)
+        self._append(self.table)
 
     def _kernel_rows(self, recipe: Recipe, row: Sequence[Any], owner: int = -1) -> None:
         if recipe.device_steps is None:
@@ -44,15 +59,15 @@ class GpuLayout(Layout):
             self.checked.append(owner)
             row = [check if w.__class__ is Place and w.kind == "status" else w for w in row]
         for source, n in recipe.device_steps:
-            if n:
-                self._launch(source, n, row)
+            self._launch(source, n, row)
 
     def _group_row(
         self, step: Step, row: Sequence[Any], constants: tuple[int, ...],
         operands: Sequence[Operand], shape: Sequence[int],
     ) -> None:  # fmt: skip
         most = max([extent(shape, o.strides) for o in operands if o.strides is not None], default=0)
-        source, n = on_cuda.device_step(step.source, step.n, constants, most, len(row))
+        varies = any(word.__class__ is Place and word.kind == "number" for word in row)
+        source, n = on_cuda.device_step(step.source, step.n, constants, most, len(row), varies)
         self._launch(source, n, row)
 
     def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:
@@ -62,6 +77,10 @@ class GpuLayout(Layout):
         self._row(instantiate(launcher.copy, {}), 1, 1, [copy, fresh, old, nbytes, *addresses])
 
     def _launch(self, source: DeviceSource, n: int, row: Sequence[Any]) -> None:
+        if source.by_table:
+            here = len(self.table) + 1
+            self.table += [len(row), *row]
+            row = [Place("table", 0, 8 * here)]
         self.kernels.append((len(self.words) + HEADER + launcher.FUNCTION, source))
         words = self.owner.row(0, self.owner.shape(source, n), row)
         self._row(launcher_source(), 1, 1, words)
@@ -90,13 +109,16 @@ class GpuPlan(Plan):
         self.owner = gpu_of(batch[0].recipe.device)
         self._graphs: dict[bytes, Graph] = {}  # by the words, those used last at the end
         self._checks: list[int] = []
+        self._rows: Any = 0  # the block in which the rows of the table lie
         super().__init__(batch, structure, 1)  # every launch that is saved counts
         self.sources += [source for _, source in self._kernels]
 
     def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> Layout:
         made = GpuLayout(batch, structure, least, self.owner)
+        made.limits = Limits(PARTS, self.owner.shared - PARTS_BYTES)
         made.build()
         self._kernels, self.checked = made.kernels, made.checked
+        self._table_at, self._table_words = made.table_at, len(made.table)
         return made
 
     def link(self, source: Any) -> int:
@@ -117,15 +139,13 @@ class GpuPlan(Plan):
         """Make the table; every kernel is loaded by now."""
         for position, source in self._kernels:
             self._words[position] = self.owner.function_of(source)
+        self._steps_at = [position for position, _ in self._links]
         super().finish()
 
-    def expect(self, batch: Sequence[Any]) -> None:
-        """Get ready for what the nodes of a batch may find."""
+    def expect(self, nodes: Sequence[tuple[Recipe, Any]]) -> None:
+        """Give the nodes that can fail words to tell what they find."""
         stream = gpu.current_stream(self.owner.index)
-        self._checks = [
-            self.owner.checks.expect(batch[at].recipe, batch[at].site, stream)
-            for at in self.checked
-        ]
+        self._checks = [self.owner.checks.expect(recipe, site, stream) for recipe, site in nodes]
 
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
         """Blocks for the held values, in the table like all addresses of a run."""
@@ -134,16 +154,26 @@ class GpuPlan(Plan):
             self._allocate(size) if taken < 0 else externals[taken][0].address
             for taken, size, _ in self._table.blocks
         ]
-        write_addresses(self._table, externals, [*blocks, *self._checks])
+        if self._table_words:
+            self._rows = self._allocate(8 * self._table_words)
+        write_addresses(self._table, externals, [*blocks, *self._checks, self._rows])
         return blocks
 
     def _allocate(self, size: int) -> Any:
         return self.owner.pool.allocate(size)
 
-    def _go(self, sites: Any) -> None:
+    def _go(self, sites: Sequence[Site | None] | None) -> None:
         """Launch all kernels on the current stream."""
         owner = self.owner
         owner.use_current_stream()
+        if self._table_words:
+            owner.copy_table(self._rows, self._stream + 8 * self._table_at, self._table_words)
+            self._rows = 0  # what comes later on this stream may have the block
+        if sites is not None and profile.active is not None:
+            times = owner.run_timed([self._stream + 8 * at for at in self._steps_at])
+            profile.active.keep(self.notes, times, sites, owner.place)
+            owner.raise_failed_launch()
+            return
         graph = self._graph() if self.steps > WORTH_A_GRAPH else 0
         if graph:
             owner.driver.call("cuGraphLaunch", graph, owner.stream_word[0])
@@ -154,7 +184,7 @@ class GpuPlan(Plan):
 
     def _graph(self) -> int:
         """The handle of the graph for the words as they are; 0 if there is none yet."""
-        words = self.words.tobytes()
+        words = self.words[: self._table_at].tobytes()
         found = self._graphs.pop(words, None) or Graph(self.owner)
         self._graphs[words] = found
         if len(self._graphs) > MAX_GRAPHS:

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..devices import CPU, device
 from ..errors import Site
 from . import run_cpu
 from .notes import Note, copy_note, node_notes
@@ -24,6 +25,7 @@ class Event(NamedTuple):
     end: int
     sites: tuple[Site, ...]  # where what it computes was recorded
     thread: int
+    place: device = CPU
 
 
 class Watcher:
@@ -54,27 +56,36 @@ class Watcher:
     ) -> int:
         """Run the stream of a plan with a note for each step, a site for each node."""
         stopped, times = run_cpu.run_timed(stream, len(notes), status, large=large)
-        self._keep(notes, times, sites)
+        self.keep(notes, times, sites)
         return int(stopped)
 
     def run_node(self, stream: int, words: Sequence[int], steps: int, large: bool) -> None:
         """Run the steps of the node that is expected."""
         _, times = run_cpu.run_timed(stream, steps, 0, large=large)
-        variant = self._recipe, words[0]
+        self.keep_node(times, words[0])
+
+    def keep_node(self, times: Sequence[int], kernel: int = 0, place: device = CPU) -> None:
+        """Note the times of the node that is expected, in the variant that its first kernel tells."""
+        variant = self._recipe, kernel
         notes = self._notes.get(variant)
         if notes is None:
             notes = self._notes[variant] = _notes_of(*variant)
-        self._keep(notes, times, [self._site])
+        self.keep(notes, times, [self._site], place)
 
-    def _keep(
-        self, notes: Sequence[Note], times: Sequence[int], sites: Sequence[Site | None]
+    def keep(
+        self,
+        notes: Sequence[Note],
+        times: Sequence[int],
+        sites: Sequence[Site | None],
+        place: device = CPU,
     ) -> None:
+        """Note the times between the steps of these notes."""
         thread = threading.get_native_id()
         for note, begin, end in zip(notes, times[:-1], times[1:], strict=False):
             found = [sites[k] for k in note.nodes if k < len(sites)]
             lines = tuple(dict.fromkeys([site for site in found if site is not None]))
             if note.nodes:  # no node asked for the last step of a plan
-                self.events.append(Event(note, begin, end, lines, thread))
+                self.events.append(Event(note, begin, end, lines, thread, place))
 
 
 active: Watcher | None = None
@@ -82,14 +93,16 @@ active: Watcher | None = None
 
 def _notes_of(recipe: Recipe, kernel: int) -> list[Note]:
     """The steps of a node that runs on its own, in the variant that its first kernel tells."""
+    is_here = recipe.device is CPU
     if recipe.write:
         from .layout import copy_words
 
-        notes = [copy_note(recipe.steps[0].source, recipe.inputs[1], 0, (None, 0), (None, 0))]
-        if kernel != recipe.steps[0].source.address:
+        source = recipe.steps[0].source
+        notes = [copy_note(source, recipe.inputs[1], 0, (None, 0), (None, 0))]
+        if is_here and kernel != recipe.steps[0].source.address:
             notes.insert(0, copy_note(copy_words(), recipe.spec, 0, (None, 0), (None, 0)))
         return notes
-    if recipe.alias is not None and kernel == recipe.alias.steps[0].source.address:
+    if is_here and recipe.alias is not None and kernel == recipe.alias.steps[0].source.address:
         recipe = recipe.alias
     reads, writes = [(None, 0)] * len(recipe.inputs), [(None, 0)] * len(recipe.outputs)
-    return node_notes(recipe, 0, reads, writes)
+    return node_notes(recipe, (0,), reads, writes)

@@ -14,7 +14,11 @@ from ..storage import free_small, size_class
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
 
-AS_IT_IS = "as it is"
+class Text(NamedTuple):
+    """The origin of a kernel that is as it was written; `width` says which of its constant words are
+    the elements of a row, or strip, that a unit goes through: -1 if none is."""
+
+    width: int
 
 
 class Source:
@@ -26,7 +30,7 @@ class Source:
         self.name, self.label, self.text = name, name, text
         self.address = 0  # of the compiled kernel, once it is linked
         # What the text was made of, and its CUDA side will be: a `Flat`, a function of the kernels
-        # room and the dtypes of its letters, or the text AS_IT_IS.
+        # room and the dtypes of its letters, or a `Text`.
         self.origin = origin
 
 
@@ -131,9 +135,9 @@ class Recipe:
 
     __slots__ = (
         "__weakref__", "activation", "alias", "compute", "constants", "count", "crosses", "device",
-        "device_steps", "differentiable", "element", "fallible", "floating", "fold", "free",
-        "head", "inputs", "large", "launches", "moves", "name", "nbytes", "numbers", "operands",
-        "outputs", "over", "pick", "plain", "row", "scratch", "serial", "size", "sizes", "spec",
+        "device_steps", "differentiable", "element", "fallible", "finishes", "floating", "fold", "free",
+        "head", "inputs", "large", "late", "launches", "moves", "name", "nbytes", "numbers", "operands",
+        "outputs", "over", "pick", "plain", "row", "scalars", "scratch", "serial", "size", "sizes", "spec",
         "steps", "vjps", "wide", "write",
     )  # fmt: skip
 
@@ -161,6 +165,7 @@ class Recipe:
         self.size = self.sizes[0] if outputs else 0
         self.nbytes = sum(self.sizes) + scratch  # that running it takes
         self.free = free_small.get(self.size)  # where blocks for a small result come from
+        self.scalars = scalars  # Python numbers among the words of a row
         self.count = len(inputs) + len(outputs) + len(constants) + scalars
         if scratch:
             self.count += 1
@@ -180,6 +185,8 @@ class Recipe:
         self.over = 0  # so many results may take over the memory of the inputs of their numbers
         self.element: Element | None = None
         self.activation = -1  # >= 0: which of the constants says what is done to the result
+        self.finishes = False  # whether it can take over what is done to its result
+        self.late = 0  # so many of the inputs have their words behind the constants
         self.fold: Fold | None = None
         self.row: RowCall | None = None
         self.wide = 0  # elements, where they are enough to be fused
@@ -199,7 +206,10 @@ class DeviceSource(NamedTuple):
     them, and then the units of work: parameter `k` of a launch lies at word `k`. In `signature`
     "*float32" is a pointer to float32, "int32" the low half of a word; a word of type "float32" or
     "float64" holds the bits of a float64, which a launch narrows. Blocks have `threads` threads and
-    do `units` units of work at once.
+    do `units` units of work at once. A launch gives them `shared` bytes of memory that they share:
+    `bytes_each` for each element of a row that a unit goes through, and some that do not depend on it.
+    A kernel `by_table` finds its row in the GPU's memory, the number of its words before it; its
+    parameters are the address of the row and the units of work.
     """
 
     name: str
@@ -208,6 +218,9 @@ class DeviceSource(NamedTuple):
     threads: int
     units: int
     label: str
+    shared: int = 0
+    bytes_each: int = 0
+    by_table: bool = False
 
     def grid(self, n: int, most: int) -> int:
         """Blocks for `n` units of work, at most so many: a kernel works for every grid."""

@@ -24,6 +24,7 @@ tell many operands apart. Sums are taken by the functions of the unfused kernels
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -31,12 +32,11 @@ from . import sheet as sheets
 from .body import VECTOR_MATH
 from .codegen import assemble
 from .fused import Member, member_lines, number_lines, shared
-from .recipe import AS_IT_IS, GRAIN, Fold, Operand, RowCall, Source, Step
+from .recipe import GRAIN, Fold, Operand, RowCall, Source, Step, Text
 from .sheet import Sheet
 
+WIDTH_AT = 4  # of the constant words: the elements of a row, or strip, that a unit holds
 STRIP = 64  # columns: sums that need no whole rows are cut into multiples of it
-# Elements of a row on the stack; an odd number of lines more, so that rows do not share cache sets.
-ROOM = sheets.MAX_WIDTH + 48
 # Pairs of pointers of which one is written, and which a loop has to tell apart before each row.
 # Loops with more of them write to the stack, and copy from there.
 MAX_PAIRS = 12
@@ -108,6 +108,7 @@ def kernel(
     outputs: Sequence[Operand],
     sheet: Sheet,
     over: Mapping[str, str],
+    limits: sheets.Limits,
 ) -> tuple[Step, tuple[int, ...]]:
     """The step, and its constant words, that computes the parts row by row.
 
@@ -123,18 +124,20 @@ def kernel(
             length, _, step, chunks = fold.words[:4]
     parallel = sheet.rows // length * chunks
     is_whole = any(f.by_rows for f in folds) or any(isinstance(part, Call) for part in parts)
-    strip = sheet.width if is_whole else strip_of(sheet, parallel)
+    strip = sheet.width if is_whole else strip_of(sheet, parallel, limits.parts)
     strips = -(-sheet.width // strip)
     name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
     writer = _Writer(parts, inputs, outputs, sheet, over)
-    source = shared(Source(name, writer.text(name), AS_IT_IS), f"fused {', '.join(names)}")
+    source = Source(name, writer.text(name), Text(WIDTH_AT))
+    source = shared(source, f"fused {', '.join(names)}")
     words = (length, sheet.width, step, chunks, strip, strips, *writer.words)
     return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
 
 
-def strip_of(sheet: Sheet, parts: int) -> int:
-    """The columns that one unit sums where nothing needs a whole row; it has `parts` of the rows."""
-    wanted = 1 if sheet.numel <= sheets.SMALL else -(-sheets.PARTS // parts)
+def strip_of(sheet: Sheet, parts: int, least: int) -> int:
+    """The columns that one unit sums where nothing needs a whole row, so that `parts` of the rows
+    make at least so many units."""
+    wanted = 1 if sheet.numel <= sheets.SMALL else -(-least // parts)
     strip = -(-sheet.width // (wanted * STRIP)) * STRIP
     return min(strip, sheet.width, sheets.MAX_WIDTH)
 
@@ -275,14 +278,14 @@ class _Writer:
                     "rows = min(step, length - part % chunks * step)",
                     "for row in range(first, first + rows):",
                     "    here = row * width + left",
-                    *_indented([f"slot = (row - first + 3) % 4 * {ROOM}"] if self.summed else []),
+                    *_indented(["slot = (row - first + 3) % 4 * ROOM"] if self.summed else []),
                     *_indented(row),
                 ]
             ),
         ]
         body = "\n".join(_indented(lines))
         for word, module in KNOWN.items():
-            if f"{word}(" in body or f"({word}," in body:
+            if re.search(rf"\b{word}\b", body):
                 self.imports[word] = module
         return assemble(name, body, self.imports, {})
 
@@ -314,7 +317,7 @@ class _Writer:
         head += number_lines(self.numbers, base, self.truths)
         for n in self.kept:
             head.append(
-                f"keep_{n} = stack({self.dtypes[n]}, {ROOM * (4 if n in self.summed else 1)})"
+                f"keep_{n} = stack({self.dtypes[n]}, {'FOUR_ROOMS' if n in self.summed else 'ROOM'})"
             )
         return head
 
@@ -402,13 +405,15 @@ class _Writer:
         for s in self._all_sums():
             if not s.fold.by_rows:
                 lines.append(
-                    f"add_row(p_{s.target}, part * width + left, keep_{s.value}, {ROOM}, count, "
+                    f"add_row(p_{s.target}, part * width + left, keep_{s.value}, ROOM, count, "
                     f"row - first, rows, {s.fold.result.stored})"
                 )
         return lines
 
 
 KNOWN = {
+    "FOUR_ROOMS": "adjit.kernels.reduce",
+    "ROOM": "adjit.kernels.reduce",
     "add": "operator",
     "add_row": "adjit.kernels.reduce",
     "dot_span": "adjit.kernels.reduce",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from array import array
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,10 +17,12 @@ from .. import driver, gpu
 from ..devices import CPU, device
 from ..kernels import launcher
 from ..storage import Foreign, allocate, size_class
-from . import run_cpu, toolkit
+from . import profile, run_cpu, toolkit, units_cuda
 from .cache import instantiate, link
 from .cold import HELD_BY_NODE, Failed, fail, found_error, inherit_error
 from .recipe import DeviceSource, Recipe, Source
+
+BESIDE = 1 << 18  # bytes that take longer to copy than to wait for on another stream
 
 _refcount = sys.getrefcount
 
@@ -29,6 +32,7 @@ class Shape(NamedTuple):
 
     grid: int
     threads: int
+    shared: int  # bytes
     floats: int  # bits for the parameters that are float32
     n: int
 
@@ -38,6 +42,7 @@ class Launch(NamedTuple):
 
     function: int
     shape: Shape
+    by_table: bool = False  # whether it reads its row from the GPU's memory
 
 
 class Gpu:
@@ -52,12 +57,15 @@ class Gpu:
             self.driver.attribute(driver.MINOR, self.index),
         )
         self.multiprocessors = self.driver.attribute(driver.MULTIPROCESSORS, self.index)
+        optin = self.driver.attribute(driver.SHARED_OPTIN, self.index)
+        self.shared = optin - units_cuda.SHARED_BYTES // 2  # bytes that a launch may give a block
         self.launch_address = self.driver.address("cuLaunchKernel")
         # Words that launches point to: the stream they go to, the code of the first that failed.
         self.stream_word, self.report = array("q", [0]), array("q", [0])
         self.checks = Checks(self)
         self.driver.use(self.index)
         self.capture_stream = self.driver.new_stream()  # the default one cannot be captured
+        self.copy_stream = self.driver.new_stream()
         self._functions: dict[Any, int] = {}
 
     def launches(self, recipe: Recipe) -> list[Launch]:
@@ -70,13 +78,17 @@ class Gpu:
 
     def load(self, source: DeviceSource, n: int) -> Launch:
         """A kernel over `n` units of work, ready to be launched."""
-        return Launch(self.function_of(source), self.shape(source, n))
+        return Launch(self.function_of(source), self.shape(source, n), source.by_table)
 
     def shape(self, source: DeviceSource, n: int) -> Shape:
         """How a kernel is launched over `n` units of work."""
-        floats = sum(1 << k for k, kind in enumerate(source.signature) if kind == "float32")
+        floats = sum(
+            1 << launcher.float_bit(k, len(source.signature))
+            for k, kind in enumerate(source.signature)
+            if kind == "float32"
+        )
         most = self.multiprocessors * max(1, 2048 // source.threads)
-        return Shape(source.grid(n, most), source.threads, floats, n)
+        return Shape(source.grid(n, most), source.threads, source.shared, floats, n)
 
     def has(self, source: DeviceSource) -> bool:
         """Whether a kernel is loaded."""
@@ -95,26 +107,61 @@ class Gpu:
             code, symbol = toolkit.cubin(source, self.capability)
             self.driver.use(self.index)
             function = self._functions[key] = self.driver.function(code, symbol)
+            if source.bytes_each:
+                self.driver.call("cuFuncSetAttribute", function, driver.MOST_SHARED, self.shared)
         return function
 
     def run(self, launches: Sequence[Launch], row: Sequence[int]) -> None:
         """Launch kernels over the words of a row on the current stream."""
         words: list[int] = []
+        starts: list[int] = []
+        self.use_current_stream()
+        if any(step.by_table for step in launches):
+            written = array("q", [len(row), *row])
+            place = self.pool.allocate(8 * len(written))
+            self.copy_table(place, written.buffer_info()[0], len(written))
         for step in launches:
-            made = self.row(step.function, step.shape, row)
+            given = [place + 8] if step.by_table else row
+            made = self.row(step.function, step.shape, given)
+            starts.append(len(words))
             words += (link(launcher_source()), 1, 1, len(made), *made)
         table = array("q", words)
-        self.use_current_stream()
-        run_cpu.run(table.buffer_info()[0], len(launches), 0, large=False)
+        address = table.buffer_info()[0]
+        if profile.active is None:
+            run_cpu.run(address, len(launches), 0, large=False)
+        else:
+            times = self.run_timed([address + 8 * start for start in starts])
+            profile.active.keep_node(times, place=self.place)
         self.raise_failed_launch()
+
+    def run_timed(self, steps: Sequence[int]) -> list[int]:
+        """Run steps at these addresses and wait; when the first began and when each ended, in ns of
+        the monotonic clock, as far apart as the GPU has measured it."""
+        stream = self.stream_word[0]
+        events = [self.driver.new_event(timing=True) for _ in range(len(steps) + 1)]
+        begin = time.monotonic_ns()
+        self.driver.call("cuEventRecord", events[0], stream)
+        for address, event in zip(steps, events[1:], strict=True):
+            run_cpu.run(address, 1, 0, large=False)
+            self.driver.call("cuEventRecord", event, stream)
+        self.driver.call("cuEventSynchronize", events[-1])
+        times = [begin + round(1e6 * self.driver.elapsed(events[0], event)) for event in events]
+        for event in events:
+            self.driver.call("cuEventDestroy_v2", event)
+        return times
 
     def row(self, function: Any, shape: Shape, row: Sequence[Any]) -> list[Any]:
         """The words of a launch over the words of a row."""
         return [
-            self.launch_address, function, shape.grid, shape.threads,
+            self.launch_address, function, shape.grid, shape.threads, shape.shared,
             self.stream_word.buffer_info()[0], self.report.buffer_info()[0], shape.floats,
             len(row) + 1, *row, shape.n,
         ]  # fmt: skip
+
+    def copy_table(self, target: int, source: int, words: int) -> None:
+        """Copy words of the host, which may change afterwards, on the current stream."""
+        stream = self.stream_word[0]
+        self.driver.call("cuMemcpyHtoDAsync_v2", target, source, 8 * words, stream)
 
     def use_current_stream(self) -> None:
         """Let launches go to the current stream of this thread."""
@@ -227,6 +274,8 @@ def run(batch: list[Any]) -> None:
             if recipe is None or recipe.__class__ is Failed:
                 batch.pop()
                 continue
+            if profile.active is not None:
+                profile.active.expect(node)
             try:
                 _run_node(owner, node, recipe)
             except Exception as error:
@@ -328,18 +377,33 @@ def _move(owner: Gpu, node: Any, recipe: Recipe) -> None:
         node.address = allocate(size_class(nbytes))
         _copy(owner, "cuMemcpyDtoHAsync_v2", node.address, source, nbytes)
         return
+    memory = getattr(value.address, "memory", None)
+    if memory.__class__ is gpu.PinnedMemory:
+        node.address = _bring(owner, memory, source, nbytes)
+        return
     node.address = owner.pool.allocate(nbytes)
     if given.device is CPU:
         _copy(owner, "cuMemcpyHtoDAsync_v2", node.address, source, nbytes)
-        memory = getattr(value.address, "memory", None)
-        if memory.__class__ is gpu.PinnedMemory:
-            event = owner.driver.new_event(timing=False)
-            owner.driver.call("cuEventRecord", event, gpu.current_stream(owner.index))
-            memory.copies.append(event)
     elif given.device is made.device:
         _copy(owner, "cuMemcpyDtoDAsync_v2", node.address, source, nbytes)
     else:
         _copy_from_peer(owner, gpu_of(given.device), node.address, source, nbytes)
+
+
+def _bring(owner: Gpu, memory: gpu.PinnedMemory, source: int, nbytes: int) -> Any:
+    """A block with bytes of page-locked memory. Many travel on a stream of their own, beside what the
+    GPU computes meanwhile; what comes waits for them."""
+    stream = gpu.current_stream(owner.index)
+    event = owner.driver.new_event(timing=False)
+    with gpu.on_stream(owner.index, owner.copy_stream if nbytes >= BESIDE else stream):
+        block = owner.pool.allocate(nbytes)
+        _copy(owner, "cuMemcpyHtoDAsync_v2", block, source, nbytes)
+        owner.driver.call("cuEventRecord", event, gpu.current_stream(owner.index))
+    memory.copies.append(event)
+    if block.stream != stream:
+        owner.driver.call("cuStreamWaitEvent", stream, event, 0)
+        block.users = (stream,)
+    return block
 
 
 def _copy_from_peer(owner: Gpu, other: Gpu, target: int, source: int, nbytes: int) -> None:

@@ -23,6 +23,9 @@ from .structure import structure_of
 
 lock = threading.RLock()
 tape: list[Any] = []
+# Calls of captured functions whose results nobody has looked at: each has a method `run`, which takes
+# it off the list. Recorded nodes may read their results.
+waiting: list[Any] = []
 MAX_PENDING = 1 if config.EAGER else config.MAX_PENDING
 captured_threads: set[int] = set()  # inside of a function that is being captured
 looking_threads: set[int] = set()  # inside of one that will be
@@ -43,8 +46,21 @@ def settle() -> None:
         return  # what is recorded there will run as one plan
     with lock:
         _fresh = 0
-        if not tape:
-            return
+        if waiting:
+            run_waiting()
+        if tape:
+            settle_tape()
+
+
+def run_waiting() -> None:
+    """Run the calls that wait. Callers hold the lock."""
+    while waiting:
+        waiting[0].run()
+
+
+def settle_tape() -> None:
+    """Run what is recorded and does not read what waits. Callers hold the lock."""
+    if tape:
         if native.is_wanted and hot.is_on:
             native.settled(hot.compiler.add)
         batch = tape[:]
@@ -134,7 +150,7 @@ def _run_plan(batch: list[Any]) -> bool:
     blocks: list[Any] = []
     try:
         if plan.checked:
-            plan.expect(batch)
+            plan.expect([(batch[at].recipe, batch[at].site) for at in plan.checked])
         blocks = plan.prepare(structure.externals)
         plan.set_numbers(list(chain.from_iterable([batch[at].scalars for at in plan.numbered])))
         sites = None if profile.active is None else profile.active.sites_of(batch)
@@ -241,9 +257,15 @@ def remember(node: Any) -> None:
 
 
 def own(value: Any, nbytes: int, place: device) -> Any:
-    """`value` itself if only the caller holds it, else a copy: its bytes will be shared outside."""
-    if _refcount(value) <= _OWN:
+    """`value` itself if only the caller holds it and its bytes may be written, else a copy: they will
+    be shared outside."""
+    if _refcount(value) <= _OWN and not getattr(value.address, "read_only", False):
         return value
+    return copy_of(value, nbytes, place)
+
+
+def copy_of(value: Any, nbytes: int, place: device) -> Any:
+    """A value like another one, with a copy of its bytes."""
     if place is CPU:
         return copied(value, value.address, nbytes)
     from . import run_cuda

@@ -18,8 +18,15 @@ MIN_WIDTH, MAX_WIDTH = 64, 4096
 # What a group may hold, so that it compiles in well under a second: a body counts as one, a sum of a
 # row, with the loop that ends at it, as SUM, a kernel of rows as ROW.
 MAX_WORK, SUM, ROW = 48, 4, 8
-PARTS = 4  # that the rows of a large sheet are cut into at least, so that threads get their shares
 SMALL = 1 << 16  # elements of a sheet that need no threads
+
+
+class Limits(NamedTuple):
+    """What sheets have to keep to on the device that they run on."""
+
+    parts: int = 4  # that the rows of a large sheet are cut into at least: all get their shares
+    room: int | None = None  # bytes for the values of a row that wait for its sum
+
 
 Steps = tuple[int, int]  # from row to row, and from column to column
 
@@ -55,9 +62,9 @@ def work_of(recipe: Recipe) -> int:
     return 1 if recipe.element is not None else SUM if recipe.fold is not None else ROW
 
 
-def is_shared_out(fold: Fold, numel: int) -> bool:
-    """Whether sums of columns leave enough parts of rows for several threads."""
-    return numel <= SMALL or numel // (fold.words[0] * fold.words[1]) * fold.words[3] >= PARTS
+def is_shared_out(fold: Fold, numel: int, parts: int) -> bool:
+    """Whether sums of columns leave so many parts of the rows of a large sheet."""
+    return numel <= SMALL or numel // (fold.words[0] * fold.words[1]) * fold.words[3] >= parts
 
 
 def is_plain(strides: Sequence[int], shape: Sequence[int]) -> bool:

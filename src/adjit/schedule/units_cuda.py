@@ -1,4 +1,4 @@
-"""CPU kernels on a GPU as they are: a unit of work by a thread or by the 32 lanes of a warp.
+"""CPU kernels on a GPU as they are: a unit of work by a thread, a warp or a block.
 
 A kernel that computes with vectors of 32 elements is a program for a warp, see `kernels/warp.py`. Its
 plain loops are dealt out to the lanes where no round needs the one before it:
@@ -14,6 +14,11 @@ plain loops are dealt out to the lanes where no round needs the one before it:
         row = laid_out((w0, w1, w2))
         for unit in range(first_unit() // 32, n, all_threads() // 32):
             softmax_rows(row, unit, unit + 1)
+
+Kernels of rows and those that the scheduler has written give a unit to a block, and the rounds of
+loops to all of its threads; sums of spans are those of `kernels/team.py`. Other sums of lanes are
+computed by every warp alike. What waits there for the sum of a row lies in shared memory, as much of
+it as a row is wide.
 
 Kernels with a CUDA side of their own, marked by `on_device`, have their blocks and loops themselves.
 """
@@ -32,55 +37,78 @@ import numpy as np
 
 from ..kernels import lanes
 from ..kernels.device import Word
+from ..kernels.team import MOST_THREADS, PARTS_BYTES
 from .body import VECTOR_MATH
 from .cache import VectorMath
 from .codegen_cuda import DEVICE
-from .recipe import DeviceSource, Source
+from .recipe import DeviceSource, Source, Text
 
 SHARED_BYTES = 48 << 10  # of a block, without asking for more
+# How units are dealt out: the first, the step to the next.
+UNITS = {
+    "thread": ("first_unit()", "all_threads()"),
+    "warp": ("first_unit() // 32", "all_threads() // 32"),
+    "block": ("block()", "blocks()"),
+}
+# And the rounds of a loop within one: the first, the step to the next, what waits for the others.
+ROUNDS = {"warp": ("lane()", "32", "sync_warp()"), "block": ("thread()", "threads()", "barrier()")}
 BY_WARPS = ("cast", "combine_four", "first_equal", "fold", "load", "load_four", "load_some", "spread",
             "store", "store_some")  # fmt: skip
 
 
-def by_text(source: Source, count: int) -> DeviceSource:
+def width_word(origin: Any) -> int | None:
+    """Which constant word says how many elements a unit has, -1 if none does, of a kernel whose units
+    are done by blocks; None for others."""
+    if isinstance(origin, Text):
+        return origin.width
+    function = origin[0]
+    if hasattr(function, "row"):
+        return 0
+    return 1 if getattr(function, "folds", "columns") != "columns" else None
+
+
+def by_text(source: Source, count: int, by_table: bool = False) -> DeviceSource:
     """`by_units` for a kernel that the scheduler has written."""
     module = ModuleType(source.name)
     exec(compile(source.text, f"<{source.name}>", "exec"), module.__dict__)
-    return by_units(getattr(module, source.name), {}, count, source.text)
+    return by_units(getattr(module, source.name), {}, count, by_table, source.text)
 
 
 def by_units(
-    function: Callable[..., Any], bind: Mapping[str, str], count: int, text: str = ""
+    function: Callable[..., Any],
+    bind: Mapping[str, str],
+    count: int,
+    by_table: bool = False,
+    text: str = "",
+    side: Callable[..., Any] | None = None,
 ) -> DeviceSource:
-    """The device kernel in which a CPU kernel does one unit of its work after the other.
+    """The device kernel in which a CPU kernel does one unit of its work after the other, or `side`.
 
-    A unit is done by one thread or, where the kernel computes with lanes, by the 32 of a warp; loops
-    whose rounds do not depend on each other are then dealt out to them. `count` are the words of
-    the row, all of them int64; `text` is the module of a function that has no file.
+    A unit is done by one thread or, where the kernel computes with lanes, by the 32 of a warp or by
+    a block; loops whose rounds do not depend on each other are then dealt out to them. `count` are
+    the words of the row, all of them int64, parameters unless the row lies in the GPU's memory
+    (`by_table`); `text` is the module of a function that has no file.
 
     Raises:
         NotImplementedError: if the kernel is not written in a way that a GPU can take over.
     """
     room = _Room(bind, text)
-    device = getattr(function, "device", None)
-    room.add(device or function)
-    name = f"{function.__name__}_on_gpu"
-    words = [f"w{k}" for k in range(count)]
-    step = (
-        "first_unit() // 32, n, all_threads() // 32"
-        if room.warps
-        else "first_unit(), n, all_threads()"
-    )
-    row = f"laid_out(({', '.join(words)},))"
-    room.imports |= {"first_unit": DEVICE, "all_threads": DEVICE, "laid_out": room.warp_module}
+    room.add(side or function)
+    name = f"{(side or function).__name__}_on_gpu"
+    words = ["table"] if by_table else [f"w{k}" for k in range(count)]
+    row = "at(table, int64)" if by_table else f"laid_out(({', '.join(words)},))"
+    room.imports[row.split("(")[0]] = room.warp_module
     kernel = [f"def {name}({', '.join([*words, 'n'])}):", f"    row = {row}"]
     warps = room.warps_of_block()
-    threads, units = 32 * warps, warps if room.warps else 32 * warps
-    if device is not None:
-        threads, units, _ = device.launch
-        kernel.append(f"    {device.__name__}(row, n)")
+    threads = 32 * warps
+    units = {"thread": threads, "warp": warps, "block": 1}[room.by]
+    if side is not None:
+        threads, units = side.launch.threads, side.launch.units  # type: ignore[attr-defined]
+        kernel.append(f"    {side.__name__}(row, n)")
     else:
-        kernel.append(f"    for unit in range({step}):")
+        first, step = UNITS[room.by]
+        room.import_words(first, step)
+        kernel.append(f"    for unit in range({first}, n, {step}):")
         kernel.append(f"        {function.__name__}(row, unit, unit + 1)")
     modules: dict[str, list[str]] = {}
     for item, module in room.imports.items():
@@ -88,26 +116,29 @@ def by_units(
     head = [f'"""{function.__name__} of {function.__module__}, on a GPU."""', ""]
     head += ["import math", ""] if room.uses_math else []
     head += ["import numpy as np"] if room.uses_numpy else []
-    head += [f"from numpy import {kind}" for kind in sorted(set(bind.values()))]
+    head += [f"from numpy import {kind}" for kind in sorted({*bind.values(), "int64"})]
     head += [f"from {m} import {', '.join(sorted(set(n)))}" for m, n in sorted(modules.items())]
     head += ["", *(f"{letter} = {kind}" for letter, kind in sorted(bind.items()))]
     texts = [re.sub(r"(\d+) \* WARPS", lambda m: str(int(m[1]) * warps), t) for t in room.texts]
     text = "\n".join(head) + "\n\n\n" + "\n\n\n".join([*texts, "\n".join(kernel)]) + "\n"
-    return DeviceSource(name, text, ("int64",) * (count + 1), threads, units, name)
+    signature = ("int64",) * (len(words) + 1)
+    return DeviceSource(name, text, signature, threads, units, name, 0, room.bytes_each, by_table)
 
 
 class _Room:
     """The functions that a kernel calls, as text, and what they import."""
 
     def __init__(self, bind: Mapping[str, str], text: str) -> None:
-        from ..kernels import abi, blas, sort, warp
+        from ..kernels import abi, blas, reduce, sort, team, warp
 
         self.bind, self.text = bind, text
         self.texts: list[str] = []
         self.imports: dict[str, str] = {}
-        self.uses_math = self.uses_numpy = self.warps = False
+        self.uses_math = self.uses_numpy = False
+        self.by = "thread"  # what does a unit
         self.done: set[Any] = set()
-        self.stack_bytes = 0  # that the lanes of a warp share
+        self.stack_bytes = 0  # that the lanes of a warp, or a block, share
+        self.bytes_each = 0  # of dynamic memory, for each element of a row
         self.replaced = {id(getattr(lanes, n)): n for n in BY_WARPS}
         self.replaced |= {id(abi.words): "words", id(abi.at): "at"}
         self.welcome = {
@@ -116,16 +147,28 @@ class _Room:
         }  # fmt: skip
         self.on_device = {id(blas.shifted): "shifted"}
         self.warp_module = warp.__name__
+        self.of_blocks = {
+            id(reduce.reduce_span): team.reduce_span,
+            id(reduce.dot_span): team.dot_span,
+            id(reduce.square_deviations): team.square_deviations,
+        }
 
     def add(self, function: Any) -> None:
         """Add a kernel and, before it, everything that it calls."""
-        self.warps = getattr(function, "by_warps", False) or (
-            not hasattr(function, "launch") and self._has_lanes(function, set())
-        )
+        if self.text or hasattr(function, "by_blocks") or width_word((function,)) is not None:
+            self.by = "block"
+        elif not hasattr(function, "launch") and self._has_lanes(function, set()):
+            self.by = "warp"
         self._add(function)
 
+    def import_words(self, *texts: str) -> None:
+        """Import the words of device kernels that some text calls."""
+        self.imports |= dict.fromkeys(re.findall(r"(\w+)\(", " ".join(texts)), DEVICE)
+
     def warps_of_block(self) -> int:
-        """The warps of a block: as many as its memory has room for."""
+        """The warps of a block: as many as its memory has room for; of one that does a unit, most."""
+        if self.by == "block":
+            return MOST_THREADS // 32
         most = SHARED_BYTES // max(self.stack_bytes, 1)
         if not most:
             raise NotImplementedError(
@@ -166,6 +209,8 @@ class _Room:
         definition.decorator_list, definition.returns = [], None
         for argument in definition.args.args:
             argument.annotation = None
+        if is_generated:
+            definition = _Rooms(self).visit(definition)
         if len(self.done) == 1:  # as on the CPU, only the kernel itself has functions of its T
             vector = VectorMath(self.bind.get("T", "float64"))
             definition = vector.visit(definition)
@@ -183,7 +228,7 @@ class _Room:
             elif known is not None:
                 self.imports[name] = self.warp_module
             elif _is_helper(value):
-                self._add(value)
+                self._add(self.of_blocks.get(id(value), value) if self.by == "block" else value)
             elif hasattr(value, "_defn") and id(value) not in self.welcome:
                 raise NotImplementedError(
                     f"{function.__name__} has no CUDA side yet: it calls {name}; move its operands "
@@ -196,12 +241,12 @@ class _Room:
                 self.imports[name] = self._home(name, value, tree)
             else:
                 self.imports[name] = function.__module__
-        if self.warps:
+        if self.by != "thread":
             together = {n for n, v in scope.items() if _is_helper(v) and self._has_lanes(v, set())}
-            dealt = _DealtOut(function.__name__, together.union(BY_WARPS))
+            dealt = _DealtOut(function.__name__, together.union(BY_WARPS), ROUNDS[self.by])
             definition = dealt.visit(definition)
             if dealt.found:
-                self.imports |= {"lane": DEVICE, "sync_warp": DEVICE}
+                self.import_words(*dealt.rounds)
         self.texts.append(ast.unparse(ast.fix_missing_locations(definition)))
 
 
@@ -225,9 +270,12 @@ class _Stacks(ast.NodeTransformer):
                 return node
         room = self.room
         count = self.scope[size.id] if isinstance(size, ast.Name) else ast.literal_eval(size)
-        if not room.warps:
+        if room.by == "thread":
             room.imports["local"] = DEVICE
             return ast.parse(f"local({kind}, {count})", mode="eval").body
+        if room.by == "block":
+            room.imports["shared"] = DEVICE
+            return ast.parse(f"shared({kind}, {count})", mode="eval").body
         stored = room.bind.get(kind) or kind.removeprefix("np.")
         room.stack_bytes += count * np.dtype(stored).itemsize
         room.imports |= dict.fromkeys(("shared", "shifted", "thread"), DEVICE)
@@ -235,11 +283,38 @@ class _Stacks(ast.NodeTransformer):
         return ast.parse(text, mode="eval").body
 
 
-class _DealtOut(ast.NodeTransformer):
-    """Loops whose rounds do not depend on each other are dealt out to the lanes of a warp."""
+class _Rooms(ast.NodeTransformer):
+    """Memory for the values of a row becomes dynamic memory, as much as the row, or strip, is wide."""
 
-    def __init__(self, name: str, collective: set[str]) -> None:
-        self.name, self.collective = name, collective
+    def __init__(self, room: _Room) -> None:
+        self.room = room
+
+    def visit_Assign(self, node: ast.Assign) -> Any:
+        self.generic_visit(node)
+        if ast.unparse(node.targets[0]) != "strip":
+            return node
+        return [node, ast.parse("room = (strip + 15) // 16 * 16").body[0]]
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        match node:
+            case ast.Call(ast.Name("stack"), [ast.Name(kind), ast.Name("ROOM" | "FOUR_ROOMS")]):
+                pass
+            case _:
+                return self.generic_visit(node)
+        before, size = self.room.bytes_each, ast.unparse(node.args[1])
+        self.room.bytes_each += np.dtype(kind).itemsize * (4 if size == "FOUR_ROOMS" else 1)
+        self.room.imports["dynamic"] = DEVICE
+        return ast.parse(f"dynamic({kind}, {PARTS_BYTES} + room * {before})", mode="eval").body
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        return ast.Name("room", node.ctx) if node.id == "ROOM" else node
+
+
+class _DealtOut(ast.NodeTransformer):
+    """Loops whose rounds do not depend on each other are dealt out to the threads of a unit."""
+
+    def __init__(self, name: str, collective: set[str], rounds: tuple[str, str, str]) -> None:
+        self.name, self.collective, self.rounds = name, collective, rounds
         self.found = False
 
     def visit_For(self, node: ast.For) -> Any:
@@ -248,9 +323,11 @@ class _DealtOut(ast.NodeTransformer):
         assert isinstance(node.iter, ast.Call)
         self.found = True
         start, stop = ([ast.Constant(0)] * 2 + node.iter.args)[-2:]
-        lane = ast.parse("lane()", mode="eval").body
-        node.iter.args = [ast.BinOp(start, ast.Add(), lane), stop, ast.Constant(32)]
-        return [node, ast.parse("sync_warp()").body[0]]
+        mine, step = (ast.parse(text, mode="eval").body for text in self.rounds[:2])
+        node.iter.args = [ast.BinOp(start, ast.Add(), mine), stop, step]
+        wait = ast.parse(self.rounds[2]).body[0]
+        # The warps of a block may still read what the loop writes.
+        return [wait, node, wait] if self.rounds == ROUNDS["block"] else [node, wait]
 
     def _is_independent(self, node: ast.For) -> bool:
         match node:

@@ -1,5 +1,5 @@
-"""Tools around training: datasets and loaders."""
+"""Tools around training: datasets and loaders, memory shared with other libraries."""
 
-from . import data
+from . import data, dlpack
 
-__all__ = ["data"]
+__all__ = ["data", "dlpack"]

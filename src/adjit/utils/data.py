@@ -27,6 +27,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from .. import driver
 from ..dtypes import float64
 from ..ops.creation import as_tensor, tensor
 from ..ops.random import multinomial, randint, randperm
@@ -614,6 +615,23 @@ def default_convert(data: Any) -> Any:
             return data
 
 
+def _pinned(data: Any) -> Any:
+    """A batch in page-locked memory, inside any nesting; what has `pin_memory` of its own does it so."""
+    match data:
+        case str() | bytes():
+            return data
+        case Mapping():
+            return _rebuild(data, {key: _pinned(entry) for key, entry in data.items()})
+        case tuple() if _is_namedtuple(data):
+            return type(data)(*map(_pinned, data))
+        case tuple():
+            return [_pinned(entry) for entry in data]
+        case Sequence():
+            return _rebuild(data, [_pinned(entry) for entry in data])
+        case _:
+            return data.pin_memory() if hasattr(data, "pin_memory") else data
+
+
 def default_collate(batch: Sequence[Any]) -> Any:
     """One batch from a list of samples: what a loader does unless it is told otherwise.
 
@@ -885,7 +903,8 @@ class DataLoader(Generic[T_co]):
         num_workers: threads that fetch samples; 0 fetches when a batch is asked for.
         collate_fn: makes a batch from a list of samples; :func:`default_collate` if None, and
             :func:`default_convert` for single samples.
-        pin_memory: accepted; host memory of the CPU needs no pinning.
+        pin_memory: put batches into page-locked memory, from which a GPU copies while the program goes
+            on (``non_blocking=True``). Without a GPU nothing is done.
         drop_last: leave out a last batch that is smaller.
         timeout: seconds to wait for a worker; 0 waits for ever.
         worker_init_fn: called in each worker with its number, before the first sample.
@@ -1030,7 +1049,9 @@ class DataLoader(Generic[T_co]):
         return self.sampler if self.batch_sampler is None else self.batch_sampler
 
     def __iter__(self) -> Iterator[T_co]:
-        batches = _WorkerBatches(self) if self.num_workers else _Batches(self)
+        batches: Iterator[Any] = _WorkerBatches(self) if self.num_workers else _Batches(self)
+        if self.pin_memory and not driver.reason():
+            batches = map(_pinned, batches)
         if isinstance(self.dataset, IterableDataset) and hasattr(self, "_announced_length"):
             return _warning_beyond(batches, self)
         return batches

@@ -1,0 +1,47 @@
+"""The GPU, by whatever name: PyTorch's `torch.accelerator`, which is CUDA here or nothing."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import cuda
+from .devices import device
+
+__all__ = [
+    "current_accelerator", "current_device_index", "device_count", "is_available",
+    "set_device_index", "synchronize",
+]  # fmt: skip
+
+
+def is_available() -> bool:
+    """Whether there is a GPU with a driver that adjit can use; quick, and never an error."""
+    return cuda.is_available()
+
+
+def current_accelerator(check_available: bool = False) -> device | None:
+    """`device("cuda")`; None where no GPU is.
+
+    Example:
+        >>> place = adjit.accelerator.current_accelerator() or adjit.device("cpu")
+    """
+    return device("cuda") if is_available() else None
+
+
+def device_count() -> int:
+    """The number of GPUs; 0 where no driver is."""
+    return cuda.device_count()
+
+
+def current_device_index() -> int:
+    """The number of the GPU that "cuda" means in this thread."""
+    return cuda.current_device()
+
+
+def set_device_index(device: Any) -> None:
+    """Let "cuda" mean another GPU in this thread."""
+    cuda.set_device(device)
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait until all work of a GPU is done; raises what a kernel has found."""
+    cuda.synchronize(device)

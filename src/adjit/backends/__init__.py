@@ -1,0 +1,64 @@
+"""What computes, and how exactly: PyTorch's `torch.backends`, as far as programs set it.
+
+adjit has no cuDNN, MKL or MPS: these rooms take the settings that programs make at their beginning and
+say that nothing is there. Its kernels are deterministic, and none is chosen by trying.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from .. import config
+from ..ops.matmul import use_precision
+from . import cuda, cudnn, mkl, mkldnn, mps, openmp
+
+__all__ = ["cuda", "cudnn", "mkl", "mkldnn", "mps", "openmp"]
+
+PRECISIONS = ("highest", "high", "medium")
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Say how exactly products of float32 matrices have to be computed.
+
+    "highest" is float32 throughout; with "high" and "medium" the tensor cores of a GPU multiply numbers
+    rounded to TF32, which has 10 bits of mantissa, and add in float32. The CPU computes in float32 always.
+
+    Raises:
+        RuntimeError: if it is no string. One that is none of these changes nothing and warns.
+
+    Example:
+        >>> adjit.set_float32_matmul_precision("highest")
+        >>> adjit.get_float32_matmul_precision()
+        'highest'
+    """
+    if not isinstance(precision, str):
+        raise RuntimeError(
+            f"set_float32_matmul_precision expects a str, but got {type(precision).__name__}"
+        )
+    if precision not in PRECISIONS:
+        warnings.warn(
+            f"{precision} is not one of 'highest', 'high', or 'medium'; the current"
+            "setFloat32MatmulPrecision call has no effect.",
+            stacklevel=2,
+        )
+        return
+    use_precision(precision)
+
+
+def get_float32_matmul_precision() -> str:
+    """How exactly products of float32 matrices have to be computed: "highest", "high" or "medium"."""
+    return config.MATMUL_PRECISION
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """Nothing: every kernel of adjit gives the same bits in every run."""
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """True: every kernel of adjit gives the same bits in every run."""
+    return True
+
+
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"module 'adjit.backends' has no attribute {name!r}")

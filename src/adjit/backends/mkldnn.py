@@ -1,0 +1,8 @@
+"""PyTorch's `torch.backends.mkldnn`: not used by adjit."""
+
+__all__ = ["is_available"]
+
+
+def is_available() -> bool:
+    """False: adjit does not use it."""
+    return False

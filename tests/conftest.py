@@ -1,0 +1,57 @@
+"""The suite on another device: ADJIT_TEST_DEVICE=cuda, or stub for a GPU that is not there.
+
+The files named here say nothing of devices, so they run as they are: what they make is on the default
+device, and what they look at with NumPy comes to the CPU first.
+"""
+
+import contextlib
+import os
+
+import pytest
+
+import adjit
+from adjit.schedule import hot
+
+DEVICE = os.environ.get("ADJIT_TEST_DEVICE", "cpu")
+ON_EVERY_DEVICE = {
+    "test_batch_norm", "test_conv", "test_elementwise_laws", "test_index", "test_inplace", "test_losses",
+    "test_matmul", "test_nn_layers", "test_optim", "test_pool", "test_reduce", "test_resample",
+    "test_scan_sort", "test_shape_ops",
+}  # fmt: skip
+
+
+def is_of_a_gpu(item):
+    return item.get_closest_marker("gpu") is not None
+
+
+def pytest_collection_modifyitems(config, items):
+    if DEVICE == "cpu":
+        return
+    chosen = {
+        item
+        for item in items
+        if is_of_a_gpu(item)
+        or (item.module.__name__ in ON_EVERY_DEVICE and not item.get_closest_marker("cpu"))
+    }
+    config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
+    items[:] = [item for item in items if item in chosen]
+
+
+@pytest.fixture(autouse=True)
+def device(request):
+    """Where the test makes its tensors."""
+    if DEVICE == "cpu" or is_of_a_gpu(request.node):
+        yield
+        return
+    on_host, shared = adjit.Tensor.numpy, adjit.from_numpy
+    if DEVICE == "stub":
+        import stub_driver
+
+        driver = stub_driver.installed()
+    else:
+        driver = contextlib.nullcontext()
+    with pytest.MonkeyPatch.context() as patch, driver, adjit.device("cuda"):
+        patch.setattr(adjit.Tensor, "numpy", lambda t, **more: on_host(t.cpu(), **more))
+        patch.setattr(adjit, "from_numpy", lambda array: shared(array).cuda())
+        yield
+        hot.wait()  # or it would be compiled for a GPU that is no longer there

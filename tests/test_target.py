@@ -1,0 +1,94 @@
+"""The compiler of kernels: what it makes, and that Numba's own stays as it was."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from adjit.kernels.abi import SIGNATURE, at, helper, words
+from adjit.kernels.target import compile_function, load
+from numba import njit
+from numba.core.errors import TypingError
+from numpy import float32, float64
+
+
+@helper
+def smallest(x, n):
+    least = x[0]
+    for i in range(n):
+        least = min(least, x[i])
+    return least
+
+
+def least_of(args, start, stop):
+    p = words(args)
+    at(p[1], float64)[0] = smallest(at(p[0], float64), stop)
+
+
+def run(function, *arrays):
+    compiled = compile_function(function, SIGNATURE)
+    row = np.array([a.ctypes.data for a in arrays], np.int64)
+    prototype = ctypes.CFUNCTYPE(None, *3 * [ctypes.c_int64])
+    prototype(load(compiled.symbol, compiled.code))(row.ctypes.data, 0, arrays[0].size)
+
+
+def test_helpers_and_numbas_own_functions_become_part_of_the_kernel():
+    x, out = np.array([3.0, -1.5, 2.0]), np.zeros(1)
+    run(least_of, x, out)
+    assert out[0] == -1.5
+    compiled = compile_function(least_of, SIGNATURE)
+    defined = [f.name for f in compiled.library._final_module.functions if not f.is_declaration]
+    assert defined == [compiled.symbol]
+    assert compiled.external == ()
+
+
+def test_what_is_no_number_is_refused():
+    def strings(args, start, stop):
+        print("kernels say nothing")
+
+    with pytest.raises((TypingError, NotImplementedError)):
+        compile_function(strings, SIGNATURE)
+
+
+def test_results_are_rounded_to_their_type():
+    def thirds(args, start, stop):
+        x = at(words(args)[0], float32)
+        for i in range(start, stop):
+            x[i] = float32(x[i]) / float32(3)
+
+    x = np.arange(100, dtype=np.float32)
+    wanted = x / np.float32(3)
+    run(thirds, x)
+    np.testing.assert_array_equal(x, wanted)
+
+
+def test_functions_of_users_are_compiled_as_ever():
+    @njit
+    def spread(x):
+        return max(x[0], x[1]) - min(x[0], x[1]) + np.linalg.norm(x)
+
+    run(least_of, np.array([1.0, 2.0]), np.zeros(1))
+    assert spread(np.array([3.0, 4.0])) == 6
+
+
+def test_a_kernel_does_not_load_what_functions_of_users_may_call(tmp_path):
+    script = (
+        "import sys, adjit\n"
+        "x = adjit.linspace(0, 1, 7, requires_grad=True)\n"
+        "(x.sin() * x).sum().backward()\n"
+        "assert x.grad.isfinite().all()\n"
+        "print([m for m in ('numba.np.linalg', 'numba.typed.dictimpl') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert any(tmp_path.glob("sin*.o"))
+    assert done.stdout == "[]\n"
