@@ -11,6 +11,7 @@ stack, and Python numbers as float64.
 from __future__ import annotations
 
 import argparse
+import multiprocessing
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -51,7 +52,8 @@ def main() -> None:
     flat = {name: source for name, source in elementwise_kernels().items() if only in name}
     kernels = flat if only else flat | other_kernels() | fused_kernels()
     start = time.perf_counter()
-    with ProcessPoolExecutor() as pool:
+    # Spawned: the workers share nothing with this process, whose plans are being compiled.
+    with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
         codes = dict(zip(kernels, pool.map(look, kernels.values(), chunksize=8), strict=True))
     seconds = time.perf_counter() - start
     chosen = f" with {only} in their names" if only else ""

@@ -46,6 +46,7 @@ try:
     from .errors import MIXED, OutOfMemoryError
     from .graph.op import namespace as _namespace
     from .printing import get_printoptions, printoptions, set_printoptions
+    from .schedule import forks as _forks  # registers what a fork waits for
     from .schedule.run_cpu import get_num_threads, set_num_threads
     from .shapes import Size, broadcast_shapes
     from .storage import memory_stats

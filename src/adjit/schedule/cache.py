@@ -44,6 +44,7 @@ MAGIC = b"adjit object 1\n"
 
 _lock = threading.RLock()
 _compiling = threading.RLock()
+locks = _compiling, _lock  # in the order in which they are taken
 _linked: dict[str, int] = {}
 
 
@@ -139,9 +140,10 @@ def _read(path: Path) -> tuple[str, bytes] | None:
         header = json.loads(line)
         if hashlib.sha256(code).hexdigest() != header["sha256"]:
             return None
-        # A symbol that cannot be resolved would end the process inside LLVM.
-        if any(not llvm.address_of_symbol(name) for name in header["external"]):
-            return None
+        with _lock:  # LLVM's own lock is held by nobody else then, of which a fork makes use
+            # A symbol that cannot be resolved would end the process inside LLVM.
+            if any(not llvm.address_of_symbol(name) for name in header["external"]):
+                return None
         return str(header["symbol"]), code
     except (OSError, ValueError, KeyError, TypeError):
         return None

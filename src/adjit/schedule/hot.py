@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import atexit
 import functools
-import queue
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -128,14 +126,13 @@ def _compile(entry: Entry) -> None:
 
 
 class _Compiler:
-    """A thread that compiles one thing after another and ends with the process."""
+    """Compiles one thing after another, in a thread that is there as long as there is work."""
 
     def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
+        self._works: list[Callable[[], object]] = []  # the first is being done
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
         self._closed = False
-        self.pending = 0  # what was asked for and is not done
 
     def add(self, work: Callable[[], object]) -> None:
         """Do some compiling as soon as there is time; at once if ADJIT_JIT is `sync`."""
@@ -143,39 +140,60 @@ class _Compiler:
             work()
             return
         with self._lock:
-            self.pending += 1
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, name="adjit-jit", daemon=True)
-                self._thread.start()
-        self._queue.put(work)
+            self._works.append(work)
+            self._start()
+
+    def _start(self) -> None:
+        """See that there is a thread. Callers hold the lock."""
+        if not self._is_working() and not self._closed:
+            self._thread = threading.Thread(target=self._work, name="adjit-jit", daemon=True)
+            self._thread.start()
+
+    def _is_working(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
 
     def _work(self) -> None:
-        while (work := self._queue.get()) is not None and not self._closed:
+        while True:
+            with self._lock:
+                if not self._works or self._closed:
+                    self._thread = None  # one that ends looks alive for a while
+                    return
+                work = self._works[0]
             try:
                 work()
             except Exception:  # a warning that is an error, say: it is shown, and the rest goes on
                 args = (*sys.exc_info(), threading.current_thread())
                 threading.excepthook(threading.ExceptHookArgs(args))
             finally:
+                del work  # nor does it keep anything while the thread waits for the lock
                 with self._lock:
-                    self.pending -= 1
+                    del self._works[0]
+
+    def wait(self) -> None:
+        """Wait until nothing is left to do."""
+        while True:
+            with self._lock:
+                if self._works:
+                    self._start()
+                thread = self._thread if self._is_working() else None
+            if thread is None:
+                return
+            thread.join()
 
     def close(self) -> None:
         """Drop what waits, and wait for the kernel that is being compiled."""
         self._closed = True
-        self._queue.put(None)
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self.wait()
+
+    def after_fork(self) -> None:
+        """In a child, which has no threads: what was left is done when more is to be compiled, or never."""
+        self._lock = threading.Lock()
+        self._thread = None
 
 
 compiler = _Compiler()
 atexit.register(compiler.close)
-
-
-def wait() -> None:
-    """Wait until all that has been asked for is compiled."""
-    while compiler.pending:
-        time.sleep(0.001)
+wait = compiler.wait
 
 
 def clear() -> None:
