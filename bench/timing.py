@@ -26,7 +26,8 @@ THREAD_VARIABLES = (
     "VECLIB_MAXIMUM_THREADS",
     "NPROC",  # XLA's thread pool
 )
-SAMPLE = 1e-3  # seconds that one turn lasts at least, beside a clock of 50 ns
+SAMPLE = 1e-3  # seconds that are timed at once at least, beside a clock of 50 ns
+TURN = 2e-2  # seconds of a turn: after a rest the first call finds slow cores and cold caches
 # Idle threads of OpenMP keep a core busy for 200 ms after their last work: a long call waits them out.
 REST = 0.25
 
@@ -69,31 +70,34 @@ def sample(call: Callable[[], Any], number: int) -> float:
     return (perf_counter() - start) / number
 
 
-def calls_in_a_turn(call: Callable[[], Any], seconds: float) -> int:
-    """How often `call` fits in a turn, after running it for a while."""
+def samples_of(call: Callable[[], Any], seconds: float) -> tuple[int, int]:
+    """How many calls make a sample, and how many samples a turn, after running it for a while."""
     best = inf
     deadline = perf_counter() + seconds
     calls = 0
     while calls < 3 or perf_counter() < deadline:
         best = min(best, sample(call, 1))
         calls += 1
-    return max(1, ceil(SAMPLE / best))
+    number = max(1, ceil(SAMPLE / best))
+    return number, max(1, ceil(TURN / (number * best)))
 
 
 def time_calls(
     calls: dict[str, Callable[[], Any]], seconds: float, least_turns: int
 ) -> dict[str, float]:
-    """Seconds of one call in each library, the shortest of its turns."""
-    numbers = {name: calls_in_a_turn(call, seconds / 20) for name, call in calls.items()}
+    """Seconds of one call in each library, the shortest of its samples."""
+    samples = {name: samples_of(call, seconds / 20) for name, call in calls.items()}
     best = dict.fromkeys(calls, inf)
     order = list(calls)
     deadline = perf_counter() + seconds
     turns = 0
     while turns < least_turns or perf_counter() < deadline:
         for name in order:
-            if numbers[name] == 1:
+            number, count = samples[name]
+            if number == 1:
                 sleep(REST)
-            best[name] = min(best[name], sample(calls[name], numbers[name]))
+            for _ in range(count):
+                best[name] = min(best[name], sample(calls[name], number))
         order.append(order.pop(0))
         turns += 1
     return best
