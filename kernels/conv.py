@@ -484,11 +484,12 @@ def turn_pixels(args, start, stop):
     for column in range(start, stop):
         lefts[column] = turned + column * pixels * c[ITEM_BYTES]
         rights[column] = p[1] + column * length * c[ITEM_BYTES]
-        line = at(lefts[column], T)
-        for pixel in range(pixels):
-            n, z, y, x = pixel_at(c, pixel)
-            place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
-            line[pixel] = upper[place + column * c[OUT_CHANNEL]]
+    for pixel in range(pixels):
+        n, z, y, x = pixel_at(c, pixel)  # divisions: once for all columns
+        place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
+        seen, line = shifted(upper, place), shifted(at(turned, T), pixel)
+        for column in range(start, stop):
+            line[column * pixels] = seen[column * c[OUT_CHANNEL]]
 
 
 @kernel

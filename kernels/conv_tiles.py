@@ -50,7 +50,7 @@ from .micro import (
 SCALED, SHIFTED, ADDED, BOUNDED = 1, 2, 4, 8  # steps in their order, which add up
 TOGETHER = (9, 3, 1)  # taps that a depthwise gradient sums at a time
 Place = tuple[int, Number, ir.Value | None]  # of a vector: its row, its bytes along that, its lanes
-DOT_ROWS = HEIGHT // 3  # whose sums stay in registers, by `dot_columns` of them
+DOT_ROWS = HEIGHT * WIDTH // 6  # whose sums stay in registers, by `dot_columns` of them
 
 
 def dot_columns(lanes: int) -> int:
