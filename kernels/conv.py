@@ -195,6 +195,12 @@ def fill_region(source, region, c, phase, box, zero):
                     for w in range(low, high):
                         for i in range(channels):
                             target[w * pitch + i] = here[w * line + i]
+                elif line == 1 and pitch == channels == 3:  # an image's colours, vector by vector
+                    green, blue = shifted(here, channel), shifted(here, 2 * channel)
+                    for w in range(low, high):
+                        target[3 * w] = here[w]
+                        target[3 * w + 1] = green[w]
+                        target[3 * w + 2] = blue[w]
                 else:
                     for i in range(channels):
                         for w in range(low, high):

@@ -341,7 +341,8 @@ def plan_convolve(
     units = layout.boxes if is_depthwise else layout.boxes * panels * groups
     work = numel(layout.box) * depth * numel(kernel) // len(phases)
     work *= groups if is_depthwise else min(panel, columns)
-    part, slots = parts_of(units, work, threads)
+    # Phases have different numbers of taps: with more parts the threads come out even.
+    part, slots = parts_of(units, work, threads if len(phases) == 1 else 2 * threads)
     skips = (
         not is_depthwise
         and layout.copies
