@@ -423,7 +423,51 @@ def tf32(typingctx, value):
 
 
 @word
-def multiply_tf32(typingctx, sums, first, second, a, i, b, j):
+def bf16_pair(typingctx, first, second):
+    """bf16_pair(a, b): two float32 rounded to bfloat16, in the bits of one float32."""
+
+    def codegen(context, builder, sig, args):
+        kind = ir.FunctionType(I32, [ir.FloatType()] * 2)
+        text = "cvt.rn.bf16x2.f32 $0, $2, $1;"  # the upper half is named first
+        rounded = builder.call(ir.InlineAsm(kind, text, "=r,f,f"), args)
+        return builder.bitcast(rounded, ir.FloatType())
+
+    return types.float32(types.float32, types.float32), codegen
+
+
+def _multiply(name: str, kinds: str, doc: str) -> Any:
+    """A word for products on tensor cores, whose lanes hold the same places in every kind of number."""
+
+    def define(typingctx, sums, first, second, a, i, b, j):
+        def codegen(context, builder, sig, args):
+            def place(pointer, at, k):
+                return builder.gep(builder.gep(args[pointer], [args[at]]), [I32(k)])
+
+            single = ir.FloatType()
+            totals = [place(0, at, k) for at in (1, 2) for k in range(2)]
+            factors = [place(3, 4, k) for k in range(4)] + [place(5, 6, k) for k in range(2)]
+            given = [builder.bitcast(builder.load(p), I32) for p in factors]
+            given += [builder.load(p) for p in totals]
+            kind = ir.FunctionType(ir.LiteralStructType([single] * 4), [g.type for g in given])
+            text = (
+                f"mma.sync.aligned.{kinds} "
+                "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
+            )
+            constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
+            made = builder.call(ir.InlineAsm(kind, text, constraints, side_effect=True), given)
+            for k, pointer in enumerate(totals):
+                builder.store(builder.extract_value(made, k), pointer)
+            return context.get_dummy_value()
+
+        return types.void(sums, first, second, a, i, b, j), codegen
+
+    define.__name__, define.__doc__ = name, doc
+    return word(define)
+
+
+multiply_tf32 = _multiply(
+    "multiply_tf32",
+    "m16n8k8.row.col.f32.tf32.tf32.f32",
     """multiply_tf32(sums, first, second, a, i, b, j): a warp adds the product of 16 x 8 numbers and
     8 x 8 to 16 x 8.
 
@@ -431,29 +475,14 @@ def multiply_tf32(typingctx, sums, first, second, a, i, b, j):
     then those of column q + 4, in a[i : i + 4]; of the right one rows q and q + 4 of column g, in
     b[j : j + 2]; and of the sum columns 2 * q and 2 * q + 1 of row g, in sums[first] and the next, and
     of row g + 8, in sums[second] and the next.
-    """
-
-    def codegen(context, builder, sig, args):
-        def place(pointer, at, k):
-            return builder.gep(builder.gep(args[pointer], [args[at]]), [I32(k)])
-
-        single = ir.FloatType()
-        totals = [place(0, at, k) for at in (1, 2) for k in range(2)]
-        factors = [place(3, 4, k) for k in range(4)] + [place(5, 6, k) for k in range(2)]
-        given = [builder.bitcast(builder.load(p), I32) for p in factors]
-        given += [builder.load(p) for p in totals]
-        kind = ir.FunctionType(ir.LiteralStructType([single] * 4), [g.type for g in given])
-        text = (
-            "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-            "{$0,$1,$2,$3}, {$4,$5,$6,$7}, {$8,$9}, {$10,$11,$12,$13};"
-        )
-        constraints = ",".join(["=f"] * 4 + ["r"] * 6 + ["f"] * 4)
-        made = builder.call(ir.InlineAsm(kind, text, constraints, side_effect=True), given)
-        for k, pointer in enumerate(totals):
-            builder.store(builder.extract_value(made, k), pointer)
-        return context.get_dummy_value()
-
-    return types.void(sums, first, second, a, i, b, j), codegen
+    """,
+)
+multiply_bf16 = _multiply(
+    "multiply_bf16",
+    "m16n8k16.row.col.f32.bf16.bf16.f32",
+    """The same as `multiply_tf32` for 16 x 16 numbers and 16 x 8: each of its columns and rows of
+    factors is a pair of neighbours, made by `bf16_pair`.""",
+)
 
 
 # ----- numbers -----

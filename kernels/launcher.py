@@ -92,20 +92,69 @@ def launch(args, start, stop):
 def copy(args, start, stop):
     """Copy bytes on a GPU. Words: the driver's function, target, source, bytes, stream, report."""
     p = words(args)
-    code = call_copy(p[0], (p[1], p[2], p[3], words(p[4])[0]))
+    code = call(p[0], (p[1], p[2], p[3], words(p[4])[0]))
     report = words(p[5])
     if code != 0 and report[0] == 0:
         report[0] = code
 
 
 @intrinsic
-def call_copy(typingctx: Any, function: Any, arguments: Any) -> Any:
-    """A function of the driver over four words; its status code."""
+def call(typingctx: Any, function: Any, arguments: Any) -> Any:
+    """A function of a library over words; its status code."""
+    if not isinstance(arguments, types.UniTuple):
+        return None
+    count = arguments.count
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         word = ir.IntType(64)
-        kind = ir.FunctionType(ir.IntType(32), [word] * 4).as_pointer()
-        given = cgutils.unpack_tuple(builder, values[1], 4)
+        kind = ir.FunctionType(ir.IntType(32), [word] * count).as_pointer()
+        given = cgutils.unpack_tuple(builder, values[1], count)
         return builder.sext(builder.call(builder.inttoptr(values[0], kind), given), word)
 
-    return types.int64(types.int64, types.UniTuple(types.int64, 4)), codegen
+    return types.int64(types.int64, types.UniTuple(types.int64, count)), codegen
+
+
+# The words of a product by cuBLASLt. SET and MULTIPLY are its functions, then come its handle and
+# descriptors; SUITED is the algorithm for operands at multiples of ALIGNMENT, ANY the one for others,
+# SUMMAND one of those below, BETA and ALPHA are the bits of float64.
+(
+    MULTIPLY, SET, HANDLE, OPERATION, A_LAYOUT, B_LAYOUT, C_LAYOUT, D_LAYOUT, SUITED, ANY,
+    WORKSPACE, WORKSPACE_BYTES, MULTIPLY_STREAM, MULTIPLY_REPORT, IS_SINGLE, SUMMAND,
+    A, B, BIAS, OUT, BETA, ALPHA,
+) = range(22)  # fmt: skip
+NONE, VECTOR, MATRIX = range(3)
+ALIGNMENT = 16  # bytes
+BIAS_POINTER = 8  # the number of that attribute of an operation
+
+
+@kernel
+def multiply(args, start, stop):
+    """out = alpha * (a @ b) + beta * bias by cuBLASLt; what it reports goes, negative, to the word
+    that is told."""
+    p = words(args)
+    scalars = stack_words(3)
+    given = words(scalars)
+    given[0], given[1], given[2] = p[ALPHA], p[BETA], p[BIAS]
+    if p[IS_SINGLE]:
+        given[0], given[1] = narrowed(p[ALPHA]), narrowed(p[BETA])
+    code = 0
+    if p[SUMMAND] == VECTOR:
+        given[1] = 0
+        code = call(p[SET], (p[OPERATION], BIAS_POINTER, scalars + 16, 8))
+    places = p[A] | p[B] | p[OUT]
+    added = p[OUT]
+    if p[SUMMAND] != NONE:
+        places |= p[BIAS]
+    if p[SUMMAND] == MATRIX:
+        added = p[BIAS]
+    algorithm = p[SUITED] if places % ALIGNMENT == 0 else p[ANY]
+    if code == 0:
+        code = call(
+            p[MULTIPLY],
+            (p[HANDLE], p[OPERATION], scalars, p[A], p[A_LAYOUT], p[B], p[B_LAYOUT], scalars + 8,
+             added, p[C_LAYOUT], p[OUT], p[D_LAYOUT], algorithm, p[WORKSPACE], p[WORKSPACE_BYTES],
+             words(p[MULTIPLY_STREAM])[0]),
+        )  # fmt: skip
+    report = words(p[MULTIPLY_REPORT])
+    if code != 0 and report[0] == 0:
+        report[0] = -code

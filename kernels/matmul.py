@@ -48,7 +48,6 @@ from .device import (
     quotient,
     remainder,
     shared,
-    tf32,
     thread,
 )
 from .lanes import LANES, cast, combine, fold, load, spread
@@ -67,14 +66,18 @@ from .micro import (
 from .shape import offset_of
 from .sort import size_of
 from .tiles import (
+    BF16,
+    EXACT,
     PAD,
     SIDE,
+    TF32,
     brought,
     fetch,
     multiply_step,
-    multiply_step_tf32,
+    multiply_step_on_tensor_cores,
     place_of_tile,
     put_down,
+    rounded,
     tensor_place,
     threads_place,
 )
@@ -84,18 +87,18 @@ from .tiles import (
 PRODUCT = (
     "allocate", "release", "rows", "columns", "depth",
     "left_row", "left_column", "right_row", "right_column", "bias_row", "bias_column",
-    "activation", "precision", "block", "blocks", "tiles", "batch_axes",
+    "activation", "precision", "scaled", "block", "blocks", "tiles", "batch_axes",
 )  # fmt: skip
 (
     ALLOCATE, RELEASE, ROWS, COLUMNS, DEPTH,
     LEFT_ROW, LEFT_COLUMN, RIGHT_ROW, RIGHT_COLUMN, BIAS_ROW, BIAS_COLUMN,
-    ACTIVATION, PRECISION, BLOCK, BLOCKS, TILES, BATCH_AXES,
+    ACTIVATION, PRECISION, SCALED, BLOCK, BLOCKS, TILES, BATCH_AXES,
 ) = range(len(PRODUCT))  # fmt: skip
 BATCH_SIZES = len(PRODUCT)
 LEFT, RIGHT, BIAS = 1, 2, 3  # which strides follow the batch sizes
 
 IDENTITY, RELU = range(2)  # activations
-FULL, REDUCED = range(2)  # precisions of float32: its own, or that of a GPU's tensor cores
+FULL = EXACT  # precisions of float32: this, or TF32 and BF16 of a GPU's tensor cores
 
 UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes tiles of HEIGHT
 IN_PLACE = 2048  # bytes between the lines of an operand that may be read where it lies
@@ -158,7 +161,7 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
     left, right, *added, out = (f.word(args, k) for k in range(4 if has_bias else 3))
     c = args + 8 * (4 if has_bias else 3)
     (allocate, release, rows, columns, depth, left_row, left_column, right_row, right_column,
-     bias_row, bias_column, activation, _, block, blocks, tiles, axes) = (
+     bias_row, bias_column, activation, _, _, block, blocks, tiles, axes) = (
         f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
     line = f.stack((SUM_DEPTH + f.lanes) * width * size)
@@ -374,10 +377,19 @@ def is_large(c, letters):
     return letters["T"] == "float32" and tiles_of(128)(c) >= ENOUGH_TILES
 
 
-def is_reduced(c, letters):
-    """Whether tensor cores may make a product: one of float32 that fills most of a large tile."""
-    fits = c[PRECISION] == REDUCED and min(c[ROWS], c[COLUMNS]) > 64
-    return bool(letters["T"] == "float32" and fits)
+def suits_tensor_cores(c, letters):
+    """Whether a product is one of float32 that fills most of a large tile."""
+    return bool(letters["T"] == "float32" and min(c[ROWS], c[COLUMNS]) > 64)
+
+
+def is_tf32(c, letters):
+    """Whether tensor cores may make a product of numbers rounded to TF32."""
+    return c[PRECISION] == TF32 and suits_tensor_cores(c, letters)
+
+
+def is_bf16(c, letters):
+    """Whether tensor cores may make a product of numbers rounded to bfloat16."""
+    return c[PRECISION] == BF16 and suits_tensor_cores(c, letters)
 
 
 # What is the same for all tiles, and read from shared memory.
@@ -448,20 +460,29 @@ def finish_tile(sums, out, row0, column0, layout, c, k, is_narrow, EACH, V, run,
 
 
 @helper
-def add_bias(out, row0, column0, layout, c, bias, scalars, EACH, V, T):
+def scalars_of(c, T):
+    """alpha and beta of a product with a bias, and the least result that stays as it is."""
+    numbers = BATCH_SIZES + 4 * c[BATCH_AXES]
+    least = T(0) if c[ACTIVATION] == RELU else T(-math.inf)
+    return T(float_of_bits(c[numbers + 1])), T(float_of_bits(c[numbers])), least
+
+
+@helper
+def add_bias(out, row0, column0, layout, c, bias, EACH, V, T):
     """out = activation(alpha * out + beta * bias) for this thread's elements of a tile.
 
     By itself, as in one with `finish_tile` the sums would no longer fit into registers.
     """
     some, apart, further, columns_apart = layout
+    alpha, beta, least = scalars_of(c, T)
     for i in range(EACH):
         row = row0 + i // some * further + i % some * apart
         for j in range(EACH):
             column = column0 + j // V * columns_apart + j % V
             if row < c[ROWS] and column < c[COLUMNS]:
                 added = bias[row * c[BIAS_ROW] + column * c[BIAS_COLUMN]]
-                value = scalars[0] * out[row * c[COLUMNS] + column] + scalars[1] * added
-                if value < scalars[2]:
+                value = alpha * out[row * c[COLUMNS] + column] + beta * added
+                if value < least:
                     value = T(0)
                 out[row * c[COLUMNS] + column] = value
 
@@ -474,11 +495,11 @@ def product_tiles(
     operands,
     out,
     bias,
-    scalars,
     c,
     n,
     has_bias,
-    reduced,
+    precision,
+    DEEP,
     TILE,
     STEP,
     EACH,
@@ -486,9 +507,11 @@ def product_tiles(
     fma,
     T,
 ):
-    """Every tile of out = left @ right, or of activation(beta * bias + alpha * (left @ right)); on
-    tensor cores if `reduced`."""
-    a, b, ahead, behind = local(T, 16), local(T, 8), local(T, V), local(T, V)
+    """Every tile of out = left @ right, or of activation(beta * bias + alpha * (left @ right)).
+
+    A place of a tile holds DEEP neighbours along the depth: one, or two of bfloat16.
+    """
+    a, b, ahead, behind = local(T, 16), local(T, 8), local(T, 8), local(T, 8)
     facts, buffer = shared(np.int64, 10), STEP * (TILE + PAD)
     wide, high = (c[COLUMNS] + TILE - 1) // TILE, (c[ROWS] + TILE - 1) // TILE
     depth, (down, across) = c[DEPTH], threads_place()
@@ -508,6 +531,7 @@ def product_tiles(
     (x_line, x_k), (y_line, y_k) = (
         brought(left_column == 1, TILE, STEP, V), brought(right_row == 1, TILE, STEP, V)
     )  # fmt: skip
+    x_k, y_k = x_k * DEEP, y_k * DEEP
     x_first = x_line * left_row + x_k * left_column
     y_first = y_line * right_column + y_k * right_row
     for e in range(EACH * EACH):
@@ -516,7 +540,7 @@ def product_tiles(
     for tile in range(block(), n, blocks()):
         entry, row0, column0 = place_of_tile(tile, wide, high)
         row0, column0 = row0 * TILE, column0 * TILE
-        to_left, to_right, to_bias = entry_offsets(c, entry, facts[AXES])
+        to_left, to_right, _ = entry_offsets(c, entry, facts[AXES])
         to_left, to_right = to_left + row0 * left_row, to_right + column0 * right_column
         rows, columns = c[ROWS] - row0, c[COLUMNS] - column0
         is_inside = down * V < rows and across * V < columns
@@ -525,47 +549,54 @@ def product_tiles(
             x_most = V if x_most > 0 else 0
         if facts[RIGHT_BY_DEPTH]:
             y_most = V if y_most > 0 else 0
-        for k in range(-STEP, depth, STEP):
-            rest = depth - k - STEP
-            x, y = to_left + (k + STEP) * left_column, to_right + (k + STEP) * right_row
-            fetch(ahead, shifted(operands[0], x + x_first), facts[LEFT_INNER],
-                  min(x_most, (rest - x_k) * facts[LEFT_SCALE]), facts[LEFT_NARROW], V, T)  # fmt: skip
-            fetch(behind, shifted(operands[1], y + y_first), facts[RIGHT_INNER],
-                  min(y_most, (rest - y_k) * facts[RIGHT_SCALE]), facts[RIGHT_NARROW], V, T)  # fmt: skip
-            first = (k // STEP + 2) % 2 * buffer
-            if reduced:
-                for e in range(V):
-                    ahead[e], behind[e] = tf32(ahead[e]), tf32(behind[e])
+        for k in range(-STEP * DEEP, depth, STEP * DEEP):
+            rest = depth - k - STEP * DEEP
+            x = to_left + (k + STEP * DEEP) * left_column + x_first
+            y = to_right + (k + STEP * DEEP) * right_row + y_first
+            for run in range(DEEP):
+                on = run * V if facts[LEFT_BY_DEPTH] else run
+                room = min(x_most, (rest - x_k - on) * facts[LEFT_SCALE])
+                fetch(ahead, run * V, shifted(operands[0], x + on * left_column), facts[LEFT_INNER],
+                      room, facts[LEFT_NARROW], V, T)  # fmt: skip
+                on = run * V if facts[RIGHT_BY_DEPTH] else run
+                room = min(y_most, (rest - y_k - on) * facts[RIGHT_SCALE])
+                fetch(behind, run * V, shifted(operands[1], y + on * right_row), facts[RIGHT_INNER],
+                      room, facts[RIGHT_NARROW], V, T)  # fmt: skip
+            first = (k // (STEP * DEEP) + 2) % 2 * buffer
+            if precision != EXACT:
+                rounded(ahead, facts[LEFT_BY_DEPTH], precision, V)
+                rounded(behind, facts[RIGHT_BY_DEPTH], precision, V)
                 if k >= 0:
-                    multiply_step_tf32(sums, left, right, first, a, b, TILE, STEP)
+                    multiply_step_on_tensor_cores(
+                        sums, left, right, first, a, b, precision, TILE, STEP
+                    )
             elif is_inside and k >= 0:
                 multiply_step(sums, left, right, first, a, b, TILE, STEP, EACH, V, fma)
             put_down(left, buffer - first, ahead, facts[LEFT_BY_DEPTH], TILE, STEP, V)
             put_down(right, buffer - first, behind, facts[RIGHT_BY_DEPTH], TILE, STEP, V)
             barrier()
-            if k >= 0 and (rest <= 0 or (k + STEP) % SUM_DEPTH == 0):
-                target, begin = (
-                    shifted(out, entry * c[ROWS] * c[COLUMNS]),
-                    k // SUM_DEPTH * SUM_DEPTH,
-                )
-                if reduced:
+            if k >= 0 and (rest <= 0 or (k + STEP * DEEP) % SUM_DEPTH == 0):
+                target = shifted(out, entry * c[ROWS] * c[COLUMNS])
+                begin = k // SUM_DEPTH * SUM_DEPTH
+                if precision != EXACT:
                     top, side = tensor_place()
                     finish_tile(sums, target, row0 + top, column0 + side, (2, 8, 16, 8), c, begin,
                                 facts[OUT_NARROW], EACH, 2, a, T)  # fmt: skip
-                    if has_bias and rest <= 0:
-                        add_bias(target, row0 + top, column0 + side, (2, 8, 16, 8), c,
-                                 shifted(bias, to_bias), scalars, EACH, 2, T)  # fmt: skip
                 else:
-                    top, side, layout = (
-                        row0 + down * V,
-                        column0 + across * V,
-                        (V, 1, SIDE * V, SIDE * V),
-                    )
-                    finish_tile(sums, target, top, side, layout, c, begin,
+                    top, side = row0 + down * V, column0 + across * V
+                    finish_tile(sums, target, top, side, (V, 1, SIDE * V, SIDE * V), c, begin,
                                 facts[OUT_NARROW], EACH, V, a, T)  # fmt: skip
-                    if has_bias and rest <= 0:
-                        add_bias(target, top, side, layout, c,
-                                 shifted(bias, to_bias), scalars, EACH, V, T)  # fmt: skip
+        if has_bias:
+            target = shifted(out, entry * c[ROWS] * c[COLUMNS])
+            _, _, to_bias = entry_offsets(c, entry, facts[AXES])
+            if precision != EXACT:
+                top, side = tensor_place()
+                add_bias(target, row0 + top, column0 + side, (2, 8, 16, 8), c,
+                         shifted(bias, to_bias), EACH, 2, T)  # fmt: skip
+            else:
+                top, side = row0 + down * V, column0 + across * V
+                add_bias(target, top, side, (V, 1, SIDE * V, SIDE * V), c,
+                         shifted(bias, to_bias), EACH, V, T)  # fmt: skip
 
 
 def product(args, start, stop):
@@ -581,17 +612,26 @@ def product_of_doubles(row, n):
     """out = left @ right in float64."""
     left, right = shared(T, 1152), shared(T, 1152)  # 2 * STEP * (TILE + PAD)
     out = at(row[2], T)
-    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
-                  shifted(row, 3), n, False, False, 64, 8, 4, 2, math.fma, T)  # fmt: skip
+    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), out, out,
+                  shifted(row, 3), n, False, EXACT, 1, 64, 8, 4, 2, math.fma, T)  # fmt: skip
 
 
-@on_device(product, work=tiles_of(128), when=is_reduced)
+@on_device(product, work=tiles_of(128), when=is_tf32)
 def product_on_tensor_cores(row, n):
     """out = left @ right in TF32."""
     left, right = shared(T, 2176), shared(T, 2176)
     out = at(row[2], T)
-    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
-                  shifted(row, 3), n, False, True, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out,
+                  shifted(row, 3), n, False, TF32, 1, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+
+
+@on_device(product, work=tiles_of(128), when=is_bf16)
+def product_on_tensor_cores_in_bf16(row, n):
+    """out = left @ right in bfloat16, summed in float32."""
+    left, right = shared(T, 2176), shared(T, 2176)
+    out = at(row[2], T)
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out,
+                  shifted(row, 3), n, False, BF16, 2, 128, 8, 8, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(product, work=tiles_of(128), when=is_large)
@@ -599,8 +639,8 @@ def product_by_large_tiles(row, n):
     """out = left @ right."""
     left, right = shared(T, 2176), shared(T, 2176)
     out = at(row[2], T)
-    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
-                  shifted(row, 3), n, False, False, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), out, out,
+                  shifted(row, 3), n, False, EXACT, 1, 128, 8, 8, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(product, work=tiles_of(64))
@@ -608,16 +648,8 @@ def product_by_tiles(row, n):
     """out = left @ right."""
     left, right = shared(T, 2304), shared(T, 2304)
     out = at(row[2], T)
-    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), out, out, (T(1), T(0), T(0)),
-                  shifted(row, 3), n, False, False, 64, 16, 4, 4, math.fma, T)  # fmt: skip
-
-
-@helper
-def scalars_of(c, T):
-    """alpha and beta of a product with a bias, and the least result that stays as it is."""
-    numbers = BATCH_SIZES + 4 * c[BATCH_AXES]
-    least = T(0) if c[ACTIVATION] == RELU else T(-math.inf)
-    return T(float_of_bits(c[numbers + 1])), T(float_of_bits(c[numbers])), least
+    product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), out, out,
+                  shifted(row, 3), n, False, EXACT, 1, 64, 16, 4, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(product_and_bias, work=tiles_of(64), when=is_double)
@@ -625,15 +657,23 @@ def product_and_bias_of_doubles(row, n):
     """out = activation(beta * bias + alpha * (left @ right)) in float64."""
     left, right, c = shared(T, 1152), shared(T, 1152), shifted(row, 4)
     product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), at(row[3], T),
-                  at(row[2], T), scalars_of(c, T), c, n, True, False, 64, 8, 4, 2, math.fma, T)  # fmt: skip
+                  at(row[2], T), c, n, True, EXACT, 1, 64, 8, 4, 2, math.fma, T)  # fmt: skip
 
 
-@on_device(product_and_bias, work=tiles_of(128), when=is_reduced)
+@on_device(product_and_bias, work=tiles_of(128), when=is_tf32)
 def product_and_bias_on_tensor_cores(row, n):
     """out = activation(beta * bias + alpha * (left @ right)) in TF32."""
     left, right, c = shared(T, 2176), shared(T, 2176), shifted(row, 4)
     product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), at(row[3], T),
-                  at(row[2], T), scalars_of(c, T), c, n, True, True, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+                  at(row[2], T), c, n, True, TF32, 1, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+
+
+@on_device(product_and_bias, work=tiles_of(128), when=is_bf16)
+def product_and_bias_on_tensor_cores_in_bf16(row, n):
+    """out = activation(beta * bias + alpha * (left @ right)) in bfloat16, summed in float32."""
+    left, right, c = shared(T, 2176), shared(T, 2176), shifted(row, 4)
+    product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), at(row[3], T),
+                  at(row[2], T), c, n, True, BF16, 2, 128, 8, 8, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(product_and_bias, work=tiles_of(128), when=is_large)
@@ -641,7 +681,7 @@ def product_and_bias_by_large_tiles(row, n):
     """out = activation(beta * bias + alpha * (left @ right))."""
     left, right, c = shared(T, 2176), shared(T, 2176), shifted(row, 4)
     product_tiles(left, right, local(T, 64), (at(row[0], T), at(row[1], T)), at(row[3], T),
-                  at(row[2], T), scalars_of(c, T), c, n, True, False, 128, 8, 8, 4, math.fma, T)  # fmt: skip
+                  at(row[2], T), c, n, True, EXACT, 1, 128, 8, 8, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(product_and_bias, work=tiles_of(64))
@@ -649,7 +689,7 @@ def product_and_bias_by_tiles(row, n):
     """out = activation(beta * bias + alpha * (left @ right))."""
     left, right, c = shared(T, 2304), shared(T, 2304), shifted(row, 4)
     product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), at(row[3], T),
-                  at(row[2], T), scalars_of(c, T), c, n, True, False, 64, 16, 4, 4, math.fma, T)  # fmt: skip
+                  at(row[2], T), c, n, True, EXACT, 1, 64, 16, 4, 4, math.fma, T)  # fmt: skip
 
 
 @on_device(matrix_vector, threads=128, units=4, work=lambda c: c[1])

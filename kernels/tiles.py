@@ -10,8 +10,9 @@ it multiplies what it reads in accesses of 16 bytes, too.
     small     TILE 64, STEP 16, EACH 4, V 4     float32
     double    TILE 64, STEP 8, EACH 4, V 2      float64
 
-Tensor cores take tiles as large as `large`, rounded to TF32 on the way into shared memory; a warp makes
-64 by 32 elements of one. Their sums have an order of their own.
+Tensor cores take tiles as large as `large`, rounded to TF32 or bfloat16 on the way into shared memory; a
+warp makes 64 by 32 elements of one. Of bfloat16 two neighbours along the depth share a place, so a step is
+twice as deep, and a thread brings V more neighbours. Their sums have an order of their own.
 
 What is the same for a whole launch (`FACTS`) lies in shared memory and is read anew in every step: of a
 loop with conditions that do not change, the compiler makes a copy for each of their combinations.
@@ -21,9 +22,20 @@ element. So their bits are the same.
 """
 
 from .abi import helper
-from .device import give_wide, multiply_tf32, quotient, remainder, take_wide, thread
+from .device import (
+    bf16_pair,
+    give_wide,
+    multiply_bf16,
+    multiply_tf32,
+    quotient,
+    remainder,
+    take_wide,
+    tf32,
+    thread,
+)
 
 THREADS = 256
+EXACT, TF32, BF16 = range(3)  # what is multiplied: float32, or what it is rounded to
 SIDE = 16  # threads along a side of a tile
 PAD = 8  # elements between the lines of a tile, against conflicts of banks
 BAND = 8  # rows of tiles whose columns are walked together, so that both operands stay in cache
@@ -60,14 +72,26 @@ def brought(by_depth, TILE, STEP, V):
 
 
 @helper
-def fetch(staged, x, inner, room, narrow, V, T):
-    """staged = the first `room` of V elements of x, which lie `inner` apart, then 0."""
+def fetch(staged, at, x, inner, room, narrow, V, T):
+    """staged[at : at + V] = the first `room` of V elements of x, which lie `inner` apart, then 0."""
     room = min(room, V)
     if room >= V + narrow:
-        take_wide(staged, 0, x, 0, V)
+        take_wide(staged, at, x, 0, V)
     else:
         for e in range(V):
-            staged[e] = x[e * inner] if e < room else T(0)
+            staged[at + e] = x[e * inner] if e < room else T(0)
+
+
+@helper
+def rounded(staged, by_depth, kind, V):
+    """What was fetched, as tensor cores read it: V places."""
+    for e in range(V):
+        if kind == TF32:
+            staged[e] = tf32(staged[e])
+        elif by_depth:
+            staged[e] = bf16_pair(staged[2 * e], staged[2 * e + 1])
+        else:
+            staged[e] = bf16_pair(staged[e], staged[V + e])
 
 
 @helper
@@ -108,7 +132,7 @@ def tensor_place():
 
 
 @helper
-def multiply_step_tf32(sums, left, right, first, a, b, TILE, STEP):
+def multiply_step_on_tensor_cores(sums, left, right, first, a, b, kind, TILE, STEP):
     """The same as `multiply_step` by a warp together: its 64 by 32 elements are 4 by 4 of 16 by 8.
 
     `a` has room for 16 numbers, `b` for 8.
@@ -124,4 +148,7 @@ def multiply_step_tf32(sums, left, right, first, a, b, TILE, STEP):
             b[2 * j + e] = right[line + e * 4 * k + column + 8 * j]
     for i in range(4):
         for j in range(4):
-            multiply_tf32(sums, 16 * i + 2 * j, 16 * i + 8 + 2 * j, a, 4 * i, b, 2 * j)
+            if kind == TF32:
+                multiply_tf32(sums, 16 * i + 2 * j, 16 * i + 8 + 2 * j, a, 4 * i, b, 2 * j)
+            else:
+                multiply_bf16(sums, 16 * i + 2 * j, 16 * i + 8 + 2 * j, a, 4 * i, b, 2 * j)

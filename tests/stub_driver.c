@@ -26,7 +26,7 @@ enum { CUDA_ERROR_INVALID_VALUE = 1, CUDA_ERROR_OUT_OF_MEMORY = 2, CUDA_ERROR_NO
 #define EXPORT __attribute__((visibility("default")))
 #define MOST 4096
 
-enum { COPY, KERNEL, RECORD, WAIT, GRAPH };
+enum { COPY, KERNEL, RECORD, WAIT, GRAPH, CALL };
 
 struct function { char name[512]; int parameters, most_shared; };
 struct event { struct stream *stream; long at; double time; int recorded; };
@@ -36,6 +36,7 @@ struct op {
     void *to, *from; size_t nbytes; void *staged;
     struct function *function; unsigned grid, threads, shared; long long parameters[512];
     struct event *event; struct graph *graph;
+    int (*call)(void *); char data[320];
 };
 struct stream { struct op *ops; long count, room, done; struct graph *captured; };
 struct block { char *start; size_t nbytes; int pinned, device; };
@@ -96,6 +97,8 @@ static void run_op(struct op *op) {
         op->event->time = now += 0.25;
     } else if (op->kind == WAIT) {
         if (op->event->recorded) run_until(op->event->stream, op->event->at);
+    } else if (op->kind == CALL) {
+        if (op->call(op->data)) broken = CUDA_ERROR_ILLEGAL_ADDRESS;
     } else {
         stub_graph_launches++;
         for (int k = 0; k < op->graph->count; k++) {
@@ -134,6 +137,13 @@ static CUresult put(CUstream handle, struct op op) {
     if (s->count == s->room) s->ops = realloc(s->ops, sizeof(op) * (s->room = 2 * s->room + 64));
     s->ops[s->count++] = op;
     return 0;
+}
+
+/* Work of other libraries: a function over a copy of some data. */
+EXPORT CUresult stub_put(CUstream s, int (*call)(void *), const void *data, size_t n) {
+    struct op op = {CALL, .call = call};
+    memcpy(op.data, data, n);
+    return put(s, op);
 }
 
 /* Devices. */

@@ -45,12 +45,58 @@ def built() -> Path:
     if compiler is None:
         pytest.skip("the stub driver needs a C compiler")
     folder = Path(tempfile.mkdtemp(prefix="adjit-stub-"))
-    library = folder / "libcuda.so.1"
-    found = Path(sysconfig.get_path("purelib")).glob("nvidia/*/include/cuda.h")
-    includes = [f"-I{header.parent}" for header in found]
-    command = [compiler, "-O1", "-fPIC", "-shared", *includes, str(SOURCE), "-o", str(library)]
-    subprocess.run(command, check=True, capture_output=True)
+    library, products = folder / "libcuda.so.1", folder / "libcublasLt.so.13"
+    found = Path(sysconfig.get_path("purelib")).glob("nvidia/*/include")
+    command = [compiler, "-O1", "-fPIC", "-shared", *[f"-I{headers}" for headers in found]]
+    cublaslt = SOURCE.with_name("stub_cublaslt.c")
+    for files in ([SOURCE, "-o", library], [cublaslt, library, "-o", products]):
+        subprocess.run([*command, *map(str, files)], check=True, capture_output=True)
     return library
+
+
+class Layout(ctypes.Structure):
+    """How an operand of a product lay, for cuBLASLt: by columns."""
+
+    _fields_ = (
+        *[(name, ctypes.c_longlong) for name in ("rows", "columns", "ld", "stride")],
+        ("type", ctypes.c_int),
+        ("batches", ctypes.c_int),
+    )
+
+
+class Product(ctypes.Structure):
+    """A product that cuBLASLt was asked for."""
+
+    _fields_ = (
+        *[(name, ctypes.c_int) for name in ("compute", "scale", "transpose_a", "transpose_b", "epilogue")],
+        ("bias", ctypes.c_void_p),
+        *[(name, Layout) for name in "abcd"],
+        *[(f"{name}_at", ctypes.c_void_p) for name in ("a", "b", "c", "d", "workspace")],
+        ("alpha", ctypes.c_double),
+        ("beta", ctypes.c_double),
+        ("workspace", ctypes.c_longlong),
+        ("alignment", ctypes.c_int),
+    )  # fmt: skip
+
+
+class CublasLt:
+    """The stub of cuBLASLt in this process; its numbers are attributes."""
+
+    def __init__(self) -> None:
+        self.path = str(built().with_name("libcublasLt.so.13"))
+        self.library = ctypes.CDLL(self.path)
+
+    def __getattr__(self, name: str) -> int:
+        return ctypes.c_long.in_dll(self.library, f"cublas_{name}").value
+
+    def set(self, name: str, value: int) -> None:
+        """Set one of the library's numbers."""
+        ctypes.c_long.in_dll(self.library, f"cublas_{name}").value = value
+
+    @property
+    def last(self) -> Product:
+        """The last product."""
+        return Product.in_dll(self.library, "cublas_last")
 
 
 class Stub:
@@ -176,6 +222,7 @@ def installed(*, simulated: bool = False) -> Iterator[Stub]:
     settle()
     patch = pytest.MonkeyPatch()
     patch.setattr(driver, "_found", lambda: stub.driver)
+    patch.setattr(toolkit, "cublaslt", lambda: None)
     if simulated:
         patch.setattr(toolkit, "cubin", stub.simulated_cubin)
     else:

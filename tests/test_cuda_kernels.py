@@ -294,18 +294,45 @@ def reduced():
 
 
 @pytest.mark.parametrize(("shape", "turned"), [((65, 17, 130), False), ((132, 12, 68), True)])
-def test_tensor_cores_multiply_rounded_numbers(reduced, shape, turned):
+@pytest.mark.parametrize("bits", [10, 7])
+def test_tensor_cores_multiply_rounded_numbers(reduced, shape, turned, bits):
+    adjit.set_float32_matmul_precision("high" if bits == 10 else "medium")
     rows, depth, columns = shape
     x = operand(rows, depth, turned, 0, np.float32)
     y, bias = operand(depth, columns, turned, 0, np.float32), normal(columns)
-    size = 4 * 2.0**-11 * float((x.abs() @ y.abs()).amax())
+    size = 4 * 2.0 ** -(bits + 1) * float((x.abs() @ y.abs()).amax())
     steps = check(lambda: adjit.relu(adjit.addmm(bias, x, y, alpha=2)), size=size)
     assert "tensor" in steps[0].source.name
+    assert ("bf16" in steps[0].source.name) == (bits == 7)
 
 
-def test_tensor_cores_are_exact_on_small_whole_numbers(reduced):
-    x, y = adjit.randint(-9, 9, (70, 9)).float(), adjit.randint(-9, 9, (9, 70)).float()
-    check(lambda: x @ y)
+@pytest.mark.parametrize("precision", ["high", "medium"])
+@pytest.mark.parametrize("depth", [9, 16, 23])
+def test_tensor_cores_are_exact_on_small_whole_numbers(reduced, precision, depth):
+    adjit.set_float32_matmul_precision(precision)
+    x, y = adjit.randint(-9, 9, (70, depth)).float(), adjit.randint(-9, 9, (depth, 70)).float()
+    check(lambda: [x @ y, x.t().contiguous().t() @ y, x @ y.t().contiguous().t()])
+
+
+def test_numbers_are_rounded_to_bfloat16():
+    """Halfway goes to the even one, what is not a number stays so, the largest become infinite."""
+    given = [
+        1 + 2.0**-8,
+        1 + 3 * 2.0**-8,
+        -1 - 2.0**-9,
+        float("inf"),
+        float("nan"),
+        3.4e38,
+        1e-40,
+        0,
+    ]
+    wanted = [1, 1 + 2.0**-6, -1, float("inf"), float("nan"), float("inf"), 2.0**-133, 0]
+    for first, second, low, high in zip(
+        given[::2], given[1::2], wanted[::2], wanted[1::2], strict=True
+    ):
+        made = simulator._bf16_pair(np.float32(first), np.float32(second)).view(np.uint32)
+        halves = np.array([made << 16, made & 0xFFFF0000], np.uint32).view(np.float32)
+        np.testing.assert_array_equal(halves, [low, high])
 
 
 def test_precision_of_products():
@@ -323,7 +350,12 @@ def test_precision_of_products():
     names.append(side())
     adjit.set_float32_matmul_precision("highest")
     names.append(side())
-    assert names == [f"product_{k}_on_gpu" for k in ("by_tiles", "on_tensor_cores", "by_tiles")]
+    adjit.set_float32_matmul_precision("high")
+    names.append(side())
+    adjit.set_float32_matmul_precision("highest")
+    names.append(side())
+    sides = "by_tiles", "on_tensor_cores_in_bf16", "by_tiles", "on_tensor_cores", "by_tiles"
+    assert names == [f"product_{side}_on_gpu" for side in sides]
     assert adjit.get_float32_matmul_precision() == "highest"
     with pytest.warns(UserWarning, match=r"^low is not one of 'highest', 'high', or 'medium'; the"):
         adjit.set_float32_matmul_precision("low")

@@ -12,6 +12,7 @@
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
 | `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code, or its twins |
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
+| `ADJIT_CUBLASLT`    | auto, off          | auto             | NVIDIA's library for products on GPUs |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 
@@ -55,5 +56,6 @@ HOT: int = _whole("ADJIT_HOT", 2)
 MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
 RECORDER: str = _one_of("ADJIT_RECORDER", "compiled", "python")
 PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")
+CUBLASLT: bool = _one_of("ADJIT_CUBLASLT", "auto", "off") == "auto"
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)
 MATMUL_PRECISION: str = "highest"  # the one that a function sets: set_float32_matmul_precision

@@ -251,6 +251,9 @@ class _OnNoGpu(GpuLayout):
         if not recipe.moves:  # between devices the driver copies
             super()._kernel_rows(recipe, row, owner)
 
+    def _call_of(self, recipe: Recipe) -> None:
+        """None: what a library computes has no kernel to be shown."""
+
     def _launch(self, source: DeviceSource, n: int, row: Sequence[Any]) -> None:
         self.launches.append(DeviceStep(source, n))
 

@@ -21,8 +21,9 @@ PRECISIONS = ("highest", "high", "medium")
 def set_float32_matmul_precision(precision: str) -> None:
     """Say how exactly products of float32 matrices have to be computed.
 
-    "highest" is float32 throughout; with "high" and "medium" the tensor cores of a GPU multiply numbers
-    rounded to TF32, which has 10 bits of mantissa, and add in float32. The CPU computes in float32 always.
+    "highest" is float32 throughout. With "high" the tensor cores of a GPU multiply numbers rounded to TF32,
+    which has 10 bits of mantissa, with "medium" numbers rounded to bfloat16, which has 7, at twice the rate;
+    they add in float32. The CPU computes in float32 always.
 
     Raises:
         RuntimeError: if it is no string. One that is none of these changes nothing and warns.

@@ -44,6 +44,7 @@ from ..tensor import Tensor
 
 WARP_WORDS = {
     "sync_warp", "shuffle", "shuffle_down", "shuffle_up", "shuffle_xor", "ballot", "multiply_tf32",
+    "multiply_bf16",
 }  # fmt: skip
 COLLECTIVE = WARP_WORDS | {"barrier"}
 HERE = "<device kernel>"
@@ -175,6 +176,7 @@ class Machine:
             "words": lambda row: row,
             "at": _at,
             "tf32": _tf32,
+            "bf16_pair": _bf16_pair,
             "lowest_bit": lambda bits: (int(bits) & -int(bits)).bit_length() - 1 if bits else 32,
         }
 
@@ -286,24 +288,45 @@ def _tf32(value: Any) -> Any:
     return value if value != value else ((bits + 0x1000) & np.uint32(0xFFFFE000)).view(np.float32)
 
 
-def _multiply_tf32(lanes: list[Any]) -> None:
-    """What the word of that name says, for the operands of the lanes of a warp."""
-    left, right, total = (np.zeros(shape, np.float32) for shape in ((16, 8), (8, 8), (16, 8)))
+def _bf16_pair(first: Any, second: Any) -> Any:
+    """To the nearest with 7 bits of mantissa, of two the even one, side by side."""
+    halves = []
+    for value in (first, second):
+        bits = int(np.float32(value).view(np.uint32))
+        even = 0x7FFF + (bits >> 16 & 1)
+        halves.append(bits >> 16 | 0x40 if value != value else (bits + even) >> 16 & 0xFFFF)
+    return np.uint32(halves[1] << 16 | halves[0]).view(np.float32)
+
+
+def _multiply(lanes: list[Any], deep: int) -> None:
+    """What `multiply_tf32` says for the operands of the lanes of a warp, each of which holds a number,
+    or what `multiply_bf16` says, where each holds two."""
+    left, right, total = (np.zeros(s, np.float32) for s in ((16, 8, deep), (8, 8, deep), (16, 8)))
     for k, (sums, first, second, a, i, b, j) in enumerate(lanes):
         g, q = divmod(k, 4)
-        left[[g, g + 8, g, g + 8], [q, q, q + 4, q + 4]] = [a[i + e] for e in range(4)]
-        right[[q, q + 4], g] = [b[j + e] for e in range(2)]
+        left[[g, g + 8, g, g + 8], [q, q, q + 4, q + 4]] = _factors(
+            [a[i + e] for e in range(4)], deep
+        )
+        right[[q, q + 4], g] = _factors([b[j + e] for e in range(2)], deep)
         total[[g, g, g + 8, g + 8], [2 * q, 2 * q + 1] * 2] = [
             sums[at + e] for at in (first, second) for e in range(2)
         ]
-    for factors in (left, right):
-        if (factors.view(np.uint32)[factors == factors] & 0x1FFF).any():
-            raise SimulationError("a factor of multiply_tf32 is not rounded by tf32")
-    total += left @ right
+    total += np.einsum("ikd,kjd->ij", left, right)
     for k, (sums, first, second, *_) in enumerate(lanes):
         g, q = divmod(k, 4)
         for e in range(2):
             sums[first + e], sums[second + e] = total[g, 2 * q + e], total[g + 8, 2 * q + e]
+
+
+def _factors(held: list[Any], deep: int) -> Any:
+    """The numbers in the registers of a lane."""
+    bits = np.array(held, np.float32).view(np.uint32)
+    if deep == 2:
+        return np.stack([bits << 16, bits & 0xFFFF0000], 1).astype(np.uint32).view(np.float32)
+    numbers = bits.view(np.float32)
+    if (bits[numbers == numbers] & 0x1FFF).any():
+        raise SimulationError("a factor of multiply_tf32 is not rounded by tf32")
+    return numbers[:, None]
 
 
 # ----- kernels as generators -----
@@ -489,9 +512,9 @@ def _answer_warp(warp: list[Thread]) -> bool:
     if word == "ballot":
         votes = sum(1 << k for k, t in enumerate(lanes) if t.waiting[1])
         answers = [votes - (1 << 32) if votes >> 31 else votes] * device.WARP
-    elif word in ("sync_warp", "multiply_tf32"):
-        if word == "multiply_tf32":
-            _multiply_tf32([t.waiting[1:] for t in lanes])
+    elif word in ("sync_warp", "multiply_tf32", "multiply_bf16"):
+        if word != "sync_warp":
+            _multiply([t.waiting[1:] for t in lanes], 2 if word == "multiply_bf16" else 1)
         answers = [0] * device.WARP
     else:
         answers = [

@@ -20,7 +20,7 @@ from ..kernels import matmul as kernels
 from ..schedule.modules import link_module
 from ..schedule.recipe import Source
 from ..schedule.settle import float_word, remember
-from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
+from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel, placed
 from ..tensor import Tensor
 
 # Multiplications below which a product is not worth a second thread. 100 x 100 x 100, the first size
@@ -37,6 +37,8 @@ C_NAMES = {
 
 # --------------------------------------------------------------------------- precision
 
+PRECISIONS = {"highest": kernels.FULL, "high": kernels.TF32, "medium": kernels.BF16}
+
 
 def use_precision(precision: str) -> None:
     """Set how exactly products of float32 have to be computed; what ops have recorded is forgotten."""
@@ -50,28 +52,6 @@ def use_precision(precision: str) -> None:
 
 
 # --------------------------------------------------------------------------- geometry
-
-
-class Placed(NamedTuple):
-    """How BLAS sees a matrix: by rows, or by columns when `transposed`, `ld` elements apart."""
-
-    row: int
-    column: int
-    transposed: int
-    ld: int
-
-
-def placed(shape: Shape, strides: Shape) -> Placed | None:
-    """Where the last two axes lie, or None if BLAS cannot read them without a copy."""
-    rows, columns = shape[-2:]
-    row, column = strides[-2:]
-    if rows == 0 or columns == 0:
-        return Placed(max(columns, 1), 1, 0, max(columns, 1))
-    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
-        return Placed(row, column, 0, row if rows > 1 else columns)
-    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
-        return Placed(row, column, 1, column if columns > 1 else rows)
-    return None
 
 
 class Product(NamedTuple):
@@ -115,6 +95,7 @@ def memory_functions() -> tuple[int, int]:
 def plan_product(
     kind: dtype, x_shape: Shape, x_strides: Shape, y_shape: Shape, y_strides: Shape,
     bias_shape: Shape | None, bias_strides: Shape, activation: int = kernels.IDENTITY,
+    is_scaled: bool = False,
 ) -> Product:  # fmt: skip
     """Everything about `x @ y` that does not depend on the elements.
 
@@ -148,10 +129,11 @@ def plan_product(
     else:
         kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns
     tiles = -(-rows // height)
-    precision = kernels.FULL if config.MATMUL_PRECISION == "highest" else kernels.REDUCED
+    precision = PRECISIONS[config.MATMUL_PRECISION]
     words = (
         *memory_functions(), rows, columns, depth, *strides,
-        bias_row, bias_column, activation, precision, width, blocks, tiles, len(batch), *batch_words,
+        bias_row, bias_column, activation, precision, is_scaled, width, blocks, tiles, len(batch),
+        *batch_words,
     )  # fmt: skip
     grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, 1))
     return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain, swapped)
@@ -260,6 +242,7 @@ def multiply_add(
             bias.shape,
             bias.stride(),
             activation,
+            beta != 1,
         )
         return launch(
             plan.kernel, (y, x, bias) if plan.swapped else (x, y, bias), [(plan.shape, kind)],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..kernels import matmul
 from .fuse import Item, Read
@@ -14,13 +14,16 @@ from .sheet import is_plain
 ACTIVATIONS = {"relu": matmul.RELU}
 
 
-def with_activations(items: Sequence[Item], held: set[int]) -> list[Item]:
-    """The items, each product and the activation that alone reads its result made one."""
+def with_activations(
+    items: Sequence[Item], held: set[int], takes: Callable[[Recipe], bool]
+) -> list[Item]:
+    """The items, each product that `takes` one made one with the activation that alone reads its
+    result."""
     readers = Counter(read.value for item in items for read in item.reads)
     makers: dict[int, int] = {}  # the places of products
     found: list[Item | None] = [*items]
     for place, item in enumerate(items):
-        if item.recipe.activation >= 0:
+        if item.recipe.activation >= 0 and takes(item.recipe):
             makers[item.writes[0]] = place
         elif (
             item.recipe.name in ACTIVATIONS and (at := makers.get(item.reads[0].value)) is not None

@@ -99,7 +99,8 @@ class Layout:
     def build(self) -> None:
         """Order the tasks, place the values, write the words."""
         self.held = {v for at in self.structure.held for v in self.values[at]}
-        items = with_finishes(with_activations(self.items, self.held), self.held)
+        items = with_activations(self.items, self.held, self._takes_activation)
+        items = with_finishes(items, self.held)
         tasks = Fusion(items, self.held, self.least, self.limits).form()
         self.owned = set(self.structure.owned)
         self.order = _ordered(tasks)
@@ -116,6 +117,10 @@ class Layout:
         self._mark_end()
         for at in self.structure.held:
             self.results.append((at, [self.places[v].at for v in self.values[at]]))
+
+    def _takes_activation(self, recipe: Recipe) -> bool:
+        """Whether a product is computed by what can do its activation, too."""
+        return True
 
     def _find_lives(self) -> None:
         """Which values need memory, and which task reads each last."""

@@ -16,7 +16,8 @@ from ..errors import Site
 from ..kernels import launcher
 from ..kernels.team import PARTS_BYTES
 from ..shapes import extent
-from . import on_cuda, profile, run_cpu
+from ..storage import size_class
+from . import on_cuda, products_cuda, profile, run_cpu
 from .cache import instantiate, link
 from .layout import Layout, Place
 from .plan import Plan, write_addresses
@@ -41,6 +42,7 @@ class GpuLayout(Layout):
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int, owner: Gpu) -> None:
         self.owner = owner
         self.kernels: list[tuple[int, DeviceSource]] = []  # and where the word for their handle is
+        self.calls: list[Any] = []  # of cuBLASLt, in the place of kernels
         self.checked: list[int] = []  # nodes that can fail
         self.table: list[Any] = []  # rows in the GPU's memory, the number of words before each
         self.table_at = 0  # where they are among the words
@@ -54,12 +56,34 @@ class GpuLayout(Layout):
     def _kernel_rows(self, recipe: Recipe, row: Sequence[Any], owner: int = -1) -> None:
         if recipe.device_steps is None:
             raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
+        call = self._call_of(recipe)
+        if call is not None:
+            self._multiply(call, row)
+            return
         if owner >= 0:
             check = Place("check", len(self.checked))
             self.checked.append(owner)
             row = [check if w.__class__ is Place and w.kind == "status" else w for w in row]
         for source, n in recipe.device_steps:
             self._launch(source, n, row)
+
+    def _call_of(self, recipe: Recipe) -> products_cuda.Call | None:
+        """The call of cuBLASLt in the place of a recipe's kernel."""
+        return self.owner.products.call(recipe)
+
+    def _takes_activation(self, recipe: Recipe) -> bool:
+        return self._call_of(recipe) is None
+
+    def _multiply(self, call: products_cuda.Call, row: Sequence[Any]) -> None:
+        """A product by cuBLASLt; its workspace is free again once the next step runs."""
+        workspace: Any = 0
+        if call.workspace:
+            size = size_class(call.workspace)
+            workspace = Place("arena", self.arena.take(size))
+            self.arena.give_back(workspace.at, size)
+        self.calls.append(call)
+        made = self.owner.product_row(call, row, workspace)
+        self._row(products_cuda.source(), 1, 1, made)
 
     def _group_row(
         self, step: Step, row: Sequence[Any], constants: tuple[int, ...],
@@ -117,7 +141,7 @@ class GpuPlan(Plan):
         made = GpuLayout(batch, structure, least, self.owner)
         made.limits = Limits(PARTS, self.owner.shared - PARTS_BYTES)
         made.build()
-        self._kernels, self.checked = made.kernels, made.checked
+        self._kernels, self.checked, self._calls = made.kernels, made.checked, made.calls
         self._table_at, self._table_words = made.table_at, len(made.table)
         return made
 

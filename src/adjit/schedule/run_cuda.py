@@ -17,7 +17,7 @@ from .. import driver, gpu
 from ..devices import CPU, device
 from ..kernels import launcher
 from ..storage import Foreign, allocate, size_class
-from . import profile, run_cpu, toolkit, units_cuda
+from . import products_cuda, profile, run_cpu, toolkit, units_cuda
 from .cache import instantiate, link
 from .cold import HELD_BY_NODE, Failed, fail, found_error, inherit_error
 from .recipe import DeviceSource, Recipe, Source
@@ -66,14 +66,19 @@ class Gpu:
         self.driver.use(self.index)
         self.capture_stream = self.driver.new_stream()  # the default one cannot be captured
         self.copy_stream = self.driver.new_stream()
+        self.products = products_cuda.Products(self)
         self._functions: dict[Any, int] = {}
 
-    def launches(self, recipe: Recipe) -> list[Launch]:
-        """The kernels of a recipe, loaded; compiled where the cache has them not."""
+    def launches(self, recipe: Recipe) -> list[Launch | products_cuda.Call]:
+        """The kernels of a recipe, loaded; compiled where the cache has them not. Or what stands for
+        them: a call of cuBLASLt."""
         if recipe.launches is None:
             if recipe.device_steps is None:
                 raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
-            recipe.launches = [self.load(s.source, s.n) for s in recipe.device_steps if s.n]
+            call = self.products.call(recipe)
+            recipe.launches = [call] if call is not None else [
+                self.load(s.source, s.n) for s in recipe.device_steps if s.n
+            ]  # fmt: skip
         return list(recipe.launches)
 
     def load(self, source: DeviceSource, n: int) -> Launch:
@@ -111,7 +116,7 @@ class Gpu:
                 self.driver.call("cuFuncSetAttribute", function, driver.MOST_SHARED, self.shared)
         return function
 
-    def run(self, launches: Sequence[Launch], row: Sequence[int]) -> None:
+    def run(self, launches: Sequence[Launch | products_cuda.Call], row: Sequence[int]) -> None:
         """Launch kernels over the words of a row on the current stream."""
         words: list[int] = []
         starts: list[int] = []
@@ -121,10 +126,14 @@ class Gpu:
             place = self.pool.allocate(8 * len(written))
             self.copy_table(place, written.buffer_info()[0], len(written))
         for step in launches:
-            given = [place + 8] if step.by_table else row
-            made = self.row(step.function, step.shape, given)
             starts.append(len(words))
-            words += (link(launcher_source()), 1, 1, len(made), *made)
+            if isinstance(step, products_cuda.Call):
+                workspace = self.pool.allocate(step.workspace) if step.workspace else 0
+                source, made = products_cuda.source(), self.product_row(step, row, workspace)
+            else:
+                given = [place + 8] if step.by_table else row
+                source, made = launcher_source(), self.row(step.function, step.shape, given)
+            words += (link(source), 1, 1, len(made), *made)
         table = array("q", words)
         address = table.buffer_info()[0]
         if profile.active is None:
@@ -158,6 +167,13 @@ class Gpu:
             len(row) + 1, *row, shape.n,
         ]  # fmt: skip
 
+    def product_row(
+        self, call: products_cuda.Call, row: Sequence[Any], workspace: Any
+    ) -> list[Any]:
+        """The words of a call of cuBLASLt over the words of a row."""
+        addresses = self.stream_word.buffer_info()[0], self.report.buffer_info()[0]
+        return call.row(row, workspace, *addresses)
+
     def copy_table(self, target: int, source: int, words: int) -> None:
         """Copy words of the host, which may change afterwards, on the current stream."""
         stream = self.stream_word[0]
@@ -169,8 +185,10 @@ class Gpu:
         self.stream_word[0] = gpu.current_stream(self.index)
 
     def raise_failed_launch(self) -> None:
-        """Raise what the driver has said to the launches of a stream of words."""
+        """Raise what the driver has said to the launches of a stream of words, or cuBLASLt."""
         code, self.report[0] = self.report[0], 0
+        if code < 0:
+            raise self.products.error(-code)
         if code:
             raise self.driver.error(code, "cuLaunchKernel")
 

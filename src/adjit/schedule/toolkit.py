@@ -88,6 +88,19 @@ def check() -> None:
         raise _missing(f"nvJitLink ({str(error).splitlines()[0]})") from None
 
 
+@functools.cache
+def cublaslt() -> str | None:
+    """The file of NVIDIA's library of matrix products, None where it is not installed."""
+    try:
+        from cuda import pathfinder
+    except ImportError:
+        return None
+    try:
+        return pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path
+    except pathfinder.DynamicLibNotFoundError:
+        return None
+
+
 def cubin(source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
     """The machine code of a kernel for a compute capability such as (9, 0), and its symbol.
 
