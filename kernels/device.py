@@ -516,6 +516,9 @@ class Device(NamedTuple):
     units: int  # of work that a block does at once
     work: Callable[[Any], int] | None  # units of work from the words after the addresses
     when: Callable[[Any, Any], bool] | None  # whether it fits those words and the letters' dtypes
+    passes: (
+        Callable[[Any], list[tuple[int, ...]]] | None
+    )  # the last words of one launch after the other
 
 
 def on_device(
@@ -525,16 +528,19 @@ def on_device(
     units: int = 1,
     work: Callable[[Any], int] | None = None,
     when: Callable[[Any, Any], bool] | None = None,
+    passes: Callable[[Any], list[tuple[int, ...]]] | None = None,
 ) -> Any:
     """Make a function `(row, n)` the CUDA side of a CPU kernel.
 
     `n` are its units of work: those of the CPU kernel, or what `work` makes of the words that
     follow the addresses in the row. Blocks do `units` of them at once. A kernel may have several
-    CUDA sides: the first whose `when(words, letters)` holds, or that has none, runs.
+    CUDA sides: the first whose `when(words, letters)` holds, or that has none, runs. Work that every
+    block has to be done with before it goes on takes several launches: `passes` makes of those words
+    what each of them has behind its row.
     """
 
     def pair(made: Callable[..., Any]) -> Callable[..., Any]:
-        made.launch = Device(threads, units, work, when)  # type: ignore[attr-defined]
+        made.launch = Device(threads, units, work, when, passes)  # type: ignore[attr-defined]
         if not hasattr(kernel, "devices"):
             kernel.devices = []
         kernel.devices.append(made)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from adjit.kernels import matmul
+from adjit.kernels import matmul, sort
 from test_elementwise_laws import FLOAT_OPS, INT_OPS, sample, tensors
 
 import adjit
@@ -73,7 +73,7 @@ def other_kernels() -> dict[str, DeviceSource]:
             del made
         steps = [s for r in recorded.recipes if r.pick < 0 for s in device_steps(r)]
         found |= {s.source.name: s.source for s in steps}
-    return found | products()
+    return found | products() | sorts()
 
 
 def products() -> dict[str, DeviceSource]:
@@ -85,6 +85,21 @@ def products() -> dict[str, DeviceSource]:
             bind = {"T": "float64" if side.launch.when is matmul.is_double else "float32"}
             source = units_cuda.by_units(kernel, bind, count, side=side)
             found[source.name] = source
+    return found
+
+
+def sorts() -> dict[str, DeviceSource]:
+    """The kernels that sort and select by warps and blocks, over float32 and int64."""
+    kernels = (
+        sort.sort_rows, sort.first_rows, sort.topk_rows, sort.kth_rows, sort.mode_rows,
+        sort.sort_records, sort.distinct,
+    )  # fmt: skip
+    found: dict[str, DeviceSource] = {}
+    for kernel in kernels:
+        for side in kernel.devices:
+            for dtype in ("float32", "int64"):
+                made = units_cuda.by_units(kernel, {"T": dtype, "I": "int64"}, 9, side=side)
+                found[f"{made.name}_{dtype}"] = made
     return found
 
 

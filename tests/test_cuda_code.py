@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cuda_kernels import kernels_of, products
+from cuda_kernels import kernels_of, products, sorts
 
 import adjit
 from adjit.cuda import inspection
@@ -51,7 +51,7 @@ def test_a_product_multiplies_from_registers():
     code = product_code("product_by_large_tiles_on_gpu")
     assert code.registers <= 168
     assert code.count("FFMA") == 16 * code.count("LDS.128") == 64
-    assert code.count("LDG.E.128") == 2
+    assert code.count("LDG.E.128") == 4  # the first step, before any multiplication, is apart
     assert code.count("STG.E.128") >= 16
     assert not code.double
 
@@ -66,6 +66,13 @@ def test_a_product_of_reduced_precision_is_made_by_tensor_cores(name):
     assert code.count("HMMA.16816.F32.BF16") == 16
     assert code.count("F2FP.BF16") >= 8  # two numbers at once, twice as deep
     assert not code.count("FFMA")
+
+
+@compiled
+@pytest.mark.parametrize("cc", [(8, 0), (9, 0)], ids=["sm_80", "sm_90"])
+def test_what_sorts_by_blocks_stays_in_registers_and_shared_memory(cc):
+    for source in sorts().values():
+        assert not faults(source, inspection.code_of(source, cc)), source.name
 
 
 @compiled

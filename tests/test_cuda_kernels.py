@@ -12,6 +12,7 @@ from operator import add
 
 import numpy as np
 import pytest
+import stub_driver
 from adjit.kernels import matmul, micro, team
 from adjit.kernels.abi import T, at, kernel, words
 from adjit.kernels.reduce import dot_span, reduce_span, square_deviations
@@ -22,7 +23,7 @@ import adjit
 from adjit import kernels
 from adjit.cuda import simulator
 from adjit.nn import functional as F
-from adjit.schedule import settle, units_cuda
+from adjit.schedule import hot, settle, units_cuda
 from adjit.schedule.on_cuda import device_step, device_steps
 from adjit.schedule.recipe import Source
 
@@ -35,6 +36,12 @@ def normal(*shape, dtype=np.float32):
 
 def whole(*values):
     return adjit.tensor([*values])
+
+
+def special(count):
+    """NaN, infinities, both zeros and ones in turn."""
+    values = [float("nan"), 0.0, -0.0, 1.0, float("inf"), -float("inf"), -1.0]
+    return adjit.tensor([values[k * 5 % 7] for k in range(count)])
 
 
 # What follows computes in the CPU's order, so that the bits are the same.
@@ -57,6 +64,24 @@ CASES = {
     "running sum of columns": lambda: normal(5, 300).cumsum(0),
     "sort": lambda: normal(3, 17).sort(1),
     "top k": lambda: normal(3, 17).topk(4, 1),
+    "sort of a warp, downwards": lambda: adjit.randint(0, 9, (9, 32)).sort(1, descending=True),
+    "sort of a tile": lambda: normal(3, 45, dtype=np.float64).sort(1),
+    "sort of equals": lambda: adjit.randint(0, 50, (2, 1100)).sort(1),
+    "sort of long rows, downwards": lambda: normal(1, 2049).sort(1, descending=True),
+    "sort of longer rows": lambda: adjit.randint(0, 300, (1, 5000)).sort(1),
+    "sort of nothing but NaN and zeros": lambda: special(70).sort(),
+    "sort of bytes": lambda: adjit.randint(0, 250, (2, 90)).to(adjit.uint8).sort(1),
+    "places of a sort": lambda: normal(40, 3).argsort(0),
+    "top k of equals": lambda: adjit.randint(0, 9, (2, 700)).topk(9, 1, largest=False),
+    "top k with equals at the limit": lambda: adjit.randint(0, 200, (2, 700)).topk(9, 1),
+    "many of the top with equals at the limit": lambda: adjit.randint(0, 9, (2, 700)).topk(100, 1),
+    "many of the top": lambda: normal(2, 700).topk(40, 1),
+    "all of the top": lambda: special(50).topk(50, sorted=False),
+    "k-th of long rows": lambda: adjit.randint(0, 9, (3, 700)).kthvalue(300, 1),
+    "median": lambda: normal(3, 300).median(1),
+    "median with NaN": lambda: special(300).median(0),
+    "median but for NaN": lambda: special(300).nanmedian(0),
+    "most common of long rows": lambda: adjit.randint(0, 90, (2, 700)).mode(1),
     "gather": lambda: normal(3, 7).gather(1, whole([0, 3], [1, 2], [6, 5])),
     "chosen rows": lambda: normal(5, 7).index_select(0, whole(4, 0, 2)),
     "embedding": lambda: F.embedding(whole([4, 0], [2, 4]), normal(5, 7)),
@@ -127,7 +152,8 @@ CASES = {
 }  # fmt: skip
 
 FEW = {"sum of rows", "place of the smallest", "softmax", "gather", "running sum of whole numbers",
-       "normal numbers", "matrices", "a linear layer"}  # fmt: skip
+       "normal numbers", "matrices", "a linear layer", "sort of long rows, downwards",
+       "many of the top"}  # fmt: skip
 EVERY = os.environ.get("ADJIT_CUDA_ALL", "0") == "1"
 
 
@@ -364,6 +390,51 @@ def test_precision_of_products():
     ):
         adjit.set_float32_matmul_precision(3)
     assert adjit.get_float32_matmul_precision() == "highest"
+
+
+# Distinct records: their number is looked at on the way, so these run through the whole host.
+RECORDS = {
+    "elements": lambda x: x.flatten().unique(return_inverse=True, return_counts=True),
+    "rows": lambda x: x.unique(return_inverse=True, return_counts=True, dim=0),
+    "columns": lambda x: x.unique(return_inverse=True, return_counts=True, dim=1),
+    "neighbours": lambda x: x.flatten().sort().values.unique_consecutive(return_counts=True),
+    "rows with NaN": lambda x: adjit.where(x > 1, float("nan"), x.float()).unique(
+        return_counts=True, dim=0
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RECORDS if EVERY else ["rows"])
+def test_distinct_records(name):
+    x = adjit.randint(0, 3, (1100 if name in ("rows", "columns") else 300, 2))
+    wanted = RECORDS[name](x)
+    with stub_driver.installed(simulated=True) as stub:
+        for found, value in zip(RECORDS[name](x.cuda()), wanted, strict=True):
+            np.testing.assert_array_equal(found.cpu().numpy(), value.numpy())
+        assert any("distinct" in label for label in stub.seen)
+
+
+def test_a_sort_of_several_launches_in_a_plan(monkeypatch):
+    monkeypatch.setattr(hot, "is_on", True)
+    with stub_driver.installed(simulated=True) as stub:
+        x = normal(1, 1500)
+        wanted = ((x * 2).sort(1).values + 1).tolist()
+        there = x.cuda()
+        for _ in range(4):
+            stub.seen.clear()
+            found = (there * 2).sort(1).values + 1
+            assert found.tolist() == wanted
+            hot.wait()
+        assert sum(label.startswith("sort_by_tiles") for label in stub.seen) == 2
+
+
+def test_a_profile_tells_every_launch_of_a_sort():
+    with stub_driver.installed(simulated=True):
+        x = normal(1, 1500).cuda()
+        adjit.cuda.synchronize()
+        with adjit.profiler.profile() as p:
+            x.sort(1).values.tolist()
+        assert [event.name for event in p.events()].count("sort_rows_float32") == 2
 
 
 def test_the_threads_of_a_block_scan_a_row():

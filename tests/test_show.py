@@ -268,10 +268,10 @@ def test_small_operations_and_writes_on_a_gpu(monkeypatch):
     written = [kernel.name for kernel in T.cuda.kernels(x)]
     assert written[-1] == "copy_f32_to_f32_cc_on_gpu"
     x.tolist()
-    assert [kernel.name for kernel in T.cuda.kernels(x.sort().values)] == ["sort_rows_on_gpu"]
+    assert [kernel.name for kernel in T.cuda.kernels(x.sort().values)] == ["sort_by_warps_on_gpu"]
     monkeypatch.setattr(hot, "is_on", False)
     y = (x * 2 + 1) * x.sort().values
-    alone = ["mul_f32_f32", "add_f32_f32", "sort_rows", "mul_f32_f32"]
+    alone = ["mul_f32_f32", "add_f32_f32", "sort_by_warps", "mul_f32_f32"]
     assert [k.name[: len(n)] for k, n in zip(T.cuda.kernels(y), alone, strict=True)] == alone
 
 

@@ -200,7 +200,7 @@ def kernels(t: Any, backward: bool = False, device: Any = None) -> str:
     if (t.device if device is None else Device(device)).type == "cuda":
         texts = [
             f"# {source.label}, {n} units of work, {source.threads} threads a block\n{source.text}"
-            for source, n in device_steps(t, backward)
+            for source, n, _ in device_steps(t, backward)
         ]
     else:
         texts = [

@@ -649,7 +649,7 @@ class Simulation:
                 words.append(scratch)
             if recipe.fallible is not None:
                 words.append(status)
-            words += [*recipe.constants, *node.scalars]
+            words += [*recipe.constants, *node.scalars, *step.more]
             if step.source.by_table:
                 words = [Row([_fitted(word, "int64") for word in words])]
             kinds = step.source.signature

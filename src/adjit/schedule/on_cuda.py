@@ -27,10 +27,23 @@ def device_steps(recipe: Recipe) -> list[DeviceStep]:
     specs = [*recipe.inputs, *recipe.outputs]
     most = max([max(s.extent, s.numel) for s in specs], default=0)
     varies = recipe.scalars > 0 or recipe.fallible is not None
-    return [
-        device_step(step.source, step.n, recipe.constants, most, recipe.count, varies)
-        for step in recipe.steps
-    ]
+    steps = []
+    for step in recipe.steps:
+        passes = passes_of(step.source, recipe.constants)
+        made = device_step(
+            step.source, step.n, recipe.constants, most, recipe.count + len(passes[0]), varies
+        )
+        steps += [made._replace(more=words) for words in passes]
+    return steps
+
+
+def passes_of(source: Source, constants: Sequence[int]) -> list[tuple[int, ...]]:
+    """The words behind the row of each launch that does a step."""
+    origin = source.origin
+    if isinstance(origin, Flat | Text | None):
+        return [()]
+    side = device.device_side(origin[0], constants, origin[1])
+    return side.launch.passes(constants) if side is not None and side.launch.passes else [()]
 
 
 def device_step(
@@ -69,6 +82,10 @@ def device_step(
     if not isinstance(origin, Text):
         side = device.device_side(origin[0], constants, origin[1])
     by_table = varies or count >= launcher.MOST_PARAMETERS
+    if by_table and side is not None and side.launch.passes is not None:
+        raise NotImplementedError(
+            f"{source.label} takes several launches, each with a row of its own"
+        )
     key = source.text, 0 if by_table else count, side
     units = _by_units.get(key)
     if units is None:

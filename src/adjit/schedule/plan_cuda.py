@@ -64,8 +64,9 @@ class GpuLayout(Layout):
             check = Place("check", len(self.checked))
             self.checked.append(owner)
             row = [check if w.__class__ is Place and w.kind == "status" else w for w in row]
-        for source, n in recipe.device_steps:
-            self._launch(source, n, row)
+        for source, n, more in recipe.device_steps:
+            self._launch(source, n, [*row, *more])
+        self.notes += self.notes[-1:] * (len(recipe.device_steps) - len(recipe.steps))
 
     def _call_of(self, recipe: Recipe) -> products_cuda.Call | None:
         """The call of cuBLASLt in the place of a recipe's kernel."""
@@ -91,7 +92,7 @@ class GpuLayout(Layout):
     ) -> None:  # fmt: skip
         most = max([extent(shape, o.strides) for o in operands if o.strides is not None], default=0)
         varies = any(word.__class__ is Place and word.kind == "number" for word in row)
-        source, n = on_cuda.device_step(step.source, step.n, constants, most, len(row), varies)
+        source, n, _ = on_cuda.device_step(step.source, step.n, constants, most, len(row), varies)
         self._launch(source, n, row)
 
     def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:

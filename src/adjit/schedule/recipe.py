@@ -228,7 +228,8 @@ class DeviceSource(NamedTuple):
 
 
 class DeviceStep(NamedTuple):
-    """One launch over `n` units of work; `n` is also the word that follows the row."""
+    """One launch over `n` units of work; `n` is also the word that follows the row, and `more`."""
 
     source: DeviceSource
     n: int
+    more: tuple[int, ...] = ()

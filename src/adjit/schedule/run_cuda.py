@@ -43,6 +43,7 @@ class Launch(NamedTuple):
     function: int
     shape: Shape
     by_table: bool = False  # whether it reads its row from the GPU's memory
+    more: tuple[int, ...] = ()  # words behind the row
 
 
 class Gpu:
@@ -77,13 +78,13 @@ class Gpu:
                 raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
             call = self.products.call(recipe)
             recipe.launches = [call] if call is not None else [
-                self.load(s.source, s.n) for s in recipe.device_steps if s.n
+                self.load(s.source, s.n, s.more) for s in recipe.device_steps if s.n
             ]  # fmt: skip
         return list(recipe.launches)
 
-    def load(self, source: DeviceSource, n: int) -> Launch:
+    def load(self, source: DeviceSource, n: int, more: tuple[int, ...] = ()) -> Launch:
         """A kernel over `n` units of work, ready to be launched."""
-        return Launch(self.function_of(source), self.shape(source, n), source.by_table)
+        return Launch(self.function_of(source), self.shape(source, n), source.by_table, more)
 
     def shape(self, source: DeviceSource, n: int) -> Shape:
         """How a kernel is launched over `n` units of work."""
@@ -131,7 +132,7 @@ class Gpu:
                 workspace = self.pool.allocate(step.workspace) if step.workspace else 0
                 source, made = products_cuda.source(), self.product_row(step, row, workspace)
             else:
-                given = [place + 8] if step.by_table else row
+                given = [place + 8] if step.by_table else [*row, *step.more]
                 source, made = launcher_source(), self.row(step.function, step.shape, given)
             words += (link(source), 1, 1, len(made), *made)
         table = array("q", words)
