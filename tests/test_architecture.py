@@ -20,6 +20,7 @@ MAY_IMPORT = {
     "tensor": {"graph", "schedule"},
     "ops": {"graph", "schedule", "kernels", "tensor", "random"},
     "autograd": {"graph", "schedule", "ops", "tensor"},
+    "captured": {"graph", "schedule", "ops", "tensor", "autograd"},
     "nn": {"graph", "ops", "tensor", "autograd", "random"},
     "optim": {"graph", "ops", "tensor", "autograd", "random"},
     "utils": {"graph", "ops", "tensor", "autograd", "random"},

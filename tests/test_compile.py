@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import adjit as T
-from adjit import compiled, config, replay, storage
-from adjit.capture import Session
+from adjit import config, storage
+from adjit.captured import compiled, replay
+from adjit.captured.capture import Session
 from adjit.graph.state import state
 from adjit.nn import functional as F
 from adjit.schedule import hot, native, plan, run_cpu

@@ -82,7 +82,7 @@ try:
         set_float32_matmul_precision,
         use_deterministic_algorithms,
     )
-    from .compiled import compile
+    from .captured import compile
     from .serialization import load, save
 finally:
     if _collecting:

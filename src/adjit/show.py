@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from . import config
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
-from .capture import reachable
+from .captured.capture import reachable
 from .devices import CPU
 from .devices import device as Device
 from .schedule import hot, on_cuda, settle

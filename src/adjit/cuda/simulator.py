@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 
-from ..capture import reachable
+from ..captured.capture import reachable
 from ..devices import CPU
 from ..kernels import abi, device, lanes, sort
 from ..ops.creation import tensor

@@ -13,7 +13,7 @@ class State(threading.local):
     inference = False  # results are inference tensors
     anomaly = False  # forward tracebacks are kept, gradients are checked
     check_nan = True
-    session: Any = None  # capture.Session while a function is being captured
+    session: Any = None  # captured.capture.Session while a function is being captured
     steady = True  # nothing happened that specs do not determine: no look at values, no draw
 
 

@@ -11,13 +11,13 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from . import config, devices, dtypes
+from .. import config, devices, dtypes
+from ..graph import record
+from ..graph.state import state
+from ..schedule.hot import warn
+from ..schedule.settle import lock, looking_threads, settle
 from .capture import Session
-from .graph import record
-from .graph.state import state
 from .replay import Replay
-from .schedule.hot import warn
-from .schedule.settle import lock, looking_threads, settle
 from .sending import Graphs
 
 F = TypeVar("F", bound=Callable[..., Any])

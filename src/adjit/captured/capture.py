@@ -14,12 +14,12 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from .graph import lines
-from .graph.node import GradNode, sequence
-from .graph.state import state
-from .schedule.settle import captured_threads, looking_threads, tape
-from .storage import Storage
-from .tensor import Meta, Tensor
+from ..graph import lines
+from ..graph.node import GradNode, sequence
+from ..graph.state import state
+from ..schedule.settle import captured_threads, looking_threads, tape
+from ..storage import Storage
+from ..tensor import Meta, Tensor
 
 value_slot: Any = Storage.__dict__["value"]
 grad_slot: Any = Meta.__dict__["grad"]
@@ -233,7 +233,7 @@ def _edge(t: Any) -> Any:
 
 
 def _module_class() -> type:
-    from .nn import Module
+    from ..nn import Module
 
     return Module
 

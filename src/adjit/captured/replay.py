@@ -10,22 +10,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..devices import CPU, device
+from ..dtypes import float32
+from ..graph import record
+from ..graph.node import Spec
+from ..graph.recorder import shared
+from ..graph.state import state
+from ..schedule import hot, native
+from ..schedule.cold import fail
+from ..schedule.recipe import Recipe
+from ..schedule.settle import copy_of, lock, settle, settle_tape, tape, waiting
+from ..shapes import Size
+from ..storage import SMALL, Foreign, Storage, Version
+from ..tensor import Meta
 from .capture import Session, grad_slot, reachable, value_slot
-from .devices import CPU, device
-from .dtypes import float32
-from .graph import record
-from .graph.node import Spec
-from .graph.recorder import shared
-from .graph.state import state
 from .part import Externals, Part
-from .schedule import hot, native
-from .schedule.cold import fail
-from .schedule.recipe import Recipe
-from .schedule.settle import copy_of, lock, settle, settle_tape, tape, waiting
 from .sending import Graphs, Sending, lose_history
-from .shapes import Size
-from .storage import SMALL, Foreign, Storage, Version
-from .tensor import Meta
 
 
 class CellOf(NamedTuple):

@@ -15,19 +15,19 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .autograd.engine import AccumulateGrad, Walk
-from .autograd.function import FunctionNode, blocked
+from ..autograd.engine import AccumulateGrad, Walk
+from ..autograd.function import FunctionNode, blocked
+from ..devices import CPU
+from ..graph import record
+from ..graph.node import GradNode, Node, dense_spec, node_class
+from ..graph.state import state
+from ..ops.creation import zeros
+from ..schedule.hot import warn
+from ..schedule.plan import not_yet
+from ..schedule.settle import captured_threads, lock, looking_threads, settle, tape
+from ..storage import Storage, allocate, size_class
 from .capture import Draw, Session
-from .devices import CPU
-from .graph import record
-from .graph.node import GradNode, Node, dense_spec, node_class
-from .graph.state import state
-from .ops.creation import zeros
 from .part import Externals, Part
-from .schedule.hot import warn
-from .schedule.plan import not_yet
-from .schedule.settle import captured_threads, lock, looking_threads, settle, tape
-from .storage import Storage, allocate, size_class
 
 Edge = tuple[GradNode, int]
 

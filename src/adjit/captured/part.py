@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ..errors import Site
+from ..schedule import hot, profile, structure
+from ..schedule.cold import found_error
 from .capture import Draw
-from .errors import Site
-from .schedule import hot, profile, structure
-from .schedule.cold import found_error
 
 Externals = list[tuple[Any, int]]  # values from outside, each with the element it is read from
 
