@@ -1669,10 +1669,100 @@ def test_random_functions_sent_back_from_outside(monkeypatch, replays):
     assert len(replays) > 60
 
 
+def slices_written(x, w):
+    y = x * w
+    y[1:3] = w.exp()
+    y.t()[2].mul_(3)
+    return y.pow(3).sum()
+
+
+TWICE = {
+    "matmul": lambda x, w: ((x @ w.view(2, 2).repeat(2, 2)).tanh().exp() * x.sum()).sum(),
+    "linear": lambda x, w: F.cross_entropy(F.linear(x, x[:4], w), T.tensor([0, 2, 1, 0, 1])),
+    "softmax": lambda x, w: ((x * w).softmax(-1) * w.sum()).pow(2).sum(),
+    "layer norm": lambda x, w: F.layer_norm(x, (4,), w).sin().sum(),
+    "batch norm": lambda x, w: F.batch_norm(x, None, None, w, training=True).sin().sum(),
+    "convolution": lambda x, w: F.conv2d(x.view(1, 1, 5, 4), w.view(1, 1, 2, 2)).pow(3).sum(),
+    "interpolation": lambda x, w: F.interpolate((x * w)[None], 3, mode="linear").pow(3).sum(),
+    "views": lambda x, w: sum((a * w).tanh().sum() for a in x.flip(0).unbind(0)),
+    "rows by number": lambda x, w: (x[T.tensor([0, 2, 2])] * w).exp().sum(),
+    "writes": slices_written,
+    "largest": lambda x, w: (x * w).max(1).values.pow(3).sum(),
+    "dropout": lambda x, w: (F.dropout(x * w, 0.5).exp() * F.dropout(x, 0.25)).sum(),
+    "random slopes": lambda x, w: F.rrelu(x * w, training=True).pow(3).sum(),
+    "random numbers": lambda x, w: (x * T.randn(5, 4) * w).exp().sum(),
+    "a leaf inside": lambda x, w: (T.ones(4, requires_grad=True) * w * x).exp().sum(),
+    "cut off": lambda x, w: (x * w).exp().detach().mul(x * w).exp().sum(),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_gradients_of_gradients_through_a_capture(name, replays):
+    """The second and the third derivative are those of the same lines uncaptured, bit for bit."""
+
+    def program(wrap):
+        T.manual_seed(3)
+        f, w = wrap(TWICE[name]), leaf(4, seed=9)
+        for k in range(5):
+            x = leaf(5, 4, seed=k)
+            y = f(x * 2, w)  # an argument with a graph of its own
+            found = T.autograd.grad(y, [x, w], create_graph=True)
+            yield found
+            found = T.autograd.grad(sum(g.pow(2).sum() for g in found), [x, w], create_graph=True)
+            yield found
+            yield T.autograd.grad(sum(g.sin().sum() for g in found), [x, w])
+
+    assert observe(program, T.compile) == observe(program, lambda f: f)
+    assert len(replays) >= 3
+
+
+def test_a_gradient_penalty(replays):
+    """`.grad` of a second backward that goes through the gradient and through the result."""
+    w, b = leaf(4, 3), leaf(3, seed=5)
+    seen = []
+    for wrap in (T.compile, lambda f: f):
+        f = wrap(lambda x: (((x @ w + b).tanh() - 1).pow(2).mean(), x.exp(), (w @ b).cos()))
+        for k in range(5):
+            w.grad = b.grad = None
+            x = leaf(5, 4, seed=k)
+            loss, y, z = f(x)
+            (g,) = T.autograd.grad(loss + y.sum(), x, create_graph=True)
+            (loss + (g.norm() - 1).pow(2) + z.sum()).backward()
+            seen.append((loss, x.grad, w.grad, b.grad))
+    assert len(replays) == 3
+    for one, other in zip(seen[:5], seen[5:], strict=True):
+        assert all(T.allclose(p, q, rtol=1e-5, atol=1e-7) for p, q in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_what_is_written_before_gradients_are_differentiated(first):
+    """What was saved and is written before, or after, the gradients were computed is noticed."""
+
+    def program(wrap):
+        f = wrap(lambda x, w: (x.view(2, 2) @ w.view(2, 2)).exp().sum())
+        for k in range(4):
+            x, w = leaf(4, seed=k), leaf(4, seed=9)
+            loss = f(x, w)
+            with T.no_grad():
+                if first:
+                    x.mul_(2)
+            found = outcome(T.autograd.grad, loss, [w], create_graph=True)
+            with T.no_grad():
+                if not first:
+                    x.mul_(2)
+            if not first:
+                found = outcome(found[0].sum().backward)
+            yield found[0], found[1].split("[torch")[0]
+
+    found = observe(program, T.compile)
+    assert found == observe(program, lambda f: f)
+    assert all("modified by an inplace" in text for _, (_, text) in found)
+
+
 @pytest.mark.parametrize("way", ["grad", "backward"])
-def test_a_captured_graph_is_not_differentiated_twice(way):
+def test_functions_of_the_user_are_not_differentiated_twice(way):
     w = leaf(3)
-    loss_of = T.compile(lambda x: (w * x).exp().sum())
+    loss_of = T.compile(lambda x: Scaled.apply(x, w).exp().sum())
     for _ in range(3):
         w.grad = None
         loss = loss_of(data(3))
@@ -1684,8 +1774,11 @@ def test_a_captured_graph_is_not_differentiated_twice(way):
                 loss.backward(create_graph=True)
             g = w.grad
         assert bits(g) == bits((w * data(3)).exp() * data(3))
-    with pytest.raises(RuntimeError, match=r"cannot be sent back.*create_graph=True.*__wrapped__"):
-        g.sum().backward()
+    for send in (lambda: g.sum().backward(), lambda: T.autograd.grad(g.sum(), w)):
+        with pytest.raises(
+            RuntimeError, match=r"cannot be sent back.*autograd.Function.*__wrapped__"
+        ):
+            send()
     assert loss_of.__wrapped__(data(3)).grad_fn.name() == "SumBackward0"
 
 

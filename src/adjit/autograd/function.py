@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph import inplace, record
@@ -344,10 +344,13 @@ class _Refuse:
 _refuse = _Refuse()
 
 
-def blocked(t: Any, why: str) -> Any:
-    """`t` with a history that cannot be sent back through: that is an error with the text `why`."""
+def blocked(t: Any, why: str, edges: Sequence[Any] = ()) -> Any:
+    """`t` with a history that cannot be sent back through: that is an error with the text `why`.
+
+    `edges` lead to what it depends on, or who asks for the gradients of that would hear it is unused.
+    """
     out = t.detach()
-    node = record.new_grad_node(_refuse, (), ())
+    node = record.new_grad_node(_refuse, edges, (None,) * len(edges))
     node.outputs = (out.spec,)
     node.recipe = why
     record.give_history(out, node)

@@ -3,7 +3,8 @@
 `compiled.py` is what users call: it knows the captures of a function by what their arguments were.
 `capture.py` watches one run of the function: what it reads from outside, writes and draws.
 `replay.py` makes a plan of that, finds its inputs at every call and leaves behind what the function
-left. `sending.py` does the same for the graph behind results, whose backward is captured too.
+left. `sending.py` does the same for the graph behind results, whose backward is captured too;
+`twice.py` makes that graph anew where gradients are to be differentiated again.
 `part.py` is what both run: a plan with numbers that are new at every run.
 """
 

@@ -57,7 +57,7 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     may be used further, hooks on them run. The forward waits until somebody looks at a result; if
     gradients are sent back before, both run as one plan. Otherwise a call keeps what its backward
     reads, less what is quickly computed again. Hooks on tensors inside of such a graph make calls
-    run as usual.
+    run as usual. With `create_graph=True` its backward is recorded like any other, and costs as much.
 
     Calls that run as usual are tried again, ever more rarely: watching a function takes its time.
 
@@ -72,9 +72,7 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
             optimisers included.
 
     Raises:
-        RuntimeError: at the first call, if the function looks at the value of a tensor; from
-            `backward()`, if a graph behind results is differentiated twice. Calls to
-            `autograd.grad(..., create_graph=True)` belong inside.
+        RuntimeError: at the first call, if the function looks at the value of a tensor.
         TypeError: for an argument that is neither a tensor nor hashable.
 
     Example:

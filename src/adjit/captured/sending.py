@@ -3,11 +3,13 @@
 While the function is watched, gradients are sent back from its results, stand-ins instead of values,
 to where the graph leaves the function: to arguments, and to tensors from outside. What that records
 becomes plans of their own. A call keeps for them what they read, as a graph does; elementwise values
-that follow from what is kept anyway they compute again.
+that follow from what is kept anyway they compute again. Gradients that are to be differentiated again
+take another road: see `twice.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -28,6 +30,7 @@ from ..schedule.settle import captured_threads, lock, looking_threads, settle, t
 from ..storage import Storage, allocate, size_class
 from .capture import Draw, Session
 from .part import Externals, Part
+from .twice import Anew, Unknown
 
 Edge = tuple[GradNode, int]
 
@@ -39,8 +42,9 @@ MOST_APART = 3
 KEPT = range(1 << 12, 1 << 20)
 
 TWICE = (
-    "adjit.compile: gradients that went through the graph of a captured function cannot be sent back "
-    "from again. Compute them inside the function, with create_graph=True, or call the function "
+    "adjit.compile: gradients that went through the graph of this captured function cannot be sent back "
+    "from again: it calls an autograd.Function, or another operation whose backward is known only to "
+    "the call itself. Compute them inside the function, with create_graph=True, or call the function "
     "itself: it is the attribute __wrapped__ of the compiled one."
 )
 INSIDE = (
@@ -256,6 +260,7 @@ class Sending:
         finally:
             state.grad = before
         results = list({id(t.storage): t.storage.value for t in made}.values())
+        self._find_anew(session, graphs, ends)
         self._cut_off(session, start, results, given, is_alone)
 
     def _find_targets(
@@ -299,13 +304,30 @@ class Sending:
             places[id(t.counter)] = Place(Target(k, None), 0, 0)
         self.checked: dict[Place, int] = {}  # and the results, as bits, whose graphs saved it
         self.frees = False
+        counters: dict[Place, Any] = {}
         for k, graph in enumerate(graphs):
             for fn in graph.nodes:
                 self.frees |= bool(fn.saved)
                 for kept in _saved_by(fn):
-                    place = places.get(id(kept if kept.__class__ is Storage else kept.counter))
+                    counter = kept if kept.__class__ is Storage else kept.counter
+                    place = places.get(id(counter))
                     if place is not None:
                         self.checked[place] = self.checked.get(place, 0) | 1 << k
+                        counters[place] = counter
+        # The same for the captured call itself: what may not be written, and whose that is.
+        self.kept_cells = [
+            (counter, place.target and place.target.find(arguments))
+            for place, counter in counters.items()
+        ]
+
+    def _find_anew(self, session: Session, graphs: list[Graph], ends: list[Edge]) -> None:
+        """How to make the graph anew for a call whose gradients are to be differentiated again."""
+        nodes = set().union(*[graph.nodes for graph in graphs])
+        drawn = [session.draws[k].values for k in self.drawn]
+        self.anew: Anew | None = None
+        with contextlib.suppress(Unknown):
+            self.anew = Anew(nodes, self.roots, ends, self.kept_cells, drawn)
+        del self.kept_cells
 
     def _walk(
         self, session: Session, mask: int, graphs: list[Graph], ends: list[Edge], given: list[Any]
@@ -374,8 +396,31 @@ class Sending:
         for pattern in self.patterns.values():
             pattern.draws[:0] = [draw for draw in session.draws if draw.is_unique]
             pattern.copy(lambda v: id(v) in again or is_backward(v), stand_in, places, session)
+        if self.anew is not None:
+            self._find_cells(self.anew, stand_ins, places, session)
         values.sort(key=lambda value: value.recipe is not None)
         self.stand_ins = [*heads.values(), *[stand_ins[id(value)] for value in values]]
+
+    def _find_cells(
+        self, anew: Anew, stand_ins: dict[int, Any], places: dict[int, int], session: Session
+    ) -> None:
+        """How to compute what backward nodes have saved from what backward reads anyway."""
+        draws = [draw for draw in session.draws if draw.is_unique]
+        gradients = [Gradient(cell.value, cell.spec, 0, cell.spec) for cell in anew.cells]
+        anew.cells = []
+        self.cells = Pattern([*gradients], draws)
+
+        def stand_in(value: Any) -> Any:
+            if id(value) not in stand_ins:
+                raise Unknown
+            return stand_ins[id(value)]
+
+        try:
+            self.cells.copy(
+                lambda v: v.recipe is not None and id(v) not in stand_ins, stand_in, places, session
+            )
+        except Unknown:
+            self.anew = None
 
     # ----- a call -----
 
@@ -417,6 +462,8 @@ class Sending:
         for check in kept.checks:
             if check.roots & mask and check.counter.version != check.version:
                 raise _written(fn, check)
+        if state.grad and self.anew is not None:
+            return self._send_back_anew(self.anew, fn, kept, grads)
         before, state.grad = state.grad, False
         given = mask
         try:
@@ -440,7 +487,7 @@ class Sending:
         if not before:
             return found
         return [
-            None if g is None else blocked(record.as_tensor(g, spec), TWICE)
+            None if g is None else blocked(record.as_tensor(g, spec), TWICE, fn.edges)
             for g, spec in zip(found, fn.inputs, strict=True)
         ]
 
@@ -459,6 +506,36 @@ class Sending:
             blocks = _run(part, joint, [*_values(grads), *kept.call.outside], kept.drawn)
         kept.call.finish([blocks[k] for k in joint.result_blocks])
         return self._gradients(joint, blocks, grads)
+
+    def _send_back_anew(self, anew: Anew, fn: GradNode, kept: Kept, grads: list[Any]) -> list[Any]:
+        """Send back through the graph that the call would have left behind uncaptured, recorded."""
+        drawn = [kept.drawn[k] for k in self.drawn]
+        state.grad = False
+        try:
+            with lock:
+                if kept.call is not None:
+                    kept.call.run()
+                settle()
+                part = self.cells.plan(self.stand_ins)
+                given: Externals = [(record.ready_node(0), 0)] * len(fn.outputs) + kept.values
+                blocks = _run(part, self.cells, given, drawn)
+        finally:
+            state.grad = True
+        values = [
+            given[~block][0] if block < 0 else record.ready_node(blocks[block])
+            for block in self.cells.made
+        ]
+        nodes = anew.make(fn.edges, kept.checks, values, drawn)
+        walk = _Inner(True, None)
+        walk.targets = {edge for edge in fn.edges if edge is not None}
+        walk.goals = {edge[0] for edge in walk.targets}
+        walk.useful = set(nodes)
+        walk.order = sorted(walk.useful | walk.goals, key=attrgetter("seq"))
+        for way, g in zip(anew.roots, grads, strict=True):
+            if g is not None:
+                walk.send(nodes[way[0]], way[1], g)
+        walk.run()
+        return [None if edge is None else walk.captured.get(edge) for edge in fn.edges]
 
     def _gradients(self, pattern: Pattern, blocks: list[Any], grads: list[Any]) -> list[Any]:
         """The gradients of the targets, out of the blocks of a plan."""
