@@ -17,6 +17,7 @@ import adjit as T
 from adjit import config, storage
 from adjit.captured import compiled, replay
 from adjit.captured.capture import Session
+from adjit.graph import record
 from adjit.graph.state import state
 from adjit.nn import functional as F
 from adjit.schedule import hot, native, plan, run_cpu
@@ -2123,7 +2124,32 @@ def test_captures_are_bounded():
         w[0].data = data(3, seed=k)
         other(data(3))
     held = next(c.cell_contents for c in other.__closure__ if hasattr(c.cell_contents, "captures"))
-    assert all(len(found) <= compiled.MAX_VARIANTS for found in held.captures.values())
+    assert all(len(found.replays) <= compiled.MAX_VARIANTS for found in held.captures.values())
+
+
+def test_the_capture_used_least_recently_goes_first(replays):
+    step = T.compile(lambda x, k: x + k)
+    for _ in range(3):
+        step(T.zeros(1), -1)
+    for k in range(2 * compiled.MAX_CAPTURES):
+        step(T.zeros(1), k)
+        count = len(replays)
+        step(T.zeros(1), -1)
+        assert len(replays) == count + 1
+    held = next(c.cell_contents for c in step.__closure__ if hasattr(c.cell_contents, "captures"))
+    assert len(held.captures) == compiled.MAX_CAPTURES
+
+
+def test_an_argument_of_a_class_that_nobody_has_seen(replays):
+    class Mine(T.Tensor):
+        pass
+
+    step = T.compile(lambda x: x * 2)
+    for k in range(4):
+        mine = data(3, seed=k).as_subclass(Mine)
+        record.tensor_classes.discard(Mine)
+        assert bits(step(mine)) == bits(data(3, seed=k) * 2)
+    assert len(replays) >= 2
 
 
 def test_an_interrupt_during_a_replay_leaves_everything_usable(monkeypatch):

@@ -7,6 +7,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from enum import Enum
+from itertools import count
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -109,12 +110,32 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     return call
 
 
+class Captures:
+    """The captures for arguments of one kind; none if there was one call so far."""
+
+    __slots__ = ("replays", "used")
+
+    def __init__(self, used: int) -> None:
+        self.replays: tuple[tuple[Replay, Any], ...] = ()  # each with the form of the result
+        self.used = used  # when: the number of a call
+
+    def add(self, replay: Replay, form: Any) -> None:
+        """Have calls answered by a replay; callers hold the lock."""
+        self.replays = (*self.replays, (replay, form))[-MAX_VARIANTS:]
+
+    def forget(self, capture: tuple[Replay, Any]) -> None:
+        """Take away a capture that fits no more."""
+        with lock:
+            self.replays = tuple([other for other in self.replays if other is not capture])
+
+
 class _Compiled:
     """The captures of one function, by what their arguments were."""
 
     def __init__(self, f: Callable[..., Any]) -> None:
         self.f = f
-        self.captures: dict[Any, list[Any]] = {}  # empty: was called once
+        self.captures: dict[Any, Captures] = {}
+        self.clock = count()
         self.refused: dict[Any, int] = {}  # calls since it could not be captured
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
@@ -122,27 +143,28 @@ class _Compiled:
             return self.f(*args, **kwargs)
         leaves: list[Any] = []
         form = flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None
-        arguments = [leaf for leaf in leaves if record.is_tensor(leaf)]
+        tensors = record.tensor_classes
+        arguments = [leaf for leaf in leaves if leaf.__class__ in tensors]
         key = self._key(form, leaves)
         with lock:
-            found = self.captures.pop(key, None)
-            self.captures[key] = [] if found is None else found
-            if len(self.captures) > MAX_CAPTURES:
-                oldest = next(iter(self.captures))
-                del self.captures[oldest]
-                self.refused.pop(oldest, None)
-        if found is None or not (found or self._is_time(key)):
+            found = self.captures.get(key)
+            if found is None:
+                self._make_room()
+                self.captures[key] = Captures(next(self.clock))
+            else:
+                found.used = next(self.clock)
+        if found is None or not (found.replays or self._is_time(key)):
             with Session().only_looking():
                 return self.f(*args, **kwargs)
-        for capture in list(found):
+        for capture in found.replays:
             replay, result_form = capture
             if replay.fits(arguments):
                 results = replay.run(arguments)
                 if results is not None:
+                    if result_form is None:
+                        return results[0]
                     return unflatten(result_form, iter(results))
-                with lock:
-                    if capture in found:
-                        found.remove(capture)
+                found.forget(capture)
                 break
         returned, is_captured = self._capture(found, args, kwargs, arguments)
         if is_captured:
@@ -150,6 +172,13 @@ class _Compiled:
         else:
             self.refused[key] = self.refused.get(key, 0) + 1
         return returned
+
+    def _make_room(self) -> None:
+        """Let go of what was used least recently, if another capture would be too many."""
+        if len(self.captures) >= MAX_CAPTURES:
+            oldest = min(self.captures, key=lambda key: self.captures[key].used)
+            del self.captures[oldest]
+            self.refused.pop(oldest, None)
 
     def _is_time(self, key: Any) -> bool:
         """Whether to try a capture; where that has failed, ever more rarely: it takes its time."""
@@ -187,7 +216,7 @@ class _Compiled:
         return key
 
     def _capture(
-        self, found: list[Any], args: Any, kwargs: Any, arguments: Sequence[Any]
+        self, found: Captures, args: Any, kwargs: Any, arguments: Sequence[Any]
     ) -> tuple[Any, bool]:
         """Run the function while it is watched; what it recorded becomes a plan, and runs.
 
@@ -216,8 +245,7 @@ class _Compiled:
                 except Exception as error:
                     warn("adjit.compile could not plan a captured function", error)
                 else:
-                    found.append((replay, form))
-                    del found[:-MAX_VARIANTS]
+                    found.add(replay, form)
                     if replay.waits and not replay.draws:
                         del returned, session, graphs  # what was recorded never runs
                         results = replay.run(arguments)
@@ -233,7 +261,9 @@ class _Compiled:
 
 def is_inside() -> bool:
     """Whether this thread is inside of another compiled function."""
-    return state.session is not None or threading.get_ident() in looking_threads
+    if state.session is not None:
+        return True
+    return bool(looking_threads) and threading.get_ident() in looking_threads
 
 
 def is_plain(leaf: Any) -> bool:
@@ -244,13 +274,14 @@ def is_plain(leaf: Any) -> bool:
 
 def flatten(tree: Any, leaves: list[Any]) -> Any:
     """Collect the leaves of nested lists, tuples and dicts; returns a hashable form of the rest."""
-    if record.is_tensor(tree):
+    if tree.__class__ in record.tensor_classes:
         leaves.append(tree)
         return None
     if isinstance(tree, (list, tuple)):
         return type(tree), tuple([flatten(branch, leaves) for branch in tree])
     if type(tree) in (dict, OrderedDict):
         return type(tree), tuple([(key, flatten(branch, leaves)) for key, branch in tree.items()])
+    record.is_tensor(tree)  # which remembers the class, if it is one of the user's
     leaves.append(tree)
     return None
 

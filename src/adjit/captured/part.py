@@ -76,6 +76,9 @@ class Part:
         plan.finish()
         plan.set_numbers(self._numbers)
         self._renewed = [[plan.number_slots(*run) for run in runs] for runs in self._draws]
+        self._written: list[Any] = [None] * len(
+            self._renewed
+        )  # the arrays whose numbers stand there
         del self.externals, self._numbers, self._draws
 
     def prepare(self, externals: Externals, drawn: Sequence[Any]) -> list[Any]:
@@ -83,9 +86,11 @@ class Part:
         if self.plan.checked:
             self.plan.expect([self._fallible[at] for at in self.plan.checked])
         blocks = self.plan.prepare(externals)
-        for slots, numbers in zip(self._renewed, drawn, strict=True):
-            for places, which in slots:
-                self.plan.words[places] = numbers[which]
+        for k, numbers in enumerate(drawn):
+            if numbers is not self._written[k]:
+                self._written[k] = numbers
+                for places, which in self._renewed[k]:
+                    self.plan.words[places] = numbers[which]
         return blocks
 
     def run(self) -> None:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -204,6 +203,7 @@ class Replay:
         self._find_replaced()
         self._find_joint()
         self.draws = [draw.again for draw in session.draws]
+        self._drawn: list[tuple[Any, Any]] = [(None, None)] * len(self.draws)  # the last numbers
 
     # ----- what the function did, in terms of any call -----
 
@@ -497,11 +497,24 @@ class Replay:
                 return False
         if self.others and any(id(t.storage) in self.others for t in arguments):
             return False
-        return (
-            not any(place.find(arguments).shared for place in self.written_elsewhere)
-            and all(module.training is value for module, value in self.training)
-            and all(read() == value for read, value in self.conditions)
-        )
+        for place in self.written_elsewhere:
+            if place.find(arguments).shared:
+                return False
+        for module, value in self.training:
+            if module.training is not value:
+                return False
+        return not self.conditions or all(read() == value for read, value in self.conditions)
+
+    def _draw(self) -> list[Any]:
+        """The Python numbers of this call; those that are as they were are the same array."""
+        drawn = []
+        for k, again in enumerate(self.draws):
+            numbers, (last, array) = again(), self._drawn[k]
+            if numbers != last:
+                array = np.array(numbers, np.int64)
+                self._drawn[k] = [*numbers], array
+            drawn.append(array)
+        return drawn
 
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
@@ -517,7 +530,7 @@ class Replay:
                 outside = look_up(self.rooted[0].outside, arguments) if self.waits else []
             if externals is None or outside is None or None in kept:
                 return None
-            drawn = [np.array(again(), np.int64) for again in self.draws]
+            drawn = self._draw()
             if self.waits and not any(
                 [*[cell.shared for cell in self.read], *[t.storage.shared for t in arguments]]
             ):
@@ -640,9 +653,12 @@ class Call:
         if self.externals is None:
             return
         replay = self.replay
-        with self.noting_errors():
+        try:
             blocks = replay.part.prepare(list(self.externals), self.drawn)
             replay.part.run()
+        except Exception as error:
+            self.fail(error)
+            raise
         self.finish([blocks[block] for block, _, _ in replay.left.tensors])
         self.kept += replay.computed(replay.rooted[0], self.nodes, blocks)
         self.externals = None
@@ -669,17 +685,12 @@ class Call:
                 node.recipe, node.address = None, block
         self._leave()
 
-    @contextlib.contextmanager
-    def noting_errors(self) -> Iterator[None]:
-        """What is raised meanwhile is raised again wherever somebody looks at a result."""
-        try:
-            yield
-        except Exception as error:
-            for node in self.nodes:
-                if node.recipe is WAITING:
-                    fail(node, error)
-            self._leave()
-            raise
+    def fail(self, error: Exception) -> None:
+        """Have the error raised again wherever somebody looks at a result."""
+        for node in self.nodes:
+            if node.recipe is WAITING:
+                fail(node, error)
+        self._leave()
 
     def _leave(self) -> None:
         """Wait no longer."""

@@ -232,6 +232,7 @@ class Sending:
 
     backward_name = "CompiledFunctionBackward"
     node_class = node_class(backward_name)
+    is_planned = True  # it settles what its gradients are before it runs
 
     # ----- while the function is watched -----
 
@@ -474,7 +475,7 @@ class Sending:
                     for g, spec in zip(grads, fn.outputs, strict=True)
                 ]
             with lock:
-                grads = [g if g is None else g.contiguous() for g in grads]
+                grads = [g if g is None or g.spec.contiguous else g.contiguous() for g in grads]
                 if kept.call is not None and kept.call.may_join(grads):
                     found = self._send_back_jointly(self.joints[mask], kept, grads)
                 else:
@@ -502,8 +503,11 @@ class Sending:
     def _send_back_jointly(self, joint: Pattern, kept: Kept, grads: list[Any]) -> list[Any]:
         """Run forward and backward as one plan: the gradients of the targets."""
         part = joint.plan(self.joint_stand_ins)
-        with kept.call.noting_errors():
+        try:
             blocks = _run(part, joint, [*_values(grads), *kept.call.outside], kept.drawn)
+        except Exception as error:
+            kept.call.fail(error)
+            raise
         kept.call.finish([blocks[k] for k in joint.result_blocks])
         return self._gradients(joint, blocks, grads)
 
