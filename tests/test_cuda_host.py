@@ -11,6 +11,8 @@ import os
 import pickle
 import subprocess
 import sys
+import threading
+import time
 import weakref
 
 import numpy as np
@@ -713,6 +715,55 @@ def test_pinned_memory(stub):
     assert y.tolist() == [0, 1, 2, 3]
 
 
+WAYS_TO_A_GPU = {
+    "cuda": (lambda x, **kw: x.cuda(**kw)), "to": (lambda x, **kw: x.to("cuda", **kw)),
+    "copy_": (lambda x, **kw: T.empty(x.shape, device="cuda").copy_(x, **kw)),
+    "in its place": (lambda x, non_blocking=False: x.to("cuda", T.float32, non_blocking)),
+    "type": (lambda x, **kw: x.type("torch.cuda.FloatTensor", **kw)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("size", [4, 100_000])
+@pytest.mark.parametrize("way", WAYS_TO_A_GPU)
+def test_pinned_memory_may_be_written_after_a_copy_that_blocks(stub, way, size):
+    x = T.ones(size).pin_memory()
+    view, send = x.numpy(), WAYS_TO_A_GPU[way]
+    copies = []
+    for k in range(3):  # as a buffer that batches are put into by turns
+        view[:] = k
+        copies.append(send(x))
+        x.add_(10)
+    assert [y.unique().tolist() for y in copies] == [[0], [1], [2]]
+    view[:] = 5
+    late = send(x, non_blocking=True)
+    view[:] = 6
+    assert late.unique().tolist() == [6]  # as it was asked for
+
+
+def test_page_locked_memory_is_chosen_by_one_thread_at_a_time(stub, monkeypatch):
+    size, found = 3 << 13, []
+    idle, busy = gpu.PinnedMemory(size), gpu.PinnedMemory(size)
+    address = busy.address
+    busy.copies.append(-1)  # one that never ends
+    del idle
+    del busy
+
+    def are_done(copies):
+        time.sleep(0.02)
+        return not copies
+
+    monkeypatch.setattr(gpu, "_are_done", are_done)
+    threads = [
+        threading.Thread(target=lambda: found.append(gpu.PinnedMemory(size))) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    del gpu._pinned[size]
+    assert len({memory.address for memory in found} - {address}) == 2
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_loader_pins_its_batches(stub, workers):
     samples = [{"x": (T.ones(2) * k, k), "name": "a"} for k in range(4)]
@@ -795,6 +846,38 @@ def test_a_bad_index_is_reported_at_the_next_look(stub):
     with pytest.raises(IndexError):
         T.cuda.synchronize()
     assert kept.is_cuda
+
+
+@pytest.mark.parametrize("captured", [False, True])
+def test_an_error_found_ahead_of_a_plan_leaves_it_to_be_run(stub, monkeypatch, captured):
+    """Words for what kernels may find are given back by waiting, which may tell of earlier work."""
+    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(config, "JIT", "sync")
+    monkeypatch.setattr(run_cuda.Checks, "ROOM", 4)
+    owner = run_cuda.gpu_of(devices.gpu(0))
+    monkeypatch.setattr(owner, "checks", run_cuda.Checks(owner))
+    x, i, wrong = (T.tensor(values).cuda() for values in ([1.0, 2.0, 3.0], [0, 2], [7]))
+
+    def chosen():
+        return (x[i] * 2 + 1).exp()
+
+    program = T.compile(chosen) if captured else chosen
+    for _ in range(4):  # from now on by a plan
+        made = program()
+        scheduling.settle()
+    expected = made.tolist()
+    bad, results = x[wrong], []
+    scheduling.settle()
+
+    def again():
+        results.append(program())
+        scheduling.settle()
+
+    with pytest.raises(IndexError, match="index 7 is out of bounds for dimension 0 with size 3"):
+        [again() for _ in range(9)]
+    again()
+    assert [made.tolist() for made in results] == [expected] * len(results)
+    assert bad.shape == (1,)
 
 
 def test_a_broken_gpu_says_so(stub):

@@ -79,15 +79,14 @@ class Pool:
         self._waiting.append((events, key, address))
 
     def _look_at_waiting(self) -> None:
-        still = []
-        for events, key, address in self._waiting:
+        waiting, self._waiting = self._waiting, []  # blocks end at any time, also meanwhile
+        for events, key, address in waiting:
             if all(self.driver.is_done("cuEventQuery", event) for event in events):
                 for event in events:
                     self.driver.call("cuEventDestroy_v2", event)
                 heapq.heappush(self._free.setdefault(key, []), address)
             else:
-                still.append((events, key, address))
-        self._waiting = still
+                self._waiting.append((events, key, address))
 
     def _grow(self, free: list[int], size: int) -> None:
         """Get memory for blocks of a size from the driver."""
@@ -190,17 +189,25 @@ class PinnedMemory:
     def __init__(self, nbytes: int) -> None:
         self.size = block_size(nbytes)
         free = _pinned.setdefault(self.size, [])
-        found = next((k for k, (_, copies) in enumerate(free) if _are_done(copies)), None)
-        self.address = (
-            driver.load().allocate_pinned(self.size) if found is None else free.pop(found)[0]
-        )
+        with _choosing:  # others may only add meanwhile
+            found = next((k for k, (_, copies) in enumerate(free) if _are_done(copies)), None)
+            self.address = (
+                driver.load().allocate_pinned(self.size) if found is None else free.pop(found)[0]
+            )
         self.copies: list[int] = []  # events after those that may still be under way
+
+    def wait(self) -> None:
+        """Wait until no copy is under way."""
+        library = driver.load()
+        for event in self.copies:
+            library.call("cuEventSynchronize", event)
 
     def __del__(self) -> None:
         _pinned.setdefault(self.size, []).append((self.address, self.copies))
 
 
 _pinned: dict[int, list[tuple[int, list[int]]]] = {}
+_choosing = threading.Lock()
 
 
 def _are_done(copies: list[int]) -> bool:

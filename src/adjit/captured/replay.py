@@ -536,11 +536,12 @@ class Replay:
             ):
                 return self._wait(arguments, Call(self, externals, outside, kept[0], drawn))
             replaced = [_let_go(meta_of(*owner, arguments)) for owner in self.replaced]
+            blocks: list[Any] | None = None
             try:
                 blocks = self.part.prepare(externals, drawn)
                 self.part.run()
             except BaseException:
-                if self.part.plan.has_run:
+                if blocks is not None and self.part.plan.has_run:
                     self._leave(arguments, blocks, kept, drawn)
                 else:
                     for meta, grad in replaced:

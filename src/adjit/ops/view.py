@@ -869,15 +869,18 @@ def _(g: Any) -> Any:
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """The tensor in another dtype or on another device; itself where nothing changes.
 
-    Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`.
+    Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`. A copy of
+    page-locked memory to a GPU is waited for, unless it is `non_blocking`: then that memory may be
+    written only after it.
     """
     kind: Any = kwargs.pop("dtype", None)
     place: Any = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
-    kwargs.pop("non_blocking", None)
+    non_blocking = kwargs.pop("non_blocking", False)
     kwargs.pop("memory_format", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    switches: list[Any] = []  # non_blocking, copy
     for value in args:
         if isinstance(value, dtypes.dtype):
             kind = value
@@ -887,19 +890,30 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             isinstance(value, int) and value is not True and value is not False
         ):
             place = value
-        elif value is None or isinstance(value, bool):
+        elif isinstance(value, bool) and len(switches) < 2:
+            switches.append(value)
+        elif value is None:
             continue
         else:
             raise TypeError(
                 "to() received an invalid combination of arguments - got "
                 f"({', '.join(type(a).__name__ for a in args)})"
             )
+    non_blocking, copy = (*switches, *(non_blocking, copy)[len(switches) :])
     made = input
     if kind is not None and dtypes.check(kind) is not made.dtype:
         made = convert(made, dtypes.check(kind))
     if place is not None and devices.check(place) is not made.spec.device:
-        made = moved(made, devices.check(place))
+        source, made = made, moved(made, devices.check(place))
+        if not non_blocking:
+            _wait_for_copies(source)
     return clone(input) if copy and made is input else made
+
+
+def _wait_for_copies(t: Tensor) -> None:
+    """Wait until copies of page-locked memory are done: it may be written as soon as they are."""
+    if t.storage.shared and is_pinned(t):
+        t.storage.value.address.memory.wait()
 
 
 @operation("ToCopyBackward0")
@@ -945,7 +959,7 @@ def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tenso
     place = devices.check("cuda" if device is None else device)
     if place is devices.CPU:
         raise RuntimeError(f"Invalid device, must be cuda device, but got: {place}")
-    return to(input, place)
+    return to(input, place, non_blocking=non_blocking)
 
 
 @export(public=False, method=True)
@@ -994,7 +1008,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
         room = "torch.cuda" if input.is_cuda else "torch"
         return f"{room}.{input.dtype.legacy}Tensor"
     kind, place = legacy_dtype(dtype)
-    return to(input, place, kind)
+    return to(input, place, kind, non_blocking=non_blocking)
 
 
 def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
@@ -1011,7 +1025,10 @@ def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
         broadcast_shapes(self.shape, src.shape)
-    return inplace.adopt(self, copy_of(self, src))
+    made = inplace.adopt(self, copy_of(self, src))
+    if not non_blocking and src.spec.device is not self.spec.device:
+        _wait_for_copies(src)
+    return made
 
 
 @operation("CopyBackwards")

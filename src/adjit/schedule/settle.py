@@ -147,7 +147,7 @@ def _run_plan(batch: list[Any]) -> bool:
         raise
     if plan is None:
         return False
-    blocks: list[Any] = []
+    blocks: list[Any] | None = None
     try:
         if plan.checked:
             plan.expect([(batch[at].recipe, batch[at].site) for at in plan.checked])
@@ -156,7 +156,7 @@ def _run_plan(batch: list[Any]) -> bool:
         sites = None if profile.active is None else profile.active.sites_of(batch)
         plan.run(sites)
     except BaseException:
-        if plan.has_run:
+        if blocks is not None and plan.has_run:
             _hand_out(batch, plan, blocks)
         else:
             tape[:0] = batch
