@@ -10,6 +10,7 @@ from ..graph.op import Operation, export, operation
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, random
+from .comparison import where
 from .pool import Sizes, add_at_places, refuse, take_at_places
 from .shape import cat
 
@@ -63,6 +64,14 @@ def elements_of_windows(drawn: Tensor, size: Shape, kernel: Shape, out: Shape) -
         places = places * size[axis] + starts.reshape(*drawn.shape[:2], *along)
         places = places + within.reshape(across)
     found: Tensor = places.flatten(-n)
+    return found
+
+
+def place_of_largest(values: Tensor) -> Tensor:
+    """Where along the last axis the largest elements are: the first of equals, the last of NaNs."""
+    numbers = creation.arange(1, values.shape[-1] + 1, device=values.device)
+    last_nan = (values.isnan() * numbers).amax(-1, True)
+    found: Tensor = where(last_nan > 0, last_nan - 1, values.argmax(-1, True))
     return found
 
 
@@ -143,7 +152,7 @@ def fractional_max_pool(n: int) -> tuple[Callable[..., Any], Callable[..., tuple
         _random_samples: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         kernel, out = settings_of(name, n, input, kernel_size, output_size, output_ratio)
-        refuse(name, input, "b", "i", "u")
+        refuse(f"{name}_out_frame", input, "b", "i", "u")
         x = input if input.ndim == n + 2 else input.unsqueeze(0)
         if _random_samples is None:
             shape = (*x.shape[:2], n)
@@ -152,7 +161,7 @@ def fractional_max_pool(n: int) -> tuple[Callable[..., Any], Callable[..., tuple
         size = tuple(x.shape[2:])
         seen = elements_of_windows(_random_samples[: x.shape[0]], size, kernel, out)
         values = x.detach().flatten(2).gather(-1, seen.flatten(2)).reshape(seen.shape)
-        places = seen.gather(-1, values.argmax(-1, True)).squeeze(-1)
+        places = seen.gather(-1, place_of_largest(values)).squeeze(-1)
         values = TAKING[n](x, places, size)
         if input.ndim == n + 1:
             return values.squeeze(0), places.squeeze(0)
