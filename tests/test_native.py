@@ -1,6 +1,7 @@
 """Machine code that works on the interpreter's objects does what its twins in Python do."""
 
 import copy
+import ctypes
 import gc
 import os
 import pickle
@@ -25,7 +26,7 @@ from adjit.ops import activations, arithmetic, comparison, losses, softmax, tran
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
 from adjit.ops import shape as lists
-from adjit.schedule import hot, native, structure
+from adjit.schedule import hot, native, plan, structure
 from adjit.schedule import settle as scheduling
 from adjit.storage import Storage
 
@@ -787,6 +788,27 @@ def test_memory_of_others_that_waiting_rows_read_stays():
         kept.append(T.from_dlpack(theirs) * 1.0)
         del theirs
     assert [part[999].item() for part in kept] == [float(k // 2) for k in range(16)]
+
+
+@pytest.mark.parametrize("fill_in", [plan.fill_in, plan._fill_in])
+@pytest.mark.parametrize("padded", [0, 52])
+@pytest.mark.parametrize("start", [0, 3])
+@pytest.mark.parametrize("ours", [True, False])
+def test_what_is_read_past_its_end_is_copied_first(fill_in, padded, start, ours):
+    """A captured function may read a slice, or an array, where the capture read whole memory."""
+    x = T.arange(16.0) * 1 if ours else T.from_numpy(np.arange(16, dtype=np.float32))
+    scheduling.settle()
+    value, words, places = x.storage.value, np.zeros(1, np.int64), np.zeros((1, 3), np.int64)
+    table = plan.Table(
+        (plan.ExternalOf(4, padded),), (), words, places, words.ctypes.data, places.ctypes.data, 1
+    )
+    externals = [(value, start)]
+    assert fill_in(table, externals) == []
+    stays = not padded or (ours and not start)
+    assert (int(words[0]) == value.address + 4 * start) is stays
+    assert (externals[0][0] is value) is stays
+    found = (ctypes.c_float * 13).from_address(int(words[0]))
+    assert [*found] == [float(k) for k in range(start, start + 13)]
 
 
 # ----- references -----
