@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import json
+import re
 import time
 from functools import partial
 from itertools import islice
@@ -19,7 +20,7 @@ import stub_driver
 import adjit
 
 BENCH = Path(__file__).parent.parent / "bench"
-NAMES = ("libraries", "machine", "programs", "rates", "rows", "run", "table", "timing")
+NAMES = ("libraries", "machine", "programs", "rates", "readme", "rows", "run", "table", "timing")
 
 
 @pytest.fixture
@@ -241,3 +242,11 @@ def test_without_a_gpu_the_bench_of_one_says_so(
         bench["run"].main()
     assert ended.value.code == 2
     assert "no GPU to measure on: no NVIDIA driver was found" in capsys.readouterr().err
+
+
+def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, ModuleType]) -> None:
+    page = (BENCH.parent / "README.md").read_text(encoding="utf-8")
+    (named,) = set(re.findall(r"\[bench/results/([\w-]+)\.md\]", page)) - {"cuda-code"}
+    rows = json.loads((BENCH / "results" / f"{named}.json").read_text(encoding="utf-8"))["rows"]
+    for table in (bench["readme"].program_table(rows), bench["readme"].mean_table(rows)):
+        assert "\n".join(table) in page
