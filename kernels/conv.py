@@ -51,7 +51,7 @@ from operator import add
 
 from .abi import T, at, helper, kernel, words
 from .blas import shifted
-from .conv_tiles import DOT_ROWS, TOGETHER
+from .conv_tiles import DOT_ROWS, TALLEST, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
 from .lanes import fold, spread
 from .micro import HEIGHT, VECTOR_BYTES
@@ -242,9 +242,10 @@ def enter_box(source, out, region, c, phase, box, pixels, targets):
 
 
 @helper
-def tile_height(rows):
-    """Rows of a tile that cuts so many evenly."""
-    tiles = (rows + HEIGHT - 1) // HEIGHT
+def tile_height(rows, width):
+    """Rows of a tile that cuts so many evenly, for columns of so many bytes."""
+    most = TALLEST if width <= VECTOR_BYTES else HEIGHT
+    tiles = (rows + most - 1) // most
     return ((rows + tiles - 1) // tiles + 1) // 2 * 2
 
 
@@ -392,7 +393,7 @@ def convolve(args, start, stop):
                 last_line += 1
             # A row too many writes where the next lines will write.
             first, last = count * first_line // lines, count * last_line // lines
-            tall = tile_height(last - first)
+            tall = tile_height(last - first, columns * size)
             list_of = args + 8 * (5 + phase[SEGMENT_LIST])
             panel_now = packed + low * words(list_of)[1] * c[PANEL]
             k = low
@@ -548,7 +549,7 @@ def convolve_depthwise(args, start, stop):
         words(targets)[count] = spare
         offsets = args + 8 * (5 + phase[SEGMENT_LIST])
         added = bias if c[HAS_BIAS] else 0
-        tall = tile_height(count)
+        tall = tile_height(count, VECTOR_BYTES)
         for row in range(0, count, tall):
             call(c[MULTIPLY], (
                 min(tall, count - row), channels, pixels + 8 * row, offsets, phase[TAPS],
@@ -654,7 +655,7 @@ def correlate(args, start, stop):
 def multiply_rows(c, rows, columns, lefts, left, rights, right, steps, out, row, add):
     """out (+)= left.T @ right for a panel, whose steps begin at the addresses in two tables."""
     size = c[ITEM_BYTES]
-    tall = tile_height(rows)
+    tall = tile_height(rows, columns * size)
     for i in range(0, rows, tall):
         call(c[MULTIPLY], (
             min(tall, rows - i), columns, lefts, left + i * size, rights, right, steps,

@@ -50,6 +50,9 @@ from .micro import (
 SCALED, SHIFTED, ADDED, BOUNDED = 1, 2, 4, 8  # steps in their order, which add up
 TOGETHER = (9, 3, 1)  # taps that a depthwise gradient sums at a time
 Place = tuple[int, Number, ir.Value | None]  # of a vector: its row, its bytes along that, its lanes
+# Rows of a tile of one vector, which needs sums enough for two multiply-adds a cycle, each of which takes 4.
+TALLEST = max(HEIGHT, 8)
+TALL = (1, *range(2, TALLEST + 1, 2))
 DOT_ROWS = HEIGHT * WIDTH // 6  # whose sums stay in registers, by `dot_columns` of them
 
 
@@ -62,13 +65,14 @@ def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
     """The names of the functions for a float dtype, and their object code."""
     code = Code(dtype)
     shapes = [(height, width) for height in HEIGHTS for width in range(1, WIDTH + 1)]
+    shapes += [(height, 1) for height in TALL[len(HEIGHTS) :]]  # one at most, as `shape_of` counts
     made = [
         emit_pack(code),
         emit_pack_places(code),
         emit_choice(code, "rows_product", 12, emit_rows, shapes, shape_of),
         emit_choice(code, "steps_product", 10, emit_steps, shapes, shape_of),
         emit_dots(code),
-        emit_choice(code, "depthwise_rows", 9, emit_depthwise_rows, HEIGHTS, height_of),
+        emit_choice(code, "depthwise_rows", 9, emit_depthwise_rows, TALL, height_of),
         emit_choice(code, "depthwise_steps", 8, emit_depthwise_steps, TOGETHER, None),
     ]
     for function in made:
@@ -77,7 +81,7 @@ def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
 
 
 def height_of(f: Code) -> Number:
-    """The number of the height, of HEIGHTS, for as many rows as the first argument says."""
+    """The number of the height, of TALL, for as many rows as the first argument says."""
     return f.choose(f.args[0].equals(1), 0, (f.args[0] + 1) // 2)
 
 
