@@ -53,6 +53,7 @@ Place = tuple[int, Number, ir.Value | None]  # of a vector: its row, its bytes a
 # Rows of a tile of one vector, which needs sums enough for two multiply-adds a cycle, each of which takes 4.
 TALLEST = max(HEIGHT, 8)
 TALL = (1, *range(2, TALLEST + 1, 2))
+STEPS_AHEAD = 2048  # bytes
 DOT_ROWS = HEIGHT * WIDTH // 6  # whose sums stay in registers, by `dot_columns` of them
 
 
@@ -307,6 +308,9 @@ def emit_steps(f: Code, height: int, width: int) -> Any:
     loop = Loop(f, [I64(0), *[f.zero] * (height * width)])
     step = f.number(loop.values[0])
     a, b = f.word(lefts, step) + left, f.word(rights, step) + right
+    if width <= WIDTH // 2:  # rows of B are read once or twice, faster than they come by themselves
+        for v in range(width):
+            f.prefetch(b + (STEPS_AHEAD + v * VECTOR_BYTES), writes=False)
     line = [f.load(b + v * VECTOR_BYTES) for v in range(width - 1)]
     line.append(f.load_some(b + (width - 1) * VECTOR_BYTES, edge))
     sums = []
