@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from adjit.kernels import pool
 from cuda_kernels import kernels_of, products, sorts
 
 import adjit
 from adjit.cuda import inspection
 from adjit.graph.op import registry
-from adjit.schedule import toolkit
+from adjit.schedule import toolkit, units_cuda
 from adjit.schedule.recipe import DeviceSource
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
@@ -73,6 +74,16 @@ def test_a_product_of_reduced_precision_is_made_by_tensor_cores(name):
 def test_what_sorts_by_blocks_stays_in_registers_and_shared_memory(cc):
     for source in sorts().values():
         assert not faults(source, inspection.code_of(source, cc)), source.name
+
+
+@compiled
+@pytest.mark.parametrize("kernel", [pool.max_values, pool.sum_windows], ids=["max", "sum"])
+def test_what_a_row_in_memory_says_becomes_values(kernel):
+    """Read where it is needed, behind stores, it sent nvJitLink into copies of loops without end."""
+    source = units_cuda.by_units(kernel, {"T": "float32"}, 26, by_table=True)
+    code = inspection.code_of(source, (8, 0))
+    assert not code.local
+    assert sum(code.instructions.values()) < 4000
 
 
 @compiled

@@ -86,7 +86,7 @@ def device_step(
         raise NotImplementedError(
             f"{source.label} takes several launches, each with a row of its own"
         )
-    key = source.text, 0 if by_table else count, side
+    key = source.text, by_table, count if count <= units_cuda.MOST_VALUES else 0, side
     units = _by_units.get(key)
     if units is None:
         if isinstance(origin, Text):

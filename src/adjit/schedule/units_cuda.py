@@ -67,6 +67,11 @@ def width_word(origin: Any) -> int | None:
     return 1 if getattr(function, "folds", "columns") != "columns" else None
 
 
+# Words of a row in the GPU's memory that become values at once. Words that a store might change, for all
+# the compiler knows, sent nvJitLink into copies of the loops of pooling without end.
+MOST_VALUES = 64
+
+
 def by_text(source: Source, count: int, by_table: bool = False) -> DeviceSource:
     """`by_units` for a kernel that the scheduler has written."""
     module = ModuleType(source.name)
@@ -96,8 +101,13 @@ def by_units(
     room.add(side or function)
     name = f"{(side or function).__name__}_on_gpu"
     words = ["table"] if by_table else [f"w{k}" for k in range(count)]
-    row = "at(table, int64)" if by_table else f"laid_out(({', '.join(words)},))"
-    room.imports[row.split("(")[0]] = room.warp_module
+    row = "at(table, int64)"
+    if not by_table or count <= MOST_VALUES:
+        values = [f"{row}[{k}]" for k in range(count)] if by_table else words
+        row = f"laid_out(({', '.join(values)},))"
+    for word in ("at", "laid_out"):
+        if f"{word}(" in row:
+            room.imports[word] = room.warp_module
     kernel = [f"def {name}({', '.join([*words, 'n'])}):", f"    row = {row}"]
     warps = room.warps_of_block()
     threads = 32 * warps
