@@ -113,4 +113,4 @@ def for_rows(source: DeviceSource, width: int) -> DeviceSource:
 
 
 _flat: dict[tuple[str, int, str], DeviceSource] = {}
-_by_units: dict[tuple[str, int, Any], DeviceSource] = {}
+_by_units: dict[tuple[str, bool, int, Any], DeviceSource] = {}
