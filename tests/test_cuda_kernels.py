@@ -13,7 +13,7 @@ from operator import add
 import numpy as np
 import pytest
 import stub_driver
-from adjit.kernels import matmul, micro, team
+from adjit.kernels import matmul, micro, pool, team
 from adjit.kernels.abi import T, at, kernel, words
 from adjit.kernels.reduce import dot_span, reduce_span, square_deviations
 from cuda_kernels import Recorded
@@ -493,6 +493,14 @@ def test_a_convolution_and_its_gradients(name):
         return [out.detach(), *grads]
 
     check(both, exact=False)
+
+
+def test_long_rows_of_parameters_each_have_their_own_kernel():
+    source = Source("max_values", "max_values", origin=(pool.max_values, {"T": "float32"}))
+    for count in (70, 71):
+        step = device_step(source, 1, (), 1, count)
+        assert not step.source.by_table
+        assert len(step.source.signature) == count + 1
 
 
 def test_a_kernel_without_a_cuda_side_says_so():

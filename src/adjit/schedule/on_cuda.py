@@ -86,7 +86,8 @@ def device_step(
         raise NotImplementedError(
             f"{source.label} takes several launches, each with a row of its own"
         )
-    key = source.text, by_table, count if count <= units_cuda.MOST_VALUES else 0, side
+    any_count = by_table and count > units_cuda.MOST_VALUES
+    key = source.text, by_table, 0 if any_count else count, side
     units = _by_units.get(key)
     if units is None:
         if isinstance(origin, Text):
