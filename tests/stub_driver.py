@@ -28,6 +28,7 @@ from adjit import devices, driver
 from adjit.cuda import simulator
 from adjit.schedule import on_cuda, toolkit
 from adjit.schedule.cache import link
+from adjit.schedule.disk import Entry
 from adjit.schedule.recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
 from adjit.schedule.settle import settle
 
@@ -168,7 +169,7 @@ class Stub:
         memory = (ctypes.c_uint8 * room).from_address(word)
         return simulator.Pointer(np.frombuffer(memory, kind[1:] if kind[0] == "*" else "uint8"))
 
-    def simulated_cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
+    def simulated_cubin(self, source: DeviceSource, cc: tuple[int, int]) -> Entry:
         """No machine code, but a symbol that tells the kernel's own text."""
         if (source.name, source.text) in self.sources:  # recorded when the CPU's kernels ran
             return self.cubin(source, cc)
@@ -176,7 +177,7 @@ class Stub:
         symbol = f"simulated_{source.name}_{digest}"
         self.kernels[symbol] = source
         self.library.stub_describe(symbol.encode(), len(source.signature))
-        return b"cubin", symbol
+        return Entry(symbol, b"cubin")
 
     def device_steps(self, recipe: Recipe) -> list[DeviceStep]:
         """The steps of the CPU, as those of a GPU would look."""
@@ -197,14 +198,14 @@ class Stub:
         made = DeviceSource(source.name, text, kinds, 128, 128, source.label, by_table=by_table)
         return DeviceStep(made, n)
 
-    def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> tuple[bytes, str]:
+    def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> Entry:
         """No machine code, but a symbol that tells the CPU kernel."""
         digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
         symbol = f"{source.name}_{digest}_{len(source.signature)}"
         count = 0 if source.by_table else len(source.signature)
         self.steps[symbol] = self.sources[source.name, source.text], count
         self.library.stub_describe(symbol.encode(), len(source.signature))
-        return b"cubin", symbol
+        return Entry(symbol, b"cubin")
 
 
 @functools.cache

@@ -90,7 +90,7 @@ def test_import_loads_only_the_dependencies():
 
 
 def test_import_compiles_nothing(tmp_path):
-    code = "import adjit; from adjit.schedule import cache; print(len(cache._linked), cache.cache_size()[0])"
+    code = "import adjit; from adjit.schedule import cache, disk; print(len(cache._linked), disk.size()[0])"
     import os
 
     found = subprocess.run(

@@ -10,13 +10,13 @@ import pytest
 PROGRAM = """
 import sys
 import adjit
-from adjit.schedule import cache
+from adjit.schedule import cache, disk
 compiled = []
 original = cache._translate
 cache._translate = lambda *a: compiled.append(a[0]) or original(*a)
 x = adjit.ones(3, requires_grad=True)
 (x.exp() * x).sum().backward()
-print(len(compiled), [round(v, 4) for v in x.grad.tolist()], cache.cache_folder())
+print(len(compiled), [round(v, 4) for v in x.grad.tolist()], disk.folder())
 """
 
 
@@ -55,7 +55,7 @@ def test_the_source_lies_beside_the_machine_code(filled):
 
 def test_kernels_are_compiled_ahead(tmp_path):
     program = """
-from adjit.schedule import cache
+from adjit.schedule import cache, disk
 from adjit.schedule.recipe import Source
 
 def source(name, line="pass"):
@@ -63,7 +63,7 @@ def source(name, line="pass"):
 
 first, wrong, second = source("first"), source("wrong", "unknown()"), source("second")
 cache.compile_ahead([first, wrong, second, source("first")])
-print(sorted(path.name[:-23] for path in cache.cache_folder().glob("*.o")))
+print(sorted(path.name[:-23] for path in disk.folder().glob("*.o")))
 translate, cache._translate = cache._translate, None
 print(cache.link(first) > 0, cache.link(second) > 0)
 cache._translate = translate

@@ -41,7 +41,7 @@ def test_a_kernel_has_wide_access_and_nothing_that_is_slow(name, cc):
 def product_code(name):
     """The machine code of a product, without spills."""
     code = inspection.code_of(products()[name], (9, 0))
-    assert code.local == 0
+    assert code.spills == 0
     assert code.stack <= 8 * 25  # the row of words
     return code
 
@@ -82,7 +82,7 @@ def test_what_a_row_in_memory_says_becomes_values(kernel):
     """Read where it is needed, behind stores, it sent nvJitLink into copies of loops without end."""
     source = units_cuda.by_units(kernel, {"T": "float32"}, 26, by_table=True)
     code = inspection.code_of(source, (8, 0))
-    assert not code.local
+    assert not code.spills
     assert sum(code.instructions.values()) < 4000
 
 
@@ -106,6 +106,18 @@ def kernel(x, n):
 """
     source = DeviceSource("kernel", text, ("*float32", "int32"), 256, 256, "kernel")
     assert "float64" in faults(source, inspection.code_of(source, (9, 0)))[0]
+
+
+@compiled
+def test_registers_that_are_spilled_are_found():
+    """300 numbers are read before the first is written: a thread has 255 registers."""
+    many = range(300)
+    lines = [f"    v{k} = x[{k} * n]" for k in many] + [
+        f"    x[{k} * n] = v{299 - k}" for k in many
+    ]
+    text = "\n".join(["def kernel(x, n):", *lines])
+    source = DeviceSource("kernel", text, ("*float32", "int32"), 256, 256, "kernel")
+    assert "registers spilled" in faults(source, inspection.code_of(source, (9, 0)))[0]
 
 
 def test_what_is_missing_is_named(monkeypatch):

@@ -11,7 +11,7 @@ import pytest
 FORKS = """
 import os, signal, sys, threading, time
 import adjit
-from adjit.schedule import cache, hot, settle
+from adjit.schedule import cache, disk, hot, settle
 
 def in_a_child(work):
     child = os.fork()
@@ -38,7 +38,7 @@ for lock in (settle.lock, *cache.locks):
     holder.start()
     is_held.wait()
     in_a_child(train)  # with an empty cache: the kernels of a child are gone with it
-    cache.clear_cache()
+    disk.clear()
     holder.join()
 
 has_begun, done = threading.Event(), []

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adjit import config
-from adjit.schedule import cache, progress
+from adjit.schedule import cache, disk, progress
 
 
 class Terminal(io.StringIO):
@@ -129,7 +129,7 @@ def test_a_terminal_that_goes_away_costs_the_line_only(
 def test_a_kernel_of_the_cache_is_compiled_under_it(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cache, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(disk, "folder", lambda: tmp_path)
     monkeypatch.setattr(progress, "PATIENCE", -1.0)
     terminal = shown(monkeypatch)
     text = f"def nothing(args, start, stop):\n    '''In {tmp_path}.'''\n"

@@ -10,7 +10,7 @@ import llvmlite.binding as llvm
 import numba
 
 from . import config, cuda
-from .schedule import cache
+from .schedule import disk
 from .schedule.run_cpu import get_num_threads
 
 _PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "safetensors", "tbb")
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for name, text in _facts():
             print(f"{name:<10} {text}")
     elif options.action == "path":
-        print(cache.cache_folder())
+        print(disk.folder())
     else:
-        _, size = cache.cache_size()
-        print(f"removed {cache.clear_cache()} files, {_bytes_text(size)}")
+        _, size = disk.size()
+        print(f"removed {disk.clear()} files, {_bytes_text(size)}")
     return 0
 
 
@@ -50,8 +50,8 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "processor", f"{llvm.get_host_cpu_name()} ({platform.machine()})"
     yield "features", ", ".join(_vector_features()) or "none of the known vector extensions"
     yield "threads", f"{get_num_threads()}, threading layer {_threading_layer()}"
-    files, size = cache.cache_size()
-    yield "cache", f"{cache.cache_folder()} ({files} files, {_bytes_text(size)})"
+    files, size = disk.size()
+    yield "cache", f"{disk.folder()} ({files} files, {_bytes_text(size)})"
     yield "cuda", _cuda_state()
     yield "settings", ", ".join(f"{name}={getattr(config, name)}" for name in _settings())
 

@@ -28,8 +28,8 @@ class Code(NamedTuple):
     """The machine code of a kernel."""
 
     registers: int
-    stack: int  # bytes of a thread's stack
-    local: int  # bytes of a thread's local memory, spilled registers among them
+    stack: int  # bytes of a thread's stack: its arrays, and spilled registers
+    spills: int  # bytes that are stored for want of registers
     shared: int  # bytes of a block's shared memory
     instructions: Counter[str]  # by their names with modifiers, such as LDG.E.128
 
@@ -71,7 +71,8 @@ def code_of(source: DeviceSource, cc: tuple[int, int]) -> Code:
             "looking into machine code needs cuobjdump and nvdisasm: pip install 'adjit[cuda-tools]'"
         )
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(toolkit.cubin(source, cc)[0])
+        made = toolkit.cubin(source, cc)
+        file.write(made.code)
         file.flush()
         usage = _output("cuobjdump", "-res-usage", file.name)
         text = _output("nvdisasm", "-c", file.name)
@@ -80,7 +81,7 @@ def code_of(source: DeviceSource, cc: tuple[int, int]) -> Code:
         return max((int(n) for n in re.findall(rf"\b{what}:(\d+)", usage)), default=0)
 
     names = re.findall(r"^\s*/\*[0-9a-f]+\*/\s+(?:@!?\w+\s+)?([A-Z][\w.]*)", text, re.MULTILINE)
-    return Code(used("REG"), used("STACK"), used("LOCAL"), used("SHARED"), Counter(names))
+    return Code(used("REG"), used("STACK"), made.spills, used("SHARED"), Counter(names))
 
 
 def _output(tool: str, *arguments: str) -> str:

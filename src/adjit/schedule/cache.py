@@ -9,22 +9,17 @@ source and is loaded through LLVM's linker, which takes a tenth of the time of N
 from __future__ import annotations
 
 import ast
-import atexit
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
 import inspect
-import json
 import os
 import platform
-import shutil
-import stat
 import sys
-import tempfile
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -32,15 +27,14 @@ from typing import Any
 
 import llvmlite.binding as llvm
 
-from .. import config
 from ..dtypes import dtype
 from ..kernels.target import load, translate
+from . import disk
 from .body import SCALAR_MODULES, VECTOR_MATH
 from .progress import progress
 from .recipe import Source
 
 SIGNATURE = "void(int64, int64, int64)"
-MAGIC = b"adjit object 1\n"
 
 _lock = threading.RLock()
 _compiling = threading.RLock()
@@ -91,7 +85,7 @@ def address_of(name: str, text: str, signature: str, *, compiling: bool = True) 
             entry = _read(path) or _translate(stem, name, text, signature)()
     with _lock:
         if stem not in _linked:
-            _linked[stem] = load(*entry)
+            _linked[stem] = load(entry.symbol, entry.code)
         return _linked[stem]
 
 
@@ -102,14 +96,13 @@ def _stem(name: str, text: str, signature: str) -> str:
 
 
 def _object_path(stem: str) -> Path:
-    return cache_folder() / f"{stem}.o"
+    return disk.folder() / f"{stem}.o"
 
 
-def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], tuple[str, bytes]]:
-    """Translate a module's function for LLVM. What is returned compiles it, and gives its symbol and
-    object code, which are written to disk too."""
-    path = cache_folder() / f"{stem}.py"
-    write_atomically(path, text.encode())
+def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], disk.Entry]:
+    """Translate a module's function for LLVM. What is returned compiles it, and writes it to disk."""
+    path = disk.folder() / f"{stem}.py"
+    disk.write_atomically(path, text.encode())
     spec = importlib.util.spec_from_file_location(stem, path)
     assert spec is not None
     assert spec.loader is not None
@@ -120,33 +113,23 @@ def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], 
     function.__qualname__ = stem  # the symbol must be unique among all object files
     translated = translate(function, signature)
 
-    def finish() -> tuple[str, bytes]:
+    def finish() -> disk.Entry:
         symbol, code, external, _ = translated.finish()
-        digest = hashlib.sha256(code).hexdigest()
-        header = {"symbol": symbol, "sha256": digest, "external": [*external]}
-        write_atomically(_object_path(stem), MAGIC + json.dumps(header).encode() + b"\n" + code)
-        return symbol, code
+        return disk.write(_object_path(stem), disk.Entry(symbol, code, tuple(external)))
 
     return finish
 
 
-def _read(path: Path) -> tuple[str, bytes] | None:
-    """An entry of the cache, None where it is missing, damaged or of other make."""
-    try:
-        data = path.read_bytes()
-        if not data.startswith(MAGIC):
-            return None
-        line, _, code = data[len(MAGIC) :].partition(b"\n")
-        header = json.loads(line)
-        if hashlib.sha256(code).hexdigest() != header["sha256"]:
-            return None
-        with _lock:  # LLVM's own lock is held by nobody else then, of which a fork makes use
-            # A symbol that cannot be resolved would end the process inside LLVM.
-            if any(not llvm.address_of_symbol(name) for name in header["external"]):
-                return None
-        return str(header["symbol"]), code
-    except (OSError, ValueError, KeyError, TypeError):
+def _read(path: Path) -> disk.Entry | None:
+    """An entry of the cache, None where it is not of use here."""
+    entry = disk.read(path)
+    if entry is None:
         return None
+    with _lock:  # LLVM's own lock is held by nobody else then, of which a fork makes use
+        # A symbol that cannot be resolved would end the process inside LLVM.
+        if any(not llvm.address_of_symbol(name) for name in entry.external):
+            return None
+    return entry
 
 
 @functools.cache
@@ -169,82 +152,6 @@ def _fingerprint() -> str:
     for path in sorted(Path(abi.__file__).parent.glob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-# ----- the folder -----
-
-
-@functools.cache
-def cache_folder() -> Path:
-    """The folder of the kernel cache, made private to the user if it is new.
-
-    `ADJIT_CACHE_DIR` names it; the default is `adjit` under the user's cache folder. A folder that
-    cannot be written, or belongs to somebody else, is left alone: a temporary one serves instead.
-    """
-    folder = Path(config.CACHE_DIR) if config.CACHE_DIR else config.user_cache() / "adjit"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if _is_private(folder) and os.access(folder, os.W_OK | os.X_OK):
-            with tempfile.TemporaryFile(dir=folder):
-                return folder
-    except OSError:
-        pass
-    temporary = Path(tempfile.mkdtemp(prefix="adjit_"))
-    _temporary.append(temporary)
-    return temporary
-
-
-_temporary: list[Path] = []
-
-
-@atexit.register
-def _remove_temporary() -> None:
-    for folder in _temporary:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _is_private(folder: Path) -> bool:
-    """Whether nobody but this user can have put code there."""
-    if not hasattr(os, "getuid"):
-        return True
-    found = folder.stat()
-    if found.st_uid != os.getuid():
-        return False
-    if stat.S_IMODE(found.st_mode) & 0o022:
-        folder.chmod(0o700)
-    return True
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write a file so that readers see all of it or nothing; a failure leaves no file."""
-    handle, partial = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=path.suffix)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.replace(partial, path)
-    except OSError:
-        Path(partial).unlink(missing_ok=True)
-
-
-def _entries() -> Iterator[Path]:
-    for path in cache_folder().iterdir():
-        if path.suffix in (".o", ".py", ".cubin") and path.is_file():
-            yield path
-
-
-def cache_size() -> tuple[int, int]:
-    """Files in the kernel cache, and their bytes."""
-    sizes = [path.stat().st_size for path in _entries()]
-    return len(sizes), sum(sizes)
-
-
-def clear_cache() -> int:
-    """Delete the kernel cache; the number of files that were deleted."""
-    count = 0
-    for path in _entries():
-        path.unlink(missing_ok=True)
-        count += 1
-    return count
 
 
 # ----- kernels written by hand -----

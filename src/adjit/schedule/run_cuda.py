@@ -110,9 +110,9 @@ class Gpu:
                     f"{source.label} has {len(source.signature)} parameters, more than the "
                     f"{launcher.MOST_PARAMETERS} that a launch on a GPU can have"
                 )
-            code, symbol = toolkit.cubin(source, self.capability)
+            made = toolkit.cubin(source, self.capability)
             self.driver.use(self.index)
-            function = self._functions[key] = self.driver.function(code, symbol)
+            function = self._functions[key] = self.driver.function(made.code, made.symbol)
             if source.bytes_each:
                 self.driver.call("cuFuncSetAttribute", function, driver.MOST_SHARED, self.shared)
         return function
