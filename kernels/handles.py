@@ -17,6 +17,7 @@ from .objects import (
     new_word,
     own,
     put,
+    untrack,
     word_of,
 )
 
@@ -83,7 +84,11 @@ def version_of(shared, t):
 
 @helper
 def new_node(shared, recipe, inputs, offsets, scalars):
-    """A node; it takes all references over. 0 if one of them is 0."""
+    """A node; it takes all references over. 0 if one of them is 0.
+
+    No cycle goes through values, which know only those they are made from, nor through their cells. For
+    what else a graph consists of, `graph/cycles.py` helps the collector to find cycles.
+    """
     node = new_object(item(shared, NODE), 0)
     if inputs == 0 or offsets == 0 or scalars == 0 or node == 0:
         drop(recipe)
@@ -96,6 +101,9 @@ def new_node(shared, recipe, inputs, offsets, scalars):
     put(node, NODE_INPUTS, inputs)
     put(node, NODE_OFFSETS, offsets)
     put(node, NODE_SCALARS, scalars)
+    if inputs != item(shared, NONE):
+        untrack(inputs)
+    untrack(node)
     return node
 
 
@@ -111,6 +119,7 @@ def new_tensor(shared, value, spec):
     put(storage, STORAGE_SPEC, own(spec))
     put(storage, STORAGE_VERSION, own(zero(shared)))
     put(storage, STORAGE_SHARED, own(zero(shared)))
+    untrack(storage)
     return new_handle(
         shared, storage, own(storage), spec, own(zero(shared)), own(item(shared, NONE))
     )
@@ -136,6 +145,7 @@ def new_handle(shared, storage, counter, spec, offset, view):
     put(out, TENSOR_EDGE, own(none))
     put(out, TENSOR_VIEW_OF, view)
     put(out, TENSOR_META, own(none))
+    untrack(out)
     return out
 
 
@@ -153,6 +163,7 @@ def new_view(shared, t, spec, shift, kind):
     put(view, VIEW_BASE, own(t if is_base else get(before, VIEW_BASE)))
     put(view, VIEW_KIND, own(kind))
     put(view, VIEW_VERSION, own(version if version != 0 else zero(shared)))
+    untrack(view)
     offset = new_word(word_of(get(t, TENSOR_OFFSET)) + shift)
     storage, counter = own(get(t, TENSOR_STORAGE)), own(get(t, TENSOR_COUNTER))
     return new_handle(shared, storage, counter, spec, offset, view)

@@ -20,7 +20,7 @@ from .handles import (
     version_of,
     zero,
 )  # fmt: skip
-from .history import give_history, history_of, new_edge
+from .history import give_history, history_of, new_edge, new_place
 from .objects import (
     BOUND,
     drop,
@@ -29,7 +29,6 @@ from .objects import (
     has_failed,
     item,
     length,
-    new_pair,
     new_result,
     new_single,
     new_tuple,
@@ -119,7 +118,7 @@ def with_history(shared, cut, edge, made):
     fn = item(get(first, TENSOR_EDGE), 0)
     for k in range(1, length(made)):
         t = item(made, k)
-        edge = new_pair(own(fn), new_word(k))
+        edge = new_place(own(fn), new_word(k))
         if edge == 0:
             drop(first)
             drop(made)

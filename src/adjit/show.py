@@ -164,7 +164,7 @@ def outline(t: Any, backward: bool = False) -> Outline:
             notes, arena = layout.notes, layout.arena_size
         else:
             plan = Plan(batch, structure, config.MIN_FUSED)
-            notes, arena = plan.notes, plan.arena
+            notes, arena = plan.notes.unpacked(), plan.arena
         return Outline(tuple([note for note in notes if note.nodes]), arena, True)
 
 

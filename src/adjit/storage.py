@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .errors import OutOfMemoryError
+from .heap_types import untracked
 
 ALIGNMENT = 64
 SLAB = 1 << 16
@@ -35,24 +36,29 @@ def size_class(nbytes: int) -> int:
     return (nbytes + step - 1) // step * step
 
 
-class Block(int):
-    """Bytes that one value owns; the number is their address.
+if TYPE_CHECKING:
 
-    An address that is its own owner costs a value one attribute. The finalizer of a small block puts
-    a new owner of the same bytes onto the free list: CPython runs an object's finalizer once.
-    """
+    class Block(int):
+        """Bytes that one value owns; the number is their address.
 
-    __slots__ = ()
-    size = 0
+        An address that is its own owner costs a value one attribute. The finalizer of a small block puts
+        a new owner of the same bytes onto the free list: CPython runs an object's finalizer once.
+        """
+
+        size: int
+else:
+    Block = untracked("adjit.storage.Block", int, size=0)
 
 
 def _small_class(size: int) -> tuple[list[Any], type[Block]]:
     free: list[Any] = []
 
     def finalize(self: Any) -> None:
-        free.append(made(self))
+        # A plain number: the interpreter may put off the end of the tuple of arguments in a deep chain of
+        # finalizers, which would keep `self` alive, to be finalized again.
+        free.append(made(self + 0))
 
-    made = type(f"Block{size}", (Block,), {"__slots__": (), "size": size, "__del__": finalize})
+    made = untracked(f"adjit.storage.Block{size}", Block, size=size, __del__=finalize)
     return free, made
 
 

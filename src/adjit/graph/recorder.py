@@ -13,7 +13,7 @@ from ..schedule.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, tape
 from ..shapes import Size
 from ..storage import Storage, Version
-from . import record
+from . import cycles, record
 from .node import GradNode, Node, Spec, counter
 from .state import modes_used, state, watchers
 from .view import MULTIPLE, NO_GRAD, View
@@ -37,6 +37,8 @@ _recorders = native.Family("recorder", "record")
 def shared() -> tuple[Any, ...]:
     """What all compiled functions need, in the order of the names in `kernels/handles.py`."""
     native.know(TENSOR=record.Tensor, META=record.Meta)
+    if native.is_supported:
+        cycles.watch()
     return (
         record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
         watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,

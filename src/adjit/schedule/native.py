@@ -25,7 +25,8 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from .. import config
+from .. import config, heap_types
+from ..heap_types import HAVE_VECTORCALL, METHOD_DESCRIPTOR, Member
 from ..kernels import abi
 from . import cache
 
@@ -222,32 +223,7 @@ class Native:
         return self.__wrapped__.__name__  # a copy is the object itself, as of any function
 
 
-class _Member(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("type", ctypes.c_int),
-        ("offset", ctypes.c_ssize_t),
-        ("flags", ctypes.c_int),
-        ("doc", ctypes.c_char_p),
-    ]
-
-
-class _Slot(ctypes.Structure):
-    _fields_ = [("slot", ctypes.c_int), ("pfunc", ctypes.c_void_p)]
-
-
-class _Spec(ctypes.Structure):
-    _fields_ = [
-        ("name", ctypes.c_char_p),
-        ("basicsize", ctypes.c_int),
-        ("itemsize", ctypes.c_int),
-        ("flags", ctypes.c_uint),
-        ("slots", ctypes.POINTER(_Slot)),
-    ]
-
-
-_T_PYSSIZET, _READONLY, _TP_MEMBERS = 19, 1, 72
-_HAVE_VECTORCALL, _METHOD_DESCRIPTOR, _DEFAULT = 1 << 11, 1 << 17, 1 << 18
+_T_PYSSIZET, _READONLY = 19, 1
 
 
 _Class = TypeVar("_Class", bound=type[Native])
@@ -261,22 +237,11 @@ def called(cls: _Class) -> _Class:
     if not is_supported:
         return cls
     place = cls.__basicsize__
-    members = (_Member * 2)(
-        _Member(b"__vectorcalloffset__", _T_PYSSIZET, place, _READONLY, None), _Member()
-    )
-    slots = (_Slot * 2)(_Slot(_TP_MEMBERS, ctypes.addressof(members)), _Slot())
-    flags = _DEFAULT | _HAVE_VECTORCALL | _METHOD_DESCRIPTOR
-    name = f"{cls.__module__}.{cls.__name__}".encode()
-    spec = _Spec(name, place + 8, 0, flags, slots)
-    make = ctypes.pythonapi.PyType_FromSpecWithBases
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
-    _kept.append((members, slots, spec))
-    made = make(ctypes.addressof(spec), (cls,))
+    offset = Member(b"__vectorcalloffset__", _T_PYSSIZET, place, _READONLY, None)
+    name = f"{cls.__module__}.{cls.__name__}"
+    made = heap_types.made(name, cls, HAVE_VECTORCALL | METHOD_DESCRIPTOR, place + 8, (offset,))
     made.__doc__, made._place = vars(cls)["__doc__"], place
     return cast(_Class, made)
-
-
-_kept: list[Any] = []  # what the interpreter points to
 
 
 @called

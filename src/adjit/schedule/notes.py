@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,6 +31,24 @@ class Note(NamedTuple):
     writes: tuple[Use, ...]
     scratch: tuple[Use, ...]
     nbytes: int  # that it moves
+
+
+class PackedNotes:
+    """The notes of a plan, as bytes until somebody asks.
+
+    A plan of 4,000 nodes would otherwise keep 60,000 objects alive for them, 14 MiB, through which
+    every full collection of cycles goes.
+    """
+
+    def __init__(self, notes: Sequence[Note]) -> None:
+        numbers: dict[Any, int] = {}
+        bare = [n._replace(source=numbers.setdefault(n.source, len(numbers))) for n in notes]  # type: ignore[arg-type]
+        self._sources = list(numbers)
+        self._bytes = pickle.dumps(bare)
+
+    def unpacked(self) -> list[Note]:
+        """The notes."""
+        return [n._replace(source=self._sources[n.source]) for n in pickle.loads(self._bytes)]
 
 
 def node_notes(

@@ -18,6 +18,7 @@ from ..storage import Foreign, allocate, free_small, size_class
 from . import native, profile, run_cpu
 from .cache import link
 from .layout import Layout
+from .notes import PackedNotes
 from .recipe import Recipe
 from .structure import Structure
 
@@ -65,8 +66,7 @@ class Plan:
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
         made = self._laid_out(batch, structure, least)
         self.sources: list[Any] = list(made.sources)
-        self.tasks = made.order
-        self.notes = made.notes
+        self.notes = PackedNotes(made.notes)
         self.steps, self.large = len(made.owners), made.large
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
@@ -178,7 +178,9 @@ class Plan:
             self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large)
         else:
             watcher = profile.active
-            self.stopped = watcher.run_plan(self.notes, sites, self._stream, where, self.large)
+            self.stopped = watcher.run_plan(
+                watcher.notes_of(self), sites, self._stream, where, self.large
+            )
 
     @property
     def has_run(self) -> bool:

@@ -196,7 +196,7 @@ class GpuPlan(Plan):
             self._rows = 0  # what comes later on this stream may have the block
         if sites is not None and profile.active is not None:
             times = owner.run_timed([self._stream + 8 * at for at in self._steps_at])
-            profile.active.keep(self.notes, times, sites, owner.place)
+            profile.active.keep(profile.active.notes_of(self), times, sites, owner.place)
             owner.raise_failed_launch()
             return
         graph = self._graph() if self.steps > WORTH_A_GRAPH else 0

@@ -35,12 +35,20 @@ class Watcher:
         self.events: list[Event] = []
         self.sites: dict[int, Site | None] = {}  # of nodes, by their id
         self._notes: dict[tuple[Recipe, int], list[Note]] = {}  # by recipe and first kernel
+        self._plans: dict[Any, list[Note]] = {}
         self._recipe: Any = None
         self._site: Site | None = None
 
     def sites_of(self, batch: Sequence[Any]) -> list[Site | None]:
         """Where the nodes of a batch were recorded."""
         return [self.sites.get(id(node)) for node in batch]
+
+    def notes_of(self, plan: Any) -> list[Note]:
+        """The notes of a plan, unpacked when it runs for the first time."""
+        notes = self._plans.get(plan)
+        if notes is None:
+            notes = self._plans[plan] = plan.notes.unpacked()
+        return notes
 
     def expect(self, node: Any) -> None:
         """The next stream holds the steps of this node."""

@@ -1,0 +1,243 @@
+"""What the collector of cycles sees of graphs: little, and every cycle."""
+
+import gc
+import weakref
+
+import pytest
+
+import adjit as T
+from adjit import storage
+from adjit.graph import cycles, recorder
+from adjit.graph.node import Extras
+from adjit.schedule import native
+from adjit.schedule import settle as scheduling
+
+pytestmark = pytest.mark.skipif(not native.is_supported, reason="another interpreter")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine_code():
+    """All of it is there, whatever ran before."""
+    for family in native.families:
+        assert family.load(compiling=True)
+    graph()  # Python records what was never seen before
+
+
+@pytest.fixture(autouse=True)
+def own_collections():
+    """The collector works when a test asks for it, and has seen what came before."""
+    scheduling.settle()
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def graph():
+    x = T.ones(3, requires_grad=True)
+    h = x * 2
+    return x, h, h * h.exp()
+
+
+# Each makes a cycle, and gives objects that only the collector can free.
+
+
+def hook_of_a_tensor_before():
+    _, h, y = graph()
+    z = y.sum()
+    h.register_hook(lambda g: z)
+    return z, h
+
+
+def remember(t):
+    t.register_hook(lambda g: t)
+
+
+def hook_of_the_tensor():
+    _, h, y = graph()
+    remember(h)
+    return h, y
+
+
+def hook_of_a_leaf():
+    x, _, y = graph()
+    x.register_hook(lambda g: y)
+    return x, y
+
+
+def hook_of_a_node():
+    _, h, y = graph()
+    h.grad_fn.register_prehook(lambda grads: y)
+    return h, y
+
+
+def hook_made_before_the_rest():
+    x = T.ones(3, requires_grad=True)
+    h, seen = x * 2, []
+    h.register_hook(lambda g: seen[0])
+    gc.collect(0)  # what it looks for is yet to come
+    y = h.exp()
+    seen.append((y * y).sum())
+    return h, y, seen[0]
+
+
+def attribute():
+    _, h, y = graph()
+    h.kept = y
+    return h, y
+
+
+def attribute_of_what_is_saved():
+    _, _, y = graph()
+    y.kept = z = (y * y).sum()
+    return y, z
+
+
+def gradient_with_a_graph():
+    x, _, y = graph()
+    (y * y).sum().backward(create_graph=True)
+    return x, x.grad
+
+
+def view():
+    _, _, y = graph()
+    part = y[1:]
+    y.kept = part * part
+    return y, part
+
+
+def parts():
+    x = T.ones(4, requires_grad=True)
+    h = x * 2
+    first, second = h.chunk(2)
+    h.grad_fn.metadata["sum"] = (first * second).sum()
+    return h, first
+
+
+CYCLES = [
+    hook_of_a_tensor_before, hook_of_the_tensor, hook_of_a_leaf, hook_of_a_node,
+    hook_made_before_the_rest, attribute, attribute_of_what_is_saved, gradient_with_a_graph, view, parts,
+]  # fmt: skip
+HOOKS = [hook_of_a_tensor_before, hook_of_the_tensor, hook_of_a_leaf, hook_of_a_node]
+
+
+def made(cycle):
+    return [weakref.ref(t) for t in cycle()]
+
+
+@pytest.mark.filterwarnings("ignore:Using backward.. with create_graph")
+@pytest.mark.parametrize("cycle", CYCLES)
+def test_a_cycle_through_a_graph_is_collected(cycle):
+    found = made(cycle)
+    assert any(ref() is not None for ref in found)
+    gc.collect()
+    assert all(ref() is None for ref in found)
+
+
+@pytest.mark.parametrize("cycle", HOOKS)
+@pytest.mark.parametrize("generation", [0, 1])
+def test_one_with_hooks_while_it_is_young(cycle, generation):
+    found = made(cycle)
+    gc.collect(generation)
+    assert all(ref() is None for ref in found)
+
+
+def test_smaller_collections_look_at_graphs_only_after_hooks():
+    gc.collect()
+    assert not Extras.is_new
+    _, h, y = graph()
+    gc.collect(1)
+    assert not gc.is_tracked(h)
+    assert not gc.is_tracked(y.grad_fn)
+    remember(h)
+    assert Extras.is_new
+    gc.collect(1)
+    assert gc.is_tracked(h)
+    assert gc.is_tracked(h.grad_fn)
+    assert not Extras.is_new
+
+
+def test_what_recording_makes_is_not_tracked():
+    for _ in range(2):  # Python records what was never seen before
+        _, h, y = graph()
+        view = y[1:]
+        z = (view * 2.5 + h[0]).relu()
+    for t in (h, y, view, z):
+        fn = t.grad_fn
+        parts = t, t.storage, t.storage.value, t.edge, fn, fn.edges, fn.saved, fn.scalars
+        assert [o for o in parts if gc.is_tracked(o)] == []
+    assert not gc.is_tracked(view.view_of)
+    value = y.detach().storage.value
+    y.tolist()
+    assert not gc.is_tracked(value.address)
+
+
+def test_the_collector_goes_through_little_of_a_long_graph():
+    def build(steps):
+        x = y = T.ones(3, requires_grad=True)
+        for _ in range(steps):
+            y = y * x + 0.5
+        return y.sum()
+
+    build(300).backward()
+    before = len(gc.get_objects())
+    loss = build(300)
+    (g,) = T.autograd.grad(loss * loss, loss)
+    assert g.item() > 0
+    assert len(gc.get_objects()) - before < 300
+
+
+@pytest.mark.parametrize("steps", [10, 60, 600])
+def test_every_block_of_a_deep_graph_comes_back_once(steps):
+    """The interpreter puts off finalizers in deep chains; a block that came back twice would be two."""
+    x = y = T.ones(3, requires_grad=True)
+    values = []
+    for _ in range(steps):
+        y = (y * x).exp().tanh()
+        values.append(y.detach().storage.value)
+        y.tolist()
+    del values, x, y
+    for free in storage.free_small.values():
+        assert len({int(block) for block in free}) == len(free)
+
+
+@pytest.mark.parametrize("threshold", [1, 7, 700])
+def test_collections_in_the_middle_change_nothing(threshold):
+    """Recording, walking back and hooks, with a collection at nearly every allocation."""
+
+    def run():
+        x = T.arange(4.0).requires_grad_()
+        seen, y = [], x
+        for k in range(6):
+            y = y * x + 1.5 - (y / 4).tanh()
+            y.register_hook(lambda g, y=y: seen.append(y.grad_fn.name()) or g * 1.25)
+            y = y.view(2, 2).flatten() if k % 2 else y
+        y.sum().backward()
+        return x.grad.tolist(), seen
+
+    expected = run()
+    kept = gc.get_threshold()
+    gc.set_threshold(threshold, 2, 2)
+    gc.enable()
+    try:
+        for _ in range(3):
+            assert run() == expected
+    finally:
+        gc.disable()
+        gc.set_threshold(*kept)
+
+
+def test_without_the_search_cycles_would_stay(monkeypatch):
+    """The tests above can fail."""
+    monkeypatch.setattr(cycles, "track_behind", lambda graph, kinds: None)
+    found = made(hook_of_a_tensor_before)
+    gc.collect()
+    assert found[0]() is not None
+    monkeypatch.undo()
+    gc.collect()
+    assert found[0]() is None
+
+
+def test_the_search_is_registered_once():
+    recorder.shared()
+    assert gc.callbacks.count(cycles.bring_back) == 1
