@@ -1,6 +1,6 @@
 """The benchmark table: adjit beside NumPy, PyTorch, JAX and autograd, all in one run.
 
-    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick] [--device cuda]
+    python bench/run.py [--rows PATTERN] [--threads 1,2] [--quick] [--mean] [--device cuda]
 
 Each thread count has two processes, which are kept to that many cores; in them the libraries take
 turns, and the shortest sample counts. Rows on which the libraries disagree are not timed and fail
@@ -48,6 +48,7 @@ def time_rows(
     command = [sys.executable, str(FOLDER / "timing.py"), f"--threads={threads}"]
     command.append(f"--device={device}")
     command += [f"--rows={pattern}", f"--seconds={effort['seconds']}", f"--turns={effort['turns']}"]
+    command += ["--mean"] if effort["mean"] else []
     rows: list[dict[str, Any]] = []
     for _ in range(effort["processes"]):
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
@@ -130,11 +131,14 @@ def main() -> int:
     parser.add_argument("--rows", default="", metavar="PATTERN", help="regular expression")
     parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
     parser.add_argument("--quick", action="store_true", help="a rough table in less time")
+    parser.add_argument(
+        "--mean", action="store_true", help="means instead of the shortest times; only printed"
+    )
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     options = parser.parse_args()
     if options.device == "cuda" and (reason := machine.no_gpu()):
         parser.error(f"there is no GPU to measure on: {reason}")
-    effort = QUICK if options.quick else FULL
+    effort = (QUICK if options.quick else FULL) | {"mean": options.mean}
     cores = machine.usable_cores()
     asked = sorted({int(count) for count in options.threads.split(",")})
     if options.device == "cuda":
@@ -156,7 +160,7 @@ def main() -> int:
     report = {"machine": description, "versions": versions, "rows": rows}
     text = markdown(report)
     print(text)
-    if not options.rows:
+    if not (options.rows or options.mean):
         target = FOLDER / "results" / (name + ("-quick" if options.quick else ""))
         target.parent.mkdir(exist_ok=True)
         target.with_suffix(".md").write_text(text + "\n", encoding="utf-8")

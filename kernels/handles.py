@@ -31,7 +31,8 @@ VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
 # What is shared: classes, the state of the process, and constants.
 (TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, WATCHERS, MODES, STATE,
  INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, ACCUMULATOR, NONE, TRUE, FALSE,
- EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE) = range(32)  # fmt: skip
+ EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE,
+ ATTACHED) = range(33)  # fmt: skip
 
 
 @helper
@@ -80,6 +81,13 @@ def version_of(shared, t):
     if class_of(counter) == item(shared, VERSION) and counter != item(shared, INFERENCE):
         return get(counter, VERSION_VERSION)
     return 0
+
+
+@helper
+def hide(shared, part):
+    """Take a part of a graph out of the collector's sight, unless something of the user's hangs on one."""
+    if length(item(shared, ATTACHED)) == 0:
+        untrack(part)
 
 
 @helper
@@ -145,7 +153,7 @@ def new_handle(shared, storage, counter, spec, offset, view):
     put(out, TENSOR_EDGE, own(none))
     put(out, TENSOR_VIEW_OF, view)
     put(out, TENSOR_META, own(none))
-    untrack(out)
+    hide(shared, out)
     return out
 
 
@@ -163,7 +171,7 @@ def new_view(shared, t, spec, shift, kind):
     put(view, VIEW_BASE, own(t if is_base else get(before, VIEW_BASE)))
     put(view, VIEW_KIND, own(kind))
     put(view, VIEW_VERSION, own(version if version != 0 else zero(shared)))
-    untrack(view)
+    hide(shared, view)
     offset = new_word(word_of(get(t, TENSOR_OFFSET)) + shift)
     storage, counter = own(get(t, TENSOR_STORAGE)), own(get(t, TENSOR_COUNTER))
     return new_handle(shared, storage, counter, spec, offset, view)

@@ -10,6 +10,7 @@ from .handles import (
     TENSOR_NEEDS_GRAD,
     TENSOR_VIEW_OF,
     TRUE,
+    hide,
     version_of,
     zero,
 )  # fmt: skip
@@ -25,7 +26,6 @@ from .objects import (
     new_result_of_nothing,
     own,
     put,
-    untrack,
 )  # fmt: skip
 
 # Where the slots of the classes lie; bound when a module that imports this is compiled.
@@ -61,15 +61,15 @@ def new_edge(shared, t):
         make = new_attribute(t, item(shared, ACCUMULATOR))
         accumulator = new_result_of_nothing(make) if make != 0 else 0
         drop(make)
-    return new_place(accumulator, own(zero(shared)))
+    return new_place(shared, accumulator, own(zero(shared)))
 
 
 @helper
-def new_place(fn, number):
+def new_place(shared, fn, number):
     """An output of a backward node, as an edge; it takes the references over. 0 if one of them is 0."""
     edge = new_pair(fn, number)
     if edge != 0:
-        untrack(edge)
+        hide(shared, edge)
     return edge
 
 
@@ -94,7 +94,7 @@ def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalar
     """
     fn = new_object(kind, 0)
     seq = new_next(item(shared, SEQUENCE))
-    edge = new_place(fn, own(zero(shared))) if fn != 0 else 0
+    edge = new_place(shared, fn, own(zero(shared))) if fn != 0 else 0
     if edges == 0 or saved == 0 or out == 0 or seq == 0 or edge == 0:
         drop(edges)
         drop(saved)
@@ -114,10 +114,10 @@ def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalar
     put(fn, GRAD_SCALARS, scalars)
     put(fn, GRAD_MASK, mask)
     put(fn, GRAD_SAVED, saved)
-    untrack(edges)
-    untrack(saved)
-    untrack(scalars)
-    untrack(fn)
+    hide(shared, edges)
+    hide(shared, saved)
+    hide(shared, scalars)
+    hide(shared, fn)
     drop(get(out, TENSOR_EDGE))
     put(out, TENSOR_EDGE, edge)
     drop(get(out, TENSOR_NEEDS_GRAD))

@@ -118,7 +118,7 @@ def with_history(shared, cut, edge, made):
     fn = item(get(first, TENSOR_EDGE), 0)
     for k in range(1, length(made)):
         t = item(made, k)
-        edge = new_place(own(fn), new_word(k))
+        edge = new_place(shared, own(fn), new_word(k))
         if edge == 0:
             drop(first)
             drop(made)

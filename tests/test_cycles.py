@@ -8,7 +8,6 @@ import pytest
 import adjit as T
 from adjit import storage
 from adjit.graph import cycles, recorder
-from adjit.graph.node import Extras
 from adjit.schedule import native
 from adjit.schedule import settle as scheduling
 
@@ -75,7 +74,6 @@ def hook_made_before_the_rest():
     x = T.ones(3, requires_grad=True)
     h, seen = x * 2, []
     h.register_hook(lambda g: seen[0])
-    gc.collect(0)  # what it looks for is yet to come
     y = h.exp()
     seen.append((y * y).sum())
     return h, y, seen[0]
@@ -137,24 +135,36 @@ def test_a_cycle_through_a_graph_is_collected(cycle):
 @pytest.mark.parametrize("cycle", HOOKS)
 @pytest.mark.parametrize("generation", [0, 1])
 def test_one_with_hooks_while_it_is_young(cycle, generation):
+    """From the second one on: there are hooks now."""
+    made(cycle)
     found = made(cycle)
     gc.collect(generation)
     assert all(ref() is None for ref in found)
 
 
-def test_smaller_collections_look_at_graphs_only_after_hooks():
+def test_steps_with_hooks_do_not_pile_up():
+    """What each of them leaves behind goes with the next small collections."""
+    gc.enable()
+    left = []
+    for _ in range(2000):
+        left += made(hook_of_a_tensor_before)
+        left = [ref for ref in left if ref() is not None]
+        assert len(left) < 500
+
+
+def test_once_there_are_hooks_graphs_are_tracked_until_a_full_collection():
+    def is_tracked():
+        _, h, y = graph()
+        parts = h, h.edge, y.grad_fn, y.grad_fn.edges, y.grad_fn.saved
+        return {gc.is_tracked(o) for o in parts}
+
+    assert is_tracked() == {False}
+    made(hook_of_the_tensor)
+    assert is_tracked() == {True}
+    gc.collect(1)
+    assert is_tracked() == {True}
     gc.collect()
-    assert not Extras.is_new
-    _, h, y = graph()
-    gc.collect(1)
-    assert not gc.is_tracked(h)
-    assert not gc.is_tracked(y.grad_fn)
-    remember(h)
-    assert Extras.is_new
-    gc.collect(1)
-    assert gc.is_tracked(h)
-    assert gc.is_tracked(h.grad_fn)
-    assert not Extras.is_new
+    assert is_tracked() == {False}
 
 
 def test_what_recording_makes_is_not_tracked():

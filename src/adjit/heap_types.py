@@ -46,9 +46,9 @@ def made(name: str, base: type, flags: int, size: int = 0, members: tuple[Member
     if members:
         slots[0] = _Slot(_TP_MEMBERS, ctypes.addressof(table))
     spec = _Spec(name.encode(), size, 0, _DEFAULT | flags, slots)
-    make = ctypes.pythonapi.PyType_FromSpecWithBases
-    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.py_object)
     _kept.append((table, slots, spec))
+    kind = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_void_p, ctypes.py_object)
+    make = kind(("PyType_FromSpecWithBases", ctypes.pythonapi))
     return make(ctypes.addressof(spec), (base,))
 
 

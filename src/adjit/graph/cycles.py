@@ -5,50 +5,49 @@ again and again: a fourth of the time of long recordings, and most of it where f
 slow since much is imported (Lotka-Volterra, 200 steps, beside PyTorch and JAX: 18.8 ms a gradient
 on average, 3.4 at best). So the compiled recorders take what they make out of its sight. By itself
 a graph has no cycles; one needs an object of the user's in between, for instance a hook that
-remembers a tensor. What can be reached from tensors is therefore brought back right before a
-collection that could find such a cycle: any full one, and a smaller one after hooks were registered.
+remembers a tensor. Once hooks are registered, what is recorded stays in sight, until a full
+collection; and before a full collection all that can be reached from tensors is brought back, so
+that it finds every cycle.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes
+import functools
 import gc
 from typing import Any
 
 from . import record
-from .node import Extras, GradNode
+from .node import GradNode, attached
 from .view import View
 
 FULL = 2  # the generation of full collections
-
-_track = ctypes.pythonapi.PyObject_GC_Track
+AT_ONCE = 1 << 12  # objects; those behind all that there are would take 10 MiB
 
 
 def bring_back(phase: str, info: dict[str, int]) -> None:
-    """Before a collection, have the collector track what it could not see of graphs with a cycle."""
-    generation = info["generation"]
-    if phase != "start" or (generation < FULL and not Extras.is_new):
+    """Before a full collection, have the collector track what it could not see of graphs."""
+    if phase != "start" or info["generation"] < FULL:
         return
-    if generation == FULL:
-        seen = gc.get_objects()
-    else:
-        seen = [o for young in range(generation + 1) for o in gc.get_objects(young)]
+    seen = gc.get_objects()
     kinds = {View, *record.tensor_classes, *_classes(GradNode)}
     graph = [o for o in seen if type(o) in kinds]
-    graph += [o for o in gc.get_referents(*seen) if type(o) in kinds and not gc.is_tracked(o)]
-    del seen
+    while seen:
+        behind = gc.get_referents(*seen[-AT_ONCE:])
+        graph += [o for o in behind if type(o) in kinds and not gc.is_tracked(o)]
+        del seen[-AT_ONCE:]
     track_behind(graph, kinds)
-    Extras.is_new = generation == 0 and Extras.is_new  # what it looks at may be yet to come
+    attached.clear()
 
 
 def track_behind(graph: list[Any], kinds: set[type]) -> None:
     """Track objects of these kinds, and all behind them; the list is used up."""
-    found = {id(o) for o in graph}
+    found, track = {id(o) for o in graph}, _tracker()
     while graph:
         here = graph.pop()
         if not gc.is_tracked(here):
-            _track(here)
+            track(here)
         for o in gc.get_referents(here):
             is_part = type(o) in kinds or (type(o) is tuple and o)
             if is_part and id(o) not in found:
@@ -61,8 +60,13 @@ def _classes(cls: type) -> set[type]:
     return {cls}.union(*map(_classes, cls.__subclasses__()))
 
 
+@functools.cache
+def _tracker() -> Any:
+    """What has the collector track an object that it does not."""
+    return ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyObject_GC_Track", ctypes.pythonapi))
+
+
 def watch() -> None:
     """Look at every collection from now on, until the interpreter ends."""
-    _track.argtypes, _track.restype = [ctypes.py_object], None
     gc.callbacks.append(bring_back)
     atexit.register(gc.callbacks.remove, bring_back)

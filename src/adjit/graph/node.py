@@ -75,16 +75,18 @@ counter = itertools.count()  # numbers backward nodes in the order of their crea
 sequence = counter.__next__
 
 
+# Not empty while something of the user's hangs on graphs: see cycles.py.
+attached: list[bool] = []
+
+
 class Extras:
     """What few backward nodes have: hooks, retained gradients, the line that recorded them."""
 
     __slots__ = ("hooks", "metadata", "pre_hooks", "retained", "tensor_hooks", "traceback")
-    is_new = (
-        False  # whether there were some since a collection of cycles (cycles.py) looked for them
-    )
 
     def __init__(self) -> None:
-        Extras.is_new = True
+        if not attached:
+            attached.append(True)
         self.hooks: dict[int, Any] = {}
         self.pre_hooks: dict[int, Any] = {}
         self.tensor_hooks: dict[int, dict[int, Any]] = {}  # by number of the output

@@ -14,7 +14,7 @@ from ..schedule.settle import MAX_PENDING, tape
 from ..shapes import Size
 from ..storage import Storage, Version
 from . import cycles, record
-from .node import GradNode, Node, Spec, counter
+from .node import GradNode, Node, Spec, attached, counter
 from .state import modes_used, state, watchers
 from .view import MULTIPLE, NO_GRAD, View
 
@@ -43,7 +43,7 @@ def shared() -> tuple[Any, ...]:
         record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
         watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
         "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
-        tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE,
+        tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached,
     )  # fmt: skip
 
 
