@@ -18,6 +18,7 @@ import functools
 import gc
 from typing import Any
 
+from ..schedule import native
 from . import record
 from .node import GradNode, attached
 from .view import View
@@ -28,7 +29,7 @@ AT_ONCE = 1 << 12  # objects; those behind all that there are would take 10 MiB
 
 def bring_back(phase: str, info: dict[str, int]) -> None:
     """Before a full collection, have the collector track what it could not see of graphs."""
-    if phase != "start" or info["generation"] < FULL:
+    if phase != "start" or info["generation"] < FULL or not native.is_used():
         return
     seen = gc.get_objects()
     kinds = {View, *record.tensor_classes, *_classes(GradNode)}

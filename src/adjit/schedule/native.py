@@ -105,6 +105,11 @@ class Family:
             self._point(made)
         return bool(self._address)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the machine code is called."""
+        return self._address != 0
+
     def _point(self, made: Any) -> None:
         ctypes.c_int64.from_address(id(made) + made._place).value = self._address
 
@@ -172,6 +177,11 @@ class _Bound(types.ModuleType):
 families: list[Family] = []
 _settles = 0
 is_wanted = False  # whether there are some that nobody has asked for yet
+
+
+def is_used() -> bool:
+    """Whether some of the machine code is there."""
+    return any(family.is_loaded for family in families)
 
 
 def add(family: Family) -> None:
