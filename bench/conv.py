@@ -242,6 +242,8 @@ def main() -> None:
         command += [f"--turns={options.turns}"]
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         rows += json.loads(done.stdout.splitlines()[-1])
+    if not rows:
+        parser.error(f"no row matches {options.rows!r}")
     description = machine.description()
     text = f"{description}\n\n{table(rows)}\n\n{summary(rows)}"
     print(text)

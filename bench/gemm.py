@@ -220,6 +220,8 @@ def main() -> None:
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         report = json.loads(done.stdout.splitlines()[-1])
         rows += report["rows"]
+    if not rows:
+        parser.error(f"no row matches {options.rows!r}")
     peaks = ", ".join(f"{dtype} {value:.0f}" for dtype, value in report["peaks"].items())
     print(f"{machine.description()}  \nGFLOP/s; the peak of a core: {peaks}\n")
     print(f"{table(rows)}\n\n{summary(rows)}")

@@ -14,10 +14,11 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from math import ceil, inf
 from statistics import fmean
 from time import perf_counter, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 THREAD_VARIABLES = (
     "ADJIT_NUM_THREADS",
@@ -31,14 +32,6 @@ SAMPLE = 1e-3  # seconds that are timed at once at least, beside a clock of 50 n
 TURN = 2e-2  # seconds of a turn: after a rest the first call finds slow cores and cold caches
 # Idle threads of OpenMP keep a core busy for 200 ms after their last work: a long call waits them out.
 REST = 0.25
-
-
-class Effort(NamedTuple):
-    """How long a row is timed, in how many turns at least, and what of the samples counts."""
-
-    seconds: float
-    turns: int
-    mean: bool  # not the shortest: with what now and then comes in between, such as garbage collection
 
 
 def limit_threads(threads: int) -> None:
@@ -91,14 +84,22 @@ def samples_of(call: Callable[[], Any], seconds: float) -> tuple[int, int]:
     return number, max(1, ceil(TURN / (number * best)))
 
 
-def time_calls(calls: dict[str, Callable[[], Any]], effort: Effort) -> dict[str, float]:
-    """Seconds of one call in each library, the shortest of its samples or their mean."""
-    samples = {name: samples_of(call, effort.seconds / 20) for name, call in calls.items()}
+def time_calls(
+    calls: dict[str, Callable[[], Any]],
+    seconds: float,
+    least_turns: int,
+    statistic: Callable[[list[float]], float] = min,
+) -> dict[str, float]:
+    """Seconds of one call in each library: the shortest of its samples, or another statistic of them.
+
+    A mean has in it what comes in between now and then, such as garbage collections.
+    """
+    samples = {name: samples_of(call, seconds / 20) for name, call in calls.items()}
     found: dict[str, list[float]] = {name: [] for name in calls}
     order = list(calls)
-    deadline = perf_counter() + effort.seconds
+    deadline = perf_counter() + seconds
     turns = 0
-    while turns < effort.turns or perf_counter() < deadline:
+    while turns < least_turns or perf_counter() < deadline:
         for name in order:
             number, count = samples[name]
             if number == 1:
@@ -106,10 +107,14 @@ def time_calls(calls: dict[str, Callable[[], Any]], effort: Effort) -> dict[str,
             found[name] += [sample(calls[name], number) for _ in range(count)]
         order.append(order.pop(0))
         turns += 1
-    return {name: (fmean if effort.mean else min)(times) for name, times in found.items()}
+    return {name: statistic(times) for name, times in found.items()}
 
 
-def time_row(row: Any, libraries: dict[str, Any], effort: Effort) -> dict[str, dict[str, Any]]:
+def time_row(
+    row: Any,
+    libraries: dict[str, Any],
+    time: Callable[[dict[str, Callable[[], Any]]], dict[str, float]],
+) -> dict[str, dict[str, Any]]:
     """Check that the libraries agree on a row, then time it: seconds, a note or an error for each."""
     from rows import disagreement, values_of
 
@@ -145,9 +150,9 @@ def time_row(row: Any, libraries: dict[str, Any], effort: Effort) -> dict[str, d
             continue
         calls[name] = call
     expected = result = None
-    times = time_calls(calls, effort) if calls else {}
-    for name, time in times.items():
-        cells[name] = {"seconds": time / row.operations, "ready": ready[name]}
+    times = time(calls) if calls else {}
+    for name, best in times.items():
+        cells[name] = {"seconds": best / row.operations, "ready": ready[name]}
     return cells
 
 
@@ -173,11 +178,14 @@ def main() -> None:
         library.set_threads(options.threads)
     rows = (*ROWS, *PROGRAMS, *(RATES if options.device != "cpu" else ()))
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
-    effort = Effort(options.seconds, options.turns, options.mean)
+    time = partial(
+        time_calls, seconds=options.seconds, least_turns=options.turns,
+        statistic=fmean if options.mean else min,
+    )  # fmt: skip
     results = []
     for k, row in enumerate(chosen, 1):
         print(f"[threads {options.threads}, row {k} of {len(chosen)}] {row.name}", file=sys.stderr)
-        cells = time_row(row, libraries, effort)
+        cells = time_row(row, libraries, time)
         for library in libraries.values():
             library.forget()
         result = {"group": row.group, "name": row.name, "cells": cells}

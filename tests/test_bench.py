@@ -6,6 +6,8 @@ import dataclasses
 import importlib
 import json
 import re
+import subprocess
+import sys
 import time
 from functools import partial
 from itertools import islice
@@ -250,3 +252,20 @@ def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, M
     rows = json.loads((BENCH / "results" / f"{named}.json").read_text(encoding="utf-8"))["rows"]
     for table in (bench["readme"].program_table(rows), bench["readme"].mean_table(rows)):
         assert "\n".join(table) in page
+
+
+@pytest.mark.parametrize(
+    ("script", "row", "more"),
+    [
+        ("gemm.py", r"^4x4 @ 4x4 nn float32", []),
+        ("conv.py", r"^MobileNetV2 8x320x7x7 to 1280, 1x1", ["--turns=1"]),
+    ],
+)
+def test_a_script_measures_a_row(script: str, row: str, more: list[str]) -> None:
+    pytest.importorskip("torch")
+    command = [sys.executable, str(BENCH / script), f"--rows={row}", "--threads=1", *more]
+    done = subprocess.run(
+        [*command, "--seconds=0.001"], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    assert sum(line.startswith("|") for line in done.stdout.splitlines()) > 2
