@@ -13,11 +13,13 @@ import argparse
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
+from fresh import peak_bytes, tidy
 from timing import limit_threads, time_calls
 
 IMAGES = ((1, 64), (16, 64), (8, 224))  # how many, and of what size
@@ -123,6 +125,36 @@ def measure(threads: int, seconds: float) -> None:
             )
 
 
+def peak(library: str, count: int, size: int) -> None:
+    """Print the most memory that a process holds in training steps, libraries included, in MiB."""
+    limit_threads(1)
+    rng = np.random.default_rng(0)
+    images = rng.random((count, 3, size, size), np.float32)
+    labels = rng.random((count, 1000), np.float32)
+    step = programs(import_module(library), images, labels)["training step"]
+    for _ in range(8):
+        step()
+        sleep(0.2)  # a plan is compiled meanwhile
+    tidy()
+    for _ in range(3):
+        step()
+    print(round(peak_bytes() / 2**20))
+
+
+def print_peaks() -> None:
+    """Print a row for each size of images."""
+    print("| ResNet-18, peak memory of training steps | adjit MiB | PyTorch MiB |\n|---|--:|--:|")
+    for count, size in IMAGES:
+        found = [
+            subprocess.run(
+                [sys.executable, str(Path(__file__)), "--peak", library, str(count), str(size)],
+                stdout=subprocess.PIPE, text=True, check=True,
+            ).stdout.split()[-1]
+            for library in ("adjit", "torch")
+        ]  # fmt: skip
+        print(f"| {count} x 3 x {size} x {size} | {' | '.join(found)} |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -130,7 +162,16 @@ def main() -> None:
     parser.add_argument("--threads", default="1,2", metavar="1,2", help="thread counts")
     parser.add_argument("--seconds", type=float, default=3, help="for each row")
     parser.add_argument("--process", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--memory", action="store_true", help="peak memory instead of times")
+    parser.add_argument("--peak", nargs=3, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    if options.peak:
+        library, count, size = options.peak
+        peak(library, int(count), int(size))
+        return
+    if options.memory:
+        print_peaks()
+        return
     if options.process:
         measure(options.process, options.seconds)
         return
