@@ -2,8 +2,7 @@
 
 No GPU is needed: pip install 'adjit[cuda-tools]'. The table goes to bench/results/cuda-code.md. A kernel
 that spills registers, or computes in float64 where none of its operands is float64, is an error, as
-is a stack in an elementwise kernel. Other kernels may have arrays there, narrow Python numbers,
-which come as float64, and compute in float64 where `WIDE` says why.
+is a stack in an elementwise kernel. Other kernels may have arrays there.
 
     python bench/cuda_code.py [--only f32]
 """
@@ -32,29 +31,14 @@ def look(source: Any) -> list[Any]:
     return [code_of(source, cc) for cc in ARCHITECTURES]
 
 
-NARROWS = "F2F.F32.F64"  # what a Python number needs, which comes as float64
-WIDE = {
-    "cumsum_by_blocks": "running totals",
-    "cumprod_by_blocks": "running products",
-    "moments_of_planes": "means and variances of parts are joined",
-    "join_moments": "means and variances of parts are joined",
-    "ramp_float": "arange is rounded once",
-    "spaced": "linspace and logspace are rounded once",
-    "table_of_nearest": "places between pixels",
-    "table_of_curves": "places between pixels",
-}  # kernels that compute in float64, and what
-
-
 def faults(source: Any, code: Any) -> list[str]:
     """What a kernel must not have."""
     is_flat = any(kind.startswith("*") for kind in source.signature)
     found = [f"{code.spills} bytes of registers spilled"] if code.spills else []
     if code.stack and is_flat:
         found.append(f"{code.stack} bytes of stack")
-    double = {*code.double} - (set() if is_flat else {NARROWS})
-    is_wide = "float64" in kinds_of(source) or source.name.removesuffix("_on_gpu") in WIDE
-    if double and not is_wide:
-        found.append(f"float64: {', '.join(sorted(double))}")
+    if code.double and "float64" not in kinds_of(source):
+        found.append(f"float64: {', '.join(code.double)}")
     return found
 
 
@@ -66,7 +50,7 @@ def kinds_of(source: Any) -> set[str]:
 
 
 def main() -> None:
-    from cuda_kernels import elementwise_kernels, fused_kernels, other_kernels
+    from cuda_kernels import elementwise_kernels, fused_kernels, left_out, other_kernels
 
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument(
@@ -74,7 +58,8 @@ def main() -> None:
     )
     only = options.parse_args().only
     flat = {name: source for name, source in elementwise_kernels().items() if only in name}
-    kernels = flat if only else flat | other_kernels() | fused_kernels()
+    other = {} if only else other_kernels()
+    kernels = flat if only else flat | other | fused_kernels()
     start = time.perf_counter()
     # Spawned: the workers share nothing with this process, whose plans are being compiled.
     with ProcessPoolExecutor(mp_context=multiprocessing.get_context("spawn")) as pool:
@@ -102,6 +87,8 @@ def main() -> None:
         ]
         lines.append(f"|{name.removesuffix('_on_gpu')}|{'|'.join(row)}|")
         bad += [f"{name}: {fault}" for code in pair for fault in faults(kernels[name], code)]
+    if not only:
+        bad += [f"{name}: no program of tests/cuda_cases.py runs it" for name in left_out(other)]
     target = ROOT / "bench" / "results" / "cuda-code.md"
     target.write_text("\n".join(lines) + "\n")
     print(

@@ -88,13 +88,15 @@ def at(typingctx: Any, address: Any, dtype: Any) -> Any:
 
 
 @intrinsic
-def float_of_bits(typingctx: Any, bits: Any) -> Any:
-    """The float64 whose bits are an int64: how scalar arguments travel."""
+def scalar(typingctx: Any, word: Any, dtype: Any) -> Any:
+    """A Python number as a float of `dtype`: it travels as the bits of a float64."""
+    kind = dtype.dtype
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return builder.bitcast(args[0], ir.DoubleType())
+        number = builder.bitcast(args[0], ir.DoubleType())
+        return context.cast(builder, number, types.float64, kind)
 
-    return types.float64(types.int64), codegen
+    return kind(types.int64, dtype), codegen
 
 
 @intrinsic
@@ -105,6 +107,24 @@ def bits_of_float(typingctx: Any, value: Any) -> Any:
         return builder.bitcast(args[0], ir.IntType(64))
 
     return types.int64(types.float64), codegen
+
+
+def _division(instruction: str) -> Any:
+    """A division of whole numbers from 0 up, one instruction. Numba makes one that is signed out of `//`,
+    which takes a GPU a hundred."""
+
+    def define(typingctx: Any, a: Any, b: Any) -> Any:
+        kind = a if a.bitwidth >= b.bitwidth else b
+
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return getattr(builder, instruction)(*args)
+
+        return kind(kind, kind), codegen
+
+    return intrinsic(define)
+
+
+quotient, remainder = _division("udiv"), _division("urem")
 
 
 @intrinsic(prefer_literal=True)

@@ -12,9 +12,7 @@ joins them. How the work is cut depends on the shape alone.
 import math
 from operator import add
 
-import numpy as np
-
-from .abi import T, at, float_of_bits, helper, kernel, words
+from .abi import A, T, at, helper, kernel, scalar, words
 from .blas import shifted
 from .lanes import fold, spread, stack
 from .reduce import deviations_onto, reduce_onto
@@ -29,18 +27,18 @@ def rows_of_chunk(channels: int) -> int:
 
 
 @helper
-def joined(count, mean, squares, more, other_mean, other_squares):
+def joined(count, mean, squares, more, other_mean, other_squares, A):
     """Mean and sum of squared deviations of two parts together."""
     delta = other_mean - mean
-    share = more / (count + more)
-    return mean + delta * share, squares + other_squares + delta * delta * count * share
+    share = A(more) / A(count + more)
+    return mean + delta * share, squares + other_squares + delta * delta * A(count) * share
 
 
 @helper
-def channel_moments(x, first, apart, rows, length, T):
+def channel_moments(x, first, apart, rows, length, A, T):
     """Mean and sum of squared deviations of runs of `length` elements that begin `apart`."""
     together = max(1, BLOCK // max(length, 1))
-    count, mean, squares = 0, 0.0, 0.0
+    count, mean, squares = 0, A(0), A(0)
     for row in range(0, rows, together):
         runs = min(together, rows - row)
         for begin in range(0, length, BLOCK):
@@ -56,7 +54,7 @@ def channel_moments(x, first, apart, rows, length, T):
                 i = start + r * apart
                 total = deviations_onto(total, x, i, i + size, center, T)
             mean, squares = joined(
-                count, mean, squares, runs * size, np.float64(center), np.float64(fold(add, total))
+                count, mean, squares, runs * size, A(center), A(fold(add, total)), A
             )
             count += runs * size
     return mean, squares
@@ -67,17 +65,17 @@ def channel_moments(x, first, apart, rows, length, T):
 
 
 @helper
-def keep_statistics(p, settings, channel, count, mean, squares, T):
+def keep_statistics(p, settings, channel, count, mean, squares, A, T):
     """Write what a channel's moments say."""
     old_mean, old_variance = at(p[1], T), at(p[2], T)
     means, scales, new_mean, new_variance = at(p[3], T), at(p[4], T), at(p[5], T), at(p[6], T)
-    runs, eps, momentum = settings[0], float_of_bits(settings[1]), float_of_bits(settings[2])
+    runs, eps, momentum = settings[0], scalar(settings[1], A), scalar(settings[2], A)
     means[channel] = T(mean)
-    scales[channel] = T(1.0 / math.sqrt(squares / count + eps))
+    scales[channel] = T(A(1) / math.sqrt(squares / A(count) + eps))
     if runs:
-        kept, variance = 1.0 - momentum, squares / (count - 1)
-        new_mean[channel] = T(kept * old_mean[channel] + momentum * mean)
-        new_variance[channel] = T(kept * old_variance[channel] + momentum * variance)
+        kept, variance = A(1) - momentum, squares / A(count - 1)
+        new_mean[channel] = T(kept * A(old_mean[channel]) + momentum * mean)
+        new_variance[channel] = T(kept * A(old_variance[channel]) + momentum * variance)
 
 
 @kernel
@@ -86,8 +84,8 @@ def moments_of_planes(args, start, stop):
     p = words(args)
     x, images, channels, area = at(p[0], T), p[7], p[8], p[9]
     for channel in range(start, stop):
-        mean, squares = channel_moments(x, channel * area, channels * area, images, area, T)
-        keep_statistics(p, shifted(p, 10), channel, images * area, mean, squares, T)
+        mean, squares = channel_moments(x, channel * area, channels * area, images, area, A, T)
+        keep_statistics(p, shifted(p, 10), channel, images * area, mean, squares, A, T)
 
 
 # channels last; scratch: (2, channels) of each chunk of rows; sizes: rows, channels, rows of a chunk,
@@ -130,22 +128,22 @@ def join_moments(args, start, stop):
     """The statistics of channels from those of the chunks; a unit is a strip of channels."""
     p = words(args)
     parts, rows, channels, step, chunks = at(p[7], T), p[8], p[9], p[10], p[11]
-    means, squares = stack(np.float64, STRIP), stack(np.float64, STRIP)
+    means, squares = stack(A, STRIP), stack(A, STRIP)
     for unit in range(start, stop):
         left = unit * STRIP
         width = min(STRIP, channels - left)
         for c in range(width):
-            means[c] = 0.0
-            squares[c] = 0.0
+            means[c] = A(0)
+            squares[c] = A(0)
         count = 0
         for chunk in range(chunks):
             part = shifted(parts, 2 * chunk * channels + left)
             more = min(step, rows - count)
-            share = more / (count + more)
+            share = A(more) / A(count + more)
             for c in range(width):
-                delta = np.float64(part[c]) - means[c]
+                delta = A(part[c]) - means[c]
                 means[c] += delta * share
-                squares[c] += np.float64(part[channels + c]) + delta * delta * count * share
+                squares[c] += A(part[channels + c]) + delta * delta * A(count) * share
             count += more
         for c in range(width):
-            keep_statistics(p, shifted(p, 12), left + c, rows, means[c], squares[c], T)
+            keep_statistics(p, shifted(p, 12), left + c, rows, means[c], squares[c], A, T)

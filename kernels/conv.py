@@ -49,7 +49,7 @@ CPU side below, the CUDA side at the end.
 import math
 from operator import add
 
-from .abi import T, at, helper, kernel, words
+from .abi import T, at, helper, kernel, quotient, remainder, words
 from .blas import shifted
 from .conv_tiles import DOT_ROWS, TALLEST, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
@@ -415,18 +415,17 @@ def convolve(args, start, stop):
 
 
 @helper
-def pixel_at(c, pixel):
-    """The image of a pixel of few, and where it is on the axes."""
-    phase = shifted(c, FIRST_PHASE)
-    rest, x = pixel // phase[EXTENT_2], pixel % phase[EXTENT_2]
-    rest, y = rest // phase[EXTENT_1], rest % phase[EXTENT_1]
-    return rest // phase[EXTENT_0], rest % phase[EXTENT_0], y, x
+def pixel_of(phase, number):
+    """Where a pixel of a phase lies: in the batch and along the axes."""
+    x, number = remainder(number, phase[EXTENT_2]), quotient(number, phase[EXTENT_2])
+    y, number = remainder(number, phase[EXTENT_1]), quotient(number, phase[EXTENT_1])
+    return quotient(number, phase[EXTENT_0]), remainder(number, phase[EXTENT_0]), y, x
 
 
 @helper
 def place_seen(c, pixel, tap):
     """Where a tap of a pixel lies in the image, -1 outside of it."""
-    n, z, y, x = pixel_at(c, pixel)
+    n, z, y, x = pixel_of(shifted(c, FIRST_PHASE), pixel)
     offset = shifted(c, shifted(c, FIRST_PHASE)[TAP_LIST] + 3 * tap)
     i, j = z * c[STEP_0] + offset[0], y * c[STEP_1] + offset[1]
     k = x * c[STEP_2] + offset[2]
@@ -492,7 +491,7 @@ def turn_pixels(args, start, stop):
         lefts[column] = turned + column * pixels * c[ITEM_BYTES]
         rights[column] = p[1] + column * length * c[ITEM_BYTES]
     for pixel in range(pixels):
-        n, z, y, x = pixel_at(c, pixel)  # divisions: once for all columns
+        n, z, y, x = pixel_of(shifted(c, FIRST_PHASE), pixel)  # divisions: once for all columns
         place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
         seen, line = shifted(upper, place), shifted(at(turned, T), pixel)
         for column in range(start, stop):
@@ -751,14 +750,6 @@ def weights_of(c):
 
 
 @helper
-def pixel_of(phase, number, axis):
-    """Where a pixel of a phase lies along an axis; below 0, in the batch."""
-    for back in range(2, axis, -1):
-        number //= phase[EXTENT_0 + back]
-    return number if axis < 0 else number % phase[EXTENT_0 + axis]
-
-
-@helper
 def seen_at(c, offsets, z, y, x):
     """The element of the source that a pixel sees through a tap, -1 in the padding."""
     i, j, k = (
@@ -775,18 +766,18 @@ def convolve_elements(source, weight, bias, out, c, depth, begin, stop, step, fm
     """Every `step`-th element of the result from `begin` on."""
     channels = c[GROUPS] * c[COLUMNS]
     for unit in range(begin, stop, step):
-        channel, pixel = unit % channels, unit // channels
-        phase = shifted(c, FIRST_PHASE)
-        count = c[BATCH] * phase[EXTENT_0] * phase[EXTENT_1] * phase[EXTENT_2]
+        channel, pixel = remainder(unit, channels), quotient(unit, channels)
+        first = FIRST_PHASE  # with a pointer that the loop moves NVIDIA's linker finds no end
+        count = c[BATCH] * c[first + EXTENT_0] * c[first + EXTENT_1] * c[first + EXTENT_2]
         while pixel >= count:
             pixel -= count
-            phase = shifted(phase, PHASE_WORDS)
-            count = c[BATCH] * phase[EXTENT_0] * phase[EXTENT_1] * phase[EXTENT_2]
-        n, z = pixel_of(phase, pixel, -1), pixel_of(phase, pixel, 0)
-        y, x = pixel_of(phase, pixel, 1), pixel_of(phase, pixel, 2)
-        group = channel // c[COLUMNS]
+            first += PHASE_WORDS
+            count = c[BATCH] * c[first + EXTENT_0] * c[first + EXTENT_1] * c[first + EXTENT_2]
+        phase = shifted(c, first)
+        n, z, y, x = pixel_of(phase, pixel)
+        group, column = quotient(channel, c[COLUMNS]), remainder(channel, c[COLUMNS])
         image = shifted(source, n * c[SOURCE_BATCH] + group * depth * c[SOURCE_CHANNEL])
-        factors = shifted(weight, group * c[WEIGHT_GROUP] + channel % c[COLUMNS] * c[WEIGHT_COLUMN])
+        factors = shifted(weight, group * c[WEIGHT_GROUP] + column * c[WEIGHT_COLUMN])
         total = T(0)
         for tap in range(phase[TAPS]):
             seen = seen_at(c, shifted(c, phase[OFFSET_LIST] + 3 * tap), z, y, x)
@@ -832,8 +823,7 @@ def correlate_elements(source, upper, out, c, depth, begin, stop, step, fma, T):
         image = shifted(source, (channel // columns * depth + k) * c[SOURCE_CHANNEL])
         total = spread(T(0))
         for pixel in range(lane(), pixels, 32):
-            n, z = pixel_of(phase, pixel, -1), pixel_of(phase, pixel, 0)
-            y, x = pixel_of(phase, pixel, 1), pixel_of(phase, pixel, 2)
+            n, z, y, x = pixel_of(phase, pixel)
             seen = seen_at(c, offsets, z, y, x)
             if seen >= 0:
                 place = n * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
@@ -897,8 +887,8 @@ def spread_pixels_by_threads(row, n):
         first = channel // depth * columns
         total = T(0)
         for pixel in range(pixels):
-            here = pixel_of(phase, pixel, -1) * c[OUT_BATCH] + pixel_of(phase, pixel, 0) * c[OUT_0]
-            here += pixel_of(phase, pixel, 1) * c[OUT_1] + pixel_of(phase, pixel, 2) * c[OUT_2]
+            image, z, y, x = pixel_of(phase, pixel)
+            here = image * c[OUT_BATCH] + z * c[OUT_0] + y * c[OUT_1] + x * c[OUT_2]
             for tap in range(taps):
                 if place_seen(c, pixel, tap) == place:
                     for column in range(first, first + columns):

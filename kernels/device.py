@@ -6,7 +6,7 @@ A device kernel is plain Python over pointers and numbers. Its words for threads
 
     @on_device(scale, units=256)
     def scale_on_device(row, n):
-        x, out, factor = at(row[0], T), at(row[1], T), T(float_of_bits(row[2]))
+        x, out, factor = at(row[0], T), at(row[1], T), scalar(row[2], T)
         for i in range(first_unit(), n, all_threads()):
             out[i] = x[i] * factor
 
@@ -491,22 +491,19 @@ multiply_bf16 = _multiply(
 # ----- numbers -----
 
 
-def _division(name: str, instruction: str, doc: str) -> Any:
-    def define(typingctx, a, b):
-        kind = a if a.bitwidth >= b.bitwidth else b
+@word
+def rest_of_product(typingctx, a, b):
+    """rest_of_product(a, b): what rounding takes from a * b, which floats can hold; 0 for whole numbers."""
 
-        def codegen(context, builder, sig, args):
-            return getattr(builder, instruction)(*args)
+    def codegen(context, builder, sig, args):
+        if isinstance(a, types.Integer):
+            return context.get_constant(a, 0)
+        product = builder.fmul(*args)
+        kind = product.type
+        less = builder.fsub(kind(-0.0), product)  # NVVM knows no `fneg`
+        return call(builder, f"llvm.fma.{kind.intrinsic_name}", kind, *args, less)
 
-        return kind(kind, kind), codegen
-
-    define.__name__, define.__doc__ = name, doc
-    return word(define)
-
-
-# Numba makes a signed division of 64 bits out of `//`, which takes a GPU a hundred instructions.
-quotient = _division("quotient", "udiv", "quotient(a, b): a // b for whole numbers from 0 up.")
-remainder = _division("remainder", "urem", "remainder(a, b): a % b for whole numbers from 0 up.")
+    return a(a, b), codegen
 
 
 # ----- pairing -----

@@ -2,7 +2,9 @@
 
 import math
 
-from .abi import I, T, at, float_of_bits, kernel, words
+from .abi import A, I, T, at, helper, kernel, scalar, words
+from .device import all_threads, first_unit, on_device
+from .pairs import point_of, rounded
 
 # ----- CPU -----
 
@@ -11,7 +13,7 @@ from .abi import I, T, at, float_of_bits, kernel, words
 def constant_float(args, start, stop):
     """out[i] = a number. Words: out, the bits of the number."""
     p = words(args)
-    out, value = at(p[0], T), T(float_of_bits(p[1]))
+    out, value = at(p[0], T), scalar(p[1], T)
     for i in range(start, stop):
         out[i] = value
 
@@ -27,9 +29,9 @@ def constant_int(args, start, stop):
 
 @kernel
 def ramp_float(args, start, stop):
-    """out[i] = first + i * step. Words: out, bits of first, bits of step."""
+    """out[i] = first + i * step. Words: out; first and step, each with its rest in float32."""
     p = words(args)
-    out, first, step = at(p[0], T), float_of_bits(p[1]), float_of_bits(p[2])
+    out, first, step = at(p[0], T), scalar(p[1], A), scalar(p[3], A)
     for i in range(start, stop):
         out[i] = T(first + i * step)
 
@@ -47,12 +49,11 @@ def ramp_int(args, start, stop):
 def spaced(args, start, stop):
     """Equally spaced from first to last, or base to these powers where base is not 0.
 
-    Words: out, count, bits of first, last and base.
+    Words: out, count; first, last and step, each with its rest in float32; base.
     """
     p = words(args)
-    out, count = at(p[0], T), p[1]
-    first, last, base = float_of_bits(p[2]), float_of_bits(p[3]), float_of_bits(p[4])
-    step = (last - first) / max(count - 1, 1)
+    out, count, base = at(p[0], T), p[1], scalar(p[8], A)
+    first, last, step = scalar(p[2], A), scalar(p[4], A), scalar(p[6], A)
     for i in range(start, stop):
         x = first + step * i if i < count // 2 or count == 1 else last - step * (count - 1 - i)
         out[i] = T(math.pow(base, x)) if base != 0.0 else T(x)
@@ -85,3 +86,49 @@ def mark(args, start, stop):
     """Set a word to 1. Words: out."""
     p = words(args)
     at(p[0], I)[0] = 1
+
+
+# ----- CUDA -----
+
+
+def of_float32(words, letters):
+    """Whether a kernel writes float32, for which these compute with pairs in the place of float64."""
+    return letters["T"] == "float32"
+
+
+@helper
+def pair_at(row, k, T):
+    """A number and its rest."""
+    return scalar(row[k], T), scalar(row[k + 1], T)
+
+
+@on_device(ramp_float, units=256, when=of_float32)
+def ramp_of_pairs(row, n):
+    """out[i] = first + i * step."""
+    out = at(row[0], T)
+    first, first_rest = pair_at(row, 1, T)
+    step, step_rest = pair_at(row, 3, T)
+    for i in range(first_unit(), n, all_threads()):
+        value, rest = point_of(first, first_rest, step, step_rest, i, T)
+        out[i] = rounded(value, rest)
+
+
+@on_device(spaced, units=256, when=of_float32)
+def spaced_by_pairs(row, n):
+    """Equally spaced from first to last, or base to these powers where base is not 0.
+
+    A power is that of the exponent's float32, times what its rest makes of it.
+    """
+    out, count, base = at(row[0], T), row[1], scalar(row[8], T)
+    first, first_rest = pair_at(row, 2, T)
+    last, last_rest = pair_at(row, 4, T)
+    step, step_rest = pair_at(row, 6, T)
+    slope = math.log(abs(base)) if base != T(0) else T(0)
+    for i in range(first_unit(), n, all_threads()):
+        if i < count // 2 or count == 1:
+            x, rest = point_of(first, first_rest, step, step_rest, i, T)
+        else:
+            x, rest = point_of(last, last_rest, -step, -step_rest, count - 1 - i, T)
+        value = rounded(x, rest)
+        rest += x - value
+        out[i] = math.pow(base, value) * (T(1) + slope * rest) if base != T(0) else value

@@ -13,7 +13,7 @@ The operators known to `combine` and `fold` are `operator.add`, `operator.sub`, 
 `max` and `min`; these two keep a NaN, whichever side it comes from.
 """
 
-import operator
+from operator import add, mul, sub
 from typing import Any
 
 from llvmlite import ir
@@ -71,7 +71,7 @@ def emit(builder: Any, kind: types.Type, op: Any, a: ir.Value, b: ir.Value) -> i
             compare = builder.icmp_signed if is_signed(kind) else builder.icmp_unsigned
             keep = compare(sign, a, b)
         return builder.select(keep, a, b)
-    name = {operator.add: "add", operator.sub: "sub", operator.mul: "mul"}[op]
+    name = {add: "add", sub: "sub", mul: "mul"}[op]
     return getattr(builder, f"f{name}" if is_float(kind) else name)(a, b)
 
 
@@ -332,8 +332,8 @@ def add_run(out: Any, x: Any, count: int, factor: Any) -> None:
     every = spread(factor)
     whole = count // LANES * LANES
     for i in range(0, whole, LANES):
-        more = combine(operator.mul, every, load(x, i))
-        store(out, i, combine(operator.add, load(out, i), more))
+        more = combine(mul, every, load(x, i))
+        store(out, i, combine(add, load(out, i), more))
     for i in range(whole, count):
         out[i] += factor * x[i]
 

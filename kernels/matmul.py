@@ -34,7 +34,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from .abi import A, T, at, float_of_bits, helper, kernel, words
+from .abi import A, T, at, helper, kernel, quotient, remainder, scalar, words
 from .blas import gemv, shifted
 from .device import (
     WIDE,
@@ -45,8 +45,6 @@ from .device import (
     give_wide,
     local,
     on_device,
-    quotient,
-    remainder,
     shared,
     thread,
 )
@@ -464,7 +462,7 @@ def scalars_of(c, T):
     """alpha and beta of a product with a bias, and the least result that stays as it is."""
     numbers = BATCH_SIZES + 4 * c[BATCH_AXES]
     least = T(0) if c[ACTIVATION] == RELU else T(-math.inf)
-    return T(float_of_bits(c[numbers + 1])), T(float_of_bits(c[numbers])), least
+    return scalar(c[numbers + 1], T), scalar(c[numbers], T), least
 
 
 @helper

@@ -8,7 +8,7 @@ rows of the input's gradient and one partial sum for the weight's and the bias's
 import math
 from operator import add, mul, sub
 
-from .abi import Row, T, at, float_of_bits, helper, kernel, words
+from .abi import Row, T, at, helper, kernel, scalar, words
 from .lanes import LANES, combine, fold, load, load_some, spread, store, store_some
 from .reduce import reduce_span, square_deviations
 
@@ -18,7 +18,7 @@ def layer_norm_row(sqrt, x, i, weight, bias, out, j, count, affine, eps, T):
     """out[j:] = the normalised row x[i:i + count]; its mean, and what it is scaled by."""
     mean = reduce_span(add, x, i, i + count, T(0), T) / T(count)
     variance = square_deviations(x, i, i + count, mean, T) / T(count)
-    scale = T(1) / sqrt(variance + T(eps))
+    scale = T(1) / sqrt(variance + eps)
     if affine == 2:
         for k in range(count):
             out[j + k] = (x[i + k] - mean) * scale * weight[k] + bias[k]
@@ -37,7 +37,7 @@ def layer_norm_rows(args, start, stop):
     p = words(args)
     x, weight, bias = at(p[0], T), at(p[1], T), at(p[2], T)
     out, means, scales = at(p[3], T), at(p[4], T), at(p[5], T)
-    length, affine, eps = p[6], p[7], float_of_bits(p[8])
+    length, affine, eps = p[6], p[7], scalar(p[8], T)
     for row in range(start, stop):
         i = row * length
         means[row], scales[row] = layer_norm_row(

@@ -11,7 +11,7 @@ pointer: with two to the same bytes, loops would not be vectorised.
 
 import math
 
-from .abi import T, at, float_of_bits, helper, kernel, words
+from .abi import T, at, helper, kernel, scalar, words
 from .blas import shifted
 from .lanes import stack
 
@@ -29,12 +29,6 @@ def row_of(args, each, common):
     last = shifted(p, p[-1] - 1 - common)
     first = shifted(last, -each * count)
     return p, count, shifted(first, -2 * count), shifted(first, -count), first, last
-
-
-@helper
-def number(numbers, k, T):
-    """One of the numbers, which travel as the bits of float64."""
-    return T(float_of_bits(numbers[k]))
 
 
 @helper
@@ -72,7 +66,7 @@ def penalised(d, g, x, first, last, sign, decay):
 def sgd_step(args, start, stop):
     """x -= lr * d, where d = sign * g + decay * x. Numbers of all: sign, decay, -lr."""
     p, count, begins, sizes, _, numbers = row_of(args, 0, 3)
-    sign, decay, rate = number(numbers, 0, T), number(numbers, 1, T), number(numbers, 2, T)
+    sign, decay, rate = scalar(numbers[0], T), scalar(numbers[1], T), scalar(numbers[2], T)
     d = stack(T, CHUNK)
     k = 0
     for unit in range(start, stop):
@@ -91,8 +85,8 @@ def momentum_step(args, start, stop):
     all: sign, decay, -lr, momentum, kept, whether it is Nesterov's.
     """
     p, count, begins, sizes, firsts, numbers = row_of(args, 1, 6)
-    sign, decay, rate = number(numbers, 0, T), number(numbers, 1, T), number(numbers, 2, T)
-    momentum, kept = number(numbers, 3, T), number(numbers, 4, T)
+    sign, decay, rate = scalar(numbers[0], T), scalar(numbers[1], T), scalar(numbers[2], T)
+    momentum, kept = scalar(numbers[3], T), scalar(numbers[4], T)
     nesterov = numbers[5]
     d = stack(T, CHUNK)
     k = 0
@@ -125,17 +119,17 @@ def adam_step(args, start, stop):
     d, of the old square and of d * d, eps, whether it is AMSGrad.
     """
     p, count, begins, sizes, own, numbers = row_of(args, 2, 8)
-    sign, decay, shrink = number(numbers, 0, T), number(numbers, 1, T), number(numbers, 2, T)
-    weight, beta, rest = number(numbers, 3, T), number(numbers, 4, T), number(numbers, 5, T)
-    eps, amsgrad = number(numbers, 6, T), numbers[7]
+    sign, decay, shrink = scalar(numbers[0], T), scalar(numbers[1], T), scalar(numbers[2], T)
+    weight, beta, rest = scalar(numbers[3], T), scalar(numbers[4], T), scalar(numbers[5], T)
+    eps, amsgrad = scalar(numbers[6], T), numbers[7]
     states = 3 if amsgrad else 2
     made = (states + 2) * count
     d = stack(T, CHUNK)
     k = 0
     for unit in range(start, stop):
         k, first, last = part_of(unit, k, begins, sizes, count)
-        rate = number(own, k, T)
-        correction = number(own, count + k, T)
+        rate = scalar(own[k], T)
+        correction = scalar(own[count + k], T)
         x = bring(p, k, made + k, first, last, T)
         mean = bring(p, count + k, made + count + k, first, last, T)
         square = bring(p, 2 * count + k, made + 2 * count + k, first, last, T)

@@ -15,7 +15,7 @@ then `inner`.
 
 import math
 
-from .abi import STATUS_INDEX, I, T, Y, at, float_of_bits, helper, kernel, words
+from .abi import STATUS_INDEX, I, T, Y, at, helper, kernel, scalar, words
 from .blas import shifted
 from .lanes import stack
 
@@ -320,7 +320,7 @@ def sum_windows(args, start, stop):
     """out = the sum of each window over the divisor; a unit is an output row."""
     p = words(args)
     q = shifted(p, 2)
-    divisor = T(float_of_bits(q[INNER + 1]))
+    divisor = scalar(q[INNER + 1], T)
     over_windows(add_strided, T(0), divisor, at(p[0], T), at(p[1], T), q, start, stop, T)
 
 
@@ -351,7 +351,7 @@ def spread_windows(args, start, stop):
     g, out, q = at(p[0], T), at(p[1], T), shifted(p, 2)
     depth, height, width, inner = q[SIZE], q[SIZE + 1], q[SIZE + 2], q[INNER]
     rows, columns = q[OUT + HEIGHT], q[OUT + WIDTH]
-    divisor = T(float_of_bits(q[INNER + 1]))
+    divisor = scalar(q[INNER + 1], T)
     stride = q[STRIDE + WIDTH]
     for unit in range(start, stop):
         h, d, outer = unit % height, unit // height % depth, unit // height // depth

@@ -16,7 +16,7 @@ import math
 
 import numpy as np
 
-from .abi import STATUS_VALUE, I, T, X, at, float_of_bits, helper, kernel, words
+from .abi import STATUS_VALUE, I, T, X, at, helper, kernel, scalar, words
 from .blas import shifted
 from .device import all_threads, first_unit, on_device
 from .lanes import stack
@@ -72,7 +72,7 @@ BITS_24, BITS_53 = 1.0 / (1 << 24), 1.0 / (1 << 53)
 def uniform_single(args, start, stop):
     """out = low + (high - low) * u with u in [0, 1), 24 bits each."""
     p = words(args)
-    out, size, low, width = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    out, size, low, width = at(p[0], T), p[1], scalar(p[2], T), scalar(p[3], T)
     low_key, high_key, first = U(p[4]), U(p[5]), p[6]
     made = stack(T, 256)
     for chunk in range(start, stop):
@@ -89,7 +89,7 @@ def uniform_single(args, start, stop):
 def uniform_double(args, start, stop):
     """out = low + (high - low) * u with u in [0, 1), 53 bits each."""
     p = words(args)
-    out, size, low, width = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    out, size, low, width = at(p[0], T), p[1], scalar(p[2], T), scalar(p[3], T)
     low_key, high_key, first = U(p[4]), U(p[5]), p[6]
     made = stack(T, 128)
     for chunk in range(start, stop):
@@ -104,7 +104,7 @@ def uniform_double(args, start, stop):
 def normal_single(args, start, stop):
     """out = mean + std * z by Box and Muller, 24 bits for radius and angle."""
     p = words(args)
-    out, size, mean, std = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    out, size, mean, std = at(p[0], T), p[1], scalar(p[2], T), scalar(p[3], T)
     low_key, high_key, first = U(p[4]), U(p[5]), p[6]
     made = stack(T, 256)
     for chunk in range(start, stop):
@@ -127,7 +127,7 @@ def normal_single(args, start, stop):
 def normal_double(args, start, stop):
     """out = mean + std * z by Box and Muller, 53 bits for radius and angle."""
     p = words(args)
-    out, size, mean, std = at(p[0], T), p[1], T(float_of_bits(p[2])), T(float_of_bits(p[3]))
+    out, size, mean, std = at(p[0], T), p[1], scalar(p[2], T), scalar(p[3], T)
     low_key, high_key, first = U(p[4]), U(p[5]), p[6]
     made = stack(T, 128)
     for chunk in range(start, stop):
@@ -148,7 +148,7 @@ def dropout(args, start, stop):
     """out = scale * x where the word of an element reaches the threshold, else 0."""
     p = words(args)
     x, out, size = at(p[0], T), at(p[1], T), p[2]
-    scale, threshold = T(float_of_bits(p[3])), U(p[4])
+    scale, threshold = scalar(p[3], T), U(p[4])
     low_key, high_key, number = U(p[5]), U(p[6]), p[7]
     factors = stack(T, 256)
     for chunk in range(start, stop):
@@ -297,8 +297,8 @@ def uniform_single_by_threads(row, n):
     out, size, low, width = (
         at(row[0], T),
         row[1],
-        T(float_of_bits(row[2])),
-        T(float_of_bits(row[3])),
+        scalar(row[2], T),
+        scalar(row[3], T),
     )
     for number in range(first_unit(), n * CHUNK, all_threads()):
         a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
@@ -315,8 +315,8 @@ def uniform_double_by_threads(row, n):
     out, size, low, width = (
         at(row[0], T),
         row[1],
-        T(float_of_bits(row[2])),
-        T(float_of_bits(row[3])),
+        scalar(row[2], T),
+        scalar(row[3], T),
     )
     for number in range(first_unit(), n * CHUNK, all_threads()):
         a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
@@ -329,7 +329,7 @@ def uniform_double_by_threads(row, n):
 @on_device(normal_single, units=BLOCKS_AT_ONCE)
 def normal_single_by_threads(row, n):
     """`normal_single`."""
-    out, size, mean, std = at(row[0], T), row[1], T(float_of_bits(row[2])), T(float_of_bits(row[3]))
+    out, size, mean, std = at(row[0], T), row[1], scalar(row[2], T), scalar(row[3], T)
     for number in range(first_unit(), n * CHUNK, all_threads()):
         a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
         place = place_of(number, WORDS)
@@ -346,7 +346,7 @@ def normal_single_by_threads(row, n):
 @on_device(normal_double, units=BLOCKS_AT_ONCE)
 def normal_double_by_threads(row, n):
     """`normal_double`."""
-    out, size, mean, std = at(row[0], T), row[1], T(float_of_bits(row[2])), T(float_of_bits(row[3]))
+    out, size, mean, std = at(row[0], T), row[1], scalar(row[2], T), scalar(row[3], T)
     for number in range(first_unit(), n * CHUNK, all_threads()):
         a, b, c, d = block(U(row[4]), U(row[5]), row[6] + number)
         place = place_of(number, PAIRS)
@@ -368,7 +368,7 @@ def keep_or_drop(x, out, place, size, factor):
 def dropout_by_threads(row, n):
     """`dropout`."""
     x, out, size = at(row[0], T), at(row[1], T), row[2]
-    scale, threshold = T(float_of_bits(row[3])), U(row[4])
+    scale, threshold = scalar(row[3], T), U(row[4])
     for number in range(first_unit(), n * CHUNK, all_threads()):
         a, b, c, d = block(U(row[5]), U(row[6]), row[7] + number)
         place = place_of(number, WORDS)

@@ -11,12 +11,11 @@ and `inner` and `strips`; as the last one the scale as bits (input places per ou
 it follows from the lengths. Scratch: taps x places input places, then as many weights.
 """
 
-import math
-
 import numpy as np
 
-from .abi import A, I, T, at, float_of_bits, helper, kernel, words
+from .abi import A, I, T, at, helper, kernel, quotient, remainder, scalar, words
 from .blas import shifted
+from .device import all_threads, first_unit, on_device
 from .lanes import add_run, copy_run, stack
 
 NEAREST, NEAREST_EXACT, LINEAR, CUBIC, LINEAR_WIDE, CUBIC_WIDE, AREA = range(7)
@@ -40,7 +39,7 @@ def scale_of(length, places, aligned, given, A):
     """How far apart in the input neighbouring output places lie."""
     if aligned:
         return A(length - 1) / A(places - 1) if places > 1 else A(0)
-    return A(given) if given > 0 else A(length) / A(places)
+    return given if given > A(0) else A(length) / A(places)
 
 
 @helper
@@ -55,6 +54,13 @@ def mirrored(kind, o, before, length, places):
         return cut + (place - cut + kept * (length // kept + 1)) % kept
     place = abs(place)
     return place if place < length else 2 * (length - 1) - place
+
+
+@helper
+def floor_of(x, A):
+    """The largest whole number that is not above x. (`math.floor` takes float64.)"""
+    whole = np.int64(x)
+    return whole - 1 if A(whole) > x else whole
 
 
 # Tables: a kernel for each family, since one for all would take 2.4 s to compile.
@@ -77,13 +83,13 @@ def table_of_nearest(args, start, stop):
     """The input place nearest to each output place, rounded as PyTorch rounds it."""
     p = words(args)
     q, indices = shifted(p, TABLE), at(p[2], I)
-    kind, length, places, given = q[0], q[1], q[2], float_of_bits(q[8])
+    kind, length, places, given = q[0], q[1], q[2], scalar(q[8], A)
     weights = at(p[2] + 8 * places, A)
-    step = A(given) if given > 0 else A(length) / A(places)
+    step = given if given > A(0) else A(length) / A(places)
     shift = A(0.5 if kind == NEAREST_EXACT else 0.0)
     for o in range(places):
         source = np.float32((A(o) + shift) * step)
-        indices[o] = min(np.int64(math.floor(source)), length - 1)
+        indices[o] = min(floor_of(source, np.float32), length - 1)
         weights[o] = A(1)
 
 
@@ -109,12 +115,12 @@ def table_of_curves(args, start, stop):
     q, indices = shifted(p, TABLE), at(p[2], I)
     kind, length, places, taps, aligned = q[0], q[1], q[2], q[3], q[5]
     weights = at(p[2] + 8 * taps * places, A)
-    scale = scale_of(length, places, aligned, float_of_bits(q[8]), A)
+    scale = scale_of(length, places, aligned, scalar(q[8], A), A)
     for o in range(places):
         source = scale * A(o) if aligned else scale * (A(o) + A(0.5)) - A(0.5)
         if kind == LINEAR:
             source = max(source, A(0))
-        place = np.int64(math.floor(source))
+        place = floor_of(source, A)
         if kind == LINEAR:
             place = min(place, length - 1)
         share = min(max(source - A(place), A(0)), A(1))
@@ -134,7 +140,7 @@ def table_of_wide_curves(args, start, stop):
     q, indices = shifted(p, TABLE), at(p[2], I)
     kind, length, places, taps, aligned = q[0], q[1], q[2], q[3], q[5]
     weights = at(p[2] + 8 * taps * places, A)
-    scale = scale_of(length, places, aligned, float_of_bits(q[8]), A)
+    scale = scale_of(length, places, aligned, scalar(q[8], A), A)
     stretch = max(scale, A(1))
     support = (A(2) if kind == CUBIC_WIDE else A(1)) * stretch
     for o in range(places):
@@ -284,3 +290,46 @@ def spread_axis(args, start, stop):
                     if weight != T(0):
                         line = shifted(target, indices[t * places + o] * inner)
                         add_run(line, shifted(source, o * inner), width, weight)
+
+
+# ----- CUDA -----
+
+
+@helper
+def first_that_sees(indices, places, least):
+    """The first output place whose first tap is not below an input place; the taps go upwards."""
+    low, high = 0, places
+    while low < high:
+        middle = quotient(low + high, 2)
+        if indices[middle] < least:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@on_device(spread_axis)
+def spread_axis_by_threads(row, n):
+    """Each input place asks the output places that may see it, in the order that the CPU adds in."""
+    g, out = at(row[0], T), at(row[1], T)
+    kind, length, places, taps, before, inner = row[3], row[4], row[5], row[6], row[7], row[9]
+    indices, weights = at(row[2], I), at(row[2] + 8 * taps * places, T)
+    first, last = inside(shifted(row, TABLE))
+    for unit in range(first_unit(), quotient(n, row[10]) * length * inner, all_threads()):
+        line, j = quotient(unit, inner), remainder(unit, inner)
+        i = remainder(line, length)
+        source = shifted(g, quotient(line, length) * places * inner + j)
+        total, begin, end = T(0), 0, places
+        if kind >= REFLECT:
+            o = i + before
+            if first <= o < last:
+                total = source[o * inner]
+        else:
+            begin = first_that_sees(indices, places, i - taps + 1)
+            end = first_that_sees(indices, places, i + 1)
+        for t in range(taps):
+            k = t * places
+            for o in range(begin, end):
+                if (o < first or o >= last) and indices[k + o] == i and weights[k + o] != T(0):
+                    total += weights[k + o] * source[o * inner]
+        out[unit] = total

@@ -1,7 +1,7 @@
 """Running sums, products and extremes along the middle of `outer x length x inner`.
 
-A running float32 sum is kept in float64 (`A`), as the error of a long one would grow with its
-length. words of all kernels: length, inner, strip, strips; unit: one strip of columns of one
+A running float32 sum is kept in float64 (`A`), on a GPU as a pair, as the error of a long one would
+grow with its length. Words of all kernels: length, inner, strip, strips; unit: one strip of columns of one
 matrix, walked row by row so that memory is read in order.
 """
 
@@ -10,9 +10,21 @@ from operator import add, mul
 
 import numpy as np
 
-from .abi import A, I, T, X, at, helper, kernel, words
-from .device import barrier, block, blocks, lane, on_device, shared, shuffle_up, thread
+from .abi import A, I, T, X, at, helper, kernel, quotient, remainder, words
+from .device import (
+    all_threads,
+    barrier,
+    block,
+    blocks,
+    first_unit,
+    lane,
+    on_device,
+    shared,
+    shuffle_up,
+    thread,
+)
 from .lanes import combine, stack
+from .pairs import add_pairs, multiply_pairs, rounded
 from .reduce import strip_of
 
 STRIP = 256
@@ -134,75 +146,93 @@ def recurrence(args, start, stop):
 # --------------------------------------------------------------------------- CUDA
 
 # A block has a strip. Where it is one row, its threads scan that together, and sums have an order of
-# their own; else each thread walks down a column.
+# their own; else each thread walks down a column. Totals are pairs, not float64.
 THREADS, WARPS_OF_BLOCK = 256, 8
 IN_A_ROW = 4  # elements that a thread has of a row at a time
 
 
 @helper
-def scan_row(op, start, x, out, first, length, totals, A, T):
+def scan_row(op, start, x, out, first, length, totals, rests, T):
     """out = op over the elements of a row up to each of them; `start` changes nothing.
 
-    A thread has a few neighbours, a warp scans what they make, and `totals` are those of the warps.
+    A thread has a few neighbours, a warp scans what they make, and `totals` and `rests` are those of
+    the warps.
     """
-    carry, warp = start, thread() // 32
+    none = T(0)
+    carry, carry_rest, warp = start, none, thread() // 32
     for chunk in range(0, length, THREADS * IN_A_ROW):
         here = chunk + thread() * IN_A_ROW
-        upto = start
+        upto, rest = start, none
         for e in range(IN_A_ROW):
             if here + e < length:
-                upto = combine(op, upto, A(x[first + here + e]))
+                upto, rest = op(upto, rest, T(x[first + here + e]), none)
         for k in range(5):
-            before = shuffle_up(upto, np.int32(1 << k))
+            by = np.int32(1 << k)
+            before, before_rest = shuffle_up(upto, by), shuffle_up(rest, by)
             if lane() >= 1 << k:
-                upto = combine(op, before, upto)
-        running = shuffle_up(upto, np.int32(1))
+                upto, rest = op(before, before_rest, upto, rest)
+        running, running_rest = shuffle_up(upto, np.int32(1)), shuffle_up(rest, np.int32(1))
         if lane() == 0:
-            running = start
+            running, running_rest = start, none
         if lane() == 31:
-            totals[warp] = upto
+            totals[warp], rests[warp] = upto, rest
         barrier()
-        before = carry
+        before, before_rest = carry, carry_rest
         for w in range(WARPS_OF_BLOCK):
             if w < warp:
-                before = combine(op, before, totals[w])
-            carry = combine(op, carry, totals[w])
+                before, before_rest = op(before, before_rest, totals[w], rests[w])
+            carry, carry_rest = op(carry, carry_rest, totals[w], rests[w])
         barrier()
-        running = combine(op, before, running)
+        running, running_rest = op(before, before_rest, running, running_rest)
         for e in range(IN_A_ROW):
             if here + e < length:
-                running = combine(op, running, A(x[first + here + e]))
-                out[first + here + e] = T(running)
+                running, running_rest = op(running, running_rest, T(x[first + here + e]), none)
+                out[first + here + e] = rounded(running, running_rest)
 
 
 @helper
-def accumulate_by_blocks(op, start, totals, row, n, X, A, T):
+def accumulate_by_blocks(op, start, totals, rests, row, n, X, T):
     """out[row] = op over the rows up to this one, for each column."""
     x, out = at(row[0], X), at(row[1], T)
     length, inner, strip, strips = row[2], row[3], row[4], row[5]
     for unit in range(block(), n, blocks()):
         first, count = strip_of(unit, length, inner, strip, strips)
         if inner == 1:
-            scan_row(op, start, x, out, first, length, totals, A, T)
+            scan_row(op, start, x, out, first, length, totals, rests, T)
         else:
             for j in range(thread(), count, THREADS):
-                total = A(x[first + j])
-                out[first + j] = T(total)
+                total, rest = T(x[first + j]), T(0)
+                out[first + j] = total
                 for k in range(1, length):
-                    total = combine(op, total, A(x[first + k * inner + j]))
-                    out[first + k * inner + j] = T(total)
+                    total, rest = op(total, rest, T(x[first + k * inner + j]), T(0))
+                    out[first + k * inner + j] = rounded(total, rest)
 
 
 @on_device(cumsum)
 def cumsum_by_blocks(row, n):
     """out[row, column] = the sum of the column down to this row."""
-    accumulate_by_blocks(add, A(-0.0), shared(A, 8), row, n, X, A, T)
+    accumulate_by_blocks(add_pairs, T(-0.0), shared(T, 8), shared(T, 8), row, n, X, T)
 
 
 @on_device(cumprod)
 def cumprod_by_blocks(row, n):
     """out[row, column] = the product of the column down to this row."""
-    accumulate_by_blocks(mul, A(1), shared(A, 8), row, n, X, A, T)
+    accumulate_by_blocks(multiply_pairs, T(1), shared(T, 8), shared(T, 8), row, n, X, T)
+
+
+@on_device(recurrence, units=16)
+def recurrence_by_threads(row, n):
+    """out[row] = b[row] + a[row] * out[row - 1], for each column; a thread walks down a column."""
+    a, b, out = at(row[0], T), at(row[1], T), at(row[2], T)
+    length, inner, strips = row[3], row[4], row[6]
+    for column in range(first_unit(), quotient(n, strips) * inner, all_threads()):
+        i = quotient(column, inner) * length * inner + remainder(column, inner)
+        total, rest = T(0), T(0)
+        for _ in range(length):
+            total, rest = multiply_pairs(a[i], T(0), total, rest)
+            total, rest = add_pairs(b[i], T(0), total, rest)
+            out[i] = rounded(total, rest)
+            i += inner
 
 
 @helper

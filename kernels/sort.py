@@ -13,7 +13,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .abi import I, T, at, helper, kernel, words
+from .abi import I, T, at, helper, kernel, quotient, remainder, words
 from .device import (
     atomic_add,
     atomic_max,
@@ -24,8 +24,6 @@ from .device import (
     lane,
     local,
     on_device,
-    quotient,
-    remainder,
     shared,
     shuffle,
     shuffle_up,

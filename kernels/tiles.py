@@ -21,14 +21,12 @@ Sums go in the order of the CPU's: SUM_DEPTH fused multiply-adds in a row, which
 element. So their bits are the same.
 """
 
-from .abi import helper
+from .abi import helper, quotient, remainder
 from .device import (
     bf16_pair,
     give_wide,
     multiply_bf16,
     multiply_tf32,
-    quotient,
-    remainder,
     take_wide,
     tf32,
     thread,

@@ -51,6 +51,47 @@ def at(typingctx, address, dtype):
 
 
 @word
+def scalar(typingctx, word, dtype):
+    """A Python number as a float of `dtype`: it travels as the bits of a float64. It is rounded by
+    whole numbers, once for a warp where its threads have the word in common; a GPU without units for
+    float64 would take each thread a while."""
+    kind = dtype.dtype
+
+    def codegen(context, builder, sig, args):
+        if kind is types.float64:
+            return builder.bitcast(args[0], ir.DoubleType())
+        return builder.bitcast(rounded_to_float32(builder, args[0]), ir.FloatType())
+
+    return kind(types.int64, dtype), codegen
+
+
+def rounded_to_float32(builder, bits):
+    """The bits of a float64 as those of the nearest float32, of two the even one."""
+
+    def where(condition, a, b):
+        return builder.select(condition, a, b)
+
+    size = builder.and_(bits, I64((1 << 63) - 1))  # without the sign
+    exponent = builder.lshr(size, I64(52))
+    is_small = builder.icmp_unsigned("<", exponent, I64(897))  # subnormal in float32
+    mantissa = builder.or_(builder.and_(size, I64((1 << 52) - 1)), I64(1 << 52))
+    value = where(is_small, mantissa, builder.sub(size, I64(896 << 52)))
+    below = builder.sub(I64(897 + 29), exponent)
+    below = where(builder.icmp_unsigned("<", below, I64(54)), below, I64(54))
+    count = where(is_small, below, I64(29))  # bits that are cut off
+    odd = builder.and_(builder.lshr(value, count), I64(1))
+    half = builder.sub(builder.shl(I64(1), builder.sub(count, I64(1))), I64(1))
+    value = builder.lshr(builder.add(builder.add(value, half), odd), count)
+    infinity = I64(0x7F800000)
+    value = where(builder.icmp_unsigned("<", value, infinity), value, infinity)
+    is_nan = builder.icmp_unsigned(">", size, I64(0x7FF << 52))
+    payload = builder.and_(builder.lshr(size, I64(29)), I64(0x7FFFFF))
+    value = where(is_nan, builder.or_(payload, I64(0x7FC00000)), value)
+    sign = builder.and_(builder.lshr(bits, I64(32)), I64(1 << 31))
+    return builder.trunc(builder.or_(value, sign), I32)
+
+
+@word
 def lowest_bit(typingctx, bits):
     """lowest_bit(bits): the number of the lowest bit that is set, 32 if none is."""
 

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import pkgutil
+import re
+from collections.abc import Iterable, Iterator
+from importlib import import_module
 from typing import Any
 
 from adjit.kernels import matmul, sort
+from cuda_cases import programs
 from test_elementwise_laws import FLOAT_OPS, INT_OPS, sample, tensors
 
 import adjit
+from adjit import kernels
 from adjit.cuda import simulator
 from adjit.schedule import cold, hot, settle, units_cuda
 from adjit.schedule.on_cuda import device_steps
 from adjit.schedule.recipe import DeviceSource
+
+ON_THE_HOST = {"copy_words", "mark"}  # kernels whose part the driver has, or a plan's host
 
 
 class Recorded:
@@ -62,18 +70,41 @@ def elementwise_kernels() -> dict[str, DeviceSource]:
 
 
 def other_kernels() -> dict[str, DeviceSource]:
-    """The kernels that the cases of `test_cuda_kernels` run."""
-    from test_cuda_kernels import CASES, PRODUCTS
-
+    """The kernels that the programs of `cuda_cases` run, for each of their dtypes."""
     found: dict[str, DeviceSource] = {}
-    for case in (CASES | PRODUCTS).values():
+    for program in programs():
         with Recorded(runs=True) as recorded:  # some look at values on their way
-            made = case()
+            made = program()
             settle.settle()
             del made
         steps = [s for r in recorded.recipes if r.pick < 0 for s in device_steps(r)]
-        found |= {s.source.name: s.source for s in steps}
+        found |= {label(s.source): s.source for s in steps}
     return found | products() | sorts()
+
+
+def label(source: DeviceSource) -> str:
+    """The name of a kernel and the dtypes behind its letters."""
+    letters = re.findall(r"^[TXYZ] = (\w+)$", source.text, re.MULTILINE)
+    return " ".join([source.name.removesuffix("_on_gpu"), *letters])
+
+
+def kernels_of_the_room() -> Iterator[tuple[Any, Any]]:
+    """Every CPU kernel that is not written by the scheduler and each of its CUDA sides, None where it
+    is taken over as it is."""
+    for info in pkgutil.iter_modules(kernels.__path__):
+        name = f"adjit.kernels.{info.name}"
+        if info.name == "launcher":  # the host's part of a launch
+            continue
+        for function in vars(import_module(name)).values():
+            if getattr(function, "is_kernel", False) and function.__module__ == name:
+                for side in getattr(function, "devices", [None]):
+                    yield function, side
+
+
+def left_out(found: Iterable[str]) -> set[str]:
+    """The CUDA sides of the room that are not among kernels with these labels."""
+    names = {label.split()[0] for label in found} | ON_THE_HOST
+    return {(side or function).__name__ for function, side in kernels_of_the_room()} - names
 
 
 def products() -> dict[str, DeviceSource]:
@@ -84,7 +115,7 @@ def products() -> dict[str, DeviceSource]:
         for side in kernel.devices:
             bind = {"T": "float64" if side.launch.when is matmul.is_double else "float32"}
             source = units_cuda.by_units(kernel, bind, count, side=side)
-            found[source.name] = source
+            found[label(source)] = source
     return found
 
 
@@ -99,7 +130,7 @@ def sorts() -> dict[str, DeviceSource]:
         for side in kernel.devices:
             for dtype in ("float32", "int64"):
                 made = units_cuda.by_units(kernel, {"T": dtype, "I": "int64"}, 9, side=side)
-                found[f"{made.name}_{dtype}"] = made
+                found[label(made)] = made
     return found
 
 

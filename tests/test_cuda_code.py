@@ -49,7 +49,7 @@ def product_code(name):
 @compiled
 def test_a_product_multiplies_from_registers():
     """64 fused multiply-adds for 4 reads of shared memory, wide access on both ends."""
-    code = product_code("product_by_large_tiles_on_gpu")
+    code = product_code("product_by_large_tiles float32")
     assert code.registers <= 168
     assert code.count("FFMA") == 16 * code.count("LDS.128") == 64
     assert code.count("LDG.E.128") == 4  # the first step, before any multiplication, is apart
@@ -60,10 +60,10 @@ def test_a_product_multiplies_from_registers():
 @compiled
 @pytest.mark.parametrize("name", ["product", "product_and_bias"])
 def test_a_product_of_reduced_precision_is_made_by_tensor_cores(name):
-    code = product_code(f"{name}_on_tensor_cores_on_gpu")
+    code = product_code(f"{name}_on_tensor_cores float32")
     assert code.count("HMMA.1688.F32.TF32") == 16
     assert not code.count("FFMA")
-    code = product_code(f"{name}_on_tensor_cores_in_bf16_on_gpu")
+    code = product_code(f"{name}_on_tensor_cores_in_bf16 float32")
     assert code.count("HMMA.16816.F32.BF16") == 16
     assert code.count("F2FP.BF16") >= 8  # two numbers at once, twice as deep
     assert not code.count("FFMA")

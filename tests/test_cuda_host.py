@@ -606,6 +606,7 @@ def test_what_runs_on_a_gpu_is_shown(monkeypatch):
     monkeypatch.setattr(hot, "is_on", True)
     with stub_driver.installed(simulated=True) as stub:
         x = T.linspace(0, 1, 40, device="cuda")
+        x.tolist()
         for _ in range(3):
             y = (x * 2).exp().cumsum(0) * 2 + 1
             shown, plan = T.cuda.kernels(y), y.plan()

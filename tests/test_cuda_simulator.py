@@ -12,6 +12,7 @@ from adjit.schedule.recipe import DeviceSource
 
 HEAD = """
 from numpy import float32, int32
+from adjit.kernels.abi import quotient
 from adjit.kernels.device import *
 from adjit.kernels.device import barrier, shuffle, shared
 T = float32

@@ -34,6 +34,7 @@ import numpy as np
 from ..captured.capture import reachable
 from ..devices import CPU
 from ..kernels import abi, device, lanes, sort
+from ..kernels.intrinsics import fma
 from ..ops.creation import tensor
 from ..schedule import settle
 from ..schedule.cold import found_error
@@ -170,11 +171,11 @@ class Machine:
             "atomic_min": _atomic(min),
             "atomic_max": _atomic(max),
             "compare_and_swap": _compare_and_swap,
-            "quotient": lambda a, b: _natural(a) // _natural(b),
-            "remainder": lambda a, b: _natural(a) % _natural(b),
+            "rest_of_product": _rest_of_product,
             "laid_out": Row,
             "words": lambda row: row,
             "at": _at,
+            "scalar": lambda word, dtype: dtype(np.int64(word).view(np.float64)),
             "tf32": _tf32,
             "bf16_pair": _bf16_pair,
             "lowest_bit": lambda bits: (int(bits) & -int(bits)).bit_length() - 1 if bits else 32,
@@ -215,10 +216,17 @@ def _combine(op: Any, a: Any, b: Any) -> Any:
     return op(a, b)
 
 
+def _natural(value: Any) -> int:
+    if value < 0:
+        raise SimulationError(f"{value} in a division of numbers from 0 up")
+    return int(value)
+
+
 ELSEWHERE: dict[int, Callable[..., Any]] = {  # functions for the CPU's compiler, and what they do
     id(lanes.combine): _combine,
-    id(abi.float_of_bits): lambda bits: np.int64(bits).view(np.float64),
     id(abi.bits_of_float): lambda value: np.float64(value).view(np.int64),
+    id(abi.quotient): lambda a, b: _natural(a) // _natural(b),
+    id(abi.remainder): lambda a, b: _natural(a) % _natural(b),
     id(sort.size_of): lambda dtype: np.dtype(dtype).itemsize,
 }
 
@@ -276,10 +284,9 @@ def _compare_and_swap(x: Pointer, i: Any, old: Any, new: Any) -> Any:
     return found
 
 
-def _natural(value: Any) -> int:
-    if value < 0:
-        raise SimulationError(f"{value} in a division of numbers from 0 up")
-    return int(value)
+def _rest_of_product(a: Any, b: Any) -> Any:
+    """What rounding takes from a product."""
+    return fma(a, b, -(a * b)) if a.dtype.kind == "f" else a.dtype.type(0)
 
 
 def _tf32(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 
+from .. import dtypes
 from ..graph import write
 from ..graph.launch import launch
 from ..graph.node import Spec
@@ -71,8 +72,9 @@ def moments(
     given = [dense if t is None else t.contiguous() for t in (running_mean, running_var)]
     statistics, running = ((channels,), kind), ((channels if tracked else 0,), kind)
     found: tuple[Tensor, ...] = launch(
-        steps, (dense, *given), [statistics, statistics, running, running], bind={"T": kind},
-        words=(*sizes, tracked), scalars=(float_word(eps), float_word(momentum)), scratch=scratch,
+        steps, (dense, *given), [statistics, statistics, running, running],
+        bind={"T": kind, "A": dtypes.float64}, words=(*sizes, tracked),
+        scalars=(float_word(eps), float_word(momentum)), scratch=scratch,
     )  # fmt: skip
     return found
 

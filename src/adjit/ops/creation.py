@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
+from array import array
 from typing import Any
 
 import numpy as np
@@ -502,13 +503,18 @@ def _ramp(count: int, start: Any, step: Any, kind: Dtype, place: devices.device)
     if kind.is_floating_point:
         return launch(
             fill.ramp_float, (), [((count,), kind)], bind={"T": kind},
-            scalars=(float_word(float(start)), float_word(float(step))), n=count, grain=1 << 15,
-            device=place,
+            scalars=(*_with_rest(start), *_with_rest(step)), n=count, grain=1 << 15, device=place,
         )  # fmt: skip
     return launch(
         fill.ramp_int, (), [((count,), kind)], bind={"T": kind}, scalars=(int(start), int(step)),
         n=count, grain=1 << 15, device=place,
     )  # fmt: skip
+
+
+def _with_rest(value: Any) -> tuple[int, int]:
+    """A number as a word, and what its float32 leaves of it: see `kernels/pairs.py`."""
+    single = array("f", [value])[0]
+    return float_word(float(value)), float_word(value - single)
 
 
 @export
@@ -521,7 +527,7 @@ def linspace(
     Raises:
         RuntimeError: if `steps` is negative.
     """
-    made = _spaced(start, end, steps, dtype, 0.0)
+    made = _spaced(start, end, steps, dtype, 0.0, place_of(device, out))
     return _done(made, requires_grad, device, out)
 
 
@@ -532,21 +538,24 @@ def logspace(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` powers of `base`, their exponents equally spaced from `start` to `end`."""
-    made = _spaced(start, end, steps, dtype, float(base))
+    made = _spaced(start, end, steps, dtype, float(base), place_of(device, out))
     return _done(made, requires_grad, device, out)
 
 
-def _spaced(start: Any, end: Any, steps: int, kind: Dtype | None, base: float) -> Any:
+def _spaced(
+    start: Any, end: Any, steps: int, kind: Dtype | None, base: float, place: devices.device
+) -> Any:
     start, end = (v.item() if hasattr(v, "item") else v for v in (start, end))
     kind = dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     # Both ends are exact, and the second half counts down from the end, as in PyTorch.
     work = kind if kind.is_floating_point else dtypes.float64
+    step = (float(end) - float(start)) / max(steps - 1, 1)
     made = launch(
         fill.spaced, (), [((steps,), work)], bind={"T": work}, words=(steps,),
-        scalars=(float_word(float(start)), float_word(float(end)), float_word(base)), n=steps,
-        grain=1 << 14,
+        scalars=(*_with_rest(start), *_with_rest(end), *_with_rest(step), float_word(base)),
+        n=steps, grain=1 << 14, device=place,
     )  # fmt: skip
     return made if work is kind else made.to(kind)
 

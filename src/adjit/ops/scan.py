@@ -35,7 +35,7 @@ def scan(
 
 
 def running(kernel: Any, x: Tensor, axis: int, dtype: DType) -> Tensor:
-    """A running sum or product; float32 is accumulated in float64."""
+    """A running sum or product; a CPU accumulates float32 in float64."""
     wide = dtypes.float64 if dtype.is_floating_point else dtype
     out: Tensor = scan(kernel, x, axis, [dtype], {"X": x.dtype, "A": wide, "T": dtype})
     return out
@@ -62,7 +62,7 @@ def _(g, axis):  # type: ignore[no-untyped-def]
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The sums of each element and all before it along a dimension.
 
-    bool and integers are summed in int64, float32 in float64. Differentiable in `input`.
+    bool and integers are summed in int64, float32 with the digits of float64. Differentiable in `input`.
 
     Example:
         >>> adjit.tensor([1., 2., 3.]).cumsum(0)

@@ -146,10 +146,8 @@ def render(
     for k, n in enumerate(numbers):
         word = f"p[{tail} + {len(strided) + k}]"
         kind = next(o.dtype for o in inputs if o.name == n)
-        if kind.is_floating_point:
-            word = f"float_of_bits({word})"
         letter = kind.stored if compute is None else "T"
-        head.append(f"{n} = {f'{letter}({word})' if n not in logical else word + ' != 0'}")
+        head.append(f"{n} = {number_text(word, kind, letter, n in logical)}")
 
     body: list[str] = []
     setup: list[str] = []
@@ -247,8 +245,8 @@ def render(
 
     text = "\n".join("    " + line for line in head + body)
     imports = {"words": "adjit.kernels.abi", "at": "adjit.kernels.abi", **pasted.imports}
-    if "float_of_bits" in text:
-        imports["float_of_bits"] = "adjit.kernels.abi"
+    if "= scalar(" in text:
+        imports["scalar"] = "adjit.kernels.abi"
     if rows:
         imports["repeat_row"] = "adjit.kernels.lanes"
     if blocks or rows:
@@ -263,6 +261,13 @@ def render(
         flags, nested,
     )  # fmt: skip
     return Source(name, assemble(name, text, imports, bound), origin)
+
+
+def number_text(word: str, kind: dtype, letter: str, is_truth: bool) -> str:
+    """A Python number of a dtype, which kernels call by a letter; floats travel as bits of float64."""
+    if not kind.is_floating_point:
+        return f"{word} != 0" if is_truth else f"{letter}({word})"
+    return f"{word} << 1 != 0" if is_truth else f"scalar({word}, {letter})"
 
 
 def assemble(

@@ -74,8 +74,11 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
         at_once = min(MOST_AT_ONCE, WIDE // max(o.dtype.itemsize for o in operands))
         body = [*head, *_neighbours(flat, operands, letters, at_once)]
     text = "\n".join("    " + line for line in body)
-    words = ("first_unit", "all_threads", "aligned", "load_wide", "store_wide", "quotient")
-    imports = {**flat.imports, **{w: DEVICE for w in words if f"{w}(" in text}}
+    words = dict.fromkeys(
+        ("first_unit", "all_threads", "aligned", "load_wide", "store_wide"), DEVICE
+    )
+    words["quotient"] = "adjit.kernels.abi"
+    imports = {**flat.imports, **{w: module for w, module in words.items() if f"{w}(" in text}}
     bound = {"N": index} | ({} if flat.compute is None else {"T": flat.compute.stored})
     name = f"{flat.name}_on_gpu"
     return DeviceSource(

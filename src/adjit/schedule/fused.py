@@ -20,6 +20,7 @@ from .codegen import (
     assemble,
     geometry,
     is_streamed,
+    number_text,
     render,
     waits_for_memory,
 )
@@ -147,11 +148,8 @@ def number_lines(numbers: Sequence[Operand], first: int, logical: Collection[str
     """The Python numbers, from the words from `first` on; those in `logical` are truth values."""
     lines = []
     for k, o in enumerate(numbers):
-        word = f"p[{first + k}]"
-        if o.dtype.is_floating_point:
-            word = f"float_of_bits({word})"
-        truth = o.name in logical
-        lines.append(f"{o.name} = {f'{word} != 0' if truth else f'{o.dtype.stored}({word})'}")
+        value = number_text(f"p[{first + k}]", o.dtype, o.dtype.stored, o.name in logical)
+        lines.append(f"{o.name} = {value}")
     return lines
 
 
@@ -231,6 +229,6 @@ def render_sums(
     imports.update({n: "adjit.kernels.reduce" for n in ("BLOCK", "squares_onto", "sum_onto")
                     if n in text})  # fmt: skip
     imports["add"] = "operator"
-    if "float_of_bits" in text:
-        imports["float_of_bits"] = "adjit.kernels.abi"
+    if "= scalar(" in text:
+        imports["scalar"] = "adjit.kernels.abi"
     return Source(name, assemble(name, text, imports, {}), Text(-1))

@@ -422,7 +422,7 @@ class Layout:
             elif recipe.fold is not None:
                 parts.append(rows.Sum(arguments[0], targets[0], recipe.fold))
             elif recipe.row is not None:
-                numbers = [given.number(dtypes.float64, place) for place in self._numbers(item)]
+                numbers = [given.number(recipe.row.kind, place) for place in self._numbers(item)]
                 parts.append(rows.Call(recipe.row, (*arguments, *numbers), tuple(targets)))
         taken, row = self._taken(given, sheet)
         over = self._written_over(position, task, given.values, given.reads, outputs, out_values)

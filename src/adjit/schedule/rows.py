@@ -417,8 +417,8 @@ KNOWN = {
     "add": "operator",
     "add_row": "adjit.kernels.reduce",
     "dot_span": "adjit.kernels.reduce",
-    "float_of_bits": "adjit.kernels.abi",
     "reduce_span": "adjit.kernels.reduce",
+    "scalar": "adjit.kernels.abi",
     "stack": "adjit.kernels.lanes",
 }
 

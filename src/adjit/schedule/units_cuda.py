@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -97,6 +98,8 @@ def by_units(
     Raises:
         NotImplementedError: if the kernel is not written in a way that a GPU can take over.
     """
+    if bind.get("T") == "float32" and "A" in bind:  # few GPUs have many units for float64
+        bind = {**bind, "A": "float32"}
     room = _Room(bind, text)
     room.add(side or function)
     name = f"{(side or function).__name__}_on_gpu"
@@ -150,9 +153,9 @@ class _Room:
         self.stack_bytes = 0  # that the lanes of a warp, or a block, share
         self.bytes_each = 0  # of dynamic memory, for each element of a row
         self.replaced = {id(getattr(lanes, n)): n for n in BY_WARPS}
-        self.replaced |= {id(abi.words): "words", id(abi.at): "at"}
+        self.replaced |= {id(abi.words): "words", id(abi.at): "at", id(abi.scalar): "scalar"}
         self.welcome = {
-            id(lanes.combine), id(abi.float_of_bits), id(abi.bits_of_float),
+            id(lanes.combine), id(abi.bits_of_float), id(abi.quotient), id(abi.remainder),
             id(sort.sort_key), id(sort.size_of),
         }  # fmt: skip
         self.on_device = {id(blas.shifted): "shifted"}
@@ -244,9 +247,14 @@ class _Room:
                     f"{function.__name__} has no CUDA side yet: it calls {name}; move its operands "
                     "to the CPU with .cpu()"
                 )
+            elif value is math:
+                self.uses_math = True
+            elif value is np:
+                self.uses_numpy = True
             elif inspect.ismodule(value):
-                self.uses_math = self.uses_math or name == "math"
-                self.uses_numpy = self.uses_numpy or name == "np"
+                raise NotImplementedError(
+                    f"{function.__name__} names the module {name}: kernels import what they need of it"
+                )
             elif is_generated:
                 self.imports[name] = self._home(name, value, tree)
             else:
@@ -358,10 +366,7 @@ class _DealtOut(ast.NodeTransformer):
         return (
             followers is not None
             and bool(stores)
-            and all(
-                any(isinstance(n, ast.Name) and n.id in followers for n in ast.walk(s.slice))
-                for s in stores
-            )
+            and all(_is_own(s.slice, variable, followers) for s in stores)
         )
 
     def _followers(self, body: list[ast.stmt], variable: str) -> set[str] | None:
@@ -388,3 +393,12 @@ class _DealtOut(ast.NodeTransformer):
         if isinstance(node.target, ast.Subscript):
             raise NotImplementedError(f"{self.name} adds to memory in a loop of all lanes")
         return node
+
+
+def _is_own(place: ast.expr, variable: str, followers: set[str]) -> bool:
+    """Whether no two rounds of a loop write to a place: what lies `variable` further on. What is read
+    from memory or divided may be the same twice."""
+    inside = [*ast.walk(place)]
+    names = {n.id for n in inside if isinstance(n, ast.Name)}
+    plain = (ast.Name, ast.Constant, ast.BinOp, ast.Add, ast.Sub, ast.expr_context)
+    return names & followers == {variable} and all(isinstance(n, plain) for n in inside)
