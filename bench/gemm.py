@@ -120,7 +120,7 @@ def peak(dtype: str) -> float:
     from time import perf_counter
 
     import llvmlite.binding as llvm
-    from adjit.kernels import micro
+    from adjit.kernels import micro, processor
     from llvmlite import ir
 
     f = micro.Code(dtype).function("peak", 2, exported=True)
@@ -150,7 +150,7 @@ def peak(dtype: str) -> float:
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(
         engine.get_function_address(f.defined.name)
     )
-    memory = ctypes.create_string_buffer(micro.VECTOR_BYTES)
+    memory = ctypes.create_string_buffer(processor.VECTOR_BYTES)
     best = 1e9
     for _ in range(200):
         start_time = perf_counter()

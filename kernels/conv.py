@@ -54,7 +54,8 @@ from .blas import shifted
 from .conv_tiles import DOT_ROWS, TALLEST, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
 from .lanes import fold, spread
-from .micro import HEIGHT, VECTOR_BYTES
+from .micro import HEIGHT
+from .processor import VECTOR_BYTES
 from .runner import call, stack_words
 
 # --------------------------------------------------------------------------- layout of the words

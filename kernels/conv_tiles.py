@@ -38,7 +38,6 @@ from .micro import (
     HEIGHT,
     HEIGHTS,
     I64,
-    VECTOR_BYTES,
     WIDTH,
     Code,
     Number,
@@ -46,6 +45,7 @@ from .micro import (
     emit_transpose,
     object_code,
 )
+from .processor import VECTOR_BYTES
 
 SCALED, SHIFTED, ADDED, BOUNDED = 1, 2, 4, 8  # steps in their order, which add up
 TOGETHER = (9, 3, 1)  # taps that a depthwise gradient sums at a time

@@ -53,7 +53,6 @@ from .micro import (
     HEIGHT,
     I64,
     SUM_DEPTH,
-    VECTOR_BYTES,
     Code,
     Number,
     emit_multiply,
@@ -61,6 +60,7 @@ from .micro import (
     line_width,
     object_code,
 )
+from .processor import VECTOR_BYTES
 from .shape import offset_of
 from .sort import size_of
 from .tiles import (

@@ -33,8 +33,10 @@ from typing import Any
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
-from numba.core import cgutils, config
+from numba.core import cgutils
 from numba.core.registry import cpu_target
+
+from .processor import VECTOR_BYTES, has
 
 SUM_DEPTH = 256  # products in a row before their sum is added to its element
 BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows half of an L2 cache
@@ -42,14 +44,6 @@ BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows ha
 # --------------------------------------------------------------------------- the machine
 
 
-def has(feature: str) -> bool:
-    """Whether kernels may use a feature of the processor."""
-    if config.CPU_FEATURES is not None:
-        return f"+{feature}" in config.CPU_FEATURES.split(",")
-    return bool(llvm.get_host_cpu_features().get(feature, False))
-
-
-VECTOR_BYTES = 64 if has("avx512f") else 32 if has("avx2") else 16
 # The sums, a step of B and one number of A fill the registers: 32 of them, or 16 on x86 without
 # AVX-512. Few rows, as each takes a pointer too: with 12 x 2, a convolution on Zen 5 came to 0.78 of
 # the peak, with 8 x 3 to 0.88 and with 6 x 4 to 0.90; on Zen 4 all were within 2 % of each other.

@@ -14,6 +14,7 @@ The contexts are the target's own, so nothing here changes how the functions of 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,11 +22,12 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import _dynfunc, types
-from numba.core import cpu, sigutils, typing
+from numba.core import cgutils, cpu, lowering, sigutils, typing
+from numba.core import ir as numba_ir
 from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase, Flags, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager
+from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.descriptors import TargetDescriptor
 from numba.core.dispatcher import Dispatcher
 from numba.core.target_extension import (
@@ -37,8 +39,8 @@ from numba.core.target_extension import (
 )
 from numba.core.typed_passes import (
     AnnotateTypes,
+    BaseNativeLowering,
     IRLegalization,
-    NativeLowering,
     NoPythonBackend,
     NopythonTypeInference,
     PreLowerStripPhis,
@@ -125,6 +127,14 @@ def loader() -> Any:
 class Library(JITCodeLibrary):  # type: ignore[misc]
     """The code of one function; a kernel's is optimised once all that it calls is linked into it."""
 
+    def add_ir_module(self, ir_module: Any) -> None:
+        # LLVM knows a loop by a node of metadata that begins with itself; llvmlite has no word for that.
+        text = re.sub(r'(!\d+) = !{ !"loop \d+",', r"\1 = distinct !{ \1,", str(ir_module))
+        module = llvm.parse_assembly(cgutils.normalize_ir_text(text))
+        module.name = ir_module.name
+        module.verify()
+        self.add_llvm_module(module)
+
     def finalize(self) -> None:
         for library in dict.fromkeys(self._linking_libraries):
             self._final_module.link_in(library._get_module_for_linking(), preserve=True)
@@ -205,6 +215,29 @@ class Context(cpu.CPUContext):  # type: ignore[misc]
         return _dynfunc.make_function(module, name, "", 0, environment, (library,))
 
 
+class Lowering(lowering.Lower):  # type: ignore[misc]
+    """Numba's, but in a module with the name INTERLEAVED loops tell LLVM how many vectors to work on at
+    once. By itself it takes one where a round is long, and most of the time waits for results."""
+
+    def lower_inst(self, inst: Any) -> None:
+        super().lower_inst(inst)
+        count = self.func_ir.func_id.func.__globals__.get("INTERLEAVED")
+        goes_back = isinstance(inst, numba_ir.Jump) and self.blkmap[inst.target].is_terminated
+        if count is not None and goes_back:
+            module = self.module
+            name = ir.MetaDataString(module, f"loop {len(module.metadata)}")
+            what = ir.MetaDataString(module, "llvm.loop.interleave.count")
+            hint = module.add_metadata([what, ir.Constant(ir.IntType(32), count)])
+            jump = self.builder.block.terminator
+            jump.set_metadata("llvm.loop", module.add_metadata([name, hint]))
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class LowerKernel(BaseNativeLowering):  # type: ignore[misc]
+    _name = "lower_kernel"
+    lowering_class = Lowering
+
+
 # ----- the target -----
 
 
@@ -233,7 +266,7 @@ class Compiler(CompilerBase):  # type: ignore[misc]
         passes = Passes("kernel")
         for step in (
             TranslateByteCode, FixupArgs, IRProcessing, DeadBranchPrune, ReconstructSSA,
-            NopythonTypeInference, PreLowerStripPhis, IRLegalization, AnnotateTypes, NativeLowering,
+            NopythonTypeInference, PreLowerStripPhis, IRLegalization, AnnotateTypes, LowerKernel,
             NoPythonBackend,
         ):  # fmt: skip
             passes.add_pass(step, step.__name__)

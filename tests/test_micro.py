@@ -9,7 +9,7 @@ import re
 import numpy as np
 import pytest
 from adjit.kernels import matmul as kernels
-from adjit.kernels import micro
+from adjit.kernels import micro, processor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,7 +144,7 @@ def assembly(dtype: type) -> str:
     return micro.assembly(code.module)
 
 
-@pytest.mark.skipif(not micro.has("avx512f"), reason="reads AVX-512 machine code")
+@pytest.mark.skipif(not processor.has("avx512f"), reason="reads AVX-512 machine code")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", ["_dense", ""])
 def test_sums_stay_in_registers(dtype, kind):

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import subprocess
 import sys
+from types import FunctionType
 
 import numpy as np
 import pytest
 from adjit.kernels.abi import SIGNATURE, at, helper, words
 from adjit.kernels.target import compile_function, load
+from adjit.kernels.vector_math import exp_f32
 from numba import njit
 from numba.core.errors import TypingError
 from numpy import float32, float64
+
+import adjit
+from adjit.schedule import codegen
+from adjit.schedule.body import VECTOR_MATH, Pasted
 
 
 @helper
@@ -64,6 +71,39 @@ def test_results_are_rounded_to_their_type():
     wanted = x / np.float32(3)
     run(thirds, x)
     np.testing.assert_array_equal(x, wanted)
+
+
+def exponentials(args, start, stop):
+    p = words(args)
+    x, out = at(p[0], float32), at(p[1], float32)
+    for i in range(start, stop):
+        out[i] = exp_f32(x[i])
+
+
+def test_a_loop_works_on_as_many_vectors_at_once_as_its_module_says():
+    scope = {name: globals()[name] for name in ("at", "words", "float32", "exp_f32")}
+    found = {}
+    for count in (1, 2, 4):
+        kernel = FunctionType(exponentials.__code__, scope | {"INTERLEAVED": count}, "exponentials")
+        code = str(compile_function(kernel, SIGNATURE).library._final_module)
+        widths = re.findall(r"call .*<(\d+) x float> @llvm\.fma", code)
+        found[count] = widths.count(max(widths, key=int))
+    assert found[1] >= 5
+    assert found[2] == 2 * found[1]
+    assert found[4] == 4 * found[1]
+
+
+def test_the_scheduler_asks_for_that_in_flat_loops_of_a_few_functions():
+    x, y = adjit.rand(3, 100), adjit.rand(100)
+    asked = "import INTERLEAVED"
+    assert asked in x.exp().kernels()
+    assert asked in (x * 2).tanh().sum().kernels()
+    assert asked not in (x + y * x).kernels()
+    assert asked not in x[:, :50].exp().kernels()
+    names = ("exp_f32", "sin_f32", "tanh_f32", "log_f32", "erf_f32")
+    lines = [f"y = {name}(x)" for name in names]
+    assert codegen.interleaved(Pasted(lines[:4], dict.fromkeys(names[:4], VECTOR_MATH)))
+    assert not codegen.interleaved(Pasted(lines, dict.fromkeys(names, VECTOR_MATH)))
 
 
 def test_functions_of_users_are_compiled_as_ever():

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ..dtypes import dtype
 from ..graph.node import Spec
 from ..kernels import conv as kernels
-from ..kernels import conv_tiles, micro
+from ..kernels import conv_tiles, micro, processor
 from ..schedule.modules import link_module
 from ..shapes import Shape, numel
 
@@ -137,7 +137,7 @@ def functions(kind: dtype) -> dict[str, int]:
 
 def rounded(nbytes: int) -> int:
     """Bytes rounded up to whole vectors."""
-    return nbytes + -nbytes % micro.VECTOR_BYTES
+    return nbytes + -nbytes % processor.VECTOR_BYTES
 
 
 def dense_last(sizes: Sequence[int], channels: int) -> Shape:
@@ -203,7 +203,7 @@ class Layout:
 
     def table_bytes(self) -> int:
         """The head of a slot: the box, and the addresses of pixels and targets."""
-        return rounded(8 * (kernels.BOX_WORDS + 2 * numel(self.box) + 2)) + micro.VECTOR_BYTES
+        return rounded(8 * (kernels.BOX_WORDS + 2 * numel(self.box) + 2)) + processor.VECTOR_BYTES
 
     def offsets(self, phase: Phase) -> list[int]:
         """Where a pixel sees each tap, in bytes."""
@@ -481,7 +481,7 @@ def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> P
     sums = rounded(chunks * channels * length * size) if sorts else 0
     part, slots = parts_of(units, channels * length * pixels // units, threads)
     slot = layout.table_bytes() + rounded(layout.region_bytes)
-    slot += rounded(8 * numel(layout.box)) + micro.VECTOR_BYTES
+    slot += rounded(8 * numel(layout.box)) + processor.VECTOR_BYTES
     slot += by_tap * numel(layout.box) * panel * size
     words = layout.lay(
         [[offsets, [*itertools.chain.from_iterable(segments)]]], [{}],

@@ -46,7 +46,7 @@ from typing import Any, NamedTuple
 from ..dtypes import dtype
 from ..kernels.lanes import BLOCK, CACHE_LINE
 from ..shapes import coalesce
-from .body import Body, Pasted
+from .body import VECTOR_MATH, Body, Pasted
 from .recipe import GRAIN, Flat, Operand, Source, Step
 
 STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
@@ -57,6 +57,7 @@ STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 STREAM_BYTES = 1 << 24
 
 STREAMED, CACHED, PADDED = "streamed", "cached", "padded"
+MOST_INTERLEAVED = 4  # functions of a loop that works on several vectors at once
 NUMBER = "k"  # a Python number, one word
 CONTIGUOUS, REPEATED, STRIDED, ROW = "c", "s", "v", "r"
 MAX_ROW, MAX_ROWS = 4096, 16  # elements of a row that is repeated on the stack, and such rows
@@ -255,6 +256,8 @@ def render(
         imports["stream_block"] = "adjit.kernels.lanes"
     if blocks == STREAMED:
         imports["fence"] = "adjit.kernels.lanes"
+    if not (nested or rows):
+        imports |= interleaved(pasted)
     bound = {} if compute is None else {"T": compute.stored}
     origin = Flat(
         name, tuple(pasted.lines), pasted.imports, compute, tuple(inputs), tuple(outputs), logical,
@@ -351,6 +354,19 @@ def waits_for_memory(pasted: Pasted) -> bool:
     from ..kernels.vector_math import ONE_INSTRUCTION
 
     return ONE_INSTRUCTION.issuperset(pasted.imports)
+
+
+def interleaved(pasted: Pasted) -> dict[str, str]:
+    """The import that makes a flat loop work on several vectors at once, where that pays.
+
+    Rows are too short for it, and a loop of many functions has more values than registers: the 8 of
+    Black-Scholes take 27.5 ms for 24.6.
+    """
+    calls = sum(
+        len(re.findall(rf"\b{name}\(", line)) for name in pasted.imports for line in pasted.lines
+    )
+    few = not waits_for_memory(pasted) and calls <= MOST_INTERLEAVED
+    return {"INTERLEAVED": VECTOR_MATH} if few else {}
 
 
 def _short(kind: dtype) -> str:

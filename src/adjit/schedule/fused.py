@@ -19,6 +19,7 @@ from .codegen import (
     Loop,
     assemble,
     geometry,
+    interleaved,
     is_streamed,
     number_text,
     render,
@@ -228,7 +229,7 @@ def render_sums(
     imports.update(dict.fromkeys(("fold", "spread", "stack"), "adjit.kernels.lanes"))
     imports.update({n: "adjit.kernels.reduce" for n in ("BLOCK", "squares_onto", "sum_onto")
                     if n in text})  # fmt: skip
-    imports["add"] = "operator"
+    imports |= {"add": "operator", **interleaved(pasted)}
     if "= scalar(" in text:
         imports["scalar"] = "adjit.kernels.abi"
     return Source(name, assemble(name, text, imports, {}), Text(-1))
