@@ -49,7 +49,7 @@ def ramp_int(args, start, stop):
 def spaced(args, start, stop):
     """Equally spaced from first to last, or base to these powers where base is not 0.
 
-    Words: out, count; first, last and step, each with its rest in float32; base.
+    Words: out, count; first, last, step and base, each with its rest in float32.
     """
     p = words(args)
     out, count, base = at(p[0], T), p[1], scalar(p[8], A)
@@ -117,12 +117,13 @@ def ramp_of_pairs(row, n):
 def spaced_by_pairs(row, n):
     """Equally spaced from first to last, or base to these powers where base is not 0.
 
-    A power is that of the exponent's float32, times what its rest makes of it.
+    A power is that of float32, times what the rests of base and exponent make of it.
     """
-    out, count, base = at(row[0], T), row[1], scalar(row[8], T)
+    out, count = at(row[0], T), row[1]
     first, first_rest = pair_at(row, 2, T)
     last, last_rest = pair_at(row, 4, T)
     step, step_rest = pair_at(row, 6, T)
+    base, base_rest = pair_at(row, 8, T)
     slope = math.log(abs(base)) if base != T(0) else T(0)
     for i in range(first_unit(), n, all_threads()):
         if i < count // 2 or count == 1:
@@ -131,4 +132,6 @@ def spaced_by_pairs(row, n):
             x, rest = point_of(last, last_rest, -step, -step_rest, count - 1 - i, T)
         value = rounded(x, rest)
         rest += x - value
-        out[i] = math.pow(base, value) * (T(1) + slope * rest) if base != T(0) else value
+        if base != T(0):
+            value = math.pow(base, value) * (T(1) + slope * rest + value * base_rest / base)
+        out[i] = value

@@ -554,8 +554,8 @@ def _spaced(
     step = (float(end) - float(start)) / max(steps - 1, 1)
     made = launch(
         fill.spaced, (), [((steps,), work)], bind={"T": work}, words=(steps,),
-        scalars=(*_with_rest(start), *_with_rest(end), *_with_rest(step), float_word(base)),
-        n=steps, grain=1 << 14, device=place,
+        scalars=[word for v in (start, end, step, base) for word in _with_rest(v)], n=steps,
+        grain=1 << 14, device=place,
     )  # fmt: skip
     return made if work is kind else made.to(kind)
 
