@@ -286,6 +286,20 @@ def test_all_threads_are_measured(x):
     assert (np.diff(ends) >= 0).all()  # one stream runs at a time
 
 
+@pytest.mark.parametrize("op", ["std", "norm"])
+def test_what_an_operation_records_from_memory_has_its_line(op):
+    """Once its body has run, the nodes that it left are recorded again without it."""
+    x = T.rand(5, 7)
+    for _ in range(4):
+        getattr(x, op)(dim=1).tolist()
+    with profile() as p:
+        y = getattr(x, op)(dim=1)
+        line = here(-1)
+        y.tolist()
+    assert p.events()
+    assert [lines_of(event) for event in p.events()] == [[line]] * len(p.events())
+
+
 def test_without_a_profile_nothing_is_watched(x, monkeypatch):
     slot = Node.__dict__["scalars"]
     with profile():
