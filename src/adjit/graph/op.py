@@ -256,9 +256,9 @@ class Elementwise(native.Native):
 
 
 def _int_word(value: Any, compute: dtype) -> int:
-    number = int(value)
     if compute.kind == "b":
-        return int(bool(number))
+        return int(bool(value))
+    number = int(value)
     if not -(1 << 63) <= number < 1 << 63:
         raise OverflowError("int too big to convert")
     return number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from array import array
+from ctypes import c_float
 from typing import Any
 
 import numpy as np
@@ -513,8 +513,7 @@ def _ramp(count: int, start: Any, step: Any, kind: Dtype, place: devices.device)
 
 def _with_rest(value: Any) -> tuple[int, int]:
     """A number as a word, and what its float32 leaves of it: see `kernels/pairs.py`."""
-    single = array("f", [value])[0]
-    return float_word(float(value)), float_word(value - single)
+    return float_word(float(value)), float_word(value - c_float(value).value)
 
 
 @export

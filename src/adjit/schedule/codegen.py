@@ -268,9 +268,9 @@ def render(
 
 def number_text(word: str, kind: dtype, letter: str, is_truth: bool) -> str:
     """A Python number of a dtype, which kernels call by a letter; floats travel as bits of float64."""
-    if not kind.is_floating_point:
-        return f"{word} != 0" if is_truth else f"{letter}({word})"
-    return f"{word} << 1 != 0" if is_truth else f"scalar({word}, {letter})"
+    if is_truth:  # which travels as a whole number
+        return f"{word} != 0"
+    return f"scalar({word}, {letter})" if kind.is_floating_point else f"{letter}({word})"
 
 
 def assemble(
