@@ -44,7 +44,10 @@ def faults(source: Any, code: Any) -> list[str]:
 
 def kinds_of(source: Any) -> set[str]:
     """The dtypes of a kernel's operands."""
-    letters = re.findall(r"^[A-Z]\w* = (\w+)$", source.text, re.MULTILINE)
+    bound = dict(re.findall(r"^([A-Z]) = (\w+)$", source.text, re.MULTILINE))
+    if "T" in bound:
+        bound.pop("A", "")  # what sums are kept in is no operand
+    letters = bound.values()
     of_row = re.findall(r"at\(\w+\[\d+\], (\w+)\)", source.text)
     return {kind.removeprefix("*") for kind in source.signature} | {*letters, *of_row}
 

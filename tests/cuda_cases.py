@@ -170,10 +170,17 @@ NEARLY = {
     "running product": lambda: (1 + normal(2, 70, dtype=np.float64) / 9).cumprod(1),
     "a matrix by a vector": lambda: normal(5, 9) @ normal(9),
     "a turned matrix by a vector": lambda: normal(9, 5).T @ normal(9),
+    "batch norm of long channels": lambda: F.batch_norm(
+        normal(1, 1, 70, 70) + adjit.arange(70), None, None, training=True
+    ),
+    "batch norm, channels last, in parts": lambda: F.batch_norm(
+        (normal(72, 128) + adjit.arange(72.0)[:, None]).view(2, 6, 6, 128).permute(0, 3, 1, 2),
+        None, None, training=True,
+    ),
     "gradients of batch norm": batch_norm_gradient,
     "gradient of a running product": product_gradient,
     "powers, spaced": lambda: adjit.logspace(-30, 31.7, 40, base=2.3) * 1,
-}
+}  # fmt: skip
 
 # As in NEARLY; the gradients too.
 SAMPLED = {

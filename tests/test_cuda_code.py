@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from adjit.kernels import pool
+from adjit.kernels import batch_norm, pool
 from cuda_kernels import kernels_of, products, sorts
 
 import adjit
@@ -87,6 +87,14 @@ def test_what_a_row_in_memory_says_becomes_values(kernel):
 
 
 @compiled
+def test_statistics_of_float32_need_no_float64():
+    """The CPU joins them in float64, of which a GPU has few units."""
+    bind = {"T": "float32", "A": "float64"}
+    source = units_cuda.by_units(batch_norm.moments_of_planes, bind, 13)
+    assert not faults(source, inspection.code_of(source, (8, 0)))
+
+
+@compiled
 def test_products_and_sums_are_not_contracted():
     (source,) = [
         s for n, s in kernels_of(registry["addcmul"], adjit.float32).items() if "vjp" not in n
@@ -103,6 +111,22 @@ from adjit.kernels.device import first_unit
 
 def kernel(x, n):
     x[first_unit()] = x[first_unit()] * 0.1
+"""
+    source = DeviceSource("kernel", text, ("*float32", "int32"), 256, 256, "kernel")
+    assert "float64" in faults(source, inspection.code_of(source, (9, 0)))[0]
+
+
+@compiled
+def test_sums_in_float64_are_a_fault_where_the_operands_are_float32():
+    text = """
+from numpy import float32, float64
+from adjit.kernels.device import first_unit
+
+A = float64
+T = float32
+
+def kernel(x, n):
+    x[first_unit()] = T(A(x[0]) * A(x[n]) + A(x[first_unit()]))
 """
     source = DeviceSource("kernel", text, ("*float32", "int32"), 256, 256, "kernel")
     assert "float64" in faults(source, inspection.code_of(source, (9, 0)))[0]

@@ -371,10 +371,22 @@ def added_at_places(args, start, stop):
             out[places[i]] += x[i] / total
 
 
-def test_lanes_do_not_add_to_places_that_memory_names():
+@kernel
+def added_at_a_named_place(args, start, stop):
+    p = words(args)
+    x, out, places, length = at(p[0], T), at(p[1], T), at(p[2], I), p[3]
+    for _ in range(start, stop):
+        total = reduce_span(add, x, 0, length, T(0), T)
+        for i in range(length):
+            place = places[i]
+            out[place] += x[i] / total
+
+
+@pytest.mark.parametrize("function", [added_at_places, added_at_a_named_place])
+def test_lanes_do_not_add_to_places_that_memory_names(function):
     """Two of them may be the same."""
     with pytest.raises(NotImplementedError, match="adds to memory in a loop of all lanes"):
-        units_cuda.by_units(added_at_places, {"T": "float32", "I": "int64"}, 4)
+        units_cuda.by_units(function, {"T": "float32", "I": "int64"}, 4)
 
 
 def test_a_kernel_without_a_cuda_side_says_so():
