@@ -12,7 +12,8 @@ from .heap_types import untracked
 
 ALIGNMENT = 64
 SLAB = 1 << 16
-SMALL = 1 << 12  # blocks up to this size are cut from slabs
+SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
+CUT = 1 << 14  # free blocks up to this size wait as they are; larger ones are looked through
 KEEP = 1 << 28  # freed bytes beyond this go back to the system
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
 
@@ -34,6 +35,14 @@ def size_class(nbytes: int) -> int:
         return 1 << (nbytes - 1).bit_length()
     step = 1 << max((nbytes - 1).bit_length() - 4, 6)
     return (nbytes + step - 1) // step * step
+
+
+def _cut_sizes() -> list[int]:
+    """The size classes of blocks that wait as they are."""
+    sizes = [ALIGNMENT]
+    while sizes[-1] < CUT:
+        sizes.append(size_class(sizes[-1] + 1))
+    return sizes
 
 
 if TYPE_CHECKING:
@@ -62,15 +71,17 @@ def _small_class(size: int) -> tuple[list[Any], type[Block]]:
     return free, made
 
 
-_small = {size: _small_class(size) for size in (1 << k for k in range(6, 13))}
+_small = {size: _small_class(size) for size in _cut_sizes()}
 free_small = {size: free for size, (free, _) in _small.items()}
-_slabs: list[Any] = []
+_slabs: dict[
+    int, Any
+] = {}  # the memory of slabs, and of blocks between `SMALL` and `CUT`, by address
 _large: dict[int, list[Any]] = {}
 _least: dict[int, int] = {}  # how many of each size have waited ever since
 
 
 class LargeBlock(Block):
-    """More than `SMALL` bytes, freed one by one."""
+    """More than `CUT` bytes, freed one by one."""
 
     memory: Any
 
@@ -92,8 +103,8 @@ class Foreign(Block):
 def allocate(size: int) -> Block:
     """A block of a size class, its bytes undefined. Callers hold the settle lock."""
     global _handed_out, _kept, _live, _peak
-    if size <= SMALL:
-        free = free_small[size]
+    free = free_small.get(size)
+    if free is not None:
         if not free:
             _cut_slab(size)
         return free.pop()
@@ -105,7 +116,7 @@ def allocate(size: int) -> Block:
             _least[size] = len(waiting)
     else:
         if _kept > max(_live // 4, 1 << 24):
-            empty_cache()
+            _drop_large()
         address, memory = _memory(size)
     block = LargeBlock(address)
     block.memory, block.size = memory, size
@@ -129,11 +140,12 @@ def _give_back_idle() -> None:
 
 
 def _cut_slab(size: int) -> None:
-    """Cut a slab into blocks of one size. Small blocks are never given back to the system."""
+    """Fill a free list: with the blocks of a slab, which is never given back, or with a single one."""
     free, made = _small[size]
-    address, memory = _memory(SLAB)
-    _slabs.append(memory)
-    free.extend([made(at) for at in range(address + SLAB - size, address - 1, -size)])
+    count = SLAB // size if size <= SMALL else 1
+    address, memory = _memory(count * size)
+    _slabs[address] = memory
+    free.extend([made(address + k * size) for k in reversed(range(count))])
 
 
 def _memory(nbytes: int) -> tuple[int, Any]:
@@ -149,7 +161,18 @@ def _memory(nbytes: int) -> tuple[int, Any]:
 
 
 def empty_cache() -> None:
-    """Give the freed large blocks back to the system."""
+    """Give free memory back to the system, but for small blocks. Callers hold the settle lock."""
+    _drop_large()
+    for size, (free, _) in _small.items():
+        if size > SMALL:
+            waiting = free[:]
+            del free[: len(waiting)]  # finalizers in other threads may have added some meanwhile
+            for block in waiting:
+                block.__class__ = Block  # without the finalizer that would bring it back
+                del _slabs[block]
+
+
+def _drop_large() -> None:
     global _kept
     _large.clear()
     _least.clear()
@@ -157,7 +180,7 @@ def empty_cache() -> None:
 
 
 def memory_stats() -> dict[str, int]:
-    """Bytes in blocks over 4 KiB: `live` now, `peak` so far, `kept` in the pool for reuse."""
+    """Bytes in blocks over 16 KiB: `live` now, `peak` so far, `kept` in the pool for reuse."""
     return {"live": _live, "peak": _peak, "kept": _kept}
 
 
