@@ -18,6 +18,7 @@ MEANS = {  # groups of which the README gives means
     "unary float32": "unary functions, 4M float32",
     "unary float64": "unary functions, 1M float64",
     "binary float32": "binary functions, 4M float32",
+    "calls": "everyday calls on small tensors",
     "images": "operations on images, forward and backward",
 }
 

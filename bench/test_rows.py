@@ -10,6 +10,7 @@ from typing import Any
 
 import libraries
 import pytest
+from everyday import CALLS
 from programs import PROGRAMS
 from rows import ROWS, Row
 
@@ -23,7 +24,7 @@ def load(name: str) -> libraries.Library:
 
 CASES = [
     pytest.param(row, name, id=f"{row.name}-{name}")
-    for row in (*ROWS, *PROGRAMS)
+    for row in (*ROWS, *CALLS, *PROGRAMS)
     for name, library in INSTALLED.items()
     if row.runs_in(library) and not row.note(library)
 ]

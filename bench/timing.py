@@ -168,6 +168,7 @@ def main() -> None:
     limit_threads(options.threads)
 
     import libraries as known
+    from everyday import CALLS
     from programs import PROGRAMS
     from rates import RATES
     from rows import ROWS
@@ -176,7 +177,7 @@ def main() -> None:
     libraries = {name: library(options.device) for name, library in present}
     for library in libraries.values():
         library.set_threads(options.threads)
-    rows = (*ROWS, *PROGRAMS, *(RATES if options.device != "cpu" else ()))
+    rows = (*ROWS, *CALLS, *PROGRAMS, *(RATES if options.device != "cpu" else ()))
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     time = partial(
         time_calls, seconds=options.seconds, least_turns=options.turns,

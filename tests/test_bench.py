@@ -22,7 +22,18 @@ import stub_driver
 import adjit
 
 BENCH = Path(__file__).parent.parent / "bench"
-NAMES = ("libraries", "machine", "programs", "rates", "readme", "rows", "run", "table", "timing")
+NAMES = (
+    "everyday",
+    "libraries",
+    "machine",
+    "programs",
+    "rates",
+    "readme",
+    "rows",
+    "run",
+    "table",
+    "timing",
+)
 
 
 @pytest.fixture
@@ -32,7 +43,7 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) -> None:
-    rows = (*bench["rows"].ROWS, *bench["programs"].PROGRAMS)
+    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *bench["programs"].PROGRAMS)
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
 
