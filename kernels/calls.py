@@ -19,7 +19,8 @@ from .handles import (
     is_on,
     is_private,
     is_usual,
-    new_tensor,
+    new_handle,
+    new_storage,
     version_of,
     zero,
 )  # fmt: skip
@@ -46,8 +47,10 @@ from .templates import completed
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = BOUND
 CALL_TEMPLATE = CALL_PLACES = CALL_SAVINGS = CALL_DIFFERENTIABLE = BOUND
-TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_SIMPLE = TEMPLATE_IS_SURE = BOUND
+TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = TEMPLATE_MANY = BOUND
 SAVING_INPUTS = SAVING_OUTPUTS = SAVING_TARGETS = SAVING_KEPT = BOUND
+
+_, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
 
 # The context of an op.
 SHARED, OP, NODE_CLASS, CALLS, TEMPLATE, FALLBACK = range(6)
@@ -88,30 +91,39 @@ def from_template(context, shared, looks):
         return 0
     out = 0
     template = own(get(found, CALL_TEMPLATE))
-    if is_simple(context, shared, template):
+    if is_fresh(context, shared, template):
         if history != 0 and get(found, CALL_DIFFERENTIABLE) == item(shared, TRUE):
             out = with_history(context, shared, looks, is_shifted, found, template)
         else:
             out = without_history(shared, looks, is_shifted, template)
+    if out != 0 and get(template, TEMPLATE_MANY) != item(shared, TRUE):
+        out = new_first(out)
     drop(template)
     drop(found)
     return out
 
 
 @helper
-def is_simple(context, shared, template):
-    """Whether a template gives one new tensor, cannot fail on values, and fits onto the tape."""
+def new_first(results):
+    """The first item of a tuple, which is taken over."""
+    first = own(item(results, 0))
+    drop(results)
+    return first
+
+
+@helper
+def is_fresh(context, shared, template):
+    """Whether a template gives new tensors, no views of operands, and fits onto the tape."""
     if class_of(template) != item(context, TEMPLATE):
         return False
-    true = item(shared, TRUE)
-    if get(template, TEMPLATE_SIMPLE) != true or get(template, TEMPLATE_IS_SURE) != true:
+    if get(template, TEMPLATE_FRESH) != item(shared, TRUE):
         return False
     return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
 
 
 @helper
 def without_history(shared, looks, is_shifted, template):
-    """The result of a template, a new tensor; 0 on failure."""
+    """The results of a template as a tuple; 0 on failure."""
     given = get(looks, TENSORS)
     steps = get(template, TEMPLATE_STEPS)
     values = new_tuple(given + length(steps))
@@ -122,15 +134,46 @@ def without_history(shared, looks, is_shifted, template):
     values = completed(shared, steps, values, given, looks + START if is_shifted else 0)
     if values == 0:
         return 0
-    place = list_item(get(template, TEMPLATE_STORAGES), 0)
-    out = new_tensor(shared, own(item(values, word_of(item(place, 0)))), item(place, 1))
+    outputs = get(template, TEMPLATE_OUTPUTS)
+    outs = new_tuple(length(outputs))
+    for k in range(length(outputs) if outs != 0 else 0):
+        out = new_output(shared, template, values, outs, k)
+        if out == 0:
+            drop(outs)
+            outs = 0
+            break
+        fill(outs, k, out)
     drop(values)
-    return out
+    return outs
+
+
+@helper
+def new_output(shared, template, values, outs, k):
+    """A result of a template, those before it being there; 0 on failure."""
+    none, outputs = item(shared, NONE), get(template, TEMPLATE_OUTPUTS)
+    output = list_item(outputs, k)
+    if output == none:
+        return own(none)
+    storage = 0
+    for before in range(k):
+        other = list_item(outputs, before)
+        if other != none and item(other, OUTPUT_NUMBER) == item(output, OUTPUT_NUMBER):
+            storage = own(get(item(outs, before), TENSOR_STORAGE))
+            break
+    if storage == 0:
+        place = list_item(get(template, TEMPLATE_STORAGES), word_of(item(output, OUTPUT_NUMBER)))
+        value = item(values, word_of(item(place, 0)))
+        storage = new_storage(shared, own(value), item(place, 1))
+    if storage == 0:
+        return 0
+    spec, offset = item(output, OUTPUT_SPEC), own(item(output, OUTPUT_OFFSET))
+    return new_handle(shared, storage, own(storage), spec, offset, own(none))
 
 
 @helper
 def with_history(context, shared, looks, is_shifted, found, template):
-    """The result of a template with its backward node; 0 if this is not the usual case."""
+    """The results of a template as a tuple, the first with its backward node; 0 if this is not the
+    usual case."""
     places = get(found, CALL_PLACES)
     if places == item(shared, NONE):
         return 0
@@ -142,14 +185,19 @@ def with_history(context, shared, looks, is_shifted, found, template):
         drop(edges)
         drop(saving)
         return 0
-    out = without_history(shared, looks, is_shifted, template)
-    saved = 0 if out == 0 else new_saved(shared, looks, saving, out)
-    out = give_history(
+    outs = without_history(shared, looks, is_shifted, template)
+    saved = 0 if outs == 0 else new_saved(shared, looks, saving, outs)
+    first = 0 if outs == 0 else own(item(outs, 0))
+    first = give_history(
         shared, item(context, NODE_CLASS), item(context, OP), saving, get(saving, SAVING_INPUTS),
-        get(saving, SAVING_OUTPUTS), edges, saved, own(item(shared, EMPTY)), own(zero(shared)), out,
+        get(saving, SAVING_OUTPUTS), edges, saved, own(item(shared, EMPTY)), own(zero(shared)), first,
     )  # fmt: skip
+    if first == 0:
+        drop(outs)
+        outs = 0
+    drop(first)
     drop(saving)
-    return out
+    return outs
 
 
 @helper
@@ -186,9 +234,9 @@ def new_saving(shared, found, edges):
 
 @helper
 def is_savable(shared, looks, saving):
-    """Whether the only result gets a history and no operand is one that cannot be saved."""
+    """Whether the first result alone gets a history and no operand is one that cannot be saved."""
     targets, kept = get(saving, SAVING_TARGETS), get(saving, SAVING_KEPT)
-    if length(targets) != 1:
+    if length(targets) != 1 or word_of(list_item(targets, 0)) != 0:
         return False
     for k in range(length(kept)):
         place = word_of(list_item(kept, k))
@@ -198,8 +246,8 @@ def is_savable(shared, looks, saving):
 
 
 @helper
-def new_saved(shared, looks, saving, out):
-    """What backward needs: operands by number, the cell of the result, with their versions."""
+def new_saved(shared, looks, saving, outs):
+    """What backward needs: operands by number, cells of the results, with their versions."""
     kept = get(saving, SAVING_KEPT)
     saved = new_tuple(2 * length(kept))
     if saved == 0:
@@ -211,6 +259,6 @@ def new_saved(shared, looks, saving, out):
             fill(saved, 2 * k, own(t))
             fill(saved, 2 * k + 1, own(version_of(shared, t)))
         else:
-            fill(saved, 2 * k, own(get(out, TENSOR_STORAGE)))
+            fill(saved, 2 * k, own(get(item(outs, -1 - place), TENSOR_STORAGE)))
             fill(saved, 2 * k + 1, own(zero(shared)))
     return saved

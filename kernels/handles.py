@@ -32,7 +32,7 @@ VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
 (TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, WATCHERS, MODES, STATE,
  INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, ACCUMULATOR, NONE, TRUE, FALSE,
  EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE,
- ATTACHED) = range(33)  # fmt: skip
+ ATTACHED, USER_SITE, ZERO, MINUS_ZERO) = range(36)  # fmt: skip
 
 
 @helper
@@ -118,6 +118,17 @@ def new_node(shared, recipe, inputs, offsets, scalars):
 @helper
 def new_tensor(shared, value, spec):
     """A tensor without history around a value, whose reference it takes over; 0 if that is 0."""
+    storage = new_storage(shared, value, spec)
+    if storage == 0:
+        return 0
+    return new_handle(
+        shared, storage, own(storage), spec, own(zero(shared)), own(item(shared, NONE))
+    )
+
+
+@helper
+def new_storage(shared, value, spec):
+    """A cell around a value, whose reference it takes over; 0 if that is 0."""
     storage = new_object(item(shared, STORAGE), 0)
     if value == 0 or storage == 0:
         drop(value)
@@ -128,9 +139,7 @@ def new_tensor(shared, value, spec):
     put(storage, STORAGE_VERSION, own(zero(shared)))
     put(storage, STORAGE_SHARED, own(zero(shared)))
     untrack(storage)
-    return new_handle(
-        shared, storage, own(storage), spec, own(zero(shared)), own(item(shared, NONE))
-    )
+    return storage
 
 
 @helper

@@ -8,6 +8,7 @@ from .objects import (
     drop,
     free,
     get,
+    has_failed,
     item,
     length,
     list_item,
@@ -24,7 +25,9 @@ from .objects import (
 NODE_ADDRESS = FUNCTION_CONTEXT = BOUND
 
 TWIN, ALLOCATE, FOREIGN, NONE, ZERO = range(5)  # the context
-EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES = range(7)  # of a table
+EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(
+    10
+)  # of a table
 ELEMENT, PADDED = range(2)  # of an external
 TAKEN, SIZE, FREE = range(3)  # of a block
 
@@ -62,6 +65,29 @@ def fill_in(function, arguments, count, names):
         place += 24
     free(addresses)
     return blocks
+
+
+def write_numbers(function, arguments, count, names):
+    """Write the Python numbers of a run into the table."""
+    twin, none = item(get(function, FUNCTION_CONTEXT), 0), item(get(function, FUNCTION_CONTEXT), 1)
+    table, given = get(arguments, 0), get(arguments, 8)
+    total = 0
+    for k in range(length(given)):
+        total += length(list_item(given, k))
+    numbers = new_memory(8 * total)
+    if numbers == 0:
+        return new_result(twin, arguments, count, names)
+    at = numbers
+    for k in range(length(given)):
+        for i in range(length(list_item(given, k))):
+            put(at, 0, word_of(item(list_item(given, k), i)))
+            at += 8
+    words, place = word_of(item(table, WORDS_AT)), word_of(item(table, NUMBERS_AT))
+    for _ in range(word_of(item(table, NUMBERS)) if has_failed() == 0 else 0):
+        put(words, 8 * get(place, 0), get(numbers, 8 * get(place, 8)))
+        place += 16
+    free(numbers)
+    return 0 if has_failed() != 0 else own(none)
 
 
 @helper

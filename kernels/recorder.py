@@ -6,7 +6,7 @@ tensors, a signature never seen) is left to the recorder's function in Python, b
 been done.
 """
 
-from .abi import bits_of_float, helper
+from .abi import bits_of_float, helper, stack_words
 from .handles import (
     EMPTY,
     FLOAT,
@@ -51,6 +51,7 @@ from .objects import (
     new_tuple,
     new_word,
     own,
+    put,
     word_of,
 )  # fmt: skip
 
@@ -62,123 +63,155 @@ RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = RECIPE_
 SHARED, ARITY, RECIPES, GRAD_CLASS, OP, SAVES, FALLBACK = range(7)
 
 
+# What a call records, in words: a recipe, the node's inputs, offsets and scalars, whether a backward
+# node comes along, and the operands that are tensors (0 for others).
+CALL_RECIPE, CALL_INPUTS, CALL_OFFSETS, CALL_SCALARS, CALL_HISTORY, FIRST, SECOND = range(0, 56, 8)
+CALL_SIZE = 7
+
+
 def record(recorder, arguments, count, names):
     """Record an op on one tensor, on two, or on a tensor and a Python number in either order."""
     context = get(recorder, FUNCTION_CONTEXT)
     shared = item(context, SHARED)
-    count &= NUMBER_OF_ARGUMENTS
-    made = 0
-    if names == 0 and item(context, ARITY) == item(item(shared, INTEGERS), min(count, 3)):
-        a = get(arguments, 0)
-        b = get(arguments, 8) if count == 2 else 0
-        if count == 1:
-            made = on_tensor(context, shared, a)
-        elif is_tensor(shared, a):
-            if is_tensor(shared, b):
-                made = on_tensors(context, shared, a, b)
-            else:
-                made = on_tensor_and_number(context, shared, a, b, 0)
-        elif is_tensor(shared, b):
-            made = on_tensor_and_number(context, shared, b, a, 1)
-        if made != 0 or has_failed() != 0:
-            return made
+    call = stack_words(CALL_SIZE)
+    if names == 0 and is_known(context, shared, arguments, count & NUMBER_OF_ARGUMENTS, call):
+        recipe, scalars = get(call, CALL_RECIPE), get(call, CALL_SCALARS)
+        out = around(shared, recipe, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), scalars)
+        if get(call, CALL_HISTORY) != 0 and out != 0:
+            first, second = get(call, FIRST), get(call, SECOND)
+            kept = 0 if scalars == item(shared, EMPTY) else scalars
+            out = with_history(context, shared, recipe, first, second, kept, out)
+        out = recorded(shared, out)
+        if out != 0:
+            return out
+    if has_failed() != 0:
+        return 0
     return new_result(item(context, FALLBACK), arguments, count, names)
 
 
 @helper
-def on_tensor(context, shared, a):
-    """The result of an op on one tensor; 0 if this is not the usual case."""
-    if not is_tensor(shared, a) or not is_usual(shared):
-        return 0
-    storage = get(a, TENSOR_STORAGE)
-    history = history_of(shared, a)
-    if not is_private(shared, storage):
-        return 0
-    if history != 0:
-        history *= is_on(shared, GRAD)
-        if history > 1:
-            return 0
-    recipe = own(find(item(context, RECIPES), get(a, TENSOR_SPEC)))
-    if recipe == 0:
-        return 0
-    offset = get(a, TENSOR_OFFSET)
-    offsets = own(item(shared, NONE)) if offset == zero(shared) else new_single(own(offset))
-    inputs = new_single(own(get(storage, STORAGE_VALUE)))
-    out = around(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
-    if history != 0 and out != 0:
-        out = with_history(context, shared, recipe, a, 0, 0, out)
-    return recorded(shared, out)
+def is_known(context, shared, arguments, count, call):
+    """Find what a call records; its references are the caller's then. False if it is not usual."""
+    if item(context, ARITY) != item(item(shared, INTEGERS), min(count, 3)):
+        return False
+    a = get(arguments, 0)
+    b = get(arguments, 8) if count == 2 else 0
+    if count == 1:
+        return is_tensor(shared, a) and on_tensor(context, shared, a, call)
+    if is_tensor(shared, a):
+        if is_tensor(shared, b):
+            return on_tensors(context, shared, a, b, call)
+        return on_tensor_and_number(context, shared, a, b, 0, call)
+    return is_tensor(shared, b) and on_tensor_and_number(context, shared, b, a, 1, call)
 
 
 @helper
-def on_tensors(context, shared, a, b):
-    """The result of an op on two tensors; 0 if this is not the usual case."""
+def history_of_call(shared, history):
+    """What tensors ask of an op on them, in a thread that may have switched that off."""
+    return 0 if history == 0 else history * is_on(shared, GRAD)
+
+
+@helper
+def on_tensor(context, shared, a, call):
+    """Find what an op on one tensor records; whether this is the usual case."""
+    if not is_usual(shared) or not is_private(shared, get(a, TENSOR_STORAGE)):
+        return False
+    history = history_of_call(shared, history_of(shared, a))
+    if history > 1:
+        return False
+    recipe = own(find(item(context, RECIPES), get(a, TENSOR_SPEC)))
+    if recipe == 0:
+        return False
+    scalars = own(item(shared, EMPTY))
+    return fill_call(shared, call, recipe, scalars, history, a, 0)
+
+
+@helper
+def on_tensors(context, shared, a, b, call):
+    """Find what an op on two tensors records; whether this is the usual case."""
     first, second = get(a, TENSOR_STORAGE), get(b, TENSOR_STORAGE)
     if not is_usual(shared) or not is_private(shared, first) or not is_private(shared, second):
-        return 0
-    history = max(history_of(shared, a), history_of(shared, b))
-    if history != 0:
-        history *= is_on(shared, GRAD)
-        if history > 1:
-            return 0
+        return False
+    history = history_of_call(shared, max(history_of(shared, a), history_of(shared, b)))
+    if history > 1:
+        return False
     key = new_pair(own(get(a, TENSOR_SPEC)), own(get(b, TENSOR_SPEC)))
     if key == 0:
-        return 0
+        return False
     recipe = own(find(item(context, RECIPES), key))
     drop(key)
     if recipe == 0:
-        return 0
-    if get(a, TENSOR_OFFSET) == zero(shared) and get(b, TENSOR_OFFSET) == zero(shared):
-        offsets = own(item(shared, NONE))
-    else:
-        offsets = new_pair(own(get(a, TENSOR_OFFSET)), own(get(b, TENSOR_OFFSET)))
-    inputs = new_pair(own(get(first, STORAGE_VALUE)), own(get(second, STORAGE_VALUE)))
-    out = around(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
-    if history != 0 and out != 0:
-        out = with_history(context, shared, recipe, a, b, 0, out)
-    return recorded(shared, out)
+        return False
+    scalars = own(item(shared, EMPTY))
+    return fill_call(shared, call, recipe, scalars, history, a, b)
 
 
 @helper
-def on_tensor_and_number(context, shared, t, number, at):
-    """The result of an op on a tensor, its operand `at`, and a number; 0 if that is not usual."""
+def on_tensor_and_number(context, shared, t, number, at, call):
+    """Find what an op on a tensor, its operand `at`, and a number records; whether this is usual."""
     kind = class_of(number)
     if kind != item(shared, FLOAT) and kind != item(shared, INT):
-        return 0
-    storage = get(t, TENSOR_STORAGE)
-    if not is_usual(shared) or not is_private(shared, storage):
-        return 0
-    history = history_of(shared, t)
-    if history != 0:
-        history *= is_on(shared, GRAD)
-        if history > 1:
-            return 0
+        return False
+    if not is_usual(shared) or not is_private(shared, get(t, TENSOR_STORAGE)):
+        return False
+    history = history_of_call(shared, history_of(shared, t))
+    if history > 1:
+        return False
     spec = own(get(t, TENSOR_SPEC))
     own(kind)
     key = new_pair(kind, spec) if at else new_pair(spec, kind)
     if key == 0:
-        return 0
+        return False
     recipe = own(find(item(context, RECIPES), key))
     drop(key)
     value = float_of(number)
     if value == -1.0 and has_failed() != 0:  # an int beyond all floats: Python words the error
         forget_error()
         drop(recipe)
-        return 0
+        return False
     if recipe == 0 or get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
         drop(recipe)
-        return 0
+        return False
     scalars = new_single(new_word(bits_of_float(value)))
-    offset = get(t, TENSOR_OFFSET)
-    offsets = own(item(shared, NONE)) if offset == zero(shared) else new_single(own(offset))
-    inputs = new_single(own(get(storage, STORAGE_VALUE)))
-    out = around(shared, recipe, inputs, offsets, scalars)
-    if history != 0 and out != 0:
-        if at:
-            out = with_history(context, shared, recipe, 0, t, scalars, out)
+    if at:
+        return fill_call(shared, call, recipe, scalars, history, 0, t)
+    return fill_call(shared, call, recipe, scalars, history, t, 0)
+
+
+@helper
+def fill_call(shared, call, recipe, scalars, history, first, second):
+    """Note what a call on these tensors records: True."""
+    put(call, CALL_RECIPE, recipe)
+    put(call, CALL_SCALARS, scalars)
+    put(call, CALL_HISTORY, history)
+    put(call, FIRST, first)
+    put(call, SECOND, second)
+    if first != 0 and second != 0:
+        put(call, CALL_INPUTS, new_pair(own(value_of(first)), own(value_of(second))))
+        if offset_of(first) == zero(shared) and offset_of(second) == zero(shared):
+            put(call, CALL_OFFSETS, own(item(shared, NONE)))
         else:
-            out = with_history(context, shared, recipe, t, 0, scalars, out)
-    return recorded(shared, out)
+            put(call, CALL_OFFSETS, new_pair(own(offset_of(first)), own(offset_of(second))))
+        return True
+    t = first if first != 0 else second
+    put(call, CALL_INPUTS, new_single(own(value_of(t))))
+    is_shifted = offset_of(t) != zero(shared)
+    put(
+        call, CALL_OFFSETS, new_single(own(offset_of(t))) if is_shifted else own(item(shared, NONE))
+    )
+    return True
+
+
+@helper
+def value_of(t):
+    """The value of a tensor."""
+    return get(get(t, TENSOR_STORAGE), STORAGE_VALUE)
+
+
+@helper
+def offset_of(t):
+    """Where it starts."""
+    return get(t, TENSOR_OFFSET)
 
 
 @helper

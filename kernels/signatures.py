@@ -1,16 +1,18 @@
 """The signature of a call, compiled: `describe` of `graph/op.py` on the same objects."""
 
-from .abi import helper
+from .abi import bits_of_float, helper
 from .handles import (
     FLOAT,
     INT,
     INTEGERS,
     LIST,
+    MINUS_ZERO,
     PLAIN,
     SLICE,
     TENSOR_OFFSET,
     TENSOR_SPEC,
     TUPLE,
+    ZERO,
     is_tensor,
 )  # fmt: skip
 from .objects import (
@@ -86,6 +88,9 @@ def describe_value(shared, value, looks):
     kind = class_of(value)
     if kind == item(shared, SLICE):
         return add_part(looks, kind) and all_plain(shared, value, looks)
+    if kind == item(shared, FLOAT) and float_of(value) == 0:  # equal, but not the same
+        value = item(shared, MINUS_ZERO if bits_of_float(float_of(value)) < 0 else ZERO)
+        return add_part(looks, kind) and add_part(looks, value)
     return is_plain(shared, value) and add_part(looks, kind) and add_part(looks, value)
 
 
@@ -105,9 +110,7 @@ def all_plain(shared, cut, looks):
 def is_plain(shared, value):
     """Whether equality tells a value apart from others of its class."""
     kind = class_of(value)
-    if kind == item(shared, FLOAT):
-        return float_of(value) != 0  # the two zeros are equal
-    known = kind == item(shared, INT)
+    known = kind == item(shared, INT) or kind == item(shared, FLOAT)
     for k in range(length(item(shared, PLAIN))):
         known |= kind == item(item(shared, PLAIN), k)
     return known

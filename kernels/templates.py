@@ -1,10 +1,11 @@
 """Recording the nodes of a template, compiled: `graph/template.py` on the same objects."""
 
-from .abi import helper
+from .abi import helper, stack_words
 from .handles import (
     MAX_PENDING,
     NONE,
     TAPE,
+    USER_SITE,
     WATCHERS,
     new_node,
 )  # fmt: skip
@@ -17,32 +18,41 @@ from .objects import (
     item,
     length,
     new_result,
+    new_result_of_nothing,
     new_tuple,
     new_word,
     own,
+    put,
     word_of,
 )  # fmt: skip
 
-FUNCTION_CONTEXT = BOUND  # bound when the module is compiled
+# Where the slots of the classes lie; bound when the module is compiled.
+FUNCTION_CONTEXT = RECIPE_FALLIBLE = NODE_SITE = BOUND
 
 SHARED, TWIN = range(2)  # the context of `repeat`
 STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)
+MOST_VALUES = 64  # that a template is given
 
 
 def repeat(function, arguments, count, names):
-    """Record the nodes of a template on some values; a tuple of these and of those."""
+    """Record the nodes of a template on some values, from where those start (None: at 0); a tuple of
+    these and of those."""
     context = get(function, FUNCTION_CONTEXT)
     shared = item(context, SHARED)
-    steps, values = get(arguments, 0), get(arguments, 8)
+    steps, values, shifts = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     tape, nodes, given = item(shared, TAPE), length(steps), length(values)
-    if length(item(shared, WATCHERS)) != 0 or length(tape) + nodes >= MAX_PENDING:
+    is_full = length(tape) + nodes >= MAX_PENDING or given > MOST_VALUES
+    if length(item(shared, WATCHERS)) != 0 or is_full:
         return new_result(item(context, TWIN), arguments, count, names)
+    starts, is_shifted = stack_words(MOST_VALUES), shifts != item(shared, NONE)
+    for k in range(given if is_shifted else 0):
+        put(starts, 8 * k, word_of(item(shifts, k)))
     made = new_tuple(given + nodes)
     if made == 0:
         return 0
     for k in range(given):
         fill(made, k, own(item(values, k)))
-    return completed(shared, steps, made, given, 0)
+    return completed(shared, steps, made, given, starts if is_shifted else 0)
 
 
 @helper
@@ -52,6 +62,10 @@ def completed(shared, steps, made, given, starts):
     `starts` has the offset of each of those in its memory, as words; 0 where all are 0. The tuple
     is taken over: 0 on failure.
     """
+    site = new_site(shared, steps)
+    if site == 0:
+        drop(made)
+        return 0
     for k in range(length(steps)):
         step = item(steps, k)
         places = item(step, STEP_PLACES)
@@ -62,12 +76,32 @@ def completed(shared, steps, made, given, starts):
         offsets = new_offsets(shared, item(step, STEP_OFFSETS), places, given, starts)
         scalars = own(item(step, STEP_SCALARS))
         node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
+        if node != 0 and can_fail(shared, step):
+            put(node, NODE_SITE, own(site))
         if node == 0 or append(item(shared, TAPE), node) != 0:
             drop(node)
             drop(made)
-            return 0
+            made = 0
+            break
         fill(made, given + k, node)
+    drop(site)
     return made
+
+
+@helper
+def can_fail(shared, step):
+    """Whether the node of a step may find a bad value."""
+    return get(item(step, STEP_RECIPE), RECIPE_FALLIBLE) != item(shared, NONE)
+
+
+@helper
+def new_site(shared, steps):
+    """The user's line, which an error of one of the nodes will name, None if they cannot fail; 0 on
+    failure."""
+    for k in range(length(steps)):
+        if can_fail(shared, item(steps, k)):
+            return new_result_of_nothing(item(shared, USER_SITE))
+    return own(item(shared, NONE))
 
 
 @helper

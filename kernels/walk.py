@@ -15,8 +15,10 @@ from .handles import (
     NUMBERS,
     RECIPE,
     STORAGE,
+    STORAGE_SPEC,
     STORAGE_VALUE,
     TAPE,
+    TENSOR_META,
     TENSOR_OFFSET,
     TENSOR_SPEC,
     TENSOR_STORAGE,
@@ -59,25 +61,24 @@ from .objects import (
     remember,
     word_of,
 )  # fmt: skip
-from .templates import completed
+from .templates import MOST_VALUES, completed
 
 # Where the slots of the classes lie; bound when the module is compiled.
 STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
 GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
-GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = SAVING_TEMPLATES = BOUND
-PULL_TEMPLATES = BOUND
-TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = TEMPLATE_IS_SURE = BOUND
+GRAD_OP = GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = SAVING_TEMPLATES = BOUND
+PULL_TEMPLATES = LEAF_VARIABLE = META_GRAD = META_POST_HOOKS = BOUND
+TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = BOUND
 
 # The context.
-SHARED, FIT, FITS, TOTAL_OF, TOTALS, MOST, SMALL, SAVING, PULL, TEMPLATE = range(10)
-ORDER, WAITING, MET, MEET, KEEP = range(5)  # the arguments of `advance`
+SHARED, FIT, FITS, TOTAL_OF, TOTALS, MOST, SMALL, SAVING, PULL, TEMPLATE, ACCUMULATE = range(11)
+ORDER, WAITING, MET, MEET, KEEP, CAPTURED = range(6)  # the arguments of `advance`
 # What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
 KERNELS, SOURCES, FORMS = range(2, 5)
 PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
 AS_IS, AS_TENSOR, FITTED = range(3)
 KERNEL_RECIPE, KERNEL_NUMBERS, KERNEL_READS = 0, 3, 5
 IS_VIEW, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
-MOST_VALUES = 64  # that a template is given
 PAIRS = 2 * MOST_VALUES
 
 
@@ -103,14 +104,18 @@ def advance(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     shared = item(context, SHARED)
     order, waiting = get(arguments, 8 * ORDER), get(arguments, 8 * WAITING)
+    captured = get(arguments, 8 * CAPTURED)
     while length(waiting) > 0 and length(order) > 0:
         fn = list_item(order, length(order) - 1)
         grads = find(waiting, fn)
         if grads != 0 and not join(context, arguments, fn, grads):
             return 0
         if grads != 0:
+            is_leaf = get(fn, GRAD_OP) == item(context, ACCUMULATE)
             is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(shared, RECIPE)
-            if is_elementwise:
+            if is_leaf:
+                way = new_grad(shared, fn, list_item(grads, 0), captured)
+            elif is_elementwise:
                 way = plain_vjp(shared, fn, list_item(grads, 0))
             else:
                 way = new_way(context, shared, fn, grads)
@@ -120,7 +125,9 @@ def advance(function, arguments, count, names):
             forget(waiting, fn)
         put(order, LENGTH, length(order) - 1)  # its reference is ours now
         if grads != 0:
-            if is_elementwise:
+            if is_leaf:
+                passed = end(shared, fn, way, captured)
+            elif is_elementwise:
                 passed = pass_on(context, arguments, fn, way, list_item(grads, 0))
             else:
                 passed = follow(context, arguments, fn, way, grads)
@@ -132,6 +139,57 @@ def advance(function, arguments, count, names):
         if has_failed() != 0:
             return 0
     return 0 if has_failed() != 0 else own(item(shared, NONE))
+
+
+@helper
+def new_grad(shared, fn, g, captured):
+    """What a gradient becomes at a leaf without hooks: its `.grad`, if it has none, or one of those
+    that are `captured`; else 0."""
+    none, meta = item(shared, NONE), get(get(fn, LEAF_VARIABLE), TENSOR_META)
+    if get(fn, GRAD_EXTRAS) != none or g == none:
+        return 0
+    if captured == none and not is_free(shared, meta):
+        return 0
+    if class_of(g) == item(shared, NODE):
+        return new_tensor(shared, own(g), item(get(fn, GRAD_OUTPUTS), 0))
+    return new_own_copy(shared, g) if captured == none else own(g)
+
+
+@helper
+def is_free(shared, meta):
+    """Whether a leaf has no gradient yet, and nothing to call once it has one."""
+    none = item(shared, NONE)
+    return meta != none and get(meta, META_GRAD) == none and length(get(meta, META_POST_HOOKS)) == 0
+
+
+@helper
+def new_own_copy(shared, g):
+    """A handle of its own on the value of a gradient, if that is all of its memory; else 0."""
+    if not is_tensor(shared, g) or get(g, TENSOR_OFFSET) != zero(shared):
+        return 0
+    storage, spec = get(g, TENSOR_STORAGE), get(g, TENSOR_SPEC)
+    whole = get(storage, STORAGE_SPEC)
+    is_whole = spec == whole or (
+        get(spec, SPEC_CONTIGUOUS) == item(shared, TRUE)
+        and word_of(get(spec, SPEC_NUMEL)) == word_of(get(whole, SPEC_NUMEL))
+    )
+    if not is_whole or not is_private(shared, storage):
+        return 0
+    return new_tensor(shared, own(get(storage, STORAGE_VALUE)), spec)
+
+
+@helper
+def end(shared, fn, grad, captured):
+    """Leave a gradient, whose reference is taken over, at its leaf; whether that went well."""
+    if captured == item(shared, NONE):
+        put(get(get(fn, LEAF_VARIABLE), TENSOR_META), META_GRAD, grad)
+        drop(item(shared, NONE))
+        return True
+    place = new_pair(own(fn), own(zero(shared)))
+    failed = remember(captured, place, grad) if place != 0 else 1
+    drop(place)
+    drop(grad)
+    return failed == 0
 
 
 @helper
@@ -342,7 +400,7 @@ def new_fitted(context, edge, found, spec, wanted):
     drop(key)
     made = 0
     true = item(shared, TRUE)
-    is_fresh = template != 0 and is_sure(context, shared, template)
+    is_fresh = template != 0 and fits_in(context, shared, template)
     if is_fresh and get(template, TEMPLATE_FRESH) == true:
         steps = get(template, TEMPLATE_STEPS)
         starts = stack_words(1)
@@ -504,7 +562,7 @@ def new_way(context, shared, fn, grads):
         return 0
     template = own(find(templates, key))
     drop(key)
-    if template != 0 and not is_sure(context, shared, template):
+    if template != 0 and not fits_in(context, shared, template):
         drop(template)
         return 0
     return template
@@ -536,11 +594,9 @@ def new_key(context, shared, fn, grads):
 
 
 @helper
-def is_sure(context, shared, template):
-    """Whether this is a template that cannot fail on values and fits onto the tape."""
+def fits_in(context, shared, template):
+    """Whether this is a template that fits onto the tape."""
     if class_of(template) != item(context, TEMPLATE):
-        return False
-    if get(template, TEMPLATE_IS_SURE) != item(shared, TRUE):
         return False
     return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
 

@@ -18,11 +18,21 @@ import pytest
 
 import adjit as T
 from adjit.autograd import engine
-from adjit.graph import calls, cuts, record, recorder
+from adjit.graph import calls, cuts, inplace, makers, record, recorder, write
+from adjit.graph import op as ops_room
 from adjit.graph.op import Operation
 from adjit.graph.state import watchers
 from adjit.graph.view import Pull
-from adjit.ops import activations, arithmetic, comparison, losses, softmax, transcendental
+from adjit.ops import (
+    activations,
+    arithmetic,
+    comparison,
+    grids,
+    losses,
+    softmax,
+    steps,
+    transcendental,
+)
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
 from adjit.ops import shape as lists
@@ -135,6 +145,7 @@ def described(t, operands=()):
         view and (names.get(id(view.base)), view.kind, view.version), t.storage.version,
         t.storage.shared, t.storage.spec, node.recipe, node.scalars, node.offsets, history,
         node.inputs and [names.get(id(value)) for value in node.inputs], t.meta,
+        node.site if node.recipe is not None and node.recipe.fallible else None,
     )  # fmt: skip
 
 
@@ -228,6 +239,14 @@ def matrix():
     return T.tensor([[0.5, -1.0], [2.0, 1.5], [-0.5, 1.0]], requires_grad=True)
 
 
+def labels():
+    return T.tensor([2, 0])
+
+
+def labels_in_rows():
+    return T.tensor([[2, 0], [1, 1]])
+
+
 CALLS = {
     "product": call_of(products.mm, matrix),
     "product without gradient": call_of(products.mm, lambda: T.ones(3, 2)),
@@ -240,6 +259,10 @@ CALLS = {
     "joined": call_of(lists.join, 0, [2], T.float32),
     "affine": call_of(products.affine, leaf, lambda: T.ones(3, 3, requires_grad=True)),
     "loss": call_of(losses.mse_loss, leaf, reduction="sum"),
+    "several results": call_of(losses.class_cross_entropy, labels, -100, "mean"),
+    "a result that comes thrice": call_of(losses.class_cross_entropy, labels, -100, "none"),
+    "extremes": call_of(reductions.max_axis, 1, False, T.Size([2, 3])),
+    "places": call_of(grids.gather_grid, 1, labels_in_rows, T.Size([2, 3])),
 }
 IN_A_LIST = {"joined"}
 
@@ -253,7 +276,9 @@ def call_outcome(f, make, first, name):
     except Exception as error:
         return type(error), str(error)
     operands = (first, *args[1:], *kwargs.values())
-    return described(found, operands), len(scheduling.tape) - before
+    results = found if isinstance(found, tuple) else (found,)
+    cells = [[a.storage is b.storage for a in results] for b in results]
+    return [described(t, operands) for t in results], cells, len(scheduling.tape) - before
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -410,6 +435,18 @@ def test_ops_are_copied_and_pickled_as_functions_are():
         assert pickle.loads(pickle.dumps(op)) is op
 
 
+def test_an_elementwise_function_may_be_an_attribute_of_a_class():
+    """As PyTorch's, it is no method of that class."""
+
+    class Layer:
+        activation, bounds = T.tanh, T.clamp
+
+    x = T.tensor([-2.0, 0.0, 2.0])
+    for _ in range(3):
+        assert Layer().activation(x).tolist() == T.tanh(x).tolist()
+        assert Layer().bounds(x, 0, 1).tolist() == [0, 0, 1]
+
+
 def test_functions_look_like_functions():
     method = T.Tensor.exp
     assert "exp" in repr(method) or "compiled" in repr(method)
@@ -560,6 +597,261 @@ def test_structures_with_offsets_and_shared_memory_agree(monkeypatch):
         total.numpy(), 2 * (table.numpy() * table.numpy()[(7 * np.arange(20)) % 20]).sum(0) + 2
     )
     assert seen
+
+
+# ----- functions that choose an op, and ops with more operands -----
+
+
+CHOOSING = {
+    "bounds": (T.clamp, (0, 1)),
+    "bounds by name": (partial(T.clamp, min=0.0), ()),
+    "tensors as bounds": (T.clamp, (lambda: T.zeros(3), lambda: T.ones(2, 1))),
+    "bounds as a method": (T.Tensor.clamp, (-0.0, 2.5)),
+    "between": (T.lerp, (lambda: T.ones(2, 3), 0.25)),
+    "between with gradients": (T.lerp, (leaf, leaf)),
+    "scaled": (partial(T.add, alpha=0.5), (leaf,)),
+    "scaled number": (partial(T.sub, alpha=2), (3,)),
+    "remainder": (T.remainder, (2,)),
+    "rounded quotient": (partial(T.div, rounding_mode="floor"), (2,)),
+    "masked": (T.masked_fill, (lambda: T.tensor([True, False, True]), 0.0)),
+    "product of three": (partial(T.addcmul, value=0.5), (leaf, lambda: T.ones(2, 3))),
+    "softened": (T.nn.functional.softplus, (2.0, 20)),
+    "power": (T.pow, (2,)),
+    "power of numbers": (T.pow, (lambda: T.ones(3),)),
+}
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("name", CHOOSING)
+def test_choices_agree(name, graded, monkeypatch):
+    """What machine code records of ops with more operands, or chosen by arguments that came before."""
+    f, more = CHOOSING[name]
+    made = [m() if callable(m) else m for m in more]
+
+    def call(first):
+        return outcome(f, first, *made)
+
+    for first in TENSORS:
+        with T.set_grad_enabled(graded):
+            for _ in range(2):
+                call(TENSORS[first]())
+            found = call(TENSORS[first]())
+            with monkeypatch.context() as patch:
+                patch.setattr(ops_room, "elementwise_recorder", lambda: record.elementwise)
+                patch.setattr(arithmetic, "elementwise_recorder", lambda: record.elementwise)
+                for choice in CHOICES:
+                    choice.chosen.clear()
+                assert found == call(TENSORS[first]()), first
+
+
+CHOICES = [T.clamp, T.lerp, T.remainder, T.div, T.masked_fill, T.pow]
+
+
+def test_what_was_chosen_is_not_chosen_again(monkeypatch):
+    x, bounds = leaf(), (0.0, 1.5)
+    T.clamp(x, *bounds)
+    monkeypatch.setattr(T.clamp, "choose", lambda *_, **__: pytest.fail("chosen again"))
+    assert T.clamp(leaf(), *bounds).tolist() == [[1, 1.5, 1.5], [1.5, 1.5, 1.5]]
+    assert leaf().clamp(*bounds).sum().item() == 8.5
+    for other in [(-0.0, 1.5), (0, 1.5), (0.0, 1.25)]:
+        with pytest.raises(BaseException, match="chosen again"):
+            T.clamp(x, *other)
+
+
+def test_a_choice_that_looks_at_values_is_made_again():
+    """The divisor is looked at; a tensor that comes twice could be either of two."""
+    x = T.tensor([4, 6])
+    for _ in range(3):
+        assert T.div(x, T.tensor([2, 4]), rounding_mode="floor").tolist() == [2, 1]
+    with pytest.raises(RuntimeError, match="ZeroDivisionError"):
+        T.div(x, T.tensor([2, 0]), rounding_mode="floor")
+    y = T.tensor([1.0, 5.0])
+    for _ in range(3):
+        assert T.lerp(y, y, y).tolist() == [1, 5]
+    assert T.lerp(y, y + 2, y - 1).tolist() == [1, 13]
+
+
+# ----- writing in place -----
+
+
+WRITES = {
+    "add": ("add_", (lambda: T.ones(2, 3),)),
+    "add a row": ("add_", (lambda: T.ones(3),)),
+    "add a number": ("add_", (2,)),
+    "add a part of itself": ("add_", ("part",)),
+    "add itself": ("add_", ("itself",)),
+    "subtract what needs gradients": ("sub_", (leaf,)),
+    "multiply": ("mul_", (0.5,)),
+    "divide": ("div_", (lambda: T.full((2, 3), 2.0),)),
+    "exponential": ("exp_", ()),
+    "operator": ("__iadd__", (lambda: T.ones(2, 3),)),
+    "operator with a number": ("__imul__", (3.0,)),
+    "operator with text": ("__imul__", ("text",)),
+    "copy": ("copy_", (lambda: T.ones(2, 3),)),
+    "copy a number": ("copy_", (lambda: T.tensor(2.0),)),
+    "zeros": ("zero_", ()),
+    "one value": ("fill_", (2.5,)),
+    "too large": ("add_", (lambda: T.ones(4, 2, 3),)),
+}
+TWINS = {"copy_", "zero_", "fill_"}  # Python that calls `inplace.adopt`
+
+
+def write_outcome(name, how, first, twin, monkeypatch):
+    """What a write leaves of a tensor: its history, its cell, what lies on the tape."""
+    method, more = how
+    t = TENSORS[first]()
+    scheduling.settle()
+    given = [
+        {"part": t[:1] if t.ndim else t, "itself": t}.get(m, m) if isinstance(m, str) else m
+        for m in more
+    ]
+    given = [m() if callable(m) and not isinstance(m, T.Tensor) else m for m in given]
+    before, value, f = len(scheduling.tape), t.storage.value, getattr(T.Tensor, method)
+    with monkeypatch.context() as patch:
+        if twin:
+            patch.setattr(inplace, "adopt", inplace._adopt)
+            f = f if method in TWINS else f.__wrapped__
+        try:
+            found = f(t, *given)
+        except Exception as error:
+            return type(error), str(error)
+    if found is NotImplemented:
+        return found
+    site = getattr(t.counter, "site", None)
+    left = found is t, t.storage.value is value, t.counter.version, site and site[0]
+    return left, described(t, (t, *given)), len(scheduling.tape) - before
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("name", WRITES)
+def test_writes_agree(name, graded, monkeypatch):
+    for first in TENSORS:
+        with T.set_grad_enabled(graded):
+            for _ in range(2):
+                write_outcome(name, WRITES[name], first, True, monkeypatch)
+            expected = write_outcome(name, WRITES[name], first, True, monkeypatch)
+            assert write_outcome(name, WRITES[name], first, False, monkeypatch) == expected, first
+
+
+def test_a_write_does_not_need_its_twin(monkeypatch):
+    x, y = T.ones(2, 3), T.ones(2, 3)
+    x.add_(y).mul_(2.0)
+    fast = recorder.writing(arithmetic.total, refuse_twin)
+    assert fast(x, y) is x
+    assert (x.storage.version, x.storage.site[0]) == (3, __file__)
+    assert x.tolist() == [[5.0] * 3] * 2
+    w = leaf()
+    with T.no_grad():
+        assert fast(w, y) is w  # as steps by hand do
+    for t in (w, x[0], x.detach()[:1], T.from_numpy(np.ones((2, 3), np.float32))):
+        with pytest.raises(AssertionError, match="the twin was called"):
+            fast(t, y)
+
+
+def test_parts_are_written_without_the_twin(monkeypatch):
+    x, y = T.zeros(4, 3), T.ones(3)
+    x[0] = y
+    monkeypatch.setattr(write, "store", lambda *_: pytest.fail("the twin was called"))
+    x[2] = y
+    x[1:2] = T.full((1, 3), 2.0)
+    assert x.tolist() == [[1] * 3, [2] * 3, [1] * 3, [0] * 3]
+    assert x.storage.version == 3
+
+
+def test_a_tensor_written_in_between_keeps_its_old_values():
+    x = T.arange(4.0)
+    before = x * 1
+    seen = [x + k for k in range(3) if x.add_(1) is x]
+    assert [s.tolist() for s in seen] == [[k + 1 + k + j for j in range(4)] for k in range(3)]
+    assert before.tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("momentum", [0, 0.9])
+def test_steps_agree(momentum, monkeypatch):
+    def run():
+        parameters = [T.nn.Parameter(T.ones(2, 3)), T.nn.Parameter(T.arange(4.0))]
+        optimizer = T.optim.SGD(parameters, lr=0.1, momentum=momentum)
+        for k in range(4):
+            for p in parameters:
+                p.grad = p.detach() * 2 + k
+            optimizer.step()
+        sites = [p.storage.site[0] for p in parameters]
+        return [p.tolist() for p in parameters], [p.storage.version for p in parameters], sites
+
+    found = run()
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "_replace", write.replace)
+        assert run() == found
+
+
+# ----- tensors of plain values -----
+
+MAKERS = {
+    "zeros": lambda: T.zeros(2, 3),
+    "ones by shape": lambda: T.ones((3,), dtype=T.int64),
+    "full": lambda: T.full((2,), 2.5),
+    "a whole number": lambda: T.full((2,), 7),
+    "range": lambda: T.arange(1, 9, 2),
+    "floating range": lambda: T.arange(0.0, 1.0, 0.25, device="cpu"),
+    "spaced": lambda: T.linspace(-0.0, 1.0, 5),
+    "identity": lambda: T.eye(2),
+    "like": lambda: T.zeros_like(leaf()),
+    "like, whole": lambda: T.full_like(leaf(), 2, dtype=T.int32),
+    "graded": lambda: T.ones(2, requires_grad=True),
+    "largest": lambda: leaf().argmax(1),
+    "any": lambda: (leaf() > 5).any(0),
+    "order": lambda: T.tensor([3.0, 1.0, 2.0]).argsort(),
+}
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_makers_agree(name):
+    first = MAKERS[name]()
+    for _ in range(4):
+        made = MAKERS[name]()
+        assert (made.spec, made.requires_grad, made.is_leaf) == (
+            first.spec,
+            first.requires_grad,
+            True,
+        )
+        assert made.tolist() == first.tolist()
+        made.fill_(1) if not made.requires_grad else None  # it is nobody else's
+    assert MAKERS[name]().tolist() == first.tolist() or not first.requires_grad
+
+
+def test_a_maker_runs_twice_for_each_signature():
+    ran = []
+
+    @makers.maker
+    def ramp(n, *, scale=1.0, like=None):
+        ran.append((n, scale))
+        return T.arange(float(n)) * scale
+
+    for _ in range(5):
+        assert ramp(3, scale=2.0).tolist() == [0, 2, 4]
+    assert ran == [(3, 2.0)] * 2
+    for _ in range(3):
+        assert ramp(3, scale=-0.0).tolist() == [0, 0, 0]
+    assert len(ran) == 4
+    for _ in range(5):
+        assert ramp(2, like=T.from_numpy(np.ones(2))).tolist() == [0, 1]  # shared: it always runs
+    assert len(ran) == 9
+
+
+def test_makers_follow_the_default_dtype():
+    for _ in range(3):
+        assert T.zeros(2).dtype is T.float32
+        assert T.tensor([1, 2]).sin().dtype is T.float32
+        assert T.tensor([1, 2]).add(0.5).dtype is T.float32
+    T.set_default_dtype(T.float64)
+    try:
+        for _ in range(3):
+            assert T.zeros(2).dtype is T.float64
+            assert T.tensor([1, 2]).sin().dtype is T.float64
+            assert T.tensor([1, 2]).add(0.5).dtype is T.float64
+    finally:
+        T.set_default_dtype(T.float32)
+    assert T.zeros(2).dtype is T.tensor([1, 2]).sin().dtype is T.float32
 
 
 # ----- the walk -----
@@ -799,9 +1091,11 @@ def test_what_is_read_past_its_end_is_copied_first(fill_in, padded, start, ours)
     x = T.arange(16.0) * 1 if ours else T.from_numpy(np.arange(16, dtype=np.float32))
     scheduling.settle()
     value, words, places = x.storage.value, np.zeros(1, np.int64), np.zeros((1, 3), np.int64)
+    numbers = np.zeros((0, 2), np.int64)
     table = plan.Table(
-        (plan.ExternalOf(4, padded),), (), words, places, words.ctypes.data, places.ctypes.data, 1
-    )
+        (plan.ExternalOf(4, padded),), (), words, places, words.ctypes.data, places.ctypes.data, 1,
+        numbers, numbers.ctypes.data, 0,
+    )  # fmt: skip
     externals = [(value, start)]
     assert fill_in(table, externals) == []
     stays = not padded or (ours and not start)
@@ -809,6 +1103,60 @@ def test_what_is_read_past_its_end_is_copied_first(fill_in, padded, start, ours)
     assert (externals[0][0] is value) is stays
     found = (ctypes.c_float * 13).from_address(int(words[0]))
     assert [*found] == [float(k) for k in range(start, start + 13)]
+
+
+# ----- leaves -----
+
+
+def sent_back(x, b):
+    return ((x @ x.t()).sum() + (x * b).exp().sum(1, keepdim=True).view(-1)[0]) * 1.0
+
+
+@pytest.mark.parametrize("situation", ["fresh", "again", "hooked", "watched", "asked for"])
+def test_leaves_agree(situation, monkeypatch):
+    """What `.grad` becomes: new, grown, seen by hooks; or what `grad` returns."""
+
+    def run():
+        x, b, called = leaf(), T.ones(3, requires_grad=True), []
+        if situation == "hooked":
+            b.register_hook(lambda g: g * 2)
+        if situation == "watched":
+            b.register_post_accumulate_grad_hook(lambda t: called.append(t.grad.tolist()))
+        for _ in range(2):
+            if situation == "asked for":
+                found = T.autograd.grad(sent_back(x, b), [b, x])
+                called.append([(g.tolist(), g.spec, g.is_leaf) for g in found])
+                assert x.grad is b.grad is None
+            else:
+                sent_back(x, b).backward()
+                called.append(
+                    [(t.grad.tolist(), t.grad.spec, t.grad.requires_grad) for t in (x, b)]
+                )
+                if situation != "again":
+                    x.grad = b.grad = None
+        return called
+
+    for _ in range(3):
+        run()
+    found = run()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "advance", engine._advance)
+        assert run() == found
+
+
+def test_a_gradient_is_nobody_elses():
+    x, y = leaf(), leaf()
+    for _ in range(3):
+        x.grad = y.grad = None
+        (x + y).sum().backward()
+        x.grad.add_(1)
+        assert y.grad.tolist() == [[1.0] * 3] * 2
+        z = T.tensor(2.0, requires_grad=True)
+        z.backward()
+        z.grad.add_(1)
+        shown = z.grad.numpy()
+        shown += 1
+        assert z.grad.item() == 3
 
 
 # ----- references -----

@@ -240,6 +240,28 @@ def test_big_writes_happen_in_their_own_bytes():
     assert x[5].item() == 8.0
 
 
+@pytest.mark.parametrize("size", [100, 1 << 10, 3 << 10, 1 << 14])
+def test_free_blocks_go_back_to_the_system(size):
+    """Small ones stay; what is given back is not handed out again."""
+    with scheduling.lock:
+        storage.empty_cache()
+        before = len(storage._slabs), storage.memory_stats()["kept"]
+        kept = [storage.allocate(storage.size_class(4 * size)) for _ in range(3)]
+        numbers = {int(block) for block in kept}
+        assert len(numbers) == 3
+        del kept
+        again = [storage.allocate(storage.size_class(4 * size)) for _ in range(3)]
+        assert {int(block) for block in again} == numbers
+        del again
+        storage.empty_cache()
+        if 4 * size > storage.SMALL:
+            assert (len(storage._slabs), storage.memory_stats()["kept"]) == before
+        fresh = [storage.allocate(storage.size_class(4 * size)) for _ in range(4)]
+        assert len({int(block) for block in fresh}) == 4
+    x = T.arange(float(size))
+    assert (x + 1).sum().item() == size * (size + 1) / 2
+
+
 PROGRAM = """
 import adjit as T
 x = T.linspace(-1, 1, 7, requires_grad=True)

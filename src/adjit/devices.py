@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 __all__ = ["CPU", "device", "get_default_device", "set_default_device"]
@@ -116,7 +117,17 @@ def check(place: Any) -> device:
     place = gpu(index)
     if place not in gpus_used:
         gpus_used.append(place)
+        for listener in _gpu_listeners:
+            listener()
     return place
+
+
+_gpu_listeners: list[Callable[[], object]] = []
+
+
+def on_first_gpu(listener: Callable[[], object]) -> None:
+    """Call `listener()` when a GPU comes into use: what was remembered may not know of devices."""
+    _gpu_listeners.append(listener)
 
 
 def get_default_device() -> device:

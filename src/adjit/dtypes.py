@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import ctypes
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,6 +20,9 @@ _python_int = builtins.int
 _python_float = builtins.float
 
 
+_IN_C = {"float32": "float", "float64": "double"}
+
+
 class dtype:
     """An element type such as `adjit.float32`.
 
@@ -26,7 +30,7 @@ class dtype:
     `numpy` is the NumPy dtype with the same bytes.
     """
 
-    __slots__ = ("is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
+    __slots__ = ("ctype", "is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
                  "name", "numpy", "rank", "stored")  # fmt: skip
 
     def __init__(
@@ -39,6 +43,9 @@ class dtype:
         self.is_signed = kind in "ifc"
         self.numpy = np.dtype(name) if name != "bfloat16" else np.dtype(np.uint16)
         self.stored = "uint8" if kind == "b" else name  # the element type inside kernels
+        self.ctype: Any = getattr(
+            ctypes, f"c_{_IN_C.get(name, name)}", None
+        )  # to read one by address
 
     def __repr__(self) -> str:
         return f"adjit.{self.name}"

@@ -25,10 +25,13 @@ def user_frame() -> FrameType | None:
 
 def user_site() -> Site | None:
     """File, line and function of the user's call into the library."""
-    frame = user_frame()
-    if frame is None:
-        return None
-    return frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if not code.co_filename.startswith(_PACKAGE):
+            return code.co_filename, frame.f_lineno, code.co_name
+        frame = frame.f_back
+    return None
 
 
 def describe(site: Site | None) -> str:

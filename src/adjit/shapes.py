@@ -189,10 +189,12 @@ def shape_of(args: Any) -> Size:
     Raises:
         TypeError: if a size is no integer.
     """
-    if len(args) == 1 and not isinstance(args[0], int) and hasattr(args[0], "__iter__"):
+    if len(args) == 1 and args[0].__class__ is not int and hasattr(args[0], "__iter__"):
         args = args[0]
+    if args.__class__ is Size:
+        return args
     try:
-        return Size(a if a.__class__ is int else a.__index__() for a in args)
+        return Size([a if a.__class__ is int else a.__index__() for a in args])
     except AttributeError:
         kinds = ", ".join(type(a).__name__ for a in args)
         raise TypeError(f"expected sizes as ints or one sequence of ints, got ({kinds})") from None
@@ -205,7 +207,7 @@ def checked_shape(args: Any) -> Size:
         RuntimeError: if a size is negative.
     """
     shape = shape_of(args)
-    for size in shape:
+    for size in shape:  # `min` would take longer
         if size < 0:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {size}: {list(shape)}"

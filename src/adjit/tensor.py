@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from .show import Outline
 
 
+FEW = 64  # elements that become Python numbers one by one
+
+
 class Meta:
     """What few tensors have: a gradient, hooks, an accumulator."""
 
@@ -66,6 +69,7 @@ class Tensor:
 
         def __getattr__(self, name: str) -> Any: ...
         def __getitem__(self, key: Any) -> Tensor: ...
+        def __setitem__(self, key: Any, value: Any) -> None: ...
         def __add__(self, other: Any) -> Tensor: ...
         def __radd__(self, other: Any) -> Tensor: ...
         def __sub__(self, other: Any) -> Tensor: ...
@@ -609,10 +613,32 @@ class Tensor:
             raise RuntimeError(
                 f"a Tensor with {self.spec.numel} elements cannot be converted to Scalar"
             )
-        return self._values().item()
+        return self._number()
+
+    def _number(self) -> Any:
+        """The first element as a Python number."""
+        spec = self.spec
+        if spec.device is not devices.CPU:
+            return on_host(self)._number()
+        state.steady = False
+        value = scheduling.value_of(self.storage)  # which is held while it is read
+        return spec.dtype.ctype.from_address(
+            value.address + self.offset * spec.dtype.itemsize
+        ).value
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
+        spec = self.spec
+        if (
+            spec.ndim == 1
+            and 0 < spec.numel <= FEW
+            and spec.device is devices.CPU
+            and spec.contiguous
+        ):
+            state.steady = False
+            value = scheduling.value_of(self.storage)
+            first = value.address + self.offset * spec.dtype.itemsize
+            return (spec.dtype.ctype * spec.numel).from_address(first)[:]
         return self._values().tolist()
 
     def __bool__(self) -> bool:
@@ -620,7 +646,7 @@ class Tensor:
             if self.spec.numel == 0:
                 raise RuntimeError("Boolean value of Tensor with no values is ambiguous")
             raise RuntimeError("Boolean value of Tensor with more than one value is ambiguous")
-        return bool(self._values().item())
+        return bool(self._number())
 
     def __float__(self) -> float:
         self._warn_conversion()
@@ -642,7 +668,7 @@ class Tensor:
     def __index__(self) -> int:
         if self.spec.dtype.is_floating_point or self.spec.numel != 1:
             raise TypeError("only integer tensors of a single element can be converted to an index")
-        return int(self._values().item())
+        return int(self._number())
 
     def __complex__(self) -> complex:
         return complex(self.item())
@@ -799,11 +825,6 @@ class Tensor:
         )
 
     # ----- indexing and containers -----
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        from .ops.index import setitem
-
-        setitem(self, key, value)
 
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self)})

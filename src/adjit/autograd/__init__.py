@@ -6,7 +6,9 @@ import warnings
 from collections.abc import Sequence
 from typing import Any
 
+from ..devices import CPU
 from ..graph import record
+from ..graph.state import state
 from ..graph.template import remembered
 from ..shapes import Size
 from ..tensor import Tensor
@@ -58,12 +60,14 @@ def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[
 
 
 def _one_for(out: Any) -> Any:
+    spec = out.spec
     edge = record.edge_of(out)
-    if edge is not None and getattr(edge[0].op, "is_planned", False):
-        value = _ready_ones.get(out.spec) or _ready_one(out)
+    is_planned = edge is not None and getattr(edge[0].op, "is_planned", False)
+    if is_planned or (spec.device is CPU and state.session is None):
+        value = _ready_ones.get(spec) or _ready_one(out)
         if value is not None:
-            return record.make_tensor(record.make_storage(value, out.spec), out.spec)
-    return remembered(_ones, out.spec, (), lambda: _ones_like(out))
+            return record.make_tensor(record.make_storage(value, spec), spec)
+    return remembered(_ones, spec, (), lambda: _ones_like(out))
 
 
 def _ones_like(out: Any) -> Any:
@@ -73,11 +77,13 @@ def _ones_like(out: Any) -> Any:
 
 
 def _ready_one(out: Any) -> Any:
-    """A value that is there already; to record it would mean to run it before a plan, alone."""
+    """A value that is there already: it costs no step, nor one before a plan, alone."""
+    from ..ops.creation import tensor
     from ..schedule.settle import settle
 
-    value = _ones_like(out).storage.value
-    settle()
+    value = tensor(1.0, dtype=out.dtype, device=out.device).storage.value
+    if value.recipe is not None:
+        settle()
     if value.recipe is not None:
         return None  # nothing runs while a function is captured
     if len(_ready_ones) >= MAX_READY:

@@ -187,15 +187,19 @@ def _advance(
     met: set[GradNode],
     meet: Any,
     keep: bool,
+    captured: dict[tuple[GradNode, int], Any] | None,
 ) -> None:
     """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
 
 
 reach = native.Family("walk", "reach").function(_reach, (shared(),))
-native.know(PULL=Pull)
+native.know(PULL=Pull, LEAF=AccumulateGrad)
 advance = native.Family("walk", "advance").function(
-    _advance, (shared(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template)
-)
+    _advance,
+    (
+        shared(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template, _accumulate,
+    ),
+)  # fmt: skip
 
 
 class Walk:
@@ -239,11 +243,12 @@ class Walk:
         """Walk until no gradient waits."""
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
         met, targets = self.met, self.targets
+        captured = self.captured if goals else None  # where all the leaves are goals
         keep, watch = self.keep, state.anomaly
         plain = useful is None and not (watch or state.grad or watchers)  # all targets are leaves
         while waiting:
             if plain:
-                advance(order, waiting, met, self.meet, keep)
+                advance(order, waiting, met, self.meet, keep, captured)
                 if not waiting:
                     break
             fn = order.pop()

@@ -46,7 +46,7 @@ class Part:
             for at, node in enumerate(batch)
             if node.recipe.fallible is not None
         }
-        self._numbers = [word for at in self.plan.numbered for word in batch[at].scalars]
+        self._numbers = [batch[at].scalars for at in self.plan.numbered]
         self._draws = self._find_draws(batch, places, draws)
 
     def _find_draws(

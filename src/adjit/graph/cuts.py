@@ -52,7 +52,8 @@ def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(function)
     def view(*args: Any, **kwargs: Any) -> Any:
         made = function(*args, **kwargs)
-        if args and usable():
+        is_view = made.__class__ is tuple or made.view_of is not None
+        if is_view and args and usable():
             _remember(cuts, args, kwargs, made)
         return made
 

@@ -10,6 +10,7 @@ from .. import dtypes
 from ..shapes import Size, is_dense
 from . import record, write
 from .node import GradNode, node_class
+from .recorder import adopting
 from .state import state
 from .view import refuse_view
 
@@ -71,7 +72,7 @@ def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
             )
 
 
-def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
+def _adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     """Write `made`, the result of an op, into `t`, which takes over its history.
 
     `overlap` allows a tensor with several elements in one place: one value for all is well defined.
@@ -105,6 +106,9 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     if recorded:
         rewrite_history(t, made, rebind)
     return t
+
+
+adopt = adopting(_adopt, write.writes)
 
 
 def refuse_overlapping(spec: Any) -> None:

@@ -43,34 +43,40 @@ def launch(
     `schedule/finish.py` says more. Results are where the inputs are; `device` says
     where, if there are none.
     """
+    recipe = recipe_of(
+        kernel, tuple([t.spec for t in inputs]), outputs, bind=bind, words=words,
+        scalars=len(scalars), n=n, grain=grain, scratch=scratch, fallible=fallible,
+        messages=messages, activation=activation, finishes=finishes, device=device,
+    )  # fmt: skip
+    return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
+
+
+def recipe_of(
+    kernel: Any, inputs: tuple[Spec, ...], outputs: Sequence[tuple[Any, dtype]], *,
+    bind: dict[str, dtype] | None = None, words: Sequence[int] = (), scalars: int = 0, n: int = 0,
+    grain: int = 1, scratch: int = 0, fallible: Any = False, messages: dict[int, Any] | None = None,
+    activation: int = -1, finishes: bool = False, device: devices.device | None = None,
+) -> Recipe:  # fmt: skip
+    """The recipe of a launch, on inputs with these specs and with so many `scalars`."""
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)
-    given = tuple([t.spec for t in inputs])
     key = (
-        steps, given, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
-        tuple(bind.items()) if bind else None, len(scalars), scratch,
+        steps, inputs, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
+        tuple(bind.items()) if bind else None, scalars, scratch,
         tuple(messages.items()) if messages else fallible, device,
     )  # fmt: skip
     recipe = _launches.get(key)
     if recipe is None:
         recipe = _launch_recipe(
-            steps,
-            given,
-            outputs,
-            words,
-            bind or {},
-            len(scalars),
-            scratch,
-            fallible,
-            messages or {},
-            device or common_device(given),
-        )
+            steps, inputs, outputs, words, bind or {}, scalars, scratch, fallible, messages or {},
+            device or common_device(inputs),
+        )  # fmt: skip
         recipe.activation = activation
         recipe.finishes = finishes and recipe.device is devices.CPU
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
         _launches[key] = recipe
-    return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
+    return recipe
 
 
 def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...] = ()) -> Any:

@@ -35,6 +35,7 @@ class Spec:
 
 
 _specs: dict[Any, Spec] = {}
+_dense: dict[Any, Spec] = {}  # those in C order, by shape, dtype and device
 MAX_SPECS = 1 << 16
 
 
@@ -51,7 +52,13 @@ def spec_of(shape: Any, strides: Any, kind: dtype, place: device = CPU) -> Spec:
 
 def dense_spec(shape: Any, kind: dtype, place: device = CPU) -> Spec:
     """The spec in C order."""
-    return spec_of(shape, contiguous_strides(shape), kind, place)
+    key = (*shape, kind, place)
+    spec = _dense.get(key)
+    if spec is None:
+        if len(_dense) >= MAX_SPECS:
+            _dense.clear()
+        spec = _dense[key] = spec_of(shape, contiguous_strides(shape), kind, place)
+    return spec
 
 
 class Node:

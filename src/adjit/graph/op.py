@@ -5,13 +5,14 @@ Registering an op gives the library its function, the tensor method, and its row
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, TypeVar, overload
+from typing import Any, NamedTuple, TypeVar, overload
 
 from .. import dtypes
-from ..dtypes import dtype
+from ..dtypes import dtype, on_default_change
 from ..schedule import native
 from ..schedule.body import Body, constant_subscripts, returned_reads, returning
 from ..schedule.settle import float_word
@@ -20,7 +21,8 @@ from ..storage import Storage
 from . import calls, record
 from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
-from .recorder import compile_calls, compiled
+from .recorder import choosing, compile_calls, compile_choices, compiled, writing
+from .recorder import elementwise as elementwise_recorder
 from .state import state
 from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
 
@@ -126,6 +128,7 @@ class Elementwise(native.Native):
         self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
         self.node_class = node_class(self.backward_name)
         self.recipes: dict[Any, Any] = {}
+        on_default_change(self.recipes.clear)
         self.arity = len(self.params)
         self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
@@ -180,7 +183,7 @@ class Elementwise(native.Native):
         values = given + tuple(
             [attributes.get(a, self.defaults.get(a)) for a in self.attributes[len(given) :]]
         )
-        made = record.elementwise(self, operands, values, over)
+        made = elementwise_recorder()(self, operands, values, over)
         return made if out is None else _write_out(self.name, out, made)
 
     def _operands_by_name(self, count: int, attributes: dict[str, Any]) -> list[Any]:
@@ -206,6 +209,7 @@ class Elementwise(native.Native):
         vars(twin).update(vars(self))
         twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
         twin.backward_name, twin.recipes = backward_name, {}
+        on_default_change(twin.recipes.clear)
         twin.node_class = node_class(backward_name)
         twin.record = twin._recorder()
         if twin.direct:
@@ -283,15 +287,20 @@ class _Saves(dict[int, tuple[int, ...]]):
         return self[mask]
 
 
-class Choice:
+@native.called
+class Choice(native.Native):
     """An elementwise function that picks its op by its arguments.
 
-    `choose` gets the arguments of a call and returns the op, its operands and its attributes.
+    `choose` gets the arguments of a call and returns the op, its operands and its attributes: always the
+    same for arguments that look the same, but where it looks at values.
     """
 
     def __init__(self, choose: Callable[..., tuple[Elementwise, tuple[Any, ...], tuple[Any, ...]]]):
         functools.update_wrapper(self, choose)
         self.name, self.choose = choose.__name__, choose
+        self.usually: Elementwise | None = None  # what it picks for two operands and nothing else
+        self.chosen: dict[tuple[Any, ...], Chosen] = {}  # so far, by what the arguments look like
+        compile_choices(self)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.apply(args, kwargs)
@@ -299,17 +308,53 @@ class Choice:
     def apply(self, args: tuple[Any, ...], kwargs: dict[str, Any], over: bool = False) -> Any:
         """Record a call; `over` lets it write over its first operand."""
         out = kwargs.pop("out", None) if kwargs else None
-        op, operands, attributes = self.choose(*args, **kwargs)
+        before, state.steady = state.steady, True
+        try:
+            op, operands, attributes = self.choose(*args, **kwargs)
+            if state.steady and out is None and not over:
+                self._remember(args, kwargs, Chosen(op, operands, attributes))
+        finally:
+            state.steady = state.steady and before
         if attributes or over or len(operands) > 2:
-            made = record.elementwise(op, operands, attributes, over)
+            made = elementwise_recorder()(op, operands, attributes, over)
         elif len(operands) == 2:
             made = record.binary(op, *operands)
         else:
             made = record.unary(op, *operands)
         return made if out is None else _write_out(self.name, out, made)
 
+    def _remember(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Chosen) -> None:
+        """Have machine code record what was chosen when such arguments come again."""
+        key: list[Any] = []
+        tensors: list[Any] = []
+        describe(args, key, tensors)
+        key += kwargs
+        describe(kwargs.values(), key, tensors)
+        place = {id(t): k for k, t in enumerate(tensors)}
+        parts: list[Any] = []
+        for operand in chosen.operands:
+            if is_tensor(operand):
+                parts.append(place.get(id(operand)))
+            else:
+                parts.append((operand,))
+        if len(place) < len(tensors) or None in parts:
+            return  # which tensor is which could not be told, or one was made
+        if len(self.chosen) >= MAX_TEMPLATES:
+            self.chosen.clear()
+        with contextlib.suppress(TypeError):  # an argument that cannot be in a key
+            self.chosen[tuple(key)] = chosen._replace(operands=tuple(parts))
+
     def __repr__(self) -> str:
         return f"<elementwise function {self.name}>"
+
+
+class Chosen(NamedTuple):
+    """An op with its operands and attributes; once remembered, of the operands the numbers of those
+    that are tensors among the arguments, and those that are Python numbers each in a tuple."""
+
+    op: Elementwise
+    operands: tuple[Any, ...]
+    attributes: tuple[Any, ...]
 
 
 def _write_out(name: str, out: Any, made: Any) -> Any:
@@ -513,6 +558,7 @@ class Operation(native.Native):
         self.back: Callable[..., Any] | None = None
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: dict[tuple[Any, ...], Call] = {}
+        on_default_change(self.calls.clear)
         calls.compile_calls(self)
         registry.setdefault(self.name, self)
 
@@ -954,7 +1000,8 @@ def as_method(f: Any, name: str) -> Any:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return f(self, *args, **kwargs)
 
-    return _named(method, getattr(f, "__wrapped__", f), name)
+    named = _named(method, getattr(f, "__wrapped__", f), name)
+    return choosing(f, named) if isinstance(f, Choice) else named
 
 
 def _named(method: Any, f: Any, name: str) -> Any:
@@ -977,7 +1024,18 @@ def in_place(f: Any, name: str) -> Any:
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."
-    return method
+    written_by[method.__name__] = f
+    return written(f, method)
+
+
+written_by: dict[str, Any] = {}  # the op, or choice of one, behind each method that writes in place
+
+
+def written(f: Any, method: Callable[..., Any]) -> Any:
+    """`method`, which writes what `f` gives into its first operand, in machine code where `f` allows."""
+    op = f.usually if isinstance(f, Choice) else f
+    is_plain = isinstance(op, Elementwise) and not op.attributes and op.arity <= 2
+    return writing(op, method) if is_plain else method
 
 
 def with_out(f: Any, name: str) -> Any:

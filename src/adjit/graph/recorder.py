@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
+from .. import errors
+from ..devices import device
 from ..dtypes import dtype
 from ..schedule import native
 from ..schedule.recipe import Recipe
@@ -28,9 +30,12 @@ PLAIN = (
     type(...),
     Size,
     dtype,
+    device,
 )  # classes of arguments that equality tells apart
 
 _recorders = native.Family("recorder", "record")
+_writers = native.Family("inplace", "write")
+_adopters = native.Family("inplace", "adopt")
 
 
 @functools.cache
@@ -43,13 +48,53 @@ def shared() -> tuple[Any, ...]:
         record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
         watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
         "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
-        tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached,
+        tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached, errors.user_site,
+        "0.0", "-0.0",
     )  # fmt: skip
 
 
 def compiled(op: Any, twin: Callable[..., Any]) -> Any:
     """A recorder of `op` on one or two tensors; `twin` is the same in Python."""
     return _recorders.function(twin, _context(op, twin))
+
+
+def writing(op: Any, twin: Callable[..., Any]) -> Any:
+    """A method that writes the result of `op` on one or two operands into the first; `twin` is the
+    same in Python."""
+    return _writers.function(twin, (*_context(op, twin), "over"))
+
+
+@functools.cache
+def elementwise() -> Callable[..., Any]:
+    """`record.elementwise`, compiled."""
+    twin = record.elementwise
+    made: Callable[..., Any] = native.Family("operands", "elementwise").function(
+        twin, (shared(), twin, "recipes", "saves", "node_class", "over")
+    )
+    return made
+
+
+def adopting(twin: Callable[..., Any], writes: dict[Any, Recipe]) -> Any:
+    """`inplace.adopt`, its twin, given the recipes that write regions."""
+    return _adopters.function(twin, (shared(), twin, writes))
+
+
+_choosers = native.Family("operands", "choose")
+
+
+def choosing(choice: Any, twin: Callable[..., Any]) -> Any:
+    """A method that calls a `Choice`; `twin` is the same in Python."""
+    return _choosers.function(twin, _choice_context(choice, twin))
+
+
+def compile_choices(choice: Any) -> None:
+    """Have calls of a `Choice` that came before go to machine code."""
+    fallback = MethodType(type(choice).__call__, choice)
+    _choosers.serve(choice, _choice_context(choice, fallback))
+
+
+def _choice_context(choice: Any, fallback: Callable[..., Any]) -> tuple[Any, ...]:
+    return shared(), fallback, "recipes", "saves", "node_class", "over", choice.chosen
 
 
 def compile_calls(op: Any) -> None:

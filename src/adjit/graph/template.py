@@ -34,7 +34,7 @@ class Template:
     Values are numbered: the operands' first, then those of the nodes, in order.
     """
 
-    __slots__ = ("fresh", "is_sure", "many", "outputs", "simple", "steps", "storages")
+    __slots__ = ("fresh", "many", "outputs", "steps", "storages")
 
     def __init__(
         self,
@@ -45,15 +45,12 @@ class Template:
     ) -> None:
         # For each node: recipe, numbers of its inputs, what picks them, offsets, scalars.
         self.steps = tuple(steps)
-        self.is_sure = all(recipe.fallible is None for recipe, *_ in steps)
         self.storages = storages  # for each storage of the results: number of its value, spec
         # For each result: None, the number of an operand, or whether it is a view of one, then
         # the number of that operand or of the storage, spec, offset.
         self.outputs = outputs
         self.many = many
         self.fresh = all(o is None or (o.__class__ is tuple and not o[0]) for o in outputs)
-        whole = [(False, 0, spec, 0) for _, spec in storages]
-        self.simple = outputs == whole and len(whole) == 1 and not many
 
     def record(
         self,
@@ -67,40 +64,11 @@ class Template:
         With `fitting`, a spec for each result of a fresh template, those that have it come as bare
         values.
         """
-        if starts is None and self.is_sure:
-            values = recorded()(self.steps, values)
-        else:
-            values = self._recorded_with_more(values, starts)
-        made: Any
-        if fitting:
-            made = self._gradients(values, fitting)
-        elif self.simple:
-            at, spec = self.storages[0]
-            made = make_tensor(make_storage(values[at], spec), spec)
-        else:
-            made = self._results(operands, values)
+        values = recorded()(self.steps, values, starts)
+        made = self._gradients(values, fitting) if fitting else self._results(operands, values)
         if len(tape) >= MAX_PENDING:
             settle()
         return made
-
-    def _recorded_with_more(self, values: Values, starts: tuple[int, ...] | None) -> Values:
-        """`recorded` with offsets of the operands, and the lines that record nodes that can fail."""
-        for recipe, places, pick, offsets, scalars in self.steps:
-            node = new_node(Node)
-            node.recipe = recipe
-            node.inputs = pick(values)
-            if starts is None:
-                node.offsets = offsets
-            else:
-                shifts = offsets or (0,) * len(places)
-                node.offsets = tuple([starts[k] + s for k, s in zip(places, shifts, strict=True)])
-                starts += (0,)
-            node.scalars = scalars
-            if recipe.fallible is not None:
-                node.site = errors.user_site()
-            values += (node,)
-            tape.append(node)
-        return values
 
     def _gradients(self, values: Values, fitting: Sequence[Any]) -> list[Any]:
         made: list[Any] = []
@@ -134,21 +102,30 @@ class Template:
 native.know(TEMPLATE=Template)
 
 
-def _recorded(steps: tuple[tuple[Any, ...], ...], values: Values) -> Values:
-    """Record nodes on values; all these, and those."""
-    for recipe, _, pick, offsets, scalars in steps:
+def _recorded(
+    steps: tuple[tuple[Any, ...], ...], values: Values, starts: tuple[int, ...] | None
+) -> Values:
+    """Record nodes on values, from where those start in their memory; all these, and those."""
+    for recipe, places, pick, offsets, scalars in steps:
         node = new_node(Node)
         node.recipe = recipe
         node.inputs = pick(values)
-        node.offsets = offsets
+        if starts is None:
+            node.offsets = offsets
+        else:
+            shifts = offsets or (0,) * len(places)
+            node.offsets = tuple([starts[k] + s for k, s in zip(places, shifts, strict=True)])
+            starts += (0,)
         node.scalars = scalars
+        if recipe.fallible is not None:
+            node.site = errors.user_site()
         values += (node,)
         tape.append(node)
     return values
 
 
 @functools.cache
-def recorded() -> Callable[[tuple[tuple[Any, ...], ...], Values], Values]:
+def recorded() -> Callable[..., Values]:
     """`_recorded`, compiled."""
     made: Callable[..., Values] = native.Family("templates", "repeat").function(
         _recorded, (shared(), _recorded)

@@ -35,23 +35,25 @@ def put(t: Any, source: Any) -> None:
     """`store` that is no write to autograd: versions do not change."""
     storage = t.storage
     refuse_twin(storage)
-    if t.spec.numel:
-        if source.spec is t.spec is storage.spec and not (
-            t.offset or source.offset or storage.shared
-        ):
-            storage.value = source.storage.value
-        else:
-            _write_region(t, source)
+    if source.spec is t.spec is storage.spec and not (t.offset or source.offset or storage.shared):
+        storage.value = source.storage.value
+    elif t.spec.numel:
+        _write_region(t, source)
 
 
 def pair(one: Storage, other: Storage) -> None:
     """Note that two cells have the same elements: while both are there, neither may be written."""
+    global _paired
+    _paired = True
     one.twin, other.twin = weakref.ref(other), weakref.ref(one)
+
+
+_paired = False  # whether there have ever been some
 
 
 def has_twin(storage: Storage) -> bool:
     """Whether another cell has the same elements, so that neither may be written."""
-    twin = getattr(storage, "twin", None)
+    twin = getattr(storage, "twin", None) if _paired else None
     return twin is not None and twin() is not None
 
 
@@ -79,7 +81,7 @@ def count(written: Sequence[Any]) -> None:
             counter.site = site
 
 
-def replace(recipe: Recipe, written: Sequence[Any], read: Sequence[Any], scalars: Any) -> None:
+def replace(recipe: Recipe, written: list[Any], read: list[Any], scalars: tuple[int, ...]) -> None:
     """Record a node whose results are the new values of `written`, whole and unshared tensors.
 
     Its inputs are `written`, then `read`; `recipe.over` lets results take over the memory of the
@@ -104,18 +106,20 @@ def _write_region(t: Any, source: Any) -> None:
     if shared:
         settle()
     key = spec, other, storage.spec, shared
-    recipe = _writes.get(key)
+    recipe = writes.get(key)
     if recipe is None:
-        if len(_writes) >= MAX_RECIPES:
-            _writes.clear()
-        recipe = _writes[key] = _write_recipe(*key)
+        if len(writes) >= MAX_RECIPES:
+            writes.clear()
+        recipe = writes[key] = _write_recipe(*key)
     storage.value = node = node_on(recipe, (t, source))
     remember(node)
     if shared:
         settle()
 
 
-_writes: dict[Any, Recipe] = {}
+writes: dict[
+    Any, Recipe
+] = {}  # by the region, what is written, the whole, and whether it is shared
 
 
 def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:

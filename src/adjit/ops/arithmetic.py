@@ -14,6 +14,7 @@ from ..graph import record
 from ..graph.node import Node, Spec
 from ..graph.op import Choice, Elementwise, elementwise, export
 from ..graph.record import binary, new_node
+from ..graph.recorder import elementwise as elementwise_recorder
 from ..kernels.sums import sum_arrays
 from ..schedule.body import Total, special
 from ..schedule.cache import instantiate
@@ -167,7 +168,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     if alpha == 1 and out is None:
         return binary(total, input, other)
     check_alpha(alpha, input, other, "add")
-    made = record.elementwise(scaled_total, (input, other), (alpha,))
+    made = elementwise_recorder()(scaled_total, (input, other), (alpha,))
     return made if out is None else writing.write_out("add", out, made)
 
 
@@ -192,7 +193,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
     """
     if alpha == 1 and out is None:
         return binary(difference, input, other)
-    made = record.elementwise(*subtract_scaled(input, other, alpha))
+    made = elementwise_recorder()(*subtract_scaled(input, other, alpha))
     return made if out is None else writing.write_out("sub", out, made)
 
 
@@ -209,6 +210,7 @@ def _sub_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return subtract_scaled(input, other, alpha)
 
 
+_add_in_place.usually, _sub_in_place.usually = total, difference
 export(public=False, inplace=True, name="add")(_add_in_place)
 export(public=False, inplace=True, name=["sub", "subtract"])(_sub_in_place)
 export(method=True, name="subtract")(sub)

@@ -217,6 +217,8 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
     """
     if input is None and other is None:
         return condition.nonzero(as_tuple=True)
+    if out is None:
+        return choice(condition, input, other)
     return choice(condition, input, other, out=out)
 
 

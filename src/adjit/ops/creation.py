@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from ctypes import c_float
+from ctypes import addressof, c_char, c_float, memmove
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,12 @@ import numpy as np
 from .. import devices, dtypes, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
-from ..graph.launch import launch
-from ..graph.node import Node, dense_spec, spec_of
+from ..graph.launch import launch, launch_recipe, recipe_of
+from ..graph.makers import maker
+from ..graph.node import Node, Spec, dense_spec, spec_of
 from ..graph.op import add_method, export
 from ..kernels import fill
+from ..schedule.recipe import Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, checked_shape, is_dense
 from ..storage import Foreign
@@ -91,9 +93,31 @@ def tensor(
         made = made if dtype is None else made.to(dtype)
         device = data.spec.device if device is None else device
     else:
-        made = _from_array(_array_of(data, dtype))
-    made = write.placed(made, devices.check(device))
-    return _finish(made, requires_grad, pin_memory=pin_memory)
+        made = _from_number(data, dtype)
+        if made is None:
+            made = _from_array(_array_of(data, dtype))
+    place = devices.check(device)
+    if place is not devices.CPU or requires_grad or pin_memory:
+        made = _finish(write.placed(made, place), requires_grad, pin_memory=pin_memory)
+    return made
+
+
+def _from_number(data: Any, kind: Dtype | None) -> Any:
+    """A tensor of a Python number, where nothing about it can go wrong; else None."""
+    found = data.__class__
+    if found is not float and found is not bool and (found is not int or abs(data) > 1 << 53):
+        return None
+    own = dtypes.of_scalar(data)
+    if kind is None:
+        kind = own
+    elif kind is not own and (kind.__class__ is not Dtype or not kind.is_floating_point):
+        return None
+    if kind not in dtypes.SUPPORTED:
+        return None
+    spec = dense_spec((), kind)
+    node = _fresh_node(spec)
+    kind.ctype.from_address(node.address).value = data
+    return record.result(node, spec)
 
 
 def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
@@ -122,6 +146,10 @@ def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
 
 def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     """Nested sequences, checked for ragged rows as PyTorch does."""
+    if data.__class__ is list and {value.__class__ for value in data} == {float}:
+        plain_kind = dtypes.get_default_dtype() if kind is None else kind
+        if plain_kind.is_floating_point:
+            return np.array(data, plain_kind.numpy)
     shape = []
     level = data
     while _is_sequence(level):
@@ -237,10 +265,16 @@ def _from_array(array: np.ndarray[Any, Any]) -> Any:
     node = _fresh_node(spec)
     if spec.numel:
         source = np.ascontiguousarray(array)
-        from ..schedule.run_cpu import copy_bytes
-
-        copy_bytes(node.address, source.__array_interface__["data"][0], source.nbytes)
+        memmove(node.address, _address(source), source.nbytes)
     return record.result(node, spec)
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    """Where the elements of an array lie."""
+    if array.flags.writeable and array.flags.c_contiguous:
+        return addressof(c_char.from_buffer(array.data))
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _fresh_node(spec: Any) -> Node:
@@ -263,19 +297,22 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "between byte orders is currently not supported."
         )
     kind = dtypes.of_numpy(ndarray.dtype)
-    size = kind.itemsize
-    if any(st < 0 for st in ndarray.strides):
+    flags = ndarray.flags
+    if min(ndarray.strides, default=0) < 0:
         raise ValueError(
             "At least one stride in the given numpy array is negative, and tensors with negative "
             "strides are not currently supported. (You can probably work around this by making a "
             "copy of your array  with array.copy().) "
         )
+    if flags.c_contiguous and flags.writeable and ndarray.size:
+        return _sharing(ndarray, dense_spec(ndarray.shape, kind))
+    size = kind.itemsize
     if any(st % size for st in ndarray.strides):
         raise ValueError(
             "given numpy array strides not a multiple of the element byte size. Copy the numpy "
             "array to reallocate the memory."
         )
-    if not ndarray.flags.writeable:
+    if not flags.writeable:
         warnings.warn(
             "The given NumPy array is not writable, and PyTorch does not support non-writable "
             "tensors. This means writing to this tensor will result in undefined behavior. You may "
@@ -287,15 +324,19 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
         return _from_array(ndarray)
     strides = tuple(st // size for st in ndarray.strides)
     spec = spec_of(Size(ndarray.shape), strides, kind)
-    if spec.numel == 0:
-        return _from_array(ndarray)
-    block = Foreign(ndarray.__array_interface__["data"][0])
+    return _sharing(ndarray, spec) if spec.numel else _from_array(ndarray)
+
+
+def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec) -> Tensor:
+    """A tensor on the memory of an array, whose layout is known."""
+    block = Foreign(_address(ndarray))
     block.memory = ndarray
     storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(spec.shape, spec.strides):
-        storage.spec = dense_spec((spec.extent,), kind)
+        storage.spec = dense_spec((spec.extent,), spec.dtype)
     storage.shared = 1
-    return record.make_tensor(storage, spec)
+    made: Tensor = record.make_tensor(storage, spec)
+    return made
 
 
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
@@ -324,18 +365,47 @@ def scalar_tensor(value: Any, *, dtype: Dtype | None = None, requires_grad: bool
 
 def _filled(shape: Size, value: Any, kind: Dtype, device: Any) -> Any:
     """A recorded constant."""
-    numel = math.prod(shape)
-    compute = kind
+    key = shape, kind, devices.check(device)
+    recipe = _constants.get(key)
+    if recipe is None:
+        if len(_constants) >= record.MAX_RECIPES:
+            _constants.clear()
+        recipe = _constants[key] = recipe_of(
+            fill.constant_float if kind.is_floating_point else fill.constant_int, (), [(shape, kind)],
+            bind={"T": kind}, scalars=1, n=math.prod(shape), grain=1 << 16, device=key[2],
+        )  # fmt: skip
     word = float_word(float(value)) if kind.is_floating_point else int(value)
-    if kind.kind == "b":
-        word = int(bool(value))
-    return launch(
-        fill.constant_float if compute.is_floating_point else fill.constant_int, (), [(shape, kind)],
-        bind={"T": kind}, scalars=(word,), n=numel, grain=1 << 16, device=devices.check(device),
-    )  # fmt: skip
+    return launch_recipe(recipe, (), (int(bool(value)) if kind.kind == "b" else word,))
+
+
+_constants: dict[Any, Recipe] = {}
+
+
+def constant(value: Any, kind: Dtype, place: devices.device) -> Tensor:
+    """A number as a 0-d tensor of a dtype, recorded; that is quicker than `full` for a number that did
+    not come before.
+
+    Raises:
+        RuntimeError: if it is a whole number beyond those of the dtype.
+    """
+    if kind.kind in "iu":
+        check_whole(value, kind)
+    made: Tensor = _filled(NO_AXES, value, kind, place)
+    return made
+
+
+NO_AXES = Size(())
+
+
+def check_whole(value: Any, kind: Dtype) -> None:
+    """Refuse what a dtype of whole numbers cannot hold."""
+    info = np.iinfo(kind.numpy)
+    if not info.min <= int(value) <= info.max:
+        raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
 
 
 @export
+@maker
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -349,12 +419,7 @@ def full(
         fill_value = fill_value.item()
     kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
     if kind.kind in "iu":
-        value = int(fill_value)
-        info = np.iinfo(kind.numpy)
-        if not info.min <= value <= info.max:
-            raise RuntimeError(
-                f"value cannot be converted to type {_c_name(kind)} without overflow"
-            )
+        check_whole(fill_value, kind)
     made = _filled(checked_shape((size,)), fill_value, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
@@ -366,6 +431,7 @@ def _into(out: Tensor, made: Tensor) -> Tensor:
     return write_out("out", out, made)
 
 
+@maker
 def zeros(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -377,6 +443,7 @@ def zeros(
     return made if out is None else _into(out, made)
 
 
+@maker
 def ones(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -432,12 +499,12 @@ def _like(name: str, make: Any, doc: str) -> Any:
     return like
 
 
-zeros_like = _like("zeros_like", zeros, "Zeros of the shape and dtype of another tensor.")
-ones_like = _like("ones_like", ones, "Ones of the shape and dtype of another tensor.")
+zeros_like = maker(_like("zeros_like", zeros, "Zeros of the shape and dtype of another tensor."))
+ones_like = maker(_like("ones_like", ones, "Ones of the shape and dtype of another tensor."))
 empty_like = _like(
     "empty_like", empty, "Undefined elements in the shape and dtype of another tensor."
 )
-full_like = _like("full_like", full, "One value in the shape and dtype of another tensor.")
+full_like = maker(_like("full_like", full, "One value in the shape and dtype of another tensor."))
 
 
 def _new(name: str, make: Any) -> None:
@@ -459,6 +526,7 @@ for _name, _make in (
 
 
 @export
+@maker
 def arange(
     start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -517,6 +585,7 @@ def _with_rest(value: Any) -> tuple[int, int]:
 
 
 @export
+@maker
 def linspace(
     start: Any, end: Any, steps: int, *, out: Any = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -531,6 +600,7 @@ def linspace(
 
 
 @export
+@maker
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -560,6 +630,7 @@ def _spaced(
 
 
 @export
+@maker
 def eye(
     n: int, m: int | None = None, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,

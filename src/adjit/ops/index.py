@@ -35,10 +35,30 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         if not x.ndim:
             raise_zero_dim()
         return sliced(x, 0, key)
+    if is_place(x, key):
+        return read(x, [key])
     viewed, indices = walk(x, key)
     if indices is None:
         return alias_of(x) if viewed is x else viewed
     return read(viewed, indices)
+
+
+def is_place(x: Tensor, key: Any) -> bool:
+    """Whether a key is a tensor of indices along the first axis, where `x` is."""
+    if key.__class__ is not Tensor:
+        return False
+    spec = key.spec
+    return (
+        spec.dtype is dtypes.int64 and bool(spec.ndim and x.ndim) and spec.device is x.spec.device
+    )
+
+
+def is_plain(key: Any) -> bool:
+    """Whether a key gives a view and not the tensor itself, whatever that is, or an error."""
+    if key.__class__ is not tuple:
+        return key.__class__ is int or key.__class__ is slice
+    kinds = {item.__class__ for item in key}
+    return int in kinds and kinds <= {int, slice}
 
 
 Tensor.__getitem__ = viewing(getitem)  # type: ignore[method-assign]
@@ -47,6 +67,9 @@ Tensor.__getitem__ = viewing(getitem)  # type: ignore[method-assign]
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place and with gradients to both."""
     value = as_value(x, value)
+    if is_plain(key):
+        put_into(Tensor.__getitem__(x, key), value)
+        return
     mask = as_mask(x, key)
     if mask is not None and value.ndim == 0:
         x.masked_fill_(mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim)), value.to(x.dtype))
@@ -55,9 +78,20 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     if indices is not None:
         viewed.index_put_(tuple(indices), value)
         return
+    put_into(viewed, value)
+
+
+def put_into(viewed: Tensor, value: Tensor) -> None:
+    """Write what is assigned into a view."""
+    if value.spec.shape == viewed.spec.shape:
+        viewed.copy_(value)
+        return
     while value.ndim > viewed.ndim and value.shape[0] == 1:
         value = value.squeeze(0)
     viewed.copy_(value if value.shape == viewed.shape else value.expand(viewed.shape))
+
+
+Tensor.__setitem__ = setitem  # type: ignore[method-assign]
 
 
 def as_value(x: Tensor, value: Any) -> Tensor:
@@ -65,7 +99,7 @@ def as_value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return creation.full((), value, dtype=x.dtype, device=x.device)
+        return creation.constant(value, x.spec.dtype, x.spec.device)
     name = type(value).__name__
     if isinstance(value, np.ndarray):
         name = "numpy.ndarray"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..graph.op import Elementwise, add_method, methods
+from ..graph.op import Elementwise, add_method, methods, written, written_by
 from ..graph.record import binary, binary_recorder, is_tensor, mixed, unary
 from ..graph.recorder import compiled
 from ..tensor import Tensor
@@ -154,11 +154,11 @@ def writing_operator(write: Operator) -> Operator:
     def method(self: Any, other: Any) -> Any:
         return write(self, other) if is_operand(other) else NotImplemented
 
-    method.__doc__ = write.__doc__
+    method.__doc__, method.__name__ = write.__doc__, write.__name__
     return method
 
 
 for _name, _operator in OPERATORS.items():
     add_method(_name, _operator)
 for _name, _method in IN_PLACE.items():
-    add_method(_name, writing_operator(methods[_method]))
+    add_method(_name, written(written_by[_method], writing_operator(methods[_method])))

@@ -9,13 +9,13 @@ from .. import dtypes
 from ..devices import device
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
-from ..graph.launch import launch
+from ..graph.launch import launch, launch_recipe, recipe_of
 from ..graph.op import export, operation
-from ..graph.record import common_device
+from ..graph.record import MAX_RECIPES, common_device
 from ..graph.write import placed
 from ..kernels import random as kernels
 from ..random import Generator, default_generator
-from ..schedule.recipe import GRAIN
+from ..schedule.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, checked_shape, numel
 from ..tensor import Tensor
@@ -37,13 +37,27 @@ def drawn(
     generator: Generator | None, place: device,
 ) -> Tensor:  # fmt: skip
     """A tensor filled by a kernel that draws, recorded; a seed gives the same on every device."""
-    size = numel(shape)
-    chunks, blocks = blocks_for(size, per_chunk)
+    key = kernel, shape, kind, place
+    found = _draws.get(key)
+    if found is None:
+        size = numel(shape)
+        chunks, blocks = blocks_for(size, per_chunk)
+        recipe = recipe_of(
+            kernel, (), [(shape, kind)], bind={"T": kind}, words=(size,), scalars=len(scalars) + 3,
+            n=chunks, grain=max(1, GRAIN // (COST * per_chunk)), device=place,
+        )  # fmt: skip
+        if len(_draws) >= MAX_RECIPES:
+            _draws.clear()
+        found = _draws[key] = recipe, blocks
+    recipe, blocks = found
     counters = generator_or_default(generator).reserve(blocks)
-    return launch(
-        kernel, (), [(shape, kind)], bind={"T": kind}, words=(size,), scalars=(*scalars, *counters),
-        n=chunks, grain=max(1, GRAIN // (COST * per_chunk)), device=place,
-    )  # fmt: skip
+    made: Tensor = launch_recipe(recipe, (), (*scalars, *counters))
+    return made
+
+
+_draws: dict[
+    Any, tuple[Recipe, int]
+] = {}  # how to draw, and the blocks of random words that it takes
 
 
 def generator_or_default(generator: Any) -> Generator:
@@ -718,12 +732,22 @@ def drop(x: Tensor, p: float, place: Place) -> Tensor:
             f"result type Float can't be cast to the desired output type {x.dtype.legacy}"
         )
     dense = x.contiguous()
+    recipe = _drops.get(dense.spec)
+    if recipe is None:
+        if len(_drops) >= MAX_RECIPES:
+            _drops.clear()
+        recipe = _drops[dense.spec] = recipe_of(
+            kernels.dropout, (dense.spec,), [(x.shape, x.dtype)], bind={"T": x.dtype},
+            words=(x.numel(),), scalars=5, n=blocks_for(x.numel(), kernels.WORDS)[0],
+            grain=max(1, GRAIN // (COST * kernels.WORDS)),
+        )  # fmt: skip
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
-    return launch(
-        kernels.dropout, (dense,), [(x.shape, x.dtype)], bind={"T": x.dtype}, words=(x.numel(),),
-        scalars=(float_word(scale), round(p * (1 << 32)), *place),
-        n=blocks_for(x.numel(), kernels.WORDS)[0], grain=max(1, GRAIN // (COST * kernels.WORDS)),
-    )  # fmt: skip
+    scalars = float_word(scale), round(p * (1 << 32)), *place
+    made: Tensor = launch_recipe(recipe, (dense,), scalars)
+    return made
+
+
+_drops: dict[Any, Recipe] = {}
 
 
 @drop.vjp

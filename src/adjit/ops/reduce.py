@@ -18,6 +18,7 @@ from .. import dtypes
 from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
+from ..graph.makers import maker
 from ..graph.op import export, operation
 from ..kernels import reduce as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
@@ -399,6 +400,7 @@ def nanmean(
 
 @export(method=True)
 @numpy_names
+@maker
 def count_nonzero(input: Tensor, dim: Axes = None) -> Tensor:
     """How many elements are not zero, as int64; along dimensions or over all.
 
@@ -757,6 +759,7 @@ def place_of_extreme(name: str, how: Extreme, x: Tensor, dim: int | None, keepdi
 
 @export(method=True, out=True)
 @numpy_names
+@maker
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the largest element along a dimension, or in the flattened tensor, as int64.
 
@@ -775,6 +778,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 @export(method=True, out=True)
 @numpy_names
+@maker
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the smallest element along a dimension, or in the flattened tensor, as int64.
 
@@ -803,6 +807,7 @@ def truth(how: Fold, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
 
 @export(method=True, out=True)
 @numpy_names
+@maker
 def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """Whether any element is true (not zero), along dimensions or at all; False for none.
 
@@ -815,6 +820,7 @@ def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
 
 @export(method=True, out=True)
 @numpy_names
+@maker
 def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """Whether all elements are true (not zero), along dimensions or at all; True for none.
 

@@ -218,6 +218,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return op, (input, other), ()
 
 
+div.usually = quotient
 export(method=True, name=["div", "divide"], inplace=True, out=True)(div)
 
 

@@ -13,6 +13,7 @@ from ..dtypes import dtype
 from ..graph import write
 from ..graph.launch import launch
 from ..graph.op import export, operation
+from ..graph.record import MAX_RECIPES
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import (
@@ -73,7 +74,26 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         >>> adjit.cat([adjit.tensor([1., 2.]), adjit.tensor([3.])])
         tensor([1., 2., 3.])
     """
-    found = check_tensors("cat", tensors)
+    return join(*joining(check_tensors("cat", tensors), dim))
+
+
+def joining(found: list[Tensor], dim: int) -> tuple[list[Tensor], int, tuple[int, ...], dtype]:
+    """The tensors that have something to join, the axis, their sizes there and the dtype."""
+    key = (dim, *[t.spec for t in found])
+    known = _joins.get(key)
+    if known is None:
+        if len(_joins) >= MAX_RECIPES:
+            _joins.clear()
+        known = checked_join(found, dim)
+        _joins[key] = known
+    parts, axis, sizes, kind = known
+    return found if parts is None else [found[k] for k in parts], axis, sizes, kind
+
+
+def checked_join(
+    found: list[Tensor], dim: int
+) -> tuple[list[int] | None, int, tuple[int, ...], dtype]:
+    """The numbers of the tensors that have something to join, None for all; the rest of `joining`."""
     if not found:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for position, t in enumerate(found):
@@ -82,7 +102,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"zero-dimensional tensor (at position {position}) cannot be concatenated"
             )
     kind = promoted(found)
-    parts = [t for t in found if t.shape != (0,)] or found[:1]
+    chosen = [k for k, t in enumerate(found) if t.shape != (0,)] or [0]
+    parts = [found[k] for k in chosen]
     axis = wrap_dim(dim, parts[0].ndim)
     first = parts[0].shape
     for t in parts[1:]:
@@ -97,7 +118,11 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                     f"Sizes of tensors must match except in dimension {axis}. Expected size {a} "
                     f"but got size {b} for tensor number {number} in the list."
                 )
-    return join(parts, axis, [t.shape[axis] for t in parts], kind)
+    sizes = tuple([t.shape[axis] for t in parts])
+    return None if len(chosen) == len(found) else chosen, axis, sizes, kind
+
+
+_joins: dict[Any, tuple[list[int] | None, int, tuple[int, ...], dtype]] = {}
 
 
 @operation("CatBackward0")

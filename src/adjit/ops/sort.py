@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.launch import launch
+from ..graph.makers import maker
 from ..graph.op import export, operation
 from ..kernels import sort as kernels
 from ..shapes import Shape, numel, wrap_dim
@@ -78,6 +79,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
 
 @export(method=True)
 @numpy_names
+@maker
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that put a tensor in order along a dimension, as int64; stable.
 
@@ -436,6 +438,7 @@ def unique_consecutive(
 
 
 @export(out=True)
+@maker
 def searchsorted(
     sorted_sequence: Tensor,
     input: Tensor | Number,
@@ -506,6 +509,7 @@ def searchsorted(
 
 
 @export(out=True)
+@maker
 def bucketize(
     input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:

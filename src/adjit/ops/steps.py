@@ -10,8 +10,10 @@ from typing import Any
 from ..graph import inplace, write
 from ..graph.node import Spec
 from ..graph.record import find_device_steps
+from ..graph.recorder import shared
 from ..graph.state import state
 from ..kernels import optim as kernels
+from ..schedule import native
 from ..schedule.cache import instantiate
 from ..schedule.recipe import GRAIN, Recipe, Step
 from ..schedule.settle import settle
@@ -32,12 +34,10 @@ def float_words(numbers: Sequence[float]) -> list[int]:
 def go_together(params: Tensors) -> bool:
     """Whether one launch can move them all: they are on one device, have one dtype, and no two share
     a storage."""
-    kind, place = params[0].spec.dtype, params[0].spec.device
-    return (
-        kind.is_floating_point
-        and all(p.spec.device is place for p in params)
-        and len({id(p.storage) for p in params if p.spec.dtype is kind}) == len(params)
-    )
+    kinds = {(p.spec.dtype, p.spec.device) for p in params}
+    if len(kinds) > 1 or len({id(p.storage) for p in params}) < len(params):
+        return False
+    return params[0].spec.dtype.is_floating_point
 
 
 def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:
@@ -80,25 +80,31 @@ def _step(
     words = numbers()
     if state.session is not None:
         state.session.numbers(words, numbers)
-    old = (*params, *states)
-    written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
+    old = [*params, *states]
+    written = old
+    if not all(map(_is_whole, old)):
+        written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
     read = [g if g.spec.contiguous else g.contiguous() for g in grads]
-    key = (kernel, len(states), tuple([p.spec for p in written[: len(params)]]))
+    key = (kernel, len(states), *[p.spec for p in written[: len(params)]])
     found = _recipes.get(key)
     if found is None:
         if len(_recipes) >= MAX_STEPS:
             _recipes.clear()
-        recipe = _recipe(kernel, [t.spec for t in written], key[2], len(words) + 1)
-        found = _recipes[key] = recipe, sum([spec.nbytes for spec in key[2]]) >= LARGE
+        recipe = _recipe(kernel, [t.spec for t in written], key[2:], len(words) + 1)
+        found = _recipes[key] = recipe, sum([spec.nbytes for spec in key[2:]]) >= LARGE
     recipe, is_large = found
-    write.replace(recipe, written, read, (*words, len(params)))
-    for t, made in zip(old, written, strict=True):
-        if made is not t:
-            inplace.adopt(t, made)
+    _replace(recipe, written, read, (*words, len(params)))
+    if written is not old:
+        for t, made in zip(old, written, strict=True):
+            if made is not t:
+                inplace.adopt(t, made)
     if is_large or any(g.storage.shared for g in read):
         settle()
 
 
+_replace = native.Family("inplace", "replace").function(
+    write.replace, (shared(), write.replace, "picks")
+)
 MAX_STEPS = 256
 LARGE = 1 << 22  # bytes of gradients that a recorded step must not keep alive beside the next ones
 _recipes: dict[Any, tuple[Recipe, bool]] = {}  # and whether its gradients are large

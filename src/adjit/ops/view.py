@@ -138,6 +138,7 @@ def _matrix_transpose(input: Tensor) -> Tensor:
     return transpose(input, -2, -1)
 
 
+@viewing
 def _reversed_axes(input: Tensor) -> Tensor:
     """All axes reversed."""
     return _permuted(input, list(range(input.ndim))[::-1], "PermuteBackward0")

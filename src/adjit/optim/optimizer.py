@@ -387,10 +387,10 @@ class Optimizer:
             >>> optimizer.step()
         """
         for param in chain.from_iterable(group["params"] for group in self.param_groups):
-            if param.grad is None:
+            if param.grad_value() is None:
                 continue
             if set_to_none:
-                param.grad = None
+                param.set_grad(None)
                 continue
             if param.grad.grad_fn is not None:
                 param.grad.detach_()
@@ -598,10 +598,10 @@ class PerParameterOptimizer(Optimizer):
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        pairs = [(param, g) for param in group["params"] if (g := param.grad) is not None]
-        if not pairs:
+        params = [param for param in group["params"] if param.grad_value() is not None]
+        if not params:
             return
-        params, grads = [param for param, _ in pairs], [g for _, g in pairs]
+        grads = [param.grad_value() for param in params]
         states = [self.state.get(param, {}) for param in params]
         fresh = [k for k, state in enumerate(states) if not state]
         tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")

@@ -242,14 +242,16 @@ _Class = TypeVar("_Class", bound=type[Native])
 def called(cls: _Class) -> _Class:
     """A class with a pointer to machine code in its objects, and all else as in `cls`.
 
-    The interpreter calls them through the pointer, as methods too; while it is null, `__call__`.
+    The interpreter calls them through the pointer, as methods too where `cls` has a `__get__`; while it is
+    null, `__call__`.
     """
     if not is_supported:
         return cls
     place = cls.__basicsize__
     offset = Member(b"__vectorcalloffset__", _T_PYSSIZET, place, _READONLY, None)
     name = f"{cls.__module__}.{cls.__name__}"
-    made = heap_types.made(name, cls, HAVE_VECTORCALL | METHOD_DESCRIPTOR, place + 8, (offset,))
+    flags = HAVE_VECTORCALL | (METHOD_DESCRIPTOR if hasattr(cls, "__get__") else 0)
+    made = heap_types.made(name, cls, flags, place + 8, (offset,))
     made.__doc__, made._place = vars(cls)["__doc__"], place
     return cast(_Class, made)
 

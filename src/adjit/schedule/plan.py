@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,6 +49,9 @@ class Table(NamedTuple):
     words_at: int
     places_at: int
     places_count: int
+    numbers: Any  # rows: a word's position, which of the Python numbers it is
+    numbers_at: int
+    numbers_count: int
 
 
 def not_yet(place: device) -> NotImplementedError:
@@ -129,12 +133,11 @@ class Plan:
                 filled.append((position, start[place.kind] + place.at, place.extra))
         self._arena_at = np.array(arena, np.intp)
         places = np.array(filled, np.int64).reshape(-1, 3)
+        open_numbers = np.array(numbers, np.int64).reshape(-1, 2)
         self._table = Table(
             self._externals, self._blocks, self.words, places, self.words.ctypes.data,
-            places.ctypes.data, len(places),
+            places.ctypes.data, len(places), open_numbers, open_numbers.ctypes.data, len(numbers),
         )  # fmt: skip
-        self._number_at = np.array([n[0] for n in numbers], np.intp)
-        self._number_from = np.array([n[1] for n in numbers], np.intp)
         self._base = 0
         self._stream = self.words.ctypes.data
         del self._words, self._open, self._links, self._externals, self._blocks
@@ -148,15 +151,16 @@ class Plan:
         blocks: list[Any] = fill_in(self._table, externals)
         return blocks
 
-    def set_numbers(self, numbers: Sequence[int]) -> None:
-        """Put the Python numbers of the `numbered` nodes, one after the other, into the table."""
-        if len(self._number_at):
-            self.words[self._number_at] = np.array(numbers, np.int64)[self._number_from]
+    def set_numbers(self, numbers: list[tuple[int, ...]]) -> None:
+        """Put the Python numbers of the `numbered` nodes into the table."""
+        if numbers:
+            write_numbers(self._table, numbers)
 
     def number_slots(self, start: int, count: int) -> tuple[Any, Any]:
         """Where some of the numbers stand in the table, and which of them each is."""
-        chosen = (self._number_from >= start) & (self._number_from < start + count)
-        return self._number_at[chosen], self._number_from[chosen] - start
+        at, which = self._table.numbers.T
+        chosen = (which >= start) & (which < start + count)
+        return at[chosen], which[chosen] - start
 
     def run(self, sites: Sequence[Site | None] | None = None) -> None:
         """Run what was prepared; `sites` are where the nodes came from, for a profile."""
@@ -218,6 +222,17 @@ def write_addresses(table: Table, externals: list[tuple[Any, int]], blocks: Sequ
 
 fill_in = native.Family("plans", "fill_in").function(
     _fill_in, (_fill_in, allocate, Foreign, None, 0)
+)
+
+
+def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
+    """Write the Python numbers of a run, one after the other, into the table."""
+    positions, which = table.numbers.T
+    table.words[positions] = np.array(list(chain.from_iterable(numbers)), np.int64)[which]
+
+
+write_numbers = native.Family("plans", "write_numbers").function(
+    _write_numbers, (_write_numbers, None)
 )
 
 

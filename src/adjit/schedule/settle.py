@@ -10,7 +10,6 @@ from __future__ import annotations
 import struct
 import sys
 import threading
-from itertools import chain
 from typing import Any
 
 from .. import config, devices
@@ -152,7 +151,7 @@ def _run_plan(batch: list[Any]) -> bool:
         if plan.checked:
             plan.expect([(batch[at].recipe, batch[at].site) for at in plan.checked])
         blocks = plan.prepare(structure.externals)
-        plan.set_numbers(list(chain.from_iterable([batch[at].scalars for at in plan.numbered])))
+        plan.set_numbers([batch[at].scalars for at in plan.numbered])
         sites = None if profile.active is None else profile.active.sites_of(batch)
         plan.run(sites)
     except BaseException:

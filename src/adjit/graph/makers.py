@@ -1,0 +1,72 @@
+"""Functions that make tensors of plain values: calls that came before are recorded from memory."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from .. import devices, dtypes
+from . import calls
+from .op import Call, describe
+from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+class Memory:
+    """What calls of a maker recorded, by their arguments; to `kernels/calls.py` it is an op."""
+
+    node_class = None  # what it makes has no history
+
+    def __init__(self) -> None:
+        self.calls: dict[tuple[Any, ...], Call] = {}
+        dtypes.on_default_change(self.calls.clear)
+        devices.on_first_gpu(self.calls.clear)
+
+    def call(self, signature: tuple[Any, ...]) -> Call:
+        """What calls with such arguments share."""
+        found = self.calls.get(signature)
+        if found is None:
+            if len(self.calls) >= MAX_TEMPLATES:
+                self.calls.clear()
+            found = self.calls[signature] = Call(False)
+        return found
+
+
+def maker(function: _F) -> _F:
+    """`function`, which gives a new tensor that depends on nothing but the specs of tensors and the
+    plain values that it is called with, the default dtype and the default device.
+
+    From the third call with the same arguments on, what it recorded is recorded again without it. Where
+    GPUs are used it runs every time: each thread has a default device of its own.
+    """
+    memory = Memory()
+
+    @functools.wraps(function)
+    def twin(*args: Any, **kwargs: Any) -> Any:
+        operands: list[Any] = []
+        key: list[Any] = []
+        describe(args, key, operands)
+        if kwargs:
+            key += kwargs
+            describe(kwargs.values(), key, operands)
+        if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):
+            return function(*args, **kwargs)
+        try:
+            found = memory.call(tuple(key))
+        except TypeError:  # an argument that cannot be in a key
+            return function(*args, **kwargs)
+        if found.template.__class__ is Template:
+            starts = tuple([t.offset for t in operands]) if operands else None
+            values = tuple([t.storage.value for t in operands])
+            return found.template.record(operands, values, starts)
+        if found.template is not SEEN:
+            found.template = found.template or SEEN
+            return function(*args, **kwargs)
+        out, template = trace(operands, lambda: function(*args, **kwargs))
+        is_new = template.__class__ is Template and template.fresh and not out.needs_grad
+        found.template = template if is_new or template is SEEN else UNSTEADY
+        return out
+
+    return cast(_F, calls.short(memory, twin))
