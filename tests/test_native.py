@@ -748,6 +748,15 @@ def test_a_write_does_not_need_its_twin(monkeypatch):
             fast(t, y)
 
 
+def test_another_part_of_what_is_written_is_refused():
+    x = T.ones(4, 3)
+    for _ in range(2):
+        x.add_(T.ones(1, 3))  # its recipe is known now
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to"):
+        x.add_(x[3:])
+    assert x.add_(x).tolist() == [[6.0] * 3] * 4
+
+
 def test_parts_are_written_without_the_twin(monkeypatch):
     x, y = T.zeros(4, 3), T.ones(3)
     x[0] = y
