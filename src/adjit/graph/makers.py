@@ -9,7 +9,9 @@ from typing import Any, TypeVar, cast
 from .. import devices, dtypes
 from . import calls
 from .op import Call, describe
-from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, trace, usable
+from .template import SEEN, UNSTEADY, Template, trace, usable
+
+MOST_CALLS = 1024  # of one maker that are remembered; numbers that change with every call are not
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -28,8 +30,6 @@ class Memory:
         """What calls with such arguments share."""
         found = self.calls.get(signature)
         if found is None:
-            if len(self.calls) >= MAX_TEMPLATES:
-                self.calls.clear()
             found = self.calls[signature] = Call(False)
         return found
 
@@ -45,6 +45,8 @@ def maker(function: _F) -> _F:
 
     @functools.wraps(function)
     def twin(*args: Any, **kwargs: Any) -> Any:
+        if len(memory.calls) >= MOST_CALLS:
+            return function(*args, **kwargs)
         operands: list[Any] = []
         key: list[Any] = []
         describe(args, key, operands)

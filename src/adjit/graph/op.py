@@ -311,7 +311,8 @@ class Choice(native.Native):
         before, state.steady = state.steady, True
         try:
             op, operands, attributes = self.choose(*args, **kwargs)
-            if state.steady and out is None and not over:
+            is_new = state.steady and out is None and not over
+            if is_new and len(self.chosen) < MOST_CHOSEN:
                 self._remember(args, kwargs, Chosen(op, operands, attributes))
         finally:
             state.steady = state.steady and before
@@ -339,13 +340,15 @@ class Choice(native.Native):
                 parts.append((operand,))
         if len(place) < len(tensors) or None in parts:
             return  # which tensor is which could not be told, or one was made
-        if len(self.chosen) >= MAX_TEMPLATES:
-            self.chosen.clear()
         with contextlib.suppress(TypeError):  # an argument that cannot be in a key
             self.chosen[tuple(key)] = chosen._replace(operands=tuple(parts))
 
     def __repr__(self) -> str:
         return f"<elementwise function {self.name}>"
+
+
+# A program whose numbers change with every call does not look so many up in vain.
+MOST_CHOSEN = 256
 
 
 class Chosen(NamedTuple):
