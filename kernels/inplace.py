@@ -70,11 +70,10 @@ from .recorder import (
 FUNCTION_CONTEXT = RECIPE_SPEC = RECIPE_VJPS = STORAGE_SITE = STORAGE_TWIN = BOUND
 SPEC_CONTIGUOUS = BOUND
 
-OVER = (
-    FALLBACK + 1
-)  # in the context, beside what a recorder has: the name of the recipe that is wanted
-_, TWIN, PICKS = range(3)  # the context of `replace`
-WRITES = 2  # in that of `adopt`
+# Contexts: that of `write` ends, after what a recorder has, with the name of the recipe wanted.
+OVER = FALLBACK + 1
+_, TWIN, PICKS = range(3)  # of `replace`
+WRITES = 2  # of `adopt`
 
 
 def write(function, arguments, count, names):
@@ -96,7 +95,7 @@ def write(function, arguments, count, names):
 @helper
 def is_whole(shared, t):
     """Whether this is a tensor without history that is all of a memory that nobody else looks at."""
-    if not is_tensor(shared, t) or not is_usual(shared):
+    if not is_tensor(shared, t):
         return False
     if get(t, TENSOR_VIEW_OF) != item(shared, NONE) or get(t, TENSOR_EDGE) != item(shared, NONE):
         return False

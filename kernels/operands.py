@@ -4,7 +4,7 @@
 What is not the usual case is left to that function, before anything has been done.
 """
 
-from .abi import bits_of_float, helper, stack_words
+from .abi import helper, stack_words
 from .handles import (
     EMPTY,
     FLOAT,
@@ -33,8 +33,6 @@ from .objects import (
     drop,
     fill,
     find,
-    float_of,
-    forget_error,
     get,
     has_failed,
     item,
@@ -42,11 +40,10 @@ from .objects import (
     new_attribute,
     new_result,
     new_tuple,
-    new_word,
     own,
     word_of,
 )  # fmt: skip
-from .recorder import around, offset_of, recorded, value_of
+from .recorder import around, new_float_word, offset_of, recorded, value_of
 from .signatures import SIZE, describe, known, tensor
 
 # Where the slots of the classes lie; bound when the module is compiled.
@@ -78,7 +75,7 @@ def choose(function, arguments, count, names):
     shared = item(context, SHARED)
     looks = stack_words(SIZE)
     out = 0
-    if is_usual(shared) and describe(shared, arguments, count, names, looks):
+    if describe(shared, arguments, count, names, looks):
         chosen = known(item(context, CHOSEN), looks)
         operands = new_operands(shared, looks, item(chosen, PARTS)) if chosen != 0 else 0
         if operands != 0:
@@ -186,12 +183,7 @@ def new_scalars(shared, recipe, operands, attributes):
         value = item(operands, k) if is_operand else item(attributes, k - length(operands))
         if is_operand and is_tensor(shared, value):
             continue
-        number = float_of(value)
-        word = 0
-        if number == -1.0 and has_failed() != 0:  # Python words the error
-            forget_error()
-        else:
-            word = new_word(bits_of_float(number))
+        word = new_float_word(value)
         if word == 0:
             drop(scalars)
             scalars = 0

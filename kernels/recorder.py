@@ -164,18 +164,25 @@ def on_tensor_and_number(context, shared, t, number, at, call):
         return False
     recipe = own(find(item(context, RECIPES), key))
     drop(key)
-    value = float_of(number)
-    if value == -1.0 and has_failed() != 0:  # an int beyond all floats: Python words the error
-        forget_error()
+    word = new_float_word(number)
+    if word == 0 or recipe == 0 or get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
+        drop(word)
         drop(recipe)
         return False
-    if recipe == 0 or get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
-        drop(recipe)
-        return False
-    scalars = new_single(new_word(bits_of_float(value)))
+    scalars = new_single(word)
     if at:
         return fill_call(shared, call, recipe, scalars, history, 0, t)
     return fill_call(shared, call, recipe, scalars, history, t, 0)
+
+
+@helper
+def new_float_word(number):
+    """The word of a number as a float; 0 for an int beyond all floats, of which Python words the error."""
+    value = float_of(number)
+    if value == -1.0 and has_failed() != 0:
+        forget_error()
+        return 0
+    return new_word(bits_of_float(value))
 
 
 @helper

@@ -23,6 +23,7 @@ from .objects import (
     new_word,
     own,
     put,
+    untrack,
     word_of,
 )  # fmt: skip
 
@@ -62,6 +63,7 @@ def completed(shared, steps, made, given, starts):
     `starts` has the offset of each of those in its memory, as words; 0 where all are 0. The tuple
     is taken over: 0 on failure.
     """
+    untrack(made)  # it has gaps, and the collector may run in between
     site = new_site(shared, steps)
     if site == 0:
         drop(made)

@@ -1,5 +1,7 @@
 """Bad input gets PyTorch's error where it has one, else a clear one; nothing crashes."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -114,6 +116,14 @@ def test_layouts_from_numpy():
         np.testing.assert_array_equal(t.t().contiguous().numpy(), array.T)
         t.add_(1)
         np.testing.assert_array_equal(t.numpy(), array)
+
+
+def test_axes_of_one_keep_the_strides_of_the_array():
+    assert T.from_numpy(np.ones((1, 4))[:, :1]).stride() == (4, 1)
+
+
+def test_numbers_beyond_float32_are_infinite():
+    assert T.tensor([1e40, -1e40, 1.0]).tolist() == [math.inf, -math.inf, 1.0]
 
 
 def test_a_read_only_array_is_copied_with_a_warning():

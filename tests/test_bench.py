@@ -58,6 +58,15 @@ def test_a_row_agrees_between_adjit_and_numpy(bench: dict[str, ModuleType]) -> N
     assert results[1][0].shape == (16,)
 
 
+def test_everyday_calls_agree_with_pytorch(bench: dict[str, ModuleType]) -> None:
+    pytest.importorskip("torch")
+    libraries, rows = bench["libraries"], bench["rows"]
+    both = libraries.Torch(), libraries.Adjit()
+    for row in bench["everyday"].CALLS:
+        results = [rows.values_of(library, row.prepare(library)()) for library in both]
+        assert rows.disagreement(row, *results) == "", row.name
+
+
 def test_a_wrong_value_or_shape_is_reported(bench: dict[str, ModuleType]) -> None:
     rows = bench["rows"]
     right = [np.ones(3, np.float32)]

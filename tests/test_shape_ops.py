@@ -142,6 +142,16 @@ def test_empty_vectors_are_passed_over():
     agree(lambda T, x: T.cat([T.empty(0), T.empty(0)]), numbers(2, 3))
 
 
+@pytest.mark.parametrize("join", [adjit.cat, adjit.stack])
+def test_an_axis_is_an_integer(join):
+    parts = [adjit.ones(2), adjit.ones(2)]
+    for dim, kind in [([0], "list"), (0.0, "float"), ("0", "str")]:
+        join(parts, dim=0)
+        with pytest.raises(TypeError, match=f"int, not {kind}"):
+            join(parts, dim=dim)
+    assert join(parts, dim=np.int64(0)).shape == join(parts).shape
+
+
 def test_many_parts():
     parts = [numbers(n % 4, 3, dtype=np.float32) for n in range(70)]
     agree(lambda T, *t: T.cat(t), *parts)

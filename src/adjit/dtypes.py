@@ -43,9 +43,8 @@ class dtype:
         self.is_signed = kind in "ifc"
         self.numpy = np.dtype(name) if name != "bfloat16" else np.dtype(np.uint16)
         self.stored = "uint8" if kind == "b" else name  # the element type inside kernels
-        self.ctype: Any = getattr(
-            ctypes, f"c_{_IN_C.get(name, name)}", None
-        )  # to read one by address
+        # To read one by address.
+        self.ctype: Any = getattr(ctypes, f"c_{_IN_C.get(name, name)}", None)
 
     def __repr__(self) -> str:
         return f"adjit.{self.name}"

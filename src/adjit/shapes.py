@@ -207,7 +207,7 @@ def checked_shape(args: Any) -> Size:
         RuntimeError: if a size is negative.
     """
     shape = shape_of(args)
-    for size in shape:  # `min` would take longer
+    for size in shape:
         if size < 0:
             raise RuntimeError(
                 f"Trying to create tensor with negative dimension {size}: {list(shape)}"

@@ -20,9 +20,27 @@ def launch(
     inputs: Sequence[Any],
     outputs: Sequence[tuple[Any, dtype]],
     *,
+    scalars: Sequence[int] = (),
+    **how: Any,
+) -> Any:
+    """Record a node that runs hand-written kernels; its results are dense and in C order.
+
+    `recipe_of` says what else there is to give. `scalars` are words that change from call to call.
+    """
+    recipe = recipe_of(
+        kernel, tuple([t.spec for t in inputs]), outputs, scalars=len(scalars), **how
+    )
+    return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
+
+
+def recipe_of(
+    kernel: Any,
+    inputs: tuple[Spec, ...],
+    outputs: Sequence[tuple[Any, dtype]],
+    *,
     bind: dict[str, dtype] | None = None,
     words: Sequence[int] = (),
-    scalars: Sequence[int] = (),
+    scalars: int = 0,
     n: int = 0,
     grain: int = 1,
     scratch: int = 0,
@@ -31,8 +49,8 @@ def launch(
     activation: int = -1,
     finishes: bool = False,
     device: devices.device | None = None,
-) -> Any:
-    """Record a node that runs hand-written kernels; its results are dense and in C order.
+) -> Recipe:
+    """The recipe of a launch, on inputs with these specs and with so many `scalars`.
 
     `kernel` is a kernel of the kernels room with its work in `n` and `grain`, or a list of steps
     (kernel, n, grain) over the same words: addresses of `inputs`, of `outputs`, of `scratch` bytes
@@ -43,21 +61,6 @@ def launch(
     `schedule/finish.py` says more. Results are where the inputs are; `device` says
     where, if there are none.
     """
-    recipe = recipe_of(
-        kernel, tuple([t.spec for t in inputs]), outputs, bind=bind, words=words,
-        scalars=len(scalars), n=n, grain=grain, scratch=scratch, fallible=fallible,
-        messages=messages, activation=activation, finishes=finishes, device=device,
-    )  # fmt: skip
-    return launch_recipe(recipe, inputs, tuple([int(s) for s in scalars]))
-
-
-def recipe_of(
-    kernel: Any, inputs: tuple[Spec, ...], outputs: Sequence[tuple[Any, dtype]], *,
-    bind: dict[str, dtype] | None = None, words: Sequence[int] = (), scalars: int = 0, n: int = 0,
-    grain: int = 1, scratch: int = 0, fallible: Any = False, messages: dict[int, Any] | None = None,
-    activation: int = -1, finishes: bool = False, device: devices.device | None = None,
-) -> Recipe:  # fmt: skip
-    """The recipe of a launch, on inputs with these specs and with so many `scalars`."""
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)
     key = (

@@ -21,8 +21,14 @@ from ..storage import Storage
 from . import calls, record
 from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
-from .recorder import choosing, compile_calls, compile_choices, compiled, writing
-from .recorder import elementwise as elementwise_recorder
+from .recorder import (
+    choosing,
+    compile_calls,
+    compile_choices,
+    compiled,
+    elementwise_recorder,
+    writing,
+)
 from .state import state
 from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
 

@@ -23,15 +23,8 @@ from .view import MULTIPLE, NO_GRAD, View
 native.know(STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View)
 native.constants["MAX_PENDING"] = MAX_PENDING
 
-PLAIN = (
-    str,
-    bool,
-    type(None),
-    type(...),
-    Size,
-    dtype,
-    device,
-)  # classes of arguments that equality tells apart
+# Classes of arguments that equality tells apart.
+PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
 
 _recorders = native.Family("recorder", "record")
 _writers = native.Family("inplace", "write")
@@ -65,7 +58,7 @@ def writing(op: Any, twin: Callable[..., Any]) -> Any:
 
 
 @functools.cache
-def elementwise() -> Callable[..., Any]:
+def elementwise_recorder() -> Callable[..., Any]:
     """`record.elementwise`, compiled."""
     twin = record.elementwise
     made: Callable[..., Any] = native.Family("operands", "elementwise").function(

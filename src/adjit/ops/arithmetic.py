@@ -14,7 +14,7 @@ from ..graph import record
 from ..graph.node import Node, Spec
 from ..graph.op import Choice, Elementwise, elementwise, export
 from ..graph.record import binary, new_node
-from ..graph.recorder import elementwise as elementwise_recorder
+from ..graph.recorder import elementwise_recorder
 from ..kernels.sums import sum_arrays
 from ..schedule.body import Total, special
 from ..schedule.cache import instantiate

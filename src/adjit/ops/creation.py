@@ -149,7 +149,7 @@ def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     if data.__class__ is list and {value.__class__ for value in data} == {float}:
         plain_kind = dtypes.get_default_dtype() if kind is None else kind
         if plain_kind.is_floating_point:
-            return np.array(data, plain_kind.numpy)
+            return _cast_array(np.array(data), plain_kind)
     shape = []
     level = data
     while _is_sequence(level):
@@ -304,7 +304,8 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             "strides are not currently supported. (You can probably work around this by making a "
             "copy of your array  with array.copy().) "
         )
-    if flags.c_contiguous and flags.writeable and ndarray.size:
+    is_dense = flags.c_contiguous and 1 not in ndarray.shape  # an axis of 1 may have any stride
+    if is_dense and flags.writeable and ndarray.size:
         return _sharing(ndarray, dense_spec(ndarray.shape, kind))
     size = kind.itemsize
     if any(st % size for st in ndarray.strides):

@@ -55,9 +55,8 @@ def drawn(
     return made
 
 
-_draws: dict[
-    Any, tuple[Recipe, int]
-] = {}  # how to draw, and the blocks of random words that it takes
+# How to draw, and the blocks of random words that it takes.
+_draws: dict[Any, tuple[Recipe, int]] = {}
 
 
 def generator_or_default(generator: Any) -> Generator:

@@ -79,13 +79,14 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 
 def joining(found: list[Tensor], dim: int) -> tuple[list[Tensor], int, tuple[int, ...], dtype]:
     """The tensors that have something to join, the axis, their sizes there and the dtype."""
-    key = (dim, *[t.spec for t in found])
+    key = (dim, *[t.spec for t in found]) if dim.__class__ is int else None
     known = _joins.get(key)
     if known is None:
         if len(_joins) >= MAX_RECIPES:
             _joins.clear()
         known = checked_join(found, dim)
-        _joins[key] = known
+        if key is not None:
+            _joins[key] = known
     parts, axis, sizes, kind = known
     return found if parts is None else [found[k] for k in parts], axis, sizes, kind
 
