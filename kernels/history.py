@@ -4,6 +4,7 @@ from .abi import helper
 from .handles import (
     ACCUMULATOR,
     NONE,
+    SAVERS,
     SEQUENCE,
     TENSOR_EDGE,
     TENSOR_META,
@@ -16,14 +17,17 @@ from .handles import (
 )  # fmt: skip
 from .objects import (
     BOUND,
+    append,
     drop,
     get,
     item,
+    length,
     new_attribute,
     new_next,
     new_object,
     new_pair,
     new_result_of_nothing,
+    new_weak_reference,
     own,
     put,
 )  # fmt: skip
@@ -31,7 +35,7 @@ from .objects import (
 # Where the slots of the classes lie; bound when a module that imports this is compiled.
 META_ACCUMULATOR = VIEW_BASE = VIEW_VERSION = BOUND
 GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOUND
-GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = BOUND
+GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = RECIPE_LARGE = BOUND
 
 
 @helper
@@ -122,4 +126,20 @@ def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalar
     put(out, TENSOR_EDGE, edge)
     drop(get(out, TENSOR_NEEDS_GRAD))
     put(out, TENSOR_NEEDS_GRAD, own(item(shared, TRUE)))
+    return out
+
+
+@helper
+def noted(shared, recipe, out):
+    """The result, its backward node noted if it has saved much, for `schedule/deferred.py`; 0 on failure."""
+    if out == 0 or get(recipe, RECIPE_LARGE) != item(shared, TRUE):
+        return out
+    fn = item(get(out, TENSOR_EDGE), 0)
+    if length(get(fn, GRAD_SAVED)) != 0:
+        noted = new_weak_reference(fn, 0)
+        has_room = noted != 0 and append(item(shared, SAVERS), noted) == 0
+        drop(noted)
+        if not has_room:
+            drop(out)
+            return 0
     return out

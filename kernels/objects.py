@@ -51,6 +51,7 @@ contains = _imported("PySet_Contains", 2)
 append = _imported("PyList_Append", 2)
 new_attribute = _imported("PyObject_GetAttr", 2)
 untrack = _imported("PyObject_GC_UnTrack", 1, types.void)  # the collector no longer looks into it
+new_weak_reference = _imported("PyWeakref_NewRef", 2)  # to an object, with 0
 new_next = _imported("PyIter_Next", 1)
 equal = _imported("PyObject_RichCompareBool", 3)
 new_result = _imported("PyObject_Vectorcall", 4)

@@ -25,7 +25,7 @@ from .handles import (
     version_of,
     zero,
 )  # fmt: skip
-from .history import give_history, history_of, new_edge
+from .history import give_history, history_of, new_edge, noted
 from .objects import (
     BOUND,
     NUMBER_OF_ARGUMENTS,
@@ -264,7 +264,7 @@ def with_history(context, shared, op, recipe, operands, scalars, out):
     )  # fmt: skip
     drop(saves)
     drop(kind)
-    return out
+    return noted(shared, recipe, out)
 
 
 @helper

@@ -30,7 +30,7 @@ from .handles import (
     version_of,
     zero,
 )  # fmt: skip
-from .history import give_history, history_of, new_edge
+from .history import give_history, history_of, new_edge, noted
 from .objects import (
     BOUND,
     NUMBER_OF_ARGUMENTS,
@@ -298,8 +298,9 @@ def with_history(context, shared, recipe, a, b, scalars, out):
     saves = find(item(context, SAVES), item(integers, mask))
     edges = new_single(first) if alone else new_pair(first, second)
     saved = 0 if saves == 0 else new_saved(shared, saves, a, b, out)
-    return give_history(
+    out = give_history(
         shared, item(context, GRAD_CLASS), item(context, OP), recipe, get(recipe, RECIPE_OPERANDS),
         get(recipe, RECIPE_OUTPUTS), edges, saved,
         own(scalars if scalars != 0 else item(shared, EMPTY)), own(item(integers, mask)), out,
     )  # fmt: skip
+    return noted(shared, recipe, out)

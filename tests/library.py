@@ -6,6 +6,7 @@ runs the same tests against PyTorch: this is how the expectations themselves are
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import warnings
@@ -111,6 +112,50 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+@contextmanager
+def putting_off() -> Iterator[None]:
+    """Values that only graphs hold wait for somebody to read them, whatever their size.
+
+    They do so on the cold road too, where those that others read would be there.
+    """
+    from adjit.graph import record
+    from adjit.graph.op import Elementwise
+    from adjit.schedule import deferred, settle
+
+    def large(op: Any, operands: tuple[Any, ...]) -> Any:
+        recipe = plan(op, operands)
+        recipe.large = True
+        return recipe
+
+    def forget() -> None:
+        settle.settle(everything=True)
+        for op in (o for o in gc.get_objects() if issubclass(type(o), Elementwise)):
+            op.recipes.clear()
+
+    def cut_down(*args: Any) -> Any:
+        part = deferred_part(*args)
+        recorded[:] = [] if part is None else [(n, n.recipe, n.inputs) for n in part.kept]
+        return part
+
+    def put_off(part: Any, left: list[Any]) -> Any:
+        for node, recipe, inputs in recorded:
+            if node.recipe is None:
+                node.recipe, node.inputs = recipe, inputs
+        recorded.clear()
+        return put_off_part(part, left)
+
+    plan, deferred_part, put_off_part = record.plan, deferred.cut_down, deferred.put_off
+    recorded: list[Any] = []
+    with pytest.MonkeyPatch.context() as patch:
+        forget()
+        patch.setattr(record, "plan", large)
+        patch.setattr(deferred, "LEAST", 0)
+        patch.setattr(deferred, "cut_down", cut_down)
+        patch.setattr(deferred, "put_off", put_off)
+        yield
+        forget()
 
 
 def leaf(values: Any, **options: Any) -> Any:

@@ -9,13 +9,14 @@ recorded before a write must not see it, what shares memory must.
 from __future__ import annotations
 
 import operator
+from contextlib import ExitStack
 from functools import partial
 
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from library import AGAINST_TORCH, FREED, T, array, plain
+from library import AGAINST_TORCH, FREED, T, array, plain, putting_off
 
 try:
     import torch
@@ -505,10 +506,26 @@ class Programs(RuleBasedStateMachine):
         self.compare_gradients()
 
 
-TestPrograms = Programs.TestCase
-TestPrograms.settings = settings(
-    max_examples=80,
-    stateful_step_count=40,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
+class PuttingOff(Programs):
+    """What only graphs hold waits until somebody reads it."""
+
+    def __init__(self):
+        super().__init__()
+        self.everything = ExitStack()
+        self.everything.enter_context(putting_off())
+
+    def teardown(self):
+        try:
+            super().teardown()
+        finally:
+            self.everything.close()
+
+
+SETTINGS = settings(
+    max_examples=80, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
+TestPrograms = Programs.TestCase
+TestPrograms.settings = SETTINGS
+if not AGAINST_TORCH:
+    TestPuttingOff = PuttingOff.TestCase
+    TestPuttingOff.settings = SETTINGS

@@ -19,7 +19,7 @@ from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
 from .captured.capture import reachable
 from .devices import CPU
 from .devices import device as Device
-from .schedule import hot, on_cuda, settle
+from .schedule import deferred, hot, on_cuda, settle
 from .schedule.cold import Failed
 from .schedule.layout import Place
 from .schedule.notes import Note, Use, copy_note, node_notes
@@ -174,6 +174,7 @@ def _recorded(t: Any, backward: bool) -> tuple[list[Any], list[Any]]:
     Callers hold the lock.
     """
     settle.run_waiting()
+    deferred.bring_back(settle.tape, everything=True)
     leaves = _leaves(t) if backward else []
     gradients = record_gradients(t, leaves)
     roots = [t.storage.value, *[g.storage.value for g in gradients if g is not None]]

@@ -224,7 +224,7 @@ class _Compiled:
         """
         session = Session(arguments)
         with lock:
-            settle()
+            settle(everything=True)
             with session.watching():
                 returned = self.f(*args, **kwargs)
                 leaves: list[Any] = []
@@ -252,7 +252,7 @@ class _Compiled:
                         assert results is not None
                         return unflatten(form, iter(results)), True
             del session, graphs  # or old values could not be written over
-            settle()
+            settle(everything=True)
         return returned, is_captured
 
 

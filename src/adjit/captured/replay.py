@@ -519,7 +519,7 @@ class Replay:
     def run(self, arguments: Sequence[Any]) -> list[Any] | None:
         """Run the plan, repeat the effects, make the results; None if the capture fits no more."""
         with lock:
-            settle()
+            settle(everything=True)
             if native.is_wanted:
                 native.settled(hot.compiler.add)
             externals = look_up(self.sources, arguments)
@@ -674,9 +674,9 @@ class Call:
             read += [value for node in tape for value in node.inputs or ()]
             if any(value.recipe is WAITING for value in read):
                 return False
-            settle_tape()
+            settle_tape(everything=True)
         else:
-            settle()
+            settle(everything=True)
         return True
 
     def finish(self, blocks: Sequence[Any]) -> None:

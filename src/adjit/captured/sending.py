@@ -494,7 +494,7 @@ class Sending:
 
     def _send_back(self, pattern: Pattern, kept: Kept, grads: list[Any]) -> list[Any]:
         """Run the plan of a backward: the gradients of the targets."""
-        settle()
+        settle(everything=True)
         part = pattern.plan(self.stand_ins)
         drawn = [kept.drawn[k] for k in self.drawn]
         blocks = _run(part, pattern, [*_values(grads), *kept.values], drawn)
@@ -519,7 +519,7 @@ class Sending:
             with lock:
                 if kept.call is not None:
                     kept.call.run()
-                settle()
+                settle(everything=True)
                 part = self.cells.plan(self.stand_ins)
                 given: Externals = [(record.ready_node(0), 0)] * len(fn.outputs) + kept.values
                 blocks = _run(part, self.cells, given, drawn)

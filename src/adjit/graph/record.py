@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from .. import config, devices, dtypes, errors
 from ..dtypes import dtype
-from ..schedule import codegen, on_cuda
+from ..schedule import codegen, deferred, on_cuda
 from ..schedule.recipe import Element, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, settle, tape, value_of
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
@@ -579,6 +579,8 @@ def attach1(
         fn.saved = saved if saves[-1] >= 0 else (*saved, out.storage, 0)
     out.edge = (fn, 0)
     out.needs_grad = True
+    if recipe.large and len(fn.saved):
+        deferred.note(fn)
     if modes_used:
         examine(fn)
 
@@ -624,6 +626,8 @@ def attach2(op: Any, recipe: Recipe, a: Any, b: Any, out: Any) -> None:
         fn.saved = keep(saves, (a, b), out)
     out.edge = (fn, 0)
     out.needs_grad = True
+    if recipe.large and len(fn.saved):
+        deferred.note(fn)
     if modes_used:
         examine(fn)
 
@@ -647,6 +651,8 @@ def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out
     saves = op.saves[mask]
     fn.saved = (keep(saves, operands, out) or NUMBERS) if saves else ()
     give_history(out, fn)
+    if recipe.large and len(fn.saved):
+        deferred.note(fn)
     if modes_used:
         examine(fn)
 

@@ -11,6 +11,7 @@ from .. import errors
 from ..devices import device
 from ..dtypes import dtype
 from ..schedule import native
+from ..schedule.deferred import savers
 from ..schedule.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, tape
 from ..shapes import Size
@@ -42,7 +43,7 @@ def shared() -> tuple[Any, ...]:
         watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
         "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
         tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached, errors.user_site,
-        "0.0", "-0.0",
+        "0.0", "-0.0", savers,
     )  # fmt: skip
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from .. import config, devices
 from ..devices import CPU, device
 from ..storage import allocate, size_class
-from . import cold, hot, native, profile
+from . import cold, deferred, hot, native, profile
 from .cold import Failed, fail, found_error
 from .plan import copied
-from .structure import structure_of
+from .structure import structure_of, structure_with
 
 lock = threading.RLock()
 tape: list[Any] = []
@@ -38,8 +38,8 @@ def float_word(value: float) -> int:
     return _bits[1](_bits[0](value))[0]
 
 
-def settle() -> None:
-    """Run everything that is recorded and still wanted."""
+def settle(*, everything: bool = False) -> None:
+    """Run what is recorded and still wanted, also by graphs alone if it is to be everything."""
     global _fresh
     if captured_threads and threading.get_ident() in captured_threads:
         return  # what is recorded there will run as one plan
@@ -47,8 +47,7 @@ def settle() -> None:
         _fresh = 0
         if waiting:
             run_waiting()
-        if tape:
-            settle_tape()
+        settle_tape(everything=everything)
 
 
 def run_waiting() -> None:
@@ -57,34 +56,42 @@ def run_waiting() -> None:
         waiting[0].run()
 
 
-def settle_tape() -> None:
+def settle_tape(*, everything: bool = False) -> None:
     """Run what is recorded and does not read what waits. Callers hold the lock."""
-    if tape:
+    if tape or (everything and deferred.nodes):
         if native.is_wanted and hot.is_on:
             native.settled(hot.compiler.add)
         batch = tape[:]
         del tape[: len(batch)]
+        everything = everything or len(batch) >= MAX_PENDING  # what is left out stays bounded
         drop_unwanted(batch)
+        if deferred.nodes:
+            drop_unwanted(deferred.nodes)
+            deferred.bring_back(batch, everything=everything)
+        noted = deferred.taken_notes()
+        if everything or not hot.is_on:
+            noted.clear()
         if devices.gpus_used:
-            _run_by_device(batch)
+            _run_by_device(batch, noted)
         else:
-            _run(batch)
+            _run(batch, noted)
 
 
-def _run(batch: list[Any]) -> None:
-    """Run nodes of the CPU, by their plan if they have one."""
-    if hot.is_on and len(batch) > 1 and _run_plan(batch):
-        return
+def _run(batch: list[Any], noted: list[Any]) -> None:
+    """Run nodes of the CPU, by their plan if they have one, but for those that can wait."""
+    part = deferred.cut_down(batch, noted) if noted and not _reads_failed(batch) else None
     try:
+        if hot.is_on and len(batch) > 1 and _run_plan(batch, part):
+            return
         if profile.active is None:
             cold.run(batch)
         else:
             cold.run_watched(batch, profile.active)
-    finally:
-        tape[:0] = batch  # what was not reached, because of an error
+    finally:  # what was not reached, because of an error, stays on the tape
+        tape[:0] = batch if part is None else deferred.put_off(part, batch)
 
 
-def _run_by_device(batch: list[Any]) -> None:
+def _run_by_device(batch: list[Any], noted: list[Any]) -> None:
     """Run nodes in order, those in a row that run on the same device together."""
     while batch:
         first = batch[0].recipe
@@ -100,7 +107,7 @@ def _run_by_device(batch: list[Any]) -> None:
         del batch[:at]
         tape[:0] = batch  # what an error leaves of the part goes before the rest
         if first.device is CPU:
-            _run(part)
+            _run(part, noted)
         else:
             _run_on_gpu(part, first.crosses)
         del tape[: len(batch)]
@@ -110,9 +117,9 @@ def _run_on_gpu(batch: list[Any], crosses: bool) -> None:
     """Run nodes of one GPU, by their plan if they have one; copies between devices have none."""
     from . import run_cuda
 
-    if hot.is_on and len(batch) > 1 and not crosses and _run_plan(batch):
-        return
     try:
+        if hot.is_on and len(batch) > 1 and not crosses and _run_plan(batch):
+            return
         run_cuda.run(batch)
     finally:
         tape[:0] = batch
@@ -132,18 +139,19 @@ def _drop_unwanted(batch: list[Any]) -> None:
 drop_unwanted = native.Family("rows", "drop_unwanted").function(_drop_unwanted, (None,))
 
 
-def _run_plan(batch: list[Any]) -> bool:
-    """Run a batch by its plan, if it has one that is ready."""
-    if Failed.count and any(
+def _reads_failed(batch: list[Any]) -> bool:
+    """Whether a node, or what it reads, has failed."""
+    return Failed.count > 0 and any(
         value.recipe.__class__ is Failed for node in batch for value in (node, *(node.inputs or ()))
-    ):
+    )
+
+
+def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
+    """Run a batch by its plan, if it has one that is ready; what an error leaves stays in the batch."""
+    if _reads_failed(batch):
         return False
-    try:
-        structure = structure_of(batch)
-        plan = hot.plan_of(batch, structure)
-    except BaseException:  # Ctrl-C while a kernel is compiled, for instance
-        tape[:0] = batch
-        raise
+    structure = structure_of(batch) if part is None else structure_with(batch, part.held)
+    plan = hot.plan_of(batch, structure)
     if plan is None:
         return False
     blocks: list[Any] | None = None
@@ -156,30 +164,27 @@ def _run_plan(batch: list[Any]) -> bool:
         plan.run(sites)
     except BaseException:
         if blocks is not None and plan.has_run:
-            _hand_out(batch, plan, blocks)
-        else:
-            tape[:0] = batch
+            _hand_out(batch, plan, blocks, part)
         raise
     failed = plan.failed_node()
     if failed >= 0:
-        node, recipe = batch[failed], batch[failed].recipe
-        rest = [n for n in batch if n is not node]
-        tape[:0] = rest
-        error = found_error(recipe, tuple(plan.status[:4]), node.site)
+        node = batch.pop(failed)
+        error = found_error(node.recipe, tuple(plan.status[:4]), node.site)
         fail(node, error)
         raise error
-    _hand_out(batch, plan, blocks)
+    _hand_out(batch, plan, blocks, part)
     return True
 
 
-def _hand_out(batch: list[Any], plan: Any, blocks: list[Any]) -> None:
-    """Give the nodes that somebody holds their memory; the others are done with."""
+def _hand_out(batch: list[Any], plan: Any, blocks: list[Any], part: deferred.Part | None) -> None:
+    """Give the nodes that somebody holds their memory; the batch is done with."""
     for at, numbers in plan.results:
         node = batch[at]
         node.address = blocks[numbers[0]]
         if len(numbers) > 1:
             node.others = [blocks[k] for k in numbers]
-    forget(batch)
+    forget(batch if part is None else part.done(batch))
+    batch.clear()
 
 
 def _forget(batch: list[Any]) -> None:
@@ -211,14 +216,21 @@ def value_of(storage: Any) -> Any:
         raise RuntimeError(LOOKED)
     value = storage.value
     if value.recipe is not None:
-        settle()
-        with lock:
-            pass  # another thread may be running it
+        _settle_for(value)
         if value.recipe is not None:
             if isinstance(value.recipe, Failed):
                 raise value.recipe.error
             raise RuntimeError("a recorded value could not be settled")
     return value
+
+
+def _settle_for(value: Any) -> None:
+    """Settle, and compute a value in any case."""
+    with lock:  # another thread may be running it
+        if deferred.nodes:
+            drop_unwanted(deferred.nodes)
+            deferred.bring_back(tape, [value])
+        settle()
 
 
 LOOKED = (

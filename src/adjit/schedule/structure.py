@@ -106,11 +106,18 @@ def structure_of(batch: list[Any], tape: Sequence[Any] = ()) -> Structure:
 def read(batch: list[Any], tape: Sequence[Any] = ()) -> tuple[bytes, list[tuple[Any, int]]]:
     """The key of a batch, and its externals."""
     words, externals, replaced = walk(batch)
-    uses = Counter(map(id, chain.from_iterable([node.inputs or () for node in tape or batch])))
-    unheld = _HELD + bool(tape)
+    uses = uses_of(tape or batch)
+    unheld = NOBODY + bool(tape)
     held = [at for at, count in enumerate(others(batch, uses)) if count > unheld]
     owned = _owned(externals, uses, replaced) if replaced else ()
     return key_of(words, held, owned), externals
+
+
+def structure_with(batch: list[Any], held: Sequence[int]) -> Structure:
+    """The structure of a batch of which these positions are held, whoever else refers to others."""
+    words, externals, replaced = walk(batch)
+    owned = _owned(externals, uses_of(batch), replaced) if replaced else ()
+    return Structure(key_of(words, held, owned), externals)
 
 
 def walk(
@@ -144,6 +151,11 @@ def walk(
             if not pair[1] and k < written_over(recipe):
                 replaced.add(number)
     return words, externals, replaced
+
+
+def uses_of(nodes: Sequence[Any]) -> Counter[int]:
+    """How often nodes read values, by the ids of those."""
+    return Counter(map(id, chain.from_iterable([node.inputs or () for node in nodes])))
 
 
 def others(nodes: Sequence[Any], uses: Counter[int]) -> list[int]:
@@ -188,7 +200,7 @@ def _calibrate() -> tuple[int, int]:
     return held, others_outside(outside, 0, Counter(map(id, reader)))
 
 
-_HELD, _OWNED = _calibrate()
+NOBODY, _OWNED = _calibrate()
 
 
 native.know(RECIPE=Recipe)

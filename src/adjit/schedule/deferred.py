@@ -1,0 +1,201 @@
+"""Values that nothing but backward functions hold: they are computed when somebody reads them.
+
+A graph keeps what its backward would read, and many a graph is never walked again. Where such a
+value is elementwise and follows from values that are there anyway, a plan leaves it out, and its
+node stays recorded. If a backward comes, it fuses with what it reads.
+
+Who holds a value is told by reference counts: of nodes by cells, of cells by tensors, of both by
+backward functions. Those of large elementwise ops are noted when they are recorded; whatever else
+holds a value counts as somebody who may look at it.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from enum import Enum, auto
+from itertools import chain
+from typing import Any, NamedTuple
+
+from ..storage import Foreign, Storage
+from .structure import NOBODY, others, uses_of
+
+LEAST = 1 << 20  # bytes of a value below which it is computed all the same
+
+savers: list[weakref.ref[Any]] = []  # backward functions that were recorded since the last settle
+nodes: list[Any] = []  # what was left out, in the order of recording
+
+_refcount = sys.getrefcount
+
+
+class Part(NamedTuple):
+    """Of a batch that is a part of what was recorded: what is to be there when it has run, and nodes
+    that stay recorded, of which some run, as others read them."""
+
+    held: list[int]  # positions in the batch
+    kept: list[Any]
+
+    def done(self, batch: Sequence[Any]) -> list[Any]:
+        """The nodes that have run for good."""
+        kept = set(map(id, self.kept))
+        return [node for node in batch if id(node) not in kept]
+
+
+class State(Enum):
+    """What becomes of a node of a batch."""
+
+    THERE = auto()  # it will have run
+    DEFERRED = auto()  # graphs hold it, and it can be computed later
+    ANEW = auto()  # nobody holds it, and it can be computed again
+    GONE = auto()  # nobody holds it
+
+
+def note(fn: Any) -> None:
+    """Note a backward function that has saved much."""
+    savers.append(weakref.ref(fn))
+
+
+def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool = False) -> None:
+    """Put nodes that were left out in front of a batch: what it reads, and what is wanted now."""
+    there = set(map(id, nodes))
+    found = there if everything else set()
+    stack = [] if everything else [*wanted, *[v for node in batch for v in node.inputs or ()]]
+    while stack:
+        value = stack.pop()
+        if id(value) in there and id(value) not in found:
+            found.add(id(value))
+            stack += value.inputs
+    if found:
+        batch[:0] = [node for node in nodes if id(node) in found]
+        nodes[:] = [node for node in nodes if id(node) not in found]
+
+
+def put_off(part: Part, left: list[Any]) -> list[Any]:
+    """Leave out the nodes that are kept; after an error they stay on the tape, behind what it left."""
+    on_tape = set(map(id, left))
+    kept = [node for node in part.kept if node.recipe is not None and id(node) not in on_tape]
+    if left:
+        return [*left, *kept]
+    nodes.extend(kept)
+    return []
+
+
+def taken_notes() -> list[weakref.ref[Any]]:
+    """The backward functions that were noted, until now."""
+    noted = savers[:]
+    del savers[: len(noted)]
+    return noted
+
+
+def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None:
+    """Take out of a batch what need not run now; None if that is nothing."""
+    functions = [fn for reference in noted if (fn := reference()) is not None and fn.saved]
+    by_graphs = _held_by(functions) if functions else None
+    if not by_graphs:
+        return None
+    places = {id(node): at for at, node in enumerate(batch)}
+    states = _states(batch, places, by_graphs)
+    if State.DEFERRED not in states:
+        return None
+    runs = [state is State.THERE for state in states]
+    stays = [state is State.DEFERRED for state in states]
+    for at in range(len(batch) - 1, -1, -1):
+        for value in batch[at].inputs:
+            k = places.get(id(value))
+            if k is not None:
+                runs[k] |= runs[at]
+                stays[k] |= stays[at] and states[k] is not State.THERE
+    savers.extend(map(weakref.ref, functions))
+    kept = [node for node, stay in zip(batch, stays, strict=True) if stay]
+    run = [at for at, is_run in enumerate(runs) if is_run]
+    batch[:] = [batch[at] for at in run]
+    return Part([k for k, at in enumerate(run) if states[at] is State.THERE], kept)
+
+
+def _states(batch: Sequence[Any], places: dict[int, int], by_graphs: Counter[int]) -> list[State]:
+    """What becomes of each node, of which graphs hold so many references."""
+    outside = _counted((v, 1) for node in batch for v in node.inputs if id(v) not in places)
+    staying = {key for key, entry in outside.items() if not _is_alone(entry) and _is_ours(entry[0])}
+    states: list[State] = []
+    for node, count in zip(batch, others(batch, uses_of(batch)), strict=True):
+        held = count - NOBODY
+        if held > by_graphs[id(node)]:
+            states.append(State.THERE)
+        elif not _can_wait(node, places, states, staying):
+            states.append(State.THERE if held else State.GONE)
+        elif held:
+            is_large = node.recipe.spec.nbytes >= LEAST
+            states.append(State.DEFERRED if is_large else State.THERE)
+        else:
+            states.append(State.ANEW)
+    return states
+
+
+def _can_wait(
+    node: Any, places: dict[int, int], states: Sequence[State], staying: set[int]
+) -> bool:
+    """Whether a node can run later, on values that will be there then anyway."""
+    recipe = node.recipe
+    found = [places.get(id(value)) for value in node.inputs]
+    if recipe.pick >= 0:
+        return found[0] is not None and states[found[0]] in (State.DEFERRED, State.ANEW)
+    if recipe.element is None or recipe.write or recipe.alias or recipe.over or recipe.fallible:
+        return False
+    return all(
+        id(value) in staying if at is None else states[at] is not State.GONE
+        for value, at in zip(node.inputs, found, strict=True)
+    )
+
+
+def _is_ours(value: Any) -> bool:
+    """Whether nobody outside looks at a value that is there, so that it stays as it is."""
+    if value.recipe is not None or value.address.__class__ is Foreign:
+        return False
+    return _is_alone([value.address, 1])
+
+
+# ----- who holds what -----
+
+
+def _held_by(functions: Sequence[Any]) -> Counter[int]:
+    """How often backward functions, and nothing else, hold a value, by its id."""
+    saved = _counted((part, 1) for fn in functions for part in fn.saved[::2])
+    tensors = [
+        e[0] for e in saved.values() if e[0].__class__ is not Storage and _is_alone(e)
+    ]  # fmt: skip
+    cells = _counted(
+        chain(
+            (tuple(entry) for entry in saved.values() if entry[0].__class__ is Storage),
+            ((t.storage, 1 + (t.counter is t.storage)) for t in tensors),
+        )
+    )
+    del saved
+    return Counter(
+        [id(e[0].value) for e in cells.values() if _is_alone(e)]
+    )  # fmt: skip
+
+
+def _counted(parts: Iterable[tuple[Any, ...]]) -> dict[int, list[Any]]:
+    """Objects, each with the number of references that are told of it, by their ids."""
+    found: dict[int, list[Any]] = {}
+    for part, times in parts:
+        entry = found.setdefault(id(part), [part, 0])
+        entry[1] += times
+    return found
+
+
+def _is_alone(entry: list[Any]) -> bool:
+    """Whether nothing holds an object but so many references that are known."""
+    return _refcount(entry[0]) - entry[1] == _NO_OTHERS
+
+
+def _calibrate() -> int:
+    """What `_is_alone` counts for an object that its entry alone holds."""
+    entry: list[Any] = [object(), 0]
+    count: int = _refcount(entry[0]) - entry[1]
+    return count
+
+
+_NO_OTHERS = _calibrate()
