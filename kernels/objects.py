@@ -58,6 +58,10 @@ new_result = _imported("PyObject_Vectorcall", 4)
 new_result_of_nothing = _imported("PyObject_CallNoArgs", 1)
 has_failed = _imported("PyErr_Occurred", 0)
 forget_error = _imported("PyErr_Clear", 0, types.void)
+release = _imported(
+    "PyEval_SaveThread", 0
+)  # the interpreter's lock, for others; of it, this thread
+take_back = _imported("PyEval_RestoreThread", 1, types.void)
 EQUAL = 2  # the comparison that `equal` asks for
 
 

@@ -1,9 +1,18 @@
-"""The memory of a run of a plan, compiled: what `schedule/plan.py` writes into its table of words."""
+"""A run of a plan, compiled: the memory that `schedule/plan.py` writes into its table of words, and the
+whole of it, for plans of small steps.
+"""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
 
 from .abi import helper
 from .memory import new_block
 from .objects import (
     BOUND,
+    LENGTH,
     class_of,
     drop,
     free,
@@ -15,19 +24,25 @@ from .objects import (
     new_list,
     new_memory,
     new_result,
+    new_word,
     own,
     put,
     put_list_item,
+    release,
+    take_back,
     word_of,
 )  # fmt: skip
+from .rows import finish
 
 # Where the slots of the classes lie; bound when the module is compiled.
-NODE_ADDRESS = FUNCTION_CONTEXT = BOUND
+NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = FUNCTION_CONTEXT = BOUND
 
-TWIN, ALLOCATE, FOREIGN, NONE, ZERO = range(5)  # the context
-EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(
-    10
-)  # of a table
+TWIN, ALLOCATE, FOREIGN, NONE, ZERO, FALSE, TRUE = range(7)  # the context
+# Of a table, and of a course.
+EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(10)
+TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, ARENA, ARENA_PLACES, WALK = range(9)
+NODE, ITS_BLOCKS = range(2)  # of a result
+BASE = 40  # in the words of the status: where the arena is, as far as the table knows
 ELEMENT, PADDED = range(2)  # of an external
 TAKEN, SIZE, FREE = range(3)  # of a block
 
@@ -35,18 +50,27 @@ TAKEN, SIZE, FREE = range(3)  # of a block
 def fill_in(function, arguments, count, names):
     """Blocks for the held values; all addresses of a run are written into the table."""
     context = get(function, FUNCTION_CONTEXT)
-    table, externals = get(arguments, 0), get(arguments, 8)
+    blocks = new_blocks(context, get(arguments, 0), get(arguments, 8))
+    if blocks != 0 or has_failed() != 0:
+        return blocks
+    return new_result(item(context, TWIN), arguments, count, names)
+
+
+@helper
+def new_blocks(context, table, externals):
+    """Blocks for the held values, in the table like the addresses of the externals; 0 if this is not
+    the usual case."""
     described, wanted = item(table, EXTERNALS), item(table, BLOCKS)
     outside, held = length(described), length(wanted)
     addresses = new_memory(8 * (outside + held))
     if addresses == 0:
-        return new_result(item(context, TWIN), arguments, count, names)
+        return 0
     for k in range(outside):
         value, offset = block_and_offset(externals, k)
         padded = item(item(described, k), PADDED) != item(context, ZERO)
         if padded and (offset != 0 or class_of(value) == item(context, FOREIGN)):
             free(addresses)
-            return new_result(item(context, TWIN), arguments, count, names)
+            return 0
         size = word_of(item(item(described, k), ELEMENT))
         put(addresses, 8 * k, word_of(value) + offset * size)
     blocks = new_list(held)
@@ -69,25 +93,41 @@ def fill_in(function, arguments, count, names):
 
 def write_numbers(function, arguments, count, names):
     """Write the Python numbers of a run into the table."""
-    twin, none = item(get(function, FUNCTION_CONTEXT), 0), item(get(function, FUNCTION_CONTEXT), 1)
+    context = get(function, FUNCTION_CONTEXT)
     table, given = get(arguments, 0), get(arguments, 8)
     total = 0
     for k in range(length(given)):
         total += length(list_item(given, k))
     numbers = new_memory(8 * total)
     if numbers == 0:
-        return new_result(twin, arguments, count, names)
+        return new_result(item(context, TWIN), arguments, count, names)
     at = numbers
     for k in range(length(given)):
-        for i in range(length(list_item(given, k))):
-            put(at, 0, word_of(item(list_item(given, k), i)))
-            at += 8
+        at = note_numbers(list_item(given, k), at)
+    is_written = write_noted(table, numbers)
+    free(numbers)
+    return own(item(context, NONE)) if is_written else 0
+
+
+@helper
+def note_numbers(given, at):
+    """Note the numbers of a node; where that ends."""
+    for i in range(length(given)):
+        put(at, 0, word_of(item(given, i)))
+        at += 8
+    return at
+
+
+@helper
+def write_noted(table, numbers):
+    """Write numbers into the table; False if one of them was none."""
+    if has_failed() != 0:
+        return False
     words, place = word_of(item(table, WORDS_AT)), word_of(item(table, NUMBERS_AT))
-    for _ in range(word_of(item(table, NUMBERS)) if has_failed() == 0 else 0):
+    for _ in range(word_of(item(table, NUMBERS))):
         put(words, 8 * get(place, 0), get(numbers, 8 * get(place, 8)))
         place += 16
-    free(numbers)
-    return 0 if has_failed() != 0 else own(none)
+    return True
 
 
 @helper
@@ -105,3 +145,107 @@ def new_held(context, wanted, externals):
         return own(block_and_offset(externals, taken)[0])
     none = item(context, NONE)
     return new_block(item(wanted, FREE), item(wanted, SIZE), none, item(context, ALLOCATE))
+
+
+@intrinsic
+def stopped_at(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any) -> Any:
+    """The step of a stream at which the runner's `walk` has stopped, -1 if none failed; on this thread."""
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(word, [word] * 4).as_pointer()
+        return builder.call(builder.inttoptr(values[0], function), [*values[1:], word(0)])
+
+    return types.int64(*[types.int64] * 4), codegen
+
+
+def run(function, arguments, count, names):
+    """Run a plan on a batch that reads some externals: True, or the step that failed; False if it has not
+    run, as it is not the usual case."""
+    context = get(function, FUNCTION_CONTEXT)
+    course, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
+    table, status = item(course, TABLE), word_of(item(course, STATUS_AT))
+    blocks = new_blocks(context, table, externals)
+    if blocks == 0 or not write_numbers_of(batch, table, item(course, NUMBERED)):
+        drop(blocks)
+        return 0 if has_failed() != 0 else own(item(context, FALSE))
+    arena = 0
+    if item(course, ARENA) != item(context, NONE):
+        arena = new_held(context, item(course, ARENA), externals)
+        if arena == 0:
+            drop(blocks)
+            return 0
+        move_arena(course, table, status, word_of(arena))
+    put(status, 0, 0)
+    walk, stream = word_of(item(course, WALK)), word_of(item(table, WORDS_AT))
+    steps = word_of(item(course, STEPS))
+    where = status if item(course, CAN_FAIL) == item(context, TRUE) else 0
+    thread = release()
+    stopped = stopped_at(walk, stream, steps, where)
+    take_back(thread)
+    drop(arena)
+    if stopped >= 0:
+        drop(blocks)
+        return new_word(stopped)
+    return handed_out(context, batch, item(course, RESULTS), blocks)
+
+
+@helper
+def write_numbers_of(batch, table, numbered):
+    """Write the Python numbers of some nodes into the table; whether that went well."""
+    if length(numbered) == 0:
+        return True
+    total = 0
+    for k in range(length(numbered)):
+        total += length(get(list_item(batch, word_of(item(numbered, k))), NODE_SCALARS))
+    numbers = new_memory(8 * total)
+    if numbers == 0:
+        return False
+    at = numbers
+    for k in range(length(numbered)):
+        at = note_numbers(get(list_item(batch, word_of(item(numbered, k))), NODE_SCALARS), at)
+    is_written = write_noted(table, numbers)
+    free(numbers)
+    return is_written
+
+
+@helper
+def move_arena(course, table, status, arena):
+    """Have the table know where the arena is."""
+    places, change = item(course, ARENA_PLACES), arena - get(status, BASE)
+    if change != 0:
+        words, place = word_of(item(table, WORDS_AT)), word_of(item(places, 0))
+        for _ in range(word_of(item(places, 1))):
+            put(words, 8 * get(place, 0), get(words, 8 * get(place, 0)) + change)
+            place += 8
+        put(status, BASE, arena)
+
+
+@helper
+def handed_out(context, batch, results, blocks):
+    """True, when the nodes that somebody holds have their memory, and the batch is done with."""
+    for k in range(length(results)):
+        result = item(results, k)
+        node, numbers = list_item(batch, word_of(item(result, NODE))), item(result, ITS_BLOCKS)
+        if length(numbers) > 1:
+            others = new_list(length(numbers))
+            if others == 0:
+                drop(blocks)
+                return 0
+            for i in range(length(numbers)):
+                put_list_item(others, i, own(list_item(blocks, word_of(item(numbers, i)))))
+            before = get(node, NODE_OTHERS)
+            put(node, NODE_OTHERS, others)
+            drop(before)
+        before = get(node, NODE_ADDRESS)
+        put(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
+        drop(before)
+    drop(blocks)
+    none = item(context, NONE)
+    nodes = length(batch)
+    for at in range(nodes):
+        finish(list_item(batch, at), none)
+    put(batch, LENGTH, 0)
+    for at in range(nodes):
+        drop(list_item(batch, at))
+    return own(item(context, TRUE))

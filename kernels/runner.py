@@ -437,6 +437,10 @@ class Runner:
                     self._fill_team()
         return ctypes.addressof(self._team) if self._team[THREADS] > 1 else 0
 
+    def walk_address(self) -> int:
+        """The address of the compiled `walk`."""
+        return self._load(walk, WALK_SIGNATURE)
+
     def _prepare_walk(self) -> Callable[[int, int, int, int], int]:
         """The compiled `walk`, callable from Python."""
         with self._lock:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import adjit as T
+from adjit import config, storage
 from adjit.autograd import engine
 from adjit.graph import calls, cuts, inplace, makers, record, recorder, write
 from adjit.graph import op as ops_room
@@ -1112,6 +1113,86 @@ def test_what_is_read_past_its_end_is_copied_first(fill_in, padded, start, ours)
     assert (externals[0][0] is value) is stays
     found = (ctypes.c_float * 13).from_address(int(words[0]))
     assert [*found] == [float(k) for k in range(start, start + 13)]
+
+
+# ----- runs of plans -----
+
+
+def several(x, k):
+    values, places = (x * k).max(1)
+    return values + 0.5 * k, places, (x @ x.t()).softmax(1) * x.sum()
+
+
+def picked(x, k):
+    rows = T.tensor([0, 1, 5]) if k == 6 else T.tensor([1, 0, 1])
+    return (x[rows] * k).exp(), x.sin() - 1
+
+
+def written(x, k):
+    y = x * 1
+    y[0] = k
+    y.mul_(k).add_(x)
+    return (y,)
+
+
+RUNS = {"several results": several, "a bad value": picked, "writes": written}
+
+
+def run_of(f, k):
+    """The values that a program gives, or the error; and whether other values are there then."""
+    results = f(T.arange(6.0).view(2, 3), k)
+    other = T.ones(3) * k
+    try:
+        found = [t.tolist() for t in results]
+    except IndexError as error:
+        return str(error), [t.tolist() for t in results[1:]], other.tolist()
+    return found, other.tolist()
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_runs_agree(name, monkeypatch):
+    monkeypatch.setattr(config, "JIT", "sync")
+    monkeypatch.setattr(config, "HOT", 1)
+    run, used = scheduling.run_course, []
+
+    def noted(*args):
+        used.append(run(*args))
+        return used[-1]
+
+    hot.clear()
+    monkeypatch.setattr(scheduling, "run_course", noted)
+    found = [run_of(RUNS[name], k) for k in range(1, 8)]
+    failed = [done for done in used if done is not True]
+    assert True in used
+    assert len(failed) == (name == "a bad value") == any(type(done) is int for done in failed)
+    monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
+    assert [run_of(RUNS[name], k) for k in range(1, 8)] == found
+
+
+def test_a_run_moves_its_arena_with_the_memory(monkeypatch):
+    """Machine code and its twin take turns: both know where the table has it."""
+    monkeypatch.setattr(config, "JIT", "sync")
+    monkeypatch.setattr(config, "HOT", 1)
+    run, arenas, kept = scheduling.run_course, set(), []
+
+    def in_turn(course, externals, batch):
+        done = len(kept) % 2 == 0 and run(course, externals, batch)
+        plan_of_products.append(course)
+        return done
+
+    plan_of_products = []
+    hot.clear()
+    monkeypatch.setattr(scheduling, "run_course", in_turn)
+    x = T.arange(6.0).view(2, 3)
+    scheduling.settle()
+    for k in range(8):
+        y = ((x @ x.t()) @ x).sum(0) * k
+        assert y.tolist() == [192 * k, 275 * k, 358 * k]
+        course = plan_of_products[-1]
+        assert course.arena is not None
+        arenas.add(ctypes.c_int64.from_address(course.status_at + 40).value)
+        kept.append(storage.allocate(course.arena.size))  # so the next one lies elsewhere
+    assert len(arenas) == 8
 
 
 # ----- leaves -----

@@ -34,10 +34,11 @@ def float_words(numbers: Sequence[float]) -> list[int]:
 def go_together(params: Tensors) -> bool:
     """Whether one launch can move them all: they are on one device, have one dtype, and no two share
     a storage."""
-    kinds = {(p.spec.dtype, p.spec.device) for p in params}
-    if len(kinds) > 1 or len({id(p.storage) for p in params}) < len(params):
-        return False
-    return params[0].spec.dtype.is_floating_point
+    kind, place = params[0].spec.dtype, params[0].spec.device
+    for p in params:
+        if p.spec.dtype is not kind or p.spec.device is not place:
+            return False
+    return kind.is_floating_point and len({p.storage for p in params}) == len(params)
 
 
 def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:

@@ -10,7 +10,7 @@ from copy import deepcopy
 from itertools import chain
 from typing import Any, TypeAlias
 
-from ..autograd.modes import enable_grad, no_grad
+from ..autograd.modes import enable_grad
 from ..graph.node import RemovableHandle
 from ..graph.state import state as switches
 from ..ops.creation import tensor, zeros
@@ -386,11 +386,12 @@ class Optimizer:
             >>> loss.backward()
             >>> optimizer.step()
         """
-        for param in chain.from_iterable(group["params"] for group in self.param_groups):
-            if param.grad_value() is None:
+        for param in chain.from_iterable([group["params"] for group in self.param_groups]):
+            meta = param.meta
+            if meta is None or meta.grad is None:
                 continue
             if set_to_none:
-                param.set_grad(None)
+                meta.grad = None
                 continue
             if param.grad.grad_fn is not None:
                 param.grad.detach_()
@@ -592,17 +593,25 @@ class PerParameterOptimizer(Optimizer):
         if switches.session is not None:
             groups = self.param_groups
             switches.session.depends_on(lambda: [len(group["params"]) for group in groups])
-        with no_grad():
+        before, switches.grad = switches.grad, False
+        try:
             for group in self.param_groups:
                 self._step_group(group)
+        finally:
+            switches.grad = before
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
-        params = [param for param in group["params"] if param.grad_value() is not None]
+        params: list[Tensor] = []
+        grads: list[Any] = []
+        for param in group["params"]:
+            if param.meta is not None and param.meta.grad is not None:
+                params.append(param)
+                grads.append(param.meta.grad)
         if not params:
             return
-        grads = [param.grad_value() for param in params]
-        states = [self.state.get(param, {}) for param in params]
+        known = self.state
+        states = [known.get(param, {}) for param in params]
         fresh = [k for k, state in enumerate(states) if not state]
         tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
         if (

@@ -54,6 +54,20 @@ class Table(NamedTuple):
     numbers_count: int
 
 
+class Course(NamedTuple):
+    """How a plan of small steps runs, for machine code that does it all."""
+
+    table: Table
+    numbered: tuple[int, ...]  # nodes whose Python numbers are wanted
+    results: tuple[tuple[int, tuple[int, ...]], ...]  # nodes, and the numbers of their blocks
+    steps: int
+    status_at: int
+    can_fail: bool
+    arena: BlockOf | None
+    arena_places: tuple[int, int]  # the address of the positions of words that lie in it, how many
+    walk: int
+
+
 def not_yet(place: device) -> NotImplementedError:
     """The error about plans that are wanted ahead of their first run, on a GPU."""
     return NotImplementedError(f"plans of operations on {place} cannot be captured or shown yet")
@@ -77,7 +91,8 @@ class Plan:
         self.arena = size_class(made.arena_size) if made.arena_size else 0
         self.results = made.results
         self.numbered = made.numbered
-        self.status = array("q", [0] * 5)  # what a kernel found; whether the last step has run
+        # What a kernel found; whether the last step has run; where the table has the arena.
+        self.status = array("q", [0] * 6)
         self._words, self._open, self._links = made.words, made.open, made.links
         self._blocks = tuple(
             [
@@ -138,9 +153,20 @@ class Plan:
             self._externals, self._blocks, self.words, places, self.words.ctypes.data,
             places.ctypes.data, len(places), open_numbers, open_numbers.ctypes.data, len(numbers),
         )  # fmt: skip
-        self._base = 0
         self._stream = self.words.ctypes.data
+        self.course = self._course()
         del self._words, self._open, self._links, self._externals, self._blocks
+
+    def _course(self) -> Course | None:
+        """How all of it runs in machine code; None where threads may help."""
+        if self.large:
+            return None
+        arena = BlockOf(-1, self.arena, free_small.get(self.arena)) if self.arena else None
+        return Course(
+            self._table, tuple(self.numbered), tuple([(at, tuple(numbers)) for at, numbers in self.results]),
+            self.steps, self._status, self.can_fail, arena,
+            (self._arena_at.ctypes.data, len(self._arena_at)), run_cpu.walk_address(),
+        )  # fmt: skip
 
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
         """Blocks for the held values, in the table like the addresses of the externals.
@@ -165,9 +191,9 @@ class Plan:
     def run(self, sites: Sequence[Site | None] | None = None) -> None:
         """Run what was prepared; `sites` are where the nodes came from, for a profile."""
         arena = self._allocate(self.arena) if self.arena else 0
-        if arena != self._base:
-            self.words[self._arena_at] += int(arena) - self._base
-            self._base = int(arena)
+        if arena != self.status[5]:
+            self.words[self._arena_at] += int(arena) - self.status[5]
+            self.status[5] = arena
         self.status[0] = 0
         self._go(sites)
 
@@ -220,9 +246,8 @@ def write_addresses(table: Table, externals: list[tuple[Any, int]], blocks: Sequ
     table.words[positions] = np.array([*addresses, *blocks], np.int64)[sources] + extra
 
 
-fill_in = native.Family("plans", "fill_in").function(
-    _fill_in, (_fill_in, allocate, Foreign, None, 0)
-)
+_context = _fill_in, allocate, Foreign, None, 0, False, True
+fill_in = native.Family("plans", "fill_in").function(_fill_in, _context)
 
 
 def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
@@ -232,8 +257,16 @@ def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
 
 
 write_numbers = native.Family("plans", "write_numbers").function(
-    _write_numbers, (_write_numbers, None)
+    _write_numbers, (_write_numbers, *_context[1:])
 )
+
+
+def _run_course(course: Course, externals: list[tuple[Any, int]], batch: list[Any]) -> int:
+    """Run a plan on a batch: True, or the step that failed; False, as here, if it has not run."""
+    return False
+
+
+run_course = native.Family("plans", "run").function(_run_course, _context)
 
 
 def copied(value: Any, address: int, nbytes: int) -> Any:

@@ -172,6 +172,9 @@ class GpuPlan(Plan):
         stream = gpu.current_stream(self.owner.index)
         self._checks = [self.owner.checks.expect(recipe, site, stream) for recipe, site in nodes]
 
+    def _course(self) -> None:
+        """None: launches are looked at here."""
+
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
         """Blocks for the held values, in the table like all addresses of a run."""
         self.status[4] = 0

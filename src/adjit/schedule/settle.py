@@ -17,7 +17,7 @@ from ..devices import CPU, device
 from ..storage import allocate, size_class
 from . import cold, deferred, hot, native, profile
 from .cold import Failed, fail, found_error
-from .plan import copied
+from .plan import copied, run_course
 from .structure import structure_of, structure_with
 
 lock = threading.RLock()
@@ -154,6 +154,13 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
     plan = hot.plan_of(batch, structure)
     if plan is None:
         return False
+    if part is None and profile.active is None and plan.course is not None:
+        done = run_course(plan.course, structure.externals, batch)
+        if done is True:
+            return True
+        if done is not False:
+            plan.stopped = done
+            raise _failed(plan, batch)
     blocks: list[Any] | None = None
     try:
         if plan.checked:
@@ -166,14 +173,18 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
         if blocks is not None and plan.has_run:
             _hand_out(batch, plan, blocks, part)
         raise
-    failed = plan.failed_node()
-    if failed >= 0:
-        node = batch.pop(failed)
-        error = found_error(node.recipe, tuple(plan.status[:4]), node.site)
-        fail(node, error)
-        raise error
+    if plan.failed_node() >= 0:
+        raise _failed(plan, batch)
     _hand_out(batch, plan, blocks, part)
     return True
+
+
+def _failed(plan: Any, batch: list[Any]) -> BaseException:
+    """The error of a node that found a bad value, which is taken off the batch."""
+    node = batch.pop(plan.failed_node())
+    error = found_error(node.recipe, tuple(plan.status[:4]), node.site)
+    fail(node, error)
+    return error
 
 
 def _hand_out(batch: list[Any], plan: Any, blocks: list[Any], part: deferred.Part | None) -> None:
