@@ -49,6 +49,9 @@ add = _imported("PySet_Add", 2)
 discard = _imported("PySet_Discard", 2)
 contains = _imported("PySet_Contains", 2)
 append = _imported("PyList_Append", 2)
+replace_items = _imported(
+    "PyList_SetSlice", 4
+)  # from here to there, by those of a list; 0 for none
 new_attribute = _imported("PyObject_GetAttr", 2)
 untrack = _imported("PyObject_GC_UnTrack", 1, types.void)  # the collector no longer looks into it
 new_weak_reference = _imported("PyWeakref_NewRef", 2)  # to an object, with 0

@@ -2,12 +2,6 @@
 whole of it, for plans of small steps.
 """
 
-from typing import Any
-
-from llvmlite import ir
-from numba import types
-from numba.extending import intrinsic
-
 from .abi import helper
 from .memory import new_block
 from .objects import (
@@ -28,11 +22,10 @@ from .objects import (
     own,
     put,
     put_list_item,
-    release,
-    take_back,
     word_of,
 )  # fmt: skip
 from .rows import finish
+from .stream import run_stream
 
 # Where the slots of the classes lie; bound when the module is compiled.
 NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = FUNCTION_CONTEXT = BOUND
@@ -40,9 +33,8 @@ NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = FUNCTION_CONTEXT = BOUND
 TWIN, ALLOCATE, FOREIGN, NONE, ZERO, FALSE, TRUE = range(7)  # the context
 # Of a table, and of a course.
 EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(10)
-TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, ARENA, ARENA_PLACES, WALK = range(9)
+TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, WALK = range(7)
 NODE, ITS_BLOCKS = range(2)  # of a result
-BASE = 40  # in the words of the status: where the arena is, as far as the table knows
 ELEMENT, PADDED = range(2)  # of an external
 TAKEN, SIZE, FREE = range(3)  # of a block
 
@@ -147,18 +139,6 @@ def new_held(context, wanted, externals):
     return new_block(item(wanted, FREE), item(wanted, SIZE), none, item(context, ALLOCATE))
 
 
-@intrinsic
-def stopped_at(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any) -> Any:
-    """The step of a stream at which the runner's `walk` has stopped, -1 if none failed; on this thread."""
-
-    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        function = ir.FunctionType(word, [word] * 4).as_pointer()
-        return builder.call(builder.inttoptr(values[0], function), [*values[1:], word(0)])
-
-    return types.int64(*[types.int64] * 4), codegen
-
-
 def run(function, arguments, count, names):
     """Run a plan on a batch that reads some externals: True, or the step that failed; False if it has not
     run, as it is not the usual case."""
@@ -169,21 +149,11 @@ def run(function, arguments, count, names):
     if blocks == 0 or not write_numbers_of(batch, table, item(course, NUMBERED)):
         drop(blocks)
         return 0 if has_failed() != 0 else own(item(context, FALSE))
-    arena = 0
-    if item(course, ARENA) != item(context, NONE):
-        arena = new_held(context, item(course, ARENA), externals)
-        if arena == 0:
-            drop(blocks)
-            return 0
-        move_arena(course, table, status, word_of(arena))
     put(status, 0, 0)
     walk, stream = word_of(item(course, WALK)), word_of(item(table, WORDS_AT))
     steps = word_of(item(course, STEPS))
     where = status if item(course, CAN_FAIL) == item(context, TRUE) else 0
-    thread = release()
-    stopped = stopped_at(walk, stream, steps, where)
-    take_back(thread)
-    drop(arena)
+    stopped = run_stream(walk, stream, steps, where)
     if stopped >= 0:
         drop(blocks)
         return new_word(stopped)
@@ -207,18 +177,6 @@ def write_numbers_of(batch, table, numbered):
     is_written = write_noted(table, numbers)
     free(numbers)
     return is_written
-
-
-@helper
-def move_arena(course, table, status, arena):
-    """Have the table know where the arena is."""
-    places, change = item(course, ARENA_PLACES), arena - get(status, BASE)
-    if change != 0:
-        words, place = word_of(item(table, WORDS_AT)), word_of(item(places, 0))
-        for _ in range(word_of(item(places, 1))):
-            put(words, 8 * get(place, 0), get(words, 8 * get(place, 0)) + change)
-            place += 8
-        put(status, BASE, arena)
 
 
 @helper

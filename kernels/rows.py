@@ -15,26 +15,31 @@ from .objects import (
     forget_error,
     free,
     get,
+    has_failed,
     item,
     length,
     list_item,
     new_bytes,
+    new_list,
     new_memory,
     new_tuple,
     new_word,
     own,
     put,
     put_list_item,
+    replace_items,
     word_of,
 )  # fmt: skip
+from .stream import run_stream
 
 # Where the slots of the classes lie; bound when the module is compiled.
 NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = NODE_ADDRESS = FUNCTION_CONTEXT = BOUND
 RECIPE_PLAIN = RECIPE_HEAD = RECIPE_FREE = RECIPE_SIZE = RECIPE_CONSTANTS = RECIPE_LARGE = BOUND
 RECIPE_COUNT = BOUND
 
-RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE = range(7)  # the context of `take`
+RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE = range(7)  # the context of `take` and `run`
 HEADER = 4  # words of a row before its arguments
+FEW = 64  # nodes that run at once
 
 
 def drop_unwanted(function, arguments, count, names):
@@ -103,21 +108,13 @@ def take(function, arguments, count, names):
         at = length(batch) - 1
         node = list_item(batch, at)
         recipe = get(node, NODE_RECIPE)
-        block = new_memory_of(context, recipe) if are_ready(node, none) else 0
-        if block == 0:  # Python says what is wrong
-            forget_error()
-            steps = done
-            break
         large |= int(get(recipe, RECIPE_LARGE) == item(context, TRUE))
-        if not keep_blocks(context, node, block, blocks):
-            forget_error()
-            drop(block)
+        end = row_end(context, node, place, blocks)
+        if end == 0:  # Python says what is wrong
             steps = done
             break
-        place = write_row(node, recipe, block, place)
+        place = end
         size += word_of(get(recipe, RECIPE_SIZE))
-        drop(get(node, NODE_ADDRESS))
-        put(node, NODE_ADDRESS, block)
         put(batch, LENGTH, at)
         finish(node, none)
         drop(node)
@@ -133,6 +130,62 @@ def take(function, arguments, count, names):
     fill(made, 2, new_word(size))
     fill(made, 3, own(item(context, TRUE if large else FALSE)))
     return made
+
+
+@helper
+def row_end(context, node, place, blocks):
+    """Write the row of a plain node, which has its memory then; where it ends, 0 if that went wrong."""
+    recipe = get(node, NODE_RECIPE)
+    block = new_memory_of(context, recipe) if are_ready(node, item(context, NONE)) else 0
+    if block == 0 or not keep_blocks(context, node, block, blocks):
+        forget_error()
+        drop(block)
+        return 0
+    end = write_row(node, recipe, block, place)
+    drop(get(node, NODE_ADDRESS))
+    put(node, NODE_ADDRESS, block)
+    return end
+
+
+def run(function, arguments, count, names):
+    """Run the nodes of a short batch that are plain and small, up to the first that is not; whether these
+    were all. What has run is taken off the batch."""
+    context = get(function, FUNCTION_CONTEXT)
+    batch, walk = get(arguments, 0), word_of(get(arguments, 8))
+    nodes = length(batch)
+    words = steps = 0
+    for at in range(nodes if nodes <= FEW else 0):
+        node = list_item(batch, at)
+        if not is_plain(context, node) or not is_small(context, get(node, NODE_RECIPE)):
+            break
+        words += HEADER + word_of(get(get(node, NODE_RECIPE), RECIPE_COUNT))
+        steps += 1
+    blocks = new_list(0) if steps > 0 else 0
+    memory = new_memory(8 * words) if blocks != 0 else 0
+    if memory == 0:
+        drop(blocks)
+        return 0 if has_failed() != 0 else own(item(context, FALSE))
+    place = memory
+    for at in range(steps):
+        end = row_end(context, list_item(batch, at), place, blocks)
+        if end == 0:
+            steps = at
+            break
+        place = end
+        finish(list_item(batch, at), item(context, NONE))
+    run_stream(walk, memory, steps, 0)
+    free(memory)
+    drop(blocks)
+    if replace_items(batch, 0, steps, 0) != 0:
+        return 0
+    return own(item(context, TRUE if steps == nodes else FALSE))
+
+
+@helper
+def is_small(context, recipe):
+    """Whether the result is small, and the step is for one thread."""
+    is_large = get(recipe, RECIPE_LARGE) == item(context, TRUE)
+    return not is_large and get(recipe, RECIPE_FREE) != item(context, NONE)
 
 
 @helper

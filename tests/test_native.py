@@ -37,7 +37,7 @@ from adjit.ops import (
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
 from adjit.ops import shape as lists
-from adjit.schedule import hot, native, plan, structure
+from adjit.schedule import cold, hot, native, plan, structure
 from adjit.schedule import settle as scheduling
 from adjit.storage import Storage
 
@@ -1169,30 +1169,60 @@ def test_runs_agree(name, monkeypatch):
     assert [run_of(RUNS[name], k) for k in range(1, 8)] == found
 
 
-def test_a_run_moves_its_arena_with_the_memory(monkeypatch):
-    """Machine code and its twin take turns: both know where the table has it."""
+def test_values_in_between_lie_in_the_workspace(monkeypatch):
+    """Machine code and its twin take turns; larger ones get memory of their own at each run."""
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
-    run, arenas, kept = scheduling.run_course, set(), []
+    run, used = scheduling.run_course, []
 
-    def in_turn(course, externals, batch):
-        done = len(kept) % 2 == 0 and run(course, externals, batch)
-        plan_of_products.append(course)
-        return done
+    def in_turn(*args):
+        used.append(len(used) % 2 == 0 and run(*args))
+        return used[-1]
 
-    plan_of_products = []
     hot.clear()
     monkeypatch.setattr(scheduling, "run_course", in_turn)
-    x = T.arange(6.0).view(2, 3)
+    x, large = T.arange(6.0).view(2, 3), T.ones(600, 600)
+    for k in range(6):
+        assert (((x @ x.t()) @ x).sum(0) * k).tolist() == [192 * k, 275 * k, 358 * k]
+        assert ((large @ large) @ large).sum(0)[:2].tolist() == [6e2**3] * 2
+    assert used.count(True) >= 3
+    assert {e.plan.arena > storage.WORKSPACE for e in hot._entries.values()} == {True, False}
+
+
+def large_in_between(x, k):
+    y = T.ones(5000) * k
+    return x * k, (y + 1)[:3], x.sum() + y[0], x.exp().sum(), T.from_numpy(np.full(3, k)) * 2.0
+
+
+SINGLE = RUNS | {"large in between": large_in_between, "small": lambda x, k: (x * k, (x + k).exp())}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_runs_of_single_operations_agree(name, monkeypatch):
+    run, used = cold.run_small, []
+
+    def noted(*args):
+        used.append(run(*args))
+        return used[-1]
+
+    f = SINGLE[name]
+    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(cold, "run_small", noted)
+    run_of(f, 1)
+    used.clear()
+    found = [run_of(f, k) for k in range(1, 8)]
+    assert (False in used) == (name != "small")
+    assert (True in used) == (name in ("small", "large in between"))
+    monkeypatch.setattr(cold, "run_small", lambda *_: False)
+    assert [run_of(f, k) for k in range(1, 8)] == found
+
+
+def test_many_single_operations_run():
+    x, total = T.arange(6.0), []
+    for k in range(200):
+        total.append((x + k).sum() * 2)
     scheduling.settle()
-    for k in range(8):
-        y = ((x @ x.t()) @ x).sum(0) * k
-        assert y.tolist() == [192 * k, 275 * k, 358 * k]
-        course = plan_of_products[-1]
-        assert course.arena is not None
-        arenas.add(ctypes.c_int64.from_address(course.status_at + 40).value)
-        kept.append(storage.allocate(course.arena.size))  # so the next one lies elsewhere
-    assert len(arenas) == 8
+    assert [t.item() for t in total] == [2 * (15.0 + 6 * k) for k in range(200)]
 
 
 # ----- leaves -----

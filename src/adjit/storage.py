@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import weakref
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ SLAB = 1 << 16
 SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
 CUT = 1 << 14  # free blocks up to this size wait as they are; larger ones are looked through
 KEEP = 1 << 28  # freed bytes beyond this go back to the system
+WORKSPACE = 1 << 20  # bytes; only those that are used take memory
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
 
 # The pool is looked through once it has handed out so many times the bytes that wait in it. A program
@@ -73,9 +75,8 @@ def _small_class(size: int) -> tuple[list[Any], type[Block]]:
 
 _small = {size: _small_class(size) for size in _cut_sizes()}
 free_small = {size: free for size, (free, _) in _small.items()}
-_slabs: dict[
-    int, Any
-] = {}  # the memory of slabs, and of blocks between `SMALL` and `CUT`, by address
+# The memory of slabs, of blocks between `SMALL` and `CUT`, and of the workspace, by address.
+_slabs: dict[int, Any] = {}
 _large: dict[int, list[Any]] = {}
 _least: dict[int, int] = {}  # how many of each size have waited ever since
 
@@ -126,6 +127,15 @@ def allocate(size: int) -> Block:
     if _handed_out > PATIENCE * max(_kept, FEW):
         _give_back_idle()
     return block
+
+
+@functools.cache
+def workspace() -> Block:
+    """`WORKSPACE` bytes for what a run of steps needs in between, kept for good, as libraries of linear
+    algebra keep theirs. Whoever holds the settle lock has it."""
+    address, memory = _memory(WORKSPACE)
+    _slabs[address] = memory
+    return Block(address)
 
 
 def _give_back_idle() -> None:

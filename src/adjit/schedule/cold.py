@@ -28,6 +28,8 @@ _refcount = sys.getrefcount
 
 def run(batch: list[Any]) -> None:
     """Run nodes in order. What is not reached, because of an error, is left in the batch."""
+    if profile.active is None and run_small(batch, run_cpu.walk_address()):
+        return
     batch.reverse()
     stream = Stream()
     is_new = True
@@ -126,9 +128,15 @@ def _take_rows(
     return None
 
 
-take_rows = native.Family("rows", "take").function(
-    _take_rows, (Recipe, LargeBlock, Foreign, allocate, None, True, False)
-)
+def _run_small(batch: list[Any], walk: int) -> bool:
+    """Run the nodes of a short batch that are plain and small, up to the first that is not, and take
+    them off; whether these were all. In Python no node is small."""
+    return False
+
+
+_context = Recipe, LargeBlock, Foreign, allocate, None, True, False
+take_rows = native.Family("rows", "take").function(_take_rows, _context)
+run_small = native.Family("rows", "run").function(_run_small, _context)
 
 
 def _rows(node: Any, recipe: Any, words: list[int]) -> int:

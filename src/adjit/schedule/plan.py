@@ -15,7 +15,7 @@ import numpy as np
 
 from ..devices import device
 from ..errors import Site
-from ..storage import Foreign, allocate, free_small, size_class
+from ..storage import WORKSPACE, Foreign, allocate, free_small, size_class, workspace
 from . import native, profile, run_cpu
 from .cache import link
 from .layout import Layout
@@ -63,8 +63,6 @@ class Course(NamedTuple):
     steps: int
     status_at: int
     can_fail: bool
-    arena: BlockOf | None
-    arena_places: tuple[int, int]  # the address of the positions of words that lie in it, how many
     walk: int
 
 
@@ -154,18 +152,24 @@ class Plan:
             places.ctypes.data, len(places), open_numbers, open_numbers.ctypes.data, len(numbers),
         )  # fmt: skip
         self._stream = self.words.ctypes.data
+        self._settle_down()
         self.course = self._course()
         del self._words, self._open, self._links, self._externals, self._blocks
 
+    def _settle_down(self) -> None:
+        """Have the arena in the workspace, if it is small: it stays there."""
+        if 0 < self.arena <= WORKSPACE:
+            self.status[5] = workspace()
+            self.words[self._arena_at] += self.status[5]
+
     def _course(self) -> Course | None:
-        """How all of it runs in machine code; None where threads may help."""
-        if self.large:
+        """How all of it runs in machine code; None where threads may help, or much memory is needed."""
+        if self.large or self.arena > WORKSPACE:
             return None
-        arena = BlockOf(-1, self.arena, free_small.get(self.arena)) if self.arena else None
         return Course(
             self._table, tuple(self.numbered), tuple([(at, tuple(numbers)) for at, numbers in self.results]),
-            self.steps, self._status, self.can_fail, arena,
-            (self._arena_at.ctypes.data, len(self._arena_at)), run_cpu.walk_address(),
+            self.steps, self._status, self.can_fail,
+            run_cpu.walk_address(),
         )  # fmt: skip
 
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
@@ -190,16 +194,16 @@ class Plan:
 
     def run(self, sites: Sequence[Site | None] | None = None) -> None:
         """Run what was prepared; `sites` are where the nodes came from, for a profile."""
-        arena = self._allocate(self.arena) if self.arena else 0
+        arena = self._arena()
         if arena != self.status[5]:
             self.words[self._arena_at] += int(arena) - self.status[5]
             self.status[5] = arena
         self.status[0] = 0
         self._go(sites)
 
-    def _allocate(self, size: int) -> Any:
-        """A block of a size class."""
-        return allocate(size)
+    def _arena(self) -> Any:
+        """Memory for the values in between: a block, or an address that stays."""
+        return allocate(self.arena) if self.arena > WORKSPACE else self.status[5]
 
     def _go(self, sites: Sequence[Site | None] | None) -> None:
         """Run the steps."""

@@ -187,6 +187,12 @@ class GpuPlan(Plan):
         write_addresses(self._table, externals, [*blocks, *self._checks, self._rows])
         return blocks
 
+    def _settle_down(self) -> None:
+        """The arena is a new block at every run: others on the stream may still use the last one."""
+
+    def _arena(self) -> Any:
+        return self._allocate(self.arena) if self.arena else 0
+
     def _allocate(self, size: int) -> Any:
         return self.owner.pool.allocate(size)
 

@@ -1,0 +1,31 @@
+"""Running a stream of steps from code that holds the interpreter's lock."""
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from .abi import helper
+from .objects import release, take_back
+
+
+@intrinsic
+def _call(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any) -> Any:
+    """The runner's `walk`, by its address, on this thread."""
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(word, [word] * 4).as_pointer()
+        return builder.call(builder.inttoptr(values[0], function), [*values[1:], word(0)])
+
+    return types.int64(*[types.int64] * 4), codegen
+
+
+@helper
+def run_stream(walk, stream, steps, status):
+    """Run the steps of a stream, others having the lock meanwhile; the one that failed, or -1."""
+    thread = release()
+    stopped = _call(walk, stream, steps, status)
+    take_back(thread)
+    return stopped
