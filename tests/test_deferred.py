@@ -176,7 +176,11 @@ def test_memory_that_others_will_look_at_is_not_what_waits_reads(planned):
     x = T.linspace(0.5, 2.0, 24)
     y = (x.exp() * w).sin().sum()
     y.item()
+    assert left_out()
+    before = int(x.storage.value.address)
     x.numpy()[:] = 0.0
+    assert left_out() == []
+    assert int(x.storage.value.address) == before  # no copy
     (found,) = T.autograd.grad(y, w)
     e = np.exp(np.linspace(0.5, 2.0, 24))
     np.testing.assert_allclose(found.tolist(), e * np.cos(e * w.tolist()), rtol=1e-4, atol=1e-5)

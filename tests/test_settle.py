@@ -15,7 +15,7 @@ import pytest
 import adjit as T
 from adjit import storage
 from adjit.graph.op import elementwise
-from adjit.schedule import codegen
+from adjit.schedule import codegen, cold, hot
 from adjit.schedule import settle as scheduling
 
 
@@ -368,3 +368,30 @@ def test_small_ops_keep_memory_flat():
     for _ in range(1000):
         step()
     assert len(storage._slabs) <= before + 1
+
+
+def test_who_reads_waits_for_the_thread_that_computes(monkeypatch):
+    """Operations that run one by one have their memory before it has their values."""
+    entered, may_go, found = threading.Event(), threading.Event(), []
+    real = cold.run_cpu.run
+
+    def slowly(*args, **options):
+        entered.set()
+        may_go.wait(20)
+        return real(*args, **options)
+
+    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(cold, "run_small", lambda *_: False)
+    monkeypatch.setattr(cold.run_cpu, "run", slowly)
+    x = T.ones(20_000) * 3
+    computing = threading.Thread(target=scheduling.settle)
+    computing.start()
+    assert entered.wait(20)
+    reading = threading.Thread(target=lambda: found.append(x[7].item()))
+    reading.start()
+    reading.join(0.2)
+    assert not found
+    may_go.set()
+    reading.join()
+    computing.join()
+    assert found == [3.0]

@@ -526,6 +526,7 @@ class Tensor:
         with scheduling.lock:
             value = scheduling.value_of(storage)
             if not storage.shared:
+                scheduling.compute_readers(value)
                 storage.value = None
                 try:
                     storage.value = scheduling.own(value, storage.spec.nbytes, storage.spec.device)

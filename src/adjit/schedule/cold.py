@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 import sys
+import threading
 from array import array
 from typing import Any
 
@@ -26,10 +27,22 @@ STREAM_BYTES = 1 << 18
 _refcount = sys.getrefcount
 
 
+running = 0  # the thread that runs nodes, which then count as done before they have their values
+
+
 def run(batch: list[Any]) -> None:
     """Run nodes in order. What is not reached, because of an error, is left in the batch."""
-    if profile.active is None and run_small(batch, run_cpu.walk_address()):
-        return
+    global running
+    running = threading.get_ident()
+    try:
+        if profile.active is not None or not run_small(batch, run_cpu.walk_address()):
+            _run_in_streams(batch)
+    finally:
+        running = 0
+
+
+def _run_in_streams(batch: list[Any]) -> None:
+    """Run nodes in order, those of which some memory is full at a time."""
     batch.reverse()
     stream = Stream()
     is_new = True

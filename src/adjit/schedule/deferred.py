@@ -91,8 +91,9 @@ def taken_notes() -> list[weakref.ref[Any]]:
 
 def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None:
     """Take out of a batch what need not run now; None if that is nothing."""
-    functions = [fn for reference in noted if (fn := reference()) is not None and fn.saved]
-    by_graphs = _held_by(functions) if functions else None
+    functions = [fn for reference in noted if (fn := reference()) is not None]
+    saved = [kept for fn in functions if (kept := fn.saved)]  # which another thread may free
+    by_graphs = _held_by(saved) if saved else None
     if not by_graphs:
         return None
     places = {id(node): at for at, node in enumerate(batch)}
@@ -159,9 +160,9 @@ def _is_ours(value: Any) -> bool:
 # ----- who holds what -----
 
 
-def _held_by(functions: Sequence[Any]) -> Counter[int]:
-    """How often backward functions, and nothing else, hold a value, by its id."""
-    saved = _counted((part, 1) for fn in functions for part in fn.saved[::2])
+def _held_by(kept: Sequence[tuple[Any, ...]]) -> Counter[int]:
+    """How often what backward functions have saved, and nothing else, holds a value, by its id."""
+    saved = _counted((part, 1) for parts in kept for part in parts[::2])
     tensors = [
         e[0] for e in saved.values() if e[0].__class__ is not Storage and _is_alone(e)
     ]  # fmt: skip

@@ -226,6 +226,9 @@ def value_of(storage: Any) -> Any:
     ):
         raise RuntimeError(LOOKED)
     value = storage.value
+    if cold.running and cold.running != threading.get_ident():
+        with lock:
+            pass  # it may be this value that is being computed
     if value.recipe is not None:
         _settle_for(value)
         if value.recipe is not None:
@@ -276,6 +279,13 @@ def remember(node: Any) -> None:
     tape.append(node)
     if len(tape) >= MAX_PENDING:
         settle()
+
+
+def compute_readers(value: Any) -> None:
+    """Compute what was left out and reads a value at which others are going to look. Callers hold the
+    lock."""
+    if any(value in node.inputs for node in deferred.nodes):
+        settle(everything=True)
 
 
 def own(value: Any, nbytes: int, place: device) -> Any:
