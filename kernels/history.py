@@ -136,9 +136,9 @@ def noted(shared, recipe, out):
         return out
     fn = item(get(out, TENSOR_EDGE), 0)
     if length(get(fn, GRAD_SAVED)) != 0:
-        noted = new_weak_reference(fn, 0)
-        has_room = noted != 0 and append(item(shared, SAVERS), noted) == 0
-        drop(noted)
+        reference = new_weak_reference(fn, 0)
+        has_room = reference != 0 and append(item(shared, SAVERS), reference) == 0
+        drop(reference)
         if not has_room:
             drop(out)
             return 0

@@ -49,9 +49,7 @@ add = _imported("PySet_Add", 2)
 discard = _imported("PySet_Discard", 2)
 contains = _imported("PySet_Contains", 2)
 append = _imported("PyList_Append", 2)
-replace_items = _imported(
-    "PyList_SetSlice", 4
-)  # from here to there, by those of a list; 0 for none
+replace_items = _imported("PyList_SetSlice", 4)  # from, to, by those of a list or 0
 new_attribute = _imported("PyObject_GetAttr", 2)
 untrack = _imported("PyObject_GC_UnTrack", 1, types.void)  # the collector no longer looks into it
 new_weak_reference = _imported("PyWeakref_NewRef", 2)  # to an object, with 0
@@ -61,9 +59,7 @@ new_result = _imported("PyObject_Vectorcall", 4)
 new_result_of_nothing = _imported("PyObject_CallNoArgs", 1)
 has_failed = _imported("PyErr_Occurred", 0)
 forget_error = _imported("PyErr_Clear", 0, types.void)
-release = _imported(
-    "PyEval_SaveThread", 0
-)  # the interpreter's lock, for others; of it, this thread
+release = _imported("PyEval_SaveThread", 0)  # the interpreter's lock; what takes it back
 take_back = _imported("PyEval_RestoreThread", 1, types.void)
 EQUAL = 2  # the comparison that `equal` asks for
 

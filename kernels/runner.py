@@ -446,7 +446,7 @@ class Runner:
         with self._lock:
             if self._walk is None:
                 prototype = ctypes.CFUNCTYPE(*[ctypes.c_int64] * 5)
-                self._walk = prototype(self._load(walk, WALK_SIGNATURE))
+                self._walk = prototype(self.walk_address())
             return self._walk
 
     @functools.cached_property

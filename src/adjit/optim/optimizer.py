@@ -610,8 +610,7 @@ class PerParameterOptimizer(Optimizer):
                 grads.append(param.meta.grad)
         if not params:
             return
-        known = self.state
-        states = [known.get(param, {}) for param in params]
+        states = [self.state.get(param, {}) for param in params]
         fresh = [k for k, state in enumerate(states) if not state]
         tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
         if (
