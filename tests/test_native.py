@@ -1169,6 +1169,28 @@ def test_runs_agree(name, monkeypatch):
     assert [run_of(RUNS[name], k) for k in range(1, 8)] == found
 
 
+@pytest.mark.parametrize("by_machine_code", [True, False])
+def test_a_node_with_several_results_knows_all_of_them(by_machine_code, monkeypatch):
+    monkeypatch.setattr(config, "JIT", "sync")
+    monkeypatch.setattr(config, "HOT", 1)
+    run, used = scheduling.run_course, []
+
+    def noted(*args):
+        used.append(by_machine_code and run(*args))
+        return used[-1]
+
+    hot.clear()
+    monkeypatch.setattr(scheduling, "run_course", noted)
+    x = T.arange(6.0).view(2, 3)
+    scheduling.settle()
+    values, places = x.max(1)
+    node = values.storage.value
+    node = node if node.recipe.pick < 0 else node.inputs[0]
+    scheduling.settle()
+    assert by_machine_code in used
+    assert [*map(int, node.others)] == [int(t.storage.value.address) for t in (values, places)]
+
+
 def test_values_in_between_lie_in_the_workspace(monkeypatch):
     """Machine code and its twin take turns; larger ones get memory of their own at each run."""
     monkeypatch.setattr(config, "JIT", "sync")
