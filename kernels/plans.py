@@ -86,40 +86,32 @@ def new_blocks(context, table, externals):
 def write_numbers(function, arguments, count, names):
     """Write the Python numbers of a run into the table."""
     context = get(function, FUNCTION_CONTEXT)
-    table, given = get(arguments, 0), get(arguments, 8)
+    if are_written(get(arguments, 0), get(arguments, 8)):
+        return own(item(context, NONE))
+    return 0 if has_failed() != 0 else new_result(item(context, TWIN), arguments, count, names)
+
+
+@helper
+def are_written(table, given):
+    """Write numbers, tuples in a list, into the table; whether that went well."""
     total = 0
     for k in range(length(given)):
         total += length(list_item(given, k))
     numbers = new_memory(8 * total)
     if numbers == 0:
-        return new_result(item(context, TWIN), arguments, count, names)
+        return False
     at = numbers
     for k in range(length(given)):
-        at = note_numbers(list_item(given, k), at)
-    is_written = write_noted(table, numbers)
-    free(numbers)
-    return own(item(context, NONE)) if is_written else 0
-
-
-@helper
-def note_numbers(given, at):
-    """Note the numbers of a node; where that ends."""
-    for i in range(length(given)):
-        put(at, 0, word_of(item(given, i)))
-        at += 8
-    return at
-
-
-@helper
-def write_noted(table, numbers):
-    """Write numbers into the table; False if one of them was none."""
-    if has_failed() != 0:
-        return False
+        for i in range(length(list_item(given, k))):
+            put(at, 0, word_of(item(list_item(given, k), i)))
+            at += 8
+    is_well = has_failed() == 0
     words, place = word_of(item(table, WORDS_AT)), word_of(item(table, NUMBERS_AT))
-    for _ in range(word_of(item(table, NUMBERS))):
+    for _ in range(word_of(item(table, NUMBERS)) if is_well else 0):
         put(words, 8 * get(place, 0), get(numbers, 8 * get(place, 8)))
         place += 16
-    return True
+    free(numbers)
+    return is_well
 
 
 @helper
@@ -146,7 +138,7 @@ def run(function, arguments, count, names):
     course, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     table, status = item(course, TABLE), word_of(item(course, STATUS_AT))
     blocks = new_blocks(context, table, externals)
-    if blocks == 0 or not write_numbers_of(batch, table, item(course, NUMBERED)):
+    if blocks == 0 or not are_numbers_written(batch, table, item(course, NUMBERED)):
         drop(blocks)
         return 0 if has_failed() != 0 else own(item(context, FALSE))
     put(status, 0, 0)
@@ -161,22 +153,20 @@ def run(function, arguments, count, names):
 
 
 @helper
-def write_numbers_of(batch, table, numbered):
+def are_numbers_written(batch, table, numbered):
     """Write the Python numbers of some nodes into the table; whether that went well."""
-    if length(numbered) == 0:
+    count = length(numbered)
+    if count == 0:
         return True
-    total = 0
-    for k in range(length(numbered)):
-        total += length(get(list_item(batch, word_of(item(numbered, k))), NODE_SCALARS))
-    numbers = new_memory(8 * total)
-    if numbers == 0:
+    given = new_list(count)
+    if given == 0:
         return False
-    at = numbers
-    for k in range(length(numbered)):
-        at = note_numbers(get(list_item(batch, word_of(item(numbered, k))), NODE_SCALARS), at)
-    is_written = write_noted(table, numbers)
-    free(numbers)
-    return is_written
+    for k in range(count):
+        node = list_item(batch, word_of(item(numbered, k)))
+        put_list_item(given, k, own(get(node, NODE_SCALARS)))
+    is_well = are_written(table, given)
+    drop(given)
+    return is_well
 
 
 @helper

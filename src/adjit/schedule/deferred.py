@@ -91,9 +91,9 @@ def taken_notes() -> list[weakref.ref[Any]]:
 
 def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None:
     """Take out of a batch what need not run now; None if that is nothing."""
-    functions = [fn for reference in noted if (fn := reference()) is not None]
-    saved = [kept for fn in functions if (kept := fn.saved)]  # which another thread may free
-    by_graphs = _held_by(saved) if saved else None
+    alive = [fn for reference in noted if (fn := reference()) is not None]
+    functions = [(fn, saved) for fn in alive if (saved := fn.saved)]  # another thread may free that
+    by_graphs = _held_by([saved for _, saved in functions]) if functions else None
     if not by_graphs:
         return None
     places = {id(node): at for at, node in enumerate(batch)}
@@ -108,8 +108,11 @@ def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None
             if k is not None:
                 runs[k] |= runs[at]
                 stays[k] |= stays[at] and states[k] is not State.THERE
-    savers.extend(map(weakref.ref, functions))
     kept = [node for node, stay in zip(batch, stays, strict=True) if stay]
+    waiting = set(map(id, kept))
+    for fn, saved in functions:  # what they hold may come back, and wait again
+        if not waiting.isdisjoint([id(_cell_of(part).value) for part in saved[::2]]):
+            note(fn)
     run = [at for at, is_run in enumerate(runs) if is_run]
     batch[:] = [batch[at] for at in run]
     return Part([k for k, at in enumerate(run) if states[at] is State.THERE], kept)
@@ -158,6 +161,11 @@ def _is_ours(value: Any) -> bool:
 
 
 # ----- who holds what -----
+
+
+def _cell_of(part: Any) -> Any:
+    """The cell that a backward function has saved: that of a tensor, or a result's."""
+    return part if part.__class__ is Storage else part.storage
 
 
 def _held_by(kept: Sequence[tuple[Any, ...]]) -> Counter[int]:
