@@ -43,7 +43,6 @@ from .micro import (
     Number,
     emit_pack,
     emit_transpose,
-    object_code,
 )
 from .processor import VECTOR_BYTES
 
@@ -62,8 +61,8 @@ def dot_columns(lanes: int) -> int:
     return min(4, lanes)
 
 
-def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
-    """The names of the functions for a float dtype, and their object code."""
+def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
+    """The names of the functions for a float dtype, and the module of all."""
     code = Code(dtype)
     shapes = [(height, width) for height in HEIGHTS for width in range(1, WIDTH + 1)]
     shapes += [(height, 1) for height in TALL[len(HEIGHTS) :]]  # one at most, as `shape_of` counts
@@ -78,7 +77,7 @@ def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
     ]
     for function in made:
         function.linkage = "external"
-    return tuple(str(function.name) for function in made), object_code(code.module)
+    return tuple(str(function.name) for function in made), code.module
 
 
 def height_of(f: Code) -> Number:

@@ -58,7 +58,6 @@ from .micro import (
     emit_multiply,
     emit_pack,
     line_width,
-    object_code,
 )
 from .processor import VECTOR_BYTES
 from .shape import offset_of
@@ -123,12 +122,12 @@ def clear(out, start, stop, zero):
 # --------------------------------------------------------------------------- floats
 
 
-def assemble(dtype: Any) -> tuple[tuple[str, ...], bytes]:
-    """The names of `product` and `product_and_bias` for a float dtype, and their object code."""
+def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
+    """The names of `product` and `product_and_bias` for a float dtype, and the module of both."""
     code = Code(dtype)
     parts = emit_batch_offset(code), emit_pack(code), emit_multiply(code)
     names = tuple(emit_product(code, *parts, has_bias=has_bias) for has_bias in (False, True))
-    return names, object_code(code.module)
+    return names, code.module
 
 
 def emit_batch_offset(code: Code) -> Any:
@@ -598,7 +597,7 @@ def product_tiles(
 
 
 def product(args, start, stop):
-    """out = left @ right; the CPU's is emitted by `assemble`."""
+    """out = left @ right; the CPU's is emitted by `emit`."""
 
 
 def product_and_bias(args, start, stop):

@@ -24,12 +24,13 @@ from llvmlite import ir
 from numba import _dynfunc, types
 from numba.core import cgutils, cpu, lowering, sigutils, typing
 from numba.core import ir as numba_ir
-from numba.core.codegen import JITCodeLibrary, JITCPUCodegen
-from numba.core.compiler import CompilerBase, Flags, compile_extra
+from numba.core.codegen import CodeLibrary, JITCodeLibrary, JITCPUCodegen
+from numba.core.compiler import CompilerBase, Flags, _LowerResult, compile_extra
 from numba.core.compiler_lock import global_compiler_lock
-from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.compiler_machinery import LoweringPass, PassManager, register_pass
 from numba.core.descriptors import TargetDescriptor
 from numba.core.dispatcher import Dispatcher
+from numba.core.funcdesc import PythonFunctionDescriptor
 from numba.core.target_extension import (
     CPU,
     dispatcher_registry,
@@ -39,7 +40,6 @@ from numba.core.target_extension import (
 )
 from numba.core.typed_passes import (
     AnnotateTypes,
-    BaseNativeLowering,
     IRLegalization,
     NoPythonBackend,
     NopythonTypeInference,
@@ -125,26 +125,44 @@ def loader() -> Any:
 
 
 class Library(JITCodeLibrary):  # type: ignore[misc]
-    """The code of one function; a kernel's is optimised once all that it calls is linked into it."""
+    """The code of one function; a kernel's is optimised once all that it calls is linked into it.
+
+    Until LLVM's part begins it is text: whoever calls LLVM waits for other threads that do.
+    """
+
+    def __init__(self, codegen: Any, name: str) -> None:
+        CodeLibrary.__init__(self, codegen, name)
+        self._linking_libraries: list[Library] = []
+        self._shared_module = None
+        self._texts: list[str] = []
 
     def add_ir_module(self, ir_module: Any) -> None:
         # LLVM knows a loop by a node of metadata that begins with itself; llvmlite has no word for that.
         text = re.sub(r'(!\d+) = !{ !"loop \d+",', r"\1 = distinct !{ \1,", str(ir_module))
-        module = llvm.parse_assembly(cgutils.normalize_ir_text(text))
-        module.name = ir_module.name
-        module.verify()
-        self.add_llvm_module(module)
+        self._texts.append(cgutils.normalize_ir_text(text))
+
+    def add_linking_library(self, library: Library) -> None:
+        self._linking_libraries.append(library)
 
     def finalize(self) -> None:
-        for library in dict.fromkeys(self._linking_libraries):
-            self._final_module.link_in(library._get_module_for_linking(), preserve=True)
         self._finalized = True
+
+    @functools.cached_property
+    def _final_module(self) -> Any:
+        first, *others = (llvm.parse_assembly(text) for text in self._texts)
+        for module in (first, *others):
+            module.verify()
+            self._optimize_functions(module)
+        for module in others:
+            first.link_in(module)
+        for library in dict.fromkeys(self._linking_libraries):
+            first.link_in(library._get_module_for_linking(), preserve=True)
+        return first
 
     def whole(self, function: str, wrapper: str) -> Compiled:
         """The object code of a kernel's wrapper, which holds the function and all that it calls."""
         module = self._final_module
         module.get_function(function).linkage = "internal"
-        self.finalize()
         self._optimize_final_module()
         module.verify()
         things = (*module.functions, *module.global_variables)
@@ -159,6 +177,15 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
 class Codegen(JITCPUCodegen):  # type: ignore[misc]
     _library_class = Library
+
+    @functools.cached_property
+    def triple(self) -> str:
+        return str(llvm.get_process_triple())
+
+    def _create_empty_module(self, name: str) -> ir.Module:
+        module = ir.Module(cgutils.normalize_ir_text(name))
+        module.triple, module.data_layout = self.triple, self._data_layout or ""
+        return module
 
 
 # ----- what kernels may use -----
@@ -219,6 +246,14 @@ class Lowering(lowering.Lower):  # type: ignore[misc]
     """Numba's, but in a module with the name INTERLEAVED loops tell LLVM how many vectors to work on at
     once. By itself it takes one where a round is long, and most of the time waits for results."""
 
+    # Numba's next two tell a debugger the sizes of variables, for which they have LLVM read modules.
+
+    def alloca_lltype(self, name: str, lltype: Any, datamodel: Any = None) -> Any:
+        return cgutils.alloca_once(self.builder, lltype, name=name)
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        super().storevar(value, name)
+
     def lower_inst(self, inst: Any) -> None:
         super().lower_inst(inst)
         count = self.func_ir.func_id.func.__globals__.get("INTERLEAVED")
@@ -233,9 +268,33 @@ class Lowering(lowering.Lower):  # type: ignore[misc]
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class LowerKernel(BaseNativeLowering):  # type: ignore[misc]
+class LowerKernel(LoweringPass):  # type: ignore[misc]
+    """Numba's, without statistics of LLVM's, for which it would wait."""
+
     _name = "lower_kernel"
-    lowering_class = Lowering
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def run_pass(self, state: Any) -> bool:
+        context, flags = state.targetctx, state.flags
+        library = state.library = context.codegen().create_library(state.func_id.func_qualname)
+        description = PythonFunctionDescriptor.from_specialized_function(
+            state.func_ir, state.typemap, state.return_type, state.calltypes,
+            mangler=context.mangler, inline=flags.forceinline, noalias=flags.noalias,
+            abi_tags=[flags.get_mangle_string()],
+        )  # fmt: skip
+        with context.push_code_library(library):
+            lower = Lowering(context, library, description, state.func_ir, metadata=state.metadata)
+            lower.lower()
+            if not flags.no_cfunc_wrapper:
+                lower.create_cfunc_wrapper()
+        entry = None
+        if not flags.no_compile:  # a helper
+            entry = context.get_executable(library, description, lower.env)
+            context.insert_user_function(entry, description, [library])
+        state["cr"] = _LowerResult(description, lower.call_helper, cfunc=entry, env=lower.env)
+        return True
 
 
 # ----- the target -----

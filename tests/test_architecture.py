@@ -99,3 +99,13 @@ def test_import_compiles_nothing(tmp_path):
         env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)},
     )  # fmt: skip
     assert found.stdout.split() == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("pass", "True False"), ("gc.disable()", "False False"), ("gc.freeze()", "True True")],
+)
+def test_import_leaves_the_collector_as_it_was(before, after):
+    code = f"import gc; {before}; import adjit; print(gc.isenabled(), gc.get_freeze_count() > 0)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == after

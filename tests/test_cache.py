@@ -55,28 +55,47 @@ def test_the_source_lies_beside_the_machine_code(filled):
 
 def test_kernels_are_compiled_ahead(tmp_path):
     program = """
+import gc, sys
 from adjit.schedule import cache, disk
 from adjit.schedule.recipe import Source
 
 def source(name, line="pass"):
     return Source(name, f"def {name}(args, start, stop):\\n    {line}\\n")
 
+def seen(*arguments):
+    how.append(settings())
+    return translate(*arguments)
+
+def settings():
+    return gc.isenabled(), round(sys.getswitchinterval(), 6)
+
+how, before = [], settings()
+translate, cache._translate = cache._translate, seen
 first, wrong, second = source("first"), source("wrong", "unknown()"), source("second")
+later = source("later")
+cache.expect(later)
+cache.compile_ahead([])
+print(len(list(disk.folder().glob("*.o"))))
 cache.compile_ahead([first, wrong, second, source("first")])
 print(sorted(path.name[:-23] for path in disk.folder().glob("*.o")))
-translate, cache._translate = cache._translate, None
-print(cache.link(first) > 0, cache.link(second) > 0)
+print(how == 4 * [(False, cache.TURN)], settings() == before)
+cache._translate = None
+print(all(cache.link(source) > 0 for source in (first, second, later)))
 cache._translate = translate
 try:
     cache.link(wrong)
 except Exception as error:
-    print("unknown" in str(error))
+    print("unknown" in str(error), settings() == before)
+gc.disable()
+cache.link(source("third"))
+print(gc.isenabled())
 """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
         env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)}, check=False,
     )  # fmt: skip
-    assert done.stdout.splitlines() == ["['first', 'second']", "True True", "True"], done.stderr
+    wanted = ["0", "['first', 'later', 'second']", "True True", "True", "True True", "False"]
+    assert done.stdout.splitlines() == wanted, done.stderr
 
 
 @pytest.mark.parametrize(

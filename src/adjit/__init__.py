@@ -86,6 +86,9 @@ try:
     from .serialization import load, save
 finally:
     if _collecting:
+        if not gc.get_freeze_count():
+            gc.freeze()  # with the next line: all that there is counts as old, which takes no look at it
+            gc.unfreeze()
         gc.enable()
 
 __version__ = "0.1.0"

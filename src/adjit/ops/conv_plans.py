@@ -11,7 +11,8 @@ from ..dtypes import dtype
 from ..graph.node import Spec
 from ..kernels import conv as kernels
 from ..kernels import conv_tiles, micro, processor
-from ..schedule.modules import link_module
+from ..schedule.cache import addresses
+from ..schedule.modules import emitted
 from ..shapes import Shape, numel
 
 GRAIN = 1 << 18  # multiplications below which a part is not worth a thread
@@ -131,8 +132,8 @@ def backward_phases(geometry: Geometry) -> list[Phase]:
 def functions(kind: dtype) -> dict[str, int]:
     """The addresses of the emitted functions."""
     names = "pack", "pack_places", "rows", "steps", "dots", "depthwise_rows", "depthwise_steps"
-    addresses = link_module("conv", conv_tiles.assemble, kind.name)
-    return dict(zip(names, addresses, strict=True))
+    found = addresses(emitted("conv", conv_tiles.emit, kind.name))
+    return dict(zip(names, found, strict=True))
 
 
 def rounded(nbytes: int) -> int:

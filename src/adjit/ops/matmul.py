@@ -17,7 +17,7 @@ from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
 from ..graph.state import state
 from ..kernels import blas, micro
 from ..kernels import matmul as kernels
-from ..schedule.modules import link_module
+from ..schedule.modules import emitted
 from ..schedule.recipe import Source
 from ..schedule.settle import float_word, remember
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel, placed
@@ -67,17 +67,14 @@ class Product(NamedTuple):
 
 @functools.cache
 def float_kernels(kind: dtype) -> tuple[Source, Source]:
-    """`product` and `product_and_bias`, linked."""
+    """`product` and `product_and_bias`."""
+    unit = emitted("matmul", kernels.emit, kind.name)
     sources = []
-    for function, address in zip(
-        (kernels.product, kernels.product_and_bias),
-        link_module("matmul", kernels.assemble, kind.name),
-        strict=True,
-    ):
+    for place, function in enumerate((kernels.product, kernels.product_and_bias)):
         name = function.__name__
         text = f'"""{name}_{kind.name}: vector instructions from adjit.kernels.matmul."""'
         source = Source(name, text, (function, {"T": kind.stored}))
-        source.label, source.address = f"{name}_{kind.name}", address
+        source.label, source.emitted = f"{name}_{kind.name}", (unit, place)
         sources.append(source)
     return sources[0], sources[1]
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ..devices import CPU
 from ..graph import inplace, write
 from ..graph.node import Spec
 from ..graph.record import find_device_steps
@@ -14,7 +15,7 @@ from ..graph.recorder import shared
 from ..graph.state import state
 from ..kernels import optim as kernels
 from ..schedule import native
-from ..schedule.cache import instantiate
+from ..schedule.cache import expect, instantiate
 from ..schedule.recipe import GRAIN, Recipe, Step
 from ..schedule.settle import settle
 from ..tensor import Tensor
@@ -39,6 +40,14 @@ def go_together(params: Tensors) -> bool:
         if p.spec.dtype is not kind or p.spec.device is not place:
             return False
     return kind.is_floating_point and len({p.storage for p in params}) == len(params)
+
+
+def prepare(step: Callable[..., None], params: Iterable[Tensor]) -> None:
+    """Have the kernel of `step`, one of the next three, compiled along with those of the first loss."""
+    kernel = getattr(kernels, step.__name__)
+    for kind in dict.fromkeys(p.spec.dtype for p in params if p.spec.device is CPU):
+        if kind.is_floating_point:
+            expect(instantiate(kernel, {"T": kind}))
 
 
 def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:

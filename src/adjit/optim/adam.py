@@ -89,6 +89,7 @@ class Adam(PerParameterOptimizer):
                 "decoupled_weight_decay": decoupled_weight_decay,
             },
         )
+        steps.prepare(steps.adam_step, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]

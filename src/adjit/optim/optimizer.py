@@ -186,6 +186,10 @@ class Optimizer:
         for group in groups:
             self.add_param_group(group)
 
+    def _params(self) -> Iterable[Any]:
+        """The parameters of all groups."""
+        return chain.from_iterable([group["params"] for group in self.param_groups])
+
     def _ensure_hooks(self) -> None:
         for kind in _HOOK_KINDS:
             self.__dict__.setdefault(kind, OrderedDict())
@@ -311,7 +315,7 @@ class Optimizer:
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
         position: dict[Tensor, int] = {}
-        for param in chain.from_iterable(group["params"] for group in self.param_groups):
+        for param in self._params():
             position.setdefault(param, len(position))
         saved: StateDict = {
             "state": {
@@ -386,7 +390,7 @@ class Optimizer:
             >>> loss.backward()
             >>> optimizer.step()
         """
-        for param in chain.from_iterable([group["params"] for group in self.param_groups]):
+        for param in self._params():
             meta = param.meta
             if meta is None or meta.grad is None:
                 continue
@@ -476,8 +480,7 @@ class Optimizer:
                     "all optimizer param groups should be with/without names. cannot add param "
                     f"group {'with' if names else 'without'} names to the optimizer"
                 )
-        taken = set(chain.from_iterable(group["params"] for group in self.param_groups))
-        if not taken.isdisjoint(params):
+        if not set(self._params()).isdisjoint(params):
             raise ValueError("some parameters appear in more than one parameter group")
         self.param_groups.append(param_group)
 

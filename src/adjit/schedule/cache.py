@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import gc
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -19,33 +20,46 @@ import platform
 import sys
 import textwrap
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 
 from ..dtypes import dtype
-from ..kernels.target import load, translate
+from ..kernels.target import load, loader, translate
 from . import disk
 from .body import SCALAR_MODULES, VECTOR_MATH
 from .progress import progress
 from .recipe import Source
 
 SIGNATURE = "void(int64, int64, int64)"
+TURN = 1e-4  # seconds for which a thread may keep Python's lock
 
 _lock = threading.RLock()
 _compiling = threading.RLock()
 locks = _compiling, _lock  # in the order in which they are taken
-_linked: dict[str, int] = {}
+_linked: dict[str, tuple[int, ...]] = {}
+_expected: dict[Source, None] = {}
+
+
+Translate = Callable[[], Callable[[], disk.Entry]]  # the result of Numba's part does LLVM's
+
+
+class Unit(NamedTuple):
+    """What becomes one file of object code: a kernel, or functions that are emitted together."""
+
+    stem: str  # what its files are called
+    translate: Translate
 
 
 def link(source: Source) -> int:
     """The address of a kernel: already linked, loaded from disk, or compiled now."""
     if not source.address:
-        source.address = address_of(source.name, source.text, SIGNATURE)
+        unit, which = _unit_of(source)
+        source.address = addresses(unit)[which]
     return source.address
 
 
@@ -60,42 +74,93 @@ def compile_ahead(sources: Iterable[Source]) -> None:
 
     What cannot be compiled is left to those who link it.
     """
-    wanted = {(s.name, s.text): _stem(s.name, s.text, SIGNATURE) for s in sources if not s.address}
-    missing = {k: stem for k, stem in wanted.items() if not _object_path(stem).exists()}
+    missing = _missing(sources)
+    if missing:
+        missing |= _missing(_expected)
+        _expected.clear()
     if len(missing) < 2:
         return
-    with _compiling, ThreadPoolExecutor(1, "adjit-llvm") as llvm_part:
-        for (name, text), stem in missing.items():
+    with _busy(), ThreadPoolExecutor(1, "adjit-llvm") as llvm_part:
+        for translate in missing.values():
             with suppress(Exception), progress.compiling():
-                llvm_part.submit(_translate(stem, name, text, SIGNATURE))
+                llvm_part.submit(translate())
+
+
+def expect(source: Source) -> None:
+    """Have a kernel that will be wanted, and alone, compiled along with others that are wanted now."""
+    if not source.address:
+        _expected[source] = None
+
+
+def _missing(sources: Iterable[Source]) -> dict[str, Translate]:
+    """The units of kernels that the cache does not have."""
+    wanted = dict(_unit_of(source)[0] for source in sources if not source.address)
+    return {stem: unit for stem, unit in wanted.items() if not object_path(stem).exists()}
+
+
+@contextmanager
+def _busy() -> Iterator[None]:
+    """Around compiling, which one thread does at a time.
+
+    Cycles are left alone: Numba makes many objects, of which few are garbage before its end, and each
+    collection would look through them. And LLVM's thread, whose calls are many and mostly short, gets
+    Python's lock when it asks for it, not 5 ms later.
+    """
+    with _compiling:
+        interval, collects = sys.getswitchinterval(), gc.isenabled()
+        sys.setswitchinterval(min(interval, TURN))
+        gc.disable()
+        try:
+            yield
+        finally:
+            sys.setswitchinterval(interval)
+            if collects:
+                gc.enable()
 
 
 def address_of(name: str, text: str, signature: str, *, compiling: bool = True) -> int:
     """The address of the function `name` of a module; 0 if it would have to be compiled and must not."""
-    stem = _stem(name, text, signature)
-    address = _linked.get(stem)
-    if address is not None:
-        return address
-    path = _object_path(stem)
+    return addresses(_unit(name, text, signature), compiling=compiling)[0]
+
+
+def addresses(unit: Unit, *, compiling: bool = True) -> tuple[int, ...]:
+    """The addresses of the functions of a unit."""
+    found = _linked.get(unit.stem)
+    if found is not None:
+        return found
+    path = object_path(unit.stem)
     entry = _read(path)
     if entry is None:
         if not compiling:
-            return 0
-        with progress.compiling(), _compiling:  # what the cache has is loaded meanwhile
-            entry = _read(path) or _translate(stem, name, text, signature)()
+            return (0,)
+        with progress.compiling(), _busy():  # what the cache has is loaded meanwhile
+            entry = _read(path) or unit.translate()()
     with _lock:
-        if stem not in _linked:
-            _linked[stem] = load(entry.symbol, entry.code)
-        return _linked[stem]
+        if unit.stem not in _linked:
+            first, *others = entry.symbol.split()
+            address = load(first, entry.code)
+            of_others = [int(loader().get_function_address(other)) for other in others]
+            _linked[unit.stem] = address, *of_others
+        return _linked[unit.stem]
 
 
-def _stem(name: str, text: str, signature: str) -> str:
-    """What the files of a function are called."""
-    key = hashlib.sha256(f"{_fingerprint()}\n{name}\n{signature}\n{text}".encode()).hexdigest()
-    return f"{name}_{key[:20]}"
+def _unit_of(source: Source) -> tuple[Unit, int]:
+    """The unit that a kernel belongs to, and the kernel's place in it."""
+    return source.emitted or (_unit(source.name, source.text, SIGNATURE), 0)
 
 
-def _object_path(stem: str) -> Path:
+def _unit(name: str, text: str, signature: str) -> Unit:
+    stem = f"{name}_{digest(name, signature, text)}"
+    return Unit(stem, lambda: _translate(stem, name, text, signature))
+
+
+def digest(*parts: str) -> str:
+    """A hash of what a unit is made of, and of all else that its machine code depends on."""
+    return hashlib.sha256("\n".join((_fingerprint(), *parts)).encode()).hexdigest()[:20]
+
+
+def object_path(stem: str) -> Path:
+    """Where the cache has the object code of a unit."""
     return disk.folder() / f"{stem}.o"
 
 
@@ -115,7 +180,7 @@ def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], 
 
     def finish() -> disk.Entry:
         symbol, code, external, _ = translated.finish()
-        return disk.write(_object_path(stem), disk.Entry(symbol, code, tuple(external)))
+        return disk.write(object_path(stem), disk.Entry(symbol, code, tuple(external)))
 
     return finish
 

@@ -1,26 +1,25 @@
-"""Modules of LLVM instructions that the kernels room writes itself: object code kept on disk."""
+"""Modules of LLVM instructions that the kernels room writes itself."""
 
 from __future__ import annotations
 
 import functools
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
-from ..kernels.target import load, loader
-from . import cache, disk
+from ..kernels.micro import object_code
+from . import disk
+from .cache import Unit, digest, object_path
 
 
 @functools.cache
-def link_module(name: str, assemble: Callable[[Any], Any], dtype: Any) -> tuple[int, ...]:
-    """The addresses of the functions that `assemble(dtype)` gives as (names, object code)."""
-    with cache._lock:
-        key = hashlib.sha256(f"{cache._fingerprint()}\n{name}\n{dtype}".encode()).hexdigest()[:20]
-        path = disk.folder() / f"{name}_{dtype}_{key}.o"
-        entry = disk.read(path)
-        if entry is None:
-            names, code = assemble(dtype)
-            entry = disk.write(path, disk.Entry(" ".join(names), code))
-        first, *others = entry.symbol.split()
-        address = load(first, entry.code)
-        return address, *(int(loader().get_function_address(other)) for other in others)
+def emitted(name: str, emit: Callable[[Any], Any], dtype: str) -> Unit:
+    """The functions that `emit(dtype)` gives as (names, module)."""
+    stem = f"{name}_{dtype}_{digest(name, dtype)}"
+
+    def translate() -> Callable[[], disk.Entry]:
+        names, module = emit(dtype)
+        return lambda: disk.write(
+            object_path(stem), disk.Entry(" ".join(names), object_code(module))
+        )
+
+    return Unit(stem, translate)

@@ -24,11 +24,12 @@ class Text(NamedTuple):
 class Source:
     """The text of a kernel; `name` is the function in it, `label` what reports call it."""
 
-    __slots__ = ("address", "label", "name", "origin", "text")
+    __slots__ = ("address", "emitted", "label", "name", "origin", "text")
 
     def __init__(self, name: str, text: str, origin: Any = None) -> None:
         self.name, self.label, self.text = name, name, text
         self.address = 0  # of the compiled kernel, once it is linked
+        self.emitted: tuple[Any, int] | None = None  # a `Unit` of several, and which of them it is
         # What the text was made of, and its CUDA side will be: a `Flat`, a function of the kernels
         # room and the dtypes of its letters, or a `Text`.
         self.origin = origin
