@@ -8,6 +8,8 @@ results of another shape or dtype) is left to a function in Python, before anyth
 from .abi import helper, stack_words
 from .handles import (
     EMPTY,
+    FLOAT,
+    INT,
     MAX_PENDING,
     NONE,
     STORAGE_SPEC,
@@ -23,6 +25,7 @@ from .handles import (
     TENSOR_VIEW_OF,
     TRUE,
     USER_SITE,
+    VIEW_BASE,
     is_private,
     is_tensor,
     is_usual,
@@ -33,6 +36,7 @@ from .objects import (
     BOUND,
     NUMBER_OF_ARGUMENTS,
     append,
+    class_of,
     drop,
     fill,
     find,
@@ -63,17 +67,21 @@ from .recorder import (
     SECOND,
     SHARED,
     is_known,
+    new_number,
     value_of,
 )  # fmt: skip
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = RECIPE_SPEC = RECIPE_VJPS = STORAGE_SITE = STORAGE_TWIN = BOUND
-SPEC_CONTIGUOUS = BOUND
+SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 
 # Contexts: that of `write` ends, after what a recorder has, with the name of the recipe wanted.
 OVER = FALLBACK + 1
 _, TWIN, PICKS = range(3)  # of `replace`
-WRITES = 2  # of `adopt`
+WRITES, CONVERSIONS = 2, 3  # of `adopt`, and of `copy`
+MAKE, ADOPT = 3, 4  # of `compute`, which also has the recipes that write regions
+NUMBER = 3  # of `flood`, None if it is an argument; the recipes stand before it
+SMALL = 1 << 14  # elements; in a larger memory a function may do better to write over them
 
 
 def write(function, arguments, count, names):
@@ -177,24 +185,186 @@ def adopt(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     shared = item(context, SHARED)
     t, made = get(arguments, 0), get(arguments, 8)
-    if count & NUMBER_OF_ARGUMENTS == 2 and can_adopt(shared, t, made):
-        storage = get(t, TENSOR_STORAGE)
-        value = 0
-        if get(t, TENSOR_SPEC) == get(storage, STORAGE_SPEC):
-            if get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC):
-                value = own(value_of(made))
-        else:
-            value = new_written(context, shared, t, made)
-        site = new_result_of_nothing(item(shared, USER_SITE)) if value != 0 else 0
-        version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if site != 0 else 0
-        if version != 0:
-            become(storage, value, version, site)
-            return own(t)
-        drop(value)
-        drop(site)
+    fits = count & NUMBER_OF_ARGUMENTS == 2 and can_adopt(shared, t, made)
+    if fits and put_into(context, shared, t, made):
+        return own(t)
     if has_failed() != 0:
         return 0
     return new_result(item(context, TWIN), arguments, count, names)
+
+
+def copy(function, arguments, count, names):
+    """Copy a tensor into another one, all of its memory or a part; nobody asks for gradients of either."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_copy(shared, arguments):
+        t, source = get(arguments, 0), get(arguments, 8)
+        value = new_copy(context, shared, t, source)
+        if value != 0 and get(t, TENSOR_SPEC) != get(get(t, TENSOR_STORAGE), STORAGE_SPEC):
+            value = new_written(context, shared, t, value)
+        if value != 0 and is_put(shared, get(t, TENSOR_STORAGE), value):
+            return own(t)
+    if has_failed() != 0:
+        return 0
+    return new_result(item(context, TWIN), arguments, count, names)
+
+
+@helper
+def can_copy(shared, arguments):
+    """Whether the second tensor may be copied into the first one, of which it shows no part."""
+    t, source = get(arguments, 0), get(arguments, 8)
+    if not is_usual(shared) or length(item(shared, TAPE)) + 2 >= MAX_PENDING:
+        return False
+    if not is_tensor(shared, t) or not is_tensor(shared, source) or not can_write(shared, t):
+        return False
+    if not is_out_of_graph(shared, t) or not is_out_of_graph(shared, source):
+        return False
+    if get(t, TENSOR_STORAGE) == get(source, TENSOR_STORAGE):
+        return lie_apart(shared, t, source)
+    return is_private(shared, get(source, TENSOR_STORAGE))
+
+
+@helper
+def lie_apart(shared, t, source):
+    """Whether two tensors with one storage show blocks of it without a common element."""
+    spec = get(t, TENSOR_SPEC)
+    if spec != get(source, TENSOR_SPEC) or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+        return False
+    apart = word_of(get(t, TENSOR_OFFSET)) - word_of(get(source, TENSOR_OFFSET))
+    return max(apart, -apart) >= word_of(get(spec, SPEC_NUMEL))
+
+
+@helper
+def new_copy(context, shared, t, source):
+    """The value of a copy of one tensor with the spec of another one; 0 if it is the first of its kind, or
+    what is to be written is no block."""
+    spec = get(t, TENSOR_SPEC)
+    is_all = spec == get(get(t, TENSOR_STORAGE), STORAGE_SPEC)
+    if not is_all and get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+        return 0
+    key = new_pair(own(get(source, TENSOR_SPEC)), own(spec))
+    recipe = own(find(item(context, CONVERSIONS), key)) if key != 0 else 0
+    drop(key)
+    if recipe == 0:
+        return 0
+    offset = get(source, TENSOR_OFFSET)
+    is_shifted = offset != zero(shared)
+    offsets = new_single(own(offset)) if is_shifted else own(item(shared, NONE))
+    inputs = new_single(own(value_of(source)))
+    return on_tape(shared, new_node(shared, recipe, inputs, offsets, own(item(shared, EMPTY))))
+
+
+@helper
+def on_tape(shared, node):
+    """A node, put onto the tape; 0 on failure."""
+    if node != 0 and append(item(shared, TAPE), node) != 0:
+        drop(node)
+        return 0
+    return node
+
+
+def compute(function, arguments, count, names):
+    """Write what a function makes of a tensor, all of a memory, and other arguments into the tensor."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    positional = count & NUMBER_OF_ARGUMENTS
+    if positional == 0 or not is_alone(shared, arguments, positional):
+        return new_result(item(context, TWIN), arguments, count, names)
+    t = get(arguments, 0)
+    made = new_result(item(context, MAKE), arguments, count, names)
+    if made == 0:
+        return 0
+    is_written = get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC) and can_adopt(shared, t, made)
+    if is_written and put_into(context, shared, t, made):
+        drop(made)
+        return own(t)
+    words = stack_words(2)
+    put(words, 0, t)
+    put(words, 8, made)
+    out = new_result(item(context, ADOPT), words, 2, 0) if has_failed() == 0 else 0
+    drop(made)
+    return out
+
+
+def flood(function, arguments, count, names):
+    """Write a number, that of the context or an argument, into every place of a tensor."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    positional = count & NUMBER_OF_ARGUMENTS
+    number = item(context, NUMBER)
+    given = int(number == item(shared, NONE))
+    if names == 0 and positional == 1 + given and is_alone(shared, arguments, 1):
+        t = get(arguments, 0)
+        number = get(arguments, 8) if given else number
+        kind = class_of(number)
+        is_number = kind == item(shared, FLOAT) or kind == item(shared, INT)
+        if is_number and is_usual(shared) and is_flooded(context, shared, t, number):
+            return own(t)
+    if has_failed() != 0:
+        return 0
+    return new_result(item(context, TWIN), arguments, count, names)
+
+
+@helper
+def is_flooded(context, shared, t, number):
+    """Record a number as the new value of a whole memory; whether that went well."""
+    node = on_tape(shared, new_number(context, shared, get(t, TENSOR_SPEC), number))
+    return node != 0 and is_put(shared, get(t, TENSOR_STORAGE), node)
+
+
+@helper
+def is_put(shared, storage, value):
+    """Give a cell a value, which is taken over, written at the user's line; whether that went well."""
+    site = new_result_of_nothing(item(shared, USER_SITE))
+    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if site != 0 else 0
+    if version == 0:
+        drop(value)
+        drop(site)
+        return False
+    become(storage, value, version, site)
+    return True
+
+
+@helper
+def is_alone(shared, arguments, positional):
+    """Whether the first argument is a tensor for which no gradients are wanted, all of a memory of up to
+    `SMALL` elements that no other argument shows a part of."""
+    t = get(arguments, 0)
+    if not is_whole(shared, t) or get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE):
+        return False
+    if word_of(get(get(t, TENSOR_SPEC), SPEC_NUMEL)) > SMALL:
+        return False
+    for k in range(1, positional):
+        other = get(arguments, 8 * k)
+        if is_tensor(shared, other) and overlaps(t, other):
+            return False
+    return True
+
+
+@helper
+def is_out_of_graph(shared, t):
+    """Whether a tensor has no history, is no leaf, and is no view of one."""
+    if get(t, TENSOR_EDGE) != item(shared, NONE) or get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE):
+        return False
+    view = get(t, TENSOR_VIEW_OF)
+    if view == item(shared, NONE):
+        return True
+    return get(get(view, VIEW_BASE), TENSOR_NEEDS_GRAD) != item(shared, TRUE)
+
+
+@helper
+def put_into(context, shared, t, made):
+    """Write what one tensor shows into another one that may adopt it; whether this is the usual case."""
+    storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
+    if spec != get(made, TENSOR_SPEC):
+        return False
+    value = own(value_of(made))
+    if spec != get(storage, STORAGE_SPEC):
+        if get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+            drop(value)
+            return False
+        value = new_written(context, shared, t, value)
+    return value != 0 and is_put(shared, storage, value)
 
 
 @helper
@@ -203,26 +373,33 @@ def can_adopt(shared, t, made):
     none = item(shared, NONE)
     if not is_usual(shared) or not is_tensor(shared, t) or not is_tensor(shared, made):
         return False
-    storage, other = get(t, TENSOR_STORAGE), get(made, TENSOR_STORAGE)
+    other = get(made, TENSOR_STORAGE)
     if get(made, TENSOR_NEEDS_GRAD) == item(shared, TRUE) or get(made, TENSOR_VIEW_OF) != none:
         return False
     if get(made, TENSOR_OFFSET) != zero(shared) or get(made, TENSOR_SPEC) != get(
         other, STORAGE_SPEC
     ):
         return False
-    if storage == other or get(t, TENSOR_COUNTER) != storage or get(storage, STORAGE_TWIN) != 0:
-        return False
-    return is_private(shared, storage) and is_private(shared, other)
+    return get(t, TENSOR_STORAGE) != other and can_write(shared, t) and is_private(shared, other)
 
 
 @helper
-def new_written(context, shared, t, made):
-    """The value of a memory, a part of which has been written; 0 if this is not the usual case."""
+def can_write(shared, t):
+    """Whether a tensor counts its writes and nobody else looks at its memory."""
+    storage = get(t, TENSOR_STORAGE)
+    if get(t, TENSOR_COUNTER) != storage or get(storage, STORAGE_TWIN) != 0:
+        return False
+    return is_private(shared, storage)
+
+
+@helper
+def new_written(context, shared, t, value):
+    """The value of a memory, a block of which shows another value now, which is taken over; 0 if this is
+    not the usual case."""
     storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
-    if spec != get(made, TENSOR_SPEC) or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
-        return 0
     key = new_tuple(4)
     if key == 0:
+        drop(value)
         return 0
     fill(key, 0, own(spec))
     fill(key, 1, own(spec))
@@ -231,14 +408,11 @@ def new_written(context, shared, t, made):
     recipe = own(find(item(context, WRITES), key))
     drop(key)
     if recipe == 0:
+        drop(value)
         return 0
-    inputs = new_pair(own(get(storage, STORAGE_VALUE)), own(value_of(made)))
+    inputs = new_pair(own(get(storage, STORAGE_VALUE)), value)
     offsets = new_pair(own(get(t, TENSOR_OFFSET)), own(zero(shared)))
-    node = new_node(shared, recipe, inputs, offsets, own(item(shared, EMPTY)))
-    if node != 0 and append(item(shared, TAPE), node) != 0:
-        drop(node)
-        return 0
-    return node
+    return on_tape(shared, new_node(shared, recipe, inputs, offsets, own(item(shared, EMPTY))))
 
 
 def replace(function, arguments, count, names):

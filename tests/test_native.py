@@ -28,6 +28,7 @@ from adjit.ops import (
     activations,
     arithmetic,
     comparison,
+    creation,
     grids,
     losses,
     softmax,
@@ -691,12 +692,25 @@ WRITES = {
     "operator with a number": ("__imul__", (3.0,)),
     "operator with text": ("__imul__", ("text",)),
     "copy": ("copy_", (lambda: T.ones(2, 3),)),
+    "copy a row": ("copy_", (lambda: T.ones(3),)),
     "copy a number": ("copy_", (lambda: T.tensor(2.0),)),
+    "copy what needs gradients": ("copy_", (leaf,)),
+    "copy a view": ("copy_", (lambda: T.ones(4, 3)[2:],)),
+    "copy another dtype": ("copy_", (lambda: T.ones(2, 3, dtype=T.float64),)),
+    "copy a part of itself": ("copy_", ("part",)),
+    "copy itself": ("copy_", ("itself",)),
+    "copy text": ("copy_", ("text",)),
     "zeros": ("zero_", ()),
+    "zeros of what": ("zero_", (1,)),
     "one value": ("fill_", (2.5,)),
+    "a whole number": ("fill_", (2,)),
+    "minus zero": ("fill_", (-0.0,)),
+    "truth": ("fill_", (True,)),
+    "too large a number": ("fill_", (10**400,)),
+    "the value of a tensor": ("fill_", (lambda: T.tensor(3.0),)),
+    "text everywhere": ("fill_", ("text",)),
     "too large": ("add_", (lambda: T.ones(4, 2, 3),)),
 }
-TWINS = {"copy_", "zero_", "fill_"}  # Python that calls `inplace.adopt`
 
 
 def write_outcome(name, how, first, twin, monkeypatch):
@@ -713,7 +727,7 @@ def write_outcome(name, how, first, twin, monkeypatch):
     with monkeypatch.context() as patch:
         if twin:
             patch.setattr(inplace, "adopt", inplace._adopt)
-            f = f if method in TWINS else f.__wrapped__
+            f = f.__wrapped__
         try:
             found = f(t, *given)
         except Exception as error:
@@ -751,12 +765,140 @@ def test_a_write_does_not_need_its_twin(monkeypatch):
             fast(t, y)
 
 
+COMPUTED = {
+    "bounds": ("clamp_", (0, 2.5), {}),
+    "bounds by name": ("clamp_", (), {"min": 2}),
+    "no bounds": ("clamp_", (), {}),
+    "scaled": ("add_", (leaf,), {"alpha": 0.5}),
+    "power": ("pow_", (2,), {}),
+    "masked": ("masked_fill_", (lambda: T.tensor([True, False, True]), 0.0), {}),
+    "product of three": ("addcmul_", (lambda: T.ones(2, 3), lambda: T.ones(3)), {"value": 2}),
+    "itself": ("addcmul_", ("itself", "itself"), {}),
+    "a part of itself": ("addcmul_", ("part", "part"), {}),
+    "between, with gradients": ("lerp_", (leaf, 0.5), {}),
+    "sums": ("cumsum_", (0,), {}),
+    "rows": ("index_fill_", (0, lambda: T.tensor([0]), 7.0), {}),
+    "lower": ("tril_", (), {}),
+}
+
+
+def computed_outcome(how, first, twin, monkeypatch):
+    """What a method that computes in place leaves: values, history, the note of the write."""
+    method, more, named = how
+    t = TENSORS[first]()
+    given = [{"part": t[:1] if t.ndim else t, "itself": t}.get(m, m) if isinstance(m, str) else m
+             for m in more]  # fmt: skip
+    given = [m() if callable(m) and not isinstance(m, T.Tensor) else m for m in given]
+    f = getattr(T.Tensor, method)
+    with monkeypatch.context() as patch:
+        if twin:
+            patch.setattr(inplace, "adopt", inplace._adopt)
+            f = f.__wrapped__
+        try:
+            found = f(t, *given, **named)
+        except Exception as error:
+            return type(error), str(error)
+    site = getattr(t.counter, "site", None)
+    fn = t.edge and type(t.edge[0]).__name__
+    return found is t, t.tolist(), t.dtype, fn, t.counter.version, site and site[0]
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("name", COMPUTED)
+def test_what_is_computed_in_place_agrees(name, graded, monkeypatch):
+    for first in TENSORS:
+        with T.set_grad_enabled(graded):
+            expected = computed_outcome(COMPUTED[name], first, True, monkeypatch)
+            for _ in range(3):
+                found = computed_outcome(COMPUTED[name], first, False, monkeypatch)
+                assert str(found) == str(expected), first
+
+
+def test_in_place_methods_do_not_need_their_twins():
+    x, y = T.ones(2, 3), T.rand(4, 3)
+    for _ in range(2):
+        x.copy_(y[2:])
+        x[1] = 4.0
+        x.zero_()
+        x[:1].copy_(y[:1])
+        y[2:].copy_(y[:2])
+    values, clamp = y.tolist(), T.clamp
+    copy_ = recorder.copying(refuse_twin, write.writes, write.conversions)
+    zero_ = recorder.flooding(refuse_twin, creation.of_numbers, 0.0)
+    fill_ = recorder.flooding(refuse_twin, creation.of_numbers, None)
+    clamp_ = recorder.computing(clamp, refuse_twin, inplace.adopt, write.writes)
+    version = x.storage.version
+    assert copy_(x, y[2:]) is x
+    assert x.tolist() == values[2:]
+    assert copy_(x[:1], y[:1])._is_view()
+    assert x.tolist() == [values[0], values[3]]
+    assert clamp_(x, 0.25, max=0.5) is x
+    assert x.tolist() == [[min(max(v, 0.25), 0.5) for v in row] for row in [values[0], values[3]]]
+    assert fill_(x, 3) is x
+    assert x.tolist() == [[3.0] * 3] * 2
+    assert zero_(x) is x
+    assert x.tolist() == [[0.0] * 3] * 2
+    assert (x.storage.version, x.storage.site[0]) == (version + 5, __file__)
+    y.add_(T.arange(12.0).view(4, 3))
+    lower = y[:2].tolist()
+    assert copy_(y[2:], y[:2]).tolist() == lower  # another part of the same memory
+    assert y.tolist() == [*lower, *lower]
+
+    w, out = leaf(), T.from_numpy(np.ones((2, 3), np.float32))
+    calls_to_twins = [
+        (copy_, w, x), (copy_, x, w), (copy_, w.detach(), x[0]), (copy_, out, x), (copy_, x, out),
+        (copy_, y[:2], y[1:3]), (copy_, x, x),
+        (copy_, y.view(12)[:4], y.view(12)[3:7]), (zero_, w), (zero_, x[0]), (zero_, x, 1), (fill_, x),
+        (fill_, x, True), (fill_, x, T.tensor(1.0)), (fill_, out, 1.0), (clamp_, w, 0), (clamp_, x[0], 0),
+        (clamp_, T.zeros(1 << 14, 2), 0),
+    ]  # fmt: skip
+    for f, *given in calls_to_twins:
+        with pytest.raises(AssertionError, match="the twin was called"):
+            f(*given)
+
+
+def test_constants_do_not_need_their_twins():
+    x = T.ones(2, 3)
+    T.tensor(1.0)
+    creation.number_like(x, 1.0)
+    made = recorder.constants(refuse_twin, creation.of_numbers)
+    before = len(scheduling.tape)
+    tensors = made(2.5), made(x, 2), made(x, float("nan"))
+    assert len(scheduling.tape) == before + 3
+    assert [t.dtype for t in tensors] == [T.float32] * 3
+    assert (tensors[0].item(), tensors[1].tolist()) == (2.5, [[2.0] * 3] * 2)
+    assert tensors[2].isnan().all()
+    for given in [
+        (2,),
+        (True,),
+        ("2",),
+        (x, "2"),
+        (x, 10**400),
+        (2.5, 2.5),
+        (x.long(), 2.5),
+        (x, x),
+    ]:
+        with pytest.raises(AssertionError, match="the twin was called"):
+            made(*given)
+    T.set_default_dtype(T.float64)
+    try:
+        assert T.tensor(2.5).dtype is T.float64
+        assert T.tensor(2.5).dtype is T.float64
+        assert T.tensor([2.5, 1e300]).tolist() == [2.5, 1e300]
+    finally:
+        T.set_default_dtype(T.float32)
+    assert T.tensor(2.5).dtype is T.float32
+    assert T.tensor([1e300, -1e300, 0.1]).tolist() == [np.inf, -np.inf, float(np.float32(0.1))]
+
+
 def test_another_part_of_what_is_written_is_refused():
     x = T.ones(4, 3)
     for _ in range(2):
         x.add_(T.ones(1, 3))  # its recipe is known now
     with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to"):
         x.add_(x[3:])
+    with pytest.raises(RuntimeError, match="some elements of the input tensor and the written-to"):
+        x.add_(x[:1])
     assert x.add_(x).tolist() == [[6.0] * 3] * 4
 
 

@@ -61,9 +61,11 @@ def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
             continue
         if (x.spec is spec and x.offset == first) or not (spec.numel and x.spec.numel):
             continue
-        dense = is_dense(spec.shape, spec.strides) and is_dense(x.spec.shape, x.spec.strides)
-        if dense and x.offset < first + spec.extent and first < x.offset + x.spec.extent:
-            if x.offset == first and x.spec.strides == spec.strides:
+        end, x_end = first + spec.extent, x.offset + x.spec.extent
+        if x.offset >= end or first >= x_end:
+            continue
+        if is_dense(spec.shape, spec.strides) and is_dense(x.spec.shape, x.spec.strides):
+            if (x.offset, x_end) == (first, end) and x.spec.strides == spec.strides:
                 continue
             raise RuntimeError(
                 "unsupported operation: some elements of the input tensor and the written-to tensor "

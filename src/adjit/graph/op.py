@@ -18,7 +18,7 @@ from ..schedule.body import Body, constant_subscripts, returned_reads, returning
 from ..schedule.settle import float_word
 from ..shapes import Size
 from ..storage import Storage
-from . import calls, record
+from . import calls, record, write
 from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .recorder import (
@@ -26,6 +26,7 @@ from .recorder import (
     compile_calls,
     compile_choices,
     compiled,
+    computing,
     elementwise_recorder,
     writing,
 )
@@ -1041,10 +1042,12 @@ written_by: dict[str, Any] = {}  # the op, or choice of one, behind each method 
 
 
 def written(f: Any, method: Callable[..., Any]) -> Any:
-    """`method`, which writes what `f` gives into its first operand, in machine code where `f` allows."""
+    """`method`, which writes what `f` gives into its first operand, in machine code."""
+    from .inplace import adopt
+
     op = f.usually if isinstance(f, Choice) else f
     is_plain = isinstance(op, Elementwise) and not op.attributes and op.arity <= 2
-    return writing(op, method) if is_plain else method
+    return writing(op, method) if is_plain else computing(f, method, adopt, write.writes)
 
 
 def with_out(f: Any, name: str) -> Any:

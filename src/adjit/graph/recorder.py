@@ -30,6 +30,10 @@ PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
 _recorders = native.Family("recorder", "record")
 _writers = native.Family("inplace", "write")
 _adopters = native.Family("inplace", "adopt")
+_constants = native.Family("recorder", "constant")
+_copiers = native.Family("inplace", "copy")
+_floods = native.Family("inplace", "flood")
+_computers = native.Family("inplace", "compute")
 
 
 @functools.cache
@@ -71,6 +75,32 @@ def elementwise_recorder() -> Callable[..., Any]:
 def adopting(twin: Callable[..., Any], writes: dict[Any, Recipe]) -> Any:
     """`inplace.adopt`, its twin, given the recipes that write regions."""
     return _adopters.function(twin, (shared(), twin, writes))
+
+
+def constants(twin: Callable[..., Any], recipes: dict[Any, Recipe]) -> Any:
+    """A function that makes tensors of numbers, its twin, given the recipes of floating ones: by the class
+    of the number, or, where there is a tensor to be like, by its spec."""
+    return _constants.function(twin, (shared(), twin, recipes))
+
+
+def copying(
+    twin: Callable[..., Any], writes: dict[Any, Recipe], conversions: dict[Any, Recipe]
+) -> Any:
+    """The method `copy_`, its twin, given the recipes that write regions and those that convert."""
+    return _copiers.function(twin, (shared(), twin, writes, conversions))
+
+
+def flooding(twin: Callable[..., Any], recipes: dict[Any, Recipe], number: float | None) -> Any:
+    """A method that writes a number into every place, or its argument where that is None; `recipes` are
+    those of `constants`."""
+    return _floods.function(twin, (shared(), twin, recipes, number))
+
+
+def computing(
+    make: Callable[..., Any], twin: Callable[..., Any], adopt: Any, writes: dict[Any, Recipe]
+) -> Any:
+    """A method that writes what `make` gives, called like the method, into its first argument."""
+    return _computers.function(twin, (shared(), twin, writes, make, adopt))
 
 
 _choosers = native.Family("operands", "choose")

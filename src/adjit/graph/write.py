@@ -176,7 +176,7 @@ _moves: dict[tuple[Spec, Spec], Recipe] = {}
 def convert(t: Any, spec: Spec) -> Any:
     """Record a copy of `t` with other strides or another dtype, without history."""
     key = (t.spec, spec)
-    recipe = _conversions.get(key)
+    recipe = conversions.get(key)
     if recipe is None:
         inputs = [Operand("x", t.spec.dtype, t.spec.strides)]
         compute = spec.dtype if spec.dtype.kind != "b" else t.spec.dtype
@@ -185,9 +185,9 @@ def convert(t: Any, spec: Spec) -> Any:
             "copy" if spec.dtype.kind != "b" else "truth", body, [0], compute, inputs,
             [("out", spec)], (t.spec,),
         )  # fmt: skip
-        if len(_conversions) >= MAX_RECIPES:
-            _conversions.clear()
-        _conversions[key] = recipe
+        if len(conversions) >= MAX_RECIPES:
+            conversions.clear()
+        conversions[key] = recipe
     node = node_on(recipe, (t,))
     out = result(node, spec)
     remember(node)
@@ -196,7 +196,7 @@ def convert(t: Any, spec: Spec) -> Any:
     return out
 
 
-_conversions: dict[Any, Recipe] = {}
+conversions: dict[Any, Recipe] = {}  # by the specs of what is converted and of the result
 
 
 def truth_body() -> Any:

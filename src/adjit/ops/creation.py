@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
+from array import array
 from ctypes import addressof, c_char, c_float, memmove
 from typing import Any
 
@@ -17,6 +18,7 @@ from ..graph.launch import launch, launch_recipe, recipe_of
 from ..graph.makers import maker
 from ..graph.node import Node, Spec, dense_spec, spec_of
 from ..graph.op import add_method, export
+from ..graph.recorder import constants
 from ..kernels import fill
 from ..schedule.recipe import Recipe
 from ..schedule.settle import float_word, fresh_block
@@ -59,7 +61,7 @@ def pinned(t: Tensor) -> Tensor:
 # ----- from data -----
 
 
-def tensor(
+def _tensor(
     data: Any,
     *,
     dtype: Dtype | None = None,
@@ -95,6 +97,8 @@ def tensor(
     else:
         made = _from_number(data, dtype)
         if made is None:
+            made = _from_floats(data, dtype)
+        if made is None:
             made = _from_array(_array_of(data, dtype))
     place = devices.check(device)
     if place is not devices.CPU or requires_grad or pin_memory:
@@ -110,6 +114,8 @@ def _from_number(data: Any, kind: Dtype | None) -> Any:
     own = dtypes.of_scalar(data)
     if kind is None:
         kind = own
+        if found is float and not devices.gpus_used:
+            of_numbers[float] = _constant_recipe(NO_AXES, kind, devices.CPU)
     elif kind is not own and (kind.__class__ is not Dtype or not kind.is_floating_point):
         return None
     if kind not in dtypes.SUPPORTED:
@@ -117,6 +123,20 @@ def _from_number(data: Any, kind: Dtype | None) -> Any:
     spec = dense_spec((), kind)
     node = _fresh_node(spec)
     kind.ctype.from_address(node.address).value = data
+    return record.result(node, spec)
+
+
+def _from_floats(data: Any, kind: Dtype | None) -> Any:
+    """A tensor of a list of Python floats; None if it is something else."""
+    if data.__class__ is not list or set(map(type, data)) != {float}:
+        return None
+    kind = dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
+    if not kind.is_floating_point:
+        return None
+    packed = array(kind.ctype._type_, data)
+    spec = dense_spec(Size((len(data),)), kind)
+    node = _fresh_node(spec)
+    memmove(node.address, packed.buffer_info()[0], spec.nbytes)
     return record.result(node, spec)
 
 
@@ -146,10 +166,6 @@ def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
 
 def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
     """Nested sequences, checked for ragged rows as PyTorch does."""
-    if data.__class__ is list and {value.__class__ for value in data} == {float}:
-        plain_kind = dtypes.get_default_dtype() if kind is None else kind
-        if plain_kind.is_floating_point:
-            return _cast_array(np.array(data), plain_kind)
     shape = []
     level = data
     while _is_sequence(level):
@@ -366,34 +382,52 @@ def scalar_tensor(value: Any, *, dtype: Dtype | None = None, requires_grad: bool
 
 def _filled(shape: Size, value: Any, kind: Dtype, device: Any) -> Any:
     """A recorded constant."""
-    key = shape, kind, devices.check(device)
+    recipe = _constant_recipe(shape, kind, devices.check(device))
+    word = float_word(float(value)) if kind.is_floating_point else int(value)
+    return launch_recipe(recipe, (), (int(bool(value)) if kind.kind == "b" else word,))
+
+
+def _constant_recipe(shape: Size, kind: Dtype, place: devices.device) -> Recipe:
+    """How a number is put into every place of a tensor."""
+    key = shape, kind, place
     recipe = _constants.get(key)
     if recipe is None:
         if len(_constants) >= record.MAX_RECIPES:
             _constants.clear()
         recipe = _constants[key] = recipe_of(
             fill.constant_float if kind.is_floating_point else fill.constant_int, (), [(shape, kind)],
-            bind={"T": kind}, scalars=1, n=math.prod(shape), grain=1 << 16, device=key[2],
+            bind={"T": kind}, scalars=1, n=math.prod(shape), grain=1 << 16, device=place,
         )  # fmt: skip
-    word = float_word(float(value)) if kind.is_floating_point else int(value)
-    return launch_recipe(recipe, (), (int(bool(value)) if kind.kind == "b" else word,))
+    return recipe
 
 
 _constants: dict[Any, Recipe] = {}
 
 
-def constant(value: Any, kind: Dtype, place: devices.device) -> Tensor:
-    """A number as a 0-d tensor of a dtype, recorded; that is quicker than `full` for a number that did
-    not come before.
+def _number_like(like: Tensor, value: Any) -> Tensor:
+    """A number in every place of a tensor with the shape and dtype of another one, recorded.
 
     Raises:
         RuntimeError: if it is a whole number beyond those of the dtype.
     """
+    spec, kind = like.spec, like.spec.dtype
     if kind.kind in "iu":
         check_whole(value, kind)
-    made: Tensor = _filled(NO_AXES, value, kind, place)
+    if kind.is_floating_point:
+        if len(of_numbers) >= record.MAX_RECIPES:
+            of_numbers.clear()
+        of_numbers[spec] = _constant_recipe(spec.shape, kind, spec.device)
+    made: Tensor = _filled(spec.shape, value, kind, spec.device)
     return made
 
+
+# The recipes of floating constants: by the class of the number that becomes a tensor without axes in
+# the default dtype, and by the spec of a tensor that others are like.
+of_numbers: dict[Any, Recipe] = {}
+dtypes.on_default_change(of_numbers.clear)
+devices.on_first_gpu(of_numbers.clear)
+tensor = constants(_tensor, of_numbers)
+number_like = constants(_number_like, of_numbers)
 
 NO_AXES = Size(())
 

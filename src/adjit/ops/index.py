@@ -66,10 +66,14 @@ Tensor.__getitem__ = viewing(getitem)  # type: ignore[method-assign]
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:
     """`x[key] = value`, in place and with gradients to both."""
-    value = as_value(x, value)
     if is_plain(key):
-        put_into(Tensor.__getitem__(x, key), value)
+        viewed = Tensor.__getitem__(x, key)
+        if value.__class__ in NUMBERS:
+            viewed.copy_(creation.number_like(viewed, value))
+        else:
+            put_into(viewed, as_value(x, value))
         return
+    value = as_value(x, value)
     mask = as_mask(x, key)
     if mask is not None and value.ndim == 0:
         x.masked_fill_(mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim)), value.to(x.dtype))
@@ -79,6 +83,9 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         viewed.index_put_(tuple(indices), value)
         return
     put_into(viewed, value)
+
+
+NUMBERS = {float, int, bool}
 
 
 def put_into(viewed: Tensor, value: Tensor) -> None:
@@ -99,7 +106,7 @@ def as_value(x: Tensor, value: Any) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if isinstance(value, (bool, int, float, np.number, np.bool_)):
-        return creation.constant(value, x.spec.dtype, x.spec.device)
+        return creation.full((), value, dtype=x.spec.dtype, device=x.spec.device)
     name = type(value).__name__
     if isinstance(value, np.ndarray):
         name = "numpy.ndarray"

@@ -74,27 +74,38 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         >>> adjit.cat([adjit.tensor([1., 2.]), adjit.tensor([3.])])
         tensor([1., 2., 3.])
     """
-    return join(*joining(check_tensors("cat", tensors), dim))
-
-
-def joining(found: list[Tensor], dim: int) -> tuple[list[Tensor], int, tuple[int, ...], dtype]:
-    """The tensors that have something to join, the axis, their sizes there and the dtype."""
-    key = (dim, *[t.spec for t in found]) if dim.__class__ is int else None
+    key = recipe_key(tensors, dim)
     known = _joins.get(key)
     if known is None:
-        if len(_joins) >= MAX_RECIPES:
-            _joins.clear()
-        known = checked_join(found, dim)
-        if key is not None:
-            _joins[key] = known
+        known = remembered(_joins, key, checked_join(check_tensors("cat", tensors), dim))
     parts, axis, sizes, kind = known
-    return found if parts is None else [found[k] for k in parts], axis, sizes, kind
+    return join(tensors if parts is None else [tensors[k] for k in parts], axis, sizes, kind)
+
+
+def recipe_key(tensors: Any, dim: Any) -> tuple[Any, ...] | None:
+    """What joining depends on, where the arguments are of the usual kinds."""
+    if (tensors.__class__ is list or tensors.__class__ is tuple) and dim.__class__ is int:
+        try:
+            return dim, *[t.spec for t in tensors]
+        except AttributeError:
+            pass  # told by `check_tensors`
+    return None
+
+
+def remembered(known: dict[Any, Any], key: Any, found: Any) -> Any:
+    """What was found, kept where it has a key."""
+    if key is not None:
+        if len(known) >= MAX_RECIPES:
+            known.clear()
+        known[key] = found
+    return found
 
 
 def checked_join(
     found: list[Tensor], dim: int
 ) -> tuple[list[int] | None, int, tuple[int, ...], dtype]:
-    """The numbers of the tensors that have something to join, None for all; the rest of `joining`."""
+    """The numbers of the tensors that have something to join, None for all, the axis, their sizes there
+    and the dtype."""
     if not found:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
     for position, t in enumerate(found):
@@ -201,7 +212,15 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         tensor([[1., 3.],
                 [2., 4.]])
     """
-    found = check_tensors("stack", tensors)
+    key = recipe_key(tensors, dim)
+    known = _piles.get(key)
+    if known is None:
+        known = remembered(_piles, key, checked_pile(check_tensors("stack", tensors), dim))
+    return pile(tensors, *known)
+
+
+def checked_pile(found: list[Tensor], dim: int) -> tuple[int, dtype]:
+    """The axis that is new and the dtype."""
     if not found:
         raise RuntimeError("stack expects a non-empty TensorList")
     axis = wrap_dim(dim, found[0].ndim + 1)
@@ -211,7 +230,10 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
                 f"stack expects each tensor to be equal size, but got {list(found[0].shape)} at "
                 f"entry 0 and {list(t.shape)} at entry {position}"
             )
-    return pile(found, axis, promoted(found))
+    return axis, promoted(found)
+
+
+_piles: dict[Any, tuple[int, dtype]] = {}
 
 
 @operation("StackBackward0")

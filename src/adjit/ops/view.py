@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import devices, dtypes, gpu
-from ..graph import inplace, record, write
+from ..graph import inplace, record, recorder, write
 from ..graph.cuts import viewing
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
@@ -30,6 +30,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from .creation import empty, legacy_dtype, number_like, of_numbers, pinned, zeros
 from .layouts import channels_last
 
 # ----- one axis order for another -----
@@ -549,8 +550,6 @@ def _stacked(grads: Sequence[Any], spec: Spec, d: int) -> Tensor:
 
 def zeros_in(spec: Spec) -> Tensor:
     """Zeros of a shape and dtype, on a device, in C order."""
-    from .creation import zeros
-
     return zeros(spec.shape, dtype=spec.dtype, device=spec.device)
 
 
@@ -815,8 +814,6 @@ def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
 
 def _laid_out(g: Tensor, base: Spec) -> Tensor:
     """A copy of `g` with the strides of `base` and nothing else in its storage."""
-    from .creation import empty
-
     flat = empty((base.numel,), dtype=base.dtype, device=base.device)
     target = record.make_tensor(flat.storage, base)
     target.storage.spec = base
@@ -970,8 +967,6 @@ def pin_memory(input: Tensor, device: Any = None) -> Tensor:
     Raises:
         RuntimeError: if it is on a GPU, or there is none.
     """
-    from .creation import pinned
-
     return input if is_pinned(input) else pinned(input)
 
 
@@ -1003,8 +998,6 @@ def type_as(input: Tensor, other: Tensor) -> Tensor:
 @export(public=False, method=True)
 def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     """The legacy name of the tensor's type, or the tensor converted to another."""
-    from .creation import legacy_dtype
-
     if dtype is None:
         room = "torch.cuda" if input.is_cuda else "torch"
         return f"{room}.{input.dtype.legacy}Tensor"
@@ -1053,14 +1046,12 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape), g
 
 
-add_method("copy_", _copy_into)
+add_method("copy_", recorder.copying(_copy_into, write.writes, write.conversions))
 
 
 @operation("FillBackward0")
 def _filled_by_number(self: Tensor, value: Any) -> Tensor:
-    from .creation import full
-
-    return full(self.shape, value, dtype=self.dtype, device=self.device)
+    return number_like(self, value)
 
 
 @_filled_by_number.vjp
@@ -1116,5 +1107,5 @@ def _zero_into(self: Tensor) -> Tensor:
     return inplace.adopt(self, _zeroed(self), overlap=True)
 
 
-add_method("fill_", _fill_into)
-add_method("zero_", _zero_into)
+add_method("fill_", recorder.flooding(_fill_into, of_numbers, None))
+add_method("zero_", recorder.flooding(_zero_into, of_numbers, 0.0))
