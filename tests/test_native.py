@@ -939,6 +939,46 @@ def test_steps_agree(momentum, monkeypatch):
         assert run() == found
 
 
+@pytest.mark.parametrize("name", ["cat", "stack"])
+def test_lists_are_joined_without_their_twin(name, monkeypatch):
+    f, reference = getattr(T, name), {"cat": np.concatenate, "stack": np.stack}[name]
+    forms = [
+        lambda xs: f(xs), lambda xs: f(tuple(xs)), lambda xs: f(xs, 1), lambda xs: f(xs, dim=-1),
+        lambda xs: f([xs[0], xs[0], xs[1].double()]),
+    ]  # fmt: skip
+    arrays = [
+        lambda xs: reference(xs), reference, lambda xs: reference(xs, 1), lambda xs: reference(xs, -1),
+        lambda xs: reference([xs[0], xs[0], xs[1]]),
+    ]  # fmt: skip
+
+    def results(form):
+        x, y = used(leaf()), used(T.rand(2, 3, requires_grad=True))
+        out = form([x, y])
+        (out * T.arange(float(out.numel())).view(out.shape)).sum().backward()
+        return out.detach(), [x.detach(), y.detach()], [x.grad, y.grad], out.grad_fn.name()
+
+    expected = [results(form) for form in forms for _ in range(3)][2::3]
+    with monkeypatch.context() as patch:
+        patch.setattr(lists, "recipe_key", lambda *_: pytest.fail("the twin was called"))
+        for form, array_, wanted in zip(forms, arrays, expected, strict=True):
+            out, given, gradients, kind = results(form)
+            assert np.array_equal(out.numpy(), array_([t.numpy() for t in given]))
+            assert (out.dtype, kind) == (wanted[0].dtype, wanted[3])
+            for found, gradient in zip(gradients, wanted[2], strict=True):
+                assert T.equal(found, gradient)
+        for unknown in (
+            [T.ones(2, 3), T.from_numpy(np.ones((2, 3)))],
+            [T.ones(2, 3), T.ones(5, 7)],
+        ):
+            with pytest.raises(BaseException, match="the twin was called"):
+                f(unknown)
+    parts = [T.ones(2), T.zeros(2)]
+    made = f(parts)
+    parts[1] = T.full((2,), 5.0)
+    assert made.flatten().tolist() == [1, 1, 0, 0]
+    assert f(parts).flatten().tolist() == [1, 1, 5, 5]
+
+
 # ----- tensors of plain values -----
 
 MAKERS = {

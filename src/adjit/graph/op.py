@@ -631,6 +631,19 @@ class Operation(native.Native):
             self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
         return out
 
+    def comes_from(
+        self, given: tuple[Any, ...], named: dict[str, Any], args: tuple[Any, ...]
+    ) -> None:
+        """Note that a function which is called with `given` and `named` calls this op with `args`: the same
+        tensors in the same order, and all the rest follows from their specs and plain values."""
+        key: list[Any] = []
+        describe(given, key, [])
+        key += named
+        describe(named.values(), key, [])
+        own: list[Any] = []
+        describe(args, own, [])
+        self.calls[tuple(key)] = self._call(tuple(own))
+
     def _call(self, signature: tuple[Any, ...]) -> Call:
         """What calls of this signature share."""
         try:
@@ -957,8 +970,8 @@ def export(
             "function" for that and the function `adjit.<name>_`, "only" for the function alone.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
-        usually: an op that a function calls with its own arguments: a call that the op knows is
-            recorded without the function.
+        usually: an op that a function calls with its own arguments, or those that `comes_from` told of: a
+            call that the op knows is recorded without the function.
     """
 
     def register(f: Any) -> Any:

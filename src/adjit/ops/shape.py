@@ -12,7 +12,7 @@ from .. import dtypes
 from ..dtypes import dtype
 from ..graph import write
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import Operation, export, operation
 from ..graph.record import MAX_RECIPES
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
@@ -54,7 +54,6 @@ def promoted(tensors: Sequence[Tensor]) -> dtype:
     return dtypes.result_type(*tensors)
 
 
-@export(name=("cat", "concat", "concatenate"), out=True)
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis.
 
@@ -78,15 +77,28 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     known = _joins.get(key)
     if known is None:
         known = remembered(_joins, key, checked_join(check_tensors("cat", tensors), dim))
-    parts, axis, sizes, kind = known
-    return join(tensors if parts is None else [tensors[k] for k in parts], axis, sizes, kind)
+        if key is not None and known[0] is None:
+            note_calls(join, tensors, dim, known[1:])
+    parts, *rest = known
+    return join(tensors if parts is None else [tensors[k] for k in parts], *rest)
+
+
+def note_calls(op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]) -> None:
+    """Have calls with tensors like these recorded as calls of an op with them and the rest."""
+    forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((tensors, dim), {}), ((tensors,), {"dim": dim})
+    ]  # fmt: skip
+    if dim == 0:
+        forms.append(((tensors,), {}))
+    for given, named in forms:
+        op.comes_from(given, named, (tensors, *rest))
 
 
 def recipe_key(tensors: Any, dim: Any) -> tuple[Any, ...] | None:
     """What joining depends on, where the arguments are of the usual kinds."""
     if (tensors.__class__ is list or tensors.__class__ is tuple) and dim.__class__ is int:
         try:
-            return dim, *[t.spec for t in tensors]
+            return dim, tensors.__class__, *[t.spec for t in tensors]
         except AttributeError:
             pass  # told by `check_tensors`
     return None
@@ -193,7 +205,6 @@ def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
     )
 
 
-@export(out=True)
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis.
 
@@ -216,6 +227,8 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     known = _piles.get(key)
     if known is None:
         known = remembered(_piles, key, checked_pile(check_tensors("stack", tensors), dim))
+        if key is not None:
+            note_calls(pile, tensors, dim, known)
     return pile(tensors, *known)
 
 
@@ -234,6 +247,8 @@ def checked_pile(found: list[Tensor], dim: int) -> tuple[int, dtype]:
 
 
 _piles: dict[Any, tuple[int, dtype]] = {}
+for _known in (_joins, _piles):
+    dtypes.on_default_change(_known.clear)  # as operations forget what they know
 
 
 @operation("StackBackward0")
@@ -248,6 +263,10 @@ def pile(tensors: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
 @pile.vjp
 def _(g: Tensor, dim: int) -> Any:
     return ([view.select(g, dim, k) for k in range(g.shape[dim])],)
+
+
+export(name=("cat", "concat", "concatenate"), out=True, usually=join)(cat)
+export(out=True, usually=pile)(stack)
 
 
 def stacked_like(name: str, tensors: Any) -> list[Tensor]:
