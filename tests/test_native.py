@@ -822,6 +822,7 @@ def test_in_place_methods_do_not_need_their_twins():
         x.zero_()
         x[:1].copy_(y[:1])
         y[2:].copy_(y[:2])
+        y.view(12)[:4].copy_(y.view(12)[4:8])
     values, clamp = y.tolist(), T.clamp
     copy_ = recorder.copying(refuse_twin, write.writes, write.conversions)
     zero_ = recorder.flooding(refuse_twin, creation.of_numbers, 0.0)
@@ -876,7 +877,8 @@ def test_constants_do_not_need_their_twins():
         (x, 10**400),
         (2.5, 2.5),
         (x.long(), 2.5),
-        (x, x),
+        (x, True),
+        (x, T.tensor(1.0)),
     ]:
         with pytest.raises(AssertionError, match="the twin was called"):
             made(*given)
