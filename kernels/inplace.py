@@ -133,25 +133,15 @@ def over_itself(context, shared, t, call):
     if fits and not overlaps(t, get(call, FIRST)) and not overlaps(t, get(call, SECOND)):
         over = own(find(get(recipe, RECIPE_VJPS), item(context, OVER)))
     drop(recipe)
-    site = new_result_of_nothing(item(shared, USER_SITE)) if over != 0 else 0
-    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if site != 0 else 0
-    if version == 0:
-        drop(over)
-        drop(site)
-        drop(get(call, CALL_INPUTS))
-        drop(get(call, CALL_OFFSETS))
-        drop(get(call, CALL_SCALARS))
+    inputs, offsets = get(call, CALL_INPUTS), get(call, CALL_OFFSETS)
+    scalars = get(call, CALL_SCALARS)
+    if over == 0:
+        drop(inputs)
+        drop(offsets)
+        drop(scalars)
         return False
-    node = new_node(
-        shared, over, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), get(call, CALL_SCALARS)
-    )
-    if node == 0 or append(item(shared, TAPE), node) != 0:
-        drop(node)
-        drop(site)
-        drop(version)
-        return False
-    become(storage, node, version, site)
-    return True
+    node = on_tape(shared, new_node(shared, over, inputs, offsets, scalars))
+    return node != 0 and is_put(shared, storage, node)
 
 
 @helper
@@ -274,8 +264,7 @@ def compute(function, arguments, count, names):
     made = new_result(item(context, MAKE), arguments, count, names)
     if made == 0:
         return 0
-    is_written = get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC) and can_adopt(shared, t, made)
-    if is_written and put_into(context, shared, t, made):
+    if can_adopt(shared, t, made) and put_into(context, shared, t, made):
         drop(made)
         return own(t)
     words = stack_words(2)

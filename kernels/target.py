@@ -157,6 +157,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
             first.link_in(module)
         for library in dict.fromkeys(self._linking_libraries):
             first.link_in(library._get_module_for_linking(), preserve=True)
+        self._texts.clear()
         return first
 
     def whole(self, function: str, wrapper: str) -> Compiled:

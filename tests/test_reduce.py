@@ -194,6 +194,31 @@ def test_norms() -> None:
     agree(lambda T, t: t.norm(dtype=T.float64), x.astype(np.float32))
 
 
+def test_norms_of_matrices() -> None:
+    x = RANDOM.standard_normal((3, 4, 5))
+    x[0, 0] = 0.0
+    for ord in ("fro", 1, -1, math.inf, -math.inf):
+        for dim in ((-2, -1), (0, 2), (2, 0), [1, -3]):
+            agree(lambda T, t, o=ord, d=dim: T.linalg.matrix_norm(t, o, d), x)
+            agree(lambda T, t, o=ord, d=dim: T.linalg.norm(t, o, d, True), x)
+        agree(lambda T, t, o=ord: T.linalg.norm(t[0], o), x)
+    for dim in (None, 1, (0, 1), (2,)):
+        agree(lambda T, t, d=dim: T.linalg.norm(t, dim=d), x)
+    agree(lambda T, t: T.linalg.norm(t, 3, dim=1, keepdim=True), x)
+    agree(lambda T, t: T.linalg.norm(t[0, 1], 1), x)
+    agree(lambda T, t: T.linalg.norm(t, 1, (0, 1), dtype=T.float64), x.astype(np.float32))
+    agree(lambda T, t: T.linalg.matrix_norm(t, "fro", dtype=T.float64), x.astype(np.float32))
+    for shape in ((3, 0), (0, 3), (0, 0), (2, 0, 3)):
+        agree(lambda T, t: T.linalg.matrix_norm(t, 1), np.zeros(shape))
+        agree(lambda T, t: T.linalg.matrix_norm(t, math.inf), np.zeros(shape))
+
+
+@pytest.mark.parametrize("ord", [2, -2, "nuc"])
+def test_norms_by_singular_values_are_refused(ord: Any) -> None:
+    with pytest.raises(NotImplementedError, match=f"order {ord} needs singular values"):
+        adjit.linalg.norm(adjit.ones(2, 3), ord)
+
+
 DIFFERENTIABLE = {
     "sum": lambda T, x: x.sum(),
     "sum dims": lambda T, x: x.sum((0, 2)),
@@ -226,6 +251,9 @@ DIFFERENTIABLE = {
     "norm 1.5": lambda T, x: T.linalg.vector_norm(x, 1.5, dim=(0, 1)),
     "norm 3": lambda T, x: T.linalg.vector_norm(x, 3, dim=1, keepdim=True),
     "norm inf": lambda T, x: T.linalg.vector_norm(x, math.inf, dim=2),
+    "matrix norm fro": lambda T, x: T.linalg.matrix_norm(x),
+    "matrix norm 1": lambda T, x: T.linalg.norm(x, 1, (0, 2)),
+    "matrix norm -inf": lambda T, x: T.linalg.norm(x[0], -math.inf),
     "max of two": lambda T, x: T.max(x, x.flip(0) * 2),
 }
 
@@ -323,6 +351,16 @@ ERRORS = {
     "inf norm of nothing": lambda T, x, e, i: T.linalg.vector_norm(e, math.inf),
     "-1 norm of nothing": lambda T, x, e, i: T.linalg.vector_norm(e, -1),
     "inf norm of an empty axis": lambda T, x, e, i: T.linalg.vector_norm(e, math.inf, dim=0),
+    "matrix norm of a vector": lambda T, x, e, i: T.linalg.matrix_norm(x[0]),
+    "matrix norm of integers": lambda T, x, e, i: T.linalg.matrix_norm(i),
+    "matrix norm along one axis": lambda T, x, e, i: T.linalg.matrix_norm(x, 1, (0,)),
+    "matrix norm along one axis twice": lambda T, x, e, i: T.linalg.matrix_norm(x, 1, (0, -2)),
+    "matrix norm 3": lambda T, x, e, i: T.linalg.matrix_norm(x, 3),
+    "matrix norm of no kind": lambda T, x, e, i: T.linalg.matrix_norm(x, "most"),
+    "matrix norm -1 of nothing": lambda T, x, e, i: T.linalg.matrix_norm(e[:, :0], -1),
+    "matrix norm of a row": lambda T, x, e, i: T.linalg.norm(x, "fro", 1),
+    "norm along three axes": lambda T, x, e, i: T.linalg.norm(x[None], dim=(0, 1, 2)),
+    "norm 1 of a volume": lambda T, x, e, i: T.linalg.norm(x[None], 1),
     "nanmean of integers": lambda T, x, e, i: i.nanmean(),
     "no k-th": lambda T, x, e, i: x.kthvalue(4),
     "k of 0": lambda T, x, e, i: x.kthvalue(0),

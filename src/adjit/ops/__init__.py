@@ -24,6 +24,7 @@ from . import (
     losses,
     masks,
     matmul,
+    matrix_norms,
     moments,
     nn,
     norm,
