@@ -56,7 +56,9 @@ def test_the_source_lies_beside_the_machine_code(filled):
 def test_kernels_are_compiled_ahead(tmp_path):
     program = """
 import gc, sys
-from adjit.schedule import cache, disk
+from adjit import float32
+from adjit.ops.matmul import float_kernels
+from adjit.schedule import cache, disk, modules
 from adjit.schedule.recipe import Source
 
 def source(name, line="pass"):
@@ -72,15 +74,15 @@ def settings():
 how, before = [], settings()
 translate, cache._translate = cache._translate, seen
 first, wrong, second = source("first"), source("wrong", "unknown()"), source("second")
-later = source("later")
+later, product = source("later"), float_kernels(float32)[1]
 cache.expect(later)
 cache.compile_ahead([])
 print(len(list(disk.folder().glob("*.o"))))
-cache.compile_ahead([first, wrong, second, source("first")])
+cache.compile_ahead([product, first, wrong, second, source("first")])
 print(sorted(path.name[:-23] for path in disk.folder().glob("*.o")))
 print(how == 4 * [(False, cache.TURN)], settings() == before)
-cache._translate = None
-print(all(cache.link(source) > 0 for source in (first, second, later)))
+cache._translate = modules.object_code = None
+print(all(cache.link(source) > 0 for source in (first, second, later, product)))
 cache._translate = translate
 try:
     cache.link(wrong)
@@ -94,7 +96,8 @@ print(gc.isenabled())
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
         env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)}, check=False,
     )  # fmt: skip
-    wanted = ["0", "['first', 'later', 'second']", "True True", "True", "True True", "False"]
+    found = "['first', 'later', 'matmul_float32', 'second']"
+    wanted = ["0", found, "True True", "True", "True True", "False"]
     assert done.stdout.splitlines() == wanted, done.stderr
 
 

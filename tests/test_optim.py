@@ -990,3 +990,15 @@ def test_many_small_parameters_are_not_worth_a_second_thread(kernel):
     assert not is_split([(64, 32), (32,), (10, 32), (10,)])
     assert not is_split([(8,)] * 500)
     assert is_split([(1024, 128), (8,)])
+
+
+def test_the_kernel_of_a_step_is_expected_with_the_first_ones(monkeypatch):
+    expected = []
+    monkeypatch.setattr(steps, "expect", lambda source: expected.append(source.label))
+    params = [T.ones(2, requires_grad=True), T.ones(2, dtype=T.float64)]
+    T.optim.SGD(params, lr=0.1)
+    T.optim.SGD(params, lr=0.1, momentum=0.9)
+    T.optim.AdamW(params)
+    kinds = ("float32", "float64")
+    names = ("sgd_step", "momentum_step", "adam_step")
+    assert expected == [f"{name}_{kind}" for name in names for kind in kinds]
