@@ -1128,3 +1128,14 @@ def test_running_statistics():
     assert running._version == 6
     same(running, 0.1 * (1 + 0.9 + 0.81) * np.array([2.0, 4.0, 6.0]))
     same(x.grad, [6.0, 6.0, 6.0])
+
+
+def test_only_numbers_fill():
+    x = T.zeros(2)
+    for value in ("1.5", None, [1.0]):
+        with pytest.raises(
+            TypeError, match=rf"fill_\(\) received .* - got \({type(value).__name__}\)"
+        ):
+            x.fill_(value)
+    for value in (2, True, 2.5, np.float32(2.5), np.int8(3), T.tensor(4.0)):
+        assert x.fill_(value).tolist() == [float(value)] * 2

@@ -5,8 +5,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import numbers
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from .. import devices, dtypes, gpu
 from ..graph import inplace, record, recorder, write
@@ -1073,10 +1076,16 @@ def filled(self: Tensor, value: Any) -> Tensor:
     """A number, or the value of a 0-d tensor, in every place of `self`.
 
     Raises:
+        TypeError: if it is neither.
         RuntimeError: if a tensor with axes is given.
     """
-    if not record.is_tensor(value):
+    if isinstance(value, (numbers.Number, np.generic)):
         return _filled_by_number(self, value)
+    if not record.is_tensor(value):
+        raise TypeError(
+            f"fill_() received an invalid combination of arguments - got ({value.__class__.__name__}), but "
+            "expected one of:\n * (Tensor value)\n * (Number value)\n"
+        )
     if value.ndim:
         raise RuntimeError(
             f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
