@@ -79,7 +79,7 @@ SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 OVER = FALLBACK + 1
 _, TWIN, PICKS = range(3)  # of `replace`
 WRITES, CONVERSIONS = 2, 3  # of `adopt`, and of `copy`
-MAKE, ADOPT = 3, 4  # of `compute`, which also has the recipes that write regions
+MAKE, ADOPT = 2, 3  # of `compute`
 NUMBER = 3  # of `flood`, None if it is an argument; the recipes stand before it
 SMALL = 1 << 14  # elements; in a larger memory a function may do better to write over them
 
@@ -264,9 +264,10 @@ def compute(function, arguments, count, names):
     made = new_result(item(context, MAKE), arguments, count, names)
     if made == 0:
         return 0
-    if can_adopt(shared, t, made) and put_into(context, shared, t, made):
+    if can_adopt(shared, t, made) and get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC):
+        done = is_put(shared, get(t, TENSOR_STORAGE), own(value_of(made)))
         drop(made)
-        return own(t)
+        return own(t) if done else 0
     words = stack_words(2)
     put(words, 0, t)
     put(words, 8, made)

@@ -55,7 +55,7 @@ def test_the_source_lies_beside_the_machine_code(filled):
 
 def test_kernels_are_compiled_ahead(tmp_path):
     program = """
-import gc, sys
+import gc, sys, threading
 from adjit import float32
 from adjit.ops.matmul import float_kernels
 from adjit.schedule import cache, disk, modules
@@ -91,13 +91,20 @@ except Exception as error:
 gc.disable()
 cache.link(source("third"))
 print(gc.isenabled())
+gc.enable()
+cache._translate = seen
+how.clear()
+thread = threading.Thread(target=cache.link, args=(source("fourth"),))
+thread.start()
+thread.join()
+print(how == [before], settings() == before)
 """
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
         env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)}, check=False,
     )  # fmt: skip
     found = "['first', 'later', 'matmul_float32', 'second']"
-    wanted = ["0", found, "True True", "True", "True True", "False"]
+    wanted = ["0", found, "True True", "True", "True True", "False", "True True"]
     assert done.stdout.splitlines() == wanted, done.stderr
 
 

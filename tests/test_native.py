@@ -2,6 +2,7 @@
 
 import copy
 import ctypes
+import functools
 import gc
 import os
 import pickle
@@ -726,7 +727,7 @@ def write_outcome(name, how, first, twin, monkeypatch):
     before, value, f = len(scheduling.tape), t.storage.value, getattr(T.Tensor, method)
     with monkeypatch.context() as patch:
         if twin:
-            patch.setattr(inplace, "adopt", inplace._adopt)
+            patch.setattr(inplace, "adopt", inplace.adopt.__wrapped__)
             f = f.__wrapped__
         try:
             found = f(t, *given)
@@ -792,7 +793,7 @@ def computed_outcome(how, first, twin, monkeypatch):
     f = getattr(T.Tensor, method)
     with monkeypatch.context() as patch:
         if twin:
-            patch.setattr(inplace, "adopt", inplace._adopt)
+            patch.setattr(inplace, "adopt", inplace.adopt.__wrapped__)
             f = f.__wrapped__
         try:
             found = f(t, *given, **named)
@@ -824,10 +825,10 @@ def test_in_place_methods_do_not_need_their_twins():
         y[2:].copy_(y[:2])
         y.view(12)[:4].copy_(y.view(12)[4:8])
     values, clamp = y.tolist(), T.clamp
-    copy_ = recorder.copying(refuse_twin, write.writes, write.conversions)
-    zero_ = recorder.flooding(refuse_twin, creation.of_numbers, 0.0)
-    fill_ = recorder.flooding(refuse_twin, creation.of_numbers, None)
-    clamp_ = recorder.computing(clamp, refuse_twin, inplace.adopt, write.writes)
+    copy_ = recorder.copying(write.writes, write.conversions)(refuse_twin)
+    zero_ = recorder.flooding(creation.of_numbers, 0.0)(refuse_twin)
+    fill_ = recorder.flooding(creation.of_numbers, None)(refuse_twin)
+    clamp_ = recorder.computing(clamp, refuse_twin, inplace.adopt)
     version = x.storage.version
     assert copy_(x, y[2:]) is x
     assert x.tolist() == values[2:]
@@ -858,11 +859,32 @@ def test_in_place_methods_do_not_need_their_twins():
             f(*given)
 
 
+def test_compiled_functions_have_the_names_of_their_twins():
+    for f, name in ((T.tensor, "tensor"), (T.Tensor.copy_, "copy_"), (T.Tensor.fill_, "fill_"),
+                    (T.Tensor.zero_, "zero_"), (T.Tensor.add_, "add_"), (T.Tensor.clamp_, "clamp_"),
+                    (T.Tensor.add, "add"), (T.Tensor.sum, "sum"), (T.cat, "cat")):  # fmt: skip
+        assert f.__name__ == name
+
+
+@pytest.mark.parametrize(
+    "room", [T, T.Tensor, T.nn.functional, T.nn.init, T.linalg, T.special, T.autograd, T.cuda],
+    ids=lambda room: room.__name__,
+)  # fmt: skip
+def test_pickles_of_functions_find_them_again(room):
+    found = {
+        name: f for name, f in vars(room).items()
+        if callable(f) and name[0] != "_" and not isinstance(f, functools.partial)
+    }  # fmt: skip
+    lost = [name for name, f in found.items() if pickle.loads(pickle.dumps(f)) is not f]
+    assert not lost
+    assert all(copy.deepcopy(f) is f for f in found.values() if not isinstance(f, type))
+
+
 def test_constants_do_not_need_their_twins():
     x = T.ones(2, 3)
     T.tensor(1.0)
     creation.number_like(x, 1.0)
-    made = recorder.constants(refuse_twin, creation.of_numbers)
+    made = recorder.constants(creation.of_numbers)(refuse_twin)
     before = len(scheduling.tape)
     tensors = made(2.5), made(x, 2), made(x, float("nan"))
     assert len(scheduling.tape) == before + 3

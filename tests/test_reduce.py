@@ -352,7 +352,17 @@ ERRORS = {
     "-1 norm of nothing": lambda T, x, e, i: T.linalg.vector_norm(e, -1),
     "inf norm of an empty axis": lambda T, x, e, i: T.linalg.vector_norm(e, math.inf, dim=0),
     "matrix norm of a vector": lambda T, x, e, i: T.linalg.matrix_norm(x[0]),
+    "vector norm of integers as floats": lambda T, x, e, i: T.linalg.vector_norm(
+        i, dtype=T.float32
+    ),
+    "vector norm as integers": lambda T, x, e, i: T.linalg.vector_norm(x, dtype=T.int64),
+    "norm narrowed": lambda T, x, e, i: x.double().norm(dtype=T.float32),
     "matrix norm of integers": lambda T, x, e, i: T.linalg.matrix_norm(i),
+    "matrix norm of integers as floats": lambda T, x, e, i: T.linalg.matrix_norm(
+        i, dtype=T.float32
+    ),
+    "matrix norm as integers": lambda T, x, e, i: T.linalg.matrix_norm(x, dtype=T.int64),
+    "matrix norm narrowed": lambda T, x, e, i: T.linalg.matrix_norm(x.double(), 1, dtype=T.float32),
     "matrix norm along one axis": lambda T, x, e, i: T.linalg.matrix_norm(x, 1, (0,)),
     "matrix norm along one axis twice": lambda T, x, e, i: T.linalg.matrix_norm(x, 1, (0, -2)),
     "matrix norm 3": lambda T, x, e, i: T.linalg.matrix_norm(x, 3),

@@ -74,7 +74,8 @@ def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
             )
 
 
-def _adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
+@adopting(write.writes)
+def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     """Write `made`, the result of an op, into `t`, which takes over its history.
 
     `overlap` allows a tensor with several elements in one place: one value for all is well defined.
@@ -108,9 +109,6 @@ def _adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     if recorded:
         rewrite_history(t, made, rebind)
     return t
-
-
-adopt = adopting(_adopt, write.writes)
 
 
 def refuse_overlapping(spec: Any) -> None:

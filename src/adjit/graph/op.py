@@ -18,7 +18,7 @@ from ..schedule.body import Body, constant_subscripts, returned_reads, returning
 from ..schedule.settle import float_word
 from ..shapes import Size
 from ..storage import Storage
-from . import calls, record, write
+from . import calls, record
 from .node import GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .recorder import (
@@ -921,12 +921,27 @@ def attach_methods(attach: Callable[[str, Any], None]) -> None:
 
 def add_method(name: str, function: Any) -> None:
     """Make a function a tensor method."""
-    methods[name] = function
+    methods[name] = _publish(function, "adjit", f"Tensor.{name}")
     if _attach_method is not None:
         _attach_method(name, function)
 
 
 _F = TypeVar("_F")
+
+
+def _publish(function: _F, module: str, name: str) -> _F:
+    """Have pickles find a function where users find it, by the first name that it is given."""
+    if isinstance(function, native.Native):
+        if not hasattr(function, "public"):
+            function.public = module, name
+    elif inspect.isfunction(function) and function not in _published:
+        function.__module__, function.__qualname__ = module, name
+        function.__name__ = name.rpartition(".")[2]
+        _published.add(function)
+    return function
+
+
+_published: set[Callable[..., Any]] = set()
 
 
 @overload
@@ -980,7 +995,7 @@ def export(
         op = f if isinstance(f, Operation) else usually
         if public:
             for n in names:
-                target[n] = calls.short(op, with_out(f, n) if out else f)
+                target[n] = _publish(calls.short(op, with_out(f, n) if out else f), module, n)
         chosen: list[str] = []
         if method is True:
             chosen = names
@@ -994,10 +1009,10 @@ def export(
                 if inplace != "only":
                     add_method(f"{n}_", writing)
                 if inplace is not True:
-                    target[f"{n}_"] = writing
+                    target[f"{n}_"] = _publish(writing, module, f"{n}_")
         return f
 
-    target = globals()["namespace"][namespace]
+    target, module = globals()["namespace"][namespace], f"adjit.{namespace}".rstrip(".")
     return register if function is None else register(function)
 
 
@@ -1060,7 +1075,7 @@ def written(f: Any, method: Callable[..., Any]) -> Any:
 
     op = f.usually if isinstance(f, Choice) else f
     is_plain = isinstance(op, Elementwise) and not op.attributes and op.arity <= 2
-    return writing(op, method) if is_plain else computing(f, method, adopt, write.writes)
+    return writing(op, method) if is_plain else computing(f, method, adopt)
 
 
 def with_out(f: Any, name: str) -> Any:

@@ -72,35 +72,38 @@ def elementwise_recorder() -> Callable[..., Any]:
     return made
 
 
-def adopting(twin: Callable[..., Any], writes: dict[Any, Recipe]) -> Any:
-    """`inplace.adopt`, its twin, given the recipes that write regions."""
-    return _adopters.function(twin, (shared(), twin, writes))
+def computing(make: Callable[..., Any], twin: Callable[..., Any], adopt: Any) -> Any:
+    """A method that writes what `make` gives, called like the method, into its first argument."""
+    return _computers.function(twin, (shared(), twin, make, adopt))
 
 
-def constants(twin: Callable[..., Any], recipes: dict[Any, Recipe]) -> Any:
-    """A function that makes tensors of numbers, its twin, given the recipes of floating ones: by the class
-    of the number, or, where there is a tensor to be like, by its spec."""
-    return _constants.function(twin, (shared(), twin, recipes))
+Decorator = Callable[[Callable[..., Any]], Any]  # of the twin
 
 
-def copying(
-    twin: Callable[..., Any], writes: dict[Any, Recipe], conversions: dict[Any, Recipe]
-) -> Any:
-    """The method `copy_`, its twin, given the recipes that write regions and those that convert."""
-    return _copiers.function(twin, (shared(), twin, writes, conversions))
+def adopting(writes: dict[Any, Recipe]) -> Decorator:
+    """`inplace.adopt`, given the recipes that write regions."""
+    return _decorator(_adopters, writes)
 
 
-def flooding(twin: Callable[..., Any], recipes: dict[Any, Recipe], number: float | None) -> Any:
+def constants(recipes: dict[Any, Recipe]) -> Decorator:
+    """A function that makes tensors of numbers, given the recipes of floating ones: by the class of the
+    number, or, where there is a tensor to be like, by its spec."""
+    return _decorator(_constants, recipes)
+
+
+def copying(writes: dict[Any, Recipe], conversions: dict[Any, Recipe]) -> Decorator:
+    """The method `copy_`, given the recipes that write regions and those that convert."""
+    return _decorator(_copiers, writes, conversions)
+
+
+def flooding(recipes: dict[Any, Recipe], number: float | None) -> Decorator:
     """A method that writes a number into every place, or its argument where that is None; `recipes` are
     those of `constants`."""
-    return _floods.function(twin, (shared(), twin, recipes, number))
+    return _decorator(_floods, recipes, number)
 
 
-def computing(
-    make: Callable[..., Any], twin: Callable[..., Any], adopt: Any, writes: dict[Any, Recipe]
-) -> Any:
-    """A method that writes what `make` gives, called like the method, into its first argument."""
-    return _computers.function(twin, (shared(), twin, writes, make, adopt))
+def _decorator(family: native.Family, *context: Any) -> Decorator:
+    return lambda twin: family.function(twin, (shared(), twin, *context))
 
 
 _choosers = native.Family("operands", "choose")

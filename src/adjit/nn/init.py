@@ -344,7 +344,7 @@ def _deprecated(initialiser: Callable[P, Tensor], old_name: str) -> Callable[P, 
         )
         return initialiser(*args, **kwargs)
 
-    renamed.__name__ = old_name
+    renamed.__name__ = renamed.__qualname__ = old_name
     renamed.__doc__ = f"The old name of `{old_name}_`; warns."
     return renamed
 

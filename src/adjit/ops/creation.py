@@ -26,6 +26,12 @@ from ..shapes import Size, checked_shape, is_dense
 from ..storage import Foreign
 from ..tensor import Tensor
 
+# The recipes of floating constants: by the class of the number that becomes a tensor without axes in
+# the default dtype, and by the spec of a tensor that others are like.
+of_numbers: dict[Any, Recipe] = {}
+dtypes.on_default_change(of_numbers.clear)
+devices.on_first_gpu(of_numbers.clear)
+
 
 def _finish(made: Any, requires_grad: bool, *, pin_memory: bool = False) -> Tensor:
     """Apply the arguments that every creation function takes."""
@@ -61,7 +67,8 @@ def pinned(t: Tensor) -> Tensor:
 # ----- from data -----
 
 
-def _tensor(
+@constants(of_numbers)
+def tensor(
     data: Any,
     *,
     dtype: Dtype | None = None,
@@ -404,7 +411,8 @@ def _constant_recipe(shape: Size, kind: Dtype, place: devices.device) -> Recipe:
 _constants: dict[Any, Recipe] = {}
 
 
-def _number_like(like: Tensor, value: Any) -> Tensor:
+@constants(of_numbers)
+def number_like(like: Tensor, value: Any) -> Tensor:
     """A number in every place of a tensor with the shape and dtype of another one, recorded.
 
     Raises:
@@ -420,14 +428,6 @@ def _number_like(like: Tensor, value: Any) -> Tensor:
     made: Tensor = _filled(spec.shape, value, kind, spec.device)
     return made
 
-
-# The recipes of floating constants: by the class of the number that becomes a tensor without axes in
-# the default dtype, and by the spec of a tensor that others are like.
-of_numbers: dict[Any, Recipe] = {}
-dtypes.on_default_change(of_numbers.clear)
-devices.on_first_gpu(of_numbers.clear)
-tensor = constants(_tensor, of_numbers)
-number_like = constants(_number_like, of_numbers)
 
 NO_AXES = Size(())
 
@@ -720,6 +720,7 @@ class LegacyType:
     def __init__(self, kind: Dtype, place: str = "cpu") -> None:
         self.dtype, self.place = kind, place
         self.__name__ = f"{kind.legacy}Tensor"
+        self.__module__ = "adjit" if place == "cpu" else "adjit.cuda"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         return legacy_tensor(args, kwargs, self.dtype, self.place)
@@ -729,7 +730,10 @@ class LegacyType:
         return is_here and value.dtype is self.dtype
 
     def __repr__(self) -> str:
-        return f"<class 'adjit.{'' if self.place == 'cpu' else 'cuda.'}{self.__name__}'>"
+        return f"<class '{self.__module__}.{self.__name__}'>"
+
+    def __reduce__(self) -> str:
+        return self.__name__
 
 
 legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED}

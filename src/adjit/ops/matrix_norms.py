@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ..dtypes import dtype as DType
 from ..graph.op import export
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from . import reduce
+from .reduce import vector_norm
 
 Order = float | str | None
 
@@ -41,11 +41,7 @@ def matrix_norm(
         raise RuntimeError(
             "linalg.matrix_norm: The input tensor A must have at least 2 dimensions."
         )
-    if not A.dtype.is_floating_point and dtype is None:
-        raise RuntimeError(
-            "linalg.matrix_norm: Expected a floating point or complex tensor as input. Got "
-            f"{A.dtype.legacy}"
-        )
+    reduce.check_norm_dtypes("linalg.matrix_norm", A, dtype)
     if len(dim) != 2:
         told = ", ".join(map(str, dim))
         raise RuntimeError(f"linalg.matrix_norm: dim must be a 2-tuple. Got {told}")
@@ -53,7 +49,7 @@ def matrix_norm(
     if row == column:
         raise RuntimeError(f"linalg.matrix_norm: dims must be different. Got ({row}, {column})")
     if ord == "fro":
-        return _vector_norm(A, 2, (row, column), keepdim, dtype)
+        return vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
     if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
         raise NotImplementedError(
             f"linalg.matrix_norm: order {ord} needs singular values, which adjit does not compute yet; use "
@@ -63,13 +59,12 @@ def matrix_norm(
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if abs(ord) == 1:
         row, column = column, row
-    sums = _vector_norm(A, 1, column, keepdim, dtype)  # along a row, or down a column
+    sums = vector_norm(A, 1, column, keepdim, dtype=dtype)  # along a row, or down a column
     if row > column and not keepdim:
         row -= 1
     # The largest of no sums is 0; of no smallest one is told by `amin`.
     extreme = reduce.amin if ord < 0 else reduce.amax if sums.shape[row] else reduce.sum
-    found: Tensor = extreme(sums, row, keepdim)
-    return found
+    return extreme(sums, row, keepdim)
 
 
 @export(namespace="linalg", out=True)
@@ -100,7 +95,7 @@ def norm(
             f"linalg.norm: If dim is specified, it must be of length 1 or 2. Got {list(dim)}"
         )
     if ord is None:
-        return _vector_norm(input, 2, dim, keepdim, dtype)
+        return vector_norm(input, 2, dim, keepdim, dtype=dtype)
     if dim is None and input.ndim not in (1, 2):
         raise RuntimeError(
             "linalg.norm: If dim is not specified but ord is, the input must be 1D or 2D. Got "
@@ -110,9 +105,4 @@ def norm(
     if isinstance(ord, str) or (isinstance(dims, Sequence) and len(dims) == 2):
         pair = dims if isinstance(dims, Sequence) else (-1,) if dims is None else (dims,)
         return matrix_norm(input, ord, pair, keepdim, dtype=dtype)
-    return _vector_norm(input, ord, dim, keepdim, dtype)
-
-
-def _vector_norm(x: Tensor, ord: float, dim: Any, keepdim: bool, dtype: DType | None) -> Tensor:
-    found: Tensor = reduce.vector_norm(x, ord, dim, keepdim, dtype=dtype)
-    return found
+    return vector_norm(input, ord, dim, keepdim, dtype=dtype)

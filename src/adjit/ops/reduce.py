@@ -896,12 +896,8 @@ def vector_norm(
         >>> adjit.linalg.vector_norm(adjit.tensor([3., 4.]))
         tensor(5.)
     """
+    check_norm_dtypes("linalg.vector_norm", input, dtype)
     x = input if dtype is None else input.to(dtype)
-    if not x.dtype.is_floating_point:
-        raise RuntimeError(
-            "linalg.vector_norm: Expected a floating point or complex tensor as input. Got "
-            f"{x.dtype.legacy}"
-        )
     axes = wrap_dims(dim, x.ndim)
     if x.numel() == 0 and (ord < 0 or ord == math.inf):
         empty = [d for d in axes if x.ndim and x.shape[d] == 0]
@@ -917,6 +913,28 @@ def vector_norm(
                 "because this dimension is empty and the operation does not have an identity"
             )
     return vector_norm_axes(x, float(ord), axes if x.ndim else (), keepdim)
+
+
+def check_norm_dtypes(name: str, x: Tensor, kind: DType | None) -> None:
+    """Refuse integers, and dtypes that cannot hold what is to be measured.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+    """
+    own = x.dtype
+    if not own.is_floating_point:
+        raise RuntimeError(
+            f"{name}: Expected a floating point or complex tensor as input. Got {own.legacy}"
+        )
+    if kind is not None and not kind.is_floating_point:
+        raise RuntimeError(
+            f"{name}: dtype should be floating point or complex, but got {kind.legacy}"
+        )
+    if kind is not None and kind.itemsize < own.itemsize:
+        raise RuntimeError(
+            f"{name}: the dtype of the input ({own.legacy}) should be convertible without narrowing to the "
+            f"specified dtype ({kind.legacy})"
+        )
 
 
 @export(method=True, out=True)

@@ -331,7 +331,7 @@ for _name, _function in (
     ("squeeze_", squeeze), ("unsqueeze_", unsqueeze), ("t_", t), ("transpose_", transpose),
     ("swapaxes_", transpose), ("swapdims_", transpose),
 ):  # fmt: skip
-    setattr(Tensor, _name, _reshaping_inplace(_function))
+    add_method(_name, _reshaping_inplace(_function))
 
 
 @export(method=True)
@@ -932,9 +932,8 @@ def _conversion(name: str, kind: dtypes.dtype) -> None:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
         return to(self, kind)
 
-    method.__name__ = name
     method.__doc__ = f"The tensor as {kind!r}."
-    setattr(Tensor, name, method)
+    add_method(name, method)
 
 
 for _name in ("float", "double", "int", "long", "short", "half", "bfloat16"):
@@ -1008,7 +1007,8 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return to(input, place, kind, non_blocking=non_blocking)
 
 
-def _copy_into(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+@recorder.copying(write.writes, write.conversions)
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
 
     Raises:
@@ -1049,7 +1049,7 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape), g
 
 
-add_method("copy_", recorder.copying(_copy_into, write.writes, write.conversions))
+add_method("copy_", copy_)
 
 
 @operation("FillBackward0")
@@ -1104,17 +1104,19 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape)
 
 
-def _fill_into(self: Tensor, value: Any) -> Tensor:
+@recorder.flooding(of_numbers, None)
+def fill_(self: Tensor, value: Any) -> Tensor:
     """Write a number, or the value of a 0-d tensor, into every place; returns this tensor."""
     inplace.check(self)
     return inplace.adopt(self, filled(self, value), overlap=True)
 
 
-def _zero_into(self: Tensor) -> Tensor:
+@recorder.flooding(of_numbers, 0.0)
+def zero_(self: Tensor) -> Tensor:
     """Write zeros into every place; returns this tensor."""
     inplace.check(self)
     return inplace.adopt(self, _zeroed(self), overlap=True)
 
 
-add_method("fill_", recorder.flooding(_fill_into, of_numbers, None))
-add_method("zero_", recorder.flooding(_zero_into, of_numbers, 0.0))
+add_method("fill_", fill_)
+add_method("zero_", zero_)

@@ -102,11 +102,14 @@ def _missing(sources: Iterable[Source]) -> dict[str, Translate]:
 def _busy() -> Iterator[None]:
     """Around compiling, which one thread does at a time.
 
-    Cycles are left alone: Numba makes many objects, of which few are garbage before its end, and each
-    collection would look through them. And LLVM's thread, whose calls are many and mostly short, gets
-    Python's lock when it asks for it, not 5 ms later.
+    Where the program waits for it, cycles are left alone: Numba makes many objects, of which few are garbage
+    before its end, and each collection would look through them. And LLVM's thread, whose calls are many
+    and mostly short, gets Python's lock when it asks for it, not 5 ms later.
     """
     with _compiling:
+        if threading.current_thread() is not threading.main_thread():
+            yield  # what the program sets meanwhile is not to be undone
+            return
         interval, collects = sys.getswitchinterval(), gc.isenabled()
         sys.setswitchinterval(min(interval, TURN))
         gc.disable()

@@ -16,6 +16,8 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import importlib
+import operator
 import pathlib
 import re
 import struct
@@ -224,13 +226,21 @@ def _loaded(family: Family, *, compiling: bool) -> bool:
 class Native:
     """What may be called through a pointer to machine code, which gets to know `context`."""
 
-    __slots__ = ("context",)
+    __slots__ = ("context", "public")
     context: tuple[Any, ...]
+    public: tuple[str, str]  # the module and the name by which users find it, if they do
     __wrapped__: Callable[..., Any]
     _place: int  # of the pointer
 
-    def __reduce__(self) -> str:
-        return self.__wrapped__.__name__  # a copy is the object itself, as of any function
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy is the object itself, as of any function."""
+        twin = self.__wrapped__
+        return attribute, getattr(self, "public", (twin.__module__, twin.__name__))
+
+
+def attribute(module: str, name: str) -> Any:
+    """What a dotted name means in a module."""
+    return operator.attrgetter(name)(importlib.import_module(module))
 
 
 _T_PYSSIZET, _READONLY = 19, 1
