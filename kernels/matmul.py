@@ -99,6 +99,8 @@ FULL = EXACT  # precisions of float32: this, or TF32 and BF16 of a GPU's tensor 
 
 UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes tiles of HEIGHT
 IN_PLACE = 2048  # bytes between the lines of an operand that may be read where it lies
+FEW_ROWS = 6  # dense ones, which may be any distance apart: all may share one set of a cache
+CACHE_LINE = 64  # bytes
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
@@ -197,6 +199,8 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
                 f.all(left_column.differs(1), left_row.differs(1)),
                 f.larger(left_row, left_column) > IN_PLACE // size,
             )
+            if HEIGHT <= FEW_ROWS:
+                is_packed = f.all(is_packed, left_column.differs(1))
             a_row = f.choose(is_packed, 1, left_row)
             a_step = f.choose(is_packed, width, left_column)
             with f.loop(depth, SUM_DEPTH) as k:
@@ -209,6 +213,8 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
                     a_here = a + (i * left_row + k * left_column) * size
                     with f.when(is_packed):
                         f.call(pack, a_here, left_row, left_column, tall, steps, line, width)
+                    with f.when(f.all(left_column.equals(1), across > 4 * f.panel)):
+                        emit_look_ahead(f, a_here + left_row * (HEIGHT * size), left_row, steps)
                     lines = f.choose(is_packed, line, a_here)
                     here = target + (i * columns + j) * size
                     f.call(multiply, lines, a_row, a_step, b_here, right_row, f.panel, here,
@@ -226,6 +232,12 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
         f.call(release, memory)
     f.builder.ret_void()
     return str(f.defined.name)
+
+
+def emit_look_ahead(f: Code, a: Number, row: Number, depth: Number) -> None:
+    """Ask for HEIGHT dense rows, which come from far away while a tile is computed."""
+    with f.loop(f.number(HEIGHT)) as r, f.loop(depth, CACHE_LINE // f.size) as k:
+        f.prefetch(a + (r * row + k) * f.size, writes=False)
 
 
 def emit_finish(

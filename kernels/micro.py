@@ -402,30 +402,39 @@ def emit_tile(code: Code, height: int, width: int, is_dense: bool) -> Any:
 def emit_pack(code: Code) -> Any:
     """`pack`: squares are transposed in registers, dense lines copied, the rest is gathered.
 
-    Whole vectors are written, and whole squares: `out` needs room for `lanes` more steps of the
-    depth, and what follows the last line and the last step means nothing.
+    Whole vectors are written, of which `width` is made, and whole squares: `out` needs room for `lanes`
+    more steps of the depth, and what follows the last line and the last step means nothing. Dense lines
+    are read across all panels, so that the processor fetches ahead.
     """
     f = code.function("pack", 7)
     x, line, along, lines, depth, out, width = f.args
-    with f.loop(lines, width) as first:
-        here, there = x + first * line * f.size, out + first * depth * f.size
-        count = f.smaller(lines - first, width)
-        with f.either(along.equals(1)) as (squares, others):
-            with squares, f.loop(depth, f.lanes) as k, f.loop(count, f.lanes) as i:
-                source = here + (i * line + k) * f.size
+    with f.either(along.equals(1)) as (squares, others):
+        with squares, f.loop(lines, width) as first, f.loop(depth, f.lanes) as k:
+            count, there = f.smaller(lines - first, width), out + first * depth * f.size
+            with f.loop(count, f.lanes) as i:
+                source = x + ((first + i) * line + k) * f.size
                 target = there + (k * width + i) * f.size
                 places = [target + width * (j * f.size) for j in range(f.lanes)]
                 emit_transpose(f, source, line, count - i, depth - k, places)
-            with others, f.either(line.equals(1)) as branches:
-                for is_dense, branch in zip((True, False), branches, strict=True):
-                    with branch, f.loop(depth) as k, f.loop(count, f.lanes) as i:
-                        source = here + (i * line + k * along) * f.size
-                        target = there + (k * width + i) * f.size
-                        mask = f.first(count - i)
-                        f.store(
-                            f.load_some(source, mask) if is_dense else f.gather(source, line, mask),
-                            target,
-                        )
+        with others, f.either(line.equals(1)) as (copied, gathered):
+            with copied, f.either(lines > width) as (panels, panel):
+                with panels, f.loop(depth) as k, f.loop(lines, width) as first:
+                    count, here = f.smaller(lines - first, width), x + (first + k * along) * f.size
+                    there = out + (first * depth + k * width) * f.size
+                    with f.loop(count, f.lanes) as i:
+                        some = f.load_some(here + i * f.size, f.first(count - i))
+                        f.store(some, there + i * f.size)
+                with panel, f.loop(lines, f.lanes) as i:
+                    mask = f.first(lines - i)
+                    with f.loop(depth) as k:
+                        some = f.load_some(x + (k * along + i) * f.size, mask)
+                        f.store(some, out + (k * width + i) * f.size)
+            with gathered, f.loop(lines, width) as first, f.loop(depth) as k:
+                count, there = f.smaller(lines - first, width), out + first * depth * f.size
+                with f.loop(count, f.lanes) as i:
+                    source = x + ((first + i) * line + k * along) * f.size
+                    some = f.gather(source, line, f.first(count - i))
+                    f.store(some, there + (k * width + i) * f.size)
     f.builder.ret_void()
     return f.defined
 
