@@ -20,8 +20,9 @@ a last vector is half empty, as at 100, since it has smaller ones too. So there 
 BLAS would be the better choice here, and it is left for products of one row or column: there a
 product is bound by memory, packing does not pay, and gemv is 1.3 to 1.7 times as fast as PyTorch.
 
-Constant words of a product, from the first one on (see `PRODUCT`): how to get memory, the sizes,
-strides in elements, how the result is cut, then four words for each batch axis.
+Constant words of a product, from the first one on (see `PRODUCT`): how to get memory and where it is kept
+for the next product, the sizes, strides in elements, how the result is cut, then four words for each
+batch axis.
 
 CPU side below, the CUDA side at the end.
 """
@@ -50,9 +51,11 @@ from .device import (
 )
 from .lanes import LANES, cast, combine, fold, load, spread
 from .micro import (
+    BLOCK_BYTES,
     HEIGHT,
     I64,
     SUM_DEPTH,
+    WIDTH,
     Code,
     Number,
     emit_multiply,
@@ -82,12 +85,12 @@ from .tiles import (
 # --------------------------------------------------------------------------- layout of the words
 
 PRODUCT = (
-    "allocate", "release", "rows", "columns", "depth",
+    "allocate", "release", "kept", "rows", "columns", "depth",
     "left_row", "left_column", "right_row", "right_column", "bias_row", "bias_column",
     "activation", "precision", "scaled", "block", "blocks", "tiles", "batch_axes",
 )  # fmt: skip
 (
-    ALLOCATE, RELEASE, ROWS, COLUMNS, DEPTH,
+    ALLOCATE, RELEASE, KEPT, ROWS, COLUMNS, DEPTH,
     LEFT_ROW, LEFT_COLUMN, RIGHT_ROW, RIGHT_COLUMN, BIAS_ROW, BIAS_COLUMN,
     ACTIVATION, PRECISION, SCALED, BLOCK, BLOCKS, TILES, BATCH_AXES,
 ) = range(len(PRODUCT))  # fmt: skip
@@ -101,6 +104,9 @@ UNIT_ROWS = 4  # so that threads get equal shares; a call of many units makes ti
 IN_PLACE = 2048  # bytes between the lines of an operand that may be read where it lies
 FEW_ROWS = 6  # dense ones, which may be any distance apart: all may share one set of a cache
 CACHE_LINE = 64  # bytes
+KEPT_BLOCKS = 64  # that stay for the next product, as libraries of linear algebra keep theirs
+SQUARE_BYTES = WIDTH * VECTOR_BYTES * VECTOR_BYTES // 4  # by which `pack` may write too much
+PACKED_BYTES = SUM_DEPTH * BLOCK_BYTES + SQUARE_BYTES + VECTOR_BYTES
 
 DEPTH_BLOCK = 128  # rows of the right operand that stay in cache
 COLUMN_BLOCK = 1024
@@ -159,19 +165,16 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
     args, start, stop = f.args
     left, right, *added, out = (f.word(args, k) for k in range(4 if has_bias else 3))
     c = args + 8 * (4 if has_bias else 3)
-    (allocate, release, rows, columns, depth, left_row, left_column, right_row, right_column,
+    (allocate, release, kept, rows, columns, depth, left_row, left_column, right_row, right_column,
      bias_row, bias_column, activation, _, _, block, blocks, tiles, axes) = (
         f.word(c, k) for k in range(len(PRODUCT))
     )  # fmt: skip
     line = f.stack((SUM_DEPTH + f.lanes) * width * size)
     panel = f.stack((SUM_DEPTH + f.lanes) * f.panel * size)
-    needed = f.smaller(depth, SUM_DEPTH) * block * size
-    is_wide = needed > SUM_DEPTH * f.panel * size
+    is_wide = f.smaller(depth, SUM_DEPTH) * block > SUM_DEPTH * f.panel
     taken = cgutils.alloca_once_value(f.builder, I64(0))
     with f.when(is_wide):
-        f.builder.store(
-            f.call(allocate, needed + f.lanes * f.panel * size + VECTOR_BYTES).ir, taken
-        )
+        emit_borrow(f, taken, kept, allocate)
     memory = f.number(f.builder.load(taken))
     packed = f.choose(memory.equals(0), panel, memory + VECTOR_BYTES - memory % VECTOR_BYTES)
     # Without memory, one panel at a time.
@@ -228,10 +231,29 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
                             scalars = c + (axes * 4 + BATCH_SIZES) * 8
                             emit_finish(f, here, columns, added[0] + offset * size, bias_row,
                                         bias_column, tall, across, scalars, activation)  # fmt: skip
-    with f.when(f.number(f.builder.load(taken)) > 0):
-        f.call(release, memory)
+    emit_give_back(f, taken, kept)
+    with f.when(f.number(f.builder.load(taken)).differs(0)):
+        f.call(release, f.number(f.builder.load(taken)))
     f.builder.ret_void()
     return str(f.defined.name)
+
+
+def emit_borrow(f: Code, taken: Any, kept: Number, allocate: Number) -> None:
+    """Take memory for a packed block from those that are kept, or allocate it."""
+    with f.loop(f.number(KEPT_BLOCKS)) as k, f.when(f.number(f.builder.load(taken)).equals(0)):
+        place = f.place(kept + k * 8, I64)
+        f.builder.store(f.builder.atomic_rmw("xchg", place, I64(0), "acquire"), taken)
+    with f.when(f.number(f.builder.load(taken)).equals(0)):
+        f.builder.store(f.call(allocate, PACKED_BYTES).ir, taken)
+
+
+def emit_give_back(f: Code, taken: Any, kept: Number) -> None:
+    """Keep memory for the next product where there is room for it; what `taken` says then is left over."""
+    with f.loop(f.number(KEPT_BLOCKS)) as k, f.when(f.number(f.builder.load(taken)).differs(0)):
+        memory, place = f.builder.load(taken), f.place(kept + k * 8, I64)
+        pair = f.builder.cmpxchg(place, I64(0), memory, "release", "monotonic")
+        left = f.builder.select(f.builder.extract_value(pair, 1), I64(0), memory)
+        f.builder.store(left, taken)
 
 
 def emit_look_ahead(f: Code, a: Number, row: Number, depth: Number) -> None:

@@ -118,24 +118,76 @@ def test_epilogue_has_the_bits_of_single_operations(rows, depth, columns, dtype,
     np.testing.assert_array_equal(bits(scaled), bits(single * -1.7 + bias * 0.3))
 
 
-@pytest.mark.parametrize("dtype", FLOATS)
-def test_without_memory_one_panel_at_a_time(dtype, monkeypatch):
-    a, b = (
-        rng.standard_normal((30, 300)).astype(dtype),
-        rng.standard_normal((300, 500)).astype(dtype),
+@pytest.fixture
+def memory(monkeypatch):
+    """A function that gives products others to allocate and release with, and where they keep memory."""
+    functions = []  # must live as long as their addresses
+
+    def give(allocate, release=lambda address: 0, kept=()):
+        made = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)
+        functions[:] = made(allocate), made(release)
+        words = (ctypes.c_int64 * kernels.KEPT_BLOCKS)(*kept)
+        addresses = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
+        monkeypatch.setattr(ops, "memory_words", lambda: (*addresses, ctypes.addressof(words)))
+        ops.forget_products()
+        return words
+
+    yield give
+    ops.forget_products()
+
+
+def wide_product(dtype, rows=30):
+    """The operands of a product that packs the right one, and the bits of its result."""
+    depth, columns = 300, kernels.BLOCK_BYTES // dtype().itemsize
+    x, y = (
+        adjit.tensor(rng.standard_normal(s).astype(dtype))
+        for s in [(rows, depth), (depth, columns)]
     )
-    x, y = adjit.tensor(a), adjit.tensor(b)
-    usual = bits(x @ y)
-    failing = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(lambda size: 0)
-    address = ctypes.cast(failing, ctypes.c_void_p).value
-    monkeypatch.setattr(ops, "memory_functions", lambda: (address, 0))
-    ops.plan_product.cache_clear()
-    ops._recipes.clear()
-    try:
+    return x, y, bits(x @ y)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_without_memory_one_panel_at_a_time(dtype, memory):
+    x, y, usual = wide_product(dtype)
+    kept = memory(lambda size: 0)
+    np.testing.assert_array_equal(bits(x @ y), usual)
+    assert not any(kept)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_memory_is_kept_for_the_next_product(dtype, memory):
+    x, y, usual = wide_product(dtype)
+    sizes, blocks = [], []
+
+    def allocate(size):
+        sizes.append(size)
+        blocks.append(ctypes.create_string_buffer(size + 4096))
+        ctypes.memset(blocks[-1], 0x5A, size + 4096)
+        return ctypes.addressof(blocks[-1])
+
+    kept = memory(allocate)
+    for _ in range(3):
         np.testing.assert_array_equal(bits(x @ y), usual)
-    finally:
-        ops.plan_product.cache_clear()
-        ops._recipes.clear()
+    assert set(sizes) == {kernels.PACKED_BYTES}
+    assert len(sizes) <= adjit.get_num_threads()
+    assert sorted(filter(None, kept)) == sorted(map(ctypes.addressof, blocks))
+    for block in blocks:
+        assert block.raw[kernels.PACKED_BYTES :] == b"\x5a" * 4096
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_memory_is_released_where_no_more_can_be_kept(dtype, memory):
+    x, y, usual = wide_product(dtype, kernels.UNIT_ROWS)  # by one thread
+    block, released = ctypes.create_string_buffer(kernels.PACKED_BYTES), []
+
+    def allocate(size):  # meanwhile other products give back as much as can be kept
+        kept[:] = range(1, kernels.KEPT_BLOCKS + 1)
+        return ctypes.addressof(block)
+
+    kept = memory(allocate, lambda address: released.append(address) or 0)
+    np.testing.assert_array_equal(bits(x @ y), usual)
+    assert released == [ctypes.addressof(block)]
+    assert list(kept) == [*range(1, kernels.KEPT_BLOCKS + 1)]
 
 
 def assembly(dtype: type) -> str:

@@ -44,11 +44,16 @@ def use_precision(precision: str) -> None:
     """Set how exactly products of float32 have to be computed; what ops have recorded is forgotten."""
     if precision != config.MATMUL_PRECISION:
         config.MATMUL_PRECISION = precision
-        plan_product.cache_clear()
-        _recipes.clear()
-        for op in registry.values():
-            if isinstance(op, Operation):
-                op.calls.clear()
+        forget_products()
+
+
+def forget_products() -> None:
+    """Have what is recorded next planned anew."""
+    plan_product.cache_clear()
+    _recipes.clear()
+    for op in registry.values():
+        if isinstance(op, Operation):
+            op.calls.clear()
 
 
 # --------------------------------------------------------------------------- geometry
@@ -80,12 +85,16 @@ def float_kernels(kind: dtype) -> tuple[Source, Source]:
 
 
 @functools.cache
-def memory_functions() -> tuple[int, int]:
-    """The addresses of functions that allocate and release memory without the GIL."""
+def memory_words() -> tuple[int, int, int]:
+    """The addresses of functions that allocate and release memory without the GIL, and of the words that keep
+    some."""
     names = ("PyMem_RawMalloc", "PyMem_RawFree")
     functions = [getattr(ctypes.pythonapi, name) for name in names]
     first, second = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
-    return first, second
+    return first, second, ctypes.addressof(_kept)
+
+
+_kept = (ctypes.c_int64 * kernels.KEPT_BLOCKS)()
 
 
 @functools.lru_cache(4096)
@@ -128,7 +137,7 @@ def plan_product(
     tiles = -(-rows // height)
     precision = PRECISIONS[config.MATMUL_PRECISION]
     words = (
-        *memory_functions(), rows, columns, depth, *strides,
+        *memory_words(), rows, columns, depth, *strides,
         bias_row, bias_column, activation, precision, is_scaled, width, blocks, tiles, len(batch),
         *batch_words,
     )  # fmt: skip
