@@ -137,3 +137,20 @@ def stack_words(typingctx: Any, count: Any) -> Any:
         return builder.ptrtoint(cgutils.alloca_once(builder, word, size=size), word)
 
     return types.int64(count), codegen
+
+
+@intrinsic
+def call(typingctx: Any, address: Any, arguments: Any) -> Any:
+    """Call the function at an address with a tuple of int64; what it returns is ignored."""
+    count = len(arguments)
+
+    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
+        word = ir.IntType(64)
+        function = ir.FunctionType(ir.VoidType(), [word] * count).as_pointer()
+        builder.call(
+            builder.inttoptr(values[0], function), cgutils.unpack_tuple(builder, values[1], count)
+        )
+        return context.get_dummy_value()
+
+    words_type = types.UniTuple(types.int64, count) if count else types.Tuple(())
+    return types.void(types.int64, words_type), codegen

@@ -49,14 +49,13 @@ CPU side below, the CUDA side at the end.
 import math
 from operator import add
 
-from .abi import T, at, helper, kernel, quotient, remainder, words
+from .abi import T, at, call, helper, kernel, quotient, remainder, stack_words, words
 from .blas import shifted
 from .conv_tiles import DOT_ROWS, TALLEST, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
 from .lanes import fold, spread
 from .micro import HEIGHT
 from .processor import VECTOR_BYTES
-from .runner import call, stack_words
 
 # --------------------------------------------------------------------------- layout of the words
 

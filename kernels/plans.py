@@ -25,6 +25,7 @@ from .objects import (
     word_of,
 )  # fmt: skip
 from .rows import finish
+from .runner import THREADS
 from .stream import run_stream
 
 # Where the slots of the classes lie; bound when the module is compiled.
@@ -33,7 +34,7 @@ NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = FUNCTION_CONTEXT = BOUND
 TWIN, ALLOCATE, FOREIGN, NONE, ZERO, FALSE, TRUE = range(7)  # the context
 # Of a table, and of a course.
 EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(10)
-TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, WALK = range(7)
+TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, WALK, LARGE, TEAM = range(9)
 NODE, ITS_BLOCKS = range(2)  # of a result
 ELEMENT, PADDED = range(2)  # of an external
 TAKEN, SIZE, FREE = range(3)  # of a block
@@ -137,6 +138,9 @@ def run(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     course, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     table, status = item(course, TABLE), word_of(item(course, STATUS_AT))
+    team = word_of(item(course, TEAM))
+    if item(course, LARGE) == item(context, TRUE) and get(team, 8 * THREADS) == 0:
+        return own(item(context, FALSE))  # the threads are not there yet
     blocks = new_blocks(context, table, externals)
     if blocks == 0 or not are_numbers_written(batch, table, item(course, NUMBERED)):
         drop(blocks)
@@ -145,7 +149,7 @@ def run(function, arguments, count, names):
     walk, stream = word_of(item(course, WALK)), word_of(item(table, WORDS_AT))
     steps = word_of(item(course, STEPS))
     where = status if item(course, CAN_FAIL) == item(context, TRUE) else 0
-    stopped = run_stream(walk, stream, steps, where)
+    stopped = run_stream(walk, stream, steps, where, team)
     if stopped >= 0:
         drop(blocks)
         return new_word(stopped)

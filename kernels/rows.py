@@ -30,6 +30,7 @@ from .objects import (
     replace_items,
     word_of,
 )  # fmt: skip
+from .runner import THREADS
 from .stream import run_stream
 
 # Where the slots of the classes lie; bound when the module is compiled.
@@ -40,6 +41,7 @@ RECIPE_COUNT = BOUND
 RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE = range(7)  # the context of `take` and `run`
 HEADER = 4  # words of a row before its arguments
 FEW = 64  # nodes that run at once
+ROOM = 1 << 18  # bytes of results after which no other node is run, as `STREAM_BYTES`
 
 
 def drop_unwanted(function, arguments, count, names):
@@ -148,17 +150,19 @@ def row_end(context, node, place, blocks):
 
 
 def run(function, arguments, count, names):
-    """Run the nodes of a short batch that are plain and small, up to the first that is not; whether these
-    were all. What has run is taken off the batch."""
+    """Run the nodes of a short batch that are plain, up to the first that is not, or finds the memory full;
+    whether these were all. What has run is taken off the batch."""
     context = get(function, FUNCTION_CONTEXT)
-    batch, walk = get(arguments, 0), word_of(get(arguments, 8))
+    batch, walk, team = get(arguments, 0), word_of(get(arguments, 8)), word_of(get(arguments, 16))
     nodes = length(batch)
-    words = steps = 0
+    words = steps = size = 0
     for at in range(nodes if nodes <= FEW else 0):
         node = list_item(batch, at)
-        if not is_plain(context, node) or not is_small(context, get(node, NODE_RECIPE)):
+        recipe = get(node, NODE_RECIPE)
+        if size >= ROOM or not is_plain(context, node) or not can_run(context, recipe, team):
             break
-        words += HEADER + word_of(get(get(node, NODE_RECIPE), RECIPE_COUNT))
+        words += HEADER + word_of(get(recipe, RECIPE_COUNT))
+        size += word_of(get(recipe, RECIPE_SIZE))
         steps += 1
     blocks = new_list(0) if steps > 0 else 0
     memory = new_memory(8 * words) if blocks != 0 else 0
@@ -173,7 +177,7 @@ def run(function, arguments, count, names):
             break
         place = end
         finish(list_item(batch, at), item(context, NONE))
-    run_stream(walk, memory, steps, 0)
+    run_stream(walk, memory, steps, 0, team)
     free(memory)
     drop(blocks)
     if replace_items(batch, 0, steps, 0) != 0:
@@ -182,10 +186,9 @@ def run(function, arguments, count, names):
 
 
 @helper
-def is_small(context, recipe):
-    """Whether the result is small, and the step is for one thread."""
-    is_large = get(recipe, RECIPE_LARGE) == item(context, TRUE)
-    return not is_large and get(recipe, RECIPE_FREE) != item(context, NONE)
+def can_run(context, recipe, team):
+    """Whether the step is for one thread, or the others are there."""
+    return get(recipe, RECIPE_LARGE) != item(context, TRUE) or get(team, 8 * THREADS) != 0
 
 
 @helper

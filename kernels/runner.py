@@ -12,12 +12,11 @@ Nothing here is compiled twice: `walk` takes the kernels, and the threads, by ad
 Threads. `walk` hands the parts of a step to any function that behaves like `parallel_for` of
 Numba's threading layers, and a runner picks one when the first large step arrives:
 
+    workers  On POSIX, threads of our own (`workers.py`), which are there when the next step comes.
     tbb      Numba's extension module on top of the tbb wheel. Neither Numba's compiler nor its
              `launch_threads` is needed: the call carries its own arena, and without the launch no
-             fork handlers are left behind that wait for threads or print.
-    workers  Without tbb, on POSIX, and in a child forked after tbb was used, where tbb would wait
-             for threads that are gone: threads of our own. A step that finds them busy runs
-             on its calling thread. One mutex guards them, which was not tried on many cores.
+             fork handlers are left behind that wait for threads or print. In a child forked after it
+             was used, where it would wait for threads that are gone, workers do its work.
     serial   Where neither exists.
 
     ADJIT_THREADING_LAYER names one of them instead, ADJIT_NUM_THREADS the number of threads.
@@ -27,11 +26,6 @@ Numba's `workqueue` is never used: it aborts the process when two Python threads
 Measured on a 2-core Zen 4 virtual machine, Python 3.11, numba 0.68.1, tbb 2023.2
     a stream         0.7 us a call from Python, 4.5 ns a step; timed, 30 ns a step
                      and 60 to hand out its time
-    a split step     of 19.6 us takes 13.4 over tbb and 10.8 over workers on two threads: splitting
-                     costs 3.6 and 1.0 us
-    float32 add      1M elements 153 us, on two threads 76 (tbb) and 72 (workers);
-                     4M elements 1,229 us, on two threads 611 (tbb) and 780 (workers);
-                     over tbb it pays from some 50,000 elements on, two parts of 25,000
     getting ready    walk 0.13 s to compile, tbb with run_parts 0.04 s, share and work 0.15 s;
                      next to nothing where the object code is loaded
     Where another process holds the second core, splitting wins nothing and loses under 2 us: the
@@ -51,13 +45,24 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic, register_jitable
+from numba.extending import register_jitable
 
-from .abi import stack_words, words
+from .abi import call, stack_words, words
 from .target import compile_function, load
+from .workers import (
+    ARGS,
+    BASE,
+    KERNEL,
+    PARTS,
+    SHARE_SIGNATURE,
+    STRIDE,
+    UNITS,
+    WORK_SIGNATURE,
+    WORKERS,
+    Workers,
+    share,
+    work,
+)
 
 HEADER = 4  # kernel address, n, grain, k
 
@@ -65,44 +70,11 @@ HEADER = 4  # kernel address, n, grain, k
 THREADS, PARALLEL_FOR, RUN_PARTS, POOL = range(4)
 TEAM_WORDS = 4
 
-# Words of a job, what a step says to the threads. The first three have the addresses and the
-# meaning that Numba's parallel_for gives them: a base that moves by `stride` for each part.
-BASE, PARTS, STRIDE, KERNEL, ARGS, UNITS, WORKERS = range(7)
-
-# Words of a pool of workers: functions of pthreads, what they act on, and the job in progress.
-LOCK, UNLOCK, WAIT, SIGNAL, BROADCAST, YIELD, MUTEX, WORK, DONE = range(9)
-BUSY, RUN, JOB, NEXT, END, FINISHED = range(9, 15)
-POOL_WORDS = 15
-PTHREAD_WORDS = 16  # room for a pthread_mutex_t or a pthread_cond_t on any platform
-
-# How often a thread looks, yielding in between, before it sleeps: some 20 us, about what waking
-# it again would cost.
-LOOKS = 50
-
 WALK_SIGNATURE = "int64(int64, int64, int64, int64)"
 TIMED_WALK_SIGNATURE = "int64(int64, int64, int64, int64, int64, int64, int64)"
 RUN_PARTS_SIGNATURE = "void(int64, int64, int64, int64)"
-SHARE_SIGNATURE = "void(int64, int64, int64, int64, int64, int64, int64, int64)"
-WORK_SIGNATURE = "void(int64)"
 
 OLDEST_TBB = 12060  # 2021.6, the oldest that Numba accepts
-
-
-@intrinsic
-def call(typingctx: Any, address: Any, arguments: Any) -> Any:
-    """Call the function at an address with a tuple of int64; what it returns is ignored."""
-    count = len(arguments)
-
-    def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
-        word = ir.IntType(64)
-        function = ir.FunctionType(ir.VoidType(), [word] * count).as_pointer()
-        builder.call(
-            builder.inttoptr(values[0], function), cgutils.unpack_tuple(builder, values[1], count)
-        )
-        return context.get_dummy_value()
-
-    words_type = types.UniTuple(types.int64, count) if count else types.Tuple(())
-    return types.void(types.int64, words_type), codegen
 
 
 @register_jitable
@@ -174,66 +146,6 @@ def run_parts(base: int, count: int, stride: int, job: int) -> None:
     call(shared[KERNEL], (shared[ARGS], units * first // parts, units * last // parts))
 
 
-@register_jitable
-def run_next_part(pool: Any, piece: Any, piece_address: int) -> None:
-    """Take a part and run it; the mutex is held before and after, not during."""
-    piece[0], piece[1] = pool[NEXT], 1
-    pool[NEXT] += 1
-    run, job = pool[RUN], pool[JOB]
-    call(pool[UNLOCK], (pool[MUTEX],))
-    call(run, (piece_address, piece_address + 8, 0, job))
-    call(pool[LOCK], (pool[MUTEX],))
-    pool[FINISHED] += 1
-    if pool[FINISHED] == pool[END]:
-        call(pool[SIGNAL], (pool[DONE],))
-
-
-def share(
-    run: int, base: int, count: int, stride: int, job: int, inner: int, arrays: int, threads: int
-) -> None:
-    """The workers' parallel_for, called like Numba's."""
-    pool = words(words(job)[WORKERS])
-    call(pool[LOCK], (pool[MUTEX],))
-    if pool[BUSY] != 0:
-        call(pool[UNLOCK], (pool[MUTEX],))
-        call(run, (base, count, stride, job))
-        return
-    pool[BUSY], pool[RUN], pool[JOB] = 1, run, job
-    pool[NEXT], pool[FINISHED], pool[END] = 0, 0, words(job)[PARTS]
-    call(pool[BROADCAST], (pool[WORK],))
-    piece = stack_words(2)
-    while pool[NEXT] < pool[END]:
-        run_next_part(pool, words(piece), piece)
-    call(pool[UNLOCK], (pool[MUTEX],))
-    looks = LOOKS
-    while pool[FINISHED] < pool[END] and looks > 0:
-        call(pool[YIELD], ())
-        looks -= 1
-    call(pool[LOCK], (pool[MUTEX],))
-    while pool[FINISHED] < pool[END]:
-        call(pool[WAIT], (pool[DONE], pool[MUTEX]))
-    pool[BUSY] = 0
-    call(pool[UNLOCK], (pool[MUTEX],))
-
-
-def work(pool_address: int) -> None:
-    """The life of a worker."""
-    pool = words(pool_address)
-    piece = stack_words(2)
-    call(pool[LOCK], (pool[MUTEX],))
-    while True:
-        while pool[NEXT] < pool[END]:
-            run_next_part(pool, words(piece), piece)
-        call(pool[UNLOCK], (pool[MUTEX],))
-        looks = LOOKS
-        while pool[NEXT] >= pool[END] and looks > 0:
-            call(pool[YIELD], ())
-            looks -= 1
-        call(pool[LOCK], (pool[MUTEX],))
-        if pool[NEXT] >= pool[END]:
-            call(pool[WAIT], (pool[WORK], pool[MUTEX]))
-
-
 def compile_now(function: Callable[..., Any], signature: str) -> int:
     """The address of a function compiled in this process, which keeps it."""
     compiled = compile_function(function, signature)
@@ -292,54 +204,6 @@ def clock_address() -> int:
         return ctypes.cast(ctypes.CDLL(None).clock_gettime, ctypes.c_void_p).value or 0
     except (AttributeError, OSError, TypeError):
         return 0
-
-
-class Workers:
-    """Threads of our own that wait for parts. Their memory is never freed: they never end."""
-
-    def __init__(self, work_address: int) -> None:
-        self._system = ctypes.CDLL(None)
-        self._work = ctypes.c_void_p(work_address)
-        self._count = 0
-        self._system.calloc.restype = ctypes.c_void_p
-        self.address = int(self._system.calloc(POOL_WORDS + 3 * PTHREAD_WORDS, 8))
-        if not self.address:
-            raise MemoryError("no memory for the pool of workers")
-        pool = (ctypes.c_int64 * POOL_WORDS).from_address(self.address)
-        for place, function in (
-            (LOCK, "pthread_mutex_lock"),
-            (UNLOCK, "pthread_mutex_unlock"),
-            (WAIT, "pthread_cond_wait"),
-            (SIGNAL, "pthread_cond_signal"),
-            (BROADCAST, "pthread_cond_broadcast"),
-            (YIELD, "sched_yield"),
-        ):
-            pool[place] = ctypes.cast(self._system[function], ctypes.c_void_p).value or 0
-        for position, (place, initialise) in enumerate(
-            (
-                (MUTEX, "pthread_mutex_init"),
-                (WORK, "pthread_cond_init"),
-                (DONE, "pthread_cond_init"),
-            )
-        ):
-            pool[place] = self.address + 8 * (POOL_WORDS + position * PTHREAD_WORDS)
-            self._system[initialise](ctypes.c_void_p(pool[place]), None)
-
-    def grow(self, count: int) -> None:
-        """Start workers until there are `count`, or as many as the system grants."""
-        # A signal that a worker took would not wake the main thread from a system call.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
-        try:
-            while self._count < count:
-                thread = ctypes.c_void_p()
-                if self._system.pthread_create(
-                    ctypes.byref(thread), None, self._work, ctypes.c_void_p(self.address)
-                ):
-                    break  # the threads that there are, at worst the caller, run every part
-                self._system.pthread_detach(thread)
-                self._count += 1
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class Runner:
@@ -441,6 +305,10 @@ class Runner:
         """The address of the compiled `walk`."""
         return self._load(walk, WALK_SIGNATURE)
 
+    def team_address(self) -> int:
+        """The address of the team, which has 0 threads until a large step has made it ready."""
+        return ctypes.addressof(self._team)
+
     def _prepare_walk(self) -> Callable[[int, int, int, int], int]:
         """The compiled `walk`, callable from Python."""
         with self._lock:
@@ -463,13 +331,14 @@ class Runner:
                 f"ADJIT_THREADING_LAYER must be 'tbb', 'workers' or 'serial', but is {wanted!r}"
             )
         self._team[RUN_PARTS] = self._load(run_parts, RUN_PARTS_SIGNATURE)
-        if wanted in ("", "tbb") and self._tbb_is_usable:
+        has_pthreads = hasattr(signal, "pthread_sigmask")
+        if self._tbb_is_usable and (wanted == "tbb" or not (wanted or has_pthreads)):
             self._team[PARALLEL_FOR] = tbb_parallel_for()
             if self._team[PARALLEL_FOR]:
                 return "tbb"
             if wanted:
                 raise ImportError("ADJIT_THREADING_LAYER is 'tbb', but tbb cannot be loaded")
-        if wanted != "serial" and hasattr(signal, "pthread_sigmask"):
+        if wanted != "serial" and has_pthreads:
             self._workers = Workers(self._load(work, WORK_SIGNATURE))
             self._team[PARALLEL_FOR] = self._load(share, SHARE_SIGNATURE)
             self._team[POOL] = self._workers.address
@@ -489,4 +358,4 @@ class Runner:
         self._tbb_is_usable = self._tbb_is_usable and self._layer != "tbb"
         self._layer = ""
         self._workers = None
-        self._team = (ctypes.c_int64 * TEAM_WORDS)()
+        self._team[:] = [0] * TEAM_WORDS

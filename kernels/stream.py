@@ -11,21 +11,21 @@ from .objects import release, take_back
 
 
 @intrinsic
-def _call(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any) -> Any:
-    """The runner's `walk`, by its address, on this thread."""
+def _call(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any, team: Any) -> Any:
+    """The runner's `walk`, by its address."""
 
     def codegen(context: Any, builder: Any, sig: Any, values: Any) -> Any:
         word = ir.IntType(64)
         function = ir.FunctionType(word, [word] * 4).as_pointer()
-        return builder.call(builder.inttoptr(values[0], function), [*values[1:], word(0)])
+        return builder.call(builder.inttoptr(values[0], function), values[1:])
 
-    return types.int64(*[types.int64] * 4), codegen
+    return types.int64(*[types.int64] * 5), codegen
 
 
 @helper
-def run_stream(walk, stream, steps, status):
+def run_stream(walk, stream, steps, status, team):
     """Run the steps of a stream, others having the lock meanwhile; the one that failed, or -1."""
     thread = release()
-    stopped = _call(walk, stream, steps, status)
+    stopped = _call(walk, stream, steps, status, team)
     take_back(thread)
     return stopped

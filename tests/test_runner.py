@@ -18,6 +18,7 @@ from adjit.kernels import runner as runner_module
 from adjit.kernels.abi import SIGNATURE, STATUS_INDEX, words
 from adjit.kernels.runner import Runner, compile_now, is_large
 from adjit.kernels.target import compile_function
+from adjit.kernels.workers import seen, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -39,6 +40,18 @@ def advance(args: int, start: int, stop: int) -> None:
     x = words(p[0])
     for i in range(start, stop):
         x[i] = 3 * x[i] + p[1]
+
+
+def meet(args: int, start: int, stop: int) -> None:
+    """Wait until another part has come, too, which only another thread can bring."""
+    p = words(args)
+    for i in range(start, stop):
+        tell(p[0] + 8 * i, 1)
+        looks = 0
+        while seen(p[0] + 8 * (1 - i)) == 0 and looks < 1_000_000_000:
+            looks += 1
+        if looks == 1_000_000_000:
+            tell(p[0] + 16, 1)
 
 
 def fail(args: int, start: int, stop: int) -> None:
@@ -182,6 +195,40 @@ def test_many_python_threads_at_once(runner: Runner) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(use, range(8)))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the workers need pthreads")
+def test_workers_come_at_once_and_out_of_sleep(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADJIT_THREADING_LAYER", "workers")
+    runner = Runner()
+    runner.set_num_threads(3)  # one more than there are parts
+    for pause in (0, 0, 0.2, 0, 0.2, 0.0002, 0.0005):
+        time.sleep(pause)
+        flags = np.zeros(3, np.int64)
+        plan = stream((compiled(meet), 2, 1, [address(flags)]))
+        assert runner.run(address(plan), 1, large=True) == -1
+        assert flags.tolist() == [1, 1, 0]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="the workers need pthreads")
+def test_workers_sleep_when_nothing_is_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ADJIT_THREADING_LAYER", "workers")
+    runner = Runner()
+    runner.set_num_threads(4)
+    x = np.zeros(4000, np.int64)
+    plan = stream((compiled(advance), x.size, 100, [address(x), 1]))
+    runner.run(address(plan), 1, large=True)
+    time.sleep(0.1)
+    before = time.process_time()
+    time.sleep(0.4)
+    assert time.process_time() - before < 0.2  # one that spins takes all of the time
+
+
+def test_the_usual_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ADJIT_THREADING_LAYER", raising=False)
+    runner = Runner()
+    assert runner.team_address() == runner.team_address() != 0
+    assert runner.threading_layer() == ("workers" if os.name == "posix" else "tbb")
 
 
 FORK = """

@@ -6,7 +6,7 @@
 | `ADJIT_CACHE_DIR`   | a folder           | user cache       | where compiled kernels are kept             |
 | `ADJIT_HOME`        | a folder           | user cache       | its `checkpoints` hold the weights of models |
 | `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
-| `ADJIT_THREADING_LAYER` | tbb, workers, serial | tbb, else workers | what runs the parts of a big step |
+| `ADJIT_THREADING_LAYER` | workers, tbb, serial | workers, tbb on Windows | what runs the parts of a big step |
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |

@@ -35,7 +35,9 @@ def run(batch: list[Any]) -> None:
     global running
     running = threading.get_ident()
     try:
-        if profile.active is not None or not run_small(batch, run_cpu.walk_address()):
+        if profile.active is not None or not run_few(
+            batch, run_cpu.walk_address(), run_cpu.team_address()
+        ):
             _run_in_streams(batch)
     finally:
         running = 0
@@ -141,15 +143,15 @@ def _take_rows(
     return None
 
 
-def _run_small(batch: list[Any], walk: int) -> bool:
-    """Run the nodes of a short batch that are plain and small, up to the first that is not, and take
-    them off; whether these were all. In Python no node is small."""
+def _run_few(batch: list[Any], walk: int, team: int) -> bool:
+    """Run the nodes of a short batch that are plain, up to the first that is not, or finds the memory
+    full, and take them off; whether these were all. In Python no node is."""
     return False
 
 
 _context = Recipe, LargeBlock, Foreign, allocate, None, True, False
 take_rows = native.Family("rows", "take").function(_take_rows, _context)
-run_small = native.Family("rows", "run").function(_run_small, _context)
+run_few = native.Family("rows", "run").function(_run_few, _context)
 
 
 def _rows(node: Any, recipe: Any, words: list[int]) -> int:

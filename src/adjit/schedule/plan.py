@@ -55,7 +55,7 @@ class Table(NamedTuple):
 
 
 class Course(NamedTuple):
-    """How a plan of small steps runs, for machine code that does it all."""
+    """How a plan runs, for machine code that does it all."""
 
     table: Table
     numbered: tuple[int, ...]  # nodes whose Python numbers are wanted
@@ -64,6 +64,8 @@ class Course(NamedTuple):
     status_at: int
     can_fail: bool
     walk: int
+    large: bool  # whether threads are wanted
+    team: int
 
 
 def not_yet(place: device) -> NotImplementedError:
@@ -163,13 +165,13 @@ class Plan:
             self.words[self._arena_at] += self.status[5]
 
     def _course(self) -> Course | None:
-        """How all of it runs in machine code; None where threads may help, or much memory is needed."""
-        if self.large or self.arena > WORKSPACE:
+        """How all of it runs in machine code; None where it needs much memory in between."""
+        if self.arena > WORKSPACE:
             return None
         return Course(
             self._table, tuple(self.numbered), tuple([(at, tuple(numbers)) for at, numbers in self.results]),
             self.steps, self._status, self.can_fail,
-            run_cpu.walk_address(),
+            run_cpu.walk_address(), self.large, run_cpu.team_address(),
         )  # fmt: skip
 
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:

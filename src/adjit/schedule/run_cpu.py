@@ -12,6 +12,7 @@ _runner = Runner(link_function)
 run = _runner.run
 run_timed = _runner.run_timed
 walk_address = _runner.walk_address
+team_address = _runner.team_address
 
 
 def get_num_threads() -> int:
