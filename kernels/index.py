@@ -150,25 +150,39 @@ def group_offset(c, group, operand):
     return offset_of(group, axes, sizes, shifted(sizes, operand * axes))
 
 
+@helper
+def are_places(index, count, size):
+    """Whether dense indices are all of an axis; it takes less than a look at each when it is used."""
+    wrong = 0
+    for i in range(count):
+        wrong |= index[i] | (size - 1 - index[i])
+    return wrong >= 0
+
+
 @kernel
 def read_grid(args, start, stop):
     """out[.., i, ..] = x[.., index[.., i, ..], ..]; a unit is a line along the indexed axis."""
     p = words(args)
     x, index, out, status, c = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I), shifted(p, 4)
-    shared, size = c[SHARED], c[SIZE]
+    shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
+    along_x, along_index, along_out = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
     for group in range(start // shared, (stop + shared - 1) // shared):
         first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
         source = shifted(x, group_offset(c, group, 1))
         place = shifted(index, group_offset(c, group, 2))
         target = shifted(out, group_offset(c, group, 3))
-        for i in range(c[LENGTH]):
+        if shared == 1 and along_index == 1 and along_out == 1 and are_places(place, length, size):
+            for i in range(length):
+                target[i] = source[place[i] * along_x]
+            continue
+        for i in range(length):
             for k in range(first, last):
-                chosen = place[i * c[ALONG_INDEX] + k * c[SHARED_INDEX]]
+                chosen = place[i * along_index + k * c[SHARED_INDEX]]
                 if chosen < 0 or chosen >= size:
                     report(status, STATUS_INDEX, chosen, c[AXIS], size)
                     return
-                target[i * c[ALONG_SOURCE] + k * c[SHARED_SOURCE]] = source[
-                    chosen * c[ALONG_X] + k * c[SHARED_X]
+                target[i * along_out + k * c[SHARED_SOURCE]] = source[
+                    chosen * along_x + k * c[SHARED_X]
                 ]
 
 
@@ -178,20 +192,25 @@ def write_grid(args, start, stop):
     p = words(args)
     index, source, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
     c = shifted(p, 5)
-    shared, size = c[SHARED], c[SIZE]
+    shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
+    along_out, along_index, along_value = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
     for group in range(start // shared, (stop + shared - 1) // shared):
         first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
         target = shifted(out, group_offset(c, group, 1))
         place = shifted(index, group_offset(c, group, 2))
         value = shifted(source, group_offset(c, group, 3))
-        for i in range(c[LENGTH]):
+        if shared == 1 and along_index == 1 and are_places(place, length, size):
+            for i in range(length):
+                target[place[i] * along_out] = value[i * along_value]
+            continue
+        for i in range(length):
             for k in range(first, last):
-                chosen = place[i * c[ALONG_INDEX] + k * c[SHARED_INDEX]]
+                chosen = place[i * along_index + k * c[SHARED_INDEX]]
                 if chosen < 0 or chosen >= size:
                     report(status, STATUS_INDEX, chosen, c[AXIS], size)
                     return
-                target[chosen * c[ALONG_X] + k * c[SHARED_X]] = value[
-                    i * c[ALONG_SOURCE] + k * c[SHARED_SOURCE]
+                target[chosen * along_out + k * c[SHARED_X]] = value[
+                    i * along_value + k * c[SHARED_SOURCE]
                 ]
 
 
@@ -204,21 +223,28 @@ def reduce_grid(args, start, stop):
     p = words(args)
     index, source, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
     c = shifted(p, 5)
-    shared, size = c[SHARED], c[SIZE]
+    shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
+    along_out, along_index, along_value = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
     reduction = c[GROUP_SIZES + 4 * c[GROUP_AXES]]
     for group in range(start // shared, (stop + shared - 1) // shared):
         first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
         target = shifted(out, group_offset(c, group, 1))
         place = shifted(index, group_offset(c, group, 2))
         values = shifted(source, group_offset(c, group, 3))
-        for i in range(c[LENGTH]):
+        is_plain = reduction == SUM and shared == 1 and along_index == 1
+        if is_plain and are_places(place, length, size):
+            for i in range(length):
+                here = place[i] * along_out
+                target[here] = T(target[here] + values[i * along_value])
+            continue
+        for i in range(length):
             for k in range(first, last):
-                chosen = place[i * c[ALONG_INDEX] + k * c[SHARED_INDEX]]
+                chosen = place[i * along_index + k * c[SHARED_INDEX]]
                 if chosen < 0 or chosen >= size:
                     report(status, STATUS_INDEX, chosen, c[AXIS], size)
                     return
-                value = values[i * c[ALONG_SOURCE] + k * c[SHARED_SOURCE]]
-                here = chosen * c[ALONG_X] + k * c[SHARED_X]
+                value = values[i * along_value + k * c[SHARED_SOURCE]]
+                here = chosen * along_out + k * c[SHARED_X]
                 old = target[here]
                 if reduction == SUM:
                     target[here] = T(old + value)

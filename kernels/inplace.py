@@ -189,9 +189,14 @@ def copy(function, arguments, count, names):
     shared = item(context, SHARED)
     if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_copy(shared, arguments):
         t, source = get(arguments, 0), get(arguments, 8)
-        value = new_copy(context, shared, t, source)
-        if value != 0 and get(t, TENSOR_SPEC) != get(get(t, TENSOR_STORAGE), STORAGE_SPEC):
-            value = new_written(context, shared, t, value)
+        if is_other_block(shared, t, source):
+            value = new_written(
+                context, shared, t, own(value_of(source)), get(source, TENSOR_OFFSET)
+            )
+        else:
+            value = new_copy(context, shared, t, source)
+            if value != 0 and get(t, TENSOR_SPEC) != get(get(t, TENSOR_STORAGE), STORAGE_SPEC):
+                value = new_written(context, shared, t, value, zero(shared))
         if value != 0 and is_put(shared, get(t, TENSOR_STORAGE), value):
             return own(t)
     if has_failed() != 0:
@@ -212,6 +217,17 @@ def can_copy(shared, arguments):
     if get(t, TENSOR_STORAGE) == get(source, TENSOR_STORAGE):
         return lie_apart(shared, t, source)
     return is_private(shared, get(source, TENSOR_STORAGE))
+
+
+@helper
+def is_other_block(shared, t, source):
+    """Whether a part of one memory is to become a block of another one, which can be read where it lies."""
+    spec, storage = get(t, TENSOR_SPEC), get(t, TENSOR_STORAGE)
+    if spec != get(source, TENSOR_SPEC) or spec == get(storage, STORAGE_SPEC):
+        return False
+    return get(spec, SPEC_CONTIGUOUS) == item(shared, TRUE) and storage != get(
+        source, TENSOR_STORAGE
+    )
 
 
 @helper
@@ -353,7 +369,7 @@ def put_into(context, shared, t, made):
         if get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
             drop(value)
             return False
-        value = new_written(context, shared, t, value)
+        value = new_written(context, shared, t, value, zero(shared))
     return value != 0 and is_put(shared, storage, value)
 
 
@@ -383,9 +399,9 @@ def can_write(shared, t):
 
 
 @helper
-def new_written(context, shared, t, value):
-    """The value of a memory, a block of which shows another value now, which is taken over; 0 if this is
-    not the usual case."""
+def new_written(context, shared, t, value, offset):
+    """The value of a memory, a block of which shows another value now, from an offset on; 0 if this is not
+    the usual case. The other value is taken over."""
     storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
     key = new_tuple(4)
     if key == 0:
@@ -401,7 +417,7 @@ def new_written(context, shared, t, value):
         drop(value)
         return 0
     inputs = new_pair(own(get(storage, STORAGE_VALUE)), value)
-    offsets = new_pair(own(get(t, TENSOR_OFFSET)), own(zero(shared)))
+    offsets = new_pair(own(get(t, TENSOR_OFFSET)), own(offset))
     return on_tape(shared, new_node(shared, recipe, inputs, offsets, own(item(shared, EMPTY))))
 
 

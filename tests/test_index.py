@@ -606,3 +606,36 @@ def test_a_write_leaves_earlier_readers_alone():
         part = adjit.zeros(6)
         write(part[1:5])
         assert part.tolist() == [0.0, 2.0, 0.0, 1.0, 0.0, 0.0]
+
+
+LONG_LINES = {  # of one axis more than is indexed, closer to each other or farther away than the indices
+    "last axis": ((3, 20), 1), "first axis": ((20, 3), 0), "middle axis": ((2, 20, 3), 1),
+    "last of three": ((2, 3, 20), 2), "a short line": ((40, 5), 1), "the only axis": ((20,), 0),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("name", LONG_LINES)
+def test_lines_of_a_grid(name, turned):
+    shape, dim = LONG_LINES[name]
+    x = rng.standard_normal(shape)
+    source = rng.standard_normal(shape)
+    index = rng.integers(0, shape[dim], shape)
+    if turned:  # of the same values, lying the other way round
+        x, source, index = (np.asfortranarray(a) for a in (x, source, index))
+    agree(lambda T, t, i: T.gather(t, dim, i), x, index)
+    agree(lambda T, t, i, s: t.scatter_add(dim, i, s), x, index, source)
+    agree(lambda T, t, i, s: t.scatter_reduce(dim, i, s, "amax"), x, index, source)
+    places = np.argsort(rng.standard_normal(shape), axis=dim)  # each once
+    agree(lambda T, t, i, s: t.scatter(dim, i, s), x, places, source)
+    for wrong in (-1, shape[dim], -(2**63), 2**63 - 1):
+        bad = index.copy()
+        bad.flat[-1] = wrong
+        for call in (
+            lambda t, i, s: adjit.gather(t, dim, i), lambda t, i, s: t.scatter(dim, i, s),
+            lambda t, i, s: t.scatter_add(dim, i, s),
+        ):  # fmt: skip
+            with pytest.raises(
+                RuntimeError, match=f"index {wrong} is out of bounds for dimension {dim}"
+            ):
+                call(*map(adjit.tensor, (x, bad, source))).tolist()

@@ -264,3 +264,36 @@ def test_names_of_backward_functions():
 )
 def test_errors(call):
     agree_in_error(call, numbers(2, 3))
+
+
+TURNED = {  # shapes, and the order of the axes in which they are copied
+    "squares": ((32, 48), (1, 0)), "edges": ((40, 33), (1, 0)), "a batch": ((3, 40, 17), (0, 2, 1)),
+    "channels last": ((2, 17, 5, 8), (0, 2, 3, 1)), "channels first": ((2, 5, 8, 17), (0, 3, 1, 2)),
+    "a tile": ((16, 16), (1, 0)), "less than a tile": ((15, 40), (1, 0)),
+    "ones": ((1, 20, 1, 30), (3, 2, 1, 0)),
+    "two batches": ((2, 3, 40, 33), (0, 1, 3, 2)), "not dense": ((3, 20, 20), (1, 2, 0)),
+    "more than one thread": ((700, 300), (1, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "dtype", ["float32", "float64", "int64", "int32", "int16", "uint8", "bool"]
+)
+@pytest.mark.parametrize("name", TURNED)
+def test_copies_of_turned_matrices(name, dtype):
+    shape, order = TURNED[name]
+    x = (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
+    t = adjit.tensor(x)
+    made = t.permute(order).contiguous()
+    assert made.is_contiguous()
+    np.testing.assert_array_equal(made.numpy(), x.transpose(order))
+    part = t[..., 2:].permute(order).contiguous()  # neither dense nor at the beginning
+    np.testing.assert_array_equal(part.numpy(), x[..., 2:].transpose(order))
+    rest = t.reshape(-1, *shape[-2:])[-1].t().contiguous()  # dense, and not at the beginning
+    np.testing.assert_array_equal(rest.numpy(), x.reshape(-1, *shape[-2:])[-1].T)
+
+
+def test_turned_copies_in_a_graph():
+    x = np.random.default_rng(0).standard_normal((40, 33))
+    agree_in_gradients(lambda T, t: (t.t().contiguous() * 2).exp(), x)
+    agree(lambda T, t: (t + 1).t().contiguous() * t.clone().t(), x)

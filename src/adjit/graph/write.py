@@ -7,12 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import errors
-from ..devices import device
+from ..devices import CPU, device
+from ..kernels import shape as kernels
 from ..schedule import codegen
-from ..schedule.recipe import Operand, Recipe
+from ..schedule.recipe import GRAIN, Operand, Recipe
 from ..schedule.settle import remember, settle
-from ..shapes import is_dense
+from ..shapes import coalesce, is_dense
 from ..storage import Storage
+from .launch import recipe_of
 from .node import Spec, dense_spec, spec_of
 from .record import (
     INFERENCE,
@@ -178,13 +180,7 @@ def convert(t: Any, spec: Spec) -> Any:
     key = (t.spec, spec)
     recipe = conversions.get(key)
     if recipe is None:
-        inputs = [Operand("x", t.spec.dtype, t.spec.strides)]
-        compute = spec.dtype if spec.dtype.kind != "b" else t.spec.dtype
-        body = copy_body() if spec.dtype.kind != "b" else truth_body()
-        recipe = elementwise_recipe(
-            "copy" if spec.dtype.kind != "b" else "truth", body, [0], compute, inputs,
-            [("out", spec)], (t.spec,),
-        )  # fmt: skip
+        recipe = _turning(t.spec, spec) or _converting(t.spec, spec)
         if len(conversions) >= MAX_RECIPES:
             conversions.clear()
         conversions[key] = recipe
@@ -197,6 +193,37 @@ def convert(t: Any, spec: Spec) -> Any:
 
 
 conversions: dict[Any, Recipe] = {}  # by the specs of what is converted and of the result
+
+
+def _converting(source: Spec, spec: Spec) -> Recipe:
+    """The recipe of a copy, element by element."""
+    inputs = [Operand("x", source.dtype, source.strides)]
+    compute = spec.dtype if spec.dtype.kind != "b" else source.dtype
+    body = copy_body() if spec.dtype.kind != "b" else truth_body()
+    return elementwise_recipe(
+        "copy" if spec.dtype.kind != "b" else "truth", body, [0], compute, inputs,
+        [("out", spec)], (source,),
+    )  # fmt: skip
+
+
+def _turning(source: Spec, spec: Spec) -> Recipe | None:
+    """The recipe of a dense copy of dense matrices that are seen turned; None if it is something else.
+
+    Element by element, each would be read from another line of memory.
+    """
+    if source.dtype is not spec.dtype or not spec.contiguous or spec.device is not CPU:
+        return None
+    sizes, (steps,) = coalesce(source.shape, [source.strides])
+    if len(sizes) not in (2, 3) or steps[-2:] != (1, sizes[-2]):
+        return None
+    columns, rows = sizes[-2:]
+    if min(rows, columns) < kernels.TILE or (len(sizes) == 3 and steps[0] != rows * columns):
+        return None
+    return recipe_of(
+        kernels.turn, (source,), [(spec.shape, spec.dtype)], bind={"T": spec.dtype}, words=(rows, columns),
+        n=spec.numel // (rows * columns) * -(-columns // kernels.TILE),
+        grain=max(1, GRAIN // (2 * kernels.TILE * rows)),
+    )  # fmt: skip
 
 
 def truth_body() -> Any:

@@ -18,6 +18,8 @@ from ..tensor import Tensor
 from . import creation
 from .tables import IN_GRID, at_least_1d, carrier, over_first
 
+LONG = 8  # lines of so many indices take longer than to find where they begin
+
 
 def grid_words(
     dim: int, shape: Shape, strides: Shape, index: Tensor, source_strides: Shape
@@ -25,7 +27,9 @@ def grid_words(
     """The words of a grid, its units, and its grain; every argument has at least one axis."""
     sizes, steps = index.shape, index.stride()
     others = [d for d in range(len(shape)) if d != dim]
-    shared = others.pop() if others else None
+    # The innermost of the others is met along with `dim`, unless the elements along `dim` lie closer.
+    is_closer = steps[dim] < steps[others[-1]] if others else True
+    shared = None if is_closer and (sizes[dim] >= LONG or not others) else others.pop()
     words = [sizes[dim], shape[dim], strides[dim], steps[dim], source_strides[dim]]
     if shared is None:
         words += [1, 0, 0, 0]

@@ -139,12 +139,16 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 @operation("RollBackward0")
 def rolled(x: Tensor, shifts: Shape, dims: Shape) -> Tensor:
     """`x` with elements moved along axes."""
+    out = x
     for shift, dim in zip(shifts, dims, strict=True):
-        size = x.shape[dim] if x.ndim else 1
+        size = out.shape[dim] if out.ndim else 1
         cut = -shift % max(size, 1)
         if cut:
-            x = cat([view.slice_dim(x, dim, cut, size, 1), view.slice_dim(x, dim, 0, cut, 1)], dim)
-    return x.clone()
+            parts = [
+                view.slice_dim(out, dim, first, last, 1) for first, last in ((cut, size), (0, cut))
+            ]
+            out = cat(parts, dim)
+    return out.clone() if out is x else out
 
 
 @rolled.vjp

@@ -1022,10 +1022,27 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
         broadcast_shapes(self.shape, src.shape)
+    if _is_other_block(self, src):
+        write.store(self, src)
+        return self
     made = inplace.adopt(self, copy_of(self, src))
     if not non_blocking and src.spec.device is not self.spec.device:
         _wait_for_copies(src)
     return made
+
+
+def _is_other_block(t: Tensor, source: Tensor) -> bool:
+    """Whether a part of one memory is to become a block of another one, which can be read where it lies."""
+    spec, storage, other = t.spec, t.storage, source.storage
+    if spec is not source.spec or spec is storage.spec or not spec.contiguous or storage is other:
+        return False
+    return not (storage.shared or other.shared) and _is_out_of_graph(t) and _is_out_of_graph(source)
+
+
+def _is_out_of_graph(t: Tensor) -> bool:
+    if t.edge is not None or t.needs_grad:
+        return False
+    return t.view_of is None or not t.view_of.base.needs_grad
 
 
 @operation("CopyBackwards")
