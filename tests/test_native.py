@@ -39,7 +39,7 @@ from adjit.ops import (
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
 from adjit.ops import shape as lists
-from adjit.schedule import cold, hot, native, plan, structure
+from adjit.schedule import cold, hot, native, plan, run_cpu, structure
 from adjit.schedule import settle as scheduling
 from adjit.storage import Storage
 
@@ -103,6 +103,7 @@ TENSORS = {
     "view of a written base": written_base,
     "turned": lambda: T.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]).t(),
     "double": lambda: T.ones(2, 3, dtype=T.float64),
+    "repeated": lambda: T.ones(1, 3).expand(2, 3),
     "whole numbers": lambda: T.tensor([[1, 2, 3], [4, 5, 6]]),
     "truth": lambda: T.tensor([True, False, True]),
     "scalar": lambda: T.tensor(2.5),
@@ -694,6 +695,7 @@ WRITES = {
     "operator with text": ("__imul__", ("text",)),
     "copy": ("copy_", (lambda: T.ones(2, 3),)),
     "copy a row": ("copy_", (lambda: T.ones(3),)),
+    "copy what is repeated": ("copy_", (lambda: T.ones(1, 3).expand(2, 3),)),
     "copy a number": ("copy_", (lambda: T.tensor(2.0),)),
     "copy what needs gradients": ("copy_", (leaf,)),
     "copy a view": ("copy_", (lambda: T.ones(4, 3)[2:],)),
@@ -1401,6 +1403,7 @@ def test_values_in_between_lie_in_the_workspace(monkeypatch):
     """Machine code and its twin take turns; larger ones get memory of their own at each run."""
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
+    run_cpu.threading_layer()  # or the first plan of large steps would wait for the threads
     run, used = scheduling.run_course, []
 
     def in_turn(*args):

@@ -289,6 +289,9 @@ def test_copies_of_turned_matrices(name, dtype):
     np.testing.assert_array_equal(made.numpy(), x.transpose(order))
     part = t[..., 2:].permute(order).contiguous()  # neither dense nor at the beginning
     np.testing.assert_array_equal(part.numpy(), x[..., 2:].transpose(order))
+    apart = t.unsqueeze(0).repeat(5, *[1] * t.ndim)[::2]  # dense matrices with gaps between them
+    apart = apart.permute(0, *[d + 1 for d in order]).contiguous()
+    np.testing.assert_array_equal(apart.numpy(), np.stack([x.transpose(order)] * 3))
     rest = t.reshape(-1, *shape[-2:])[-1].t().contiguous()  # dense, and not at the beginning
     np.testing.assert_array_equal(rest.numpy(), x.reshape(-1, *shape[-2:])[-1].T)
 
