@@ -7,14 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import errors
-from ..devices import CPU, device
-from ..kernels import shape as kernels
+from ..devices import device
 from ..schedule import codegen
-from ..schedule.recipe import GRAIN, Operand, Recipe
+from ..schedule.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
-from ..shapes import coalesce, is_dense
+from ..shapes import is_dense
 from ..storage import Storage
-from .launch import recipe_of
 from .node import Spec, dense_spec, spec_of
 from .record import (
     INFERENCE,
@@ -207,23 +205,10 @@ def _converting(source: Spec, spec: Spec) -> Recipe:
 
 
 def _turning(source: Spec, spec: Spec) -> Recipe | None:
-    """The recipe of a dense copy of dense matrices that are seen turned; None if it is something else.
+    """The recipe of a dense copy of dense matrices that are seen turned; None if it is something else."""
+    from ..ops.layouts import turning
 
-    Element by element, each would be read from another line of memory.
-    """
-    if source.dtype is not spec.dtype or not spec.contiguous or spec.device is not CPU:
-        return None
-    sizes, (steps,) = coalesce(source.shape, [source.strides])
-    if len(sizes) not in (2, 3) or steps[-2:] != (1, sizes[-2]):
-        return None
-    columns, rows = sizes[-2:]
-    if min(rows, columns) < kernels.TILE or (len(sizes) == 3 and steps[0] != rows * columns):
-        return None
-    return recipe_of(
-        kernels.turn, (source,), [(spec.shape, spec.dtype)], bind={"T": spec.dtype}, words=(rows, columns),
-        n=spec.numel // (rows * columns) * -(-columns // kernels.TILE),
-        grain=max(1, GRAIN // (2 * kernels.TILE * rows)),
-    )  # fmt: skip
+    return turning(source, spec)
 
 
 def truth_body() -> Any:
