@@ -11,8 +11,9 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .abi import T, at, helper, kernel, words
+from .abi import T, at, helper, kernel, quotient, remainder, words
 from .blas import shifted
+from .device import all_threads, first_unit, on_device
 from .lanes import copy_run
 
 
@@ -224,3 +225,19 @@ def put_in_frame(args, start, stop):
         unit += rows
     for i in range(filled, stop * length):
         out[i] = value
+
+
+# --------------------------------------------------------------------------- CUDA
+
+
+@on_device(turn, units=TILE)
+def turn_by_columns(row, n):
+    """out[.., j, i] = x[.., i, j]; a thread goes down a column, its neighbours beside it."""
+    x, out, rows, columns = at(row[0], T), at(row[1], T), row[2], row[3]
+    tiles = quotient(columns + TILE - 1, TILE)
+    for place in range(first_unit(), n * TILE, all_threads()):
+        unit = quotient(place, TILE)
+        column = remainder(unit, tiles) * TILE + remainder(place, TILE)
+        first = quotient(unit, tiles) * rows * columns
+        for i in range(rows if column < columns else 0):
+            out[first + column * rows + i] = x[first + i * columns + column]
