@@ -153,7 +153,11 @@ def run(function, arguments, count, names):
     if stopped >= 0:
         drop(blocks)
         return new_word(stopped)
-    return handed_out(context, batch, item(course, RESULTS), blocks)
+    done = handed_out(context, batch, item(course, RESULTS), blocks)
+    if done != 0 and has_failed() != 0:  # Ctrl-C
+        drop(done)
+        return 0
+    return done
 
 
 @helper

@@ -1,5 +1,5 @@
 """A batch on its way through `schedule/settle.py` and `schedule/cold.py`, compiled: which nodes are
-wanted, the rows of words of plain ones, and what is left of them.
+wanted, the rows of words of those that run one by one, and what is left of them.
 """
 
 from .abi import helper
@@ -11,7 +11,7 @@ from .objects import (
     class_of,
     count_of,
     drop,
-    fill,
+    failed_with,
     forget_error,
     free,
     get,
@@ -19,29 +19,27 @@ from .objects import (
     item,
     length,
     list_item,
-    new_bytes,
     new_list,
     new_memory,
-    new_tuple,
-    new_word,
     own,
     put,
     put_list_item,
-    replace_items,
     word_of,
-)  # fmt: skip
+)
 from .runner import THREADS
 from .stream import run_stream
 
 # Where the slots of the classes lie; bound when the module is compiled.
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = NODE_ADDRESS = FUNCTION_CONTEXT = BOUND
-RECIPE_PLAIN = RECIPE_HEAD = RECIPE_FREE = RECIPE_SIZE = RECIPE_CONSTANTS = RECIPE_LARGE = BOUND
-RECIPE_COUNT = BOUND
+NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = NODE_ADDRESS = NODE_OTHERS = BOUND
+RECIPE_PLAIN = RECIPE_HEAD = RECIPE_WANTS = RECIPE_ITEMSIZES = RECIPE_CONSTANTS = BOUND
+RECIPE_LARGE = RECIPE_ROOM = RECIPE_NBYTES = RECIPE_SCRATCH = RECIPE_FALLIBLE = BOUND
+RECIPE_WRITE = RECIPE_ALIAS = RECIPE_OVER = RECIPE_PICK = FUNCTION_CONTEXT = BOUND
 
-RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE = range(7)  # the context of `take` and `run`
+# The context of `run`.
+RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE, NO_WRITE, COPY, EXCEPTION = range(10)
 HEADER = 4  # words of a row before its arguments
-FEW = 64  # nodes that run at once
-ROOM = 1 << 18  # bytes of results after which no other node is run, as `STREAM_BYTES`
+STATUS_WORDS = 4
+ROOM = 1 << 18  # bytes of results after which a stream runs, as `STREAM_BYTES`
 
 
 def drop_unwanted(function, arguments, count, names):
@@ -85,122 +83,120 @@ def finish(node, none):
     drop(inputs)
 
 
-def take(function, arguments, count, names):
-    """The rows of the plain nodes at the end of a batch: bytes, how many, the bytes of their
-    results, whether one is large.
-    """
+def run(function, arguments, count, names):
+    """Run the nodes at the end of a batch, the last one first, up to one that is not usual, and take
+    them off; whether the last one has found a bad value, which the status tells. It stays."""
     context = get(function, FUNCTION_CONTEXT)
-    none = item(context, NONE)
-    batch, room, blocks = get(arguments, 0), word_of(get(arguments, 8)), get(arguments, 16)
-    words = steps = size = 0
-    for at in range(length(batch) - 1, -1, -1):
-        node = list_item(batch, at)
-        if size >= room or not is_plain(context, node):
+    batch, walk, team = get(arguments, 0), word_of(get(arguments, 8)), word_of(get(arguments, 16))
+    status = word_of(get(arguments, 24))
+    stopped = -1
+    while stopped < 0:
+        before = length(batch)
+        stopped = run_some(context, batch, walk, team, status)
+        if has_failed() != 0:
+            return 0
+        if stopped < 0 and (length(batch) == 0 or length(batch) == before):
             break
-        words += HEADER + word_of(get(get(node, NODE_RECIPE), RECIPE_COUNT))
-        size += word_of(get(get(node, NODE_RECIPE), RECIPE_SIZE))
-        steps += 1
-    if steps == 0:
-        return own(none)
-    memory = new_memory(8 * words)
-    if memory == 0:
-        return own(none)
-    place, large, size = memory, 0, 0
-    for done in range(steps):
-        at = length(batch) - 1
-        node = list_item(batch, at)
-        recipe = get(node, NODE_RECIPE)
-        large |= int(get(recipe, RECIPE_LARGE) == item(context, TRUE))
-        end = row_end(context, node, place, blocks)
-        if end == 0:  # Python says what is wrong
-            steps = done
-            break
-        place = end
-        size += word_of(get(recipe, RECIPE_SIZE))
-        put(batch, LENGTH, at)
-        finish(node, none)
-        drop(node)
-    made = new_tuple(4)
-    rows = new_bytes(memory, place - memory)
-    free(memory)
-    if made == 0 or rows == 0:
-        drop(made)
-        drop(rows)
-        return 0
-    fill(made, 0, rows)
-    fill(made, 1, new_word(steps))
-    fill(made, 2, new_word(size))
-    fill(made, 3, own(item(context, TRUE if large else FALSE)))
-    return made
+    return own(item(context, TRUE if stopped >= 0 else FALSE))
 
 
 @helper
-def row_end(context, node, place, blocks):
-    """Write the row of a plain node, which has its memory then; where it ends, 0 if that went wrong."""
-    recipe = get(node, NODE_RECIPE)
-    block = new_memory_of(context, recipe) if are_ready(node, item(context, NONE)) else 0
-    if block == 0 or not keep_blocks(context, node, block, blocks):
-        forget_error()
-        drop(block)
-        return 0
-    end = write_row(node, recipe, block, place)
-    drop(get(node, NODE_ADDRESS))
-    put(node, NODE_ADDRESS, block)
-    return end
-
-
-def run(function, arguments, count, names):
-    """Run the nodes of a short batch that are plain, up to the first that is not, or finds the memory full;
-    whether these were all. What has run is taken off the batch."""
-    context = get(function, FUNCTION_CONTEXT)
-    batch, walk, team = get(arguments, 0), word_of(get(arguments, 8)), word_of(get(arguments, 16))
-    nodes = length(batch)
-    words = steps = size = 0
-    for at in range(nodes if nodes <= FEW else 0):
-        node = list_item(batch, at)
-        recipe = get(node, NODE_RECIPE)
-        if size >= ROOM or not is_plain(context, node) or not can_run(context, recipe, team):
-            break
-        words += HEADER + word_of(get(recipe, RECIPE_COUNT))
-        size += word_of(get(recipe, RECIPE_SIZE))
-        steps += 1
-    blocks = new_list(0) if steps > 0 else 0
+def run_some(context, batch, walk, team, status):
+    """Run as many nodes as one stream takes; the step that found a bad value, or -1."""
+    nodes, words, can_fail = extent(context, batch, team)
+    blocks = new_list(0) if nodes > 0 else 0
     memory = new_memory(8 * words) if blocks != 0 else 0
     if memory == 0:
         drop(blocks)
-        return 0 if has_failed() != 0 else own(item(context, FALSE))
+        return -1
     place = memory
-    for at in range(steps):
-        end = row_end(context, list_item(batch, at), place, blocks)
-        if end == 0:
-            steps = at
+    last = length(batch) - nodes
+    for at in range(length(batch) - 1, last - 1, -1):
+        node = list_item(batch, at)
+        end = row_end(context, node, place, blocks, status)
+        if end == 0:  # Python says what is wrong
+            can_fail = False
             break
         place = end
-        finish(list_item(batch, at), item(context, NONE))
-    run_stream(walk, memory, steps, 0, team)
+        if at > last or not can_fail:
+            take_off(context, batch, at)
+    stopped = -1
+    if place != memory:  # after an error too: nodes that were taken off count on it
+        for k in range(STATUS_WORDS):
+            put(status, 8 * k, 0)
+        stopped = run_stream(walk, memory, rows_in(memory, place), status if can_fail else 0, team)
+    if can_fail and stopped < 0:
+        take_off(context, batch, last)
     free(memory)
     drop(blocks)
-    if replace_items(batch, 0, steps, 0) != 0:
-        return 0
-    return own(item(context, TRUE if steps == nodes else FALSE))
+    return stopped
 
 
 @helper
-def can_run(context, recipe, team):
-    """Whether the step is for one thread, or the others are there."""
+def extent(context, batch, team):
+    """How many nodes run in one stream, the words that they take, and whether the last one can fail."""
+    nodes = words = size = 0
+    can_fail = False
+    for at in range(length(batch) - 1, -1, -1):
+        node = list_item(batch, at)
+        recipe = get(node, NODE_RECIPE)
+        if can_fail or size >= ROOM or not is_usual(context, recipe, team):
+            break
+        words += word_of(get(recipe, RECIPE_ROOM))
+        if get(recipe, RECIPE_ALIAS) != item(context, NONE):
+            words += word_of(get(get(recipe, RECIPE_ALIAS), RECIPE_ROOM))
+        size += word_of(get(recipe, RECIPE_NBYTES))
+        can_fail = get(recipe, RECIPE_FALLIBLE) != item(context, NONE)
+        nodes += 1
+    return nodes, words, can_fail
+
+
+@helper
+def is_usual(context, recipe, team):
+    """Whether a node is recorded, its kernels are linked, and the threads that it asks for are there."""
+    if class_of(recipe) != item(context, RECIPE):
+        return False
+    if length(get(recipe, RECIPE_HEAD)) == 0 and word_of(get(recipe, RECIPE_PICK)) < 0:
+        return False
     return get(recipe, RECIPE_LARGE) != item(context, TRUE) or get(team, 8 * THREADS) != 0
 
 
 @helper
-def is_plain(context, node):
-    """Whether a node is one step, on whole values, by a kernel that is linked."""
-    recipe = get(node, NODE_RECIPE)
-    return (
-        class_of(recipe) == item(context, RECIPE)
-        and get(recipe, RECIPE_PLAIN) == item(context, TRUE)
-        and get(node, NODE_OFFSETS) == item(context, NONE)
-        and length(get(recipe, RECIPE_HEAD)) == HEADER
-    )
+def take_off(context, batch, at):
+    """Take the last node off a batch: it has run, or will have when the stream has."""
+    node = list_item(batch, at)
+    put(batch, LENGTH, at)
+    finish(node, item(context, NONE))
+    drop(node)
+
+
+@helper
+def rows_in(place, end):
+    """The number of rows in a part of the memory."""
+    rows = 0
+    while place < end:
+        place += 8 * (HEADER + get(place, 8 * (HEADER - 1)))
+        rows += 1
+    return rows
+
+
+@helper
+def row_end(context, node, place, blocks, status):
+    """Write the rows of a node, which has its memory then; where they end, 0 if that went wrong."""
+    recipe, none = get(node, NODE_RECIPE), item(context, NONE)
+    end = 0
+    if are_ready(node, none) and keep_inputs(context, node, blocks):
+        if get(recipe, RECIPE_PLAIN) == item(context, TRUE) and get(node, NODE_OFFSETS) == none:
+            end = plain_end(context, node, recipe, place, blocks)
+        elif word_of(get(recipe, RECIPE_PICK)) >= 0:
+            end = picked(node, recipe, place)
+        elif get(recipe, RECIPE_WRITE) != item(context, NO_WRITE):
+            end = write_end(context, node, recipe, place, blocks)
+        else:
+            end = special_end(context, node, recipe, place, blocks, status)
+    if end == 0 and has_failed() != 0 and failed_with(item(context, EXCEPTION)) != 0:
+        forget_error()  # Python meets it again; anything else, as Ctrl-C, goes through
+    return end
 
 
 @helper
@@ -214,17 +210,10 @@ def are_ready(node, none):
 
 
 @helper
-def new_memory_of(context, recipe):
-    """Memory for the result of a plain node."""
-    free_blocks, size = get(recipe, RECIPE_FREE), get(recipe, RECIPE_SIZE)
-    return new_block(free_blocks, size, item(context, NONE), item(context, ALLOCATE))
-
-
-@helper
-def keep_blocks(context, node, block, blocks):
-    """Keep what a row is about to read and write; whether that went well."""
+def keep_inputs(context, node, blocks):
+    """Keep what a row is about to read; whether that went well."""
     inputs = get(node, NODE_INPUTS)
-    well = keep_block(context, block, blocks)
+    well = True
     for k in range(length(inputs)):
         well &= keep_block(context, get(item(inputs, k), NODE_ADDRESS), blocks)
     return well
@@ -239,8 +228,31 @@ def keep_block(context, block, blocks):
 
 
 @helper
-def write_row(node, recipe, block, place):
-    """Write the row of a plain node; where it ends."""
+def new_wanted(context, recipe, k, blocks):
+    """Memory for result `k`, or what follows the results; it is kept. 0 if there is none."""
+    wanted = item(get(recipe, RECIPE_WANTS), k)
+    block = new_block(
+        item(wanted, 1), item(wanted, 0), item(context, NONE), item(context, ALLOCATE)
+    )
+    if block != 0 and not keep_block(context, block, blocks):
+        drop(block)
+        return 0
+    return block
+
+
+@helper
+def have(node, block):
+    """Let a node have its memory."""
+    drop(get(node, NODE_ADDRESS))
+    put(node, NODE_ADDRESS, block)
+
+
+@helper
+def plain_end(context, node, recipe, place, blocks):
+    """Write the row of a node of one step, on whole values."""
+    block = new_wanted(context, recipe, 0, blocks)
+    if block == 0:
+        return 0
     inputs = get(node, NODE_INPUTS)
     place = write_words(get(recipe, RECIPE_HEAD), place)
     for k in range(length(inputs)):
@@ -248,7 +260,139 @@ def write_row(node, recipe, block, place):
         place += 8
     put(place, 0, word_of(block))
     place = write_words(get(recipe, RECIPE_CONSTANTS), place + 8)
+    have(node, block)
     return write_words(get(node, NODE_SCALARS), place)
+
+
+@helper
+def picked(node, recipe, place):
+    """No row: a node that is one of the results of another."""
+    given = item(get(node, NODE_INPUTS), 0)
+    have(node, own(list_item(get(given, NODE_OTHERS), word_of(get(recipe, RECIPE_PICK)))))
+    return place
+
+
+@helper
+def address_of(context, node, recipe, k):
+    """Where what a node reads begins."""
+    offsets = get(node, NODE_OFFSETS)
+    address = word_of(get(item(get(node, NODE_INPUTS), k), NODE_ADDRESS))
+    if offsets != item(context, NONE):
+        address += word_of(item(offsets, k)) * word_of(item(get(recipe, RECIPE_ITEMSIZES), k))
+    return address
+
+
+@helper
+def is_free(context, value):
+    """Whether only the node that reads a value holds it, so that its memory may be written."""
+    return count_of(value) == 1 and class_of(get(value, NODE_ADDRESS)) != item(context, FOREIGN)
+
+
+@helper
+def write_end(context, node, recipe, place, blocks):
+    """Write the row that copies into a part of an old value, in front of it one that copies all of that
+    where somebody else looks."""
+    target, source = address_of(context, node, recipe, 0), address_of(context, node, recipe, 1)
+    given, head = item(get(node, NODE_INPUTS), 0), get(recipe, RECIPE_HEAD)
+    block = get(given, NODE_ADDRESS)
+    if get(recipe, RECIPE_WRITE) == item(context, COPY) and not is_free(context, given):
+        if length(head) == HEADER:  # the kernel that copies is not linked
+            return 0
+        fresh = new_wanted(context, recipe, 0, blocks)
+        if fresh == 0:
+            return 0
+        for k in range(HEADER):
+            put(place, 8 * k, word_of(item(head, HEADER + k)))
+        put(place, 8 * HEADER, word_of(block))
+        put(place, 8 * HEADER + 8, word_of(fresh))
+        place += 8 * (HEADER + 2)
+        target += word_of(fresh) - word_of(block)
+        block = fresh
+    else:
+        own(block)
+    for k in range(HEADER):
+        put(place, 8 * k, word_of(item(head, k)))
+    put(place, 8 * HEADER, source)
+    put(place, 8 * HEADER + 8, target)
+    have(node, block)
+    return write_words(get(recipe, RECIPE_CONSTANTS), place + 8 * (HEADER + 2))
+
+
+@helper
+def special_end(context, node, recipe, place, blocks, status):
+    """Write the rows of a node with several steps or results, with scratch memory, that can fail, that
+    reads a part of a value or may write over one."""
+    none, inputs = item(context, NONE), get(node, NODE_INPUTS)
+    alias, over = get(recipe, RECIPE_ALIAS), word_of(get(recipe, RECIPE_OVER))
+    if alias != none and get(node, NODE_OFFSETS) == none and is_free(context, item(inputs, 0)):
+        if length(get(alias, RECIPE_HEAD)) == 0:  # its kernel is not linked
+            return 0
+        recipe, over = alias, 1
+    memory = results_of(context, inputs, recipe, over, blocks)
+    if memory == 0:
+        return 0
+    head = get(recipe, RECIPE_HEAD)
+    row = place + 8 * HEADER
+    end = row
+    for k in range(length(inputs)):
+        put(end, 0, address_of(context, node, recipe, k))
+        end += 8
+    for k in range(length(memory)):
+        put(end, 0, word_of(list_item(memory, k)))
+        end += 8
+    if word_of(get(recipe, RECIPE_SCRATCH)) != 0:
+        spare = new_wanted(context, recipe, length(memory), blocks)
+        if spare == 0:
+            drop(memory)
+            return 0
+        put(end, 0, word_of(spare))
+        end += 8
+        drop(spare)  # steps run in order, so a later one may have it
+    if get(recipe, RECIPE_FALLIBLE) != none:
+        put(end, 0, status)
+        end += 8
+    end = write_words(get(recipe, RECIPE_CONSTANTS), end)
+    end = write_words(get(node, NODE_SCALARS), end)
+    end = repeated(head, place, end)
+    have(node, own(list_item(memory, 0)))
+    if length(memory) == 1:
+        drop(memory)
+    else:
+        drop(get(node, NODE_OTHERS))
+        put(node, NODE_OTHERS, memory)
+    return end
+
+
+@helper
+def results_of(context, inputs, recipe, over, blocks):
+    """Memory for results: that of old values which nobody else looks at, else new; 0 if there is none."""
+    results = length(get(recipe, RECIPE_WANTS)) - int(word_of(get(recipe, RECIPE_SCRATCH)) != 0)
+    memory = new_list(results)
+    for k in range(results if memory != 0 else 0):
+        if k < over and is_free(context, item(inputs, k)):
+            block = own(get(item(inputs, k), NODE_ADDRESS))
+        else:
+            block = new_wanted(context, recipe, k, blocks)
+        if block == 0:
+            drop(memory)
+            return 0
+        put_list_item(memory, k, block)
+    return memory
+
+
+@helper
+def repeated(head, place, end):
+    """Write the heads of rows of several steps, and the words of the first row behind each; where they
+    end."""
+    words = (end - place) // 8 - HEADER
+    first = place
+    for step in range(length(head) // HEADER):
+        for k in range(HEADER):
+            put(place, 8 * k, word_of(item(head, HEADER * step + k)))
+        for k in range(words if step > 0 else 0):
+            put(place, 8 * (HEADER + k), get(first, 8 * (HEADER + k)))
+        place += 8 * (HEADER + words)
+    return place
 
 
 @helper

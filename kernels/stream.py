@@ -7,7 +7,7 @@ from numba import types
 from numba.extending import intrinsic
 
 from .abi import helper
-from .objects import release, take_back
+from .objects import check_signals, has_failed, release, take_back
 
 
 @intrinsic
@@ -24,8 +24,14 @@ def _call(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any, team:
 
 @helper
 def run_stream(walk, stream, steps, status, team):
-    """Run the steps of a stream, others having the lock meanwhile; the one that failed, or -1."""
+    """Run the steps of a stream, others having the lock meanwhile; the one that failed, or -1.
+
+    Ctrl-C raises here, when all has run: had callers to free memory first, a finalizer might be what it
+    interrupts, and what a finalizer raises is lost.
+    """
     thread = release()
     stopped = _call(walk, stream, steps, status, team)
     take_back(thread)
+    if has_failed() == 0:
+        check_signals()
     return stopped

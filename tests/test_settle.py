@@ -381,7 +381,7 @@ def test_who_reads_waits_for_the_thread_that_computes(monkeypatch):
         return real(*args, **options)
 
     monkeypatch.setattr(hot, "is_on", False)
-    monkeypatch.setattr(cold, "run_few", lambda *_: False)
+    monkeypatch.setattr(cold, "run_rows", lambda *_: False)
     monkeypatch.setattr(cold.run_cpu, "run", slowly)
     x = T.ones(20_000) * 3
     computing = threading.Thread(target=scheduling.settle)

@@ -10,6 +10,7 @@ import struct
 import sys
 import threading
 from array import array
+from itertools import chain
 from typing import Any
 
 from ..devices import CPU
@@ -17,7 +18,7 @@ from ..storage import Foreign, LargeBlock, allocate, size_class
 from . import native, profile, run_cpu
 from .cache import compile_ahead, link
 from .layout import copy_words
-from .recipe import Recipe
+from .recipe import HEADER, Recipe
 
 # Bytes of results after which a stream runs, of which a step has 64 at the least. What is dead by
 # then serves those that follow, and Ctrl-C gets through. A result of this size takes its kernel 15 us
@@ -34,30 +35,31 @@ def run(batch: list[Any]) -> None:
     """Run nodes in order. What is not reached, because of an error, is left in the batch."""
     global running
     running = threading.get_ident()
+    batch.reverse()
     try:
-        if profile.active is not None or not run_few(
-            batch, run_cpu.walk_address(), run_cpu.team_address()
-        ):
-            _run_in_streams(batch)
+        if profile.active is None:
+            _run_usual(batch)
+        if batch:
+            _run_others(batch)
     finally:
+        batch.reverse()
         running = 0
 
 
-def _run_in_streams(batch: list[Any]) -> None:
-    """Run nodes in order, those of which some memory is full at a time."""
-    batch.reverse()
+def _run_usual(batch: list[Any]) -> None:
+    """Run the nodes at the end of a batch, up to one that machine code leaves to Python."""
+    if run_rows(batch, run_cpu.walk_address(), run_cpu.team_address(), _status_at):
+        raise _failed(batch.pop())
+
+
+def _run_others(batch: list[Any]) -> None:
+    """Run nodes from the end of a batch on, those of which some memory is full at a time; machine code, if
+    it is there, goes on behind each."""
+    one_by_one = rows.is_loaded and profile.active is None
     stream = Stream()
     is_new = True
     try:
         while batch:
-            found = take_rows(batch, STREAM_BYTES - stream.nbytes, stream.blocks)
-            if found is not None:
-                stream.add(*found)
-            if stream.nbytes >= STREAM_BYTES or not batch:
-                now, stream = stream, Stream()
-                now.run()
-                del now  # it keeps blocks alive
-                continue
             node = batch[-1]
             recipe = node.recipe
             if recipe is None:  # run by another thread in the meantime
@@ -76,17 +78,20 @@ def _run_in_streams(batch: list[Any]) -> None:
                 raise
             batch.pop()
             stream.blocks += words
-            rows = struct.pack(f"{len(words)}q", *words)
+            stream.add(words, steps, recipe.nbytes if steps else 0, recipe.large)
             del words  # like the stream, it would keep blocks alive
-            stream.add(rows, steps, recipe.nbytes if steps else 0, recipe.large)
-            if recipe.fallible is not None and steps:
+            can_fail = recipe.fallible is not None and steps > 0
+            if can_fail or one_by_one or stream.nbytes >= STREAM_BYTES:
                 now, stream = stream, Stream()
+                _status[0] = 0
                 now.run()
                 del now
-                _look_for_error(node, recipe)
+                if can_fail and _status[0]:
+                    raise _failed(node, recipe)
+            if one_by_one:
+                _run_usual(batch)
     finally:
         stream.run()
-        batch.reverse()
 
 
 class Stream:
@@ -100,9 +105,9 @@ class Stream:
         self.steps = self.nbytes = 0
         self.large = False
 
-    def add(self, rows: bytes, steps: int, nbytes: int, large: bool) -> None:
+    def add(self, words: list[int], steps: int, nbytes: int, large: bool) -> None:
         """Add rows of some steps; `large` says whether one may be split over threads."""
-        self.rows += rows
+        self.rows += struct.pack(f"{len(words)}q", *words)
         self.steps += steps
         self.nbytes += nbytes
         self.large = self.large or large
@@ -133,25 +138,19 @@ def run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
         batch.reverse()
 
 
-def _take_rows(
-    batch: list[Any], room: int, blocks: list[int]
-) -> tuple[bytes, int, int, bool] | None:
-    """The rows of the plain nodes at the end of a batch, which are done then, until their results
-    have filled so many bytes; how many rows and bytes, and whether one is large. The blocks that
-    could go back to the system are kept. In Python all nodes go through `_rows`.
+def _run_rows(batch: list[Any], walk: int, team: int, status: int) -> bool:
+    """Run the nodes at the end of a batch, the last one first, up to one that is not usual, and take
+    them off; whether the last one has found a bad value, which the status tells. In Python none is.
     """
-    return None
-
-
-def _run_few(batch: list[Any], walk: int, team: int) -> bool:
-    """Run the nodes of a short batch that are plain, up to the first that is not, or finds the memory
-    full, and take them off; whether these were all. In Python no node is."""
     return False
 
 
-_context = Recipe, LargeBlock, Foreign, allocate, None, True, False
-take_rows = native.Family("rows", "take").function(_take_rows, _context)
-run_few = native.Family("rows", "run").function(_run_few, _context)
+_context = Recipe, LargeBlock, Foreign, allocate, None, True, False, "", "copy", Exception
+rows = native.Family("rows", "run")
+run_rows = rows.function(_run_rows, _context)
+
+_status = array("q", [0, 0, 0, 0])  # what the kernel that ran last has found
+_status_at = _status.buffer_info()[0]
 
 
 def _rows(node: Any, recipe: Any, words: list[int]) -> int:
@@ -167,13 +166,22 @@ def _rows(node: Any, recipe: Any, words: list[int]) -> int:
         return 0
     if not recipe.plain:
         return _special(node, recipe, words)
-    step = recipe.steps[0]
-    recipe.head = recipe.head or (link(step.source), step.n, step.grain, recipe.count)
     block = allocate(recipe.size)
-    words += (*recipe.head, *_addresses(node), block, *recipe.constants, *node.scalars)
+    words += (*_head(recipe), *_addresses(node), block, *recipe.constants, *node.scalars)
     node.address = block
     node.recipe = node.inputs = None
     return 1
+
+
+def _head(recipe: Any) -> tuple[int, ...]:
+    """The first words of the rows of a recipe, whose kernels are linked then."""
+    if not recipe.head:
+        arguments = recipe.count - bool(
+            recipe.write
+        )  # a write has the old value's memory as its result
+        rows = [(link(step.source), step.n, step.grain, arguments) for step in recipe.steps]
+        recipe.head = tuple(chain.from_iterable(rows))
+    return recipe.head
 
 
 def _addresses(node: Any) -> list[int]:
@@ -228,7 +236,7 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
     row = _addresses(node)
     blocks: list[Any]
     may_alias = recipe.alias is not None and node.offsets is None
-    if may_alias and _refcount(node.inputs[0]) <= HELD_BY_NODE:
+    if may_alias and _is_free(node.inputs[0]):
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     elif recipe.over:
@@ -240,12 +248,12 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
         # Free again once the row is written: steps run in order, so a later one may have it.
         row.append(allocate(size_class(recipe.scratch)))
     if recipe.fallible is not None:
-        node.site = node.site, array("q", [0, 0, 0, 0])
-        row.append(node.site[1].buffer_info()[0])
+        row.append(_status_at)
     row += recipe.constants
     row += node.scalars
-    for step in recipe.steps:
-        words += (link(step.source), step.n, step.grain, len(row))
+    head = _head(recipe)
+    for at in range(0, len(head), HEADER):
+        words += head[at : at + HEADER]
         words += row
     node.address = blocks[0]
     if len(blocks) > 1:
@@ -258,22 +266,17 @@ def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
     """Memory for results: that of old values which nobody else looks at, else new."""
     blocks = []
     for k, size in enumerate(recipe.sizes):
-        block = inputs[k].address if k < recipe.over else None
-        if block is None or _refcount(inputs[k]) > HELD_BY_NODE or block.__class__ is Foreign:
-            block = allocate(size)
-        blocks.append(block)
+        taken = k < recipe.over and _is_free(inputs[k])
+        blocks.append(inputs[k].address if taken else allocate(size))
     return blocks
 
 
-def _look_for_error(node: Any, recipe: Recipe) -> None:
-    """Raise what the kernel of a node has found, and remember it in the node."""
-    site, status = node.site
-    node.site = None
-    if status[0]:
-        error = found_error(recipe, tuple(status), site)
-        fail(node, error)
-        del node.address
-        raise error
+def _failed(node: Any, recipe: Any = None) -> Exception:
+    """What is raised when the kernel of a node has found a bad value; the node remembers it."""
+    error = found_error(recipe or node.recipe, tuple(_status), node.site)
+    fail(node, error)
+    del node.address
+    return error
 
 
 def found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception:
@@ -293,33 +296,41 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     """
     target, source = _addresses(node)
     block = node.inputs[0].address
+    head = _head(recipe)
     steps = 1
-    if recipe.write == "copy" and (
-        _refcount(node.inputs[0]) > HELD_BY_NODE or block.__class__ is Foreign
-    ):
+    if recipe.write == "copy" and not _is_free(node.inputs[0]):
+        if len(head) == HEADER:
+            copy = link(copy_words()), (recipe.spec.nbytes + 7) // 8, 1 << 15, 2
+            recipe.head = head = head + copy
         fresh = allocate(recipe.size)
-        whole = (recipe.spec.nbytes + 7) // 8
-        words += (link(copy_words()), whole, 1 << 15, 2, block, fresh)
+        words += (*head[HEADER:], block, fresh)
         target += fresh - block
         block = fresh
         steps = 2
-    step = recipe.steps[0]
-    words += (link(step.source), step.n, step.grain, recipe.count - 1, source, target)
-    words += recipe.constants
+    words += (*head[:HEADER], source, target, *recipe.constants)
     node.address = block
     node.recipe = node.inputs = None
     return steps
 
 
+def _is_free(value: Any) -> bool:
+    """Whether only the node that reads a value holds it, so that its memory may be written."""
+    return _refcount(value) <= HELD_BY_NODE and value.address.__class__ is not Foreign
+
+
 def _held_by_node() -> int:
-    """The reference count of a value that only the inputs of one node hold."""
+    """The reference count that `_is_free` sees for a value that only the inputs of one node hold."""
 
     class Holder:
         __slots__ = ("inputs",)
 
     node = Holder()
     node.inputs = (object(),)  # type: ignore[attr-defined]
-    return _refcount(node.inputs[0])  # type: ignore[attr-defined]
+    return _count_argument(node.inputs[0])  # type: ignore[attr-defined]
+
+
+def _count_argument(value: Any) -> int:
+    return _refcount(value)
 
 
 HELD_BY_NODE = _held_by_node()

@@ -11,6 +11,8 @@ from ..dtypes import dtype
 from ..kernels.abi import Row
 from ..storage import free_small, size_class
 
+HEADER = 4  # words of a row before its arguments
+COPY_ROOM = HEADER + 2  # words of the row in front of a write that copies all of the old value
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
 
@@ -136,10 +138,10 @@ class Recipe:
 
     __slots__ = (
         "__weakref__", "activation", "alias", "compute", "constants", "count", "crosses", "device",
-        "device_steps", "differentiable", "element", "fallible", "finishes", "floating", "fold", "free",
-        "head", "inputs", "large", "late", "launches", "moves", "name", "nbytes", "numbers", "operands",
-        "outputs", "over", "pick", "plain", "row", "scalars", "scratch", "serial", "size", "sizes", "spec",
-        "steps", "vjps", "wide", "write",
+        "device_steps", "differentiable", "element", "fallible", "finishes", "floating", "fold", "head",
+        "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
+        "operands", "outputs", "over", "pick", "plain", "room", "row", "scalars", "scratch", "serial",
+        "size", "sizes", "spec", "steps", "vjps", "wants", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -165,14 +167,20 @@ class Recipe:
         self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
         self.size = self.sizes[0] if outputs else 0
         self.nbytes = sum(self.sizes) + scratch  # that running it takes
-        self.free = free_small.get(self.size)  # where blocks for a small result come from
+        # What memory it wants, for results and then for scratch: how much, and where small blocks wait.
+        spare = (size_class(scratch),) if scratch else ()
+        self.wants = tuple([(size, free_small.get(size)) for size in (*self.sizes, *spare)])
+        self.itemsizes = tuple([0 if s is None else s.dtype.itemsize for s in inputs])
         self.scalars = scalars  # Python numbers among the words of a row
         self.count = len(inputs) + len(outputs) + len(constants) + scalars
         if scratch:
             self.count += 1
         if fallible is not None:
             self.count += 1
-        self.head: tuple[int, ...] = ()  # of the row of words, once the kernel is linked
+        self.head: tuple[
+            int, ...
+        ] = ()  # of its rows of words, one after the other, once they are linked
+        self.room = len(steps) * (HEADER + self.count) + COPY_ROOM  # words of its rows at most
         self.large = any(step.n >= 2 * step.grain for step in steps)
         self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
         self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
