@@ -48,7 +48,9 @@ forget = _imported("PyDict_DelItem", 2)
 add = _imported("PySet_Add", 2)
 discard = _imported("PySet_Discard", 2)
 contains = _imported("PySet_Contains", 2)
+set_length = _imported("PySet_Size", 1)
 append = _imported("PyList_Append", 2)
+new_part = _imported("PyList_GetSlice", 3)  # from, to
 replace_items = _imported("PyList_SetSlice", 4)  # from, to, by those of a list or 0
 new_attribute = _imported("PyObject_GetAttr", 2)
 untrack = _imported("PyObject_GC_UnTrack", 1, types.void)  # the collector no longer looks into it
@@ -61,6 +63,11 @@ has_failed = _imported("PyErr_Occurred", 0)
 check_signals = _imported("PyErr_CheckSignals", 0)  # not 0 if what Ctrl-C does has raised
 failed_with = _imported("PyErr_ExceptionMatches", 1)  # an exception of a class
 forget_error = _imported("PyErr_Clear", 0, types.void)
+take_error = _imported(
+    "PyErr_Fetch", 3, types.void
+)  # its class, itself and its traceback: to three places
+put_error_back = _imported("PyErr_Restore", 3, types.void)
+this_thread = _imported("PyThread_get_thread_ident", 0)
 release = _imported("PyEval_SaveThread", 0)  # the interpreter's lock; what takes it back
 take_back = _imported("PyEval_RestoreThread", 1, types.void)
 EQUAL = 2  # the comparison that `equal` asks for

@@ -19,6 +19,7 @@ import warnings
 import numpy as np
 import pytest
 from adjit.kernels.target import compile_function
+from scheduler import put_in_place
 
 import adjit as T
 from adjit import config, storage
@@ -62,12 +63,12 @@ def plans(monkeypatch):
     def noted_course(course, *args):
         done = run_course(course, *args)
         if done is not False:
-            known = [entry.plan for entry in hot._entries.values() if entry.plan is not None]
+            known = [entry.plan for entry in hot.entries.values() if entry.plan is not None]
             found.extend([p for p in known if getattr(p, "course", None) is course])
         return done
 
     monkeypatch.setattr(plan.Plan, "run", noted)
-    monkeypatch.setattr(scheduling, "run_course", noted_course)
+    put_in_place(monkeypatch, scheduling, "run_course", noted_course)
     return found
 
 
@@ -671,7 +672,7 @@ def test_a_program_that_writes_a_slice_has_a_plan(plans):
     for _ in range(config.HOT + 2):
         assert look() == wanted
         hot.wait()
-        known.append(len(hot._entries))
+        known.append(len(hot.entries))
     assert known[0] == known[-1]
     assert fused(plans)
 
@@ -793,7 +794,7 @@ def test_an_interrupt_leaves_every_tensor_usable(when, monkeypatch, plans):
     for _ in range(2):
         tensors = look()
         monkeypatch.setattr(plan.run_cpu, "run", interrupted)
-        monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
+        put_in_place(monkeypatch, scheduling, "run_course", lambda *_: False)
         with pytest.raises(KeyboardInterrupt):
             scheduling.settle()
         assert bits(tensors) == expected
@@ -1026,7 +1027,7 @@ def test_plans_are_bounded(monkeypatch):
     for n in range(2000, 2040):
         x = T.ones(n)
         assert (x * 2 + 1).sum().item() == 3 * n
-        assert len(hot._entries) <= 10
+        assert len(hot.entries) <= 10
     x = T.ones(2000)
     for _ in range(3):
         assert (x * 2 + 1).sum().item() == 6000
@@ -1041,8 +1042,8 @@ def test_the_nodes_of_plans_are_bounded(monkeypatch):
             for _ in range(10):
                 x = x * 2 + 1
             assert x[0].item() == 2047
-        assert hot._nodes == sum(entry.nodes for entry in hot._entries.values()) <= 40
-        assert 0 < len(hot._entries) <= 2
+        assert hot._nodes == sum(entry.nodes for entry in hot.entries.values()) <= 40
+        assert 0 < len(hot.entries) <= 2
 
 
 def test_thousands_of_steps_keep_memory_flat(plans):

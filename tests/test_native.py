@@ -10,6 +10,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 import weakref
 from array import array
@@ -18,6 +19,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scheduler import put_in_place
 
 import adjit as T
 from adjit import config, storage
@@ -494,7 +496,7 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypa
 
 def checked_reads(monkeypatch):
     """Compare every structure that the machine code reads with its twin's."""
-    compiled, seen = structure._read, []
+    compiled, seen = structure.read_batch, []
 
     def told(key, externals):
         return array("q", key), [(id(value), start) for value, start in externals]
@@ -506,9 +508,7 @@ def checked_reads(monkeypatch):
         seen.append(structure.Structure(*found))
         return found
 
-    drop = scheduling._drop_unwanted
-    monkeypatch.setattr(structure, "_read", read)
-    monkeypatch.setattr(scheduling, "_drop_unwanted", lambda batch: drop(batch) or 1 << 30)
+    put_in_place(monkeypatch, structure, "read_batch", read)
     return seen
 
 
@@ -1370,12 +1370,12 @@ def test_runs_agree(name, monkeypatch):
         return used[-1]
 
     hot.clear()
-    monkeypatch.setattr(scheduling, "run_course", noted)
+    put_in_place(monkeypatch, scheduling, "run_course", noted)
     found = [run_of(RUNS[name], k) for k in range(1, 8)]
     failed = [done for done in used if done is not True]
     assert any(done is True for done in used)
     assert len(failed) == (name == "a bad value") == any(type(done) is int for done in failed)
-    monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
+    put_in_place(monkeypatch, scheduling, "run_course", lambda *_: False)
     assert [run_of(RUNS[name], k) for k in range(1, 8)] == found
 
 
@@ -1390,7 +1390,7 @@ def test_a_node_with_several_results_knows_all_of_them(by_machine_code, monkeypa
         return used[-1]
 
     hot.clear()
-    monkeypatch.setattr(scheduling, "run_course", noted)
+    put_in_place(monkeypatch, scheduling, "run_course", noted)
     x = T.arange(6.0).view(2, 3)
     scheduling.settle()
     values, places = x.max(1)
@@ -1409,17 +1409,17 @@ def test_values_in_between_lie_in_the_workspace(monkeypatch):
     run, used = scheduling.run_course, []
 
     def in_turn(*args):
-        used.append(len(used) % 2 == 0 and run(*args))
+        used.append(k % 2 == 0 and run(*args))
         return used[-1]
 
     hot.clear()
-    monkeypatch.setattr(scheduling, "run_course", in_turn)
+    put_in_place(monkeypatch, scheduling, "run_course", in_turn)
     x, large = T.arange(6.0).view(2, 3), T.ones(600, 600)
     for k in range(6):
         assert (((x @ x.t()) @ x).sum(0) * k).tolist() == [192 * k, 275 * k, 358 * k]
         assert ((large @ large) @ large).sum(0)[:2].tolist() == [6e2**3] * 2
     assert sum(done is True for done in used) >= 3
-    assert {e.plan.arena > storage.WORKSPACE for e in hot._entries.values()} == {True, False}
+    assert {e.plan.arena > storage.WORKSPACE for e in hot.entries.values()} == {True, False}
 
 
 def large_in_between(x, k):
@@ -1507,6 +1507,110 @@ def test_runs_of_single_operations_agree(name, monkeypatch):
     assert bool(left) == name.endswith(reads_failed)
     monkeypatch.setattr(cold, "run_rows", lambda *_: False)
     assert [run_of(f, k) for k in range(1, 8)] == found
+
+
+# ----- settling -----
+
+
+@pytest.fixture
+def slow_settles(monkeypatch):
+    """The calls of settling that machine code leaves to Python."""
+    found = []
+    for made in (scheduling.settle, scheduling.value_of):
+        twin, shared = made.context
+        noted = functools.partial(
+            lambda twin, *args, **kw: found.append(twin) or twin(*args, **kw), twin
+        )
+        monkeypatch.setattr(made, "context", (noted, shared))
+    return found
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_settling_by_machine_code_agrees(name, monkeypatch, slow_settles):
+    monkeypatch.setattr(config, "JIT", "sync")
+    monkeypatch.setattr(config, "HOT", 2)
+    hot.clear()
+    f = SINGLE[name]
+    for k in range(1, 8):
+        run_of(f, k)
+    slow_settles.clear()
+    found = [run_of(f, k) for k in range(1, 8)]
+    assert not slow_settles
+    monkeypatch.setattr(hot, "is_on", False)
+    assert [run_of(f, k) for k in range(1, 8)] == found
+    assert slow_settles
+
+
+def in_profile(x):
+    with T.profiler.profile():
+        return (x + 1).tolist()
+
+
+def while_others_run(x):
+    """Whoever reads waits for the thread that runs, which has the lock."""
+    y, found = x + 1, []
+    with scheduling.lock:
+        cold.running = -1
+        reader = threading.Thread(target=lambda: found.append(y.tolist()))
+        reader.start()
+        reader.join(0.1)
+        assert not found
+        cold.running = 0
+    reader.join()
+    return found[0]
+
+
+def behind_a_call_that_waits(x):
+    scheduling.waiting.append(Call := type("Call", (), {"run": lambda: scheduling.waiting.clear()}))
+    y = (x + 1).tolist()
+    assert not scheduling.waiting, Call
+    return y
+
+
+def everything(x):
+    y = x + 1
+    scheduling.settle(everything=True)
+    return y.tolist()
+
+
+UNUSUAL = in_profile, while_others_run, behind_a_call_that_waits, everything
+
+
+@pytest.mark.parametrize("f", UNUSUAL, ids=[f.__name__ for f in UNUSUAL])
+def test_python_settles_what_is_not_usual(f, slow_settles):
+    x = T.arange(3.0)
+    assert (x + 1).tolist() == [1, 2, 3]
+    assert not slow_settles
+    assert f(x) == [1, 2, 3]
+    assert slow_settles
+
+
+def test_an_error_gives_the_lock_back():
+    def read(bad):
+        with pytest.raises(IndexError, match="index out of range"):
+            bad.tolist()
+
+    x, rows = T.arange(6.0), T.tensor([1, 6])
+    for _ in range(4):
+        alone = x.index_select(0, rows)
+        read(alone)
+        among_others = (x * 2).index_select(0, rows)
+        read(among_others)
+        found = []
+        reader = threading.Thread(target=lambda: found.append((x + 1).tolist()))  # noqa: B023
+        reader.start()
+        reader.join(10)
+        assert found == [[1, 2, 3, 4, 5, 6]]
+
+
+def test_memory_that_is_not_there_is_an_error_of_the_operation():
+    x = T.ones(1).expand(1 << 50)
+    for _ in range(3):
+        y = x + 1
+        for _ in range(2):  # also when it has failed before
+            with pytest.raises(RuntimeError, match="can't allocate memory"):
+                scheduling.value_of(y.storage)
+        assert (T.ones(2) * 2).tolist() == [2, 2]
 
 
 def test_what_follows_a_bad_value_is_computed_later(monkeypatch):

@@ -133,14 +133,14 @@ def test_nothing_is_disturbed(x):
     w = T.full((N,), 0.5, requires_grad=True)
     y = (w * x).sin()
     loss = (y * y).sum()
-    before, entries = list(map(id, scheduling.tape)), len(hot._entries)
+    before, entries = list(map(id, scheduling.tape)), len(hot.entries)
     linked = len(cache._linked)
     texts = [str(loss.plan()), loss.kernels(), loss.plan().svg()]
     assert list(map(id, scheduling.tape)) == before
     for _ in range(2):
         loss.plan(backward=True)
     assert [str(loss.plan()), loss.kernels(), loss.plan().svg()] == texts
-    assert (len(hot._entries), len(cache._linked)) == (entries, linked)
+    assert (len(hot.entries), len(cache._linked)) == (entries, linked)
     assert not scheduling.captured_threads
     assert w.grad is None
     loss.backward()

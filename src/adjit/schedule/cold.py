@@ -48,8 +48,15 @@ def run(batch: list[Any]) -> None:
 
 def _run_usual(batch: list[Any]) -> None:
     """Run the nodes at the end of a batch, up to one that machine code leaves to Python."""
-    if run_rows(batch, run_cpu.walk_address(), run_cpu.team_address(), _status_at):
-        raise _failed(batch.pop())
+    if not places:
+        places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
+    if run_rows(batch, *places):
+        raise_bad_value(batch)
+
+
+def raise_bad_value(batch: list[Any]) -> None:
+    """Raise what the kernel of the node at the end of a batch has found."""
+    raise _failed(batch.pop())
 
 
 def _run_others(batch: list[Any]) -> None:
@@ -151,6 +158,7 @@ run_rows = rows.function(_run_rows, _context)
 
 _status = array("q", [0, 0, 0, 0])  # what the kernel that ran last has found
 _status_at = _status.buffer_info()[0]
+places: list[int] = []  # of the walk, of the team and of the status, once there is something to run
 
 
 def _rows(node: Any, recipe: Any, words: list[int]) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 from .. import config
 from ..devices import CPU
 from ..storage import empty_cache
+from . import native
 from .plan import Plan
 from .structure import Structure
 
@@ -28,22 +29,23 @@ is_on = config.JIT != "off"
 class Entry:
     """What is known of a structure: how often it was seen, then its plan."""
 
-    __slots__ = ("is_ready", "nodes", "plan", "seen")
+    __slots__ = ("course", "is_ready", "nodes", "plan", "seen")
 
     def __init__(self) -> None:
+        self.course: Any = None  # of the plan, if that is ready and runs in machine code
         self.seen = self.nodes = 0
         self.plan: Plan | None = None
         self.is_ready = False
 
 
-_entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
+entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
 _nodes = 0  # of their plans
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """The plan for a batch, None as long as it has to go the cold road. Callers hold the lock."""
-    entry = _entries.pop(structure.key, None) or Entry()
-    _entries[structure.key] = entry
+    entry = entries.pop(structure.key, None) or Entry()
+    entries[structure.key] = entry
     if entry.is_ready:
         return entry.plan
     entry.seen += 1
@@ -52,7 +54,7 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     _forget_the_oldest()
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
-        entry.is_ready = True
+        entry.is_ready, entry.course = True, entry.plan.course
         empty_cache()  # of what the cold road needed: more, and in other sizes
         return entry.plan
     return None
@@ -61,8 +63,8 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
 def _forget_the_oldest() -> None:
     """Keep to the bounds, but for the newest plan, whatever its size."""
     global _nodes
-    while len(_entries) > MAX_PLANS or (_nodes > MAX_NODES and len(_entries) > 1):
-        _nodes -= _entries.pop(next(iter(_entries))).nodes
+    while len(entries) > MAX_PLANS or (_nodes > MAX_NODES and len(entries) > 1):
+        _nodes -= entries.pop(next(iter(entries))).nodes
 
 
 def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
@@ -199,5 +201,8 @@ wait = compiler.wait
 def clear() -> None:
     """Forget every plan."""
     global _nodes
-    _entries.clear()
+    entries.clear()
     _nodes = 0
+
+
+native.know(ENTRY=Entry)

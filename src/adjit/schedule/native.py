@@ -88,7 +88,7 @@ class Family:
             return twin
         made: Any = Function()
         made.__wrapped__ = twin
-        made.__name__, made.__doc__ = twin.__name__, twin.__doc__
+        made.__name__, made.__doc__ = twin.__name__.lstrip("_"), twin.__doc__
         self.serve(made, context)
         return made
 
@@ -235,7 +235,7 @@ class Native:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is the object itself, as of any function."""
         twin = self.__wrapped__
-        return attribute, getattr(self, "public", (twin.__module__, twin.__name__))
+        return attribute, getattr(self, "public", (twin.__module__, twin.__name__.lstrip("_")))
 
 
 def attribute(module: str, name: str) -> Any:
@@ -271,6 +271,7 @@ class Function(Native):
     # What the interpreter sees of a compiled function; until it is there, its twin is called.
     # (A docstring here would hide those of the instances.)
     __slots__ = ("__doc__", "__name__", "__wrapped__")
+    __name__: str
     __wrapped__: Callable[..., Any]
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -280,7 +281,7 @@ class Function(Native):
         return self if instance is None else types.MethodType(self, instance)
 
     def __repr__(self) -> str:
-        return f"<compiled {self.__wrapped__.__name__}>"
+        return f"<compiled {self.__name__}>"
 
 
 know(FUNCTION=Native)

@@ -18,7 +18,7 @@ from ..storage import allocate, size_class
 from . import cold, deferred, hot, native, profile
 from .cold import Failed, fail, found_error
 from .plan import copied, run_course
-from .structure import structure_of, structure_with
+from .structure import Structure, read_batch, structure_of, structure_with
 
 lock = threading.RLock()
 tape: list[Any] = []
@@ -38,7 +38,7 @@ def float_word(value: float) -> int:
     return _bits[1](_bits[0](value))[0]
 
 
-def settle(*, everything: bool = False) -> None:
+def _settle(*, everything: bool = False) -> None:
     """Run what is recorded and still wanted, also by graphs alone if it is to be everything."""
     global _fresh
     if captured_threads and threading.get_ident() in captured_threads:
@@ -151,6 +151,11 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
     if _reads_failed(batch):
         return False
     structure = structure_of(batch) if part is None else structure_with(batch, part.held)
+    return _run_by(structure, batch, part)
+
+
+def _run_by(structure: Structure, batch: list[Any], part: deferred.Part | None = None) -> bool:
+    """`_run_plan` for a batch whose structure is known."""
     plan = hot.plan_of(batch, structure)
     if plan is None:
         return False
@@ -159,8 +164,7 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
         if done is True:
             return True
         if done is not False:
-            plan.stopped = done
-            raise _failed(plan, batch)
+            raise _stopped(plan, done, batch)
     blocks: list[Any] | None = None
     try:
         if plan.checked:
@@ -177,6 +181,12 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
         raise _failed(plan, batch)
     _hand_out(batch, plan, blocks, part)
     return True
+
+
+def _stopped(plan: Any, step: int, batch: list[Any]) -> BaseException:
+    """The error of a plan that machine code has run up to a step."""
+    plan.stopped = step
+    return _failed(plan, batch)
 
 
 def _failed(plan: Any, batch: list[Any]) -> BaseException:
@@ -219,7 +229,7 @@ def _calibrate() -> int:
 _UNWANTED = _calibrate()
 
 
-def value_of(storage: Any) -> Any:
+def _value_of(storage: Any) -> Any:
     """The value of a cell, settled; raises what went wrong while it was computed."""
     if (captured_threads or looking_threads) and threading.get_ident() in (
         captured_threads | looking_threads
@@ -316,3 +326,33 @@ def _count_argument(value: Any) -> int:
 
 
 _OWN = _calibrate_own()
+
+
+# ----- machine code -----
+
+
+def _run_read(batch: list[Any], key: bytes, externals: list[tuple[Any, int]]) -> bool:
+    """`_run_plan` for a batch whose structure was read."""
+    return _run_by(Structure(key, externals), batch)
+
+
+def _raise_stopped(entry: hot.Entry, step: int, batch: list[Any]) -> None:
+    """Raise what a step of a plan has found."""
+    raise _stopped(entry.plan, step, batch)
+
+
+_shared: tuple[Any, ...] = (
+    (waiting, deferred.nodes, deferred.savers, devices.gpus_used),
+    (captured_threads, looking_threads),
+    (
+        (vars(native), "is_wanted", False),
+        (vars(hot), "is_on", True),
+        (vars(profile), "active", None),
+        (vars(cold), "running", 0),
+    ),
+    tape, lock.acquire, lock.release, hot.entries, drop_unwanted, read_batch, run_course,
+    _raise_stopped, _run_read, cold.places, cold.run_rows, cold.raise_bad_value, cold.run,
+    (vars(cold), "running"), (globals(), "_fresh"), 0, None, True, False,
+)  # fmt: skip
+settle = native.Family("settle", "settle").function(_settle, (_settle, _shared))
+value_of = native.Family("settle", "value_of").function(_value_of, (_value_of, (*_shared, settle)))

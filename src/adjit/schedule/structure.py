@@ -100,7 +100,7 @@ def structure_of(batch: list[Any], tape: Sequence[Any] = ()) -> Structure:
     A batch that is not going to run still lies on the tape: that nodes there read its values does
     not mean that somebody will look at them.
     """
-    return Structure(*(read(batch, tape) if tape else _read(batch)))
+    return Structure(*(read(batch, tape) if tape else read_batch(batch)))
 
 
 def read(batch: list[Any], tape: Sequence[Any] = ()) -> tuple[bytes, list[tuple[Any, int]]]:
@@ -204,4 +204,6 @@ NOBODY, _OWNED = _calibrate()
 
 
 native.know(RECIPE=Recipe)
-_read = native.Family("structure", "read").function(read, (read, Recipe, None, "", "copy", Foreign))
+read_batch = native.Family("structure", "read").function(
+    read, (read, Recipe, None, "", "copy", Foreign)
+)
