@@ -43,12 +43,12 @@ from .objects import (
     own,
     word_of,
 )  # fmt: skip
-from .recorder import around, new_float_word, offset_of, recorded, value_of
+from .recorder import around, new_number_word, offset_of, recorded, value_of
 from .signatures import SIZE, describe, known, tensor
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = RECIPE_OPERANDS = RECIPE_OUTPUTS = BOUND
-RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = RECIPE_VJPS = BOUND
+RECIPE_DIFFERENTIABLE = RECIPE_VJPS = BOUND
 
 # The context: the twin, and names of what an op and a recipe have.
 SHARED, TWIN, RECIPES, SAVES, NODE_CLASS, OVER, CHOSEN = range(7)
@@ -166,14 +166,12 @@ def sign_of(shared, operand):
 
 @helper
 def new_scalars(shared, recipe, operands, attributes):
-    """The words of the numbers among the operands and of the attributes; 0 if they are no floats."""
+    """The words of the numbers among the operands and of the attributes; 0 if this is not the usual case."""
     total = length(attributes)
     for k in range(length(operands)):
         total += not is_tensor(shared, item(operands, k))
     if total == 0:
         return own(item(shared, EMPTY))
-    if get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
-        return 0
     scalars = new_tuple(total)
     at = 0
     for k in range(length(operands) + length(attributes)):
@@ -183,7 +181,7 @@ def new_scalars(shared, recipe, operands, attributes):
         value = item(operands, k) if is_operand else item(attributes, k - length(operands))
         if is_operand and is_tensor(shared, value):
             continue
-        word = new_float_word(value)
+        word = new_number_word(shared, recipe, value)
         if word == 0:
             drop(scalars)
             scalars = 0

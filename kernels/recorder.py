@@ -58,7 +58,8 @@ from .objects import (
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = BOUND
-RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = BOUND
+RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = BOUND
+RECIPE_FLOATING = RECIPE_WHOLE = BOUND
 
 NUMBER_TWIN, OF_NUMBERS = 1, 2  # in the context of `constant`
 # A recorder's context.
@@ -207,9 +208,8 @@ def on_tensor_and_number(context, shared, t, number, at, call):
         return False
     recipe = own(find(item(context, RECIPES), key))
     drop(key)
-    word = new_float_word(number)
-    if word == 0 or recipe == 0 or get(recipe, RECIPE_FLOATING) != item(shared, TRUE):
-        drop(word)
+    word = new_number_word(shared, recipe, number) if recipe != 0 else 0
+    if word == 0:
         drop(recipe)
         return False
     scalars = new_single(word)
@@ -226,6 +226,19 @@ def new_float_word(number):
         forget_error()
         return 0
     return new_word(bits_of_float(value))
+
+
+@helper
+def new_number_word(shared, recipe, number):
+    """The word of a number in the dtype that a recipe computes in; 0 where Python has to see to it."""
+    if get(recipe, RECIPE_FLOATING) == item(shared, TRUE):
+        return new_float_word(number)
+    if get(recipe, RECIPE_WHOLE) != item(shared, TRUE) or class_of(number) != item(shared, INT):
+        return 0
+    if word_of(number) == -1 and has_failed() != 0:
+        forget_error()
+        return 0
+    return own(number)
 
 
 @helper

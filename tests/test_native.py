@@ -1675,6 +1675,60 @@ def test_many_single_operations_run():
     assert [t.item() for t in total] == [2 * (15.0 + 6 * k) for k in range(200)]
 
 
+# ----- elements as numbers -----
+
+
+@pytest.mark.parametrize("kind", T.dtypes.SUPPORTED, ids=str)
+def test_numbers_are_read(kind):
+    numbers = np.array([0, 1, 100, 127, 3, 0], kind.numpy)
+    if kind.is_floating_point:
+        numbers[:4] = [-0.0, np.inf, np.finfo(kind.numpy).tiny / 8, np.pi]
+    elif kind.is_signed:
+        numbers[1:3] = np.iinfo(kind.numpy).min, np.iinfo(kind.numpy).max
+    x = T.from_numpy(numbers) if kind is T.uint8 else T.tensor(numbers)
+    for t, expected in (
+        (x, numbers),
+        (x[1:], numbers[1:]),
+        (x[::2], numbers[::2]),
+        (x[4], numbers[4]),
+    ):
+        found = t.tolist()
+        assert repr(found) == repr(expected.tolist())
+    for k in range(6):
+        assert repr(x[k].item()) == repr(numbers[k].item())
+        assert bool(x[k]) is bool(x[k : k + 1]) is bool(numbers[k])
+    assert x[:0].tolist() == []
+    assert x.view(2, 3).tolist() == numbers.reshape(2, 3).tolist()
+    assert T.tensor(float("nan"))
+    assert T.nn.Parameter(T.ones(2)).tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("name", ["item", "tolist", "__bool__"])
+def test_what_cannot_be_read_as_numbers(name):
+    read = getattr(T.Tensor, name)
+    with pytest.raises(
+        TypeError, match=rf"Tensor.{name}\(\) missing 1 required positional argument: 'self'"
+    ):
+        read()
+    with pytest.raises(TypeError, match=r"takes 1 positional argument but 2 were given"):
+        read(T.ones(1), 1)
+    for other in (5, None, [1.0]):
+        with pytest.raises(AttributeError, match="has no attribute"):
+            read(other)
+
+
+def test_looking_at_numbers_is_seen_by_those_who_watch(monkeypatch, slow_settles):
+    """A body that looks at values is no template; and those who note lines see what is computed."""
+    x = T.arange(3.0)
+    for look in (lambda t: t[0].item(), lambda t: t.tolist(), lambda t: bool(t[0] + 1)):
+        T.graph.state.state.steady = True
+        look(x)
+        assert not T.graph.state.state.steady
+    f = T.compile(lambda t: t * t.sum().item())
+    with pytest.raises(RuntimeError, match="looked at the value"):
+        f(x)
+
+
 # ----- leaves -----
 
 

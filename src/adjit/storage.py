@@ -53,7 +53,8 @@ if TYPE_CHECKING:
         """Bytes that one value owns; the number is their address.
 
         An address that is its own owner costs a value one attribute. The finalizer of a small block puts
-        a new owner of the same bytes onto the free list: CPython runs an object's finalizer once.
+        it onto the free list: it comes back as what it was. CPython finalizes an object again if the
+        collector does not know its class.
         """
 
         size: int
@@ -65,12 +66,9 @@ def _small_class(size: int) -> tuple[list[Any], type[Block]]:
     free: list[Any] = []
 
     def finalize(self: Any) -> None:
-        # A plain number: the interpreter may put off the end of the tuple of arguments in a deep chain of
-        # finalizers, which would keep `self` alive, to be finalized again.
-        free.append(made(self + 0))
+        free.append(self)
 
-    made = untracked(f"adjit.storage.Block{size}", Block, size=size, __del__=finalize)
-    return free, made
+    return free, untracked(f"adjit.storage.Block{size}", Block, size=size, __del__=finalize)
 
 
 _small = {size: _small_class(size) for size in _cut_sizes()}

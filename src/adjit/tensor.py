@@ -14,9 +14,10 @@ from .dtypes import dtype
 from .graph import record
 from .graph.node import RemovableHandle, Spec
 from .graph.op import attach_methods
-from .graph.state import state
+from .graph.state import state, watchers
 from .graph.view import current_fn
 from .graph.write import has_twin
+from .schedule import native
 from .schedule import settle as scheduling
 from .shapes import Size
 from .storage import Export, Storage, Version
@@ -25,7 +26,13 @@ if TYPE_CHECKING:
     from .show import Outline
 
 
-FEW = 64  # elements that become Python numbers one by one
+def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
+    """A method that makes Python's numbers of elements."""
+    context = (
+        record.tensor_classes, dtypes.SUPPORTED, devices.CPU, watchers, scheduling.value_of,
+        state, "steady", False, True,
+    )  # fmt: skip
+    return lambda twin: native.Family("reading", name).function(twin, (twin, *context))
 
 
 class Meta:
@@ -604,6 +611,7 @@ class Tensor:
             return array.astype(dtype)
         return array.copy() if copy else array
 
+    @_reading("read_one")
     def item(self) -> Any:
         """The only element as a Python number.
 
@@ -627,21 +635,12 @@ class Tensor:
             value.address + self.offset * spec.dtype.itemsize
         ).value
 
+    @_reading("read_all")
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers."""
-        spec = self.spec
-        if (
-            spec.ndim == 1
-            and 0 < spec.numel <= FEW
-            and spec.device is devices.CPU
-            and spec.contiguous
-        ):
-            state.steady = False
-            value = scheduling.value_of(self.storage)
-            first = value.address + self.offset * spec.dtype.itemsize
-            return (spec.dtype.ctype * spec.numel).from_address(first)[:]
         return self._values().tolist()
 
+    @_reading("is_true")
     def __bool__(self) -> bool:
         if self.spec.numel != 1:
             if self.spec.numel == 0:
@@ -925,6 +924,7 @@ def _attach(name: str, function: Any) -> None:
 
 
 record.adopt_classes(Tensor, Meta)
+native.know(TENSOR=Tensor, META=Meta)
 attach_methods(_attach)
 
 __all__ = ["Tensor"]

@@ -21,7 +21,9 @@ from .node import GradNode, Node, Spec, attached, counter
 from .state import modes_used, state, watchers
 from .view import MULTIPLE, NO_GRAD, View
 
-native.know(STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View)
+native.know(
+    STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype
+)
 native.constants["MAX_PENDING"] = MAX_PENDING
 
 # Classes of arguments that equality tells apart.
@@ -39,7 +41,6 @@ _computers = native.Family("inplace", "compute")
 @functools.cache
 def shared() -> tuple[Any, ...]:
     """What all compiled functions need, in the order of the names in `kernels/handles.py`."""
-    native.know(TENSOR=record.Tensor, META=record.Meta)
     if native.is_supported:
         cycles.watch()
     return (

@@ -258,7 +258,8 @@ def contains_tensor(items: Sequence[Any]) -> bool:
 
 def on_device_of(x: Tensor, index: Tensor) -> Tensor:
     """An index where `x` is: one on the host goes with every tensor."""
-    return index.to(x.spec.device) if index.spec.device is CPU else index
+    place = x.spec.device
+    return index if index.spec.device is place or index.spec.device is not CPU else index.to(place)
 
 
 def as_index(item: Any) -> Tensor | None:

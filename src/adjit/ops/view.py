@@ -33,6 +33,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
+from . import elementwise
 from .creation import empty, legacy_dtype, number_like, of_numbers, pinned, zeros
 from .layouts import channels_last
 
@@ -830,11 +831,9 @@ def _laid_out(g: Tensor, base: Spec) -> Tensor:
 @export(method=True)
 def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False) -> Tensor:
     """A copy with memory of its own; gradients flow through it."""
-    from .elementwise import copy
-
     if contiguous and not input.spec.contiguous:
         return _compact(input)
-    return copy(input)
+    return elementwise.copy(input)
 
 
 @operation("CloneBackward0")
@@ -874,6 +873,8 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     page-locked memory to a GPU is waited for, unless it is `non_blocking`: then that memory may be
     written only after it.
     """
+    if len(args) == 1 and not kwargs and args[0].__class__ is dtypes.dtype:  # as most calls are
+        return input if input.spec.dtype is args[0] else convert(input, dtypes.check(args[0]))
     kind: Any = kwargs.pop("dtype", None)
     place: Any = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
@@ -930,7 +931,7 @@ def _(g: Any) -> Any:
 
 def _conversion(name: str, kind: dtypes.dtype) -> None:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
-        return to(self, kind)
+        return self if self.spec.dtype is kind else convert(self, dtypes.check(kind))
 
     method.__doc__ = f"The tensor as {kind!r}."
     add_method(name, method)

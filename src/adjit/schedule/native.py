@@ -69,6 +69,9 @@ constants: dict[str, int] = {}  # what machine code may ask for
 # ----- machine code -----
 
 
+_PRIVATE = re.compile(r"(^|\.)_(?=[a-z]\w*$)")  # before the last part of a name
+
+
 class Family:
     """The functions that share one piece of machine code, and differ in their context.
 
@@ -83,12 +86,14 @@ class Family:
         add(self)
 
     def function(self, twin: Callable[..., Any], context: tuple[Any, ...]) -> Any:
-        """`twin`, replaced by the machine code as soon as that is there."""
+        """`twin`, replaced by the machine code as soon as that is there; without the `_` of its name."""
+        for named in ("__name__", "__qualname__"):
+            setattr(twin, named, _PRIVATE.sub(r"\1", getattr(twin, named)))
         if not is_supported:
             return twin
         made: Any = Function()
         made.__wrapped__ = twin
-        made.__name__, made.__doc__ = twin.__name__.lstrip("_"), twin.__doc__
+        made.__name__, made.__doc__ = twin.__name__, twin.__doc__
         self.serve(made, context)
         return made
 
@@ -235,7 +240,7 @@ class Native:
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is the object itself, as of any function."""
         twin = self.__wrapped__
-        return attribute, getattr(self, "public", (twin.__module__, twin.__name__.lstrip("_")))
+        return attribute, getattr(self, "public", (twin.__module__, twin.__qualname__))
 
 
 def attribute(module: str, name: str) -> Any:

@@ -141,7 +141,7 @@ class Recipe:
         "device_steps", "differentiable", "element", "fallible", "finishes", "floating", "fold", "head",
         "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
         "operands", "outputs", "over", "pick", "plain", "room", "row", "scalars", "scratch", "serial",
-        "size", "sizes", "spec", "steps", "vjps", "wants", "wide", "write",
+        "size", "sizes", "spec", "steps", "vjps", "wants", "whole", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -203,7 +203,9 @@ class Recipe:
         self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
         self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words
         self.compute: Any = None  # the dtype that the body runs in
-        self.floating = False  # whether that is a floating one
+        self.floating = self.whole = (
+            False  # whether that is a floating one, or one of whole numbers
+        )
         self.differentiable = False
         self.vjps: dict[Any, Any] = {}
 
