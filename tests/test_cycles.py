@@ -1,6 +1,8 @@
 """What the collector of cycles sees of graphs: little, and every cycle."""
 
 import gc
+import threading
+import time
 import weakref
 
 import pytest
@@ -251,3 +253,25 @@ def test_without_the_search_cycles_would_stay(monkeypatch):
 def test_the_search_is_registered_once():
     recorder.shared()
     assert gc.callbacks.count(cycles.bring_back) == 1
+
+
+def test_collections_leave_tuples_alone_that_other_threads_fill():
+    """Whoever holds an unfinished tuple makes `tuple(...)` fail, with a SystemError."""
+    T.ones(1).exp_().item()
+    assert cycles._tracking.is_loaded
+    ballast, is_over = [[k] for k in range(100_000)], threading.Event()
+
+    def collect():
+        while not is_over.is_set():
+            gc.collect()
+
+    collecting = threading.Thread(target=collect)
+    collecting.start()
+    try:
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            assert len(tuple(k for k in range(50))) == 50
+    finally:
+        is_over.set()
+        collecting.join()
+    assert len(ballast) == 100_000

@@ -29,17 +29,37 @@ AT_ONCE = 1 << 12  # objects; those behind all that there are would take 10 MiB
 
 def bring_back(phase: str, info: dict[str, int]) -> None:
     """Before a full collection, have the collector track what it could not see of graphs."""
-    if phase != "start" or info["generation"] < FULL or not native.is_used():
+    if phase != "start" or info["generation"] < FULL or not _tracking.is_loaded:
         return
-    seen = gc.get_objects()
+    seen = tracked()
     kinds = {View, *record.tensor_classes, *_classes(GradNode)}
     graph = [o for o in seen if type(o) in kinds]
+    tuples: set[int] = set()
     while seen:
         behind = gc.get_referents(*seen[-AT_ONCE:])
-        graph += [o for o in behind if type(o) in kinds and not gc.is_tracked(o)]
         del seen[-AT_ONCE:]
+        for o in behind:
+            if type(o) in kinds and not gc.is_tracked(o):
+                graph.append(o)
+            elif type(o) is tuple and gc.is_tracked(o) and id(o) not in tuples:
+                tuples.add(id(o))
+                seen.append(o)
     track_behind(graph, kinds)
     attached.clear()
+
+
+def _tracked() -> list[Any]:
+    """All objects that the collector tracks, but for tuples.
+
+    A tuple to which nothing refers yet is being filled, by `tuple(...)` in another thread, say, and that
+    fails, with a SystemError, when it finds that somebody else holds it. Machine code lets no other
+    thread run while it has all objects; in Python one would, so nothing is brought back until it is there.
+    """
+    return []
+
+
+_tracking = native.Family("cycles", "tracked")
+tracked = _tracking.function(_tracked, (gc.get_objects, tuple))
 
 
 def track_behind(graph: list[Any], kinds: set[type]) -> None:

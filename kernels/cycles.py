@@ -1,0 +1,35 @@
+"""What the collector of cycles tracks, compiled: see `graph/cycles.py`."""
+
+from .objects import (
+    BOUND,
+    append,
+    class_of,
+    drop,
+    get,
+    item,
+    length,
+    list_item,
+    new_list,
+    new_result_of_nothing,
+)
+
+FUNCTION_CONTEXT = BOUND  # where the slot lies; bound when the module is compiled
+
+GET_OBJECTS, TUPLE = range(2)  # the context
+
+
+def tracked(function, arguments, count, names):
+    """All objects that the collector tracks, but for tuples, in a list."""
+    context = get(function, FUNCTION_CONTEXT)
+    everything = new_result_of_nothing(item(context, GET_OBJECTS))
+    if everything == 0:
+        return 0
+    kept = new_list(0)
+    for k in range(length(everything) if kept != 0 else 0):
+        found = list_item(everything, k)
+        if class_of(found) != item(context, TUPLE) and append(kept, found) != 0:
+            drop(kept)
+            kept = 0
+            break
+    drop(everything)
+    return kept
