@@ -1,4 +1,6 @@
-"""Calls that programs are full of, on small tensors: what it costs to record and to run them.
+"""Calls that programs are full of. On small tensors: what it costs to record and to run them, and to look
+at each result at once. On a million elements: single operations that move, count and sort, of which the
+other rows have none.
 
 The results are kept and computed, so what nobody looks at does not come for free.
 """
@@ -51,7 +53,53 @@ F.cross_entropy(a, rows)
 F.mse_loss(x, y)
 torch.tensor(x.sum().item())
 """
+LOOKS = """
+x[3].item()
+x.tolist()
+(x + y).tolist()
+x.sum().item()
+bool((x > y).any())
+a.max(1)[1].tolist()
+a[rows].sum().item()
+x.dot(y).item()
+F.cross_entropy(a, rows).item()
+(a.argmax(1) == rows).sum().item()
+"""
+# On matrices of 1024x1024, 1024 of its rows by number, places in rows, a mask, and whole numbers.
+MOVES = """
+x.t().contiguous()
+x + y.t()
+x.flip(1)
+x.roll(1, 0)
+x.tril()
+torch.cat([x, y], 1)
+x[rows]
+x[:, rows]
+x[mask]
+mask.nonzero()
+x.masked_fill(mask, 0.0)
+torch.where(mask, x, y)
+x.gather(1, places)
+torch.zeros(1024, 1024).scatter_add(1, places, x)
+x.index_add(0, rows, y)
+F.embedding(rows, x)
+F.one_hot(rows, 1024)
+i % 7
+i // 7
+i & 255
+x.double()
+i.float()
+x.sum(0)
+x.sum(1)
+x.max(1)[1]
+x.std(1)
+x.log_softmax(1)
+x.cumsum(1)
+x.sort(1)[0]
+x.topk(5, 1)[0]
+"""
 PARAMETERS = "torch, F, x, y, a, rows, mask"
+MATRICES = "torch, F, x, y, rows, places, mask, i"
 
 
 def data() -> Arrays:
@@ -60,11 +108,18 @@ def data() -> Arrays:
     return *vectors, uniform((8, 8), (-1, 1), seed=2), rows, vectors[0] > 0
 
 
-def function(text: str, is_write: bool) -> Callable[..., Any]:
+def matrices() -> Arrays:
+    shape, numbers = (1024, 1024), np.random.default_rng(3)
+    x, y = uniform(shape, (-2, 2)), uniform(shape, (0.5, 2), seed=1)
+    rows, places = numbers.integers(0, 1024, 1024), numbers.integers(0, 1024, shape)
+    return x, y, rows, places, x > 0, numbers.integers(-1000, 1000, shape)
+
+
+def function(text: str, is_write: bool = False, parameters: str = PARAMETERS) -> Callable[..., Any]:
     """The call as a function; a write gives what it may have written."""
     found: dict[str, Any] = {}
     body = f"{text}; return x, a" if is_write else f"return {text}"
-    exec(f"def call({PARAMETERS}): {body}", found)
+    exec(f"def call({parameters}): {body}", found)
     call: Callable[..., Any] = found["call"]
     return call
 
@@ -80,8 +135,36 @@ def repeated(text: str, is_write: bool, torch: Any, *arrays: np.ndarray) -> Call
     return run
 
 
-CALLS: tuple[Row, ...] = tuple(
-    Row("calls", f"one of {REPEATS}, {text}", data, {"torch": partial(repeated, text, is_write)}, REPEATS)
-    for texts, is_write in ((WRITES, True), (EXPRESSIONS, False))
-    for text in texts.strip().splitlines()
+def looked_at(text: str, torch: Any, *arrays: np.ndarray) -> Call:
+    call, tensors = function(text), [torch.tensor(array) for array in arrays]
+    given = torch, torch.nn.functional, *tensors
+
+    def run() -> Any:
+        for _ in range(REPEATS):
+            found = call(*given)
+        return torch.tensor(found)
+
+    return run
+
+
+def single(text: str, torch: Any, *arrays: np.ndarray) -> Call:
+    call, tensors = function(text, False, MATRICES), [torch.tensor(array) for array in arrays]
+    given = torch, torch.nn.functional, *tensors
+    return lambda: call(*given)
+
+
+CALLS: tuple[Row, ...] = (
+    *[
+        Row("calls", f"one of {REPEATS}, {text}", data, {"torch": partial(repeated, text, is_write)}, REPEATS)
+        for texts, is_write in ((WRITES, True), (EXPRESSIONS, False))
+        for text in texts.strip().splitlines()
+    ],
+    *[
+        Row("looks", f"one of {REPEATS}, {text}", data, {"torch": partial(looked_at, text)}, REPEATS)
+        for text in LOOKS.strip().splitlines()
+    ],
+    *[
+        Row("moves", f"1M elements, {text}", matrices, {"torch": partial(single, text)}, rtol=1e-4, atol=2e-5)
+        for text in MOVES.strip().splitlines()
+    ],
 )  # fmt: skip

@@ -19,6 +19,8 @@ MEANS = {  # groups of which the README gives means
     "unary float64": "unary functions, 1M float64",
     "binary float32": "binary functions, 4M float32",
     "calls": "everyday calls on small tensors",
+    "looks": "such calls, the result looked at at once",
+    "moves": "moves, counts and sorts, 1M elements",
     "images": "operations on images, forward and backward",
 }
 

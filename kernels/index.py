@@ -214,6 +214,22 @@ def write_grid(args, start, stop):
                 ]
 
 
+@kernel
+def one_hot(args, start, stop):
+    """out[i, index[i]] = 1, all else 0; a unit is a row."""
+    p = words(args)
+    index, out, status, classes = at(p[0], I), at(p[1], I), at(p[2], I), p[3]
+    for row in range(start, stop):
+        target = shifted(out, row * classes)
+        for k in range(classes):
+            target[k] = 0
+        chosen = index[row]
+        if chosen < 0 or chosen >= classes:
+            report(status, STATUS_INDEX, chosen, 0, classes)
+            return
+        target[chosen] = 1
+
+
 SUM, PRODUCT, LARGEST, SMALLEST = 0, 1, 2, 3  # the scalar word of `reduce_grid`
 
 

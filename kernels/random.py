@@ -216,11 +216,15 @@ def permutation(args, start, stop):
     p = words(args)
     out, size = at(p[0], T), p[1]
     low_key, high_key, first = U(p[2]), U(p[3]), p[4]
-    for i in range(size):
-        a, b, _, _ = block(low_key, high_key, first + i)
-        place = I(scaled(a << HALF | b, U(i + 1)))
-        out[i] = out[place]
-        out[place] = T(i)
+    places = stack(I, 128)
+    for done in range(0, size, PAIRS):
+        for k in range(CHUNK):
+            a, b, c, d = block(low_key, high_key, first + done // 2 + k)
+            places[k] = I(scaled(a << HALF | b, U(done + k + 1)))
+            places[k + 64] = I(scaled(c << HALF | d, U(done + k + 65)))
+        for k in range(min(PAIRS, size - done)):
+            out[done + k] = out[places[k]]
+            out[places[k]] = T(done + k)
 
 
 # --------------------------------------------------------------------------- categories

@@ -562,6 +562,8 @@ def test_one_hot():
     classes = np.array([[0, 2], [1, 1]])
     agree(lambda T, x: functional(T).one_hot(x), classes)
     agree(lambda T, x: functional(T).one_hot(x, 5), classes)
+    agree(lambda T, x: functional(T).one_hot(x.t()[:, 1:], 4), classes)
+    agree(lambda T, x: functional(T).one_hot(x[1, 0], 3), classes)
     agree(lambda T, x: functional(T).one_hot(x, 4), np.zeros((0,), np.int64))
     agree_in_error(lambda T, x: functional(T).one_hot(x, 2), classes)
     agree_in_error(lambda T, x: functional(T).one_hot(-x, 5), classes)

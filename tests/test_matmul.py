@@ -275,6 +275,12 @@ def test_einsum(equation, shapes):
     agree_in_gradients(lambda T, *t: T.einsum(equation, *t), *arrays)
 
 
+def test_einsum_of_the_same_axes_is_a_tensor_of_its_own():
+    x = adjit.ones(2, 3, requires_grad=True)
+    assert adjit.einsum("ij->ij", x) is not x
+    assert adjit.einsum("ij->ij", x).grad_fn is not None
+
+
 def test_einsum_by_lists():
     x, y = sample(2, 3), sample(3, 4)
     agree(lambda T, x, y: T.einsum(x, [0, 1], y, [1, 2], [0, 2]), x, y)

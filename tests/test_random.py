@@ -127,8 +127,23 @@ def test_geometric_and_bernoulli():
             assert abs(sample.double().mean().item() - p) <= 4 * np.sqrt(p * (1 - p) / SIZE)
 
 
+@pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 127, 128, 129, 257, 1000])
+def test_permutations_have_every_number_once(n):
+    assert sorted(T.randperm(n).tolist()) == list(range(n))
+
+
+def test_all_places_of_a_permutation_are_as_likely():
+    drawn = np.array([T.randperm(150).tolist() for _ in range(3000)])
+    for place in (0, 1, 63, 64, 127, 128, 149):
+        assert stats.chisquare(np.bincount(drawn[:, place], minlength=150)).pvalue > 1e-4
+    for number in (0, 64, 149):
+        places = np.nonzero(drawn == number)[1]
+        assert stats.chisquare(np.bincount(places, minlength=150)).pvalue > 1e-4
+    neighbours = np.diff(drawn, axis=1) == 1
+    assert abs(neighbours.mean() - 1 / 150) < 4 * np.sqrt(1 / 150 / neighbours.size)
+
+
 def test_permutations():
-    assert sorted(T.randperm(1000).tolist()) == list(range(1000))
     assert T.randperm(0).tolist() == []
     assert T.randperm(5, dtype=T.float32).dtype is T.float32
     found = {tuple(T.randperm(3).tolist()) for _ in range(200)}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import Any
 
 from ..graph.op import export
-from ..shapes import numel, wrap_dim
+from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
 from .matmul import bmm, check_tensor, mm
 
@@ -250,7 +251,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
             "einsum(): must specify the equation string and at least one operand, or at least "
             "one operand and its subscripts list"
         )
-    return contract(*parse_equation(equation, operands), operands)
+    return contract(*parse_equation(equation, tuple([x.ndim for x in operands])), operands)
 
 
 def from_lists(args: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
@@ -276,9 +277,12 @@ def from_lists(args: Sequence[Any]) -> tuple[str, tuple[Tensor, ...]]:
     return equation, tuple(args[0 : 2 * pairs : 2])
 
 
-def parse_equation(
-    equation: str, operands: Sequence[Tensor]
-) -> tuple[list[list[str]], list[str], int]:
+Term = Sequence[str]
+Terms = Sequence[Term]
+
+
+@functools.lru_cache(1024)
+def parse_equation(equation: str, ndims: Shape) -> tuple[Terms, Term, int]:
     """The subscripts of each operand and of the result, one per axis, and the ellipsis's length.
 
     The axes of the ellipsis are called `.0`, `.1` and so on, counted from the right.
@@ -290,7 +294,7 @@ def parse_equation(
         letter = left[position]
         if letter == ",":
             terms.append([])
-            if len(terms) > len(operands):
+            if len(terms) > len(ndims):
                 raise RuntimeError(
                     "einsum(): fewer operands were provided than specified in the equation"
                 )
@@ -312,23 +316,23 @@ def parse_equation(
         elif letter != " ":
             raise_bad_subscript(position)
         position += 1
-    if len(terms) < len(operands):
+    if len(terms) < len(ndims):
         raise RuntimeError("einsum(): more operands were provided than specified in the equation")
 
     extra = 0
-    for number, (term, x) in enumerate(zip(terms, operands, strict=True)):
+    for number, (term, ndim) in enumerate(zip(terms, ndims, strict=True)):
         named = len(term) - (ELLIPSIS in term)
-        if ELLIPSIS in term and named <= x.ndim:
-            extra = max(extra, x.ndim - named)
+        if ELLIPSIS in term and named <= ndim:
+            extra = max(extra, ndim - named)
         elif ELLIPSIS in term:
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({named}) is more than the "
-                f"number of dimensions ({x.ndim}) for operand {number}"
+                f"number of dimensions ({ndim}) for operand {number}"
             )
-        elif named != x.ndim:
+        elif named != ndim:
             raise RuntimeError(
                 f"einsum(): the number of subscripts in the equation ({named}) does not match the "
-                f"number of dimensions ({x.ndim}) for operand {number} and no ellipsis was given"
+                f"number of dimensions ({ndim}) for operand {number} and no ellipsis was given"
             )
     counts: dict[str, int] = {}
     for term in terms:
@@ -340,12 +344,12 @@ def parse_equation(
         result = [ELLIPSIS] if extra or ELLIPSIS in counts else []
         result += sorted(s for s, n in counts.items() if n == 1 and s != ELLIPSIS)
 
-    def spelled(term: list[str], covered: int) -> list[str]:
+    def spelled(term: list[str], covered: int) -> Term:
         dots = [f".{i}" for i in range(covered - 1, -1, -1)]
-        return [s for letter in term for s in (dots if letter == ELLIPSIS else [letter])]
+        return tuple([s for letter in term for s in (dots if letter == ELLIPSIS else [letter])])
 
-    full = [spelled(term, x.ndim - len(term) + 1) for term, x in zip(terms, operands, strict=True)]
-    return full, spelled(result, extra), extra
+    full = [spelled(term, ndim - len(term) + 1) for term, ndim in zip(terms, ndims, strict=True)]
+    return tuple(full), spelled(result, extra), extra
 
 
 def raise_bad_subscript(position: int) -> None:
@@ -390,14 +394,12 @@ def parse_result(text: str, start: int, counts: dict[str, int]) -> list[str]:
     return result
 
 
-def contract(
-    terms: list[list[str]], result: list[str], extra: int, operands: Sequence[Tensor]
-) -> Tensor:
+def contract(terms: Terms, result: Term, extra: int, operands: Sequence[Tensor]) -> Tensor:
     """Contract the operands from left to right."""
     sizes: dict[str, int] = {}
     for number, (term, x) in enumerate(zip(terms, operands, strict=True)):
         own: dict[str, int] = {}
-        for s, size in zip(term, x.shape, strict=True):
+        for s, size in zip(term, x.spec.shape, strict=True):
             if own.setdefault(s, size) != size:
                 raise RuntimeError(
                     f"einsum(): subscript {s} is repeated for operand {number} but the sizes "
@@ -417,17 +419,18 @@ def contract(
                 )
             sizes[s] = size if seen == 1 else seen
 
-    x, term = with_diagonals(operands[0], terms[0])
+    x, term = with_diagonals(operands[0], list(terms[0]))
     for number in range(1, len(operands)):
-        y, other = with_diagonals(operands[number], terms[number])
+        y, other = with_diagonals(operands[number], list(terms[number]))
         needed = set(result).union(*terms[number + 1 :])
         x, term = contract_pair(x, term, y, other, needed)
     dropped = [d for d, s in enumerate(term) if s not in result]
     if dropped:
         x = x.sum(dim=dropped)
         term = [s for s in term if s in result]
-    present = [s for s in result if s in term]
-    x = x.permute([term.index(s) for s in present])
+    x = in_order(x, term, [s for s in result if s in term])
+    if x is operands[0]:
+        x = x.permute(*range(x.ndim))  # a tensor of its own
     for d, s in enumerate(result):
         if s not in term:  # an axis of the ellipsis that no operand has
             x = x.unsqueeze(d)
@@ -461,18 +464,32 @@ def contract_pair(
         order = shared + only_left + only_right
         return aligned(x, left, order) * aligned(y, right, order), order
 
-    def sizes(term: list[str]) -> list[int]:
-        return [max(z.shape[t.index(s)] for z, t in ((x, left), (y, right)) if s in t)
-                for s in term]  # fmt: skip
+    size = dict(zip(left, x.spec.shape, strict=True))
+    for s, n in zip(right, y.spec.shape, strict=True):
+        size[s] = max(n, size.get(s, 1))
+    batch, depth = [size[s] for s in shared], [size[s] for s in summed]
+    rows, columns = [size[s] for s in only_left], [size[s] for s in only_right]
+    groups = [numel(batch)] if shared else []
+    a = in_order(x, left, shared + only_left + summed)
+    b = in_order(y, right, shared + summed + only_right)
+    a = shaped(a, batch + rows + depth, [*groups, numel(rows), numel(depth)])
+    b = shaped(b, batch + depth + columns, [*groups, numel(depth), numel(columns)])
+    product = bmm(a, b) if shared else mm(a, b)
+    order = shared + only_left + only_right
+    return shaped(product, product.spec.shape, batch + rows + columns), order
 
-    batch, depth = sizes(shared), numel(sizes(summed))
-    rows, columns = sizes(only_left), sizes(only_right)
-    a = x.permute([left.index(s) for s in shared + only_left + summed])
-    b = y.permute([right.index(s) for s in shared + summed + only_right])
-    a = a.expand(batch + rows + sizes(summed)).reshape(numel(batch), numel(rows), depth)
-    b = b.expand(batch + sizes(summed) + columns).reshape(numel(batch), depth, numel(columns))
-    product = bmm(a, b) if shared else mm(a.squeeze(0), b.squeeze(0))
-    return product.view(batch + rows + columns), shared + only_left + only_right
+
+def in_order(x: Tensor, term: Sequence[str], order: Sequence[str]) -> Tensor:
+    """`x` with its axes in another order."""
+    axes = [term.index(s) for s in order]
+    return x if axes == list(range(len(axes))) else x.permute(axes)
+
+
+def shaped(x: Tensor, full: Sequence[int], shape: Sequence[int]) -> Tensor:
+    """`x` expanded to its full shape, then reshaped."""
+    if x.spec.shape != tuple(full):
+        x = x.expand(full)
+    return x if x.spec.shape == tuple(shape) else x.reshape(shape)
 
 
 def without(
@@ -500,7 +517,7 @@ def without_single(
 
 def aligned(x: Tensor, term: list[str], order: list[str]) -> Tensor:
     """`x` with its axes in order, of size 1 where it has none."""
-    x = x.permute([term.index(s) for s in order if s in term])
+    x = in_order(x, term, [s for s in order if s in term])
     for d, s in enumerate(order):
         if s not in term:
             x = x.unsqueeze(d)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph.launch import launch
 from ..graph.op import export, operation
 from ..graph.state import state
 from ..kernels import index as kernels
+from ..schedule.recipe import GRAIN
 from ..tensor import Tensor
-from . import creation
-from .grids import write_to_grid
 from .rows import add_rows, select_rows
 from .tables import IN_SELF, read_rows, write_rows
 
@@ -137,12 +137,16 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(tensor.max().item()) + 1
     elif num_classes < 1:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    zeros = creation.zeros((*tensor.shape, num_classes), dtype=dtypes.int64, device=tensor.device)
-    one = creation.ones((), dtype=dtypes.int64, device=tensor.device)
-    ones = one.expand(*tensor.shape, 1)
-    return write_to_grid(
-        kernels.write_grid, zeros, tensor.ndim, tensor.unsqueeze(-1), ones, fallible=bad_class
-    )
+    return ones_at(tensor, num_classes)
+
+
+@operation("OneHotBackward0", differentiable=())
+def ones_at(tensor: Tensor, num_classes: int) -> Tensor:
+    """Rows of `num_classes` with a one each."""
+    return launch(
+        kernels.one_hot, (tensor.contiguous(),), [((*tensor.shape, num_classes), dtypes.int64)],
+        words=(num_classes,), n=tensor.numel(), grain=max(1, GRAIN // num_classes), fallible=bad_class,
+    )  # fmt: skip
 
 
 def bad_class(status: tuple[int, ...]) -> Exception:
