@@ -47,6 +47,15 @@ def row_offset(indices, count, i, axes, status):
     return offset
 
 
+@helper
+def are_places(index, count, lowest, size):
+    """Whether dense indices are all of an axis; it takes less than a look at each when it is used."""
+    wrong = 0
+    for i in range(count):
+        wrong |= (index[i] - lowest) | (size - 1 - index[i])
+    return wrong >= 0
+
+
 # --------------------------------------------------------------------------- tables
 
 
@@ -69,23 +78,35 @@ def read_table(args, start, stop):
     p = words(args)
     x, indices, out, status = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I)
     count, outer_step, inner, inner_step, axes = p[4], p[5], p[6], p[7], shifted(p, 8)
-    i = start % count
-    o = start // count
-    for unit in range(start, stop):
-        offset = row_offset(indices, count, i, axes, status)
-        if offset == NOTHING:
-            return
-        source, target = shifted(x, o * outer_step + offset), shifted(out, unit * inner)
-        if inner_step == 1:
-            for k in range(inner):
-                target[k] = source[k]
-        else:
-            for k in range(inner):
-                target[k] = source[k * inner_step]
-        i += 1
-        if i == count:
-            i = 0
-            o += 1
+    is_single = inner == 1 and axes[0] == 1
+    size, step, lowest = axes[2], axes[3], axes[4]
+    unit = start
+    while unit < stop:
+        o, i = unit // count, unit % count
+        rows = min(count - i, stop - unit)
+        if is_single and are_places(shifted(indices, i), rows, lowest, size):
+            place, source, target = (
+                shifted(indices, i),
+                shifted(x, o * outer_step),
+                shifted(out, unit),
+            )
+            for k in range(rows):
+                target[k] = source[(place[k] + (size & (place[k] >> 63))) * step]
+            unit += rows
+            continue
+        for row in range(i, i + rows):
+            offset = row_offset(indices, count, row, axes, status)
+            if offset == NOTHING:
+                return
+            source = shifted(x, o * outer_step + offset)
+            target = shifted(out, (o * count + row) * inner)
+            if inner_step == 1:
+                for k in range(inner):
+                    target[k] = source[k]
+            else:
+                for k in range(inner):
+                    target[k] = source[k * inner_step]
+        unit += rows
 
 
 @kernel
@@ -150,15 +171,6 @@ def group_offset(c, group, operand):
     return offset_of(group, axes, sizes, shifted(sizes, operand * axes))
 
 
-@helper
-def are_places(index, count, size):
-    """Whether dense indices are all of an axis; it takes less than a look at each when it is used."""
-    wrong = 0
-    for i in range(count):
-        wrong |= index[i] | (size - 1 - index[i])
-    return wrong >= 0
-
-
 @kernel
 def read_grid(args, start, stop):
     """out[.., i, ..] = x[.., index[.., i, ..], ..]; a unit is a line along the indexed axis."""
@@ -171,7 +183,12 @@ def read_grid(args, start, stop):
         source = shifted(x, group_offset(c, group, 1))
         place = shifted(index, group_offset(c, group, 2))
         target = shifted(out, group_offset(c, group, 3))
-        if shared == 1 and along_index == 1 and along_out == 1 and are_places(place, length, size):
+        if (
+            shared == 1
+            and along_index == 1
+            and along_out == 1
+            and are_places(place, length, 0, size)
+        ):
             for i in range(length):
                 target[i] = source[place[i] * along_x]
             continue
@@ -199,7 +216,7 @@ def write_grid(args, start, stop):
         target = shifted(out, group_offset(c, group, 1))
         place = shifted(index, group_offset(c, group, 2))
         value = shifted(source, group_offset(c, group, 3))
-        if shared == 1 and along_index == 1 and are_places(place, length, size):
+        if shared == 1 and along_index == 1 and are_places(place, length, 0, size):
             for i in range(length):
                 target[place[i] * along_out] = value[i * along_value]
             continue
@@ -248,7 +265,7 @@ def reduce_grid(args, start, stop):
         place = shifted(index, group_offset(c, group, 2))
         values = shifted(source, group_offset(c, group, 3))
         is_plain = reduction == SUM and shared == 1 and along_index == 1
-        if is_plain and are_places(place, length, size):
+        if is_plain and are_places(place, length, 0, size):
             for i in range(length):
                 here = place[i] * along_out
                 target[here] = T(target[here] + values[i * along_value])
