@@ -74,6 +74,8 @@ WALK_SIGNATURE = "int64(int64, int64, int64, int64)"
 TIMED_WALK_SIGNATURE = "int64(int64, int64, int64, int64, int64, int64, int64)"
 RUN_PARTS_SIGNATURE = "void(int64, int64, int64, int64)"
 
+HAS_PTHREADS = hasattr(signal, "pthread_sigmask")
+
 OLDEST_TBB = 12060  # 2021.6, the oldest that Numba accepts
 
 
@@ -286,20 +288,38 @@ class Runner:
             self._threads = int(threads)
             if self._layer:
                 self._fill_team()
+            else:
+                self._team[THREADS] = 0  # not ready
 
     def threading_layer(self) -> str:
         """Where parts run: "tbb", "workers" or "serial". Decides it, if nothing has yet."""
-        self.prepare_parallel()
+        self._prepare_layer()
         return self._layer
 
     def prepare_parallel(self) -> int:
         """Make ready for large steps; the address of the team, 0 where there is only one thread."""
         if not self._layer:
-            with self._lock:
-                if not self._layer:
-                    self._layer = self._choose_layer()
-                    self._fill_team()
+            if self.get_num_threads() > 1:
+                self._prepare_layer()
+            else:
+                self._team[THREADS] = 1  # ready, and nothing is compiled for others
         return ctypes.addressof(self._team) if self._team[THREADS] > 1 else 0
+
+    def _prepare_layer(self) -> None:
+        """Choose a layer, if none is."""
+        with self._lock:
+            if not self._layer:
+                self._layer = self._choose_layer()
+                self._fill_team()
+
+    def functions(self, *, large: bool) -> list[tuple[Callable[..., Any], str]]:
+        """The functions, with their signatures, that the next run wants from `load`, loaded or not."""
+        wanted: list[tuple[Callable[..., Any], str]] = [(walk, WALK_SIGNATURE)]
+        if large and not self._layer and self.get_num_threads() > 1:
+            wanted.append((run_parts, RUN_PARTS_SIGNATURE))
+            if not os.environ.get("ADJIT_THREADING_LAYER") and HAS_PTHREADS:
+                wanted += [(work, WORK_SIGNATURE), (share, SHARE_SIGNATURE)]
+        return wanted
 
     def walk_address(self) -> int:
         """The address of the compiled `walk`."""
@@ -331,14 +351,13 @@ class Runner:
                 f"ADJIT_THREADING_LAYER must be 'tbb', 'workers' or 'serial', but is {wanted!r}"
             )
         self._team[RUN_PARTS] = self._load(run_parts, RUN_PARTS_SIGNATURE)
-        has_pthreads = hasattr(signal, "pthread_sigmask")
-        if self._tbb_is_usable and (wanted == "tbb" or not (wanted or has_pthreads)):
+        if self._tbb_is_usable and (wanted == "tbb" or not (wanted or HAS_PTHREADS)):
             self._team[PARALLEL_FOR] = tbb_parallel_for()
             if self._team[PARALLEL_FOR]:
                 return "tbb"
             if wanted:
                 raise ImportError("ADJIT_THREADING_LAYER is 'tbb', but tbb cannot be loaded")
-        if wanted != "serial" and has_pthreads:
+        if wanted != "serial" and HAS_PTHREADS:
             self._workers = Workers(self._load(work, WORK_SIGNATURE))
             self._team[PARALLEL_FOR] = self._load(share, SHARE_SIGNATURE)
             self._team[POOL] = self._workers.address

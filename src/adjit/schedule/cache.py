@@ -65,19 +65,26 @@ def link(source: Source) -> int:
 
 def link_function(function: Callable[..., Any], signature: str) -> int:
     """The address of a function of the kernels room, for instance the runner's loop."""
-    text = instantiate(function, {}).text
-    return address_of(function.__name__, text, signature)
+    return addresses(_unit_of_function(function, signature))[0]
 
 
-def compile_ahead(sources: Iterable[Source]) -> None:
-    """Compile kernels that are about to be linked: LLVM works on one while Numba translates the next.
+def _unit_of_function(function: Callable[..., Any], signature: str) -> Unit:
+    return _unit(function.__name__, instantiate(function, {}).text, signature)
+
+
+def compile_ahead(
+    sources: Iterable[Source], functions: Iterable[tuple[Callable[..., Any], str]] = ()
+) -> None:
+    """Compile kernels that are about to be linked, and functions of the kernels room, with signatures: LLVM
+    works on one while Numba translates the next.
 
     What cannot be compiled is left to those who link it.
     """
-    missing = _missing(sources)
+    missing = _missing(map(_unit_of, [source for source in sources if not source.address]))
     if missing:
-        missing |= _missing(_expected)
+        missing |= _missing(map(_unit_of, _expected))
         _expected.clear()
+        missing |= _missing((_unit_of_function(*function), 0) for function in functions)
     if len(missing) < 2:
         return
     with _busy(), ThreadPoolExecutor(1, "adjit-llvm") as llvm_part:
@@ -92,9 +99,9 @@ def expect(source: Source) -> None:
         _expected[source] = None
 
 
-def _missing(sources: Iterable[Source]) -> dict[str, Translate]:
-    """The units of kernels that the cache does not have."""
-    wanted = dict(_unit_of(source)[0] for source in sources if not source.address)
+def _missing(units: Iterable[tuple[Unit, int]]) -> dict[str, Translate]:
+    """Those that are not linked, nor in the cache."""
+    wanted = dict(unit for unit, _ in units if unit.stem not in _linked)
     return {stem: unit for stem, unit in wanted.items() if not object_path(stem).exists()}
 
 

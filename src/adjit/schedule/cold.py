@@ -37,10 +37,12 @@ def run(batch: list[Any]) -> None:
     running = threading.get_ident()
     batch.reverse()
     try:
-        if profile.active is None:
+        if places and profile.active is None:
             _run_usual(batch)
         if batch:
             _run_others(batch)
+        if not places:  # by now, as the walk was compiled with the kernels
+            places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
     finally:
         batch.reverse()
         running = 0
@@ -48,8 +50,6 @@ def run(batch: list[Any]) -> None:
 
 def _run_usual(batch: list[Any]) -> None:
     """Run the nodes at the end of a batch, up to one that machine code leaves to Python."""
-    if not places:
-        places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
     if run_rows(batch, *places):
         raise_bad_value(batch)
 
@@ -73,7 +73,7 @@ def _run_others(batch: list[Any]) -> None:
                 batch.pop()
                 continue
             if is_new and any(not step.source.address for step in recipe.steps):
-                compile_ahead(s.source for n in reversed(batch) if n.recipe for s in n.recipe.steps)
+                _compile_ahead(batch[::-1])
                 is_new = False  # what is missing among the others is there by now
             words: list[int] = []
             if node.offsets is not None:  # an address behind a block's does not keep the block
@@ -95,10 +95,18 @@ def _run_others(batch: list[Any]) -> None:
                 del now
                 if can_fail and _status[0]:
                     raise _failed(node, recipe)
-            if one_by_one:
+            if one_by_one and places:
                 _run_usual(batch)
     finally:
         stream.run()
+
+
+def _compile_ahead(batch: list[Any]) -> None:
+    """Compile what running nodes takes, first what comes first."""
+    recipes = [node.recipe for node in batch if node.recipe]
+    large = any(recipe.large for recipe in recipes)
+    sources = [step.source for recipe in recipes for step in recipe.steps]
+    compile_ahead(sources, run_cpu.functions(large=large))
 
 
 class Stream:

@@ -13,6 +13,7 @@ run = _runner.run
 run_timed = _runner.run_timed
 walk_address = _runner.walk_address
 team_address = _runner.team_address
+functions = _runner.functions
 
 
 def get_num_threads() -> int:
