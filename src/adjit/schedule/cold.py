@@ -252,7 +252,7 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
     row = _addresses(node)
     blocks: list[Any]
     may_alias = recipe.alias is not None and node.offsets is None
-    if may_alias and _is_free(node.inputs[0]):
+    if may_alias and is_free(node.inputs[0]):
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     elif recipe.over:
@@ -282,7 +282,7 @@ def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
     """Memory for results: that of old values which nobody else looks at, else new."""
     blocks = []
     for k, size in enumerate(recipe.sizes):
-        taken = k < recipe.over and _is_free(inputs[k])
+        taken = k < recipe.over and is_free(inputs[k])
         blocks.append(inputs[k].address if taken else allocate(size))
     return blocks
 
@@ -314,7 +314,7 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     block = node.inputs[0].address
     head = _head(recipe)
     steps = 1
-    if recipe.write == "copy" and not _is_free(node.inputs[0]):
+    if recipe.write == "copy" and not is_free(node.inputs[0]):
         if len(head) == HEADER:
             copy = link(copy_words()), (recipe.spec.nbytes + 7) // 8, 1 << 15, 2
             recipe.head = head = head + copy
@@ -329,13 +329,13 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
     return steps
 
 
-def _is_free(value: Any) -> bool:
+def is_free(value: Any) -> bool:
     """Whether only the node that reads a value holds it, so that its memory may be written."""
-    return _refcount(value) <= HELD_BY_NODE and value.address.__class__ is not Foreign
+    return _refcount(value) <= _HELD_BY_NODE and value.address.__class__ is not Foreign
 
 
 def _held_by_node() -> int:
-    """The reference count that `_is_free` sees for a value that only the inputs of one node hold."""
+    """The reference count that `is_free` sees for a value that only the inputs of one node hold."""
 
     class Holder:
         __slots__ = ("inputs",)
@@ -349,4 +349,4 @@ def _count_argument(value: Any) -> int:
     return _refcount(value)
 
 
-HELD_BY_NODE = _held_by_node()
+_HELD_BY_NODE = _held_by_node()

@@ -6,7 +6,6 @@ finds (an index out of range) is therefore reported there.
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 from array import array
@@ -16,15 +15,13 @@ from typing import Any, NamedTuple
 from .. import driver, gpu
 from ..devices import CPU, device
 from ..kernels import launcher
-from ..storage import Foreign, allocate, size_class
+from ..storage import allocate, size_class
 from . import products_cuda, profile, run_cpu, toolkit, units_cuda
 from .cache import instantiate, link
-from .cold import HELD_BY_NODE, Failed, fail, found_error, inherit_error
+from .cold import Failed, fail, found_error, inherit_error, is_free
 from .recipe import DeviceSource, Recipe, Source
 
 BESIDE = 1 << 18  # bytes that take longer to copy than to wait for on another stream
-
-_refcount = sys.getrefcount
 
 
 class Shape(NamedTuple):
@@ -330,7 +327,7 @@ def _launch(owner: Gpu, node: Any, recipe: Recipe) -> None:
     takes = recipe.over or int(recipe.alias is not None and node.offsets is None)
     blocks = [
         node.inputs[k].address
-        if k < takes and _is_free(node, k)
+        if k < takes and is_free(node.inputs[k])
         else owner.pool.allocate(spec.nbytes)
         for k, spec in enumerate(recipe.outputs)
     ]
@@ -345,12 +342,6 @@ def _launch(owner: Gpu, node: Any, recipe: Recipe) -> None:
     node.address = blocks[0]
     if len(blocks) > 1:
         node.others = blocks
-
-
-def _is_free(node: Any, k: int) -> bool:
-    """Whether a node may write its result over an input: nothing else holds the value."""
-    is_held = _refcount(node.inputs[k]) > HELD_BY_NODE
-    return not is_held and node.inputs[k].address.__class__ is not Foreign
 
 
 def _addresses(owner: Gpu, node: Any, recipe: Recipe) -> list[int]:
@@ -379,7 +370,7 @@ def _write(owner: Gpu, node: Any, recipe: Recipe) -> None:
     launches = owner.launches(recipe)
     target, source = _addresses(owner, node, recipe)
     block = node.inputs[0].address
-    if recipe.write == "copy" and not _is_free(node, 0):
+    if recipe.write == "copy" and not is_free(node.inputs[0]):
         fresh = owner.pool.allocate(recipe.spec.nbytes)
         _copy(owner, "cuMemcpyDtoDAsync_v2", fresh, block, recipe.spec.nbytes)
         target += fresh - block
