@@ -417,3 +417,17 @@ def integers_by_threads(row, n):
         place = place_of(number, PAIRS)
         put_element(out, place, size, T(low + I(one)))
         put_element(out, place + CHUNK, size, T(low + I(other)))
+
+
+@on_device(permutation)
+def permutation_by_a_thread(row, n):
+    """`permutation`."""
+    out, size = at(row[0], T), row[1]
+    for _ in range(first_unit(), n, all_threads()):
+        for i in range(size):
+            number = i // PAIRS * CHUNK + i % CHUNK
+            a, b, c, d = block(U(row[2]), U(row[3]), row[4] + number)
+            drawn = a << HALF | b if i % PAIRS < CHUNK else c << HALF | d
+            place = I(scaled(drawn, U(i + 1)))
+            out[i] = out[place]
+            out[place] = T(i)

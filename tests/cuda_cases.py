@@ -139,6 +139,7 @@ CASES = {
     "trials": lambda: adjit.bernoulli(adjit.sigmoid(normal(70))),
     "choices": lambda: adjit.multinomial(adjit.sigmoid(normal(3, 7)), 5, replacement=True),
     "put at places": lambda: F.max_unpool2d(*F.max_pool2d(normal(1, 2, 6, 6), 2, return_indices=True), 2),
+    "classes as rows": lambda: F.one_hot(whole([4, 0], [2, 4]), 7) * 1,
     "rows written": lambda: adjit.index_put(normal(5, 7), (whole(4, 0),), normal(2, 7)),
     "resized without gaps": lambda: F.interpolate(
         normal(1, 2, 9, 9), size=(4, 4), mode="bicubic", antialias=True
