@@ -20,9 +20,9 @@ from typing import Any
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
-from numba.extending import intrinsic, register_jitable
+from numba.extending import intrinsic
 
-from .abi import call, stack_words, words
+from .abi import call, helper, stack_words, words
 
 # Words of a job, what a step says to the threads. The first three have the addresses and the
 # meaning that Numba's parallel_for gives them: a base that moves by `stride` for each part.
@@ -116,7 +116,7 @@ def pause(typingctx: Any) -> Any:
 # ----- the pool -----
 
 
-@register_jitable
+@helper
 def take_part(pool: int, piece: int) -> bool:
     """Run one of the parts that are left, if there is one."""
     left = seen(pool + 8 * LEFT)

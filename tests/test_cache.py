@@ -1,6 +1,7 @@
 """The kernel cache: found again, rebuilt when damaged, survived when unusable."""
 
 import os
+import signal
 import stat
 import subprocess
 import sys
@@ -152,3 +153,59 @@ def test_the_folder_is_private(tmp_path):
     (tmp_path / "new").chmod(0o777)
     run(tmp_path / "new")
     assert stat.S_IMODE(os.stat(used).st_mode) == 0o700
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_sigmask"), reason="threads are not our own here")
+@pytest.mark.parametrize("threads", ["1", "2"])
+def test_what_threads_need_is_compiled_with_the_first_kernels_where_there_are_several(
+    threads, tmp_path
+):
+    program = """
+import adjit
+from adjit.schedule import cache, cold
+ahead, compile_ahead = [], cold.compile_ahead
+cold.compile_ahead = lambda sources, functions: ahead.extend(f.__name__ for f, _ in functions) or (
+    compile_ahead(sources, functions)
+)
+x = adjit.linspace(0, 1, 1 << 20).exp()
+print(round(x.mean().item(), 4), *ahead)
+adjit.set_num_threads(2)
+print(x.add_(1).mean().item() > 2.7, adjit.get_num_threads())
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path), "ADJIT_NUM_THREADS": threads},
+    )  # fmt: skip
+    of_threads = ["run_parts", "work", "share"] if threads == "2" else []
+    assert done.stdout.split() == ["1.7183", "walk", *of_threads, "True", "2"], done.stderr
+    assert all(any(tmp_path.glob(f"{name}_*.o")) for name in ("walk", "share"))
+
+
+def test_what_needs_many_kernels_alone_and_few_together_gets_its_plan_at_once(tmp_path):
+    program = """
+import adjit
+from adjit.schedule import hot
+x = adjit.linspace(-2, 2, 5000, requires_grad=True)
+y = {}
+y.sum().backward()
+print(y.detach().sum().item().hex(), adjit.sin(x.grad).sum().item().hex(), *[entry.is_ready for entry in hot.entries.values()])
+"""
+    chain = "(x.sin() * x + 0.5).tanh() * x.exp() - x.sigmoid() / (x.cos() + 2)"
+    few = "x.sin() * x"
+
+    def results(folder, expression, **environment):
+        done = subprocess.run(
+            [sys.executable, "-W", "error", "-c", program.format(expression)],
+            capture_output=True, text=True, check=True,
+            env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path / folder)} | environment,
+        )  # fmt: skip
+        value, slope, *ready = done.stdout.split()
+        return (value, slope), ready[:1]
+
+    at_once = results("new", chain)
+    alone = results("off", chain, ADJIT_JIT="off")
+    assert at_once == (alone[0], ["True"])
+    assert not any((tmp_path / "new").glob("tanh_*.o"))
+    assert any((tmp_path / "off").glob("tanh_*.o"))
+    assert results("off", chain) == (alone[0], ["False"])  # all is there that running one by one takes
+    assert results("few", few)[1] == ["False"]

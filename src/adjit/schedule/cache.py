@@ -93,6 +93,11 @@ def compile_ahead(
                 llvm_part.submit(translate())
 
 
+def count_missing(sources: Iterable[Source]) -> int:
+    """How many files of object code would have to be compiled for some kernels."""
+    return len(_missing(map(_unit_of, [source for source in sources if not source.address])))
+
+
 def expect(source: Source) -> None:
     """Have a kernel that will be wanted, and alone, compiled along with others that are wanted now."""
     if not source.address:
