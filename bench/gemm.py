@@ -145,7 +145,9 @@ def peak(dtype: str) -> float:
     engine = llvm.create_mcjit_compiler(
         llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine(jit=True)
     )
-    engine.add_object_file(llvm.ObjectFileRef.from_data(micro.object_code(f.module)))
+    engine.add_object_file(
+        llvm.ObjectFileRef.from_data(micro.object_code(f.module, micro.machine()))
+    )
     engine.finalize_object()
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(
         engine.get_function_address(f.defined.name)

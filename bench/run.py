@@ -66,7 +66,7 @@ def faster(row: dict[str, Any], again: dict[str, Any]) -> dict[str, Any]:
     return row | {"cells": cells}
 
 
-def program_plans(everyone: dict[str, type[libraries.Library]]) -> list[Plan]:
+def program_plans(everyone: dict[str, type[libraries.Library]], repeats: int) -> list[Plan]:
     """First gradients and peak memory of the programs, captured or not."""
     here = {name: lib for name, lib in everyone.items() if lib.program in ("torch", "jax")}
     compilers = {name: lib for name, lib in here.items() if lib.captures or lib.keeps_kernels}
@@ -75,7 +75,7 @@ def program_plans(everyone: dict[str, type[libraries.Library]]) -> list[Plan]:
         (
             "start of programs",
             [f"imports and first gradient, empty caches, {program.name}"],
-            partial(fresh.gradient_cells, program, compilers),
+            partial(fresh.gradient_cells, program, compilers, repeats),
         )
         for program in first
     ]
@@ -83,7 +83,7 @@ def program_plans(everyone: dict[str, type[libraries.Library]]) -> list[Plan]:
         (
             "memory of programs",
             [f"peak memory, {program.name}"],
-            partial(fresh.peak_cells, program, here, machine.usable_cores()),
+            partial(fresh.peak_cells, program, here, machine.usable_cores(), repeats),
         )
         for program in PROGRAMS
         if fresh.REFERENCES.exists()  # only Linux can forget a peak
@@ -113,7 +113,7 @@ def measure_fresh(pattern: str, threads: int, effort: dict[str, Any]) -> list[di
     for batch in effort["batches"]:
         name = f"peak memory, SGD steps, MLP {'-'.join(map(str, LARGE))}, batch {batch}"
         plans.append(("memory", [name], partial(fresh.memory_cells, trained, batch)))
-    plans += program_plans(everyone)
+    plans += program_plans(everyone, repeats)
 
     rows = []
     for group, names, measure in plans:

@@ -34,9 +34,9 @@ import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
-from numba.core.registry import cpu_target
 
 from .processor import VECTOR_BYTES, has
+from .target import machine
 
 SUM_DEPTH = 256  # products in a row before their sum is added to its element
 BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows half of an L2 cache
@@ -285,25 +285,22 @@ class Code:
         self.intrinsic(name, ir.VoidType(), value, place, I32(self.size), mask)
 
 
-def parsed(module: ir.Module) -> tuple[Any, Any]:
-    """A module for Numba's target machine, and the machine."""
-    machine = cpu_target.target_context.codegen()._tm
+def parsed(module: ir.Module, machine: Any) -> Any:
+    """A module as LLVM has it, for a target machine."""
     module.triple, module.data_layout = machine.triple, str(machine.target_data)
     made = llvm.parse_assembly(str(module))
     made.verify()
-    return made, machine
+    return made
 
 
-def object_code(module: ir.Module) -> bytes:
-    """What the machine makes of a module, without any of Numba's passes."""
-    made, machine = parsed(module)
-    return bytes(machine.emit_object(made))
+def object_code(module: ir.Module, machine: Any) -> bytes:
+    """What the target machine makes of a module, without any of Numba's passes."""
+    return bytes(machine.emit_object(parsed(module, machine)))
 
 
 def assembly(module: ir.Module) -> str:
     """The same as text."""
-    made, machine = parsed(module)
-    return str(machine.emit_assembly(made))
+    return str(machine().emit_assembly(parsed(module, machine())))
 
 
 # --------------------------------------------------------------------------- tile

@@ -100,6 +100,11 @@ def translate(function: Callable[..., Any], signature: str) -> Translated:
         return Translated(made.library, made.fndesc)
 
 
+def machine() -> Any:
+    """LLVM's form of this processor. Making it takes Numba's lock."""
+    return KernelDispatcher.targetdescr.target_context.codegen()._tm
+
+
 def load(symbol: str, code: bytes) -> int:
     """The address of a function of some object code, which stays in memory from now on."""
     engine = loader()
@@ -202,6 +207,11 @@ class Typing(typing.Context):  # type: ignore[misc]
 
         self.install_registry(mathdecl.registry)
         self.install_registry(_numbers)
+
+    def resolve_value_type(self, value: Any) -> Any:
+        """The type of a global. For `range` and `bool` Numba first imports its typed containers, 30 ms."""
+        known = self._get_global_type(value) if isinstance(value, type) else None
+        return known or super().resolve_value_type(value)
 
 
 class Context(cpu.CPUContext):  # type: ignore[misc]

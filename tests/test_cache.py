@@ -188,7 +188,8 @@ from adjit.schedule import hot
 x = adjit.linspace(-2, 2, 5000, requires_grad=True)
 y = {}
 y.sum().backward()
-print(y.detach().sum().item().hex(), adjit.sin(x.grad).sum().item().hex(), *[entry.is_ready for entry in hot.entries.values()])
+ready = [entry.is_ready for entry in hot.entries.values()]
+print(y.detach().sum().item().hex(), x.grad.sin().sum().item().hex(), *ready)
 """
     chain = "(x.sin() * x + 0.5).tanh() * x.exp() - x.sigmoid() / (x.cos() + 2)"
     few = "x.sin() * x"
@@ -207,5 +208,40 @@ print(y.detach().sum().item().hex(), adjit.sin(x.grad).sum().item().hex(), *[ent
     assert at_once == (alone[0], ["True"])
     assert not any((tmp_path / "new").glob("tanh_*.o"))
     assert any((tmp_path / "off").glob("tanh_*.o"))
-    assert results("off", chain) == (alone[0], ["False"])  # all is there that running one by one takes
+    assert results("off", chain) == (
+        alone[0],
+        ["False"],
+    )  # all is there that running one by one takes
     assert results("few", few)[1] == ["False"]
+
+
+def test_the_part_of_llvm_waits_for_no_lock_of_numba(tmp_path):
+    """Its thread works while another one, which may wait for it, translates and holds that lock."""
+    program = """
+import sys, threading
+import adjit
+from numba.core.compiler_lock import global_compiler_lock
+from adjit.schedule import cache
+stuck = []
+class OneThread:
+    def __init__(self, *_): pass
+    def __enter__(self): return self
+    def __exit__(self, *_): pass
+    def submit(self, finish):
+        with global_compiler_lock:
+            thread = threading.Thread(target=finish, daemon=True)
+            thread.start()
+            thread.join(20)
+            stuck.append(thread.is_alive())
+cache.ThreadPoolExecutor = OneThread
+x = adjit.rand(20, 20, requires_grad=True)
+(x @ x).relu().cumsum(0).sum().backward()
+print(any(stuck), len(stuck) > 5)
+print(sorted(name for name in sys.modules if name.startswith("numba.typed.")))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)},
+    )  # fmt: skip
+    assert done.stdout == "False True\n[]\n", done.stderr
+    assert any(tmp_path.glob("matmul_float32_*.o"))

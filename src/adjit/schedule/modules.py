@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..kernels.micro import object_code
+from ..kernels.target import machine
 from . import disk
 from .cache import Unit, digest, object_path
 
@@ -18,8 +19,9 @@ def emitted(name: str, emit: Callable[[Any], Any], dtype: str) -> Unit:
 
     def translate() -> Callable[[], disk.Entry]:
         names, module = emit(dtype)
+        made_for = machine()  # not by LLVM's thread: it would wait for Numba's lock
         return lambda: disk.write(
-            object_path(stem), disk.Entry(" ".join(names), object_code(module))
+            object_path(stem), disk.Entry(" ".join(names), object_code(module, made_for))
         )
 
     return Unit(stem, translate)
