@@ -336,6 +336,26 @@ def list_places(args, start, stop):
 
 
 @kernel
+def list_few(args, start, stop):
+    """places = the coordinates of all elements that are not 0, with room for all; count[0] = how many."""
+    p = words(args)
+    x, places, count, size, axes = at(p[0], T), at(p[1], I), at(p[2], I), p[3], p[4]
+    found = I(0)
+    for i in range(size):
+        places[found] = i  # to be written over, unless the element is one of them
+        found += I(x[i] != T(0))
+    count[0] = found
+    if axes > 1:
+        for k in range(
+            found - 1, -1, -1
+        ):  # rows of coordinates end behind the places that are left
+            rest = places[k]
+            for axis in range(axes - 1, -1, -1):
+                places[k * axes + axis] = rest % p[5 + axis]
+                rest //= p[5 + axis]
+
+
+@kernel
 def fill_masked(args, start, stop):
     """out[i] = the next element of the source where the mask is set, else x[i]; by blocks."""
     p = words(args)

@@ -160,10 +160,11 @@ def test_memory_is_kept_for_the_next_product(dtype, memory):
     sizes, blocks = [], []
 
     def allocate(size):
+        block = ctypes.create_string_buffer(size + 4096)
+        ctypes.memset(block, 0x5A, size + 4096)  # another thread may come meanwhile
         sizes.append(size)
-        blocks.append(ctypes.create_string_buffer(size + 4096))
-        ctypes.memset(blocks[-1], 0x5A, size + 4096)
-        return ctypes.addressof(blocks[-1])
+        blocks.append(block)
+        return ctypes.addressof(block)
 
     kept = memory(allocate)
     for _ in range(3):

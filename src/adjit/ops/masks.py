@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..devices import CPU
 from ..graph.launch import launch
+from ..graph.node import dense_spec
 from ..graph.op import export, operation
+from ..graph.record import result
 from ..kernels import index as kernels
 from ..kernels.abi import STATUS_VALUE
 from ..schedule.recipe import GRAIN
@@ -49,16 +52,30 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     """
     if as_tuple:
         return tuple(nonzero(at_least_1d(input)).unbind(1))
+    axes, size = input.ndim, input.numel()
+    if axes and size <= kernels.COUNT_BLOCK and input.device is CPU:
+        room, found = places_of_few(input)
+        spec = dense_spec((int(found.item()), axes), dtypes.int64)
+        return result(room.storage.value, spec)
     x = input.detach().contiguous()
     ends = block_ends(x)
     count = int(ends[-1].item())
-    size = x.numel()
-    if not x.ndim:
+    if not axes:
         return creation.empty((count, 0), dtype=dtypes.int64, device=input.device)
     return launch(
         kernels.list_places, (x, ends), [((count, x.ndim), dtypes.int64)],
-        bind={"T": x.dtype}, words=(size, x.ndim, *x.shape),
+        bind={"T": x.dtype}, words=(size, axes, *x.shape),
         n=ends.numel() - 1 if count else 0, grain=max(1, GRAIN // kernels.COUNT_BLOCK),
+    )  # fmt: skip
+
+
+@operation("NonzeroBackward0", differentiable=())
+def places_of_few(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Memory for the places of all elements, in which those come first that are not 0, and how many these
+    are: found at once, where they would be counted before."""
+    return launch(
+        kernels.list_few, (x.contiguous(),), [((x.numel(), x.ndim), dtypes.int64), ((1,), dtypes.int64)],
+        bind={"T": x.dtype}, words=(x.numel(), x.ndim, *x.shape), n=1,
     )  # fmt: skip
 
 
