@@ -1844,3 +1844,35 @@ def test_backward_in_a_thread_while_this_one_records():
     worker.join()
     same(x.grad, [1.0, 1.0])
     same(z, [1.0, 2.0])
+
+
+PAIRS = {
+    "mm": lambda a, b: a @ b,
+    "bmm": lambda a, b: T.bmm(a[None], b[None]),
+    "mv": lambda a, b: a @ b[0],
+    "linear": T.nn.functional.linear,
+    "outer": lambda a, b: T.outer(a[0], b[0]),
+    "cat": lambda a, b: T.cat([a, b]),
+    "stack": lambda a, b: T.stack([b, a, b]),
+    "by name": lambda a, b: T.mm(mat2=a, input=b),
+    "index_add": lambda a, b: a.index_add(0, T.arange(3), b),
+    "scatter_add": lambda a, b: a.scatter_add(0, T.zeros(3, 3, dtype=T.int64), b),
+    "masked_scatter": lambda a, b: a.masked_scatter(a > 0.5, b),
+    "layer_norm": lambda a, b: T.nn.functional.layer_norm(a, (3,), b[0], a[0]),
+    "conv2d": lambda a, b: T.nn.functional.conv2d(a[None, None], b[None, None]),
+    "cross": T.cross,
+    "mse": T.nn.functional.mse_loss,
+    "mul": T.mul,
+    "lerp": lambda a, b: T.lerp(a, b, a),
+}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_a_tensor_that_was_both_operands_before_does_not_count_for_two(name):
+    function = PAIRS[name]
+    T.manual_seed(0)
+    x, y = (T.rand(3, 3, dtype=T.float64, requires_grad=True) for _ in range(2))
+    for _ in range(4):
+        function(x, x).pow(2).sum().backward()
+    assert T.autograd.gradcheck(function, (x, y))
+    assert T.autograd.gradcheck(lambda a: function(a, a), (x,))

@@ -424,6 +424,11 @@ def elementwise(
 # ----- ops that are functions -----
 
 
+class Number(int):
+    """Which operand of a call stands in a place. (The first call may have one tensor in two places, and
+    the next one two tensors.)"""
+
+
 class Call:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
@@ -438,18 +443,17 @@ class Call:
         self.layout: list[tuple[str, int]] = []
         self.attributes: dict[str, Any] = {}
 
-    def lay_out(self, arguments: dict[str, Any], operands: list[Any]) -> list[int | None]:
-        """Find the tensors among the arguments: the places."""
-        number = {id(t): k for k, t in enumerate(operands)}
+    def lay_out(self, arguments: dict[str, Any]) -> list[int | None]:
+        """Find the operands among the arguments, which have numbers in their places."""
         places: list[int | None] = []
         layout: list[tuple[str, int]] = []
         for name, value in arguments.items():
-            if is_tensor(value):
+            if value.__class__ is Number:
                 layout.append((name, -1))
-                places.append(number[id(value)])
-            elif isinstance(value, (list, tuple)) and any(is_tensor(v) for v in value):
+                places.append(int(value))
+            elif isinstance(value, (list, tuple)) and any(v.__class__ is Number for v in value):
                 layout.append((name, len(value)))
-                places += [number.get(id(v)) for v in value]
+                places += [int(v) if v.__class__ is Number else None for v in value]
             else:  # a list is the caller's, who may change it
                 self.attributes[name] = value[:] if isinstance(value, list) else value
         self.layout, self.places = layout, places
@@ -691,7 +695,10 @@ class Operation(native.Native):
         """Give the results of a call their backward node."""
         places = call.places
         if places is None:
-            places = call.lay_out(self._bind(args, kwargs), operands)
+            numbers = iter(map(Number, range(len(operands))))
+            given = exchanged(args, numbers)
+            named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), numbers), strict=True))
+            places = call.lay_out(self._bind(given, named))
         edges = [None if k is None else record.edge_of(operands[k]) for k in places]
         wanted = tuple([edge is not None for edge in edges])
         saving = call.savings.get(wanted)
