@@ -46,14 +46,16 @@ from .templates import completed
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = BOUND
-CALL_TEMPLATE = CALL_PLACES = CALL_SAVINGS = CALL_DIFFERENTIABLE = BOUND
+CALL_TEMPLATE = CALL_PLACES = CALL_SAVINGS = CALL_DIFFERENTIABLE = CALL_OP = CALL_NODE_CLASS = BOUND
 TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = TEMPLATE_MANY = BOUND
 SAVING_INPUTS = SAVING_OUTPUTS = SAVING_TARGETS = SAVING_KEPT = BOUND
 
 _, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
 
-# The context of an op.
-SHARED, OP, NODE_CLASS, CALLS, TEMPLATE, FALLBACK = range(6)
+# The context.
+SHARED, CALLS, TEMPLATE, FALLBACK, FIRST = range(
+    5
+)  # the last: whether only the first result is wanted
 
 
 def call(function, arguments, count, names):
@@ -96,7 +98,8 @@ def from_template(context, shared, looks):
             out = with_history(context, shared, looks, is_shifted, found, template)
         else:
             out = without_history(shared, looks, is_shifted, template)
-    if out != 0 and get(template, TEMPLATE_MANY) != item(shared, TRUE):
+    is_one = get(template, TEMPLATE_MANY) != item(shared, TRUE)
+    if out != 0 and (is_one or item(context, FIRST) == item(shared, TRUE)):
         out = new_first(out)
     drop(template)
     drop(found)
@@ -189,7 +192,7 @@ def with_history(context, shared, looks, is_shifted, found, template):
     saved = 0 if outs == 0 else new_saved(shared, looks, saving, outs)
     first = 0 if outs == 0 else own(item(outs, 0))
     first = give_history(
-        shared, item(context, NODE_CLASS), item(context, OP), saving, get(saving, SAVING_INPUTS),
+        shared, get(found, CALL_NODE_CLASS), get(found, CALL_OP), saving, get(saving, SAVING_INPUTS),
         get(saving, SAVING_OUTPUTS), edges, saved, own(item(shared, EMPTY)), own(zero(shared)), first,
     )  # fmt: skip
     if first == 0:

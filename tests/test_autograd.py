@@ -1860,7 +1860,7 @@ PAIRS = {
     "masked_scatter": lambda a, b: a.masked_scatter(a > 0.5, b),
     "layer_norm": lambda a, b: T.nn.functional.layer_norm(a, (3,), b[0], a[0]),
     "conv2d": lambda a, b: T.nn.functional.conv2d(a[None, None], b[None, None]),
-    "cross": T.cross,
+    "cross": lambda a, b: T.cross(a, b, dim=1),
     "mse": T.nn.functional.mse_loss,
     "mul": T.mul,
     "lerp": lambda a, b: T.lerp(a, b, a),

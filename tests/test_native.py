@@ -4,6 +4,7 @@ import copy
 import ctypes
 import functools
 import gc
+import inspect
 import os
 import pickle
 import re
@@ -32,13 +33,17 @@ from adjit.graph.view import Pull
 from adjit.ops import (
     activations,
     arithmetic,
+    batch_norm,
     comparison,
     creation,
     grids,
     losses,
+    rows,
+    scan,
     softmax,
     steps,
     transcendental,
+    turning,
 )
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
@@ -308,8 +313,8 @@ def test_a_call_that_is_known_does_not_need_its_twin():
         products.mm(x, w)
         reductions.sum_axes(x * 1.0, *axes)
     mm, sum_axes = (
-        calls.short(products.mm, refuse_twin),
-        calls.short(reductions.sum_axes, refuse_twin),
+        calls.short(products.mm.calls, refuse_twin),
+        calls.short(reductions.sum_axes.calls, refuse_twin),
     )
     fresh = leaf()  # its accumulator is made on the way
     assert described(mm(fresh, w), (fresh, w)) == described(x @ w, (x, w))
@@ -330,6 +335,140 @@ def test_a_call_that_is_known_does_not_need_its_twin():
         mm(x, mat2=w)
     with pytest.raises(AssertionError, match="the twin was called"):
         sum_axes(x * 1.0, (True,), *axes[1:])  # True is no 1
+
+
+def arrays(*shapes, places=()):
+    """Tensors of these shapes that need gradients, those in `places` indices below 2."""
+    random = np.random.default_rng(0)
+    return [
+        T.tensor(random.integers(0, 2, shape))
+        if k in places
+        else T.tensor(random.uniform(0.5, 1.5, shape), dtype=T.float32, requires_grad=True)
+        for k, shape in enumerate(shapes)
+    ]
+
+
+SQUARE, IMAGE = (3, 3), (2, 4, 6, 6)
+F = T.nn.functional
+FOUND = {  # functions in front of ops: tensors, and calls that are all to be known
+    (reductions.sum, "sum"): (arrays(SQUARE), [((1,), {}), ((), {}), ((-1, True), {})]),
+    (reductions.mean, "mean"): (arrays(SQUARE), [((), {}), ((), {"dim": 0})]),
+    (reductions.nansum, "nansum"): (arrays(SQUARE), [((1,), {})]),
+    (reductions.prod, "prod"): (arrays(SQUARE), [((), {}), ((-1,), {})]),
+    (reductions.amax, "amax"): (arrays(SQUARE), [((), {}), ((1,), {}), ((), {"axis": -1})]),
+    (reductions.amin, "amin"): (arrays(SQUARE), [((1, True), {})]),
+    (reductions.vector_norm, "vector_norm"): (arrays(SQUARE), [((), {}), ((1.0, 1), {})]),
+    (softmax.softmax, "softmax"): (arrays(SQUARE), [((-1,), {}), ((), {"dim": 1})]),
+    (softmax.log_softmax, "log_softmax"): (arrays(SQUARE), [((0,), {})]),
+    (softmax.logsumexp, "logsumexp"): (arrays(SQUARE), [((0,), {}), (((0, 1), True), {})]),
+    (grids.gather, "gather"): (arrays(SQUARE, SQUARE, places={1}), [lambda x, i: (x, 1, i)]),
+    (grids.scatter_add, "scatter_add"): (
+        arrays(SQUARE, SQUARE, SQUARE, places={1}), [lambda x, i, y: (x, -1, i, y)]
+    ),
+    (scan.cumsum, "cumsum"): (arrays(SQUARE), [((-1,), {}), ((0,), {"dtype": T.float64})]),
+    (scan.cumprod, "cumprod"): (arrays(SQUARE), [((1,), {})]),
+    (scan.logcumsumexp, "logcumsumexp"): (arrays(SQUARE), [((1,), {})]),
+    (turning.flip, "flip"): (arrays(SQUARE), [((0,), {}), (((0, -1),), {})]),
+    (turning.roll, "roll"): (arrays(SQUARE), [((1, 0), {}), (((1, 2), (0, 1)), {})]),
+    (lists.repeat, "repeat"): (arrays(SQUARE), [((2, 1), {}), (((2, 2, 1),), {})]),
+    (rows.index_select, "index_select"): (
+        arrays(SQUARE, (2,), places={1}), [lambda x, i: (x, 1, i)]
+    ),
+    (rows.index_add, "index_add"): (
+        arrays(SQUARE, (2,), (3, 2), places={1}), [lambda x, i, y: (x, 1, i, y)]
+    ),
+    (F.pad, "pad"): (arrays(SQUARE), [(((1, 2),), {}), (((1, 1), "reflect"), {})]),
+    (F.unfold, "unfold"): (arrays(IMAGE), [((2,), {}), (((2, 3), 1, 1), {})]),
+    (F.interpolate, "interpolate"): (
+        arrays(IMAGE), [((), {"scale_factor": 2}), (((3, 9), None, "bilinear"), {})]
+    ),
+    (F.one_hot, "one_hot"): (arrays((4,), places={0}), [((3,), {})]),
+    (F.layer_norm, "layer_norm"): (
+        arrays(SQUARE, (3,), (3,)), [lambda x, w, b: (x, (3,), w, b), lambda x, w, b: (x, [3])]
+    ),
+    (batch_norm.group_norm, "group_norm"): (
+        arrays(IMAGE, (4,), (4,)), [lambda x, w, b: (x, 2, w, b, 1e-3)]
+    ),
+    (losses.cross_entropy, "cross_entropy of ops"): (
+        arrays(SQUARE, (3,), places={1}), [((), {})]
+    ),
+    (F.cross_entropy, "cross_entropy"): (
+        arrays(SQUARE, (3,), places={1}), [((), {}), ((), {"reduction": "sum"})]
+    ),
+    **{
+        (getattr(F, f"avg_pool{n}d"), f"avg_pool{n}d"): (
+            arrays((2, 4, *[6] * n)), [((2,), {}), ((3, 2), {"padding": 1})]
+        )
+        for n in (1, 2, 3)
+    },
+    **{
+        (getattr(F, f"adaptive_avg_pool{n}d"), f"adaptive_avg_pool{n}d"): (
+            arrays((2, 4, *[6] * n)), [((4,), {})]
+        )
+        for n in (1, 2, 3)
+    },
+    **{
+        (getattr(F, f"conv{turned}{n}d"), f"conv{turned}{n}d"): (
+            arrays((2, 4, *[6] * n), (4, 4, *[3] * n), (4,)),
+            [lambda x, w, b: (x, w, b, 1, 1), lambda x, w, b: (x, w)],
+        )
+        for n in (1, 2, 3)
+        for turned in ("", "_transpose")
+    },
+}  # fmt: skip
+
+
+def test_every_function_that_finds_arguments_is_tested():
+    assert {f for f, _ in FOUND} == set(ops_room.findings)
+
+
+def gradients(function, tensors, args, kwargs):
+    """The result of a call as bits, and the gradients of its operands."""
+    out = function(*args, **kwargs)
+    leaves = [t for t in tensors if t.requires_grad]
+    if not out.requires_grad:
+        return out.tolist()
+    weights = T.arange(1.0, out.numel() + 1).view(out.shape).to(out.dtype)
+    slopes = T.autograd.grad(out, leaves, weights, allow_unused=True)
+    return out.tolist(), [None if g is None else g.tolist() for g in slopes]
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("chosen", FOUND, ids=lambda chosen: chosen[1])
+def test_a_call_that_came_before_is_recorded_without_its_function(chosen, graded):
+    function, _ = chosen
+    tensors, forms = FOUND[chosen]
+    known, body = ops_room.findings[function]
+    code = inspect.unwrap(body).__code__
+    for form in forms:
+        args, kwargs = (form(*tensors), {}) if callable(form) else ((*tensors, *form[0]), form[1])
+        with T.set_grad_enabled(graded):
+            known.clear()
+            expected = gradients(function, tensors, args, kwargs)
+            for _ in range(3):
+                assert gradients(function, tensors, args, kwargs) == expected
+            ran = []
+            sys.setprofile(lambda frame, event, _, ran=ran: ran.append(frame.f_code))
+            try:
+                function(*args, **kwargs)
+            finally:
+                sys.setprofile(None)
+            assert code not in ran
+            assert gradients(function, tensors, args, kwargs) == expected
+            first, last = tensors[0], tensors[-1]
+            if first is not last and (first.shape, first.dtype) == (last.shape, last.dtype):
+                twice = [first if t is last else t for t in args]
+                assert gradients(function, tensors, twice, kwargs) != expected
+
+
+def test_one_tensor_in_two_places_teaches_nothing():
+    x, w = (T.rand(1, 1, 3, 3) for _ in range(2))
+    known, _ = ops_room.findings[F.conv2d]
+    known.clear()
+    F.conv2d(x, x)
+    assert not known
+    F.conv2d(x, w)
+    assert known
 
 
 # ----- views -----

@@ -13,17 +13,16 @@ from .template import Template
 _calls = native.Family("calls", "call")
 
 
-def short(op: Any, twin: Callable[..., Any]) -> Any:
-    """`twin`, recorded without it where `op` knows such a call; without an op `twin` itself."""
-    if op is None or twin is op:
-        return twin
-    return _calls.function(twin, _context(op, twin))
+def short(known: dict[Any, Any], twin: Callable[..., Any], *, first: bool = False) -> Any:
+    """`twin`, recorded without it where such a call is among the known ones; `first` says whether it gives
+    the first result alone."""
+    return _calls.function(twin, _context(known, twin, first))
 
 
 def compile_calls(op: Any) -> None:
     """Have calls of `op` itself go to machine code."""
-    _calls.serve(op, _context(op, MethodType(type(op).__call__, op)))
+    _calls.serve(op, _context(op.calls, MethodType(type(op).__call__, op), False))
 
 
-def _context(op: Any, fallback: Callable[..., Any]) -> tuple[Any, ...]:
-    return shared(), op, op.node_class, op.calls, Template, fallback
+def _context(known: dict[Any, Any], fallback: Callable[..., Any], first: bool) -> tuple[Any, ...]:
+    return shared(), known, Template, fallback, first

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..schedule import native
 from . import record
-from .op import describe
+from .op import signature_of
 from .recorder import shared
 from .template import usable
 from .view import Pull, ViewOp
@@ -79,19 +79,16 @@ def _remember(
             return
     elif not edges or any(edges):
         return
-    key: list[Any] = []
     operands: list[Any] = []
-    describe(args, key, operands)
-    key += kwargs
-    describe(kwargs.values(), key, operands)
+    key = signature_of(args, kwargs, operands)
     try:
-        known = cuts.get(tuple(key))
+        known = cuts.get(key)
     except TypeError:  # an argument that cannot be in a key
         return
     if len(operands) == 1 and (known is None or (known.pull is None and edges[0] is not None)):
         if len(cuts) >= MAX_CUTS:
             cuts.clear()
-        cuts[tuple(key)] = Cut(t, views, is_tuple)
+        cuts[key] = Cut(t, views, is_tuple)
 
 
 def _is_cut_from(t: Any, view: Any) -> bool:

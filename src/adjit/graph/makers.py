@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from .. import devices, dtypes
 from . import calls
-from .op import Call, describe
+from .op import Call, signature_of
 from .template import SEEN, UNSTEADY, Template, trace, usable
 
 MOST_CALLS = 1024  # of one maker that are remembered; numbers that change with every call are not
@@ -17,9 +17,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Memory:
-    """What calls of a maker recorded, by their arguments; to `kernels/calls.py` it is an op."""
-
-    node_class = None  # what it makes has no history
+    """What calls of a maker recorded, by their arguments."""
 
     def __init__(self) -> None:
         self.calls: dict[tuple[Any, ...], Call] = {}
@@ -30,7 +28,7 @@ class Memory:
         """What calls with such arguments share."""
         found = self.calls.get(signature)
         if found is None:
-            found = self.calls[signature] = Call(False)
+            found = self.calls[signature] = Call(None)
         return found
 
 
@@ -48,15 +46,11 @@ def maker(function: _F) -> _F:
         if len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
         operands: list[Any] = []
-        key: list[Any] = []
-        describe(args, key, operands)
-        if kwargs:
-            key += kwargs
-            describe(kwargs.values(), key, operands)
+        signature = signature_of(args, kwargs, operands)
         if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):
             return function(*args, **kwargs)
         try:
-            found = memory.call(tuple(key))
+            found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
         if found.template.__class__ is Template:
@@ -71,4 +65,4 @@ def maker(function: _F) -> _F:
         found.template = template if is_new or template is SEEN else UNSTEADY
         return out
 
-    return cast(_F, calls.short(memory, twin))
+    return cast(_F, calls.short(memory.calls, twin))

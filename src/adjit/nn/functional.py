@@ -11,7 +11,7 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo
-from ..graph.op import in_place
+from ..graph.op import finds_first, found_by, in_place
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
@@ -660,6 +660,7 @@ def huber_loss(
     return reduced(_times_weight(losses, input, weight, reduction), reduction)
 
 
+@finds_first
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -691,14 +692,12 @@ def cross_entropy(
         >>> F.cross_entropy(adjit.zeros(3, 5), adjit.tensor([1, 0, 4]))
         tensor(1.6094)
     """
-    return nn.cross_entropy(
-        input,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=chosen_reduction(size_average, reduce, reduction),
-        label_smoothing=label_smoothing,
-    )
+    if size_average is None and reduce is None:
+        return found_by(
+            nn.cross_entropy, input, target, weight, ignore_index, reduction, label_smoothing
+        )
+    reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
+    return nn.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
 def nll_loss(

@@ -9,7 +9,7 @@ from .. import dtypes
 from ..graph import write
 from ..graph.launch import launch
 from ..graph.node import Spec
-from ..graph.op import export, operation
+from ..graph.op import export, finds_first, operation
 from ..kernels import batch_norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
@@ -335,6 +335,7 @@ def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
 
 
 @export
+@finds_first
 def group_norm(
     input: Tensor,
     num_groups: int,
@@ -383,5 +384,4 @@ def group_norm(
     check_kinds(input, (weight, bias))
     if not input.numel():
         return input.clone()
-    out: Tensor = grouped(input, weight, bias, num_groups, eps)[0]
-    return out
+    return grouped.on(input, weight, bias, num_groups, eps)

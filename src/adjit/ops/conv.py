@@ -14,7 +14,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..schedule import run_cpu
 from ..shapes import Shape
 from ..tensor import Tensor
@@ -345,7 +345,7 @@ def transposed_geometry(
 def convolution(
     name: str, axes: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
     padding: Any, dilation: Any, groups: int,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """A convolution of so many axes, after the checks."""
     check_tensors(name, input, weight, bias)
     x, has_batch = as_batch(name, input, axes)
@@ -364,14 +364,14 @@ def convolution(
     )  # fmt: skip
     check_dtypes(x, weight, bias)
     given = (x, weight) if bias is None else (x, weight, bias)
-    out: Tensor = (convolved if bias is None else convolved_with_bias)(*given, geometry)
-    return out if has_batch else out.squeeze(0)
+    op = convolved if bias is None else convolved_with_bias
+    return op.on(*given, geometry) if has_batch else op(*given, geometry).squeeze(0)
 
 
 def transposed_convolution(
     name: str, axes: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any,
     padding: Any, output_padding: Any, groups: int, dilation: Any,
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """A transposed convolution of so many axes, after the checks."""
     check_tensors(name, input, weight, bias)
     if isinstance(padding, str):
@@ -386,8 +386,8 @@ def transposed_convolution(
     )  # fmt: skip
     check_dtypes(x, weight, bias)
     given = (x, weight) if bias is None else (x, weight, bias)
-    out: Tensor = (transposed if bias is None else transposed_with_bias)(*given, geometry)
-    return out if has_batch else out.squeeze(0)
+    op = transposed if bias is None else transposed_with_bias
+    return op.on(*given, geometry) if has_batch else op(*given, geometry).squeeze(0)
 
 
 def check_tensors(name: str, input: Any, weight: Any, bias: Any) -> None:
@@ -406,6 +406,7 @@ def axes_of(weight: Tensor) -> int:
 
 
 @export
+@finds
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
@@ -426,6 +427,7 @@ def conv1d(
 
 
 @export
+@finds
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
@@ -459,6 +461,7 @@ def conv2d(
 
 
 @export
+@finds
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
@@ -479,6 +482,7 @@ def conv3d(
 
 
 @export
+@finds
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -511,6 +515,7 @@ def conv_transpose1d(
 
 
 @export
+@finds
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -558,6 +563,7 @@ def conv_transpose2d(
 
 
 @export
+@finds
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,

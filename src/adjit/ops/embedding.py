@@ -6,7 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..graph.state import state
 from ..kernels import index as kernels
 from ..schedule.recipe import GRAIN
@@ -108,6 +108,7 @@ def _(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Any:
 
 
 @export(namespace="nn.functional")
+@finds
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A row of zeros with a one at its class for each element.
 
@@ -134,10 +135,10 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         if int(tensor.min().item()) < 0:
             raise RuntimeError("Class values must be non-negative.")
-        num_classes = int(tensor.max().item()) + 1
-    elif num_classes < 1:
+        return ones_at(tensor, int(tensor.max().item()) + 1)
+    if num_classes < 1:
         raise RuntimeError("Class values must be smaller than num_classes.")
-    return ones_at(tensor, num_classes)
+    return ones_at.on(tensor, num_classes)
 
 
 @operation("OneHotBackward0", differentiable=())

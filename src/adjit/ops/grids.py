@@ -10,7 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import dtype
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import index as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim
@@ -77,6 +77,7 @@ def check_grid(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor | N
 
 
 @export(method=True, out=True)
+@finds
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Elements along an axis: `out[i][j] = input[index[i][j]][j]` for `dim` 0 and two axes.
 
@@ -98,7 +99,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
                 [3.]])
     """
     axis = check_grid("gather", input, dim, index, None)
-    return gather_grid(input, axis, index, input.shape)
+    return gather_grid.on(input, axis, index, input.shape)
 
 
 @operation("GatherBackward0")
@@ -216,6 +217,7 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
 
 
 @export(method=True, out=True, inplace=True)
+@finds
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with `out[index[i][j]][j] += src[i][j]` along an axis (here 0, of two axes).
 
@@ -239,7 +241,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """
     axis = check_grid("scatter", input, dim, index, src)
     check_same_dtype(input, src)
-    return scatter_sum(input, axis, index, src)
+    return scatter_sum.on(input, axis, index, src)
 
 
 @operation("ScatterAddBackward0")

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.op import export
+from ..graph.op import export, finds
 from ..kernels import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor
@@ -125,6 +125,7 @@ def maps_between(
 
 
 @export(namespace="nn.functional")
+@finds
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,
@@ -206,8 +207,7 @@ def interpolate(
         copied,
     )  # fmt: skip
     op = WIDE_OPS[mode] if antialias else OPS[mode, input.ndim - 2]
-    resized: Tensor = op(input, maps) if maps.axes else input.clone()
-    return resized
+    return op.on(input, maps) if maps.axes else input.clone()
 
 
 def warn_of_upsampling(name: str) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import elementwise, operation
+from ..graph.op import elementwise, finds_first, operation
 from ..kernels import losses as kernels
 from ..kernels import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, numel
@@ -443,6 +443,7 @@ def _(g, scale, x, target, ignored):  # type: ignore[no-untyped-def]
     return g_scale, counted * share * (g - mean), None, None
 
 
+@finds_first
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -477,8 +478,7 @@ def cross_entropy(
     if weight is not None or input.ndim == 0 or input.shape[axis] == 0:
         logs = log_softmax(input, axis)
         return nll_loss(logs, target, weight, ignore_index, reduction)
-    found: Tensor = class_cross_entropy(input, target, ignore_index, reduction)[0]
-    return found
+    return class_cross_entropy.on(input, target, ignore_index, reduction)
 
 
 def soft_cross_entropy(

@@ -12,7 +12,7 @@ from ..dtypes import dtype
 from ..graph.calls import short
 from ..graph.launch import launch
 from ..graph.node import Node
-from ..graph.op import Operation, add_method, export, operation, registry
+from ..graph.op import add_method, export, forget_calls, operation
 from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
 from ..graph.state import state
 from ..kernels import blas, micro
@@ -51,9 +51,7 @@ def forget_products() -> None:
     """Have what is recorded next planned anew."""
     plan_product.cache_clear()
     _recipes.clear()
-    for op in registry.values():
-        if isinstance(op, Operation):
-            op.calls.clear()
+    forget_calls()
 
 
 # --------------------------------------------------------------------------- geometry
@@ -648,7 +646,7 @@ def right_operator(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-add_method("__matmul__", short(mm, left_operator))
+add_method("__matmul__", short(mm.calls, left_operator))
 add_method("__rmatmul__", right_operator)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds_first, operation
 from ..kernels import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
@@ -169,6 +169,7 @@ def sizes_of(name: str, normalized_shape: Sequence[int]) -> Shape:
 
 
 @export
+@finds_first
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],
@@ -208,7 +209,7 @@ def layer_norm(
             )
     if weight is None and bias is not None:
         return layer_norm_rows(input, None, None, numel(shape), eps)[0] + bias
-    return layer_norm_rows(input, weight, bias, numel(shape), eps)[0]
+    return layer_norm_rows.on(input, weight, bias, numel(shape), eps)
 
 
 @export

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import shape as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
@@ -19,6 +19,7 @@ from .tables import carrier
 
 
 @export(namespace="nn.functional")
+@finds
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:
@@ -52,7 +53,7 @@ def pad(
             f"padding length {len(widths)} and input of dimension {input.ndim}"
         )
     if mode == "constant":
-        return padded(input, widths, 0.0 if value is None else value)
+        return padded.on(input, widths, 0.0 if value is None else value)
     if value is not None and value != 0:
         raise RuntimeError(f'Padding mode "{mode}" doesn\'t take in value argument')
     if mode not in ("reflect", "replicate", "circular"):
@@ -62,8 +63,8 @@ def pad(
             f"Padding size {len(widths)} is not supported for {input.ndim}D input tensor."
         )
     maps = pad_maps(mode, input.shape, widths)
-    out: Tensor = PADS[mode][len(widths) // 2 - 1](input, maps) if maps.axes else input.clone()
-    return out
+    op = PADS[mode][len(widths) // 2 - 1]
+    return op.on(input, maps) if maps.axes else input.clone()
 
 
 @functools.lru_cache(4096)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import Operation, export, operation
+from ..graph.op import Operation, export, finds, operation
 from ..graph.state import state
 from ..kernels import pool as kernels
 from ..kernels import resample
@@ -477,7 +477,7 @@ def average_windows(
     ceil_mode: bool,
     count_include_pad: bool,
     divisor_override: int | None,
-) -> Tensor:
+) -> Any:
     """What `avg_pool1d` and its kin have in common."""
     name = f"avg_pool{n}d"
     settings = map(hashable, (kernel_size, stride, padding))
@@ -485,11 +485,11 @@ def average_windows(
     if divisor_override == 0:
         raise RuntimeError("divisor must be not zero")
     refuse(name, x, "b", "i", "u")
-    out: Tensor = AVERAGE_POOL[n - 1](x, windows, bool(count_include_pad), divisor_override)
-    return out
+    return AVERAGE_POOL[n - 1].on(x, windows, bool(count_include_pad), divisor_override)
 
 
 @export
+@finds
 def avg_pool1d(
     input: Tensor,
     kernel_size: Sizes,
@@ -523,6 +523,7 @@ def avg_pool1d(
 
 
 @export(namespace="nn.functional")
+@finds
 def avg_pool2d(
     input: Tensor,
     kernel_size: Sizes,
@@ -543,6 +544,7 @@ def avg_pool2d(
 
 
 @export(namespace="nn.functional")
+@finds
 def avg_pool3d(
     input: Tensor,
     kernel_size: Sizes,
@@ -556,6 +558,9 @@ def avg_pool3d(
     return average_windows(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
+
+
+AVERAGE_POOLS = [avg_pool1d, avg_pool2d, avg_pool3d]
 
 
 # ---------------------------------------------------------------- windows that divide the input
@@ -627,7 +632,7 @@ def adaptive_sizes(name: str, n: int, given: Shape, output_size: Any) -> Shape:
     return sizes[-n:]
 
 
-def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Tensor:
+def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Any:
     """What `adaptive_avg_pool1d` and its kin have in common."""
     sizes = adaptive_sizes(name, n, x.shape, hashable(output_size))
     refuse("adaptive_avg_pool3d_cpu" if n == 3 else "adaptive_avg_pool2d", x, "b", "i", "u")
@@ -640,11 +645,11 @@ def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Tensor:
     ]
     if not numel(sizes):
         return x.new_zeros((*x.shape[: x.ndim - n], *sizes))
-    out: Tensor = ADAPTIVE_AVERAGE[n - 1](x, maps_of(*areas))
-    return out
+    return ADAPTIVE_AVERAGE[n - 1].on(x, maps_of(*areas))
 
 
 @export
+@finds
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     """The means of `output_size` windows that divide the last axis evenly.
 
@@ -665,12 +670,14 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
 
 
 @export(namespace="nn.functional")
+@finds
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """:func:`adaptive_avg_pool1d` over two axes; a size that is None stays what it is."""
     return adaptive_average("adaptive_avg_pool2d", 2, input, output_size)
 
 
 @export(namespace="nn.functional")
+@finds
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """:func:`adaptive_avg_pool1d` over three axes; a size that is None stays what it is."""
     return adaptive_average("adaptive_avg_pool3d", 3, input, output_size)
@@ -848,9 +855,7 @@ def power_average_pool(n: int) -> Callable[..., Tensor]:
             )
             return pooled * sign
         count = numel(sizes_of(f"lp_pool{n}d", "kernel_size", kernel_size, n))
-        mean = average_windows(
-            n, input.pow(norm_type), kernel_size, stride, 0, ceil_mode, True, None
-        )
+        mean = AVERAGE_POOLS[n - 1](input.pow(norm_type), kernel_size, stride, 0, ceil_mode)
         sums = (mean.sign() * mean.abs().relu()) * count
         return sums.pow(1.0 / norm_type)
 

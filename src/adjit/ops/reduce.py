@@ -19,7 +19,7 @@ from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
 from ..graph.makers import maker
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import reduce as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor
@@ -261,6 +261,7 @@ def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def sum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -288,8 +289,8 @@ def sum(
         return any(input, dim, keepdim)
     result = sum_dtype(input, dtype)
     if dim is None and not keepdim:
-        return sum_all(input, result, input.shape)
-    return sum_axes(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
+        return sum_all.on(input, result, input.shape)
+    return sum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
 
 
 @operation("MeanBackward0")
@@ -315,6 +316,7 @@ def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def mean(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -343,8 +345,8 @@ def mean(
             f"dtype must be either a floating point or complex dtype. Got: {result.legacy}"
         )
     if dim is None and not keepdim:
-        return mean_all(input, result, input.shape)
-    return mean_axes(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
+        return mean_all.on(input, result, input.shape)
+    return mean_axes.on(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
 
 
 @operation("NansumBackward0")
@@ -359,6 +361,7 @@ def _(g, x, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def nansum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -373,7 +376,7 @@ def nansum(
     """
     if not input.dtype.is_floating_point:
         return sum(input, dim, keepdim, dtype=dtype)
-    return nansum_axes(input, wrap_dims(dim, input.ndim), keepdim, dtype or input.dtype)
+    return nansum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, dtype or input.dtype)
 
 
 @export(method=True, out=True)
@@ -455,6 +458,7 @@ def _(g, x, axis, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def prod(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -472,8 +476,8 @@ def prod(
         return all(input, dim, keepdim)
     result = sum_dtype(input, dtype)
     if dim is None:
-        return prod_all(input, result)
-    return prod_axis(input, wrap_dim(dim, input.ndim), keepdim, result)
+        return prod_all.on(input, result)
+    return prod_axis.on(input, wrap_dim(dim, input.ndim), keepdim, result)
 
 
 # ---------------------------------------------------------------- extremes
@@ -525,6 +529,7 @@ def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """The largest element along dimensions, or of all; NaN if there is one.
@@ -540,10 +545,11 @@ def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """
     axes = wrap_dims(dim, input.ndim)
     check_not_empty("amax", input, None if dim == () or dim is None else axes)
-    return amax_axes(input, axes, keepdim)
+    return amax_axes.on(input, axes, keepdim)
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """The smallest element along dimensions, or of all; NaN if there is one.
@@ -559,7 +565,7 @@ def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """
     axes = wrap_dims(dim, input.ndim)
     check_not_empty("amin", input, None if dim == () or dim is None else axes)
-    return amin_axes(input, axes, keepdim)
+    return amin_axes.on(input, axes, keepdim)
 
 
 @operation("AminmaxBackward0", differentiable=(0, 1))
@@ -874,6 +880,7 @@ def _(g, x, out, ord, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(namespace="linalg", out=True)
+@finds
 @numpy_names
 def vector_norm(
     input: Tensor,
@@ -912,7 +919,7 @@ def vector_norm(
                 f"linalg.vector_norm cannot compute the {name} norm on the dimension {empty[0]}"
                 "because this dimension is empty and the operation does not have an identity"
             )
-    return vector_norm_axes(x, float(ord), axes if x.ndim else (), keepdim)
+    return vector_norm_axes.on(x, float(ord), axes if x.ndim else (), keepdim)
 
 
 def check_norm_dtypes(name: str, x: Tensor, kind: DType | None) -> None:

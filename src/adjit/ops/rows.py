@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..shapes import Shape, wrap_dim
 from ..tensor import Tensor
 from . import creation
@@ -15,6 +15,7 @@ from .tables import (
     IN_FLAT,
     IN_GRID,
     IN_SELF,
+    at_least_1d,
     out_of_bounds,
     read_rows,
     write_rows,
@@ -28,7 +29,7 @@ def axis_and_index(name: str, x: Tensor, dim: int, index: Tensor) -> tuple[Tenso
     axis = wrap_dim(dim, x.ndim)
     if index.ndim > 1:
         raise IndexError(f"{name}(): Index is supposed to be a vector")
-    return (x if x.ndim else x.reshape(1)), axis, index.reshape(-1)
+    return at_least_1d(x), axis, at_least_1d(index)
 
 
 def check_integer(name: str, index: Tensor) -> None:
@@ -38,6 +39,7 @@ def check_integer(name: str, index: Tensor) -> None:
 
 
 @export(method=True, out=True)
+@finds
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along an axis that a vector of indices names.
 
@@ -58,8 +60,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """
     check_integer("index_select", index)
     x, axis, places = axis_and_index("index_select", input, dim, index)
-    out = select_rows(x, axis, places, x.shape[axis])
-    return out if input.ndim else out.reshape(())
+    if not input.ndim:
+        return select_rows(x, axis, places, x.shape[axis]).reshape(())
+    return select_rows.on(x, axis, places, x.shape[axis])
 
 
 @operation("IndexSelectBackward0")
@@ -75,6 +78,7 @@ def _(g: Tensor, dim: int, index: Tensor, size: int) -> Any:
 
 
 @export(method=True, out=True, inplace=True)
+@finds
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with `alpha * source` added to the slices that a vector of indices names.
 
@@ -119,8 +123,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
             "source tensor shape must match self tensor shape, excluding the specified dimension. "
             f"Got self.shape = {list(x.shape)} source.shape = {list(rows.shape)}"
         )
-    out = add_rows(x, axis, places, rows, alpha)
-    return out if input.ndim else out.reshape(())
+    if not input.ndim:
+        return add_rows(x, axis, places, rows, alpha).reshape(())
+    return add_rows.on(x, axis, places, rows, alpha)
 
 
 def other_sizes(x: Tensor, axis: int) -> list[int]:

@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import scan as kernels
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
@@ -58,6 +58,7 @@ def _(g, axis):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, inplace=True, out=True)
+@finds
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The sums of each element and all before it along a dimension.
@@ -68,7 +69,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         >>> adjit.tensor([1., 2., 3.]).cumsum(0)
         tensor([1., 3., 6.])
     """
-    return cumsum_axis(input, wrap_dim(dim, input.ndim), sum_dtype(input, dtype))
+    return cumsum_axis.on(input, wrap_dim(dim, input.ndim), sum_dtype(input, dtype))
 
 
 @operation("CumprodBackward0")
@@ -112,6 +113,7 @@ def reversed_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
 
 
 @export(method=True, inplace=True, out=True)
+@finds
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The products of each element and all before it along a dimension.
@@ -123,7 +125,7 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
         >>> adjit.tensor([1., 2., 3.]).cumprod(0)
         tensor([1., 2., 6.])
     """
-    return cumprod_axis(input, wrap_dim(dim, input.ndim), sum_dtype(input, dtype))
+    return cumprod_axis.on(input, wrap_dim(dim, input.ndim), sum_dtype(input, dtype))
 
 
 def add_back(g: Tensor, places: Tensor, axis: int, shape: Shape) -> Tensor:
@@ -217,6 +219,7 @@ def log_or_lowest(x: Tensor) -> Tensor:
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension, without overflow.
@@ -231,7 +234,7 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
         raise NotImplementedError(
             f"\"logcumsumexp_out_cpu\" not implemented for '{input.dtype.legacy}'"
         )
-    return logcumsumexp_axis(input, wrap_dim(dim, input.ndim))
+    return logcumsumexp_axis.on(input, wrap_dim(dim, input.ndim))
 
 
 def check_joins(x: Tensor, other: Tensor | None, axis: int) -> None:

@@ -12,7 +12,7 @@ from .. import dtypes
 from ..dtypes import dtype
 from ..graph import write
 from ..graph.launch import launch
-from ..graph.op import Operation, export, operation
+from ..graph.op import Operation, export, finds, operation
 from ..graph.record import MAX_RECIPES
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
@@ -384,6 +384,7 @@ def blocks_of(x: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
 
 
 @export(method=True, public=False)
+@finds
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """Copies of `input` along each axis.
 
@@ -409,7 +410,7 @@ def repeat(input: Tensor, *sizes: Any) -> Tensor:
         )
     padded = (1,) * (len(repeats) - input.ndim) + tuple(input.shape)
     checked_shape(([n * r for n, r in zip(padded, repeats, strict=True)],))
-    return repeated(input, repeats, padded)
+    return repeated.on(input, repeats, padded)
 
 
 @operation("RepeatBackward0")

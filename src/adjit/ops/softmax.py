@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import softmax as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor
@@ -105,6 +105,7 @@ def _(g, upper, logs, axis):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along a dimension.
@@ -121,10 +122,11 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         tensor([0.5000, 0.5000])
     """
     x = checked("softmax", input, dtype)
-    return softmax_axis(x, wrap_dim(dim, x.ndim))
+    return softmax_axis.on(x, wrap_dim(dim, x.ndim))
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of :func:`softmax` along a dimension, exact where the softmax underflows.
@@ -136,7 +138,7 @@ def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
         tensor([-0.6931, -0.6931])
     """
     x = checked("log_softmax", input, dtype)
-    return log_softmax_axis(x, wrap_dim(dim, x.ndim))
+    return log_softmax_axis.on(x, wrap_dim(dim, x.ndim))
 
 
 # ---------------------------------------------------------------- logsumexp
@@ -162,6 +164,7 @@ def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
+@finds
 @numpy_names
 def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials along dimensions, without overflow.
@@ -177,4 +180,4 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) ->
             "logsumexp(): argument 'dim' (position 1) must be tuple of ints, not NoneType"
         )
     x = input if input.dtype.is_floating_point else input.to(dtypes.get_default_dtype())
-    return logsumexp_axes(x, wrap_dims(dim, x.ndim) if x.ndim else (), keepdim)
+    return logsumexp_axes.on(x, wrap_dims(dim, x.ndim) if x.ndim else (), keepdim)

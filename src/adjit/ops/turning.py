@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import (
@@ -24,6 +24,7 @@ from .tables import carrier
 
 
 @export(method=True)
+@finds
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order of elements reversed along axes.
 
@@ -42,7 +43,7 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
         tensor([3., 2., 1.])
     """
     axes = tuple(shape_of(dims))
-    return reverse(input, wrap_dims(axes, input.ndim) if axes else ())
+    return reverse.on(input, wrap_dims(axes, input.ndim) if axes else ())
 
 
 @operation("FlipBackward0")
@@ -105,6 +106,7 @@ def flipud(input: Tensor) -> Tensor:
 
 
 @export(method=True)
+@finds
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along axes, coming back in on the other side.
 
@@ -133,7 +135,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise RuntimeError(
             f"shifts and dimensions must align. shifts: {len(moves)}, dims:{len(axes)}"
         )
-    return rolled(input, tuple(moves), tuple(wrap_dim(d, input.ndim) for d in axes))
+    return rolled.on(input, tuple(moves), tuple(wrap_dim(d, input.ndim) for d in axes))
 
 
 @operation("RollBackward0")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.op import export, finds, operation
 from ..kernels import unfold as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
@@ -92,6 +92,7 @@ def _(g, geometry):  # type: ignore[no-untyped-def]
 
 
 @export(namespace="nn.functional")
+@finds
 def unfold(
     input: Tensor,
     kernel_size: Sizes,
@@ -137,8 +138,7 @@ def unfold(
             f"padding={paddings}, calculated shape of the array of sliding blocks as {blocks}, but "
             "its components must be at least one."
         )
-    out: Tensor = columns_of(input, (size, blocks, kernel, strides, paddings, dilations))
-    return out
+    return columns_of.on(input, (size, blocks, kernel, strides, paddings, dilations))
 
 
 @export(namespace="nn.functional")
