@@ -651,9 +651,9 @@ class Operation(native.Native):
         tensors in the same order, and all the rest follows from their specs and plain values."""
         self.calls[signature_of(given, named, [])] = self._call(signature_of(args, {}, []))
 
-    def on(self, *args: Any) -> Any:
+    def on(self, *args: Any, **kwargs: Any) -> Any:
         """What a function returns that `finds` the arguments of this op."""
-        return Pending(self, args)
+        return Pending(self, args, kwargs)
 
     def _call(self, signature: tuple[Any, ...]) -> Call:
         """What calls of this signature share."""
@@ -928,12 +928,14 @@ class Pending(NamedTuple):
 
     op: Operation
     args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 def finds(function: _F, *, first: bool = False) -> _F:
     """Mark a function of tensors and plain values that finds the arguments of an op, and returns `op.on` them:
-    its own tensors in their order, and what follows from their specs and the plain values. (It may return
-    any result instead.) A call like one that came before is recorded without the function.
+    its own tensors in their order (by name, if the op's is another), and what follows from their specs and
+    the plain values. (It may return any result instead.) A call like one that came before is recorded
+    without the function.
 
     Checks and conversions of arguments took longer than recording: `gather` 2.6 us for 0.8.
     """
@@ -946,7 +948,7 @@ def finds(function: _F, *, first: bool = False) -> _F:
         if found.__class__ is not Pending:
             return found
         _note(known, args, kwargs, found)
-        out = found.op(*found.args)
+        out = found.op(*found.args, **found.kwargs)
         return out[0] if first else out
 
     made = calls.short(known, twin, first=first)
@@ -983,7 +985,7 @@ def _note(
     tensors: list[Any] = []
     operands: list[Any] = []
     key = signature_of(args, kwargs, tensors)
-    own = signature_of(found.args, {}, operands)
+    own = signature_of(found.args, found.kwargs, operands)
     if len(tensors) != len(operands) or any(map(operator.is_not, tensors, operands)):
         return
     if len(set(map(id, tensors))) < len(tensors):

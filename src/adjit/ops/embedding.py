@@ -16,6 +16,7 @@ from .tables import IN_SELF, read_rows, write_rows
 
 
 @export(namespace="nn.functional")
+@finds
 def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
@@ -60,7 +61,14 @@ def embedding(
         padding_idx %= rows
     if max_norm is not None:
         limit_norms(weight, input, max_norm, norm_type)
-    return look_up(weight, input, padding_idx, scale_grad_by_freq, rows)
+        return look_up(weight, input, padding_idx, scale_grad_by_freq, rows)
+    return look_up.on(
+        indices=input,
+        weight=weight,
+        padding_idx=padding_idx,
+        by_frequency=scale_grad_by_freq,
+        rows=rows,
+    )
 
 
 def limit_norms(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
