@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import numbers
 import warnings
@@ -141,10 +142,15 @@ def _from_floats(data: Any, kind: Dtype | None) -> Any:
     if not kind.is_floating_point:
         return None
     packed = array(kind.ctype._type_, data)
-    spec = dense_spec(Size((len(data),)), kind)
+    spec = _vector_spec(len(data), kind)
     node = _fresh_node(spec)
     memmove(node.address, packed.buffer_info()[0], spec.nbytes)
     return record.result(node, spec)
+
+
+@functools.lru_cache(1024)
+def _vector_spec(length: int, kind: Dtype) -> Spec:
+    return dense_spec(Size((length,)), kind)
 
 
 def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
