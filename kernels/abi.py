@@ -3,7 +3,7 @@
 A CPU kernel is a function `kernel(args, start, stop)` of three int64. `args` is the address of a
 row of int64 words: the addresses of the inputs, then of the outputs, then of the scratch memory
 and of the status words where the kernel asks for them, then sizes, strides and scalar bits. The
-word before the row is the number of its words.
+word before the row is the number of its words, the one two before that the units of all the work.
 `[start, stop)` is the part of the work to do, in units that the kernel chooses; the runner may
 split a step into such parts over threads, so different units never write to the same place, and
 how a sum is cut into units must not depend on the number of threads.
@@ -36,6 +36,8 @@ T = X = Y = Z = A = np.float64
 I = np.int64
 
 SIGNATURE = "void(int64, int64, int64)"
+
+UNITS = -3  # where the units of all the work stand, seen from the row
 
 # Words that a fallible kernel may set: the first non-zero code stops the plan.
 STATUS_OK = 0

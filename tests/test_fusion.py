@@ -925,17 +925,20 @@ def test_a_short_loop_reads_on_only_where_nothing_lies_behind(start, padded, pla
     assert ("stack" in source.text) is padded
 
 
-@pytest.mark.parametrize("part", [(0, 128), (0, 1000), (5, 140), (130, 777), (1, 1281)])
-def test_a_streamed_kernel_writes_its_part_and_nothing_else(part):
+@pytest.mark.parametrize(
+    "units", [1280, 1 << 22, 1 << 26], ids="alone, a part, none kept".split(", ")
+)
+@pytest.mark.parametrize("part", [(0, 128), (0, 1000), (5, 140), (130, 777), (0, 1280)])
+def test_a_streamed_kernel_writes_its_part_and_nothing_else(part, units):
     step, _ = codegen.elementwise(
         "copy", copy_body(), [0], T.float32, [Operand("x", T.float32, (1,))],
         [Operand("out", T.float32, (1,))], (codegen.STREAM_BYTES,), [0], fresh=True,
     )  # fmt: skip
     assert "stream_block" in step.source.text
     x, out = np.arange(1500, dtype=np.float32), np.full(1500, -1, np.float32)
-    words = np.array([2, x.ctypes.data, out.ctypes.data], np.int64)
+    words = np.array([units, 1, 2, x.ctypes.data, out.ctypes.data], np.int64)
     run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(cache.link(step.source))
-    run(words.ctypes.data + 8, *part)
+    run(words.ctypes.data + 24, *part)
     inside = slice(*part)
     assert (out[inside] == x[inside]).all()
     out[inside] = -1

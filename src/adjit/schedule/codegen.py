@@ -44,6 +44,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..dtypes import dtype
+from ..kernels.abi import UNITS
 from ..kernels.lanes import BLOCK, CACHE_LINE
 from ..shapes import coalesce
 from .body import VECTOR_MATH, Body, Pasted
@@ -223,6 +224,10 @@ def render(
             body.append(f"        p_{o.name}[first + i] = block_{o.name}[i]")
     elif blocks:
         head += setup
+        if blocks == STREAMED:
+            read = sum(o.dtype.itemsize for o in inputs if letters.get(o.name) == CONTIGUOUS)
+            written = sum(o.dtype.itemsize for o in outputs)
+            head.append(f"far = past_cache(p[{UNITS}], start, stop, {read}, {written})")
         inside = [f"first = min(max(block, start), stop - {BLOCK})"]
         inside += ["phase = first % inner"] * bool(rows)
         inside += [f"for i in range({BLOCK}):"]
@@ -230,8 +235,9 @@ def render(
         for o in outputs:
             head.append(f"block_{o.name} = stack({o.dtype.stored}, {BLOCK})")
             address = f"p[{pointers.index(o.name)}] + first * {o.dtype.itemsize}"
-            aligned = f"({address}) % {CACHE_LINE} == 0" if blocks == STREAMED else "False"
-            inside.append(f"stream_block(p_{o.name}, first, block_{o.name}, {aligned})")
+            far = f"first >= far and ({address}) % {CACHE_LINE} == 0"
+            far = far if blocks == STREAMED else "False"
+            inside.append(f"stream_block(p_{o.name}, first, block_{o.name}, {far})")
         body.append(f"for block in range(start & -{BLOCK}, stop, {BLOCK}):")
         body += ["    " + line for line in inside] + ["fence()"] * (blocks == STREAMED)
     elif rows:
@@ -255,7 +261,7 @@ def render(
     if blocks in (STREAMED, CACHED):
         imports["stream_block"] = "adjit.kernels.lanes"
     if blocks == STREAMED:
-        imports["fence"] = "adjit.kernels.lanes"
+        imports |= dict.fromkeys(("fence", "past_cache"), "adjit.kernels.lanes")
     if not (nested or rows):
         imports |= interleaved(pasted)
     bound = {} if compute is None else {"T": compute.stored}
