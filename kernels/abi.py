@@ -90,6 +90,16 @@ def at(typingctx: Any, address: Any, dtype: Any) -> Any:
 
 
 @intrinsic
+def shifted(typingctx: Any, pointer: Any, count: Any) -> Any:
+    """The pointer `count` elements further on."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.gep(args[0], [args[1]])
+
+    return pointer(pointer, types.int64), codegen
+
+
+@intrinsic
 def scalar(typingctx: Any, word: Any, dtype: Any) -> Any:
     """A Python number as a float of `dtype`: it travels as the bits of a float64."""
     kind = dtype.dtype

@@ -12,8 +12,7 @@ joins them. How the work is cut depends on the shape alone.
 import math
 from operator import add
 
-from .abi import A, T, at, helper, kernel, scalar, words
-from .blas import shifted
+from .abi import A, T, at, helper, kernel, scalar, shifted, words
 from .lanes import fold, spread, stack
 from .reduce import deviations_onto, reduce_onto
 

@@ -49,8 +49,7 @@ CPU side below, the CUDA side at the end.
 import math
 from operator import add
 
-from .abi import T, at, call, helper, kernel, quotient, remainder, stack_words, words
-from .blas import shifted
+from .abi import T, at, call, helper, kernel, quotient, remainder, shifted, stack_words, words
 from .conv_tiles import DOT_ROWS, TALLEST, TOGETHER
 from .device import all_threads, first_unit, lane, on_device
 from .lanes import fold, spread

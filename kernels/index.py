@@ -14,8 +14,7 @@ The kernels that only move elements are bound to integers of the element's size.
 CPU side below; the CUDA side belongs at the end.
 """
 
-from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, helper, kernel, words
-from .blas import shifted
+from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, helper, kernel, shifted, words
 from .shape import offset_of
 
 # --------------------------------------------------------------------------- checks

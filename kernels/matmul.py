@@ -17,8 +17,7 @@ NumPy with OpenBLAS; square products, GFLOP/s, all transpose cases within 5 % of
 
 PyTorch's and OpenBLAS's figures hold a call from Python, some 1 and 0.4 us. OpenBLAS is ahead where
 a last vector is half empty, as at 100, since it has smaller ones too. So there is no size from which
-BLAS would be the better choice here, and it is left for products of one row or column: there a
-product is bound by memory, packing does not pay, and gemv is 1.3 to 1.7 times as fast as PyTorch.
+BLAS would be the better choice here.
 
 Constant words of a product, from the first one on (see `PRODUCT`): how to get memory and where it is kept
 for the next product, the sizes, strides in elements, how the result is cut, then four words for each
@@ -35,8 +34,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from .abi import A, T, at, helper, kernel, quotient, remainder, scalar, words
-from .blas import gemv, shifted
+from .abi import A, T, at, helper, kernel, quotient, remainder, scalar, shifted, words
 from .device import (
     WIDE,
     aligned,
@@ -287,27 +285,6 @@ def emit_finish(
                 is_below = builder.fcmp_ordered("<", total, f.zero)
                 total = builder.select(builder.and_(rectifies, is_below), f.zero, total)
                 f.store_some(total, place, mask)
-
-
-# --------------------------------------------------------------------------- vectors
-
-
-@kernel
-def matrix_vector(args, start, stop):
-    """out = matrix @ x; a unit is a panel of rows."""
-    p = words(args)
-    matrix, x, out = at(p[0], T), at(p[1], T), at(p[2], T)
-    address, rows, columns, row_step, by_columns, ld, x_step, panel = (
-        p[3], p[4], p[5], p[6], p[7], p[8], p[9], p[10]
-    )  # fmt: skip
-    for unit in range(start, stop):
-        i = unit * panel
-        height = min(panel, rows - i)
-        clear(out, i, i + height, T(0))
-        gemv(
-            address, by_columns, height, columns,
-            T(1), shifted(matrix, i * row_step), ld, x, x_step, T(0), shifted(out, i), 1,
-        )  # fmt: skip
 
 
 # --------------------------------------------------------------------------- loops
@@ -721,16 +698,3 @@ def product_and_bias_by_tiles(row, n):
     left, right, c = shared(T, 2304), shared(T, 2304), shifted(row, 4)
     product_tiles(left, right, local(T, 16), (at(row[0], T), at(row[1], T)), at(row[3], T),
                   at(row[2], T), c, n, True, EXACT, 1, 64, 16, 4, 4, math.fma, T)  # fmt: skip
-
-
-@on_device(matrix_vector, threads=128, units=4, work=lambda c: c[1])
-def matrix_vector_by_warps(row, n):
-    """out = matrix @ x; a unit is a row, which the lanes of a warp sum."""
-    matrix, x, out = at(row[0], T), at(row[1], T), at(row[2], T)
-    columns, down, by_columns, ld, step = row[5], row[6], row[7], row[8], row[9]
-    across = ld if by_columns else 1
-    for i in range(block() * 4 + thread() // 32, n, blocks() * 4):
-        total = spread(T(0))
-        for k in range(thread() % 32, columns, 32):
-            total = math.fma(matrix[i * down + k * across], x[k * step], total)
-        out[i] = fold(add, total)

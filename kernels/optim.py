@@ -11,8 +11,7 @@ pointer: with two to the same bytes, loops would not be vectorised.
 
 import math
 
-from .abi import T, at, helper, kernel, scalar, words
-from .blas import shifted
+from .abi import T, at, helper, kernel, scalar, shifted, words
 from .lanes import stack
 
 CHUNK = 2048

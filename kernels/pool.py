@@ -15,8 +15,7 @@ then `inner`.
 
 import math
 
-from .abi import STATUS_INDEX, I, T, Y, at, helper, kernel, scalar, words
-from .blas import shifted
+from .abi import STATUS_INDEX, I, T, Y, at, helper, kernel, scalar, shifted, words
 from .lanes import stack
 
 STRIP = 128  # places of a row, or channels, that one pass takes

@@ -16,8 +16,7 @@ import math
 
 import numpy as np
 
-from .abi import STATUS_VALUE, I, T, X, at, helper, kernel, scalar, words
-from .blas import shifted
+from .abi import STATUS_VALUE, I, T, X, at, helper, kernel, scalar, shifted, words
 from .device import all_threads, first_unit, on_device
 from .lanes import stack
 

@@ -13,8 +13,7 @@ it follows from the lengths. Scratch: taps x places input places, then as many w
 
 import numpy as np
 
-from .abi import A, I, T, at, helper, kernel, quotient, remainder, scalar, words
-from .blas import shifted
+from .abi import A, I, T, at, helper, kernel, quotient, remainder, scalar, shifted, words
 from .device import all_threads, first_unit, on_device
 from .lanes import add_run, copy_run, stack
 

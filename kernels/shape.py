@@ -11,8 +11,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic
 
-from .abi import T, at, helper, kernel, quotient, remainder, words
-from .blas import shifted
+from .abi import T, at, helper, kernel, quotient, remainder, shifted, words
 from .device import all_threads, first_unit, on_device
 from .lanes import copy_run
 

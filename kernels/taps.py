@@ -8,8 +8,7 @@ elements lie anywhere; with the channels last it runs over them, which lie side 
 
 from operator import add, mul
 
-from .abi import T, Y, at, helper, kernel, words
-from .blas import shifted
+from .abi import T, Y, at, helper, kernel, shifted, words
 from .lanes import LANES, combine, fold, load, load_some, spread, stack, store, store_some
 
 STRIP = 256  # points that are summed at a time

@@ -4,8 +4,7 @@ Memory is in C order: planes x height x width, and planes x kernel height x kern
 columns. Words: x, out; sizes, output sizes, kernel, stride, padding and dilation of the two axes.
 """
 
-from .abi import T, at, helper, kernel, words
-from .blas import shifted
+from .abi import T, at, helper, kernel, shifted, words
 
 SIZE, OUT, KERNEL, STRIDE, PADDING, DILATION = 0, 2, 4, 6, 8, 10
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 
 import numpy as np
 import pytest
+from adjit.kernels import matrix_vector
 from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit.schedule import cache
 
 rng = np.random.default_rng(0)
 FLOATS = [np.float32, np.float64]
@@ -408,18 +411,89 @@ def test_only_needed_factors_are_saved():
     np.testing.assert_array_equal(w.grad.numpy(), np.full((3, 2), 2.0))
 
 
-def test_sizes_beyond_the_ints_of_blas(monkeypatch):
-    x, y = sample(40, 30), sample(30, 20)
-    from adjit.kernels import blas
+VECTOR_LENGTHS = [1, 9, 10, 31, 32, 100, 1030, 2048, 4100]  # around the limits of the kernels
 
-    from adjit.ops import matmul
 
-    monkeypatch.setattr(blas, "LARGEST_INT", 8)
-    matmul.plan_product.cache_clear()
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("columns", VECTOR_LENGTHS)
+@pytest.mark.parametrize("rows", [1, 3, 4, 9, 33, 70])
+def test_a_matrix_by_a_vector(rows, columns, dtype):
+    """By rows and by columns, with gaps, of dense vectors and others; all exact."""
+    x = sample(rows, columns + 3, dtype=dtype)
+    v, w = sample(2 * columns, dtype=dtype), sample(3 * rows, dtype=dtype)
+    a, dense, apart = adjit.tensor(x)[:, :columns], adjit.tensor(v)[:columns], adjit.tensor(v)[::2]
+    for vector in (dense, apart):
+        expected = x[:, :columns] @ vector.numpy()
+        np.testing.assert_array_equal((a @ vector).numpy(), expected)
+        np.testing.assert_array_equal((a.contiguous() @ vector).numpy(), expected)
+        by_columns = a.t().contiguous().t()
+        np.testing.assert_array_equal((by_columns @ vector).numpy(), expected)
+        np.testing.assert_array_equal((a @ vector[:, None]).numpy(), expected[:, None])
+    for vector in (adjit.tensor(w)[:rows], adjit.tensor(w)[::3]):
+        expected = vector.numpy() @ x[:, :columns]
+        np.testing.assert_array_equal((a.t() @ vector).numpy(), expected)
+        np.testing.assert_array_equal((vector @ a).numpy(), expected)
+        np.testing.assert_array_equal((vector[None] @ a).numpy(), expected[None])
+
+
+@pytest.mark.parametrize("shape", [(4200, 5), (700, 40), (37, 5000), (9000, 33)])
+def test_an_element_of_a_matrix_by_a_vector_does_not_depend_on_the_cut(shape):
+    """Nor on the other rows: the same bits in a part of the matrix, and on any number of threads."""
+    x, v = adjit.randn(*shape), adjit.randn(shape[1])
+    by_columns = x.t().contiguous().t()
+    whole, other = (x @ v).tolist(), (by_columns @ v).tolist()
+    np.testing.assert_allclose(whole, x.double().numpy() @ v.double().numpy(), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(other, whole, rtol=1e-4, atol=1e-4)
+    for first, last in [(0, 1), (1, 7), (3, 30), (shape[0] - 5, shape[0])]:
+        assert (x[first:last] @ v).tolist() == whole[first:last]
+        assert (by_columns[first:last] @ v).tolist() == other[first:last]
+    before = adjit.get_num_threads()
     try:
-        agree(lambda T, x, y: x @ y, x, y)
-        agree(lambda T, x, y: x @ y.t().contiguous().t(), x, y)
-        agree(lambda T, x, y: x @ y[:, 0], x, y)
-        agree(lambda T, x, y: T.addmm(y[0], x, y, beta=2, alpha=3), x, y)
+        for threads in (1, 2, 3):
+            adjit.set_num_threads(threads)
+            assert (x @ v).tolist() == whole
+            assert (by_columns @ v).tolist() == other
     finally:
-        matmul.plan_product.cache_clear()
+        adjit.set_num_threads(before)
+
+
+@pytest.mark.parametrize("special", [float("nan"), float("inf")])
+def test_what_is_not_finite_stays_in_its_row(special):
+    for columns in (5, 40, 1100):
+        x, v = adjit.ones(9, columns), adjit.ones(columns)
+        x[4, columns - 1] = special
+        for matrix in (x, x.t().contiguous().t()):
+            found = (matrix @ v).numpy()
+            expected = np.full(9, columns, np.float32)
+            expected[4] = special
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_matrix_without_a_dense_axis_by_a_vector():
+    agree(lambda T, x, v: x[:, ::2] @ v, sample(6, 8), sample(4))
+    agree(lambda T, x, v: x.unfold(0, 4, 1) @ v, sample(9), sample(4))
+    agree(lambda T, x, v: x.expand(5, 4) @ v, sample(4), sample(4))
+    agree(lambda T, x, v: x.t().expand(3, 5) @ v, sample(5, 1), sample(5))
+
+
+@pytest.mark.parametrize("part", [(0, 5), (3, 10), (6, 13), (15, 30), (0, 43)])
+@pytest.mark.parametrize("columns", [5, 40, 1100])
+def test_a_matrix_by_a_vector_writes_its_part_and_nothing_else(columns, part):
+    x, v = sample(43, columns), sample(columns)
+    by_columns = np.ascontiguousarray(x.T)
+    for kernel, matrix, step, unit in [
+        (matrix_vector.rows_by_vector, x, columns, 1),
+        (matrix_vector.columns_by_vector, by_columns, 43, matrix_vector.COLUMNS_OF_A_UNIT),
+    ]:
+        out = np.full(43 + 16, -1.5)
+        row = [matrix.ctypes.data, v.ctypes.data, out.ctypes.data, 43, columns, step, 1]
+        words = np.array(row, np.int64)
+        first, last = part[0] // unit, -(-part[1] // unit)
+        run = ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)
+        run(cache.link(cache.instantiate(kernel, {"T": adjit.float64})))(
+            words.ctypes.data, first, last
+        )
+        inside = slice(first * unit, min(last * unit, 43))
+        np.testing.assert_array_equal(out[inside], (x @ v)[inside])
+        out[inside] = -1.5
+        assert (out == -1.5).all()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 Shape = tuple[int, ...]
 
@@ -126,28 +126,6 @@ def coalesce(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> tuple[S
             for s, o in zip(strides, operands, strict=True):
                 s.append(o[d])
     return tuple(sizes), [tuple(s) for s in strides]
-
-
-class Placed(NamedTuple):
-    """How BLAS sees a matrix: by rows, or by columns when `transposed`, `ld` elements apart."""
-
-    row: int
-    column: int
-    transposed: int
-    ld: int
-
-
-def placed(shape: Shape, strides: Shape) -> Placed | None:
-    """Where the last two axes lie, or None if BLAS cannot read them without a copy."""
-    rows, columns = shape[-2:]
-    row, column = strides[-2:]
-    if rows == 0 or columns == 0:
-        return Placed(max(columns, 1), 1, 0, max(columns, 1))
-    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
-        return Placed(row, column, 0, row if rows > 1 else columns)
-    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
-        return Placed(row, column, 1, column if columns > 1 else rows)
-    return None
 
 
 def wrap_dim(dim: int, ndim: int) -> int:

@@ -15,18 +15,19 @@ from ..graph.node import Node
 from ..graph.op import add_method, export, forget_calls, operation
 from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
 from ..graph.state import state
-from ..kernels import blas, micro
 from ..kernels import matmul as kernels
+from ..kernels import matrix_vector as vectors
+from ..kernels import micro
 from ..schedule.modules import emitted
 from ..schedule.recipe import Source
 from ..schedule.settle import float_word, remember
-from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel, placed
+from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
 
 # Multiplications below which a product is not worth a second thread. 100 x 100 x 100, the first size
 # that is split: 78 GFLOP/s on one thread, 98 to 121 on two.
 GRAIN = 1 << 18
-MATRIX_VECTOR_ROWS = 512
+VECTOR_GRAIN = 1 << 15  # the same where one operand is a vector, which memory bounds
 INTEGER_ROWS = 32
 
 C_NAMES = {
@@ -152,20 +153,20 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
     kind = x.dtype
     if not kind.is_floating_point:
         y = y.contiguous()
-    by_blas = None
+    by_vector = None
     if x.ndim == 2:
         if y.ndim == 1:
-            x = readable(x)
-            by_blas = plan_vector(kind, x.shape, x.stride(), y.stride()[0], x.shape[:1])
+            x = with_dense_axis(x)
+            by_vector = plan_vector(kind, x.shape, x.stride(), y.stride()[0], x.shape[:1])
         elif y.ndim == 2 and y.shape[1] == 1:
-            by_blas = plan_vector(kind, x.shape, x.stride(), y.stride()[0], (x.shape[0], 1))
+            by_vector = plan_vector(kind, x.shape, x.stride(), y.stride()[0], (x.shape[0], 1))
         elif y.ndim == 2 and x.shape[0] == 1:
             turned, strides = y.shape[::-1], y.stride()[::-1]
-            by_blas = plan_vector(kind, turned, strides, x.stride()[1], (1, y.shape[1]))
-            by_blas = by_blas and by_blas._replace(swapped=True)
-    if by_blas is None and y.ndim == 1:
+            by_vector = plan_vector(kind, turned, strides, x.stride()[1], (1, y.shape[1]))
+            by_vector = by_vector and by_vector._replace(swapped=True)
+    if by_vector is None and y.ndim == 1:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
-    plan = by_blas or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
+    plan = by_vector or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
     product = launch(
         plan.kernel, (y, x) if plan.swapped else (x, y), [(plan.shape, kind)],
         bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
@@ -179,24 +180,26 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
 def plan_vector(
     kind: dtype, shape: Shape, strides: Shape, step: int, result: Shape
 ) -> Product | None:
-    """A matrix by a vector whose elements lie `step` apart, or None if BLAS cannot do it."""
-    rows, columns = shape
-    place = placed(shape, strides)
-    if not (kind.is_floating_point and place and step > 0 and columns > 0):
+    """A matrix by a vector whose elements lie `step` apart, or None where neither rows nor columns
+    of the matrix are dense."""
+    (rows, columns), (down, across) = shape, strides
+    if not kind.is_floating_point or columns == 0:
         return None
-    if not blas.fits(rows, columns, place.ld, step):
-        return None
-    words = (
-        blas.address_of("gemv", kind.numpy), rows, columns,
-        place.row, place.transposed, place.ld, step, MATRIX_VECTOR_ROWS,
-    )  # fmt: skip
-    grain = max(1, GRAIN // (MATRIX_VECTOR_ROWS * columns))
-    return Product(kernels.matrix_vector, result, words, -(-rows // MATRIX_VECTOR_ROWS), grain)
+    if across == 1 or columns == 1:
+        words = (rows, columns, down, step)
+        grain = -(-VECTOR_GRAIN // columns)
+        return Product(vectors.rows_by_vector, result, words, rows, grain)
+    if down == 1 or rows == 1:
+        words = (rows, columns, across, step)
+        units = -(-rows // vectors.COLUMNS_OF_A_UNIT)
+        grain = -(-VECTOR_GRAIN // (columns * vectors.COLUMNS_OF_A_UNIT))
+        return Product(vectors.columns_by_vector, result, words, units, grain)
+    return None
 
 
-def readable(x: Tensor) -> Tensor:
-    """`x`, or a copy where BLAS could not read it in place."""
-    return x if placed(x.shape, x.stride()) else x.contiguous()
+def with_dense_axis(x: Tensor) -> Tensor:
+    """`x`, or a copy where neither its rows nor its columns are dense."""
+    return x if 1 in x.stride() or 1 in x.shape else x.contiguous()
 
 
 _recipes: dict[Any, tuple[Any, bool]] = {}

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .. import config, cublas
 from ..cublas import Library, Matrix
 from ..kernels import launcher, matmul
-from ..shapes import Placed, coalesce, numel, placed
+from ..shapes import Shape, coalesce, numel
 from . import toolkit
 from .cache import instantiate
 from .recipe import Recipe, Source
@@ -168,6 +168,28 @@ def product_of(recipe: Recipe) -> Product | None:
     if origin.__class__ is not tuple or origin[0] not in (matmul.product, matmul.product_and_bias):
         return None
     return _product_of(origin[1]["T"], origin[0] is matmul.product_and_bias, recipe.constants)
+
+
+class Placed(NamedTuple):
+    """How cuBLASLt sees a matrix: by rows, or by columns when `transposed`, `ld` elements apart."""
+
+    row: int
+    column: int
+    transposed: int
+    ld: int
+
+
+def placed(shape: Shape, strides: Shape) -> Placed | None:
+    """Where the last two axes lie, or None if cuBLASLt cannot read them without a copy."""
+    rows, columns = shape[-2:]
+    row, column = strides[-2:]
+    if rows == 0 or columns == 0:
+        return Placed(max(columns, 1), 1, 0, max(columns, 1))
+    if (column == 1 or columns == 1) and (row >= columns or rows == 1):
+        return Placed(row, column, 0, row if rows > 1 else columns)
+    if (row == 1 or rows == 1) and (column >= rows or columns == 1):
+        return Placed(row, column, 1, column if columns > 1 else rows)
+    return None
 
 
 @functools.lru_cache(MOST_CALLS)

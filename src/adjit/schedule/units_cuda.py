@@ -142,7 +142,7 @@ class _Room:
     """The functions that a kernel calls, as text, and what they import."""
 
     def __init__(self, bind: Mapping[str, str], text: str) -> None:
-        from ..kernels import abi, blas, reduce, sort, team, warp
+        from ..kernels import abi, reduce, sort, team, warp
 
         self.bind, self.text = bind, text
         self.texts: list[str] = []
@@ -158,7 +158,7 @@ class _Room:
             id(lanes.combine), id(abi.bits_of_float), id(abi.quotient), id(abi.remainder),
             id(sort.sort_key), id(sort.size_of),
         }  # fmt: skip
-        self.on_device = {id(blas.shifted): "shifted"}
+        self.on_device = {id(abi.shifted): "shifted"}
         self.warp_module = warp.__name__
         self.of_blocks = {
             id(reduce.reduce_span): team.reduce_span,
