@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 
 import numpy as np
 import pytest
+from adjit.kernels import shape
 from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
+from adjit.schedule import cache
 
 
 def numbers(*shape: int, dtype: type = np.float64) -> np.ndarray:
@@ -155,6 +158,32 @@ def test_an_axis_is_an_integer(join):
 def test_many_parts():
     parts = [numbers(n % 4, 3, dtype=np.float32) for n in range(70)]
     agree(lambda T, *t: T.cat(t), *parts)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.data())
+def test_a_part_of_a_joined_tensor_is_written_alone(data):
+    """Wherever work is cut: parts of rows, whole rows, narrow ones and none."""
+    widths = data.draw(st.lists(st.integers(1, 40), min_size=2, max_size=6))
+    rows = data.draw(st.integers(1, 30))
+    parts = [numbers(rows, width, dtype=np.int32) for width in widths]
+    expected = np.concatenate(parts, 1).ravel()
+    start = data.draw(st.integers(0, expected.size - 1))
+    stop = data.draw(st.integers(start + 1, expected.size))
+    count = next(size for size in shape.JOINS if size >= len(parts))
+    layout = [sum(widths)]
+    for k in range(count):
+        layout += [sum(widths[:k]), widths[k] if k < len(widths) else 0]
+    out = np.full(expected.size, -77, np.int32)
+    filled = [*parts, *parts[-1:] * (count - len(parts))]
+    words = np.array([*(a.ctypes.data for a in [*filled, out]), *layout], np.int64)
+    source = cache.instantiate(shape.JOINS[count], {"T": adjit.int32})
+    ctypes.CFUNCTYPE(None, *[ctypes.c_int64] * 3)(cache.link(source))(
+        words.ctypes.data, start, stop
+    )
+    np.testing.assert_array_equal(out[start:stop], expected[start:stop])
+    out[start:stop] = -77
+    assert (out == -77).all()
 
 
 @settings(max_examples=50, deadline=None)

@@ -181,7 +181,6 @@ def side_by_side(
 def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape) -> Tensor:
     """Dense parts, each with the width of its rows, side by side, recorded."""
     width = sum(w for _, w in parts)
-    rows = numel(shape) // width
     count = next(size for size in kernels.JOINS if size >= len(parts))
     filled = [*parts, *[(parts[-1][0], 0)] * (count - len(parts))]
     layout = [width]
@@ -192,8 +191,7 @@ def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape) -> Tensor:
     kind = parts[0][0].dtype
     return launch(
         kernels.JOINS[count], [t for t, _ in filled], [(shape, kind)],
-        bind={"T": carrier(kind)}, words=layout, n=rows * count,
-        grain=max(1, GRAIN * count // width),
+        bind={"T": carrier(kind)}, words=layout, n=numel(shape), grain=GRAIN,
     )  # fmt: skip
 
 
