@@ -386,6 +386,7 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
         arrays((4,), SQUARE, places={0}), [((), {}), ((1,), {}), ((), {"scale_grad_by_freq": True})]
     ),
     (F.one_hot, "one_hot"): (arrays((4,), places={0}), [((3,), {})]),
+    (F.linear, "linear"): (arrays(SQUARE, (4, 3), (4,)), [((), {})]),
     (F.layer_norm, "layer_norm"): (
         arrays(SQUARE, (3,), (3,)), [lambda x, w, b: (x, (3,), w, b), lambda x, w, b: (x, [3])]
     ),

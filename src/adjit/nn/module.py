@@ -160,11 +160,12 @@ class Module:
     # ---- calling -------------------------------------------------------------------------------
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        attributes = self.__dict__  # each by its own would go through the type's __getattr__
         if not (
-            self._forward_hooks
-            or self._forward_pre_hooks
-            or self._backward_hooks
-            or self._backward_pre_hooks
+            attributes["_forward_hooks"]
+            or attributes["_forward_pre_hooks"]
+            or attributes["_backward_hooks"]
+            or attributes["_backward_pre_hooks"]
             or _global_forward_hooks
             or _global_forward_pre_hooks
             or _global_backward_hooks

@@ -12,7 +12,7 @@ from ..dtypes import dtype
 from ..graph.calls import short
 from ..graph.launch import launch
 from ..graph.node import Node
-from ..graph.op import add_method, export, forget_calls, operation
+from ..graph.op import add_method, export, finds, forget_calls, operation
 from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
 from ..graph.state import state
 from ..kernels import matmul as kernels
@@ -898,6 +898,7 @@ def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
 
 
 @export(namespace="nn.functional")
+@finds
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`.
 
@@ -920,7 +921,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is None:
         return matmul(input, weight.t())
     if input.ndim == 2 and weight.ndim == 2 and bias.ndim == 1:
-        return affine(bias, input, weight)
+        return affine.on(input=input, weight=weight, bias=bias)
     if input.ndim == 2:
         return addmm(bias, input, weight.t())
     rows = input.reshape(-1, input.shape[-1]) if input.ndim > 1 else input.unsqueeze(0)

@@ -102,19 +102,25 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
             return step(*args, **kwargs)
         if self._opt_called is not None:
             self._opt_called = True
-        for hook in (*_global_step_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()):
-            result = hook(self, args, kwargs)
-            if result is None:
-                continue
-            if not (isinstance(result, tuple) and len(result) == 2):
-                raise RuntimeError(
-                    f"{step} must return None or a tuple of (new_args, new_kwargs), "
-                    f"but got {result}."
-                )
-            args, kwargs = result
+        if _global_step_pre_hooks or self._optimizer_step_pre_hooks:
+            for hook in (
+                *_global_step_pre_hooks.values(), *self._optimizer_step_pre_hooks.values()
+            ):  # fmt: skip
+                result = hook(self, args, kwargs)
+                if result is None:
+                    continue
+                if not (isinstance(result, tuple) and len(result) == 2):
+                    raise RuntimeError(
+                        f"{step} must return None or a tuple of (new_args, new_kwargs), "
+                        f"but got {result}."
+                    )
+                args, kwargs = result
         out = step(*args, **kwargs)
-        for hook in (*self._optimizer_step_post_hooks.values(), *_global_step_post_hooks.values()):
-            hook(self, args, kwargs)
+        if self._optimizer_step_post_hooks or _global_step_post_hooks:
+            for hook in (
+                *self._optimizer_step_post_hooks.values(), *_global_step_post_hooks.values()
+            ):  # fmt: skip
+                hook(self, args, kwargs)
         return out
 
     hooked_step._runs_hooks = True  # type: ignore[attr-defined]
