@@ -9,18 +9,17 @@ from .abi import helper, stack_words
 from .handles import (
     EMPTY,
     FALSE,
-    GRAD,
     MAX_PENDING,
     NONE,
     STORAGE_VALUE,
     TAPE,
     TENSOR_STORAGE,
     TRUE,
-    is_on,
     is_private,
     is_usual,
     new_handle,
     new_storage,
+    records_gradients,
     version_of,
     zero,
 )  # fmt: skip
@@ -85,7 +84,7 @@ def from_template(context, shared, looks):
         history = max(history, history_of(shared, t))
         is_shifted |= get(looks, START + 8 * k) != 0
     if history != 0:
-        history *= is_on(shared, GRAD)
+        history *= records_gradients(shared)
         if history > 1:
             return 0
     found = known(item(context, CALLS), looks)

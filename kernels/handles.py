@@ -17,9 +17,11 @@ from .objects import (
     new_word,
     own,
     put,
+    track,
     untrack,
     word_of,
 )
+from .recycling import new_recycled
 
 # Where the slots of the classes lie, and settings; bound when a module that imports these is compiled.
 TENSOR_STORAGE = TENSOR_SPEC = TENSOR_OFFSET = TENSOR_COUNTER = TENSOR_NEEDS_GRAD = BOUND
@@ -32,7 +34,8 @@ VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
 (TENSOR, NODE, STORAGE, VERSION, RECIPE, FLOAT, INT, CLASSES, TAPE, WATCHERS, MODES, STATE,
  INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, ACCUMULATOR, NONE, TRUE, FALSE,
  EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE,
- ATTACHED, USER_SITE, ZERO, MINUS_ZERO, SAVERS) = range(37)  # fmt: skip
+ ATTACHED, USER_SITE, ZERO, MINUS_ZERO, SAVERS, UNRECORDED,
+ LEAVES) = range(39)  # fmt: skip
 
 
 @helper
@@ -56,6 +59,12 @@ def is_usual(shared):
     return length(item(shared, MODES)) == 0 or not (
         is_on(shared, INFERENCE_MODE) or is_on(shared, ANOMALY)
     )
+
+
+@helper
+def records_gradients(shared):
+    """Whether this thread has operations record backward nodes."""
+    return length(item(shared, UNRECORDED)) == 0 or is_on(shared, GRAD)
 
 
 @helper
@@ -91,13 +100,20 @@ def hide(shared, part):
 
 
 @helper
+def show(shared, part):
+    """Show the collector a new part of a graph, if something of the user's hangs on one."""
+    if length(item(shared, ATTACHED)) != 0:
+        track(part)
+
+
+@helper
 def new_node(shared, recipe, inputs, offsets, scalars):
     """A node; it takes all references over. 0 if one of them is 0.
 
     No cycle goes through values, which know only those they are made from, nor through their cells. For
     what else a graph consists of, `graph/cycles.py` helps the collector to find cycles.
     """
-    node = new_object(item(shared, NODE), 0)
+    node = new_recycled(item(shared, NODE))
     if inputs == 0 or offsets == 0 or scalars == 0 or node == 0:
         drop(recipe)
         drop(inputs)
@@ -111,7 +127,6 @@ def new_node(shared, recipe, inputs, offsets, scalars):
     put(node, NODE_SCALARS, scalars)
     if inputs != item(shared, NONE):
         untrack(inputs)
-    untrack(node)
     return node
 
 
@@ -129,7 +144,7 @@ def new_tensor(shared, value, spec):
 @helper
 def new_storage(shared, value, spec):
     """A cell around a value, whose reference it takes over; 0 if that is 0."""
-    storage = new_object(item(shared, STORAGE), 0)
+    storage = new_recycled(item(shared, STORAGE))
     if value == 0 or storage == 0:
         drop(value)
         drop(storage)
@@ -138,14 +153,13 @@ def new_storage(shared, value, spec):
     put(storage, STORAGE_SPEC, own(spec))
     put(storage, STORAGE_VERSION, own(zero(shared)))
     put(storage, STORAGE_SHARED, own(zero(shared)))
-    untrack(storage)
     return storage
 
 
 @helper
 def new_handle(shared, storage, counter, spec, offset, view):
     """A tensor without history on a storage; it takes all references but the spec's over."""
-    out = new_object(item(shared, TENSOR), 0)
+    out = new_object(item(shared, TENSOR))
     if out == 0 or offset == 0 or view == 0:
         drop(storage)
         drop(counter)
@@ -162,14 +176,14 @@ def new_handle(shared, storage, counter, spec, offset, view):
     put(out, TENSOR_EDGE, own(none))
     put(out, TENSOR_VIEW_OF, view)
     put(out, TENSOR_META, own(none))
-    hide(shared, out)
+    show(shared, out)
     return out
 
 
 @helper
 def new_view(shared, t, spec, shift, kind):
     """A view of a tensor without history, `shift` elements on; of a `kind`, 0 for its base's."""
-    view = new_object(item(shared, VIEW), 0)
+    view = new_recycled(item(shared, VIEW))
     if view == 0:
         return 0
     before = get(t, TENSOR_VIEW_OF)
@@ -180,7 +194,7 @@ def new_view(shared, t, spec, shift, kind):
     put(view, VIEW_BASE, own(t if is_base else get(before, VIEW_BASE)))
     put(view, VIEW_KIND, own(kind))
     put(view, VIEW_VERSION, own(version if version != 0 else zero(shared)))
-    hide(shared, view)
+    show(shared, view)
     offset = new_word(word_of(get(t, TENSOR_OFFSET)) + shift)
     storage, counter = own(get(t, TENSOR_STORAGE)), own(get(t, TENSOR_COUNTER))
     return new_handle(shared, storage, counter, spec, offset, view)

@@ -3,15 +3,19 @@
 from .abi import helper
 from .handles import (
     ACCUMULATOR,
+    EMPTY,
+    LEAVES,
     NONE,
     SAVERS,
     SEQUENCE,
     TENSOR_EDGE,
     TENSOR_META,
     TENSOR_NEEDS_GRAD,
+    TENSOR_SPEC,
     TENSOR_VIEW_OF,
     TRUE,
     hide,
+    show,
     version_of,
     zero,
 )  # fmt: skip
@@ -20,20 +24,23 @@ from .objects import (
     append,
     drop,
     get,
+    has_failed,
     item,
     length,
+    list_item,
     new_attribute,
     new_next,
-    new_object,
     new_pair,
     new_result_of_nothing,
+    new_single,
     new_weak_reference,
     own,
     put,
 )  # fmt: skip
+from .recycling import new_recycled
 
 # Where the slots of the classes lie; bound when a module that imports this is compiled.
-META_ACCUMULATOR = VIEW_BASE = VIEW_VERSION = BOUND
+META_ACCUMULATOR = META_HOOKS = LEAF_VARIABLE = VIEW_BASE = VIEW_VERSION = BOUND
 GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOUND
 GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = RECIPE_LARGE = BOUND
 
@@ -62,6 +69,8 @@ def new_edge(shared, t):
         return own(edge)
     accumulator = known_accumulator(shared, get(t, TENSOR_META))
     if accumulator == 0:
+        accumulator = new_accumulator(shared, t)
+    if accumulator == 0 and has_failed() == 0:
         make = new_attribute(t, item(shared, ACCUMULATOR))
         accumulator = new_result_of_nothing(make) if make != 0 else 0
         drop(make)
@@ -91,12 +100,43 @@ def known_accumulator(shared, meta):
 
 
 @helper
+def new_accumulator(shared, leaf):
+    """The accumulator of a leaf without hooks, as `autograd/engine.py` makes it; 0 if it has to."""
+    kind, meta = item(shared, LEAVES), get(leaf, TENSOR_META)
+    if meta == item(shared, NONE) or length(get(meta, META_HOOKS)) != 0:
+        return 0
+    fn = new_recycled(list_item(kind, 0))
+    seq = new_next(item(shared, SEQUENCE))
+    outputs = new_single(own(get(leaf, TENSOR_SPEC)))
+    reference = new_weak_reference(fn, 0) if fn != 0 else 0
+    if seq == 0 or outputs == 0 or reference == 0:
+        drop(fn)
+        drop(seq)
+        drop(outputs)
+        drop(reference)
+        return 0
+    put(fn, GRAD_OP, own(list_item(kind, 1)))
+    put(fn, GRAD_RECIPE, own(item(shared, NONE)))
+    put(fn, GRAD_EDGES, own(item(shared, EMPTY)))
+    put(fn, GRAD_INPUTS, own(item(shared, EMPTY)))
+    put(fn, GRAD_OUTPUTS, outputs)
+    put(fn, GRAD_SEQ, seq)
+    put(fn, GRAD_EXTRAS, own(item(shared, NONE)))
+    put(fn, GRAD_SAVED, own(item(shared, EMPTY)))
+    put(fn, LEAF_VARIABLE, own(leaf))
+    show(shared, fn)
+    drop(get(meta, META_ACCUMULATOR))
+    put(meta, META_ACCUMULATOR, reference)
+    return fn
+
+
+@helper
 def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalars, mask, out):
     """A result, from now on with a backward node of the class `kind`; 0 on failure.
 
     The references from `edges` on are taken over; one that is 0 is a failure.
     """
-    fn = new_object(kind, 0)
+    fn = new_recycled(kind)
     seq = new_next(item(shared, SEQUENCE))
     edge = new_place(shared, fn, own(zero(shared))) if fn != 0 else 0
     if edges == 0 or saved == 0 or out == 0 or seq == 0 or edge == 0:
@@ -121,7 +161,7 @@ def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalar
     hide(shared, edges)
     hide(shared, saved)
     hide(shared, scalars)
-    hide(shared, fn)
+    show(shared, fn)
     drop(get(out, TENSOR_EDGE))
     put(out, TENSOR_EDGE, edge)
     drop(get(out, TENSOR_NEEDS_GRAD))

@@ -9,6 +9,7 @@ An object's header is its reference count and its class; tuples and lists have t
 Where the slots of a class lie is read from the class itself (`schedule/native.py`).
 """
 
+import sys
 from typing import Any
 
 from llvmlite import ir
@@ -20,8 +21,18 @@ from .abi import helper
 
 BOUND = 0  # stands for a number of this process, which is known when a module is compiled
 
-COUNT, CLASS, LENGTH, ITEMS = 0, 8, 16, 24  # offsets; a list has a pointer to its items at ITEMS
+COUNT, CLASS, LENGTH = 0, 8, 16  # offsets
+ITEMS = tuple.__basicsize__  # in a tuple; newer interpreters keep its hash before them
+ITEMS_OF_LIST = 24  # in a list: where they are
 COUNT_BITS = 0xFFFFFFFF  # newer interpreters keep flags above
+
+# An int has what tells its sign and the number of its digits at LENGTH, then the digits, 30 bits in each 32.
+# Up to Python 3.11 that is a number with the sign; later, the digits from the fourth bit on, and below, in
+# two bits, 0 for positive, 1 for zero, 2 for negative numbers.
+DIGITS, BITS_OF_DIGIT = int.__basicsize__, sys.int_info.bits_per_digit
+HAS_TAGS = sys.version_info >= (3, 12)
+BASIC_SIZE, FLAGS = 32, 168  # in a class: the bytes of an object, what the class can do
+INT_SUBCLASS = 1 << 24
 
 NUMBER_OF_ARGUMENTS = (1 << 63) - 1  # the top bit of the number says something else
 
@@ -31,20 +42,22 @@ def _imported(name: str, arguments: int, result: Any = types.int64) -> Any:
     return ExternalFunction(name, result(*[types.int64] * arguments))
 
 
-drop = _imported("Py_DecRef", 1, types.void)  # 0 is let pass
-_keep = _imported("Py_IncRef", 1, types.void)
-new_object = _imported("PyType_GenericAlloc", 2)  # of a class, with 0; its slots are empty
+_deallocate = _imported("_Py_Dealloc", 1, types.void)
+delete = _imported("PyObject_GC_Del", 1, types.void)  # its memory alone
+clear_weak_references = _imported("PyObject_ClearWeakRefs", 1, types.void)
+_new_unfilled = _imported("_PyObject_GC_New", 1)  # of a class; the collector does not look into it
 new_tuple = _imported("PyTuple_New", 1)
 new_list = _imported("PyList_New", 1)
 new_bytes = _imported("PyBytes_FromStringAndSize", 2)
 new_memory = _imported("PyMem_Malloc", 1)
 free = _imported("PyMem_Free", 1, types.void)
 new_word = _imported("PyLong_FromLongLong", 1)
-word_of = _imported("PyLong_AsLongLong", 1)
+_word_of_any = _imported("PyLong_AsLongLong", 1)
 float_of = _imported("PyFloat_AsDouble", 1, types.float64)
 find = _imported("PyDict_GetItemWithError", 2)
 remember = _imported("PyDict_SetItem", 3)
 forget = _imported("PyDict_DelItem", 2)
+new_set = _imported("PySet_New", 1)  # of what an iterable gives, or 0
 add = _imported("PySet_Add", 2)
 discard = _imported("PySet_Discard", 2)
 contains = _imported("PySet_Contains", 2)
@@ -57,6 +70,7 @@ is_set = _imported("PyObject_IsTrue", 1)
 set_attribute = _imported("PyObject_SetAttr", 3)
 new_attribute = _imported("PyObject_GetAttr", 2)
 untrack = _imported("PyObject_GC_UnTrack", 1, types.void)  # the collector no longer looks into it
+track = _imported("PyObject_GC_Track", 1, types.void)
 new_weak_reference = _imported("PyWeakref_NewRef", 2)  # to an object, with 0
 new_next = _imported("PyIter_Next", 1)
 equal = _imported("PyObject_RichCompareBool", 3)
@@ -99,11 +113,93 @@ def put(typingctx: Any, address: Any, offset: Any, word: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
+def _count_of(builder: Any, reference: Any) -> tuple[Any, Any, Any]:
+    """Where the count of an object is, the count, and whether it is of one that is never freed (later
+    interpreters have such, told by the sign), or None."""
+    kind = ir.IntType(32 if HAS_TAGS else 64)
+    place = builder.inttoptr(reference, kind.as_pointer())
+    count = builder.load(place)
+    return place, count, builder.icmp_signed("<", count, kind(0)) if HAS_TAGS else None
+
+
+@intrinsic
+def _add_one(typingctx: Any, reference: Any) -> Any:
+    """One more reference to an object."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, count, is_immortal = _count_of(builder, args[0])
+        more = builder.add(count, count.type(1))
+        builder.store(builder.select(is_immortal, count, more) if is_immortal else more, place)
+        return context.get_dummy_value()
+
+    return types.void(types.int64), codegen
+
+
 @helper
 def own(reference: int) -> int:
-    """One more reference to an object."""
-    _keep(reference)
+    """One more reference to an object; 0 is let pass."""
+    if reference != 0:
+        _add_one(reference)
     return reference
+
+
+@intrinsic
+def _is_last(typingctx: Any, reference: Any) -> Any:
+    """One reference less to an object: whether that was the last."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place, count, is_immortal = _count_of(builder, args[0])
+        less = builder.sub(count, count.type(1))
+        builder.store(builder.select(is_immortal, count, less) if is_immortal else less, place)
+        return builder.icmp_signed("==", count, count.type(1))
+
+    return types.boolean(types.int64), codegen
+
+
+@helper
+def drop(reference: int) -> None:
+    """One reference less to an object; 0 is let pass."""
+    if reference != 0 and _is_last(reference):
+        _deallocate(reference)
+
+
+@intrinsic
+def _digit(typingctx: Any, address: Any, offset: Any) -> Any:
+    """The 32 bits at an offset from an address."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.inttoptr(builder.add(*args), ir.IntType(32).as_pointer())
+        return builder.zext(builder.load(place), ir.IntType(64))
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+@helper
+def word_of(number: int) -> int:
+    """An int as a word; -1, and an exception is set, if it is too large or something else."""
+    if get(class_of(number), FLAGS) & INT_SUBCLASS == 0:
+        return _word_of_any(number)
+    if HAS_TAGS:
+        digits, sign = get(number, LENGTH) >> 3, 1 - (get(number, LENGTH) & 3)
+    else:
+        sign = 1 if get(number, LENGTH) > 0 else -1
+        digits = get(number, LENGTH) * sign
+    if digits > 2:
+        return _word_of_any(number)
+    word = _digit(number, DIGITS) if digits != 0 else 0
+    if digits == 2:
+        word += _digit(number, DIGITS + 4) << BITS_OF_DIGIT
+    return sign * word
+
+
+@helper
+def new_object(kind: int) -> int:
+    """An object of a class, its slots empty, that the collector does not look into; 0 on failure."""
+    made = _new_unfilled(kind)
+    if made != 0:
+        for offset in range(LENGTH, get(kind, BASIC_SIZE), 8):
+            put(made, offset, 0)
+    return made
 
 
 @helper
@@ -127,7 +223,7 @@ def item(sequence: int, k: int) -> int:
 @helper
 def list_item(sequence: int, k: int) -> int:
     """Item `k` of a list."""
-    return get(get(sequence, ITEMS), 8 * k)
+    return get(get(sequence, ITEMS_OF_LIST), 8 * k)
 
 
 @helper
@@ -139,7 +235,7 @@ def fill(sequence: int, k: int, reference: int) -> None:
 @helper
 def put_list_item(sequence: int, k: int, reference: int) -> None:
     """Item `k` of a new list, which takes the reference over."""
-    put(get(sequence, ITEMS), 8 * k, reference)
+    put(get(sequence, ITEMS_OF_LIST), 8 * k, reference)
 
 
 @helper

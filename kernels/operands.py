@@ -8,7 +8,6 @@ from .abi import helper, stack_words
 from .handles import (
     EMPTY,
     FLOAT,
-    GRAD,
     INT,
     INTEGERS,
     NONE,
@@ -18,10 +17,10 @@ from .handles import (
     TENSOR_STORAGE,
     TRUE,
     TUPLE,
-    is_on,
     is_private,
     is_tensor,
     is_usual,
+    records_gradients,
     version_of,
     zero,
 )  # fmt: skip
@@ -136,7 +135,7 @@ def asked_history(shared, operands):
             history = max(history, history_of(shared, t))
         elif class_of(t) != item(shared, FLOAT) and class_of(t) != item(shared, INT):
             return 2
-    return 0 if history == 0 else history * is_on(shared, GRAD)
+    return 0 if history == 0 else history * records_gradients(shared)
 
 
 @helper

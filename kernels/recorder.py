@@ -10,7 +10,6 @@ from .abi import bits_of_float, helper, stack_words
 from .handles import (
     EMPTY,
     FLOAT,
-    GRAD,
     INT,
     INTEGERS,
     NODE_RECIPE,
@@ -22,12 +21,12 @@ from .handles import (
     TENSOR_SPEC,
     TENSOR_STORAGE,
     TRUE,
-    is_on,
     is_private,
     is_tensor,
     is_usual,
     new_node,
     new_tensor,
+    records_gradients,
     version_of,
     zero,
 )  # fmt: skip
@@ -152,7 +151,7 @@ def is_known(context, shared, arguments, count, call):
 @helper
 def history_of_call(shared, history):
     """What tensors ask of an op on them, in a thread that may have switched that off."""
-    return 0 if history == 0 else history * is_on(shared, GRAD)
+    return 0 if history == 0 else history * records_gradients(shared)
 
 
 @helper

@@ -7,16 +7,15 @@ function in Python, before anything has been done.
 from .abi import helper, stack_words
 from .handles import (
     EMPTY,
-    GRAD,
     MULTIPLE,
     NO_GRAD,
     NONE,
     TENSOR_EDGE,
     TENSOR_NEEDS_GRAD,
     TRUE,
-    is_on,
     is_usual,
     new_view,
+    records_gradients,
     version_of,
     zero,
 )  # fmt: skip
@@ -66,7 +65,7 @@ def view(function, arguments, count, names):
 def views_of(shared, t, cut):
     """The parts of a tensor, one or a tuple; 0 if this is not the usual case."""
     history = history_of(shared, t)
-    is_graded = is_on(shared, GRAD)
+    is_graded = records_gradients(shared)
     if history * is_graded > 1 or version_of(shared, t) == 0:
         return 0
     is_tuple = get(cut, CUT_IS_TUPLE) == item(shared, TRUE)

@@ -39,7 +39,6 @@ from .objects import (
     add,
     append,
     class_of,
-    contains,
     discard,
     drop,
     equal,
@@ -59,19 +58,22 @@ from .objects import (
     put,
     put_list_item,
     remember,
+    set_length,
     word_of,
 )  # fmt: skip
+from .ordering import sort_by
 from .templates import MOST_VALUES, completed
 
 # Where the slots of the classes lie; bound when the module is compiled.
 STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
 GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
 GRAD_OP = GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = SAVING_TEMPLATES = BOUND
-PULL_TEMPLATES = LEAF_VARIABLE = META_GRAD = META_POST_HOOKS = BOUND
+GRAD_SEQ = PULL_TEMPLATES = LEAF_VARIABLE = META_GRAD = META_POST_HOOKS = BOUND
 TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = BOUND
 
 # The context.
 SHARED, FIT, FITS, TOTAL_OF, TOTALS, MOST, SMALL, SAVING, PULL, TEMPLATE, ACCUMULATE = range(11)
+TWIN = 1  # in the context of `reach`
 ORDER, WAITING, MET, MEET, KEEP, CAPTURED = range(6)  # the arguments of `advance`
 # What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
 KERNELS, SOURCES, FORMS = range(2, 5)
@@ -83,20 +85,33 @@ PAIRS = 2 * MOST_VALUES
 
 
 def reach(function, arguments, count, names):
-    """Add what can be reached from the backward nodes in a list, which are in a set too."""
-    none = item(item(get(function, FUNCTION_CONTEXT), SHARED), NONE)
+    """Add what can be reached from the backward nodes in a list, which are in a set too, and sort it.
+
+    What it returns are those from which nothing can be reached.
+    """
+    context = get(function, FUNCTION_CONTEXT)
+    none, ends = item(item(context, SHARED), NONE), new_list(0)
     order, seen = get(arguments, 0), get(arguments, 8)
-    at = 0
-    while at < length(order):
-        edges = get(list_item(order, at), GRAD_EDGES)
+    known, at = set_length(seen), 0
+    is_well = ends != 0
+    while is_well and at < length(order):
+        fn = list_item(order, at)
+        edges = get(fn, GRAD_EDGES)
+        if length(edges) == 0:
+            is_well = append(ends, fn) == 0
         for k in range(length(edges)):
             edge = item(edges, k)
-            if edge == none or contains(seen, item(edge, 0)) == 1:
+            if edge == none or not is_well:
                 continue
-            if add(seen, item(edge, 0)) != 0 or append(order, item(edge, 0)) != 0:
-                return 0
+            is_well = add(seen, item(edge, 0)) == 0
+            if is_well and set_length(seen) != known:
+                known += 1
+                is_well = append(order, item(edge, 0)) == 0
         at += 1
-    return own(none)
+    if is_well and sort_by(order, GRAD_SEQ):
+        return ends
+    drop(ends)
+    return 0 if has_failed() != 0 else new_result(item(context, TWIN), arguments, count, names)
 
 
 def advance(function, arguments, count, names):

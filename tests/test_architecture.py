@@ -1,6 +1,7 @@
 """The rooms: imports point one way, and `import adjit` stays small."""
 
 import ast
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -68,6 +69,13 @@ def test_the_scheduler_knows_nothing_above_it():
     for path in (SOURCE / "schedule").glob("*.py"):
         rooms = imported_rooms(path, at_import=False)
         assert rooms <= {"schedule", "kernels", *LEAVES}, path.name
+
+
+def test_only_its_module_sets_the_switch_for_gradients():
+    """Machine code relies on `record_gradients`, which counts the threads that have it off."""
+    setting = re.compile(r"\b(state|switches)\.grad\b[^=\n:]*=(?!=)")
+    found = [path for path in SOURCE.rglob("*.py") if setting.search(path.read_text())]
+    assert found == [SOURCE / "graph" / "state.py"]
 
 
 def test_kernels_import_nothing_from_the_library():

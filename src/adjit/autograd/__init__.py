@@ -8,7 +8,7 @@ from typing import Any
 
 from ..devices import CPU
 from ..graph import record
-from ..graph.state import state
+from ..graph.state import record_gradients, state
 from ..graph.template import remembered
 from ..shapes import Size
 from ..tensor import Tensor
@@ -165,16 +165,14 @@ def backward(
                 f"grad (input {k})"
             )
     found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
-    from ..graph.state import state
     from .engine import accumulate
 
-    before = state.grad
-    state.grad = bool(create_graph)
+    before = record_gradients(bool(create_graph))
     try:
         for t, g in zip(targets, found, strict=True):
             accumulate(t, g)
     finally:
-        state.grad = before
+        record_gradients(before)
     from ..schedule.settle import settle
 
     settle()

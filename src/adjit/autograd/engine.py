@@ -16,11 +16,11 @@ from operator import attrgetter
 from typing import Any
 
 from ..graph import record
-from ..graph.node import GradNode, Node, sequence
+from ..graph.node import GradNode, Node, leaves, sequence
 from ..graph.op import Saving
 from ..graph.record import as_tensor, as_tensors
 from ..graph.recorder import shared
-from ..graph.state import state, watchers
+from ..graph.state import record_gradients, state, watchers
 from ..graph.template import Template, remembered
 from ..graph.view import Pull
 from ..ops.arithmetic import total, total_of, totals
@@ -55,6 +55,7 @@ class Accumulate:
 _accumulate = Accumulate()
 
 
+@native.recycled
 class AccumulateGrad(GradNode):
     """Where the gradients of one leaf arrive; `variable` is the leaf."""
 
@@ -86,6 +87,7 @@ def accumulator(t: Any) -> AccumulateGrad:
 
 
 Tensor.accumulator = accumulator  # type: ignore[assignment]
+leaves[:] = AccumulateGrad, _accumulate
 
 
 def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
@@ -172,13 +174,18 @@ def sum_to(g: Any, shape: Sequence[int]) -> Any:
     return g.view(shape) if lead else g
 
 
-def _reach(found: list[GradNode], seen: set[GradNode]) -> None:
-    """Add what can be reached from the backward nodes in a list, which are in a set too."""
+def _reach(found: list[GradNode], seen: set[GradNode]) -> list[GradNode]:
+    """Add what can be reached from the backward nodes in a list, which are in a set too, and sort it.
+
+    Returns those from which nothing can be reached.
+    """
     for fn in found:  # it grows meanwhile
         for edge in fn.edges:
             if edge is not None and edge[0] not in seen:
                 seen.add(edge[0])
                 found.append(edge[0])
+    found.sort(key=attrgetter("seq"))
+    return [fn for fn in found if not fn.edges]
 
 
 def _advance(
@@ -192,7 +199,7 @@ def _advance(
     """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
 
 
-reach = native.Family("walk", "reach").function(_reach, (shared(),))
+reach = native.Family("walk", "reach").function(_reach, (shared(), _reach))
 native.know(PULL=Pull, LEAF=AccumulateGrad)
 advance = native.Family("walk", "advance").function(
     _advance,
@@ -208,6 +215,7 @@ class Walk:
     def __init__(self, keep: bool, targets: list[Any] | None) -> None:
         self.keep = keep
         self.order: list[GradNode] = []  # the nodes to come, the next one last
+        self.ends: list[GradNode] = []  # those without edges
         self.waiting: dict[GradNode, list[Any]] = {}
         self.captured: dict[tuple[GradNode, int], Any] = {}
         self.met: set[GradNode] = set()  # where gradients wait to be summed
@@ -335,14 +343,12 @@ class Walk:
         """Put the nodes in order that can be reached."""
         seen: set[GradNode] = set(roots)
         self.order = found = list(seen)
-        reach(found, seen)
-        found.sort(key=attrgetter("seq"))
+        self.ends = reach(found, seen)
 
     def narrow(self) -> None:
         """Find the nodes that lead to a target."""
         goals, order = self.goals, self.order
-        leaves = [fn for fn in order if not fn.edges]
-        if goals.issuperset(leaves) and not any(fn.edges for fn in goals):
+        if goals.issuperset(self.ends) and not any(fn.edges for fn in goals):
             return  # the targets are all the leaves: everything leads to one
         leads = set(goals)  # the targets, and all that leads to one
         self.useful = useful = set()
@@ -438,15 +444,14 @@ def run_backward(
         walk.narrow()
     if state.session is not None:
         state.session.sent_back(walk.order if walk.useful is None else walk.useful)
-    before = state.grad
-    state.grad = bool(create)
+    before = record_gradients(bool(create))
     try:
         for edge, g in zip(edges, grads, strict=True):
             if edge is not None:
                 walk.send(edge[0], edge[1], g)
         walk.run()
     finally:
-        state.grad = before
+        record_gradients(before)
         if (
             not create
         ):  # gradients to go on computing with stay recorded, and fuse with what follows

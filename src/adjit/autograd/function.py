@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph import inplace, record
 from ..graph.node import GradNode, node_class
-from ..graph.state import state
+from ..graph.state import record_gradients, state
 from ..graph.view import MULTIPLE, View
 
 
@@ -217,8 +217,7 @@ class Function(metaclass=_Static):
             for a in args
         ]
         versions = {id(t): t.counter.version for t in tensors}
-        before = state.grad
-        state.grad = False
+        before = record_gradients(False)
         try:
             if separate:
                 output = cls.forward(*args, **kwargs)
@@ -226,7 +225,7 @@ class Function(metaclass=_Static):
             else:
                 output = cls.forward(ctx, *args, **kwargs)
         finally:
-            state.grad = before
+            record_gradients(before)
         outs = output if isinstance(output, tuple) else (output,)
         made = _finish(cls, ctx, outs, tensors, edges, args, wanted, versions)
         return made if isinstance(output, tuple) else made[0]
@@ -313,12 +312,11 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         with_history = state.grad and any(
             record.is_tensor(g) and record.needs_grad(g) for g in grads
         )
-        before = state.grad
-        state.grad = False
+        before = record_gradients(False)
         try:
             found = function(ctx, *grads)
         finally:
-            state.grad = before
+            record_gradients(before)
         if not with_history:
             return found
         results = found if isinstance(found, tuple) else (found,)

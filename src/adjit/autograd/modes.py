@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..graph.state import modes_used, state
+from ..graph.state import modes_used, record_gradients, state
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
@@ -89,20 +89,18 @@ class no_grad(_Mode):
             return made if function is None else made(function)
 
     def __enter__(self) -> Self:
-        self.before = state.grad
-        state.grad = False
+        self.before = record_gradients(False)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        state.grad = self.before
+        record_gradients(self.before)
 
 
 class enable_grad(no_grad):
     """Record gradients, also inside a `no_grad` block; inference mode is stronger."""
 
     def __enter__(self) -> Self:
-        self.before = state.grad
-        state.grad = not state.inference
+        self.before = record_gradients(not state.inference)
         return self
 
 
@@ -115,23 +113,22 @@ class set_grad_enabled(_Mode):
     """
 
     def __init__(self, mode: bool) -> None:
-        self.before = state.grad
         self.mode = bool(mode)
-        state.grad = self.mode
+        self.before = record_gradients(self.mode)
 
     def __call__(self, function: _F) -> _F:
-        state.grad = self.before
+        record_gradients(self.before)
         return super().__call__(function)
 
     def clone(self) -> _Mode:
         return type(self)(self.mode)
 
     def __enter__(self) -> Self:
-        state.grad = self.mode
+        record_gradients(self.mode)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        state.grad = self.before
+        record_gradients(self.before)
 
 
 class inference_mode(_Mode):
@@ -149,13 +146,14 @@ class inference_mode(_Mode):
         return type(self)(self.mode)
 
     def __enter__(self) -> Self:
-        self.before = state.grad, state.inference
+        self.before = record_gradients(not self.mode), state.inference
         modes_used[:] = [True]
-        state.grad, state.inference = not self.mode, self.mode
+        state.inference = self.mode
         return self
 
     def __exit__(self, *_: Any) -> None:
-        state.grad, state.inference = self.before
+        recorded, state.inference = self.before
+        record_gradients(recorded)
 
 
 class detect_anomaly(_Mode):

@@ -22,7 +22,7 @@ from ..autograd.function import FunctionNode, blocked
 from ..devices import CPU
 from ..graph import record
 from ..graph.node import GradNode, Node, dense_spec, node_class
-from ..graph.state import state
+from ..graph.state import record_gradients, state
 from ..ops.creation import zeros
 from ..schedule.hot import warn
 from ..schedule.plan import not_yet
@@ -255,11 +255,11 @@ class Sending:
         self.all = (1 << count) - 1
         masks = range(1, self.all + 1) if count <= MOST_APART else [self.all]
         given = [record.ready_node(allocate(size_class(spec.nbytes))) for spec in self.outputs]
-        before, state.grad = state.grad, False
+        before = record_gradients(False)
         try:
             self.patterns = {mask: self._walk(session, mask, graphs, ends, given) for mask in masks}
         finally:
-            state.grad = before
+            record_gradients(before)
         results = list({id(t.storage): t.storage.value for t in made}.values())
         self._find_anew(session, graphs, ends)
         self._cut_off(session, start, results, given, is_alone)
@@ -465,7 +465,7 @@ class Sending:
                 raise _written(fn, check)
         if state.grad and self.anew is not None:
             return self._send_back_anew(self.anew, fn, kept, grads)
-        before, state.grad = state.grad, False
+        before = record_gradients(False)
         given = mask
         try:
             if mask not in self.patterns:
@@ -483,7 +483,7 @@ class Sending:
                         kept.call.run()
                     found = self._send_back(self.patterns[mask], kept, grads)
         finally:
-            state.grad = before
+            record_gradients(before)
         found = [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
         if not before:
             return found
@@ -514,7 +514,7 @@ class Sending:
     def _send_back_anew(self, anew: Anew, fn: GradNode, kept: Kept, grads: list[Any]) -> list[Any]:
         """Send back through the graph that the call would have left behind uncaptured, recorded."""
         drawn = [kept.drawn[k] for k in self.drawn]
-        state.grad = False
+        record_gradients(False)
         try:
             with lock:
                 if kept.call is not None:
@@ -524,7 +524,7 @@ class Sending:
                 given: Externals = [(record.ready_node(0), 0)] * len(fn.outputs) + kept.values
                 blocks = _run(part, self.cells, given, drawn)
         finally:
-            state.grad = True
+            record_gradients(True)
         values = [
             given[~block][0] if block < 0 else record.ready_node(blocks[block])
             for block in self.cells.made

@@ -9,6 +9,7 @@ from typing import Any
 
 from ..devices import CPU, device
 from ..dtypes import dtype
+from ..schedule import native
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel
 
 
@@ -61,6 +62,7 @@ def dense_spec(shape: Any, kind: dtype, place: device = CPU) -> Spec:
     return spec
 
 
+@native.recycled
 class Node:
     """An immutable value: recorded while it has a recipe, bytes at an address afterwards.
 
@@ -81,6 +83,9 @@ class Node:
 counter = itertools.count()  # numbers backward nodes in the order of their creation
 sequence = counter.__next__
 
+
+# The class of the backward nodes of leaves and their op: what `autograd/engine.py` puts here.
+leaves: list[Any] = []
 
 # Not empty while something of the user's hangs on graphs: see cycles.py.
 attached: list[bool] = []
@@ -168,7 +173,8 @@ class GradNode:
 @functools.cache
 def node_class(backward_name: str) -> type[GradNode]:
     """The class of backward nodes of that name, so that `type(grad_fn).__name__` tells the op."""
-    return type(backward_name.rsplit("::", 1)[-1], (GradNode,), {"__slots__": ()})
+    made = type(backward_name.rsplit("::", 1)[-1], (GradNode,), {"__slots__": ()})
+    return native.recycled(made)
 
 
 class RemovableHandle:

@@ -31,7 +31,7 @@ from .recorder import (
     elementwise_recorder,
     writing,
 )
-from .state import state
+from .state import record_gradients, state
 from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
 
 registry: dict[str, Elementwise | Operation] = {}  # every op, for tests and reports
@@ -680,8 +680,7 @@ class Operation(native.Native):
             named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), rest), strict=True))
             return _owned(self.function(*values, **named), values)
 
-        before = state.grad
-        state.grad = before and not watched
+        before = record_gradients(state.grad and not watched)
         try:
             if not traced:
                 call.template = call.template or SEEN
@@ -692,7 +691,7 @@ class Operation(native.Native):
             if given is not operands:
                 out = body(operands)
         finally:
-            state.grad = before
+            record_gradients(before)
         call.template = template if is_fresh or template is SEEN else UNSTEADY
         return out
 

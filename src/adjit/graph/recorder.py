@@ -17,14 +17,16 @@ from ..schedule.settle import MAX_PENDING, tape
 from ..shapes import Size
 from ..storage import Storage, Version
 from . import cycles, record
-from .node import GradNode, Node, Spec, attached, counter
-from .state import modes_used, state, watchers
+from .node import GradNode, Node, Spec, attached, counter, leaves
+from .state import modes_used, state, unrecorded, watchers
 from .view import MULTIPLE, NO_GRAD, View
 
 native.know(
     STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype
 )
 native.constants["MAX_PENDING"] = MAX_PENDING
+native.recycled(Storage)
+native.recycled(View)
 
 # Classes of arguments that equality tells apart.
 PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
@@ -48,7 +50,7 @@ def shared() -> tuple[Any, ...]:
         watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
         "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
         tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached, errors.user_site,
-        "0.0", "-0.0", savers,
+        "0.0", "-0.0", savers, unrecorded, leaves,
     )  # fmt: skip
 
 

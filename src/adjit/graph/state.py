@@ -19,6 +19,24 @@ class State(threading.local):
 
 state = State()
 
+unrecorded: list[None] = []  # as long as there are threads that record no backward nodes
+
+
+def record_gradients(on: bool) -> bool:
+    """Have operations of this thread record backward nodes or not; how that was before.
+
+    To be called instead of setting `state.grad`: machine code, which does not know of threads, asks for
+    that only where some thread has switched it off.
+    """
+    before = state.grad
+    if on is not before:
+        state.grad = on
+        if on:
+            unrecorded.pop()
+        else:
+            unrecorded.append(None)
+    return before
+
 
 modes_used: list[bool] = []  # not empty once any thread has used inference or anomaly mode
 

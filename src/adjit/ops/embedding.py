@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..graph.launch import launch
 from ..graph.op import export, finds, operation
-from ..graph.state import state
+from ..graph.state import record_gradients
 from ..kernels import index as kernels
 from ..schedule.recipe import GRAIN
 from ..tensor import Tensor
@@ -73,14 +73,14 @@ def embedding(
 
 def limit_norms(weight: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale down the rows that are looked up to a norm, in place."""
-    old, state.grad = state.grad, False
+    before = record_gradients(False)
     try:
         used = weight.new_zeros(weight.shape[0]).index_fill(0, indices.reshape(-1).long(), 1)
         norms = weight.abs().pow(norm_type).sum(1).pow(1 / norm_type)
         factors = (max_norm / (norms + 1e-7)).where((used > 0) & (norms > max_norm), 1.0)
         weight.mul_(factors.unsqueeze(1))
     finally:
-        state.grad = old
+        record_gradients(before)
 
 
 @operation("EmbeddingBackward0")

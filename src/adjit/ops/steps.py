@@ -20,7 +20,7 @@ from ..schedule.recipe import GRAIN, Recipe, Step
 from ..schedule.settle import settle
 from ..tensor import Tensor
 
-Tensors = Sequence[Tensor]
+Tensors = list[Tensor]
 Numbers = Callable[[], Sequence[float]]  # counts the step, gives its numbers
 
 # Element operations that a step of one element is worth: 0.09, 0.15 and 0.6 ns in the second cache.
@@ -32,7 +32,7 @@ def float_words(numbers: Sequence[float]) -> list[int]:
     return array("q", array("d", numbers).tobytes()).tolist()
 
 
-def go_together(params: Tensors) -> bool:
+def _go_together(params: list[Tensor]) -> bool:
     """Whether one launch can move them all: they are on one device, have one dtype, and no two share
     a storage."""
     kind, place = params[0].spec.dtype, params[0].spec.device
@@ -40,6 +40,28 @@ def go_together(params: Tensors) -> bool:
         if p.spec.dtype is not kind or p.spec.device is not place:
             return False
     return kind.is_floating_point and len({p.storage for p in params}) == len(params)
+
+
+def _lie_plainly(written: list[Tensor], read: list[Tensor]) -> bool:
+    """Whether tensors are all of their storages, and what is read lies densely; nobody outside looks at
+    either."""
+    return all(map(_is_whole, written)) and all(
+        t.spec.contiguous and not t.storage.shared for t in read
+    )
+
+
+def _is_whole(t: Tensor) -> bool:
+    """Whether a tensor is all of a storage of its own, in C order."""
+    storage, spec = t.storage, t.spec
+    return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
+
+
+go_together = native.Family("several", "go_together").function(
+    _go_together, (shared(), _go_together)
+)
+lie_plainly = native.Family("several", "lie_plainly").function(
+    _lie_plainly, (shared(), _lie_plainly)
+)
 
 
 def prepare(step: Callable[..., None], params: Iterable[Tensor]) -> None:
@@ -52,7 +74,7 @@ def prepare(step: Callable[..., None], params: Iterable[Tensor]) -> None:
 
 def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:
     """Plain steps. Numbers: the sign of the gradients, weight decay, -lr."""
-    _step(kernels.sgd_step, params, (), grads, lambda: float_words(numbers()))
+    _step(kernels.sgd_step, params, [], grads, lambda: float_words(numbers()))
 
 
 def momentum_step(
@@ -90,11 +112,12 @@ def _step(
     words = numbers()
     if state.session is not None:
         state.session.numbers(words, numbers)
-    old = [*params, *states]
-    written = old
-    if not all(map(_is_whole, old)):
+    old = written = [*params, *states]
+    read = grads
+    are_plain = lie_plainly(written, read)
+    if not are_plain:
         written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
-    read = [g if g.spec.contiguous else g.contiguous() for g in grads]
+        read = [g if g.spec.contiguous else g.contiguous() for g in grads]
     key = (kernel, len(states), *[p.spec for p in written[: len(params)]])
     found = _recipes.get(key)
     if found is None:
@@ -108,7 +131,7 @@ def _step(
         for t, made in zip(old, written, strict=True):
             if made is not t:
                 inplace.adopt(t, made)
-    if is_large or any(g.storage.shared for g in read):
+    if is_large or not (are_plain or all(not g.storage.shared for g in read)):
         settle()
 
 
@@ -118,12 +141,6 @@ _replace = native.Family("inplace", "replace").function(
 MAX_STEPS = 256
 LARGE = 1 << 22  # bytes of gradients that a recorded step must not keep alive beside the next ones
 _recipes: dict[Any, tuple[Recipe, bool]] = {}  # and whether its gradients are large
-
-
-def _is_whole(t: Tensor) -> bool:
-    """Whether a tensor is all of a storage of its own, in C order."""
-    storage, spec = t.storage, t.spec
-    return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
 
 
 def _recipe(kernel: Any, written: list[Spec], params: Sequence[Spec], scalars: int) -> Recipe:

@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from ..autograd.modes import enable_grad
 from ..graph.node import RemovableHandle
+from ..graph.state import record_gradients
 from ..graph.state import state as switches
 from ..ops.creation import tensor, zeros
 from ..ops.steps import go_together
@@ -602,24 +603,27 @@ class PerParameterOptimizer(Optimizer):
         if switches.session is not None:
             groups = self.param_groups
             switches.session.depends_on(lambda: [len(group["params"]) for group in groups])
-        before, switches.grad = switches.grad, False
+        before = record_gradients(False)
         try:
             for group in self.param_groups:
                 self._step_group(group)
         finally:
-            switches.grad = before
+            record_gradients(before)
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
         params: list[Tensor] = []
         grads: list[Any] = []
         for param in group["params"]:
-            if param.meta is not None and param.meta.grad is not None:
+            meta = param.meta
+            grad = None if meta is None else meta.grad
+            if grad is not None:
                 params.append(param)
-                grads.append(param.meta.grad)
+                grads.append(grad)
         if not params:
             return
-        states = [self.state.get(param, {}) for param in params]
+        known = self.state.get
+        states = [{} if (state := known(param)) is None else state for param in params]
         fresh = [k for k, state in enumerate(states) if not state]
         tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
         if (

@@ -200,6 +200,12 @@ def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], 
     return finish
 
 
+def provide(symbol: str, address: int) -> None:
+    """Have machine code find what is at an address by its name."""
+    with _lock:
+        llvm.add_symbol(symbol, address)
+
+
 def _read(path: Path) -> disk.Entry | None:
     """An entry of the cache, None where it is not of use here."""
     entry = disk.read(path)

@@ -29,7 +29,7 @@ from typing import Any, TypeVar, cast
 
 from .. import config, heap_types
 from ..heap_types import HAVE_VECTORCALL, METHOD_DESCRIPTOR, Member
-from ..kernels import abi
+from ..kernels import abi, recycling
 from . import cache
 
 KERNELS = "adjit.kernels"
@@ -43,6 +43,7 @@ is_supported = (
     and (not hasattr(sys, "_is_gil_enabled") or sys._is_gil_enabled())
     and not hasattr(sys, "gettotalrefcount")  # a debug build has longer headers
     and struct.calcsize("P") == 8
+    and sys.int_info.sizeof_digit == 4
     and sys.byteorder == "little"
 )
 
@@ -79,6 +80,8 @@ class Family:
     a name that the module, or one that it imports, sets to BOUND is one of them.
     """
 
+    signature = VECTORCALL
+
     def __init__(self, module: str, name: str) -> None:
         self.module, self.name = module, name
         self._address = 0
@@ -107,7 +110,7 @@ class Family:
     def load(self, *, compiling: bool) -> bool:
         """Have the machine code called; False if it is not in the cache and must not be compiled."""
         text = _bound(self.module)
-        self._address = cache.address_of(self.name, text, VECTORCALL, compiling=compiling)
+        self._address = cache.address_of(self.name, text, self.signature, compiling=compiling)
         for made in self._functions:
             self._point(made)
         return bool(self._address)
@@ -290,3 +293,42 @@ class Function(Native):
 
 
 know(FUNCTION=Native)
+
+
+# ----- objects that are used again -----
+
+_spare_objects = (ctypes.c_int64 * recycling.WORDS)()
+cache.provide(recycling.TABLE, ctypes.addressof(_spare_objects))
+
+
+class _OfClasses(Family):
+    """Machine code that classes have in the place of a function of the interpreter's."""
+
+    def __init__(self, name: str, signature: str, place: int) -> None:
+        super().__init__("recycling", name)
+        self.signature = signature
+        self._place = place
+
+    def serve_class(self, cls: type) -> None:
+        """Have it called for the objects of a class."""
+        self._functions.append(cls)
+        self._point(cls)
+
+    def _point(self, made: Any) -> None:
+        if self._address:
+            ctypes.c_int64.from_address(id(made) + self._place).value = self._address
+
+
+# Where a class has tp_alloc and tp_dealloc.
+_recycling = (
+    _OfClasses("allocate", "int64(int64, int64)", 304), _OfClasses("recycle", "void(int64)", 48)
+)  # fmt: skip
+_Made = TypeVar("_Made", bound=type)
+
+
+def recycled(cls: _Made) -> _Made:
+    """A class of which machine code makes and frees many objects; all that they have are slots."""
+    if is_supported:
+        for family in _recycling:
+            family.serve_class(cls)
+    return cls
