@@ -1,4 +1,4 @@
-"""Writing in place, compiled: what `graph/op.py` and `graph/inplace.py` do with a tensor that is all of
+"""Writing in place, compiled: what `graph/names.py` and `graph/inplace.py` do with a tensor that is all of
 its memory, on the same objects.
 
 What is not the usual case (views, history, memory shared with the outside, operands that overlap,

@@ -1,4 +1,4 @@
-"""The signature of a call, compiled: `describe` of `graph/op.py` on the same objects."""
+"""The signature of a call, compiled: `describe` of `graph/signature.py` on the same objects."""
 
 from .abi import bits_of_float, helper
 from .handles import (
@@ -45,7 +45,7 @@ SIZE = 2 + MOST_PARTS + 2 * MOST_TENSORS
 
 @helper
 def describe(shared, arguments, count, names, looks):
-    """Find the parts of a signature, as `describe` of `graph/op.py`; whether they are usual ones."""
+    """Find the parts of a signature, as `describe` of `graph/signature.py`; whether they are usual ones."""
     put(looks, PARTS, 0)
     put(looks, TENSORS, 0)
     positional = count & NUMBER_OF_ARGUMENTS

@@ -121,7 +121,7 @@ def putting_off() -> Iterator[None]:
     They do so on the cold road too, where those that others read would be there.
     """
     from adjit.graph import record
-    from adjit.graph.op import Elementwise
+    from adjit.graph.elementwise import Elementwise
     from adjit.schedule import deferred, settle
 
     def large(op: Any, operands: tuple[Any, ...]) -> Any:

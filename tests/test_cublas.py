@@ -17,7 +17,8 @@ from adjit.kernels import matmul as kernels
 import adjit as T
 from adjit import config, cublas, devices, driver
 from adjit.graph import launch
-from adjit.graph.op import Operation, registry
+from adjit.graph.op import registry
+from adjit.graph.operation import Operation
 from adjit.nn import functional as F
 from adjit.ops import matmul
 from adjit.schedule import hot, products_cuda, run_cuda, toolkit

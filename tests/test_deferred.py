@@ -11,7 +11,7 @@ from library import putting_off
 
 import adjit as T
 from adjit import config
-from adjit.graph import op, record
+from adjit.graph import elementwise, record
 from adjit.ops import arithmetic
 from adjit.schedule import deferred, hot, native
 from adjit.schedule import settle as scheduling
@@ -331,7 +331,7 @@ def test_machine_code_notes_what_its_twins_note(call, monkeypatch):
     noted()
     found = noted()
     with monkeypatch.context() as patch:
-        for place in (op, arithmetic):
+        for place in (elementwise, arithmetic):
             patch.setattr(place, "elementwise_recorder", lambda: record.elementwise)
         T.clamp.chosen.clear()
         T.lerp.chosen.clear()

@@ -17,11 +17,12 @@ from adjit.kernels.abi import SIGNATURE
 from adjit.kernels.target import compile_function
 
 import adjit
-from adjit.graph import op as table
-from adjit.graph.op import Elementwise, elementwise, export
+from adjit.graph.elementwise import Elementwise, elementwise, scalar_functions
+from adjit.graph.names import export, methods, namespace
+from adjit.graph.op import registry
 from adjit.schedule.body import special
 
-OPS = [op for op in table.registry.values() if isinstance(op, Elementwise)]
+OPS = [op for op in registry.values() if isinstance(op, Elementwise)]
 FLOATS = (adjit.float32, adjit.float64)
 EPS = {adjit.float32: 2.0**-23, adjit.float64: 2.0**-52}
 
@@ -138,7 +139,7 @@ SMALL = ["add", "mul", "neg", "maximum", "floor_divide", "remainder", "fmod", "p
 @pytest.mark.parametrize("dtype", [adjit.uint8, adjit.int8, adjit.int32, adjit.bool], ids=repr)
 @pytest.mark.parametrize("name", SMALL)
 def test_values_of_small_integers_wrap_around(name: str, dtype: Any) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     if not accepts(op, *[dtype] * op.arity):
         with pytest.raises((RuntimeError, NotImplementedError)):
             op(*tensors(sample(op, dtype)))
@@ -151,7 +152,7 @@ def test_values_of_small_integers_wrap_around(name: str, dtype: Any) -> None:
 @pytest.mark.parametrize("name", ["exp", "div", "sqrt", "sigmoid", "atan2", "add"])
 @pytest.mark.parametrize("dtype", [adjit.int64, adjit.bool], ids=repr)
 def test_integers_count_as_the_default_floating_dtype(name: str, dtype: Any) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     arrays = [np.ones(3, dtype.numpy)] * op.arity
     out = op(*tensors(arrays))
     if name != "add":
@@ -205,7 +206,7 @@ def check_layouts(op: Elementwise, layouts: list[Any]) -> None:
 @pytest.mark.parametrize("layout", LAYOUTS, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("name", CHOSEN)
 def test_every_layout(name: str, layout: Any) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     check_layouts(op, [layout] + [adjit.tensor] * (op.arity - 1))
     check_layouts(op, [adjit.tensor] * (op.arity - 1) + [layout])
 
@@ -219,7 +220,7 @@ def test_some_layout_of_every_op(op: Elementwise) -> None:
 @pytest.mark.parametrize("name", CHOSEN)
 @pytest.mark.parametrize("shape", [(), (0,), (3, 0, 2), (1, 1), (2, 1, 3, 1)])
 def test_shapes(name: str, shape: tuple[int, ...]) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     arrays = sample(op, adjit.float64, shape)
     assert_close(op(*tensors(arrays)), expected(op, arrays), adjit.float64)
 
@@ -238,7 +239,7 @@ def test_the_order_of_axes_of_full_operands_is_kept() -> None:
     "name", ["add", "sub", "mul", "div", "maximum", "pow", "gt", "clamp_min", "remainder"]
 )
 def test_numbers_are_like_filled_tensors(name: str, dtype: Any) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     x = adjit.tensor([1, 2, 5], dtype=dtype)
     number = adjit.full((3,), 2, dtype=dtype)
     out = op(x, 2)
@@ -376,7 +377,7 @@ def test_ops_that_decide_give_no_gradient() -> None:
 WRITERS = [  # copy_ and polygamma_ have other arguments than the op
     op
     for op in FLOAT_OPS
-    if f"{op.name}_" in table.methods and not masks(op) and op.name not in ("copy", "polygamma")
+    if f"{op.name}_" in methods and not masks(op) and op.name not in ("copy", "polygamma")
 ]
 
 
@@ -395,7 +396,7 @@ def test_in_place_forms(op: Elementwise) -> None:
 @pytest.mark.parametrize("name", ["exp", "add", "relu", "where"])
 def test_in_place_forms_of_large_tensors(name: str) -> None:
     """Large results may be written over their operand."""
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     arrays = sample(op, adjit.float64, (200, 100))
     operands = tensors(arrays)
     wanted = op(*operands).numpy().copy()
@@ -411,7 +412,7 @@ def test_in_place_forms_of_large_tensors(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sin", "exp", "mul", "pow", "sigmoid", "addcmul", "clamp_min"])
 def test_gradients_through_writes(name: str) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     arrays = sample(op, adjit.float64)
     plain, written = tensors(arrays, requires_grad=True), tensors(arrays, requires_grad=True)
     op(*plain).sum().backward()
@@ -458,7 +459,7 @@ def test_float32_kernels_hold_no_float64(op: Elementwise) -> None:
 
 @pytest.mark.parametrize("name", ["mul", "exp", "tanh", "gelu", "where", "maximum", "silu", "sub"])
 def test_float32_machine_code_is_vector_code_of_float32(name: str) -> None:
-    op: Any = table.registry[name]
+    op: Any = registry[name]
     text = forward_source(op, adjit.float32)
     module: dict[str, Any] = {"__name__": "kernel"}
     exec(compile(text, "<kernel>", "exec"), module)
@@ -495,17 +496,17 @@ def test_a_toy_op_is_complete() -> None:
         assert_close(y, x.detach().numpy() * np.tanh(0.5 * x.detach().numpy()), adjit.float32)
     finally:
         del (
-            table.registry["toy"],
-            table.scalar_functions["toy"],
-            table.methods["toy"],
-            table.methods["toy_"],
+            registry["toy"],
+            scalar_functions["toy"],
+            methods["toy"],
+            methods["toy_"],
         )
         del adjit.Tensor.toy, adjit.Tensor.toy_
-        del table.namespace[""]["toy"]
+        del namespace[""]["toy"]
 
 
 def test_a_new_attribute_compiles_nothing() -> None:
-    op: Any = table.registry["leaky_relu"]
+    op: Any = registry["leaky_relu"]
     x = adjit.rand(3)
     op(x, negative_slope=0.1)
     before = dict(op.recipes)
@@ -528,7 +529,7 @@ def test_definitions_that_are_refused() -> None:
     def unknown(x):  # type: ignore[no-untyped-def]
         return special.gcd(x, x)
 
-    del table.registry["refused"], table.scalar_functions["refused"]
+    del registry["refused"], scalar_functions["refused"]
     with pytest.raises(TypeError, match="straight-line code, line 3 is If; write `a if condition"):
         branching(adjit.ones(1))
     with pytest.raises(TypeError, match=r"special\.gcd is not a scalar function of float32"):

@@ -26,9 +26,9 @@ import adjit as T
 from adjit import config, storage
 from adjit.autograd import engine
 from adjit.graph import calls, cuts, inplace, makers, record, recorder, write
-from adjit.graph import op as ops_room
+from adjit.graph import elementwise as elementwise_room
 from adjit.graph.node import Node
-from adjit.graph.op import Operation
+from adjit.graph.operation import Operation, findings
 from adjit.graph.state import unrecorded, watchers
 from adjit.graph.view import Pull
 from adjit.ops import (
@@ -424,7 +424,7 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
 
 
 def test_every_function_that_finds_arguments_is_tested():
-    assert {f for f, _ in FOUND} == set(ops_room.findings)
+    assert {f for f, _ in FOUND} == set(findings)
 
 
 def gradients(function, tensors, args, kwargs):
@@ -443,7 +443,7 @@ def gradients(function, tensors, args, kwargs):
 def test_a_call_that_came_before_is_recorded_without_its_function(chosen, graded):
     function, _ = chosen
     tensors, forms = FOUND[chosen]
-    known, body = ops_room.findings[function]
+    known, body = findings[function]
     code = inspect.unwrap(body).__code__
     for form in forms:
         args, kwargs = (form(*tensors), {}) if callable(form) else ((*tensors, *form[0]), form[1])
@@ -468,7 +468,7 @@ def test_a_call_that_came_before_is_recorded_without_its_function(chosen, graded
 
 def test_one_tensor_in_two_places_teaches_nothing():
     x, w = (T.rand(1, 1, 3, 3) for _ in range(2))
-    known, _ = ops_room.findings[F.conv2d]
+    known, _ = findings[F.conv2d]
     known.clear()
     F.conv2d(x, x)
     assert not known
@@ -790,7 +790,7 @@ def test_choices_agree(name, graded, monkeypatch):
                 call(TENSORS[first]())
             found = call(TENSORS[first]())
             with monkeypatch.context() as patch:
-                patch.setattr(ops_room, "elementwise_recorder", lambda: record.elementwise)
+                patch.setattr(elementwise_room, "elementwise_recorder", lambda: record.elementwise)
                 patch.setattr(arithmetic, "elementwise_recorder", lambda: record.elementwise)
                 for choice in CHOICES:
                     choice.chosen.clear()

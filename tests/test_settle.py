@@ -14,7 +14,7 @@ import pytest
 
 import adjit as T
 from adjit import storage
-from adjit.graph.op import elementwise
+from adjit.graph.elementwise import elementwise
 from adjit.schedule import codegen, cold, hot
 from adjit.schedule import settle as scheduling
 

@@ -6,7 +6,7 @@ import pytest
 import adjit as T
 from adjit import nn
 from adjit.graph import template
-from adjit.graph.op import operation
+from adjit.graph.operation import operation
 from adjit.schedule import settle as scheduling
 
 F = nn.functional
@@ -58,7 +58,7 @@ def test_later_calls_are_like_the_first(name, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(template, "usable", lambda: False)
-        patch.setattr("adjit.graph.op.usable", lambda: False)
+        patch.setattr("adjit.graph.operation.usable", lambda: False)
         expected = [run(x) for x in inputs]
     assert [run(x) for x in inputs] == expected
     moved = T.cat([normal(2, 6), inputs[0]])[2:]  # the same elements behind an offset

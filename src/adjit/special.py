@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from .graph.op import namespace
+from .graph.names import namespace
 
 globals().update(namespace["special"])

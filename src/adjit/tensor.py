@@ -12,8 +12,8 @@ import numpy as np
 from . import devices, dtypes, printing
 from .dtypes import dtype
 from .graph import record
+from .graph.names import attach_methods
 from .graph.node import RemovableHandle, Spec
-from .graph.op import attach_methods
 from .graph.state import state, watchers
 from .graph.view import current_fn
 from .graph.write import has_twin

@@ -17,7 +17,7 @@ from typing import Any
 
 from ..graph import record
 from ..graph.node import GradNode, Node, leaves, sequence
-from ..graph.op import Saving
+from ..graph.operation import Saving
 from ..graph.record import as_tensor, as_tensors
 from ..graph.recorder import shared
 from ..graph.state import record_gradients, state, watchers

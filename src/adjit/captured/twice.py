@@ -18,9 +18,10 @@ from ..autograd.engine import AccumulateGrad
 from ..devices import device
 from ..dtypes import dtype
 from ..graph import record
+from ..graph.elementwise import Elementwise
 from ..graph.inplace import CopySlices
 from ..graph.node import GradNode, Node, Spec
-from ..graph.op import Elementwise, Operation, Saving
+from ..graph.operation import Operation, Saving
 from ..graph.view import Pull, ViewOp
 from ..ops.conv_plans import Geometry
 from ..ops.resample import Maps

@@ -12,8 +12,8 @@ from typing import Any
 
 from ..schedule import native
 from . import record
-from .op import signature_of
 from .recorder import shared
+from .signature import signature_of
 from .template import usable
 from .view import Pull, ViewOp
 

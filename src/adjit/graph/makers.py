@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 
 from .. import devices, dtypes
 from . import calls
-from .op import Call, signature_of
+from .operation import Call
+from .signature import signature_of
 from .template import SEEN, UNSTEADY, Template, trace, usable
 
 MOST_CALLS = 1024  # of one maker that are remembered; numbers that change with every call are not

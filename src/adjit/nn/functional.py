@@ -11,7 +11,8 @@ from typing import Any
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo
-from ..graph.op import finds_first, found_by, in_place
+from ..graph.names import in_place
+from ..graph.operation import finds_first, found_by
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu

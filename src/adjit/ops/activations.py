@@ -7,7 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.op import Choice, elementwise, export, reference
+from ..graph.elementwise import Choice, elementwise
+from ..graph.names import export
+from ..graph.op import reference
 from ..schedule.body import special
 from ..tensor import Tensor
 from .promotion import floats, only, refusing_bool

@@ -11,8 +11,9 @@ import numpy as np
 from .. import dtypes
 from ..graph import inplace as writing
 from ..graph import record
+from ..graph.elementwise import Choice, Elementwise, elementwise
+from ..graph.names import export
 from ..graph.node import Node, Spec
-from ..graph.op import Choice, Elementwise, elementwise, export
 from ..graph.record import binary, new_node
 from ..graph.recorder import elementwise_recorder
 from ..kernels.sums import sum_arrays

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from .. import dtypes
 from ..graph import write
 from ..graph.launch import launch
+from ..graph.names import export
 from ..graph.node import Spec
-from ..graph.op import export, finds_first, operation
+from ..graph.operation import finds_first, operation
 from ..kernels import batch_norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel

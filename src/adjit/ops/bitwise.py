@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..graph.op import Choice, elementwise, export
+from ..graph.elementwise import Choice, elementwise
+from ..graph.names import export
 from ..tensor import Tensor
 from .promotion import bits, integers, logical
 

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..graph.op import export
+from ..graph.names import export
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
 from .matmul import bmm, check_tensor, mm

@@ -14,7 +14,8 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..schedule import run_cpu
 from ..shapes import Shape
 from ..tensor import Tensor

@@ -17,8 +17,8 @@ from ..dtypes import dtype as Dtype
 from ..graph import record, write
 from ..graph.launch import launch, launch_recipe, recipe_of
 from ..graph.makers import maker
+from ..graph.names import add_method, export
 from ..graph.node import Node, Spec, dense_spec, spec_of
-from ..graph.op import add_method, export
 from ..graph.recorder import constants
 from ..kernels import fill
 from ..schedule.recipe import Recipe

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph.op import export, operation
+from ..graph.names import export
+from ..graph.operation import operation
 from ..shapes import (
     broadcast_shapes,
     wrap_dim,

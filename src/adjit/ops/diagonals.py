@@ -9,7 +9,8 @@ import numpy as np
 from .. import dtypes
 from ..graph import write
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.names import export
+from ..graph.operation import operation
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import (

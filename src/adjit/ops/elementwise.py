@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.op import elementwise, scalar_functions
+from ..graph.elementwise import elementwise, scalar_functions
 from .arithmetic import add
 from .promotion import test
 

@@ -6,7 +6,8 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..graph.state import record_gradients
 from ..kernels import index as kernels
 from ..schedule.recipe import GRAIN

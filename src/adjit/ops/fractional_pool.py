@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.op import Operation, export, operation
+from ..graph.names import export
+from ..graph.operation import Operation, operation
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, random

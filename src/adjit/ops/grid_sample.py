@@ -8,7 +8,8 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import Operation, export, operation
+from ..graph.names import export
+from ..graph.operation import Operation, operation
 from ..kernels import taps as kernels
 from ..kernels.lanes import LANES
 from ..shapes import Shape, numel

@@ -10,7 +10,8 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import dtype
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import index as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim

@@ -10,7 +10,8 @@ import numpy as np
 from .. import dtypes
 from ..devices import CPU
 from ..graph.cuts import viewing
-from ..graph.op import export, operation
+from ..graph.names import export
+from ..graph.operation import operation
 from ..graph.view import alias
 from ..shapes import Shape
 from ..tensor import Tensor

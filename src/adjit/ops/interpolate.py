@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.op import export, finds
+from ..graph.names import export
+from ..graph.operation import finds
 from ..kernels import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor

@@ -7,8 +7,9 @@ import math
 import numpy as np
 
 from .. import dtypes
+from ..graph.elementwise import elementwise
 from ..graph.launch import launch
-from ..graph.op import elementwise, finds_first, operation
+from ..graph.operation import finds_first, operation
 from ..kernels import losses as kernels
 from ..kernels import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, numel

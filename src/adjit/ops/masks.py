@@ -7,8 +7,9 @@ from typing import Any
 from .. import dtypes
 from ..devices import CPU
 from ..graph.launch import launch
+from ..graph.names import export
 from ..graph.node import dense_spec
-from ..graph.op import export, operation
+from ..graph.operation import operation
 from ..graph.record import result
 from ..kernels import index as kernels
 from ..kernels.abi import STATUS_VALUE

@@ -11,8 +11,9 @@ from .. import config, dtypes
 from ..dtypes import dtype
 from ..graph.calls import short
 from ..graph.launch import launch
+from ..graph.names import add_method, export
 from ..graph.node import Node
-from ..graph.op import add_method, export, finds, forget_calls, operation
+from ..graph.operation import finds, forget_calls, operation
 from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
 from ..graph.state import state
 from ..kernels import matmul as kernels

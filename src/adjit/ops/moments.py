@@ -6,7 +6,8 @@ import math
 import warnings
 
 from ..graph.launch import launch
-from ..graph.op import export, operation
+from ..graph.names import export
+from ..graph.operation import operation
 from ..kernels import reduce as kernels
 from ..shapes import Shape, numel, wrap_dims
 from ..tensor import Tensor

@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
-from ..graph.op import export, finds_first, operation
+from ..graph.names import export
+from ..graph.operation import finds_first, operation
 from ..kernels import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ..graph.op import Elementwise, add_method, methods, written, written_by
+from ..graph.elementwise import Elementwise
+from ..graph.names import add_method, methods, written, written_by
 from ..graph.record import binary, binary_recorder, is_tensor, mixed, unary
 from ..graph.recorder import compiled
 from ..tensor import Tensor

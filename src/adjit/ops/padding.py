@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import shape as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import Operation, export, finds, operation
+from ..graph.names import export
+from ..graph.operation import Operation, finds, operation
 from ..graph.state import state
 from ..kernels import pool as kernels
 from ..kernels import resample

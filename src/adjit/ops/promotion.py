@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from .. import dtypes
 from ..dtypes import dtype
-from ..graph.op import floating, logical, same, test
+from ..graph.elementwise import floating, logical, same, test
 
 Kinds = list[tuple[dtype, int]]
 Rule = Callable[[Kinds], tuple[dtype, dtype]]

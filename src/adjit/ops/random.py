@@ -10,7 +10,8 @@ from ..devices import device
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
 from ..graph.launch import launch, launch_recipe, recipe_of
-from ..graph.op import export, operation
+from ..graph.names import export
+from ..graph.operation import operation
 from ..graph.record import MAX_RECIPES, common_device
 from ..graph.write import placed
 from ..kernels import random as kernels

@@ -19,7 +19,8 @@ from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
 from ..graph.makers import maker
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import reduce as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.launch import launch
-from ..graph.op import Operation, operation
+from ..graph.operation import Operation, operation
 from ..kernels import resample as kernels
 from ..schedule.cache import instantiate
 from ..schedule.settle import float_word

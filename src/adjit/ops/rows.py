@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..shapes import Shape, wrap_dim
 from ..tensor import Tensor
 from . import creation

@@ -7,7 +7,8 @@ from typing import Any
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import scan as kernels
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor

@@ -12,7 +12,8 @@ from .. import dtypes
 from ..dtypes import dtype
 from ..graph import write
 from ..graph.launch import launch
-from ..graph.op import Operation, export, finds, operation
+from ..graph.names import export
+from ..graph.operation import Operation, finds, operation
 from ..graph.record import MAX_RECIPES
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN

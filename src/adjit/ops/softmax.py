@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import softmax as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor

@@ -8,7 +8,8 @@ from typing import Any
 from .. import dtypes
 from ..graph.launch import launch
 from ..graph.makers import maker
-from ..graph.op import export, operation
+from ..graph.names import export
+from ..graph.operation import operation
 from ..kernels import sort as kernels
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor

@@ -8,7 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..graph import record
-from ..graph.op import Choice, elementwise, export, reference
+from ..graph.elementwise import Choice, elementwise
+from ..graph.names import export
+from ..graph.op import reference
 from ..schedule.body import special
 from ..tensor import Tensor
 from .promotion import floating, floats

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import shape as kernels
 from ..schedule.recipe import GRAIN
 from ..shapes import (

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph.launch import launch
-from ..graph.op import export, finds, operation
+from ..graph.names import export
+from ..graph.operation import finds, operation
 from ..kernels import unfold as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor

@@ -15,8 +15,9 @@ from .. import devices, dtypes, gpu
 from ..graph import inplace, record, recorder, write
 from ..graph.cuts import viewing
 from ..graph.launch import launch
+from ..graph.names import add_method, export
 from ..graph.node import Spec, dense_spec, spec_of
-from ..graph.op import add_method, export, operation
+from ..graph.operation import operation
 from ..graph.view import alias, aliases, view_op
 from ..graph.write import pair
 from ..kernels import strided

@@ -1,0 +1,388 @@
+"""Elementwise ops: a scalar body each, and one for every derivative."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..dtypes import dtype, on_default_change
+from ..schedule import native
+from ..schedule.body import Body
+from ..schedule.settle import float_word
+from . import record
+from .node import GradNode, node_class
+from .op import registry
+from .record import is_tensor
+from .recorder import (
+    compile_calls,
+    compile_choices,
+    compiled,
+    elementwise_recorder,
+)
+from .signature import signature_of
+from .state import state
+
+
+def same(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Compute and give the promoted dtype."""
+    kind = dtypes.result_of(kinds)
+    return kind, kind
+
+
+def floating(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Integers count as the default floating dtype."""
+    kind = dtypes.result_of(kinds)
+    if not kind.is_floating_point:
+        kind = dtypes.get_default_dtype()
+    return kind, kind
+
+
+def test(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Compute in the promoted dtype, give bool."""
+    return dtypes.result_of(kinds), dtypes.bool
+
+
+def logical(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
+    """Booleans in, booleans out."""
+    return dtypes.bool, dtypes.bool
+
+
+class Pullback(Body):
+    """A vjp body: its results are numbered like the operands of the forward body."""
+
+    def __init__(self, function: Callable[..., Any], forward: Body) -> None:
+        super().__init__(function)
+        self.forward = forward
+        self.name = f"{forward.name}_vjp"
+        self.logical = forward.logical
+
+    @functools.cached_property
+    def parsed(self) -> Any:
+        """The statements, and a result for each operand; truth values have none of their own."""
+        assigns, results = super().parsed
+        operands = self.forward.params
+        grads = [p for p in operands if p not in self.logical]
+        if len(results) != len(grads):
+            raise TypeError(
+                f"{self.name}: expected {len(grads)} results, one for each of {grads}, got "
+                f"{len(results)}"
+            )
+        given = iter(results)
+        return assigns, [results[0] if p in self.logical else next(given) for p in operands]
+
+
+@native.called
+class Elementwise(native.Native):
+    """A differentiable scalar function, the single source of every kernel made from it.
+
+    `ref` and `domain` are for the tests: a reference on NumPy arrays, and where to sample it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        ref: Callable[..., Any] | None,
+        domain: Any,
+        dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]],
+        name: str | None,
+        backward_name: str | None,
+    ) -> None:
+        self.body = Body(function)
+        self.name = name or self.body.name.rstrip("_")
+        self.__doc__, self.__name__, self.__module__ = (
+            function.__doc__,
+            self.name,
+            function.__module__,
+        )
+        self.__wrapped__ = function
+        self.params, self.attributes = self.body.params, self.body.attributes
+        self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
+        self.ref, self.domain, self.dtypes = ref, domain, dtypes
+        self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
+        self.node_class = node_class(self.backward_name)
+        self.recipes: dict[Any, Any] = {}
+        on_default_change(self.recipes.clear)
+        self.arity = len(self.params)
+        self.saves: dict[int, tuple[int, ...]] = _Saves(self)
+        self.record = self._recorder()
+        self.direct = 0 if self.record is None or self.attributes else self.arity
+        if self.direct:
+            compile_calls(self)
+        self.back: Body | None = None
+        self.differentiable = False
+        self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
+        registry[self.name] = self
+        scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
+
+    def vjp(self, function: Callable[..., Any]) -> Elementwise:
+        """Attach the pullback: after `g`, its parameters name the values that it reads.
+
+        Raises:
+            TypeError: if a parameter is neither an input, an attribute nor `out`.
+        """
+        back = Pullback(function, self.body)
+        names = back.params + back.attributes
+        known = {"g", "out", *self.params, *self.attributes}
+        if names[:1] != ["g"] or not set(names) <= known:
+            raise TypeError(
+                f"{self.name}.vjp: expected the parameters g and any of {sorted(known - {'g'})}, "
+                f"got {names}"
+            )
+        self.back = back
+        self.differentiable = True
+        return self
+
+    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+        if not attributes and len(operands) == self.direct:
+            return self.record(*operands)
+        return self.apply(operands, attributes)
+
+    def apply(
+        self, operands: tuple[Any, ...], attributes: dict[str, Any], over: bool = False
+    ) -> Any:
+        """Record a call with arguments by name; `over` lets it write over its first operand."""
+        out = attributes.pop("out", None) if attributes else None
+        if len(operands) < self.arity and attributes:
+            operands = (*operands, *self._operands_by_name(len(operands), attributes))
+        given, operands = operands[self.arity :], operands[: self.arity]
+        if len(operands) < self.arity or len(given) > len(self.attributes):
+            raise TypeError(
+                f"{self.name}() takes {self.arity} positional arguments but "
+                f"{len(operands) + len(given)} were given"
+            )
+        for name in attributes:
+            if name not in self.attributes:
+                raise TypeError(f"{self.name}() got an unexpected keyword argument '{name}'")
+        values = given + tuple(
+            [attributes.get(a, self.defaults.get(a)) for a in self.attributes[len(given) :]]
+        )
+        made = elementwise_recorder()(self, operands, values, over)
+        return made if out is None else _write_out(self.name, out, made)
+
+    def _operands_by_name(self, count: int, attributes: dict[str, Any]) -> list[Any]:
+        """The operands after the first `count`, taken out of the keyword arguments."""
+        found = []
+        for p in self.params[count:]:
+            name = p if p in attributes else record.PYTORCH_NAMES.get(p)
+            if name in attributes:
+                found.append(attributes.pop(name))
+        return found
+
+    def _recorder(self) -> Any:
+        """The shortest way to record a call on one or two tensors."""
+        makers = {1: record.unary_recorder, 2: record.binary_recorder}
+        return compiled(self, makers[self.arity](self)) if self.arity in makers else None
+
+    def variant(self, backward_name: str, *numbers: str) -> Elementwise:
+        """The same op under another name in the graph, as PyTorch names its overloads.
+
+        `numbers` are the operands that the overload takes as numbers: they have no edges.
+        """
+        twin = type(self).__new__(type(self))
+        vars(twin).update(vars(self))
+        twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
+        twin.backward_name, twin.recipes = backward_name, {}
+        on_default_change(twin.recipes.clear)
+        twin.node_class = node_class(backward_name)
+        twin.record = twin._recorder()
+        if twin.direct:
+            compile_calls(twin)
+        return twin
+
+    def words(
+        self, recipe: Any, numbers: Sequence[Any], attributes: Sequence[Any]
+    ) -> tuple[int, ...]:
+        """Python numbers as words, in the compute dtype of a recipe."""
+        if not numbers and not attributes:
+            return ()
+        compute = recipe.compute
+        if compute.is_floating_point:
+            return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
+        return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
+
+    def numbers(self, recipe: Any, words: Sequence[int]) -> dict[str, Any]:
+        """The Python numbers behind words, by the name of the operand or attribute."""
+        import struct
+
+        names = recipe.numbers
+        if recipe.compute.is_floating_point:
+            return {
+                n: struct.unpack("d", struct.pack("q", w))[0]
+                for n, w in zip(names, words, strict=True)
+            }
+        return dict(zip(names, words, strict=True))
+
+    def functions(self) -> dict[str, Any]:
+        """What names in a vjp body mean on tensors."""
+        return scalar_functions
+
+    pull = staticmethod(record.pull_elementwise)
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """What `grad_fn._saved_<name>` shows."""
+        names = {"self": self.params[0], "other": self.params[-1], "result": "out"}
+        name = names.get(name, name)
+        kept = [k for k in self.saves[fn.mask] if k < 0 or fn.inputs[k] is not None]
+        for position, k in enumerate(kept):
+            if name == ("out" if k < 0 else self.params[k]):
+                return record.unpack(fn, position)
+        raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
+
+    def __repr__(self) -> str:
+        return f"<elementwise op {self.name}>"
+
+
+def _int_word(value: Any, compute: dtype) -> int:
+    if compute.kind == "b":
+        return int(bool(value))
+    number = int(value)
+    if not -(1 << 63) <= number < 1 << 63:
+        raise OverflowError("int too big to convert")
+    return number
+
+
+class _Saves(dict[int, tuple[int, ...]]):
+    """For each set of operands that need a gradient (as bits): the operands to save, -1 the result."""
+
+    def __init__(self, op: Elementwise) -> None:
+        super().__init__()
+        self.op = op
+
+    def __missing__(self, mask: int) -> tuple[int, ...]:
+        op = self.op
+        assert op.back is not None
+        wanted = [k for k in range(op.arity) if mask >> k & 1]
+        _, reads = op.back.needed(wanted)
+        kept = [k for k, name in enumerate(op.params) if name in reads]
+        if "out" in reads:
+            kept.append(-1)
+        self[mask] = tuple(kept)
+        return self[mask]
+
+
+@native.called
+class Choice(native.Native):
+    """An elementwise function that picks its op by its arguments.
+
+    `choose` gets the arguments of a call and returns the op, its operands and its attributes: always the
+    same for arguments that look the same, but where it looks at values.
+    """
+
+    def __init__(self, choose: Callable[..., tuple[Elementwise, tuple[Any, ...], tuple[Any, ...]]]):
+        functools.update_wrapper(self, choose)
+        self.name, self.choose = choose.__name__, choose
+        self.usually: Elementwise | None = None  # what it picks for two operands and nothing else
+        self.chosen: dict[tuple[Any, ...], Chosen] = {}  # so far, by what the arguments look like
+        compile_choices(self)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.apply(args, kwargs)
+
+    def apply(self, args: tuple[Any, ...], kwargs: dict[str, Any], over: bool = False) -> Any:
+        """Record a call; `over` lets it write over its first operand."""
+        out = kwargs.pop("out", None) if kwargs else None
+        before, state.steady = state.steady, True
+        try:
+            op, operands, attributes = self.choose(*args, **kwargs)
+            is_new = state.steady and out is None and not over
+            if is_new and len(self.chosen) < MOST_CHOSEN:
+                self._remember(args, kwargs, Chosen(op, operands, attributes))
+        finally:
+            state.steady = state.steady and before
+        if attributes or over or len(operands) > 2:
+            made = elementwise_recorder()(op, operands, attributes, over)
+        elif len(operands) == 2:
+            made = record.binary(op, *operands)
+        else:
+            made = record.unary(op, *operands)
+        return made if out is None else _write_out(self.name, out, made)
+
+    def _remember(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Chosen) -> None:
+        """Have machine code record what was chosen when such arguments come again."""
+        tensors: list[Any] = []
+        key = signature_of(args, kwargs, tensors)
+        place = {id(t): k for k, t in enumerate(tensors)}
+        parts: list[Any] = []
+        for operand in chosen.operands:
+            if is_tensor(operand):
+                parts.append(place.get(id(operand)))
+            else:
+                parts.append((operand,))
+        if len(place) < len(tensors) or None in parts:
+            return  # which tensor is which could not be told, or one was made
+        with contextlib.suppress(TypeError):  # an argument that cannot be in a key
+            self.chosen[key] = chosen._replace(operands=tuple(parts))
+
+    def __repr__(self) -> str:
+        return f"<elementwise function {self.name}>"
+
+
+# A program whose numbers change with every call does not look so many up in vain.
+MOST_CHOSEN = 256
+
+
+class Chosen(NamedTuple):
+    """An op with its operands and attributes; once remembered, of the operands the numbers of those
+    that are tensors among the arguments, and those that are Python numbers each in a tuple."""
+
+    op: Elementwise
+    operands: tuple[Any, ...]
+    attributes: tuple[Any, ...]
+
+
+def _write_out(name: str, out: Any, made: Any) -> Any:
+    from .inplace import write_out
+
+    return write_out(name, out, made)
+
+
+def _of_tensors_or_numbers(op: Elementwise, *operands: Any) -> Any:
+    """Call an op as a body does that is read on tensors: all its operands may be numbers."""
+    if any(is_tensor(operand) for operand in operands):
+        return op(*operands)
+    from ..ops.creation import scalar_tensor
+
+    return op(*[scalar_tensor(v, dtype=dtypes.float64) for v in operands])
+
+
+scalar_functions: dict[str, Any] = {}  # names in bodies -> ops on tensors
+
+
+def elementwise(
+    *,
+    ref: Callable[..., Any] | None,
+    domain: Any = (-2.0, 2.0),
+    dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]] = same,
+    name: str | None = None,
+    backward_name: str | None = None,
+) -> Callable[[Callable[..., Any]], Elementwise]:
+    """Define an op by its scalar body.
+
+    Positional parameters are operands (annotate one `bool` if it is read as a truth value),
+    keyword-only ones are attributes: numbers that become arguments of the kernel. The body is
+    straight-line code with one return; `a if c else b` stands for `if`.
+
+    Args:
+        ref: the same function on NumPy arrays, for the tests.
+        domain: (low, high) to sample operands from in the tests, or one such pair an operand.
+        dtypes: the rule that gives (compute dtype, result dtype): `same`, `floating`, `test`, …
+
+    Example:
+        >>> @elementwise(ref=np.square)
+        ... def squared(x):
+        ...     return x * x
+        >>> @squared.vjp
+        ... def _(g, x):
+        ...     return 2 * g * x
+    """
+
+    def define(function: Callable[..., Any]) -> Elementwise:
+        return Elementwise(
+            function, ref=ref, domain=domain, dtypes=dtypes, name=name, backward_name=backward_name
+        )
+
+    return define

@@ -1,0 +1,60 @@
+"""The signatures of calls: what is the same in calls that record the same."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from ..shapes import Size
+from .record import is_tensor, tensor_classes
+
+
+def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None:
+    """Add arguments to the signature of a call: specs of tensors, attributes with their types."""
+    for value in values:
+        kind = value.__class__
+        if kind in tensor_classes:
+            key.append(value.spec)
+            operands.append(value)
+        elif kind is int or kind is str or kind is bool or value is None:
+            key += (kind, value)
+        elif kind is float:
+            key += (kind, value if value else str(value))  # the two zeros are equal
+        elif isinstance(value, (tuple, list)) and kind is not Size:
+            key += (kind, len(value))
+            describe(value, key, operands)
+        elif kind is slice:
+            key.append(kind)
+            describe((value.start, value.stop, value.step), key, operands)
+        elif is_tensor(value):
+            key.append(value.spec)
+            operands.append(value)
+        else:
+            key += (kind, value)
+
+
+def signature_of(
+    args: tuple[Any, ...], kwargs: dict[str, Any], operands: list[Any]
+) -> tuple[Any, ...]:
+    """What is the same in calls that record the same; the tensors among the arguments go to `operands`."""
+    key: list[Any] = []
+    describe(args, key, operands)
+    if kwargs:
+        key += kwargs
+        describe(kwargs.values(), key, operands)
+    return tuple(key)
+
+
+def exchanged(values: tuple[Any, ...], operands: Iterator[Any]) -> tuple[Any, ...]:
+    """Arguments with other tensors in their places, in the order in which `describe` finds them."""
+    made: list[Any] = []
+    for value in values:
+        if is_tensor(value):
+            value = next(operands)
+        elif isinstance(value, (tuple, list)) and value.__class__ is not Size:
+            parts = exchanged(tuple(value), operands)
+            if any(map(operator.is_not, parts, value)):  # or it would lose its class
+                value = list(parts) if isinstance(value, list) else parts
+        made.append(value)
+    return tuple(made)
