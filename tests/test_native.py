@@ -627,6 +627,7 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypa
     family = native.Family("recorder", "record")
     monkeypatch.setattr(native, "families", [family])
     monkeypatch.setattr(native, "is_wanted", True)
+    monkeypatch.setattr(native, "_settles", native.SETTLES)
     monkeypatch.setattr(native.cache, "address_of", refuse)
     x = T.ones(3) * 2
     with pytest.warns(
