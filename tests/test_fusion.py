@@ -1027,11 +1027,35 @@ def test_plans_are_bounded(monkeypatch):
     monkeypatch.setattr(hot, "MAX_PLANS", 10)
     for n in range(2000, 2040):
         x = T.ones(n)
-        assert (x * 2 + 1).sum().item() == 3 * n
+        for _ in range(2):
+            assert (x * 2 + 1).sum().item() == 3 * n
         assert len(hot.entries) <= 10
     x = T.ones(2000)
     for _ in range(3):
         assert (x * 2 + 1).sum().item() == 6000
+
+
+def test_structures_that_never_come_back_are_not_kept(monkeypatch):
+    monkeypatch.setattr(config, "HOT", 3)
+    monkeypatch.setattr(hot, "MAX_PLANS", 10)
+    hot.clear()
+    x = T.ones(2000)
+    for n in range(40):
+        y = x
+        for k in range(n + 1):
+            y = y * 2 if n >> k & 1 else y + 1
+        y.sum().item()
+    assert not hot.entries  # which has their keys
+    assert len(hot.rare) == 10
+
+    for seen in (1, 2):
+        (x.exp() + 1).sum().item()
+        assert list(hot.rare.values())[-1] == seen
+    assert not hot.entries
+    (x.exp() + 1).sum().item()
+    assert [entry.seen for entry in hot.entries.values()] == [3]
+    hot.clear()
+    assert not hot.rare
 
 
 def test_the_nodes_of_plans_are_bounded(monkeypatch):

@@ -42,20 +42,31 @@ class Entry:
 
 
 entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
+# How often structures were seen that have come too rarely for a plan, by the hash of their key: that of 200
+# operations takes 10 KB, and where graphs never repeat it would be kept for nothing. If two have one hash,
+# one of them gets its plan too early.
+rare: dict[int, int] = {}
 _nodes = 0  # of their plans
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """The plan for a batch, None as long as it has to go the cold road. Callers hold the lock."""
-    entry = entries.pop(structure.key, None) or Entry()
-    entries[structure.key] = entry
-    if entry.is_ready:
+    entry = entries.pop(structure.key, None)
+    if entry is None:
+        entry = Entry()
+        entry.seen = rare.pop(hash(structure.key), 0)
+    elif entry.is_ready:
+        entries[structure.key] = entry
         return entry.plan
     entry.seen += 1
     if entry.seen == config.HOT:
         _make(entry, batch, structure)
     elif entry.seen == 1 and batch[0].recipe.device is CPU:
         _make_at_once(entry, batch, structure)
+    if entry.plan is None and entry.seen < config.HOT:
+        rare[hash(structure.key)] = entry.seen
+    else:
+        entries[structure.key] = entry
     _forget_the_oldest()
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
@@ -68,6 +79,8 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
 def _forget_the_oldest() -> None:
     """Keep to the bounds, but for the newest plan, whatever its size."""
     global _nodes
+    while len(rare) > MAX_PLANS:
+        del rare[next(iter(rare))]
     while len(entries) > MAX_PLANS or (_nodes > MAX_NODES and len(entries) > 1):
         _nodes -= entries.pop(next(iter(entries))).nodes
 
@@ -233,6 +246,7 @@ def clear() -> None:
     """Forget every plan."""
     global _nodes
     entries.clear()
+    rare.clear()
     _nodes = 0
 
 
