@@ -927,6 +927,17 @@ def test_a_filled_expanded_view_has_no_backward(fill, shape):
     assert leaf.grad is None
 
 
+def test_no_elements_refer_to_no_place_twice():
+    x = T.zeros(0, 3, 1).expand(0, 3, 2)  # strides 3, 1, 0
+    assert x.is_contiguous()
+    assert x.transpose(0, 2).is_contiguous()
+    for step in (1, 2):
+        x[::step] = x.clone()[::step]
+    x.add_(1).copy_(x.clone())
+    assert x._version == 4
+    assert x.view(6, 0).shape == (6, 0)
+
+
 def test_a_write_to_one_cell_of_an_expanded_view():
     x = leaf([[1.0, 1.0, 1.0]])
     base = x * 1

@@ -48,11 +48,11 @@ def contiguous_strides(shape: Sequence[int]) -> Shape:
 
 
 def is_contiguous(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether elements lie in C order without gaps; axes of size 1 do not count."""
+    """Whether elements lie in C order without gaps; axes of size 1 do not count, and no elements always do."""
+    if 0 in shape:
+        return True
     expected = 1
     for size, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if size == 0:
-            return True
         if size != 1:
             if stride != expected:
                 return False
