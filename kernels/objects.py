@@ -113,13 +113,17 @@ def put(typingctx: Any, address: Any, offset: Any, word: Any) -> Any:
     return types.void(types.int64, types.int64, types.int64), codegen
 
 
-def _count_of(builder: Any, reference: Any) -> tuple[Any, Any, Any]:
-    """Where the count of an object is, the count, and whether it is of one that is never freed (later
-    interpreters have such, told by the sign), or None."""
+def _counted(builder: Any, reference: Any, change: int) -> Any:
+    """Change the count of an object; what it was. Later interpreters have objects that are never freed, told
+    by the sign, whose count stays."""
     kind = ir.IntType(32 if HAS_TAGS else 64)
     place = builder.inttoptr(reference, kind.as_pointer())
     count = builder.load(place)
-    return place, count, builder.icmp_signed("<", count, kind(0)) if HAS_TAGS else None
+    changed = builder.add(count, kind(change))
+    if HAS_TAGS:
+        changed = builder.select(builder.icmp_signed("<", count, kind(0)), count, changed)
+    builder.store(changed, place)
+    return count
 
 
 @intrinsic
@@ -127,9 +131,7 @@ def _add_one(typingctx: Any, reference: Any) -> Any:
     """One more reference to an object."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place, count, is_immortal = _count_of(builder, args[0])
-        more = builder.add(count, count.type(1))
-        builder.store(builder.select(is_immortal, count, more) if is_immortal else more, place)
+        _counted(builder, args[0], 1)
         return context.get_dummy_value()
 
     return types.void(types.int64), codegen
@@ -148,9 +150,7 @@ def _is_last(typingctx: Any, reference: Any) -> Any:
     """One reference less to an object: whether that was the last."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        place, count, is_immortal = _count_of(builder, args[0])
-        less = builder.sub(count, count.type(1))
-        builder.store(builder.select(is_immortal, count, less) if is_immortal else less, place)
+        count = _counted(builder, args[0], -1)
         return builder.icmp_signed("==", count, count.type(1))
 
     return types.boolean(types.int64), codegen

@@ -2039,6 +2039,35 @@ def test_weak_references_to_objects_that_are_used_again():
     assert fn() is cell() is None
 
 
+def test_objects_may_outlive_the_library():
+    """Modules are cleared in the reverse order of their import; what frees objects needs its table."""
+    code = """
+import sys, types
+early = sys.modules["early"] = types.ModuleType("early")
+import ctypes, os, weakref
+import adjit as T
+from adjit.graph.node import Node
+from adjit.schedule import native
+
+for family in native.families:
+    family.load(compiling=True)
+early.kept = [[Node() for _ in range(100)], (T.ones(3, requires_grad=True) * 2).sum()]
+
+def told(_, write=os.write):
+    write(1, b"gone")
+
+class Last:
+    def __del__(self, write=os.write):
+        write(1, b"last")
+
+early.last = Last()
+reference = weakref.ref(native._spare_objects, told)
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(reference))
+"""
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (found.stdout, found.stderr) == ("last", "")
+
+
 def test_cycles_through_objects_that_are_used_again_are_found():
     class Held:
         pass

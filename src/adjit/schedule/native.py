@@ -298,7 +298,10 @@ know(FUNCTION=Native)
 # ----- objects that are used again -----
 
 _spare_objects = (ctypes.c_int64 * recycling.WORDS)()
-cache.provide(recycling.TABLE, ctypes.addressof(_spare_objects))
+if is_supported:
+    cache.provide(recycling.TABLE, ctypes.addressof(_spare_objects))
+    # It is there for good: when the interpreter ends, objects are freed after this module.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(_spare_objects))
 
 
 class _OfClasses(Family):
