@@ -27,7 +27,7 @@ from .recycling import new_recycled
 TENSOR_STORAGE = TENSOR_SPEC = TENSOR_OFFSET = TENSOR_COUNTER = TENSOR_NEEDS_GRAD = BOUND
 TENSOR_EDGE = TENSOR_VIEW_OF = TENSOR_META = BOUND
 STORAGE_VALUE = STORAGE_SPEC = STORAGE_VERSION = STORAGE_SHARED = VERSION_VERSION = BOUND
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = BOUND
+NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = NODE_SITE = NODE_ADDRESS = BOUND
 VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
 
 # What is shared: classes, the state of the process, and constants.
@@ -35,7 +35,7 @@ VIEW_BASE = VIEW_KIND = VIEW_VERSION = MAX_PENDING = BOUND
  INFERENCE, SEQUENCE, NUMBERS, GRAD, INFERENCE_MODE, ANOMALY, ACCUMULATOR, NONE, TRUE, FALSE,
  EMPTY, INTEGERS, TUPLE, LIST, PLAIN, SLICE, VIEW, NO_KIND, NO_GRAD, MULTIPLE,
  ATTACHED, USER_SITE, ZERO, MINUS_ZERO, SAVERS, UNRECORDED,
- LEAVES) = range(39)  # fmt: skip
+ LEAVES, SITES) = range(40)  # fmt: skip
 
 
 @helper
@@ -127,6 +127,20 @@ def new_node(shared, recipe, inputs, offsets, scalars):
     put(node, NODE_SCALARS, scalars)
     if inputs != item(shared, NONE):
         untrack(inputs)
+    return node
+
+
+@helper
+def new_ready(shared, block):
+    """A value that is there already, in a block whose reference it takes over; 0 if that is 0."""
+    none = item(shared, NONE)
+    node = new_node(shared, own(none), own(none), own(none), own(item(shared, EMPTY)))
+    if node == 0 or block == 0:
+        drop(block)
+        drop(node)
+        return 0
+    put(node, NODE_SITE, own(none))
+    put(node, NODE_ADDRESS, block)
     return node
 
 

@@ -6,6 +6,7 @@ results of another shape or dtype) is left to a function in Python, before anyth
 """
 
 from .abi import helper, stack_words
+from .constants import new_number
 from .handles import (
     EMPTY,
     FLOAT,
@@ -24,7 +25,6 @@ from .handles import (
     TENSOR_STORAGE,
     TENSOR_VIEW_OF,
     TRUE,
-    USER_SITE,
     VIEW_BASE,
     is_private,
     is_tensor,
@@ -47,7 +47,6 @@ from .objects import (
     list_item,
     new_pair,
     new_result,
-    new_result_of_nothing,
     new_single,
     new_tuple,
     new_word,
@@ -67,9 +66,9 @@ from .recorder import (
     SECOND,
     SHARED,
     is_known,
-    new_number,
     value_of,
 )  # fmt: skip
+from .sites import new_site
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = RECIPE_SPEC = RECIPE_VJPS = STORAGE_SITE = STORAGE_TWIN = BOUND
@@ -321,7 +320,7 @@ def is_flooded(context, shared, t, number):
 @helper
 def is_put(shared, storage, value):
     """Give a cell a value, which is taken over, written at the user's line; whether that went well."""
-    site = new_result_of_nothing(item(shared, USER_SITE))
+    site = new_site(shared)
     version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if site != 0 else 0
     if version == 0:
         drop(value)
@@ -432,7 +431,7 @@ def replace(function, arguments, count, names):
         if has_failed() != 0:
             return 0
         return new_result(item(context, TWIN), arguments, count, names)
-    site = new_result_of_nothing(item(shared, USER_SITE))
+    site = new_site(shared)
     inputs = new_tuple(length(written) + length(read)) if site != 0 else 0
     if inputs == 0:
         drop(site)

@@ -85,6 +85,10 @@ take_error = _imported(
 )  # its class, itself and its traceback: to three places
 put_error_back = _imported("PyErr_Restore", 3, types.void)
 this_thread = _imported("PyThread_get_thread_ident", 0)
+this_frame = _imported("PyEval_GetFrame", 0)  # that of Python which runs; 0 if there is none
+new_frame_behind = _imported("PyFrame_GetBack", 1)  # the one that called, or 0
+new_code_of = _imported("PyFrame_GetCode", 1)
+instruction_of = _imported("PyFrame_GetLasti", 1, types.int32)  # where a frame is in its code
 release = _imported("PyEval_SaveThread", 0)  # the interpreter's lock; what takes it back
 take_back = _imported("PyEval_RestoreThread", 1, types.void)
 EQUAL = 2  # the comparison that `equal` asks for
@@ -161,6 +165,14 @@ def drop(reference: int) -> None:
     """One reference less to an object; 0 is let pass."""
     if reference != 0 and _is_last(reference):
         _deallocate(reference)
+
+
+@helper
+def exchange(owner, slot, reference):
+    """Put a reference, which is taken over, in the place of another one."""
+    before = get(owner, slot)
+    put(owner, slot, reference)
+    drop(before)
 
 
 @intrinsic

@@ -12,7 +12,6 @@ from .handles import (
     FLOAT,
     INT,
     INTEGERS,
-    NODE_RECIPE,
     NONE,
     NUMBERS,
     STORAGE_VALUE,
@@ -60,7 +59,6 @@ FUNCTION_CONTEXT = BOUND
 RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = BOUND
 RECIPE_FLOATING = RECIPE_WHOLE = BOUND
 
-NUMBER_TWIN, OF_NUMBERS = 1, 2  # in the context of `constant`
 # A recorder's context.
 SHARED, ARITY, RECIPES, GRAD_CLASS, OP, SAVES, FALLBACK = range(7)
 
@@ -89,47 +87,6 @@ def record(recorder, arguments, count, names):
     if has_failed() != 0:
         return 0
     return new_result(item(context, FALLBACK), arguments, count, names)
-
-
-def constant(function, arguments, count, names):
-    """Record a number as a new tensor without axes, or in every place of one like a given tensor."""
-    context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
-    positional = count & NUMBER_OF_ARGUMENTS
-    out = 0
-    if names == 0 and (positional == 1 or positional == 2):
-        out = new_constant(context, shared, arguments, positional == 2)
-    if out != 0 or has_failed() != 0:
-        return out
-    return new_result(item(context, NUMBER_TWIN), arguments, count, names)
-
-
-@helper
-def new_constant(context, shared, arguments, is_like):
-    """A number as a tensor; 0 if this is not the usual case."""
-    number = get(arguments, 8 if is_like else 0)
-    kind = class_of(number)
-    if (kind != item(shared, FLOAT) and kind != item(shared, INT)) or not is_usual(shared):
-        return 0
-    if is_like and not is_tensor(shared, get(arguments, 0)):
-        return 0
-    spec = get(get(arguments, 0), TENSOR_SPEC) if is_like else kind
-    node = new_number(context, shared, spec, number)
-    if node == 0:
-        return 0
-    return recorded(shared, new_tensor(shared, node, get(get(node, NODE_RECIPE), RECIPE_SPEC)))
-
-
-@helper
-def new_number(context, shared, key, number):
-    """The node of a number in every place; 0 if it is too large, or the first with this key."""
-    recipe = own(find(item(context, OF_NUMBERS), key))
-    word = new_float_word(number) if recipe != 0 else 0
-    if word == 0:
-        drop(recipe)
-        return 0
-    inputs, offsets = own(item(shared, EMPTY)), own(item(shared, NONE))
-    return new_node(shared, recipe, inputs, offsets, new_single(word))
 
 
 @helper

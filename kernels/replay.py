@@ -6,7 +6,6 @@ memory to be copied first) is left to the twins in Python, before anything has b
 
 from .abi import helper
 from .handles import (
-    EMPTY,
     FALSE,
     NODE_RECIPE,
     NONE,
@@ -20,7 +19,7 @@ from .handles import (
     TENSOR_STORAGE,
     TRUE,
     is_private,
-    new_node,
+    new_ready,
     new_tensor,
 )  # fmt: skip
 from .objects import (
@@ -28,6 +27,7 @@ from .objects import (
     class_of,
     count_of,
     drop,
+    exchange,
     get,
     item,
     length,
@@ -37,13 +37,12 @@ from .objects import (
     new_result,
     new_word,
     own,
-    put,
     put_list_item,
     word_of,
 )  # fmt: skip
 
 # Where the slots of the classes lie; bound when the module is compiled.
-NODE_ADDRESS = NODE_SITE = META_GRAD = FUNCTION_CONTEXT = BOUND
+NODE_ADDRESS = META_GRAD = FUNCTION_CONTEXT = BOUND
 
 SHARED, TWIN, FOREIGN = range(3)  # the context
 GRADS, UNCHANGED, WRITTEN = range(3)  # of what a call must find
@@ -196,7 +195,7 @@ def leave(function, arguments, count, names):
         return 0
     for k in range(length(effects)):
         effect = item(effects, k)
-        node = new_ready(shared, list_item(blocks, word_of(item(effect, 1))))
+        node = new_ready(shared, own(list_item(blocks, word_of(item(effect, 1)))))
         version = new_word(
             word_of(get(item(effect, 0), STORAGE_VERSION)) + word_of(item(effect, 2))
         )
@@ -211,7 +210,7 @@ def leave(function, arguments, count, names):
         exchange(item(item(left, CLEARED), k), META_GRAD, own(item(shared, NONE)))
     for k in range(length(tensors)):
         wanted = item(tensors, k)
-        node = new_ready(shared, list_item(blocks, word_of(item(wanted, 0))))
+        node = new_ready(shared, own(list_item(blocks, word_of(item(wanted, 0)))))
         t = new_tensor(shared, node, item(wanted, 1))
         if t == 0:
             drop(made)
@@ -221,22 +220,3 @@ def leave(function, arguments, count, names):
         if meta != item(shared, NONE):
             exchange(meta, META_GRAD, own(t))
     return made
-
-
-@helper
-def new_ready(shared, block):
-    """A value that is there already."""
-    none = item(shared, NONE)
-    node = new_node(shared, own(none), own(none), own(none), own(item(shared, EMPTY)))
-    if node != 0:
-        put(node, NODE_SITE, own(none))
-        put(node, NODE_ADDRESS, own(block))
-    return node
-
-
-@helper
-def exchange(owner, slot, reference):
-    """Put a reference, which is taken over, in the place of another one."""
-    before = get(owner, slot)
-    put(owner, slot, reference)
-    drop(before)

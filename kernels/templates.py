@@ -5,7 +5,6 @@ from .handles import (
     MAX_PENDING,
     NONE,
     TAPE,
-    USER_SITE,
     WATCHERS,
     new_node,
 )  # fmt: skip
@@ -18,7 +17,6 @@ from .objects import (
     item,
     length,
     new_result,
-    new_result_of_nothing,
     new_tuple,
     new_word,
     own,
@@ -26,6 +24,7 @@ from .objects import (
     untrack,
     word_of,
 )  # fmt: skip
+from .sites import new_site
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = RECIPE_FALLIBLE = NODE_SITE = BOUND
@@ -64,7 +63,7 @@ def completed(shared, steps, made, given, starts):
     is taken over: 0 on failure.
     """
     untrack(made)  # it has gaps, and the collector may run in between
-    site = new_site(shared, steps)
+    site = new_site_of(shared, steps)
     if site == 0:
         drop(made)
         return 0
@@ -97,12 +96,12 @@ def can_fail(shared, step):
 
 
 @helper
-def new_site(shared, steps):
+def new_site_of(shared, steps):
     """The user's line, which an error of one of the nodes will name, None if they cannot fail; 0 on
     failure."""
     for k in range(length(steps)):
         if can_fail(shared, item(steps, k)):
-            return new_result_of_nothing(item(shared, USER_SITE))
+            return new_site(shared)
     return own(item(shared, NONE))
 
 

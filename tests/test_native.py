@@ -1065,6 +1065,104 @@ def test_constants_do_not_need_their_twins():
     assert T.tensor([1e300, -1e300, 0.1]).tolist() == [np.inf, -np.inf, float(np.float32(0.1))]
 
 
+FLOATS, WHOLE = [0.1, -2.0, 1e300], [3, -4, 1 << 40]
+LISTS = {
+    "floats": (FLOATS, {}),
+    "whole numbers": (WHOLE, {}),
+    "lists": ([FLOATS, FLOATS[::-1]], {}),
+    "whole numbers in lists": ([WHOLE, WHOLE], {}),
+    "in another dtype": (FLOATS, {"dtype": T.float64}),
+    "whole numbers as floats": ([WHOLE], {"dtype": T.float32}),
+    "a leaf": (FLOATS, {"requires_grad": True}),
+    "no leaf": (WHOLE, {"requires_grad": False}),
+    "a leaf in another dtype": ([WHOLE], {"requires_grad": True, "dtype": T.float64}),
+}
+
+
+def of_list(made, data, named):
+    """What a list becomes, or the error."""
+    try:
+        t = made(data, **named)
+    except Exception as error:
+        return type(error), str(error)
+    return str(t), t.dtype, t.shape, t.is_leaf, t.requires_grad, t.storage.version
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_tensors_of_lists_do_not_need_their_twin(name):
+    data, named = LISTS[name]
+    expected = of_list(creation.tensor.__wrapped__, data, named)
+    assert not isinstance(expected[0], type)
+    fast = recorder.constants(creation.of_numbers, creation.of_lists)(refuse_twin)
+    kept = [fast(data, **named) for _ in range(3)]
+    assert len({t.data_ptr() for t in kept}) == 3
+    kept[0].detach().zero_()
+    assert of_list(lambda *_, **__: kept[1], data, named) == expected
+    if named.get("requires_grad"):
+        (kept[2] * kept[2]).sum().backward()
+        assert kept[2].grad.tolist() == (2 * kept[2]).tolist()
+
+
+OTHER_LISTS = [
+    [], [[]], [[], []], [1.0, 2], [1, True, 2], [True], ["1"], [None, 1.0], [[1.0], [2.0, 3.0]], [[1.0], 2.0],
+    [2.0, [1.0]], [[1, 2], [1.0, 2.0]], [[[1.0]]], [(1.0, 2.0)], [1 << 63], [-(1 << 63)], [1 << 62, 1 << 70],
+    [10**400], [np.float64(1.5)], [float("nan"), float("inf")], [1j],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("data", OTHER_LISTS, ids=str)
+@pytest.mark.parametrize(
+    "named",
+    [{}, {"dtype": T.float32}, {"dtype": T.int64}, {"dtype": T.int8}, {"dtype": float}, {"dtype": []},
+     {"dtype": None}, {"requires_grad": True}, {"requires_grad": 1}, {"device": "cpu"}, {"no": 1}],
+    ids=str,
+)  # fmt: skip
+def test_tensors_of_other_lists_agree(data, named):
+    for like in ([1.0] * len(data), [1] * len(data), [[1.0]] * len(data), [[1, 2]] * len(data)):
+        of_list(T.tensor, like, named)  # lists of this length are known now
+    expected = of_list(creation.tensor.__wrapped__, data, named)
+    if "no" in named:  # of which Python says by what name the function goes
+        expected = expected[0]
+    for _ in range(2):
+        found = of_list(T.tensor, data, named)
+        assert (found[0] if "no" in named else found) == expected
+
+
+def test_lists_become_what_they_say_after_the_default_has_changed():
+    assert T.tensor([0.1]).dtype is T.float32
+    T.set_default_dtype(T.float64)
+    try:
+        assert [T.tensor([0.1]).item() for _ in range(2)] == [0.1, 0.1]
+    finally:
+        T.set_default_dtype(T.float32)
+    assert T.tensor([0.1]).dtype is T.float32
+    with T.inference_mode():
+        assert T.tensor([0.1]).is_inference()
+
+
+def test_writes_know_their_lines():
+    """In loops, through the library, and in functions of the user's that the library calls."""
+    x, step = T.ones(3), T.optim.SGD([T.ones(1, requires_grad=True)]).step
+
+    def mine():
+        x.add_(1.0)
+
+    found, here = [], test_writes_know_their_lines.__code__.co_firstlineno
+    for _ in range(3):
+        x.zero_(), found.append(x.storage.site)
+        for write_ in (x.zero_, mine):
+            step(write_)  # what is kept of this line is not that of `mine`
+            found.append(x.storage.site)
+        T.nn.init.constant_(x, 3.0)
+        found.append(x.storage.site)
+    assert {site[0] for site in found} == {__file__}
+    name = "test_writes_know_their_lines"
+    lines = [(9, name), (11, name), (5, "<locals>.mine"), (13, name)] * 3
+    assert [(site[1] - here, site[2]) for site in found] == [
+        (line, function.rpartition(".")[2]) for line, function in lines
+    ]
+
+
 def test_another_part_of_what_is_written_is_refused():
     x = T.ones(4, 3)
     for _ in range(2):

@@ -34,7 +34,7 @@ PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
 _recorders = native.Family("recorder", "record")
 _writers = native.Family("inplace", "write")
 _adopters = native.Family("inplace", "adopt")
-_constants = native.Family("recorder", "constant")
+_constants = native.Family("constants", "constant")
 _copiers = native.Family("inplace", "copy")
 _floods = native.Family("inplace", "flood")
 _computers = native.Family("inplace", "compute")
@@ -51,6 +51,7 @@ def shared() -> tuple[Any, ...]:
         "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
         tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached, errors.user_site,
         "0.0", "-0.0", savers, unrecorded, leaves,
+        errors.kept_sites,
     )  # fmt: skip
 
 
@@ -88,10 +89,12 @@ def adopting(writes: dict[Any, Recipe]) -> Decorator:
     return _decorator(_adopters, writes)
 
 
-def constants(recipes: dict[Any, Recipe]) -> Decorator:
+def constants(recipes: dict[Any, Recipe], lists: dict[Any, Any] | None = None) -> Decorator:
     """A function that makes tensors of numbers, given the recipes of floating ones: by the class of the
-    number, or, where there is a tensor to be like, by its spec."""
-    return _decorator(_constants, recipes)
+    number, or, where there is a tensor to be like, by its spec; and perhaps of lists, given what is
+    known of those: by the dtype that is asked for, then by their lengths."""
+    known = {} if lists is None else lists
+    return _decorator(_constants, recipes, known, "dtype", "requires_grad")
 
 
 def copying(writes: dict[Any, Recipe], conversions: dict[Any, Recipe]) -> Decorator:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 import numbers
 import warnings
@@ -24,7 +25,7 @@ from ..kernels import fill
 from ..schedule.recipe import Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, checked_shape, is_dense
-from ..storage import Foreign
+from ..storage import Foreign, free_small, size_class
 from ..tensor import Tensor
 
 # The recipes of floating constants: by the class of the number that becomes a tensor without axes in
@@ -32,6 +33,12 @@ from ..tensor import Tensor
 of_numbers: dict[Any, Recipe] = {}
 dtypes.on_default_change(of_numbers.clear)
 devices.on_first_gpu(of_numbers.clear)
+
+# What machine code knows of lists, by the dtype that is asked for or None, and by their length, ~length for
+# ints, or that and the length of the lists in them: the spec, where free blocks are, which dtype it is.
+of_lists: dict[Any, dict[Any, tuple[Spec, list[Any], int]]] = {}
+dtypes.on_default_change(of_lists.clear)
+devices.on_first_gpu(of_lists.clear)
 
 
 def _finish(made: Any, requires_grad: bool, *, pin_memory: bool = False) -> Tensor:
@@ -68,7 +75,7 @@ def pinned(t: Tensor) -> Tensor:
 # ----- from data -----
 
 
-@constants(of_numbers)
+@constants(of_numbers, of_lists)
 def tensor(
     data: Any,
     *,
@@ -105,7 +112,7 @@ def tensor(
     else:
         made = _from_number(data, dtype)
         if made is None:
-            made = _from_floats(data, dtype)
+            made = _from_list(data, dtype)
         if made is None:
             made = _from_array(_array_of(data, dtype))
     place = devices.check(device)
@@ -134,23 +141,54 @@ def _from_number(data: Any, kind: Dtype | None) -> Any:
     return record.result(node, spec)
 
 
-def _from_floats(data: Any, kind: Dtype | None) -> Any:
-    """A tensor of a list of Python floats; None if it is something else."""
-    if data.__class__ is not list or set(map(type, data)) != {float}:
+def _from_list(data: Any, kind: Dtype | None) -> Any:
+    """A tensor of a list of Python floats or of ints, or of such lists; None if it is something else."""
+    if data.__class__ is not list:
         return None
-    kind = dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
-    if not kind.is_floating_point:
+    shape: tuple[int, ...] = (len(data),)
+    asked = kind
+    found = set(map(type, data))
+    if found == {list}:
+        if len({len(row) for row in data}) > 1:
+            return None
+        shape = len(data), len(data[0])
+        data = list(itertools.chain.from_iterable(data))
+        found = set(map(type, data))
+    if found != {float} and found != {int}:
         return None
-    packed = array(kind.ctype._type_, data)
-    spec = _vector_spec(len(data), kind)
+    if kind is None:
+        kind = dtypes.get_default_dtype() if found == {float} else dtypes.int64
+    else:
+        kind = dtypes.check(kind)
+    if not kind.is_floating_point and (kind is not dtypes.int64 or found == {float}):
+        return None
+    try:
+        packed = array(kind.ctype._type_, data)
+    except OverflowError:
+        return None
+    spec = _dense(shape, kind)
+    _know_lists(asked, found == {float}, spec)
     node = _fresh_node(spec)
     memmove(node.address, packed.buffer_info()[0], spec.nbytes)
     return record.result(node, spec)
 
 
+def _know_lists(asked: Any, are_floats: bool, spec: Spec) -> None:
+    """Have machine code make tensors of further lists like this one."""
+    free = free_small.get(size_class(spec.nbytes))
+    if free is not None and not devices.gpus_used:
+        known = of_lists.setdefault(asked, {})
+        if len(known) >= record.MAX_RECIPES:
+            known.clear()
+        length, *columns = spec.shape
+        key = length if are_floats else ~length
+        kind = (dtypes.float32, dtypes.float64, dtypes.int64).index(spec.dtype)
+        known[(key, *columns) if columns else key] = spec, free, kind
+
+
 @functools.lru_cache(1024)
-def _vector_spec(length: int, kind: Dtype) -> Spec:
-    return dense_spec(Size((length,)), kind)
+def _dense(shape: tuple[int, ...], kind: Dtype) -> Spec:
+    return dense_spec(Size(shape), kind)
 
 
 def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
