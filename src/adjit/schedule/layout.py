@@ -50,7 +50,7 @@ class Layout:
         self.large = False
         self.block_sizes: list[int] = []
         self.takes: dict[int, int] = {}
-        self.results: list[tuple[int, list[int]]] = []
+        self.results: list[tuple[int, tuple[int, ...]]] = []
         self.external_sizes = [0] * len(self.externals)
         self.external_bytes = [0] * len(self.externals)  # from the first to the last that is read
         self.numbered: list[int] = []
@@ -116,7 +116,8 @@ class Layout:
             self._emit(position, task)
         self._mark_end()
         for at in self.structure.held:
-            self.results.append((at, [self.places[v].at for v in self.values[at]]))
+            numbers = tuple([self.places[v].at for v in self.values[at]])
+            self.results.append((at, numbers))
 
     def _takes_activation(self, recipe: Recipe) -> bool:
         """Whether a product is computed by what can do its activation, too."""

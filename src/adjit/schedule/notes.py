@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import zlib
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -44,11 +45,14 @@ class PackedNotes:
         numbers: dict[Any, int] = {}
         bare = [n._replace(source=numbers.setdefault(n.source, len(numbers))) for n in notes]  # type: ignore[arg-type]
         self._sources = list(numbers)
-        self._bytes = pickle.dumps(bare)
+        self._bytes = zlib.compress(pickle.dumps(bare), 1)
 
     def unpacked(self) -> list[Note]:
         """The notes."""
-        return [n._replace(source=self._sources[n.source]) for n in pickle.loads(self._bytes)]
+        return [
+            n._replace(source=self._sources[n.source])
+            for n in pickle.loads(zlib.decompress(self._bytes))
+        ]
 
 
 def node_notes(

@@ -89,7 +89,7 @@ class Plan:
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
         self.arena = size_class(made.arena_size) if made.arena_size else 0
-        self.results = made.results
+        self.results = tuple(made.results)
         self.numbered = made.numbered
         # What a kernel found; whether the last step has run; where the table has the arena.
         self.status = array("q", [0] * 6)
@@ -100,9 +100,11 @@ class Plan:
                 for k, size in enumerate(made.block_sizes)
             ]
         )
-        self._externals = tuple(
-            [ExternalOf(size, made.padded.get(k, 0)) for k, size in enumerate(made.external_sizes)]
-        )
+        kinds: dict[ExternalOf, ExternalOf] = {}  # many are alike: one object for all of them
+        externals = [
+            ExternalOf(size, made.padded.get(k, 0)) for k, size in enumerate(made.external_sizes)
+        ]
+        self._externals = tuple([kinds.setdefault(external, external) for external in externals])
 
     def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> Layout:
         made = Layout(batch, structure, least)
@@ -169,7 +171,7 @@ class Plan:
         if self.arena > WORKSPACE:
             return None
         return Course(
-            self._table, tuple(self.numbered), tuple([(at, tuple(numbers)) for at, numbers in self.results]),
+            self._table, tuple(self.numbered), self.results,
             self.steps, self._status, self.can_fail,
             run_cpu.walk_address(), self.large, run_cpu.team_address(),
         )  # fmt: skip
