@@ -17,10 +17,8 @@ from adjit.kernels import matmul as kernels
 import adjit as T
 from adjit import config, cublas, devices, driver
 from adjit.graph import launch
-from adjit.graph.op import registry
-from adjit.graph.operation import Operation
+from adjit.graph.operation import forget_calls
 from adjit.nn import functional as F
-from adjit.ops import matmul
 from adjit.schedule import hot, products_cuda, run_cuda, toolkit
 from adjit.schedule.epilogue import activated
 
@@ -34,10 +32,7 @@ def normal(*shape, dtype=np.float32):
 def forget():
     """Recipes know what runs them: those of other tests know no cuBLASLt, and those of these do."""
     launch._launches.clear()
-    matmul._recipes.clear()
-    for op in registry.values():
-        if isinstance(op, Operation):
-            op.calls.clear()
+    forget_calls()
 
 
 @pytest.fixture

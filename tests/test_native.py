@@ -5,6 +5,7 @@ import ctypes
 import functools
 import gc
 import inspect
+import operator
 import os
 import pickle
 import re
@@ -387,6 +388,11 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
         arrays((4,), SQUARE, places={0}), [((), {}), ((1,), {}), ((), {"scale_grad_by_freq": True})]
     ),
     (F.one_hot, "one_hot"): (arrays((4,), places={0}), [((3,), {})]),
+    (products.matmul, "matmul of matrices"): (arrays(SQUARE, (3, 2)), [((), {})]),
+    (products.matmul, "matmul of a matrix and a vector"): (arrays(SQUARE, (3,)), [((), {})]),
+    (products.matmul, "matmul of vectors"): (arrays((3,), (3,)), [((), {})]),
+    (products.matmul, "matmul of batches"): (arrays((2, 3, 3), (4, 1, 3, 3)), [((), {})]),
+    (products.bmm, "bmm"): (arrays((2, 3, 3), (2, 3, 3)), [((), {})]),
     (F.linear, "linear"): (arrays(SQUARE, (4, 3), (4,)), [((), {})]),
     (F.layer_norm, "layer_norm"): (
         arrays(SQUARE, (3,), (3,)), [lambda x, w, b: (x, (3,), w, b), lambda x, w, b: (x, [3])]
@@ -464,6 +470,43 @@ def test_a_call_that_came_before_is_recorded_without_its_function(chosen, graded
             if first is not last and (first.shape, first.dtype) == (last.shape, last.dtype):
                 twice = [first if t is last else t for t in args]
                 assert gradients(function, tensors, twice, kwargs) != expected
+
+
+OPERATORS = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.neg,
+    operator.abs,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("graded", [True, False])
+@pytest.mark.parametrize("of", OPERATORS, ids=lambda of: of.__name__)
+def test_operators_run_without_python(of, graded):
+    x, y = (T.rand(3, 3, requires_grad=graded) for _ in range(2))
+    operands = (x,) if of in (operator.neg, operator.abs) else (x, y)
+    for _ in range(3):
+        of(*operands)
+    ran = []
+    sys.setprofile(lambda frame, event, _: ran.append(frame.f_code.co_name))
+    try:
+        of(*operands)
+    finally:
+        sys.setprofile(None)
+    assert set(ran) <= {"test_operators_run_without_python", "finalize"}
+
+
+def test_one_tensor_in_two_places_of_a_product_does():
+    x, runs = T.rand(2, 3, 3), []
+    for _ in range(3):
+        expected = x @ x
+    sys.setprofile(lambda frame, event, _: runs.append(frame.f_code.co_name))
+    try:
+        found = x @ x
+    finally:
+        sys.setprofile(None)
+    assert set(runs) <= {"finalize"} | {inspect.currentframe().f_code.co_name}
+    assert found.equal(expected)
+    y = T.rand(2, 3, 3)
+    assert (x @ y).tolist() == [(a @ b).tolist() for a, b in zip(x, y, strict=True)]
 
 
 def test_one_tensor_in_two_places_teaches_nothing():

@@ -12,16 +12,13 @@ from ..dtypes import dtype
 from ..graph.calls import short
 from ..graph.launch import launch
 from ..graph.names import add_method, export
-from ..graph.node import Node
-from ..graph.operation import finds, forget_calls, operation
-from ..graph.record import MAX_RECIPES, needs_grad, new_node, result
-from ..graph.state import state
+from ..graph.operation import findings, finds, finds_in_order, forget_calls, operation
 from ..kernels import matmul as kernels
 from ..kernels import matrix_vector as vectors
 from ..kernels import micro
 from ..schedule.modules import emitted
 from ..schedule.recipe import Source
-from ..schedule.settle import float_word, remember
+from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
 
@@ -52,7 +49,6 @@ def use_precision(precision: str) -> None:
 def forget_products() -> None:
     """Have what is recorded next planned anew."""
     plan_product.cache_clear()
-    _recipes.clear()
     forget_calls()
 
 
@@ -147,10 +143,6 @@ def plan_product(
 
 def multiply(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` of matrices or batches of matrices, or a matrix and a vector, recorded."""
-    key = x.spec, y.spec
-    known = _recipes.get(key)
-    if known is not None and not (x.storage.shared or y.storage.shared):
-        return record_again(known, x, y)
     kind = x.dtype
     if not kind.is_floating_point:
         y = y.contiguous()
@@ -168,13 +160,10 @@ def multiply(x: Tensor, y: Tensor) -> Tensor:
     if by_vector is None and y.ndim == 1:
         return multiply(x, y.unsqueeze(1)).view(x.shape[0])
     plan = by_vector or plan_product(kind, x.shape, x.stride(), y.shape, y.stride(), None, ())
-    product = launch(
+    return launch(
         plan.kernel, (y, x) if plan.swapped else (x, y), [(plan.shape, kind)],
         bind={"T": kind}, words=plan.words, n=plan.n, grain=plan.grain,
     )  # fmt: skip
-    if (x.spec, y.spec) == key:
-        remember_recipe(key, product, plan.swapped)
-    return product
 
 
 @functools.lru_cache(4096)
@@ -201,35 +190,6 @@ def plan_vector(
 def with_dense_axis(x: Tensor) -> Tensor:
     """`x`, or a copy where neither its rows nor its columns are dense."""
     return x if 1 in x.stride() or 1 in x.shape else x.contiguous()
-
-
-_recipes: dict[Any, tuple[Any, bool]] = {}
-
-
-def remember_recipe(key: Any, product: Tensor, swapped: bool) -> None:
-    """Keep what `launch` has found out about a product, if it has not run already."""
-    recipe = product.storage.value.recipe
-    if recipe is not None:
-        if len(_recipes) >= MAX_RECIPES:
-            _recipes.clear()
-        _recipes[key] = recipe, swapped
-
-
-def record_again(known: tuple[Any, bool], x: Tensor, y: Tensor) -> Tensor:
-    """What `launch` does with a recipe that it has found: 3.7 us with settling, where the search
-    makes it 7.2."""
-    recipe, swapped = known
-    if swapped:
-        x, y = y, x
-    node = new_node(Node)
-    node.recipe = recipe
-    node.inputs = x.storage.value, y.storage.value
-    node.offsets = (x.offset, y.offset) if x.offset or y.offset else None
-    node.scalars = ()
-    node.site = None
-    out: Tensor = result(node, recipe.spec)
-    remember(node)
-    return out
 
 
 def multiply_add(
@@ -343,8 +303,6 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
         tensor([[5., 8.]])
     """
     check_tensor("mm", "mat2", 2, mat2)
-    if input.ndim == mat2.ndim == 2 and (input.spec, mat2.spec) in _recipes:  # checked before
-        return multiply(input, mat2)
     check_dims(input, 2, "self must be a matrix")
     check_dims(mat2, 2, "mat2 must be a matrix")
     check_matrices(input, mat2)
@@ -374,6 +332,7 @@ def _(g: Tensor, x: Tensor, y: Tensor) -> Any:
 
 
 @export(method=True, out=True)
+@finds_in_order
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two batches of matrices, entry by entry, without broadcasting.
 
@@ -395,7 +354,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     check_batches(input, mat2)
     check_scalar_type(input, mat2)
     check_multiplies("bmm", input.dtype)
-    return batched_product(input, mat2)
+    return batched_product.on(input, mat2)
 
 
 # --------------------------------------------------------------------------- vectors
@@ -577,7 +536,8 @@ def folds(x: Tensor, y: Tensor) -> bool:
     return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
 
 
-@export(method=True, out=True, usually=mm)
+@export(method=True, out=True)
+@finds_in_order
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices, or batches of matrices, as `@`.
 
@@ -601,20 +561,17 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     check_tensor("matmul", "other", 2, other)
     x, y = input, other
-    known = _recipes.get((x.spec, y.spec))
-    if known is not None and not (state.grad and (needs_grad(x) or needs_grad(y))):
-        return multiply(x, y)
-    if x.spec.ndim == 2 == y.spec.ndim:
-        return mm(x, y)
+    if x.ndim == y.ndim == 2:
+        return mm.on(x, y)
     if x.ndim == 0 or y.ndim == 0:
         raise RuntimeError(
             f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D"
         )
     if y.ndim == 1:
         if x.ndim == 1:
-            return dot(x, y)
+            return dot.on(x, y)
         if x.ndim == 2:
-            return mv(x, y)
+            return mv.on(x, y)
         if folds(x, y):
             return mv(x.reshape(-1, x.shape[-1]), y).view(x.shape[:-1])
         return batched(x, y.unsqueeze(1)).squeeze(-1)
@@ -634,10 +591,11 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         turned = y.transpose(-2, -1)
         product = mm(turned.reshape(-1, y.shape[-2]), x.t())
         return product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1)
-    return batched(x, y)
+    check_batched(x, y)
+    return batched_product(x, y) if x.ndim == 2 else batched_product.on(x, y)
 
 
-export(namespace="linalg", out=True, usually=mm)(matmul)
+export(namespace="linalg", out=True)(matmul)
 
 
 def left_operator(self: Tensor, other: Any) -> Any:
@@ -650,12 +608,18 @@ def right_operator(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-add_method("__matmul__", short(mm.calls, left_operator))
+add_method("__matmul__", short(findings[matmul][0], left_operator))
 add_method("__rmatmul__", right_operator)
 
 
 def batched(x: Tensor, y: Tensor) -> Tensor:
     """The general case of `matmul`: matrices with batch axes that broadcast."""
+    check_batched(x, y)
+    return batched_product(x, y)
+
+
+def check_batched(x: Tensor, y: Tensor) -> None:
+    """Raise if two batches of matrices whose batch axes broadcast do not fit."""
     batch = broadcast_shapes(x.shape[:-2], y.shape[:-2])
     if x.shape[-1] != y.shape[-2]:
         count = numel(batch)
@@ -665,7 +629,6 @@ def batched(x: Tensor, y: Tensor) -> Tensor:
         )
     check_scalar_type(x, y)
     check_multiplies("bmm", x.dtype)
-    return batched_product(x, y)
 
 
 # --------------------------------------------------------------------------- sums with products
