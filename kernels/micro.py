@@ -38,6 +38,7 @@ from numba.core import cgutils
 from .processor import VECTOR_BYTES, has
 from .target import machine
 
+FEW_LINES = 4  # that are transposed in squares of their own
 SUM_DEPTH = 256  # products in a row before their sum is added to its element
 BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows half of an L2 cache
 
@@ -126,12 +127,9 @@ class Code:
     def __init__(self, dtype: Any, module: ir.Module | None = None) -> None:
         self.module = module or ir.Module("kernels")
         self.size = np.dtype(dtype).itemsize
-        self.lanes = lanes_of(self.size)
-        self.panel = WIDTH * self.lanes
+        self.panel = WIDTH * lanes_of(self.size)
         self.scalar = ir.FloatType() if self.size == 4 else ir.DoubleType()
-        self.type = ir.VectorType(self.scalar, self.lanes)
-        self.suffix = f"v{self.lanes}f{8 * self.size}"
-        self.zero = ir.Constant(self.type, [0.0] * self.lanes)
+        self._take_lanes(lanes_of(self.size))
         self.builder: Any = None
         self.defined: Any = None
         self.args: list[Number] = []
@@ -147,6 +145,18 @@ class Code:
         made.defined.attributes.add("nounwind")
         made.builder = ir.IRBuilder(made.defined.append_basic_block("entry"))
         made.args = [Number(made.builder, arg) for arg in made.defined.args]
+        return made
+
+    def _take_lanes(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.type = ir.VectorType(self.scalar, lanes)
+        self.suffix = f"v{lanes}f{8 * self.size}"
+        self.zero = ir.Constant(self.type, [0.0] * lanes)
+
+    def narrow(self, lanes: int) -> Code:
+        """The same function, on shorter vectors."""
+        made = copy.copy(self)
+        made._take_lanes(lanes)
         return made
 
     # numbers
@@ -239,6 +249,13 @@ class Code:
 
     def shuffle(self, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
         return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, self.lanes), lanes))
+
+    def widen(self, value: ir.Value) -> ir.Value:
+        """A shorter vector as one of this length; the other lanes mean nothing."""
+        undefined = ir.Constant(value.type, ir.Undefined)
+        lanes = [min(lane, value.type.count) for lane in range(self.lanes)]
+        kind = ir.VectorType(I32, self.lanes)
+        return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, lanes))
 
     def broadcast(self, value: ir.Value) -> ir.Value:
         undefined = ir.Constant(ir.VectorType(value.type, self.lanes), ir.Undefined)
@@ -406,13 +423,21 @@ def emit_pack(code: Code) -> Any:
     f = code.function("pack", 7)
     x, line, along, lines, depth, out, width = f.args
     with f.either(along.equals(1)) as (squares, others):
-        with squares, f.loop(lines, width) as first, f.loop(depth, f.lanes) as k:
-            count, there = f.smaller(lines - first, width), out + first * depth * f.size
-            with f.loop(count, f.lanes) as i:
-                source = x + ((first + i) * line + k) * f.size
-                target = there + (k * width + i) * f.size
-                places = [target + width * (j * f.size) for j in range(f.lanes)]
-                emit_transpose(f, source, line, count - i, depth - k, places)
+        with squares, f.either(lines > FEW_LINES) as (many, few):
+            with many, f.loop(lines, width) as first, f.loop(depth, f.lanes) as k:
+                count, there = f.smaller(lines - first, width), out + first * depth * f.size
+                with f.loop(count, f.lanes) as i:
+                    source = x + ((first + i) * line + k) * f.size
+                    target = there + (k * width + i) * f.size
+                    places = [target + width * (j * f.size) for j in range(f.lanes)]
+                    for j in range(f.lanes):  # the squares to come
+                        f.prefetch(source + (line * j + 2 * f.lanes) * f.size, writes=False)
+                    emit_transpose(f, source, line, count - i, depth - k, places)
+            side = min(f.lanes, FEW_LINES)
+            with few, f.loop(depth, side) as k:
+                target = out + k * width * f.size
+                places = [target + width * (j * f.size) for j in range(side)]
+                emit_transpose(f, x + k * f.size, line, lines, depth - k, places, side)
         with others, f.either(line.equals(1)) as (copied, gathered):
             with copied, f.either(lines > width) as (panels, panel):
                 with panels, f.loop(depth) as k, f.loop(lines, width) as first:
@@ -437,10 +462,19 @@ def emit_pack(code: Code) -> Any:
 
 
 def emit_transpose(
-    f: Code, x: Number, line: Number, count: Number, depth: Number, places: list[Number]
+    f: Code,
+    x: Number,
+    line: Number,
+    count: Number,
+    depth: Number,
+    places: list[Number],
+    side: int | None = None,
 ) -> None:
-    """Transpose a square of which `count` lines exist, the last one standing in for the others."""
-    lanes, mask = f.lanes, f.first(depth)
+    """Transpose a square of `side`, by default a vector, of which `count` lines exist, the last one standing
+    in for the others."""
+    lanes = side or f.lanes
+    wide, f = f, f.narrow(lanes)
+    mask = f.first(depth)
     rows = [f.load_some(x + f.smaller(count - 1, i) * line * f.size, mask) for i in range(lanes)]
     half = lanes // 2
     while half:  # swap the off-diagonal quarters of ever smaller squares
@@ -452,4 +486,4 @@ def emit_transpose(
                 rows[i], rows[i + half] = (f.shuffle(a, b, order) for order in (keep, swap))
         half //= 2
     for row, place in zip(rows, places, strict=True):
-        f.store(row, place)
+        wide.store(wide.widen(row), place)

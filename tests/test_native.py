@@ -473,7 +473,8 @@ def test_a_call_that_came_before_is_recorded_without_its_function(chosen, graded
 
 
 OPERATORS = [
-    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.lt, operator.le, operator.gt, operator.ge, operator.eq, operator.ne, operator.neg,
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.matmul, operator.lt, operator.le,
+    operator.gt, operator.ge, operator.eq, operator.ne, operator.neg,
     operator.abs,
 ]  # fmt: skip
 
