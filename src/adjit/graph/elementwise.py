@@ -137,8 +137,12 @@ class Elementwise(native.Native):
         return self
 
     def __call__(self, *operands: Any, **attributes: Any) -> Any:
-        if not attributes and len(operands) == self.direct:
-            return self.record(*operands)
+        if not attributes:
+            if len(operands) == self.direct:
+                return self.record(*operands)
+            if len(operands) == self.arity + len(self.attributes):
+                given = operands[self.arity :]
+                return elementwise_recorder()(self, operands[: self.arity], given, False)
         return self.apply(operands, attributes)
 
     def apply(

@@ -227,17 +227,17 @@ def hardtanh(
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    return _activation(activations.hardtanh, input, inplace, min_val=min_val, max_val=max_val)
+    return _activation(activations.hardtanh, input, inplace, min_val, max_val)
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
     """x where it is above ``threshold``, ``value`` elsewhere; differentiable."""
-    return _activation(activations.threshold, input, inplace, threshold=threshold, value=value)
+    return _activation(activations.threshold, input, inplace, threshold, value)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x for positive x, negative_slope x otherwise; differentiable."""
-    return _activation(activations.leaky_relu, input, inplace, negative_slope=negative_slope)
+    return _activation(activations.leaky_relu, input, inplace, negative_slope)
 
 
 def rrelu(
@@ -248,14 +248,12 @@ def rrelu(
     inplace: bool = False,
 ) -> Tensor:
     """leaky_relu with slopes drawn from [lower, upper] in training, else with their mean."""
-    return _activation(
-        activations.rrelu, input, inplace, lower=lower, upper=upper, training=training
-    )
+    return _activation(activations.rrelu, input, inplace, lower, upper, training)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x for positive x, alpha (exp(x) - 1) otherwise; differentiable."""
-    return _activation(activations.elu, input, inplace, alpha=alpha)
+    return _activation(activations.elu, input, inplace, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -265,7 +263,7 @@ def selu(input: Tensor, inplace: bool = False) -> Tensor:
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x for positive x, alpha (exp(x / alpha) - 1) otherwise; differentiable."""
-    return _activation(activations.celu, input, inplace, alpha=alpha)
+    return _activation(activations.celu, input, inplace, alpha)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -288,9 +286,9 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     return _activation(activations.hardsigmoid, input, inplace)
 
 
-def _activation(op: Any, input: Tensor, inplace: bool, **settings: Any) -> Tensor:
+def _activation(op: Any, input: Tensor, inplace: bool, *settings: Any) -> Tensor:
     called = in_place(op, op.name) if inplace else op
-    return called(input, **settings)
+    return called(input, *settings)
 
 
 relu_ = functools.partial(relu, inplace=True)
@@ -325,12 +323,12 @@ def softsign(input: Tensor) -> Tensor:
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
-    return activations.softplus(input, beta=beta, threshold=threshold)
+    return activations.softplus(input, beta, threshold)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x where |x| is above ``lambd``, 0 elsewhere; differentiable."""
-    return activations.hardshrink(input, lambd=lambd)
+    return activations.hardshrink(input, lambd)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -345,7 +343,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
             f"lambda must be in range [0, {largest:g}] for input dtype {input.dtype.legacy}, but "
             f"found {lambd:g}"
         )
-    return activations.softshrink(input, lambd=lambd)
+    return activations.softshrink(input, lambd)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
@@ -701,6 +699,7 @@ def cross_entropy(
     return nn.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
+@finds_first
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -714,13 +713,10 @@ def nll_loss(
 
     The arguments and errors are those of :func:`cross_entropy` with class indices.
     """
-    return nn.nll_loss(
-        input,
-        target,
-        weight=weight,
-        ignore_index=ignore_index,
-        reduction=chosen_reduction(size_average, reduce, reduction),
-    )
+    if size_average is None and reduce is None:
+        return found_by(nn.nll_loss, input, target, weight, ignore_index, reduction)
+    reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
+    return nn.nll_loss(input, target, weight, ignore_index, reduction)
 
 
 def binary_cross_entropy(

@@ -151,6 +151,7 @@ def check_same_dtype(x: Tensor, source: Tensor) -> None:
 
 
 @export(method=True, out=True, inplace=True)
+@finds
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
     reduce: str | None = None,
@@ -182,8 +183,8 @@ def scatter(
         check_same_dtype(input, source)
     if reduce is None:
         if is_tensor:
-            return scatter_grid(input, axis, index, source)
-        return scatter_number(input, axis, index, source)
+            return scatter_grid.on(input, axis, index, source)
+        return scatter_number.on(input, axis, index, source)
     if reduce not in ("add", "multiply"):
         raise RuntimeError("reduce argument must be either add or multiply.")
     if not is_tensor:

@@ -306,6 +306,8 @@ def check_classes(x: Tensor, target: Tensor, weight: Tensor | None) -> Tensor:
         raise RuntimeError(
             f"expected target dtype to be Long or Byte, but got {target.dtype.legacy}"
         )
+    if target.dtype is dtypes.int64 and target.spec.contiguous:
+        return target
     return target.detach().to(dtypes.int64).contiguous()
 
 
@@ -366,6 +368,7 @@ def _(g, target, ignored, shape):  # type: ignore[no-untyped-def]
     return picked(g, target, None, ignored, "none", shape)[0], None
 
 
+@finds_first
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -376,8 +379,7 @@ def nll_loss(
     """`-input` at the targets' classes, weighted; the mean is that of the weights."""
     check_reduction(reduction)
     target = check_classes(input, target, weight)
-    found: Tensor = picked(input, target, weight, ignore_index, reduction, input.shape)[0]
-    return found
+    return picked.on(input, target, weight, ignore_index, reduction, input.shape)
 
 
 @operation("NllLossBackward0", differentiable=(0,))

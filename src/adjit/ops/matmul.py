@@ -528,9 +528,9 @@ def folds(x: Tensor, y: Tensor) -> bool:
 
     That spares the gradient of `y` an intermediate with batch axes.
     """
-    if x.ndim < 3 or y.ndim > 2:
+    if x.spec.ndim < 3 or y.spec.ndim > 2:
         return False
-    if y.requires_grad or x.numel() == 0:
+    if x.spec.contiguous or y.requires_grad or x.numel() == 0:
         return True
     strides = x.stride()
     return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
@@ -561,38 +561,39 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     """
     check_tensor("matmul", "other", 2, other)
     x, y = input, other
-    if x.ndim == y.ndim == 2:
+    left, right = x.spec.ndim, y.spec.ndim
+    if left == right == 2:
         return mm.on(x, y)
-    if x.ndim == 0 or y.ndim == 0:
+    if left == 0 or right == 0:
         raise RuntimeError(
-            f"both arguments to matmul need to be at least 1D, but they are {x.ndim}D and {y.ndim}D"
+            f"both arguments to matmul need to be at least 1D, but they are {left}D and {right}D"
         )
-    if y.ndim == 1:
-        if x.ndim == 1:
+    if right == 1:
+        if left == 1:
             return dot.on(x, y)
-        if x.ndim == 2:
+        if left == 2:
             return mv.on(x, y)
         if folds(x, y):
             return mv(x.reshape(-1, x.shape[-1]), y).view(x.shape[:-1])
         return batched(x, y.unsqueeze(1)).squeeze(-1)
-    if y.ndim == 2:
-        if x.ndim == 1:
+    if right == 2:
+        if left == 1:
             return mm(x.unsqueeze(0), y).squeeze(0)
         if folds(x, y):
-            rows = x.reshape(-1, x.shape[-1])
-            return mm(rows, y).view(*x.shape[:-1], y.shape[-1])
+            (*batch, depth), (_, columns) = x.spec.shape, y.spec.shape
+            return mm(x.reshape(-1, depth), y).view(*batch, columns)
         return batched(x, y)
-    if x.ndim == 1:
+    if left == 1:
         turned = y.transpose(-2, -1)
         if folds(turned, x):
             return mv(turned.reshape(-1, y.shape[-2]), x).view(turned.shape[:-1])
         return batched(x.unsqueeze(0), y).squeeze(-2)
-    if x.ndim == 2 and x.requires_grad:
+    if left == 2 and x.requires_grad:
         turned = y.transpose(-2, -1)
         product = mm(turned.reshape(-1, y.shape[-2]), x.t())
         return product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1)
     check_batched(x, y)
-    return batched_product(x, y) if x.ndim == 2 else batched_product.on(x, y)
+    return batched_product(x, y) if left == 2 else batched_product.on(x, y)
 
 
 export(namespace="linalg", out=True)(matmul)
