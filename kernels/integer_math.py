@@ -4,8 +4,11 @@ Divisors of zero are refused before a kernel runs. Intermediate values are 64 bi
 cut to the width of the tensor when they are stored, so that results wrap around.
 """
 
+import numpy as np
+
 from .abi import helper
 
+MOST = 9.223372036854775e18  # the last float below 2**63
 TYPES = ("uint8", "int8", "int16", "int32", "int64")
 
 
@@ -24,8 +27,27 @@ def int_copysign(x, y):
 
 @helper
 def int_floor_divide(x, y):
-    """The quotient, rounded down."""
-    return -x if y == -1 else x // y  # the smallest integer over -1 would trap
+    """The quotient, rounded down.
+
+    Processors divide whole numbers one by one, and floats a vector at a time; by one divisor, they
+    multiply. The first quotient leaves 2**12 divisors at most, of which the second leaves one.
+    """
+    x, y = np.int64(x), np.int64(y)
+    inverse = 1.0 / np.float64(y)
+    quotient = np.int64(min(max(np.float64(x) * inverse, -MOST), MOST))
+    rest = x - quotient * y
+    more = np.float64(rest) * inverse
+    whole = np.int64(more)
+    if more < np.float64(whole):
+        whole -= 1
+    quotient += whole
+    rest -= whole * y
+    if rest != 0 and (rest < 0) != (y < 0):
+        quotient -= 1
+        rest += y
+    if (y > 0 and rest >= y) or (y < 0 and rest <= y):
+        quotient += 1
+    return quotient
 
 
 @helper

@@ -739,3 +739,52 @@ def test_a_number_is_true_unless_it_is_zero(name: str, number: float) -> None:
     x = np.array([0.0, -0.0, 0.25, np.nan, -2.0])
     found = getattr(adjit.tensor(x), name)(number)
     np.testing.assert_array_equal(found.numpy(), getattr(np, name)(x, number))
+
+
+EDGES = [0, 1, 2, 3, 7, 10, 2**31, 2**52, 2**53 - 1, 2**53, 2**53 + 1, 3 * 2**60, 2**62 - 1, 2**62, 2**62 + 1,
+         2**63 - 2**11, 2**63 - 2**10, 2**63 - 2, 2**63 - 1]  # fmt: skip
+
+
+def wrapped(number: int) -> int:
+    """A number as 64 bits hold it."""
+    return (number + 2**63) % 2**64 - 2**63
+
+
+def quotients(x: Any, y: Any) -> list[list[int]]:
+    """Quotients and rests of both kinds."""
+    return [
+        adjit.floor_divide(x, y).tolist(), adjit.remainder(x, y).tolist(),
+        adjit.div(x, y, rounding_mode="trunc").tolist(), adjit.fmod(x, y).tolist(),
+    ]  # fmt: skip
+
+
+def expected_quotients(pairs: list[tuple[int, int]]) -> list[list[int]]:
+    """The same, of Python's numbers."""
+    found: list[list[int]] = [[], [], [], []]
+    for x, y in pairs:
+        towards_zero = abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+        for numbers, n in zip(
+            found, (x // y, x % y, towards_zero, x - towards_zero * y), strict=True
+        ):
+            numbers.append(wrapped(n))
+    return found
+
+
+def test_whole_numbers_are_divided_exactly() -> None:
+    """Machine code divides floats: the largest numbers, and those next to a multiple of the divisor."""
+    rng = np.random.default_rng(0)
+    edges = sorted({*EDGES, *[-n for n in EDGES], -(2**63)})
+    pairs = [(x, y) for x in edges for y in edges if y]
+    for bits in rng.integers(1, 64, (4000, 2)).tolist():
+        x, y = (int(rng.integers(-(2 ** (b - 1)), 2 ** (b - 1))) or 1 for b in bits)
+        pairs += [(x, y), (wrapped(x // y * y + int(rng.integers(-2, 3))), y)]
+    x, y = (adjit.tensor(numbers) for numbers in zip(*pairs, strict=True))
+    assert quotients(x, y) == expected_quotients(pairs)
+    for divisor in (-(2**63), -7, -1, 1, 7, 10**12, 2**63 - 1):
+        expected = expected_quotients([(n, divisor) for n, _ in pairs])
+        assert quotients(x, divisor) == expected
+    for kind, low, high in ((adjit.int8, -128, 128), (adjit.uint8, 0, 256)):
+        every = [(x, y) for x in range(low, high) for y in range(low, high) if y]
+        x, y = (adjit.tensor(numbers, dtype=kind) for numbers in zip(*every, strict=True))
+        found, wanted = quotients(x, y), expected_quotients(every)
+        assert found == [adjit.tensor(numbers).to(kind).tolist() for numbers in wanted]

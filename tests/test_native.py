@@ -47,6 +47,7 @@ from adjit.ops import (
     transcendental,
     turning,
 )
+from adjit.ops import cross as crossed
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
 from adjit.ops import shape as lists
@@ -392,6 +393,8 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
     (products.matmul, "matmul of a matrix and a vector"): (arrays(SQUARE, (3,)), [((), {})]),
     (products.matmul, "matmul of vectors"): (arrays((3,), (3,)), [((), {})]),
     (products.matmul, "matmul of batches"): (arrays((2, 3, 3), (4, 1, 3, 3)), [((), {})]),
+    (crossed.cross, "cross"): (arrays(SQUARE, SQUARE), [((), {}), ((1,), {})]),
+    (crossed.linalg_cross, "linalg.cross"): (arrays(SQUARE, SQUARE), [((), {"dim": 0})]),
     (products.bmm, "bmm"): (arrays((2, 3, 3), (2, 3, 3)), [((), {})]),
     (F.linear, "linear"): (arrays(SQUARE, (4, 3), (4,)), [((), {})]),
     (F.layer_norm, "layer_norm"): (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..graph.names import export
 from ..shapes import Shape, numel, wrap_dim
@@ -90,13 +90,14 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         for d in wrapped:
             if wrapped.count(d) > 1:
                 raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
-    kept_a = [d for d in range(a.ndim) if d not in wrapped_a]
-    kept_b = [d for d in range(b.ndim) if d not in wrapped_b]
-    shape_a, shape_b = [a.shape[d] for d in kept_a], [b.shape[d] for d in kept_b]
-    depth = numel([a.shape[d] for d in wrapped_a])
-    left = a.permute(kept_a + wrapped_a).reshape(numel(shape_a), depth)
-    right = b.permute(wrapped_b + kept_b).reshape(depth, numel(shape_b))
-    return mm(left, right).view(shape_a + shape_b)
+    left, right = LETTERS[: a.ndim], list(LETTERS[a.ndim : a.ndim + b.ndim])
+    for p, q in zip(wrapped_a, wrapped_b, strict=True):
+        right[q] = left[p]
+    kept = [s for s in left if s not in right] + [s for s in right if s not in left]
+    plan = plan_pair(tuple(left), tuple(right), tuple(kept), a.spec.shape, b.spec.shape)
+    if plan is not None:
+        return plan.product(a, b)
+    return mm(a.reshape(-1, 1), b.reshape(1, -1)).view(*a.spec.shape, *b.spec.shape)
 
 
 @export(method=True, out=True)
@@ -396,6 +397,12 @@ def parse_result(text: str, start: int, counts: dict[str, int]) -> list[str]:
 
 def contract(terms: Terms, result: Term, extra: int, operands: Sequence[Tensor]) -> Tensor:
     """Contract the operands from left to right."""
+    if len(operands) == 2:
+        x, y = operands
+        found = plan_single_product(terms, result, x.spec.shape, y.spec.shape)
+        if found is not None:
+            product = found[0].product(x, y)
+            return product if found[1] is None else product.permute(found[1])
     sizes: dict[str, int] = {}
     for number, (term, x) in enumerate(zip(terms, operands, strict=True)):
         own: dict[str, int] = {}
@@ -456,40 +463,105 @@ def contract_pair(
     y, right = without(y, right, needed.union(left), right)
     x, left = without_single(x, left, y, right, needed)
     y, right = without_single(y, right, x, left, needed)
-    summed = [s for s in left if s in right and s not in needed]
-    shared = [s for s in left if s in right and s in needed]
+    kept = tuple([s for s in dict.fromkeys(left + right) if s in needed])
+    plan = plan_pair(tuple(left), tuple(right), kept, x.spec.shape, y.spec.shape)
+    if plan is not None:
+        return plan.product(x, y), list(plan.order)
+    order = [s for s in left if s in right]
+    order += [s for s in left if s not in right] + [s for s in right if s not in left]
+    return aligned(x, left, order) * aligned(y, right, order), order
+
+
+class Pair(NamedTuple):
+    """Two operands as matrices, or batches of them, and what their product stands for."""
+
+    left: Form
+    right: Form
+    is_batched: bool
+    shape: Shape | None
+    order: Term
+
+    def product(self, x: Tensor, y: Tensor) -> Tensor:
+        """The product of two operands."""
+        a, b = self.left.of(x), self.right.of(y)
+        product = bmm(a, b) if self.is_batched else mm(a, b)
+        return product if self.shape is None else product.reshape(self.shape)
+
+
+class Form(NamedTuple):
+    """How axes are ordered, expanded and joined; None for what stays as it is."""
+
+    axes: Shape | None
+    full: Shape | None
+    shape: Shape | None
+
+    def of(self, x: Tensor) -> Tensor:
+        """A tensor in this form."""
+        if self.axes is not None:
+            x = x.permute(self.axes)
+        if self.full is not None:
+            x = x.expand(self.full)
+        return x if self.shape is None else x.reshape(self.shape)
+
+
+@functools.lru_cache(1024)
+def plan_pair(left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shape) -> Pair | None:
+    """How two operands are multiplied and summed over the subscripts that are not kept; None if there is
+    none of these."""
+    summed = [s for s in left if s in right and s not in kept]
+    if not summed:
+        return None
+    shared = [s for s in left if s in right and s in kept]
     only_left = [s for s in left if s not in right]
     only_right = [s for s in right if s not in left]
-    if not summed:
-        order = shared + only_left + only_right
-        return aligned(x, left, order) * aligned(y, right, order), order
-
-    size = dict(zip(left, x.spec.shape, strict=True))
-    for s, n in zip(right, y.spec.shape, strict=True):
+    size = dict(zip(left, x_shape, strict=True))
+    for s, n in zip(right, y_shape, strict=True):
         size[s] = max(n, size.get(s, 1))
-    batch, depth = [size[s] for s in shared], [size[s] for s in summed]
-    rows, columns = [size[s] for s in only_left], [size[s] for s in only_right]
-    groups = [numel(batch)] if shared else []
-    a = in_order(x, left, shared + only_left + summed)
-    b = in_order(y, right, shared + summed + only_right)
-    a = shaped(a, batch + rows + depth, [*groups, numel(rows), numel(depth)])
-    b = shaped(b, batch + depth + columns, [*groups, numel(depth), numel(columns)])
-    product = bmm(a, b) if shared else mm(a, b)
-    order = shared + only_left + only_right
-    return shaped(product, product.spec.shape, batch + rows + columns), order
+    groups = [shared] if shared else []
+
+    def form(term: Term, shape: Shape, *groups: list[str]) -> Form:
+        axes = [term.index(s) for group in groups for s in group]
+        now = tuple([shape[axis] for axis in axes])
+        full = tuple([size[s] for group in groups for s in group])
+        joined = tuple([numel([size[s] for s in group]) for group in groups])
+        return Form(
+            None if axes == list(range(len(axes))) else tuple(axes),
+            None if full == now else full,
+            None if joined == full else joined,
+        )
+
+    order = (*shared, *only_left, *only_right)
+    shape = tuple([size[s] for s in order])
+    is_whole = len(shared) <= 1 and len(only_left) == len(only_right) == 1
+    return Pair(
+        form(left, x_shape, *groups, only_left, summed),
+        form(right, y_shape, *groups, summed, only_right),
+        bool(shared), None if is_whole else shape, order,
+    )  # fmt: skip
+
+
+@functools.lru_cache(1024)
+def plan_single_product(
+    terms: Terms, result: Term, x_shape: Shape, y_shape: Shape
+) -> tuple[Pair, Shape | None] | None:
+    """The product that an equation stands for, and the order of its axes; None if there is more to do, or
+    to complain about."""
+    left, right = terms
+    size = dict(zip(left, x_shape, strict=True))
+    fits = all(size.get(s, n) == n for s, n in zip(right, y_shape, strict=True))
+    if not fits or len(set(left)) < len(left) or len(set(right)) < len(right):
+        return None
+    plan = plan_pair(left, right, result, x_shape, y_shape)
+    if plan is None or set(plan.order) != set(result):
+        return None
+    axes = tuple([plan.order.index(s) for s in result])
+    return plan, None if axes == tuple(range(len(axes))) else axes
 
 
 def in_order(x: Tensor, term: Sequence[str], order: Sequence[str]) -> Tensor:
     """`x` with its axes in another order."""
     axes = [term.index(s) for s in order]
     return x if axes == list(range(len(axes))) else x.permute(axes)
-
-
-def shaped(x: Tensor, full: Sequence[int], shape: Sequence[int]) -> Tensor:
-    """`x` expanded to its full shape, then reshaped."""
-    if x.spec.shape != tuple(full):
-        x = x.expand(full)
-    return x if x.spec.shape == tuple(shape) else x.reshape(shape)
 
 
 def without(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph.names import export
-from ..graph.operation import operation
+from ..graph.operation import finds_in_order, found_by, operation
 from ..shapes import (
     broadcast_shapes,
     wrap_dim,
@@ -16,6 +16,7 @@ from .shape import stack
 
 
 @export(method=True, out=True)
+@finds_in_order
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross products of vectors of three elements along an axis.
 
@@ -38,10 +39,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         if 3 not in shape:
             raise RuntimeError("no dimension of size 3 in input")
         dim = shape.index(3)
-    return linalg_cross(input, other, dim=dim)
+    return found_by(linalg_cross, input, other, dim=dim)
 
 
 @export(namespace="linalg", name="cross", out=True)
+@finds_in_order
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along an axis, by default the last.
 
@@ -60,7 +62,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
             f"linalg.cross: inputs dimension {dim} must have length 3. Got "
             f"{input.shape[axis]} and {other.shape[axis]}"
         )
-    return cross_product(input, other, axis)
+    return cross_product.on(input, other, axis)
 
 
 @operation("LinalgCrossBackward0")
