@@ -317,21 +317,43 @@ def count_before(args, start, stop):
         ends[1 + block] = total
 
 
+@helper
+def spread_places(places, start, stop, axes, sizes):
+    """Coordinates instead of the flat places, in order, in the first column of some rows.
+
+    A row is divided only where the last axis begins anew.
+    """
+    last = axes - 1
+    inner, line = sizes[last], I(0)
+    for row in range(start, stop):
+        here = row * axes
+        flat = places[here]
+        if row == start or flat - line >= inner:
+            rest = flat // inner
+            line = rest * inner
+            for axis in range(last - 1, -1, -1):
+                places[here + axis] = rest % sizes[axis]
+                rest //= sizes[axis]
+        else:
+            for axis in range(last):
+                places[here + axis] = places[here - axes + axis]
+        places[here + last] = flat - line
+
+
 @kernel
 def list_places(args, start, stop):
     """places[k] = the coordinates of the k-th element that is not 0; a unit is a block."""
     p = words(args)
     x, ends, places = at(p[0], T), at(p[1], I), at(p[2], I)
-    size, axes = p[3], p[4]
+    axes = p[4]
     for block in range(start, stop):
-        k = ends[block]
-        for i in range(block * COUNT_BLOCK, min(block * COUNT_BLOCK + COUNT_BLOCK, size)):
-            if x[i] != T(0):
-                rest = i
-                for axis in range(axes - 1, -1, -1):
-                    places[k * axes + axis] = rest % p[5 + axis]
-                    rest //= p[5 + axis]
-                k += 1
+        i, k = block * COUNT_BLOCK, ends[block]
+        while k < ends[1 + block]:
+            places[k * axes] = i  # to be written over, unless the element is one of them
+            k += I(x[i] != T(0))
+            i += 1
+        if axes > 1:
+            spread_places(places, ends[block], k, axes, shifted(p, 5))
 
 
 @kernel

@@ -90,7 +90,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         for d in wrapped:
             if wrapped.count(d) > 1:
                 raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
-    left, right = LETTERS[: a.ndim], list(LETTERS[a.ndim : a.ndim + b.ndim])
+    subscripts = list(map(chr, range(a.ndim + b.ndim)))
+    left, right = subscripts[: a.ndim], subscripts[a.ndim :]
     for p, q in zip(wrapped_a, wrapped_b, strict=True):
         right[q] = left[p]
     kept = [s for s in left if s not in right] + [s for s in right if s not in left]
