@@ -25,6 +25,7 @@ from ..tensor import Tensor
 # Multiplications below which a product is not worth a second thread. 100 x 100 x 100, the first size
 # that is split: 78 GFLOP/s on one thread, 98 to 121 on two.
 GRAIN = 1 << 18
+LEAST = 1 << 11  # multiplications that take as long as what else a unit takes
 VECTOR_GRAIN = 1 << 15  # the same where one operand is a vector, which memory bounds
 INTEGER_ROWS = 32
 
@@ -137,7 +138,7 @@ def plan_product(
         bias_row, bias_column, activation, precision, is_scaled, width, blocks, tiles, len(batch),
         *batch_words,
     )  # fmt: skip
-    grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, 1))
+    grain = max(1, GRAIN // max(min(height, rows) * min(width, columns) * depth, LEAST))
     return Product(kernel, shape, words, numel(batch) * blocks * tiles, grain, swapped)
 
 
