@@ -555,3 +555,19 @@ def device_side(kernel: Any, words: Any, letters: Any) -> Any:
         if side.launch.when is None or side.launch.when(words, letters):
             return side
     return None
+
+
+def instead_of(helper: Any) -> Any:
+    """Make a function what device kernels call where CPU kernels call a helper."""
+
+    def pair(made: Callable[..., Any]) -> Callable[..., Any]:
+        helper.py_func.on_gpu = made
+        return made
+
+    return pair
+
+
+def function_on_gpu(value: Any) -> Any:
+    """The function that a global of a kernel stands for on a GPU; itself if it is no helper."""
+    called = getattr(value, "py_func", value)
+    return getattr(called, "on_gpu", called)

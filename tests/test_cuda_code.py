@@ -38,6 +38,13 @@ def test_a_kernel_has_wide_access_and_nothing_that_is_slow(name, cc):
         assert code.count("STG.E.128") >= 1
 
 
+@compiled
+@pytest.mark.parametrize("name", ["floor_divide", "remainder"])
+def test_whole_numbers_are_divided_as_such(name):
+    for source in kernels_of(registry[name], adjit.int64).values():
+        assert not faults(source, inspection.code_of(source, (9, 0))), source.text
+
+
 def product_code(name):
     """The machine code of a product, without spills."""
     code = inspection.code_of(products()[name], (9, 0))

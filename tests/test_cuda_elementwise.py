@@ -10,7 +10,7 @@ import os
 import numpy as np
 import pytest
 from on_simulator import check
-from test_elementwise_laws import FLOAT_OPS, FLOATS, INT_OPS, named, sample, tensors
+from test_elementwise_laws import EDGES, FLOAT_OPS, FLOATS, INT_OPS, named, sample, tensors
 
 import adjit
 
@@ -33,6 +33,16 @@ def test_contiguous_operands(op, dtype):
 def test_whole_numbers(op):
     operands = tensors(sample(op, adjit.int64, (7,)))
     check(lambda: op(*operands))
+
+
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod"])
+def test_whole_numbers_are_divided_as_on_the_cpu(name):
+    """There they are divided as floats, which GPUs have few units for."""
+    edges = [*EDGES, *(-n for n in EDGES), -(2**63)]
+    x = adjit.tensor([x for x in edges for y in edges if y])
+    y = adjit.tensor([y for x in edges for y in edges if y])
+    check(lambda: getattr(adjit, name)(x, y))
+    check(lambda: getattr(adjit, name)(x[:192].view(3, 64), y[:192].view(3, 64)).sum(1))
 
 
 def test_operands_of_any_layout():

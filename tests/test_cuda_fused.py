@@ -135,6 +135,10 @@ PROGRAMS = {  # and the kernel that they have to come to
         "rows_tanh_mul_columns_max_4",
     ),
     "out of a full reduction": (lambda x, w: (x - x.amax()).exp(), "rows_max_sub_exp_3"),
+    "rests of whole numbers": (
+        lambda x, w: ((n := (x * 99).long()) % 7 - (n // -3).amax(1, keepdim=True)).sum(1),
+        "rows_mul_copy_remainder_floor_divide_7",
+    ),
     "a product": (lambda x, w: F.relu(F.linear(x, x[:3], x[0, :3])), "product_and_bias"),
 }
 

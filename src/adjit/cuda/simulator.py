@@ -407,7 +407,7 @@ class Loader:
             return _on_host(value, 1)
         if hasattr(value, "traced") and value.__name__.startswith("fma_"):
             return _on_host(value, 3)  # exact in Python, but slow
-        function = getattr(value, "py_func", value)
+        function = device.function_on_gpu(value)
         if isinstance(function, FunctionType) and not hasattr(function, "traced"):
             return self.load(function)
         return value

@@ -228,7 +228,7 @@ def _meaning(value: Any, done: dict[Any, Any], cc: tuple[int, int]) -> Any:
         return _intrinsic(_traced(value))
     if hasattr(value, "_defn"):  # an intrinsic of the CPU: pointers, bits of floats
         return _intrinsic(value._defn)
-    function = getattr(value, "py_func", value)
+    function = device.function_on_gpu(value)
     if not isinstance(function, FunctionType):
         return value
     if function not in done:

@@ -37,7 +37,7 @@ from typing import Any
 import numpy as np
 
 from ..kernels import lanes
-from ..kernels.device import Word
+from ..kernels.device import Word, function_on_gpu
 from ..kernels.team import MOST_THREADS, PARTS_BYTES
 from .body import VECTOR_MATH
 from .cache import VectorMath
@@ -209,7 +209,8 @@ class _Room:
         )
 
     def _add(self, function: Any) -> None:
-        function = getattr(function, "py_func", function)
+        called = getattr(function, "py_func", function).__name__
+        function = function_on_gpu(function)
         if function in self.done:
             return
         self.done.add(function)
@@ -219,7 +220,7 @@ class _Room:
         )
         definition = tree.body[-1] if is_generated else tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
-        definition.decorator_list, definition.returns = [], None
+        definition.name, definition.decorator_list, definition.returns = called, [], None
         for argument in definition.args.args:
             argument.annotation = None
         if is_generated:
