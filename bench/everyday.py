@@ -52,6 +52,9 @@ F.linear(a, a)
 F.cross_entropy(a, rows)
 F.mse_loss(x, y)
 torch.tensor(x.sum().item())
+torch.rand(16) < 1.0
+torch.randn(16) * 0.0
+F.dropout(x, 0.5) * 0.0
 """
 LOOKS = """
 x[3].item()

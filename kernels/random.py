@@ -143,12 +143,21 @@ def normal_double(args, start, stop):
 
 
 @kernel
+def beginning(args, start, stop):
+    """out = where a draw begins, for kernels that are to draw the same again."""
+    p = words(args)
+    out = at(p[0], I)
+    for k in range(3):
+        out[k] = p[1 + k]
+
+
+@kernel
 def dropout(args, start, stop):
     """out = scale * x where the word of an element reaches the threshold, else 0."""
     p = words(args)
-    x, out, size = at(p[0], T), at(p[1], T), p[2]
-    scale, threshold = scalar(p[3], T), U(p[4])
-    low_key, high_key, number = U(p[5]), U(p[6]), p[7]
+    x, begin, out, size = at(p[0], T), at(p[1], I), at(p[2], T), p[3]
+    scale, threshold = scalar(p[4], T), U(p[5])
+    low_key, high_key, number = U(begin[0]), U(begin[1]), begin[2]
     factors = stack(T, 256)
     for chunk in range(start, stop):
         for i in range(CHUNK):
@@ -370,10 +379,11 @@ def keep_or_drop(x, out, place, size, factor):
 @on_device(dropout, units=BLOCKS_AT_ONCE)
 def dropout_by_threads(row, n):
     """`dropout`."""
-    x, out, size = at(row[0], T), at(row[1], T), row[2]
-    scale, threshold = scalar(row[3], T), U(row[4])
+    x, begin, out, size = at(row[0], T), at(row[1], I), at(row[2], T), row[3]
+    scale, threshold = scalar(row[4], T), U(row[5])
+    low_key, high_key, first = U(begin[0]), U(begin[1]), begin[2]
     for number in range(first_unit(), n * CHUNK, all_threads()):
-        a, b, c, d = block(U(row[5]), U(row[6]), row[7] + number)
+        a, b, c, d = block(low_key, high_key, first + number)
         place = place_of(number, WORDS)
         keep_or_drop(x, out, place, size, scale if a >= threshold else T(0))
         keep_or_drop(x, out, place + CHUNK, size, scale if b >= threshold else T(0))

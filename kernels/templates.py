@@ -27,7 +27,7 @@ from .objects import (
 from .sites import new_site
 
 # Where the slots of the classes lie; bound when the module is compiled.
-FUNCTION_CONTEXT = RECIPE_FALLIBLE = NODE_SITE = BOUND
+FUNCTION_CONTEXT = RECIPE_FALLIBLE = RECIPE_DRAW = NODE_SITE = BOUND
 
 SHARED, TWIN = range(2)  # the context of `repeat`
 STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)
@@ -75,7 +75,7 @@ def completed(shared, steps, made, given, starts):
             for i in range(length(places)):
                 fill(inputs, i, own(item(made, word_of(item(places, i)))))
         offsets = new_offsets(shared, item(step, STEP_OFFSETS), places, given, starts)
-        scalars = own(item(step, STEP_SCALARS))
+        scalars = new_scalars(shared, step)
         node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
         if node != 0 and can_fail(shared, step):
             put(node, NODE_SITE, own(site))
@@ -123,4 +123,21 @@ def new_offsets(shared, offsets, places, given, starts):
             drop(made)
             return 0
         fill(made, i, number)
+    return made
+
+
+@helper
+def new_scalars(shared, step):
+    """The scalars of a node: those of the template, then where its random numbers begin."""
+    scalars, draw = item(step, STEP_SCALARS), get(item(step, STEP_RECIPE), RECIPE_DRAW)
+    if draw == item(shared, NONE):
+        return own(scalars)
+    place = new_result(draw, stack_words(1), 0, 0)
+    if place == 0:
+        return 0
+    lasting = length(scalars)
+    made = new_tuple(lasting + length(place))
+    for k in range(length(made) if made != 0 else 0):
+        fill(made, k, own(item(scalars, k) if k < lasting else item(place, k - lasting)))
+    drop(place)
     return made

@@ -40,6 +40,7 @@ from adjit.ops import (
     creation,
     grids,
     losses,
+    random,
     rows,
     scan,
     softmax,
@@ -1406,6 +1407,78 @@ def test_a_maker_runs_twice_for_each_signature():
     for _ in range(5):
         assert ramp(2, like=T.from_numpy(np.ones(2))).tolist() == [0, 1]  # shared: it always runs
     assert len(ran) == 9
+
+
+DRAWS = {  # what draws, from the default generator or from one of its own
+    "rand": lambda **g: T.rand(2, 3, **g),
+    "randn": lambda **g: T.randn((5,), dtype=T.float64, **g),
+    "randint": lambda **g: T.randint(3, 2**40, (4,), **g),
+    "randperm": lambda **g: T.randperm(25, **g),
+    "rand_like": lambda **g: T.rand_like(leaf(), **g),
+    "randn_like": lambda **g: T.randn_like(leaf(), **g),
+    "randint_like": lambda **g: T.randint_like(leaf(), 2**20, **g),
+    "normal": lambda **g: T.normal(1.0, 2.0, (3,), **g),
+    "normal around": lambda **g: T.normal(leaf(), 2.0, **g),
+    "bernoulli": lambda **g: T.bernoulli(T.full((99,), 0.5), **g),
+    "bernoulli of a number": lambda **g: T.bernoulli(T.empty(99), 0.25, **g),
+    "uniform_": lambda **g: leaf().detach().uniform_(2, 3, **g),
+    "exponential_": lambda **g: leaf().detach().exponential_(**g),
+    "multinomial": lambda **g: T.multinomial(T.ones(200), 50, **g),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+def test_what_draws_from_memory_goes_on_in_the_stream(name):
+    """A generator of its own is asked in Python each time."""
+    T.manual_seed(5)
+    found = [DRAWS[name]().tolist() for _ in range(6)]
+    generator = T.Generator().manual_seed(5)
+    assert found == [DRAWS[name](generator=generator).tolist() for _ in range(6)]
+    assert all(found.count(drawn) == 1 for drawn in found)
+    T.manual_seed(5)
+    late = [DRAWS[name]() for _ in range(6)]
+    assert [drawn.tolist() for drawn in reversed(late)] == found[::-1]
+
+
+def test_what_draws_is_recorded_without_python():
+    x = leaf()
+    for call in (lambda: T.rand(3), lambda: T.randn_like(x), lambda: T.randperm(4)):
+        for _ in range(3):
+            call()
+        ran = []
+        sys.setprofile(lambda frame, event, _, ran=ran: ran.append((event, frame.f_code.co_name)))
+        try:
+            call()
+        finally:
+            sys.setprofile(None)
+        assert [name for event, name in ran if event == "call"] == ["<lambda>", "advance"]
+
+
+def test_dropout_draws_its_mask_again():
+    x = T.ones(300, requires_grad=True)
+
+    def masks():
+        T.manual_seed(3)
+        found = []
+        for _ in range(6):
+            out = F.dropout(x, 0.25)
+            (gradient,) = T.autograd.grad(out.sum(), x)
+            assert gradient.tolist() == out.tolist()
+            found.append(out.tolist())
+        return found
+
+    found = masks()
+    assert all(found.count(mask) == 1 for mask in found)
+    assert masks() == found
+    for size in (300, 3000):  # of each, as many blocks as it takes
+        T.manual_seed(3)
+        for _ in range(5):
+            F.dropout(T.ones(size))
+        used = T.get_rng_state().numpy().view(np.int64)[1]
+        assert used == 5 * random.blocks_for(size, 256)[1]
+    signatures = len(random.drop.calls)
+    masks()
+    assert len(random.drop.calls) == signatures
 
 
 def test_makers_follow_the_default_dtype():

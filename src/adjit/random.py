@@ -28,6 +28,8 @@ __all__ = [
 STATE = struct.Struct("<QQ")
 DEFAULT_SEED = 67280421310721
 
+Place = tuple[int, int, int]  # where blocks begin: the halves of the seed, the number of the first
+
 
 @export
 class Generator:
@@ -74,15 +76,19 @@ class Generator:
         """The seed that the stream started from."""
         return self._seed
 
-    def reserve(self, blocks: int) -> tuple[int, int, int]:
-        """Use up blocks: the two halves of the seed and the number of the first block."""
+    def reserve(self, blocks: int) -> Place:
+        """Use up blocks, and say where they begin."""
         state.steady = False
+        return self.advance(blocks)
+
+    def advance(self, blocks: int) -> Place:
+        """`reserve`, where a recipe's `draw` does this whenever it is recorded again."""
         with self._lock:
             first = self._offset
-            self._offset += blocks
+            self._offset = first + blocks
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
         if state.session is not None:
-            state.session.numbers(place, lambda: self.reserve(blocks), is_unique=True)
+            state.session.numbers(place, lambda: self.advance(blocks), is_unique=True)
         return place
 
     def get_state(self) -> Tensor:

@@ -48,6 +48,7 @@ def recipe_of(
     messages: dict[int, Any] | None = None,
     activation: int = -1,
     finishes: bool = False,
+    draw: Callable[[], tuple[int, int, int]] | None = None,
     device: devices.device | None = None,
 ) -> Recipe:
     """The recipe of a launch, on inputs with these specs and with so many `scalars`.
@@ -58,15 +59,15 @@ def recipe_of(
     bits). `messages` maps a status code to a message, or (exception type, message), formatted
     with the details the kernel left. `activation` is the place of the word that says what the
     kernel does to its result last, 0 for nothing; `finishes` that it is a convolution, of which
-    `schedule/finish.py` says more. Results are where the inputs are; `device` says
-    where, if there are none.
+    `schedule/finish.py` says more. `draw` gives the last scalars anew whenever the node is recorded again
+    from a template. Results are where the inputs are; `device` says where, if there are none.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)
     key = (
         steps, inputs, tuple([(tuple(shape), kind) for shape, kind in outputs]), words,
         tuple(bind.items()) if bind else None, scalars, scratch,
-        tuple(messages.items()) if messages else fallible, device,
+        tuple(messages.items()) if messages else fallible, draw, device,
     )  # fmt: skip
     recipe = _launches.get(key)
     if recipe is None:
@@ -76,6 +77,7 @@ def recipe_of(
         )  # fmt: skip
         recipe.activation = activation
         recipe.finishes = finishes and recipe.device is devices.CPU
+        recipe.draw = draw
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
         _launches[key] = recipe

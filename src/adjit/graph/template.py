@@ -22,6 +22,7 @@ from .state import modes_used, state
 from .view import NO_GRAD, View
 
 MAX_TEMPLATES = 4096  # of one op
+DRAWN = 3  # scalars that say where random numbers begin
 # In the place of a template: the signature came once; the body has to run every time.
 SEEN, UNSTEADY = "seen", "unsteady"
 
@@ -116,7 +117,7 @@ def _recorded(
             shifts = offsets or (0,) * len(places)
             node.offsets = tuple([starts[k] + s for k, s in zip(places, shifts, strict=True)])
             starts += (0,)
-        node.scalars = scalars
+        node.scalars = scalars if recipe.draw is None else (*scalars, *recipe.draw())
         if recipe.fallible is not None:
             node.site = errors.user_site()
         values += (node,)
@@ -253,5 +254,11 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
         given = node.offsets or (0,) * len(places)
         offsets = tuple([a - starts[k] for a, k in zip(given, places, strict=True)])
         kept = None if node.offsets is None and not any(offsets) else offsets
-        steps.append((node.recipe, places, picker(places), kept, node.scalars))
+        steps.append((node.recipe, places, picker(places), kept, lasting_scalars(node)))
     return Template(steps, [(number[id(s.value)], s.spec) for s in storages], outputs, many)
+
+
+def lasting_scalars(node: Any) -> tuple[int, ...]:
+    """The scalars of a node that are the same when it is recorded again."""
+    scalars: tuple[int, ...] = node.scalars
+    return scalars if node.recipe.draw is None else scalars[:-DRAWN]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 from .. import dtypes
@@ -10,12 +12,13 @@ from ..devices import device
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
 from ..graph.launch import launch, launch_recipe, recipe_of
+from ..graph.makers import maker
 from ..graph.names import export
 from ..graph.operation import operation
 from ..graph.record import MAX_RECIPES, common_device
 from ..graph.write import placed
 from ..kernels import random as kernels
-from ..random import Generator, default_generator
+from ..random import Generator, Place, default_generator
 from ..schedule.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, checked_shape, numel
@@ -43,21 +46,37 @@ def drawn(
     if found is None:
         size = numel(shape)
         chunks, blocks = blocks_for(size, per_chunk)
+        draw = drawing(blocks)
         recipe = recipe_of(
             kernel, (), [(shape, kind)], bind={"T": kind}, words=(size,), scalars=len(scalars) + 3,
-            n=chunks, grain=max(1, GRAIN // (COST * per_chunk)), device=place,
+            n=chunks, grain=max(1, GRAIN // (COST * per_chunk)), draw=draw, device=place,
         )  # fmt: skip
         if len(_draws) >= MAX_RECIPES:
             _draws.clear()
-        found = _draws[key] = recipe, blocks
-    recipe, blocks = found
-    counters = generator_or_default(generator).reserve(blocks)
-    made: Tensor = launch_recipe(recipe, (), (*scalars, *counters))
+        found = _draws[key] = recipe, draw
+    recipe, draw = found
+    made: Tensor = launch_recipe(recipe, (), (*scalars, *start(draw, generator)))
     return made
 
 
-# How to draw, and the blocks of random words that it takes.
-_draws: dict[Any, tuple[Recipe, int]] = {}
+Draw = Callable[[], Place]
+
+# How to draw, and what says where in the default generator's stream.
+_draws: dict[Any, tuple[Recipe, Draw]] = {}
+
+
+@functools.lru_cache(1024)
+def drawing(blocks: int) -> Draw:
+    """What uses up so many blocks of the default generator, and says where they begin."""
+    return functools.partial(default_generator.advance, blocks)
+
+
+def start(draw: Any, generator: Generator | None) -> Place:
+    """Where a draw begins in the stream of a generator, by default that which it is for."""
+    if generator is None:
+        place: Place = draw()
+        return place
+    return generator_or_default(generator).reserve(*draw.args)
 
 
 def generator_or_default(generator: Any) -> Generator:
@@ -173,6 +192,7 @@ def size_of(name: str, size: tuple[Any, ...]) -> Shape:
 
 
 @export
+@maker
 def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -200,6 +220,7 @@ def rand(
 
 
 @export
+@maker
 def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -217,6 +238,7 @@ def randn(
 
 
 @export
+@maker
 def randint(
     low: Any, high: Any = None, size: Any = None, *, generator: Generator | None = None,
     out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -261,6 +283,7 @@ def is_whole(value: Any) -> bool:
 
 
 @export
+@maker
 def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -283,15 +306,16 @@ def randperm(
     shape = tuple(checked_shape((n,)))
     if n > 1 and n - 1 > largest_of(kind):
         raise RuntimeError(f"value cannot be converted to type {kind.name}_t without overflow")
-    place = generator_or_default(generator).reserve(n)
+    draw = drawing(n)
     made = launch(
-        kernels.permutation, (), [(shape, kind)], bind={"T": kind}, words=(n,), scalars=place,
-        n=min(n, 1),
+        kernels.permutation, (), [(shape, kind)], bind={"T": kind}, words=(n,),
+        scalars=start(draw, generator), n=min(n, 1), draw=draw,
     )  # fmt: skip
     return finished(placed(made, place_of(device, out)), requires_grad, out)
 
 
 @export
+@maker
 def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
@@ -309,6 +333,7 @@ def rand_like(
 
 
 @export
+@maker
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
@@ -326,6 +351,7 @@ def randn_like(
 
 
 @export
+@maker
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -376,16 +402,26 @@ def normal(
                 "normal() received an invalid combination of arguments - got "
                 f"({type(mean).__name__}, {type(std).__name__}), but expected a tensor or a size"
             )
-        shape = tuple(checked_shape((size,)))
-        place, kind = place_of(device, out), floating_kind(dtype)
-        made = draw_normal(shape, kind, float(mean), float(std), generator, place)
-        return finished(made, requires_grad, out)
+        return normal_of_numbers(
+            float(mean), float(std), size, generator, out, dtype, device, requires_grad
+        )
     if not isinstance(std, Tensor) and not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
     if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     made = normal_around(mean, std, generator)
     return made if out is None else writing.write_out("normal", out, made)
+
+
+@maker
+def normal_of_numbers(
+    mean: float, std: float, size: Any, generator: Generator | None, out: Tensor | None,
+    dtype: Dtype | None, device: Any, requires_grad: bool,
+) -> Tensor:  # fmt: skip
+    """`normal` where mean and standard deviation are numbers."""
+    shape, place = tuple(checked_shape((size,))), place_of(device, out)
+    made = draw_normal(shape, floating_kind(dtype), mean, std, generator, place)
+    return finished(made, requires_grad, out)
 
 
 @operation("NormalBackward3")
@@ -444,11 +480,11 @@ def trial(x: Tensor, generator: Generator | None) -> Tensor:
     chances = x.contiguous()
     size = chances.numel()
     chunks, blocks = blocks_for(size, kernels.WORDS)
+    draw = drawing(blocks)
     return launch(
         kernels.trials, (chances,), [(x.shape, x.dtype)],
         bind={"T": x.dtype, "X": dtypes.float64}, words=(size,),
-        scalars=generator_or_default(generator).reserve(blocks),
-        n=chunks, grain=max(1, GRAIN // (COST * kernels.WORDS)),
+        scalars=start(draw, generator), draw=draw, n=chunks, grain=max(1, GRAIN // (COST * kernels.WORDS)),
         fallible=True, messages={kernels.BAD_CHANCE: (RuntimeError, CHANCE)},
     )  # fmt: skip
 
@@ -707,8 +743,6 @@ def without_replacement(weights: Tensor, draws: int, generator: Generator) -> Te
 
 # --------------------------------------------------------------------------- dropout
 
-Place = tuple[int, int, int]  # the halves of the seed and the first block
-
 
 def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
     """Raise if `p` is no probability."""
@@ -716,13 +750,18 @@ def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-def fresh_place(x: Tensor) -> Place:
-    """Blocks of the default generator for a mask over `x`."""
-    return default_generator.reserve(blocks_for(x.numel(), kernels.WORDS)[1])
+@maker
+def fresh_place(x: Tensor) -> Tensor:
+    """Where the blocks for a mask over `x` begin in the stream of the default generator, as a tensor: what
+    draws the mask, and draws it again in backward, is recorded without Python."""
+    draw = drawing(blocks_for(x.numel(), kernels.WORDS)[1])
+    return launch(
+        kernels.beginning, (), [((3,), dtypes.int64)], scalars=draw(), n=1, draw=draw, device=x.device
+    )  # fmt: skip
 
 
 @operation("NativeDropoutBackward0")
-def drop(x: Tensor, p: float, place: Place) -> Tensor:
+def drop(x: Tensor, place: Tensor, p: float) -> Tensor:
     """`x / (1 - p)` where the random word of an element says so, else 0.
 
     The mask is a function of the place in the stream, so backward draws it again.
@@ -732,27 +771,17 @@ def drop(x: Tensor, p: float, place: Place) -> Tensor:
             f"result type Float can't be cast to the desired output type {x.dtype.legacy}"
         )
     dense = x.contiguous()
-    recipe = _drops.get(dense.spec)
-    if recipe is None:
-        if len(_drops) >= MAX_RECIPES:
-            _drops.clear()
-        recipe = _drops[dense.spec] = recipe_of(
-            kernels.dropout, (dense.spec,), [(x.shape, x.dtype)], bind={"T": x.dtype},
-            words=(x.numel(),), scalars=5, n=blocks_for(x.numel(), kernels.WORDS)[0],
-            grain=max(1, GRAIN // (COST * kernels.WORDS)),
-        )  # fmt: skip
     scale = 1.0 / (1.0 - p) if p < 1 else 0.0
-    scalars = float_word(scale), round(p * (1 << 32)), *place
-    made: Tensor = launch_recipe(recipe, (dense,), scalars)
-    return made
-
-
-_drops: dict[Any, Recipe] = {}
+    return launch(
+        kernels.dropout, (dense, place), [(x.shape, x.dtype)], bind={"T": x.dtype},
+        words=(x.numel(),), scalars=(float_word(scale), round(p * (1 << 32))),
+        n=blocks_for(x.numel(), kernels.WORDS)[0], grain=max(1, GRAIN // (COST * kernels.WORDS)),
+    )  # fmt: skip
 
 
 @drop.vjp
-def _(g: Tensor, p: float, place: Place) -> Any:
-    return drop(g, p, place)
+def _(g: Tensor, place: Tensor, p: float) -> Any:
+    return drop(g, place, p), None
 
 
 def written(x: Tensor, made: Tensor, inplace: bool) -> Tensor:
@@ -786,7 +815,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     check_probability(p)
     if not training or p == 0:
         return input
-    return written(input, drop(input, float(p), fresh_place(input)), inplace)
+    return written(input, drop(input, fresh_place(input), float(p)), inplace)
 
 
 @export(name="dropout", inplace=True)
@@ -816,7 +845,7 @@ def channel_dropout(name: str, axes: int) -> Any:
         batched = input.ndim == axes + 2
         channels = input.shape[: 2 if batched else 1]
         ones = input.new_ones((*channels, *[1] * (input.ndim - len(channels))))
-        return written(input, input * drop(ones, float(p), fresh_place(ones)), inplace)
+        return written(input, input * drop(ones, fresh_place(ones), float(p)), inplace)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Zero whole channels with probability `p` and scale the others.
@@ -897,6 +926,6 @@ def saturated(input: Tensor, p: float, training: bool, inplace: bool, shape: Sha
         return written(input, input * 0.0, inplace)
     scale = 1.0 / math.sqrt((1 - p) * (1 + p * SATURATION**2))
     ones = input.detach().new_ones(shape)
-    kept = drop(ones, float(p), fresh_place(ones)) * (1 - p)
+    kept = drop(ones, fresh_place(ones), float(p)) * (1 - p)
     shift = (1 - kept) * (SATURATION * scale) - p * SATURATION * scale
     return written(input, input * (kept * scale) + shift, inplace)

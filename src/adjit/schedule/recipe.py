@@ -138,7 +138,7 @@ class Recipe:
 
     __slots__ = (
         "__weakref__", "activation", "alias", "compute", "constants", "count", "crosses", "device",
-        "device_steps", "differentiable", "element", "fallible", "finishes", "floating", "fold", "head",
+        "device_steps", "differentiable", "draw", "element", "fallible", "finishes", "floating", "fold", "head",
         "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
         "operands", "outputs", "over", "pick", "plain", "room", "row", "scalars", "scratch", "serial",
         "size", "sizes", "spec", "steps", "vjps", "wants", "whole", "wide", "write",
@@ -195,6 +195,8 @@ class Recipe:
         self.element: Element | None = None
         self.activation = -1  # >= 0: which of the constants says what is done to the result
         self.finishes = False  # whether it can take over what is done to its result
+        # What says anew, whenever it is recorded, where its random numbers begin: its last scalars.
+        self.draw: Callable[[], tuple[int, int, int]] | None = None
         self.late = 0  # so many of the inputs have their words behind the constants
         self.fold: Fold | None = None
         self.row: RowCall | None = None
