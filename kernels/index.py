@@ -377,6 +377,19 @@ def list_few(args, start, stop):
 
 
 @kernel
+def pick_few(args, start, stop):
+    """rows = those of x where the mask is set, with room for all; count[0] = how many."""
+    p = words(args)
+    x, mask, rows, count = at(p[0], T), at(p[1], X), at(p[2], T), at(p[3], I)
+    size, width, found = p[4], p[5], I(0)
+    for i in range(size):
+        for k in range(width):
+            rows[found * width + k] = x[i * width + k]  # to be written over, unless it is chosen
+        found += I(mask[i] != X(0))
+    count[0] = found
+
+
+@kernel
 def fill_masked(args, start, stop):
     """out[i] = the next element of the source where the mask is set, else x[i]; by blocks."""
     p = words(args)

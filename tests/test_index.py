@@ -514,6 +514,44 @@ def test_nonzero(shape):
     agree(lambda T, x: x.nonzero(), x.astype(np.float32) * np.nan)
 
 
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.int8, np.bool_])
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("shape", [(7, 5), (6, 3, 4), (3, 0, 2), (0, 4), (70, 60, 5), (100, 50)])
+def test_rows_that_a_mask_chooses(shape, axes, kind):
+    """Of few, memory has room for all, and the number of those that are chosen changes from call to call."""
+    x = rng.standard_normal(shape).astype(kind)
+    for share in (0.0, 0.3, 0.7, 1.0):
+        mask = rng.random(shape[:axes]) < share
+        agree(lambda T, x, m: x[m], x, mask)
+        agree(lambda T, x, m: x[1:][m[1:]], x, mask)
+        if axes == 2:
+            agree(lambda T, x, m: x.swapaxes(0, 1)[m.t()], x, mask)
+
+        def write(T, x, m):
+            x = x.clone()
+            x[m] = 1
+            x[~m] = 2.5
+            return x
+
+        agree(write, x, mask)
+    picked = adjit.tensor(x)[adjit.tensor(mask)]
+    assert picked.is_contiguous()
+    assert picked._base is None
+    picked.zero_()
+    np.testing.assert_array_equal(adjit.tensor(x).numpy(), x)
+
+
+def test_a_mask_keeps_history_where_gradients_are_recorded():
+    x = adjit.rand(3, 4, requires_grad=True)
+    assert x[x > 0.5].grad_fn.name() == "IndexBackward0"
+    assert x[x.detach()[:, 0] > 2].requires_grad
+    with adjit.no_grad():
+        assert not x[x > 0.5].requires_grad
+    assert not x.detach()[x > 0.5].requires_grad
+    agree_in_error(lambda T, x: x[T.tensor([True, False])], numbers(3, 4))
+    agree_in_error(lambda T, x: x[T.tensor([[True, False, True]])], numbers(3, 4))
+
+
 def test_masked_select_and_scatter():
     x = numbers(3, 4)
     agree(lambda T, x: x.masked_select(x > 5), x)

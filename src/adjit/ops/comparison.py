@@ -156,11 +156,19 @@ def allclose(
 def equal(input: Tensor, other: Tensor) -> bool:
     """Whether two tensors have the same shape, dtype and elements. Looks at the values.
 
+    Raises:
+        TypeError: if `other` is no tensor.
+
     Example:
         >>> adjit.equal(adjit.tensor([1, 2]), adjit.tensor([1, 2]))
         True
     """
-    if input.shape != other.shape or input.dtype is not other.dtype:
+    if not record.is_tensor(other):
+        raise TypeError(
+            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
+        )
+    one, another = input.spec, other.spec
+    if one is not another and (one.shape != another.shape or one.dtype is not another.dtype):
         return False
     return bool(eq(input, other).all())
 

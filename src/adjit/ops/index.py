@@ -12,11 +12,12 @@ from ..devices import CPU
 from ..graph.cuts import viewing
 from ..graph.names import export
 from ..graph.operation import operation
+from ..graph.state import state
 from ..graph.view import alias
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, view
-from .masks import nonzero
+from .masks import nonzero, rows_where
 from .tables import IN_BRACKETS, broadcast_indices, read_rows, write_rows
 
 Indices = Sequence[Tensor | None]
@@ -38,6 +39,8 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return sliced(x, 0, key)
     if is_place(x, key):
         return read(x, [key])
+    if is_rows_mask(x, key) and not (state.grad and x.requires_grad):
+        return rows_where(x, key)
     viewed, indices = walk(x, key)
     if indices is None:
         return alias_of(x) if viewed is x else viewed
@@ -51,6 +54,19 @@ def is_place(x: Tensor, key: Any) -> bool:
     spec = key.spec
     return (
         spec.dtype is dtypes.int64 and bool(spec.ndim and x.ndim) and spec.device is x.spec.device
+    )
+
+
+def is_rows_mask(x: Tensor, key: Any) -> bool:
+    """Whether a key is a mask over leading axes of `x`, where that lies in C order."""
+    if key.__class__ is not Tensor or key.spec.dtype is not dtypes.bool:
+        return False
+    axes, spec = key.spec.ndim, x.spec
+    return bool(
+        axes
+        and tuple(spec.shape)[:axes] == key.spec.shape
+        and spec.contiguous
+        and key.spec.device is spec.device
     )
 
 
@@ -73,6 +89,9 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
             viewed.copy_(creation.number_like(viewed, value))
         else:
             put_into(viewed, as_value(x, value))
+        return
+    if value.__class__ in (float, int) and x.spec.dtype.is_floating_point and is_rows_mask(x, key):
+        x.masked_fill_(key.view(*key.shape, *[1] * (x.ndim - key.ndim)), value)
         return
     value = as_value(x, value)
     mask = as_mask(x, key)

@@ -17,7 +17,7 @@ from ..schedule.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, numel
 from ..tensor import Tensor
 from . import creation
-from .tables import IN_FLAT, at_least_1d, carrier, read_rows
+from .tables import IN_BRACKETS, IN_FLAT, at_least_1d, carrier, read_rows
 
 
 def block_ends(mask: Tensor) -> Tensor:
@@ -77,6 +77,29 @@ def places_of_few(x: Tensor) -> tuple[Tensor, Tensor]:
     return launch(
         kernels.list_few, (x.contiguous(),), [((x.numel(), x.ndim), dtypes.int64), ((1,), dtypes.int64)],
         bind={"T": x.dtype}, words=(x.numel(), x.ndim, *x.shape), n=1,
+    )  # fmt: skip
+
+
+MOST_PICKED = 16 << 10  # elements of a tensor whose rows are picked by one kernel
+
+
+def rows_where(x: Tensor, mask: Tensor) -> Tensor:
+    """The rows of `x` where a mask over its first axes is set, without history."""
+    rest = tuple(x.spec.shape)[mask.ndim :]
+    if mask.numel() <= kernels.COUNT_BLOCK and x.numel() <= MOST_PICKED and x.spec.device is CPU:
+        room, found = picked_few(x, mask)
+        return result(room.storage.value, dense_spec((int(found.item()), *rest), x.spec.dtype))
+    places = nonzero(mask.reshape(-1)).reshape(-1)
+    return read_rows(x.detach().reshape(mask.numel(), *rest), [0], [places], IN_BRACKETS)
+
+
+@operation("IndexBackward0", differentiable=())
+def picked_few(x: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+    """Memory for all rows of `x`, in which those come first that the mask chooses, and how many these are."""
+    width = numel(tuple(x.shape)[mask.ndim :])
+    return launch(
+        kernels.pick_few, (x.contiguous(), mask.contiguous()), [(x.shape, x.dtype), ((1,), dtypes.int64)],
+        bind={"T": carrier(x.dtype), "X": dtypes.bool}, words=(mask.numel(), width), n=1,
     )  # fmt: skip
 
 
