@@ -1035,6 +1035,19 @@ def test_plans_are_bounded(monkeypatch):
         assert (x * 2 + 1).sum().item() == 6000
 
 
+@pytest.mark.parametrize(("length", "sightings"), [(hot.LARGE - 1, 2), (hot.LARGE, 3)])
+def test_a_large_graph_has_to_come_back_twice(length, sightings, plans, monkeypatch):
+    """The first step of an optimiser comes once for each model."""
+    monkeypatch.setattr(config, "HOT", 2)
+    x = T.tensor([1.0, 2.0])
+    for seen in range(1, 5):
+        y = x
+        for _ in range(length):
+            y = y * 0.5
+        y.tolist()
+        assert bool(plans) == (seen >= sightings)
+
+
 def test_structures_that_never_come_back_are_not_kept(monkeypatch):
     monkeypatch.setattr(config, "HOT", 3)
     monkeypatch.setattr(hot, "MAX_PLANS", 10)

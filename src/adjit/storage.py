@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import functools
 import weakref
 from typing import TYPE_CHECKING, Any
@@ -14,10 +13,8 @@ from .heap_types import untracked
 
 ALIGNMENT = 64
 SLAB = 1 << 16
-SMALL = 1 << 12  # sizes up to this are powers of two
-CUT = (
-    1 << 14
-)  # blocks up to this size are cut from slabs, and wait as they are; larger ones are looked through
+SMALL = 1 << 12  # sizes up to this are powers of two, and blocks are cut from slabs
+CUT = 1 << 14  # free blocks up to this size wait as they are; larger ones are looked through
 KEEP = 1 << 28  # freed bytes beyond this go back to the system
 WORKSPACE = 1 << 20  # bytes; only those that are used take memory
 FEW = 1 << 22  # bytes that may wait without being looked through more often than so many would be
@@ -76,7 +73,7 @@ def _small_class(size: int) -> tuple[list[Any], type[Block]]:
 
 _small = {size: _small_class(size) for size in _cut_sizes()}
 free_small = {size: free for size, (free, _) in _small.items()}
-# The memory of slabs and of the workspace, by address.
+# The memory of slabs, of blocks between `SMALL` and `CUT`, and of the workspace, by address.
 _slabs: dict[int, Any] = {}
 _large: dict[int, list[Any]] = {}
 _least: dict[int, int] = {}  # how many of each size have waited ever since
@@ -151,9 +148,9 @@ def _give_back_idle() -> None:
 
 
 def _cut_slab(size: int) -> None:
-    """Fill a free list with the blocks of a slab."""
+    """Fill a free list: with the blocks of a slab, which is never given back, or with a single one."""
     free, made = _small[size]
-    count = SLAB // size
+    count = SLAB // size if size <= SMALL else 1
     address, memory = _memory(count * size)
     _slabs[address] = memory
     free.extend([made(address + k * size) for k in reversed(range(count))])
@@ -172,22 +169,15 @@ def _memory(nbytes: int) -> tuple[int, Any]:
 
 
 def empty_cache() -> None:
-    """Give free memory back to the system, slabs if all their blocks are free. Callers hold the settle lock."""
+    """Give free memory back to the system, but for small blocks. Callers hold the settle lock."""
     _drop_large()
-    starts = sorted(_slabs)
     for size, (free, _) in _small.items():
-        waiting = free[:]
-        del free[: len(waiting)]  # finalizers in other threads may have added some meanwhile
-        slabs: dict[int, list[Block]] = {}
-        for block in waiting:
-            slabs.setdefault(starts[bisect.bisect(starts, block) - 1], []).append(block)
-        for start, blocks in slabs.items():
-            if len(blocks) < SLAB // size:
-                free.extend(blocks)
-                continue
-            for block in blocks:
+        if size > SMALL:
+            waiting = free[:]
+            del free[: len(waiting)]  # finalizers in other threads may have added some meanwhile
+            for block in waiting:
                 block.__class__ = Block  # without the finalizer that would bring it back
-            del _slabs[start]
+                del _slabs[block]
 
 
 def _drop_large() -> None:

@@ -25,6 +25,7 @@ from .structure import Structure
 
 MAX_PLANS = 1024
 MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
+LARGE = 256  # operations of a graph that has to come back once more: laying it out takes 10 ms and 100 KB
 MANY = 8  # kernels to compile, above which it is worth asking how many a plan would take
 is_on = config.JIT != "off"
 
@@ -59,11 +60,12 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
         entries[structure.key] = entry
         return entry.plan
     entry.seen += 1
-    if entry.seen == config.HOT:
+    wanted = config.HOT + (len(batch) >= LARGE and config.HOT > 1)
+    if entry.seen == wanted:
         _make(entry, batch, structure)
     elif entry.seen == 1 and batch[0].recipe.device is CPU:
         _make_at_once(entry, batch, structure)
-    if entry.plan is None and entry.seen < config.HOT:
+    if entry.plan is None and entry.seen < wanted:
         rare[hash(structure.key)] = entry.seen
     else:
         entries[structure.key] = entry
