@@ -8,7 +8,7 @@
 | `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
 | `ADJIT_THREADING_LAYER` | workers, tbb, serial | workers, tbb on Windows | what runs the parts of a big step |
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
-| `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused (large: once more) |
+| `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
 | `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code, or its twins |
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
