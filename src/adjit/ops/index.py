@@ -39,7 +39,9 @@ def getitem(x: Tensor, key: Any) -> Tensor:
         return sliced(x, 0, key)
     if is_place(x, key):
         return read(x, [key])
-    if is_rows_mask(x, key) and not (state.grad and x.requires_grad):
+    if is_rows_mask(x, key):
+        if state.grad and x.requires_grad:
+            return read(x, nonzero(key, as_tuple=True))
         return rows_where(x, key)
     viewed, indices = walk(x, key)
     if indices is None:
