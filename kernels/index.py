@@ -55,6 +55,20 @@ def are_places(index, count, lowest, size):
     return wrong >= 0
 
 
+@helper
+def are_rows(indices, count, axes, status):
+    """Whether all indices name rows; the status tells of one that does not."""
+    for axis in range(axes[0]):
+        number, size, lowest = axes[1 + 4 * axis], axes[2 + 4 * axis], axes[4 + 4 * axis]
+        index = shifted(indices, axis * count)
+        if not are_places(index, count, lowest, size):
+            for i in range(count):
+                if index[i] < lowest or index[i] >= size:
+                    report(status, STATUS_INDEX, index[i], number, size)
+            return False
+    return True
+
+
 # --------------------------------------------------------------------------- tables
 
 
@@ -115,12 +129,12 @@ def write_table(args, start, stop):
     indices, values, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
     count, outer_step, inner, inner_step = p[5], p[6], p[7], p[8]
     value_outer, value_row, value_inner, axes = p[9], p[10], p[11], shifted(p, 13)
+    if not are_rows(indices, count, axes, status):
+        return  # before anything is written: a plan may have this write over what others have read
     for o in range(start // inner, (stop + inner - 1) // inner):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
         for i in range(count):
             offset = row_offset(indices, count, i, axes, status)
-            if offset == NOTHING:
-                return
             source = shifted(values, o * value_outer + i * value_row)
             target = shifted(out, o * outer_step + offset)
             for k in range(first, last):
@@ -134,12 +148,12 @@ def add_to_table(args, start, stop):
     indices, values, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
     count, outer_step, inner, inner_step = p[5], p[6], p[7], p[8]
     value_outer, value_row, value_inner, skipped, axes = p[9], p[10], p[11], p[12], shifted(p, 13)
+    if not are_rows(indices, count, axes, status):
+        return  # before anything is written: a plan may have this write over what others have read
     for o in range(start // inner, (stop + inner - 1) // inner):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
         for i in range(count):
             offset = row_offset(indices, count, i, axes, status)
-            if offset == NOTHING:
-                return
             if indices[i] == skipped:
                 continue
             source = shifted(values, o * value_outer + i * value_row)

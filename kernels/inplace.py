@@ -72,7 +72,7 @@ from .sites import new_site
 
 # Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = RECIPE_SPEC = RECIPE_VJPS = STORAGE_SITE = STORAGE_TWIN = BOUND
-SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
+SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_NUMEL = BOUND
 
 # Contexts: that of `write` ends, after what a recorder has, with the name of the recipe wanted.
 OVER = FALLBACK + 1
@@ -364,12 +364,23 @@ def put_into(context, shared, t, made):
     if spec != get(made, TENSOR_SPEC):
         return False
     value = own(value_of(made))
-    if spec != get(storage, STORAGE_SPEC):
+    if not shows_all(shared, t):
         if get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
             drop(value)
             return False
         value = new_written(context, shared, t, value, zero(shared))
     return value != 0 and is_put(shared, storage, value)
+
+
+@helper
+def shows_all(shared, t):
+    """Whether a tensor shows all elements of its memory in the order in which they lie there."""
+    spec, whole = get(t, TENSOR_SPEC), get(get(t, TENSOR_STORAGE), STORAGE_SPEC)
+    if spec == whole:
+        return True
+    are_dense = get(spec, SPEC_CONTIGUOUS) == get(whole, SPEC_CONTIGUOUS) == item(shared, TRUE)
+    is_as_long = word_of(get(spec, SPEC_NUMEL)) == word_of(get(whole, SPEC_NUMEL))
+    return are_dense and is_as_long and get(spec, SPEC_DTYPE) == get(whole, SPEC_DTYPE)
 
 
 @helper

@@ -33,7 +33,7 @@ from .stream import run_stream
 NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = NODE_ADDRESS = NODE_OTHERS = BOUND
 RECIPE_PLAIN = RECIPE_HEAD = RECIPE_WANTS = RECIPE_ITEMSIZES = RECIPE_CONSTANTS = BOUND
 RECIPE_LARGE = RECIPE_ROOM = RECIPE_NBYTES = RECIPE_SCRATCH = RECIPE_FALLIBLE = BOUND
-RECIPE_WRITE = RECIPE_ALIAS = RECIPE_OVER = RECIPE_PICK = FUNCTION_CONTEXT = BOUND
+RECIPE_WRITE = RECIPE_ALIAS = RECIPE_HERE = RECIPE_OVER = RECIPE_PICK = FUNCTION_CONTEXT = BOUND
 
 # The context of `run`.
 RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE, NO_WRITE, COPY, EXCEPTION = range(10)
@@ -156,9 +156,18 @@ def is_usual(context, recipe, team):
     """Whether a node is recorded, its kernels are linked, and the threads that it asks for are there."""
     if class_of(recipe) != item(context, RECIPE):
         return False
-    if length(get(recipe, RECIPE_HEAD)) == 0 and word_of(get(recipe, RECIPE_PICK)) < 0:
+    if not is_linked(context, recipe) and word_of(get(recipe, RECIPE_PICK)) < 0:
         return False
     return get(recipe, RECIPE_LARGE) != item(context, TRUE) or get(team, 8 * THREADS) != 0
+
+
+@helper
+def is_linked(context, recipe):
+    """Whether the kernels of a recipe are linked, or those of the one that writes over its input."""
+    if length(get(recipe, RECIPE_HEAD)) != 0:
+        return True
+    alias = get(recipe, RECIPE_ALIAS)
+    return alias != item(context, NONE) and length(get(alias, RECIPE_HEAD)) != 0
 
 
 @helper
@@ -324,11 +333,14 @@ def special_end(context, node, recipe, place, blocks, status):
     reads a part of a value or may write over one."""
     none, inputs = item(context, NONE), get(node, NODE_INPUTS)
     alias, over = get(recipe, RECIPE_ALIAS), word_of(get(recipe, RECIPE_OVER))
-    if alias != none and get(node, NODE_OFFSETS) == none and is_free(context, item(inputs, 0)):
-        if length(get(alias, RECIPE_HEAD)) == 0:  # its kernel is not linked
-            return 0
+    is_here = get(recipe, RECIPE_HERE) == item(context, TRUE)
+    offsets = get(node, NODE_OFFSETS)
+    may_alias = alias != none and (offsets == none or word_of(item(offsets, 0)) == 0)
+    if may_alias and (is_here or is_free(context, item(inputs, 0))):
         recipe, over = alias, 1
-    memory = results_of(context, inputs, recipe, over, blocks)
+    if length(get(recipe, RECIPE_HEAD)) == 0:  # this variant is not linked
+        return 0
+    memory = results_of(context, inputs, recipe, over, is_here, blocks)
     if memory == 0:
         return 0
     head = get(recipe, RECIPE_HEAD)
@@ -364,12 +376,12 @@ def special_end(context, node, recipe, place, blocks, status):
 
 
 @helper
-def results_of(context, inputs, recipe, over, blocks):
+def results_of(context, inputs, recipe, over, is_here, blocks):
     """Memory for results: that of old values which nobody else looks at, else new; 0 if there is none."""
     results = length(get(recipe, RECIPE_WANTS)) - int(word_of(get(recipe, RECIPE_SCRATCH)) != 0)
     memory = new_list(results)
     for k in range(results if memory != 0 else 0):
-        if k < over and is_free(context, item(inputs, k)):
+        if k < over and (is_here or is_free(context, item(inputs, k))):
             block = own(get(item(inputs, k), NODE_ADDRESS))
         else:
             block = new_wanted(context, recipe, k, blocks)

@@ -183,14 +183,19 @@ def own_up(context, externals, found, place):
     for position in range(found):
         entry = externals + 8 * EXTERNAL_WORDS * position
         value = get(entry, 8 * VALUE)
+        first = externals + 8 * EXTERNAL_WORDS * word_of(get(value, NODE_AT))
         if (
             get(entry, 8 * REPLACED)
-            and get(entry, 8 * ENTRIES) == 1
-            and count_of(value) <= get(entry, 8 * USES)
+            and count_of(value) <= get(first, 8 * USES)
             and class_of(get(value, NODE_ADDRESS)) != item(context, FOREIGN)
         ):
             put(place, 0, position)
             place += 8
+            for other in range(found if get(first, 8 * ENTRIES) > 1 else 0):
+                is_same = get(externals + 8 * EXTERNAL_WORDS * other, 8 * VALUE) == value
+                if is_same and other != position:
+                    put(place, 0, ~other)
+                    place += 8
     return place
 
 

@@ -13,16 +13,17 @@ The contexts are the target's own, so nothing here changes how the functions of 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
 from numba import _dynfunc, types
-from numba.core import cgutils, cpu, lowering, sigutils, typing
+from numba.core import cgutils, cpu, errors, lowering, sigutils, typing
 from numba.core import ir as numba_ir
 from numba.core.codegen import CodeLibrary, JITCodeLibrary, JITCPUCodegen
 from numba.core.compiler import CompilerBase, Flags, _LowerResult, compile_extra
@@ -79,6 +80,27 @@ class Translated(NamedTuple):
         return self.library.whole(description.llvm_func_name, description.llvm_cfunc_wrapper_name)
 
 
+class Unfiltered(errors.WarningsFixer):  # type: ignore[misc]
+    """Typing that leaves the filters of warnings alone: they are the whole process's, so a thread that
+    compiles in the background would lose warnings that the program waits for, or its filters."""
+
+    def catch_warnings(self, filename: Any = None, lineno: Any = None) -> Any:
+        """Nothing is caught."""
+        return contextlib.nullcontext()
+
+
+@contextlib.contextmanager
+def compiling() -> Iterator[None]:
+    """Hold Numba's lock, and have it compile for this target and infer types with `Unfiltered`."""
+    with global_compiler_lock, target_override(NAME):
+        usual = errors.WarningsFixer
+        errors.WarningsFixer = Unfiltered
+        try:
+            yield
+        finally:
+            errors.WarningsFixer = usual
+
+
 def compile_function(function: Callable[..., Any], signature: str) -> Compiled:
     """Compile a function that Python does not call, for instance a kernel."""
     return translate(function, signature).finish()
@@ -91,7 +113,7 @@ def translate(function: Callable[..., Any], signature: str) -> Translated:
     # With `forceinline` nothing is left of the function beside its C form.
     Target.options.parse_as_flags(flags, {**OPTIONS, "forceinline": True})
     flags.no_compile = True
-    with global_compiler_lock, target_override(NAME):
+    with compiling():
         arguments, result = sigutils.normalize_signature(signature)
         made = compile_extra(
             target.typing_context, target.target_context, function, arguments, result, flags, {},
@@ -351,7 +373,7 @@ class KernelDispatcher(Dispatcher):  # type: ignore[misc]
 
     def compile(self, signature: Any) -> Any:
         arguments, result = sigutils.normalize_signature(signature)
-        with global_compiler_lock, target_override(NAME), self._compiling_counter:
+        with compiling(), self._compiling_counter:
             made = self.overloads.get(tuple(arguments))
             if made is None:
                 made = self._compiler.compile(arguments, result)

@@ -660,6 +660,101 @@ def test_writes_in_place_take_no_new_memory(plans):
     assert fused(plans)
 
 
+FEW, ROW = [3, 9, 7], 1000
+PARTLY = {
+    "rows": lambda x, few: x.__setitem__(few, 1.5),
+    "rows of a tensor": lambda x, few: x.__setitem__(few, x[20:23] * 2),
+    "rows read and written": lambda x, few: x.__setitem__(few, x[few] + 1),
+    "two writes": lambda x, few: (x.__setitem__(few, 1.5), x.__setitem__(few + 1, 2.5)),
+    "a write that may not be repeated": lambda x, few: (
+        x.index_add_(0, few, x[20:23] * 0.5), x.__setitem__(few + 1, 2.5)
+    ),
+    "index_fill_": lambda x, few: x.index_fill_(0, few, 0.5),
+    "put_": lambda x, few: x.put_(few, few * 0.5),
+    "a flat view": lambda x, few: x.view(-1).__setitem__(few, 0.5),
+    "a row": lambda x, few: x[5].__setitem__(few, 0.5),
+    "a block": lambda x, few: x[3:7].add_(1),
+    "a block of another": lambda x, few: x[3:7].mul_(x[13:17] + 1),
+    "a block where it is read": lambda x, few: x[3:7].copy_(x[5:9] * 2),
+    "a column": lambda x, few: x[:, 3].sub_(0.25),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PARTLY)
+def test_writes_into_a_part_copy_nothing(name, plans):
+    """By a plan or without one; where something else shows the old value, that stays."""
+    write, few = PARTLY[name], T.tensor(FEW)
+    x = T.arange(64.0 * ROW).view(64, ROW).clone()
+    expected = x.clone()
+    for k in range(6):
+        scheduling.settle()
+        address = int(scheduling.value_of(x.storage).address)
+        hot.is_on = False
+        write(expected, few)
+        scheduling.settle()
+        hot.is_on = True
+        if k == 4:
+            before, held = bits(x), x.detach().clone()
+        write(x, few)
+        scheduling.settle()
+        hot.wait()
+        if k != 4:
+            assert scheduling.value_of(x.storage).address == address
+        else:
+            assert bits(held) == before
+            del held
+        assert bits(x) == bits(expected)
+
+
+def test_a_part_that_a_group_reads_late_is_not_written_before(plans):
+    """What a group reads was recorded before the write, but the group runs after it."""
+    x, y = T.arange(64.0 * ROW).view(64, ROW).clone(), T.ones(2, ROW)
+    scheduling.settle()
+
+    def step():
+        doubled = x[20:23] * 2
+        x[20:22].copy_(y)
+        return doubled + x[20:23]
+
+    for k in range(4):
+        expected = (x[20:23] * 2).tolist()
+        found = step()
+        x[20:22].copy_(found[:2])
+        assert (found[0] - 1).tolist() == expected[0], k
+        hot.wait()
+    assert fused(plans)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, few: x.__setitem__(few, 1.5),
+        lambda x, few: x.index_add_(0, few, T.ones(3, ROW)),
+        lambda x, few: x.index_copy_(0, few, T.ones(3, ROW) * 2),
+        lambda x, few: (x.index_add_(0, few.abs() % 64, T.ones(3, ROW)), x.__setitem__(few, 2.5)),
+        lambda x, few: (x.__setitem__((few % 64, few), 1.5), x.__setitem__((few % 64, few), 2.5)),
+    ],
+)
+@pytest.mark.parametrize("bad", [1 << 12, 1 << 40, -1 << 12])
+def test_a_write_that_fails_leaves_what_was_read_before(write, bad, plans):
+    """A plan that stops has its other operations run again: what they read must still be there."""
+    x = T.arange(64.0 * ROW).view(64, ROW).clone()
+
+    def step(few):
+        total = x.sum(1)
+        write(x, few)
+        return total
+
+    for _ in range(4):
+        step(T.tensor(FEW)).tolist()
+        hot.wait()
+    expected = x.clone().sum(1).tolist()
+    total = step(T.tensor([2, 5, bad]))
+    with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+        x.tolist()
+    assert total.tolist() == expected
+
+
 def test_a_program_that_writes_a_slice_has_a_plan(plans):
     x = T.randn(2000)
 

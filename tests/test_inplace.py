@@ -1150,3 +1150,121 @@ def test_only_numbers_fill():
             x.fill_(value)
     for value in (2, True, 2.5, np.float32(2.5), np.int8(3), T.tensor(4.0)):
         assert x.fill_(value).tolist() == [float(value)] * 2
+
+
+# --------------------------------------------------------------------------- memory of NumPy's
+
+PLACES = T.tensor([3, 0, 5])
+OVER = {
+    "add_ a number": lambda x, y: x.add_(1.5),
+    "mul_": lambda x, y: x.mul_(y),
+    "mul_ a row": lambda x, y: x.mul_(y[2]),
+    "addcmul_": lambda x, y: x.addcmul_(y, y + 1, value=0.5),
+    "clamp_": lambda x, y: x.clamp_(0.25, 0.75),
+    "masked_fill_": lambda x, y: x.masked_fill_(y > 0.5, 2.0),
+    "a mask": lambda x, y: x.__setitem__(y > 0.5, -1.0),
+    "exp_": lambda x, y: x.exp_(),
+    "rows of a number": lambda x, y: x.__setitem__(PLACES, 1.5),
+    "rows": lambda x, y: x.__setitem__(PLACES, y[:3]),
+    "columns": lambda x, y: x.__setitem__((slice(None), PLACES), 0.5),
+    "points": lambda x, y: x.__setitem__((PLACES, PLACES), y[0, :3]),
+    "index_add_": lambda x, y: x.index_add_(0, PLACES, y[:3]),
+    "index_fill_": lambda x, y: x.index_fill_(1, PLACES, 0.5),
+    "put_": lambda x, y: x.put_(PLACES, y[0, :3]),
+    "scatter_add_": lambda x, y: x.scatter_add_(0, (y * 7).long(), y * 2),
+    "a flat view": lambda x, y: x.view(-1).__setitem__(PLACES, 1.5),
+    "x += its own": lambda x, y: x.add_(x * 2),
+}
+COPIED = {
+    "copy_": lambda x, y: x.copy_(y),
+    "copy_ a row": lambda x, y: x.copy_(y[3]),
+    "copy_ turned": lambda x, y: x.copy_(y[:, :200].t()[:8].repeat(25, 1).t()),
+    "copy_ other numbers": lambda x, y: x.copy_((y * 100).long()),
+    "copy_ float64": lambda x, y: x.copy_(y.double() / 3),
+    "copy_ of itself": lambda x, y: x.copy_(x.flip(0)),
+    "copy_ columns of itself": lambda x, y: x.view(-1)[30000:].view(200, 50).copy_(x[:, 100:150]),
+    "fill_": lambda x, y: x.fill_(2.5),
+    "zero_": lambda x, y: x.zero_(),
+    "tril_": lambda x, y: x.tril_(),
+    "uniform_": lambda x, y: (T.manual_seed(3), x.uniform_()),
+    "a row": lambda x, y: x[3].copy_(y[5]),
+    "a column of numbers": lambda x, y: x.__setitem__((slice(None), 3), 0.5),
+    "itself": lambda x, y: x.mul_(x),
+    "rows of itself": lambda x, y: x.__setitem__(PLACES, x[1:4] * 2),
+}
+
+
+@pytest.mark.parametrize("way", ["from_numpy", "numpy", "data_ptr"])
+@pytest.mark.parametrize("name", [*OVER, *COPIED])
+def test_writes_reach_the_memory_that_others_look_at(name, way):
+    write = {**OVER, **COPIED}[name]
+    values = np.random.default_rng(0).random((200, 200), np.float32)
+    other = T.tensor(np.random.default_rng(1).random((200, 200), np.float32))
+    mine, expected = values.copy(), T.tensor(values)
+    x = T.from_numpy(mine) if way == "from_numpy" else T.tensor(values)
+    if way == "numpy":
+        mine = x.numpy()
+    address = x.data_ptr() if way == "data_ptr" else mine.ctypes.data
+    for _ in range(3):
+        version = x._version
+        write(x, other)
+        write(expected, other)
+        assert x._version > version
+        if way != "data_ptr":
+            assert mine.tobytes() == expected.clone().numpy().tobytes()
+        assert x.data_ptr() == address
+        assert x.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("name", OVER)
+@pytest.mark.skipif(AGAINST_TORCH, reason="looks at how it is done")
+def test_what_is_computed_of_shared_memory_is_not_copied_into_it(name, monkeypatch):
+    from adjit.graph import write
+
+    def refused(t, source):
+        raise AssertionError("a result that could have been written there was copied")
+
+    mine = np.random.default_rng(0).random((200, 200), np.float32)
+    other = T.tensor(np.random.default_rng(1).random((200, 200), np.float32))
+    monkeypatch.setattr(write, "_write_region", refused)
+    OVER[name](T.from_numpy(mine), other)
+    OVER[name](T.from_numpy(mine), T.from_numpy(other.numpy()))
+
+
+def test_arrays_that_overlap_are_read_before_they_are_written():
+    mine = np.arange(20000.0)
+    expected = mine.copy()
+    expected[1:] = mine[1:] + mine[:-1]
+    if not AGAINST_TORCH:  # where that is not defined
+        T.from_numpy(mine[1:]).add_(T.from_numpy(mine[:-1]))
+        assert mine.tolist() == expected.tolist()
+
+
+def test_gradients_of_a_write_into_shared_memory():
+    mine = np.arange(20000.0)
+    x, w = T.from_numpy(mine), leaf(np.full(20000, 3.0))
+    x.mul_(w)
+    assert mine[:4].tolist() == [0.0, 3.0, 6.0, 9.0]
+    x.sum().backward()
+    assert w.grad.tolist() == list(range(20000))
+
+
+def test_what_is_not_zero_is_true_in_shared_memory():
+    mine = np.zeros(4, np.bool_)
+    T.from_numpy(mine).copy_(T.tensor([0.5, 0.0, -2.0, np.nan]))
+    assert mine.view(np.uint8).tolist() == [1, 0, 1, 1]
+
+
+@pytest.mark.parametrize("bad", [6, -7, 1 << 40])
+def test_a_bad_index_leaves_shared_memory_as_it_was(bad):
+    mine = np.arange(12.0).reshape(6, 2)
+    x = T.from_numpy(mine)
+    for write in (
+        lambda: x.__setitem__(T.tensor([1, bad]), 7.0),
+        lambda: x.index_add_(0, T.tensor([1, bad]), T.ones(2, 2, dtype=T.float64)),
+    ):
+        with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
+            write()
+        if not AGAINST_TORCH:  # which has written the first one
+            assert mine.tolist() == np.arange(12.0).reshape(6, 2).tolist()
+            assert x.tolist() == mine.tolist()

@@ -781,7 +781,8 @@ def writes(rng):
                 lambda x, y: kept.append(x[1:] + y[:3]), lambda x, y: kept.append(x[0]),
                 lambda x, y: [setattr(p, "grad", (x + y).detach()) for p in parameters],
                 lambda x, y: optimizer.step(), lambda x, y: x.cumsum_(0), lambda x, y: x.t()[0].zero_(),
-            ][int(rng.integers(14))](x, y)  # fmt: skip
+                lambda x, y: x[1:3].add_(x[:2] * 2), lambda x, y: x[2].mul_(x[0]).add_(x[1]),
+            ][int(rng.integers(16))](x, y)  # fmt: skip
         if rng.random() < 0.7:
             kept.clear()
         scheduling.settle()

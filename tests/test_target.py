@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from types import FunctionType
 
 import numpy as np
@@ -51,6 +52,25 @@ def test_helpers_and_numbas_own_functions_become_part_of_the_kernel():
     defined = [f.name for f in compiled.library._final_module.functions if not f.is_declaration]
     assert defined == [compiled.symbol]
     assert compiled.external == ()
+
+
+def test_the_filters_of_warnings_stay_as_they_are(monkeypatch):
+    """They are the whole process's, and kernels are compiled in a thread while the program runs on."""
+
+    class Refused:
+        def __init__(self, **options):
+            raise RuntimeError("a compiling thread changes the filters")
+
+    def doubled(args, start, stop):
+        x = at(words(args)[0], float64)
+        for i in range(start, stop):
+            x[i] = 2 * x[i]
+
+    x = np.ones(3)
+    with monkeypatch.context() as patch:
+        patch.setattr(warnings, "catch_warnings", Refused)
+        run(doubled, x)
+    assert x.tolist() == [2.0, 2.0, 2.0]
 
 
 def test_what_is_no_number_is_refused():

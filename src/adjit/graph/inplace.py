@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
+from ..devices import CPU
+from ..schedule import settle as scheduling
 from ..shapes import Size, is_dense
 from . import record, write
 from .node import GradNode, node_class
@@ -109,6 +111,64 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     if recorded:
         rewrite_history(t, made, rebind)
     return t
+
+
+def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> Any:
+    """`adopt` of what `make` gives of `t` and other operands, for memory that others look at.
+
+    What reads such memory runs at once, into memory of its own, and is copied then. Here it waits until it
+    is known where it goes: over the elements that it replaces, if its kernel can do that.
+    """
+    if scheduling.captured_threads or scheduling.looking_threads:
+        return adopt(t, make())
+    value = t.storage.value
+    storages = {x.storage for x in (t, *operands) if record.is_tensor(x) and x.storage.shared}
+    outsiders = [(storage, storage.shared) for storage in storages]
+    with scheduling.lock:
+        for storage in storages:
+            storage.shared = 0
+        try:
+            made = make()
+        finally:
+            for storage, count in outsiders:
+                storage.shared += count
+        goes_over = _can_go_over(t, made, value)
+        if goes_over:
+            node = made.storage.value
+            node.recipe = record.recipe_here(node.recipe)
+        scheduling.settle()
+        if not goes_over:
+            return adopt(t, made)
+        write.count((t,))
+        return t
+
+
+def _can_go_over(t: Any, made: Any, value: Any) -> bool:
+    """Whether a recorded result can be written over the elements of `t`, the first that it reads."""
+    if not record.is_tensor(made) or made.spec is not t.spec or made.view_of is not None:
+        return False
+    node, recipe = made.storage.value, made.storage.value.recipe
+    if (
+        recipe is None
+        or made.offset
+        or made.storage is t.storage
+        or (made.needs_grad and state.grad)
+    ):
+        return False
+    if recipe.alias is None or recipe.device is not CPU:
+        return False
+    if not write.is_all(t) or write.has_twin(t.storage) or node.inputs[0] is not value:
+        return False
+    if value.recipe is not None:  # a write before this one went wrong
+        return False
+    start, end = int(value.address), int(value.address) + t.storage.spec.nbytes
+    offsets = node.offsets or (0,) * len(node.inputs)
+    for other, spec, offset in list(zip(node.inputs, recipe.inputs, offsets, strict=True))[1:]:
+        if other.recipe is None:  # else it gets memory of its own
+            first = int(other.address) + offset * spec.dtype.itemsize
+            if first < end and start < first + spec.extent * spec.dtype.itemsize:
+                return False
+    return True
 
 
 def refuse_overlapping(spec: Any) -> None:

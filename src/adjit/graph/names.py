@@ -175,10 +175,12 @@ def in_place(f: Any, name: str) -> Any:
         writing.check(self)
         writing.check_overlap(self, args)
         if isinstance(f, (Elementwise, Choice)) and self.fn is None:
-            made = f.apply((self, *args), kwargs, over=True)
+            make = functools.partial(f.apply, (self, *args), kwargs, over=True)
         else:
-            made = f(self, *args, **kwargs)
-        return writing.adopt(self, made)
+            make = functools.partial(f, self, *args, **kwargs)
+        if self.storage.shared:
+            return writing.adopt_shared(self, make, args)
+        return writing.adopt(self, make())
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."

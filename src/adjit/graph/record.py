@@ -547,6 +547,17 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
     return found
 
 
+def recipe_here(recipe: Recipe) -> Recipe:
+    """A recipe that may write over its first input as one that does, whoever looks at that."""
+    found: Recipe | None = recipe.vjps.get("here")
+    if found is None:
+        found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
+                       scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
+        found.plain, found.here, found.alias = False, True, recipe.alias
+        recipe.vjps["here"] = found
+    return found
+
+
 ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
 
 

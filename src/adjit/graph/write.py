@@ -35,10 +35,17 @@ def put(t: Any, source: Any) -> None:
     """`store` that is no write to autograd: versions do not change."""
     storage = t.storage
     refuse_twin(storage)
-    if source.spec is t.spec is storage.spec and not (t.offset or source.offset or storage.shared):
+    if source.spec is t.spec and is_all(t) and not (source.offset or storage.shared):
         storage.value = source.storage.value
     elif t.spec.numel:
         _write_region(t, source)
+
+
+def is_all(t: Any) -> bool:
+    """Whether a tensor shows all elements of its memory in the order in which they lie there."""
+    spec, whole = t.spec, t.storage.spec
+    is_flat = spec.contiguous and whole.contiguous and spec.numel == whole.numel
+    return not t.offset and (spec is whole or bool(is_flat and spec.dtype is whole.dtype))
 
 
 def pair(one: Storage, other: Storage) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..devices import CPU
 from ..graph.cuts import viewing
-from ..graph.names import export
+from ..graph.names import export, in_place
 from ..graph.operation import operation
 from ..graph.state import state
 from ..graph.view import alias
@@ -96,6 +96,9 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
         x.masked_fill_(key.view(*key.shape, *[1] * (x.ndim - key.ndim)), value)
         return
     value = as_value(x, value)
+    if is_place(x, key):
+        write_at(x, [key], value, False)
+        return
     mask = as_mask(x, key)
     if mask is not None and value.ndim == 0:
         x.masked_fill_(mask.view(*mask.shape, *[1] * (x.ndim - mask.ndim)), value.to(x.dtype))
@@ -337,6 +340,7 @@ def _(g: Tensor, indices: Indices, shape: Shape) -> Any:
 @operation("IndexPutBackward0")
 def put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
     """`x` with values written or added at the given places."""
+    check_put(x, indices, values)
     axes = [d for d, i in enumerate(indices) if i is not None]
     places = [i for i in indices if i is not None]
     return write_rows(x, axes, places, values, IN_BRACKETS, add=accumulate, names=range(len(axes)))
@@ -385,7 +389,6 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
         raise IndexError(
             f"too many indices for tensor of dimension {input.ndim} (got {len(places)})"
         )
-    check_put(input, places, values)
     return put(input, places, values, accumulate)
 
 
@@ -407,6 +410,9 @@ def check_put(x: Tensor, indices: Indices, values: Tensor) -> None:
             "Index put requires the source and destination dtypes match, got "
             f"{x.dtype.legacy} for the destination and {values.dtype.legacy} for the source."
         )
+
+
+write_at = in_place(put, "write_at")
 
 
 def broadcasts_to(shape: Sequence[int], target: Sequence[int]) -> bool:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import dtypes
+from .. import devices, dtypes
 from ..dtypes import dtype
+from ..graph import write
 from ..graph.launch import launch
 from ..kernels import index as kernels
 from ..kernels.abi import STATUS_INDEX
@@ -181,17 +182,17 @@ def write_rows(
         ),
         fallible=True, messages=messages,
     )  # fmt: skip
-    over_first(out, base)
+    over_first(out, base, careful=True)
     return out if back is None else out.permute(back)
 
 
-def over_first(out: Tensor, first: Tensor) -> Tensor:
-    """Let a node that begins by copying `first` write over its bytes where nobody else looks."""
+def over_first(out: Tensor, first: Tensor, *, careful: bool = False) -> Tensor:
+    """Let a node that begins by copying `first` write over its bytes where nobody else looks.
+
+    A careful one has not written anything if it fails.
+    """
     node = out.storage.value
-    if (
-        node.recipe is not None
-        and first.spec is first.storage.spec is out.spec
-        and not first.offset
-    ):
+    if node.recipe is not None and first.spec is out.spec and write.is_all(first):
         node.recipe.alias = node.recipe
+        node.recipe.careful = careful and node.recipe.device is devices.CPU
     return out

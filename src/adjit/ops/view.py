@@ -1027,6 +1027,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if _is_other_block(self, src):
         write.store(self, src)
         return self
+    if self.storage.shared and _can_be_read_there(self, src):
+        write.store(self, src if src.shape == self.shape else expand(src, self.shape))
+        return self
     made = inplace.adopt(self, copy_of(self, src))
     if not non_blocking and src.spec.device is not self.spec.device:
         _wait_for_copies(src)
@@ -1039,6 +1042,16 @@ def _is_other_block(t: Tensor, source: Tensor) -> bool:
     if spec is not source.spec or spec is storage.spec or not spec.contiguous or storage is other:
         return False
     return not (storage.shared or other.shared) and _is_out_of_graph(t) and _is_out_of_graph(source)
+
+
+def _can_be_read_there(t: Tensor, source: Tensor) -> bool:
+    """Whether the kernel that writes into shared memory reads and converts another tensor where it lies."""
+    spec, given = t.spec, source.spec
+    if spec.dtype is not given.dtype and spec.dtype is dtypes.bool:
+        return False
+    is_here = spec.device is given.device is devices.CPU and is_dense(spec.shape, spec.strides)
+    apart = t.storage is not source.storage and not source.storage.shared
+    return is_here and apart and _is_out_of_graph(t) and _is_out_of_graph(source)
 
 
 def _is_out_of_graph(t: Tensor) -> bool:

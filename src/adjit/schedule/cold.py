@@ -251,8 +251,8 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
         return _write(node, recipe, words)
     row = _addresses(node)
     blocks: list[Any]
-    may_alias = recipe.alias is not None and node.offsets is None
-    if may_alias and is_free(node.inputs[0]):
+    may_alias = recipe.alias is not None and not (node.offsets and node.offsets[0])
+    if may_alias and (recipe.here or is_free(node.inputs[0])):
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     elif recipe.over:

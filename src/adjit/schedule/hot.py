@@ -113,13 +113,14 @@ def _make_at_once(entry: Entry, batch: Sequence[Any], structure: Structure) -> N
 
 def _laid_out(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """A plan for a batch, None where it has to go the cold road for good."""
-    if any(node.recipe.write == "here" for node in batch):
+    if any(node.recipe.write == "here" or node.recipe.here for node in batch):
         return None  # writes into shared memory are done at once, one by one
     try:
-        return plan_for(batch, structure, config.MIN_FUSED)
+        plan = plan_for(batch, structure, config.MIN_FUSED)
     except Exception as error:
         warn(f"adjit could not plan {len(batch)} operations", error)
         return None
+    return plan if plan.is_worth_it else None
 
 
 def _keep(entry: Entry, plan: Plan, nodes: int) -> None:

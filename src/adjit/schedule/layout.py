@@ -36,6 +36,7 @@ class Layout:
     """Lays out one plan: the order of its tasks, where its values lie, its words."""
 
     limits = Limits()
+    worth_a_copy = 1 << 14  # bytes that are copied in the time that a plan saves a node
 
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
         self.structure = structure
@@ -51,6 +52,7 @@ class Layout:
         self.block_sizes: list[int] = []
         self.takes: dict[int, int] = {}
         self.results: list[tuple[int, tuple[int, ...]]] = []
+        self.copied = 0  # bytes of old values that the cold road would write over
         self.external_sizes = [0] * len(self.externals)
         self.external_bytes = [0] * len(self.externals)  # from the first to the last that is read
         self.numbered: list[int] = []
@@ -63,6 +65,12 @@ class Layout:
         self.arena = _Arena()
         self._number_start: dict[int, int] = {}
         self._number(batch)
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether it fuses something, or copies less than it saves: the cold road writes over more."""
+        is_fused = any(len(task.everything) > 1 for task in self.order)
+        return is_fused or self.copied <= self.worth_a_copy * len(self.items)
 
     @property
     def arena_size(self) -> int:
@@ -102,14 +110,9 @@ class Layout:
         items = with_activations(self.items, self.held, self._takes_activation)
         items = with_finishes(items, self.held)
         tasks = Fusion(items, self.held, self.least, self.limits).form()
-        self.owned = set(self.structure.owned)
+        self.owned = self.structure.owned
         self.order = _ordered(tasks)
-        fallible = [
-            position
-            for position, task in enumerate(self.order)
-            if any(item.recipe.fallible is not None for item in task.items)
-        ]
-        self.sure_from = fallible[-1] + 1 if fallible else 0  # no later step can stop the plan
+        self.sure_from = self._find_sure()
         self._find_lives()
         self._find_heirs()
         for position, task in enumerate(self.order):
@@ -118,6 +121,16 @@ class Layout:
         for at in self.structure.held:
             numbers = tuple([self.places[v].at for v in self.values[at]])
             self.results.append((at, numbers))
+
+    def _find_sure(self) -> int:
+        """The first task from which on nothing can stop the plan once it has written over a value."""
+        for position in range(len(self.order) - 1, -1, -1):
+            recipes = [
+                i.recipe for i in self.order[position].items if i.recipe.fallible is not None
+            ]
+            if recipes:
+                return position + (not all(recipe.careful for recipe in recipes))
+        return 0
 
     def _takes_activation(self, recipe: Recipe) -> bool:
         """Whether a product is computed by what can do its activation, too."""
@@ -188,9 +201,15 @@ class Layout:
         if self.last.get(old) != position:
             return False
         if old < 0:
-            if ~old not in self.owned or position < self.sure_from:
+            others = self.owned.get(~old)
+            if others is None:
                 return False
-            self.owned.discard(~old)
+            if position < self.sure_from or any(
+                self.last.get(~other, -1) >= position for other in others
+            ):
+                self.copied += self.external_bytes[~old]
+                return False
+            del self.owned[~old]
             if v in self.kept:
                 self.places[v] = Place("held", len(self.block_sizes))
                 self.takes[len(self.block_sizes)] = ~old

@@ -86,6 +86,7 @@ class Plan:
         self.sources: list[Any] = list(made.sources)
         self.notes = PackedNotes(made.notes)
         self.steps, self.large = len(made.owners), made.large
+        self.is_worth_it = made.is_worth_it
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
         self.arena = size_class(made.arena_size) if made.arena_size else 0

@@ -38,6 +38,7 @@ class GpuLayout(Layout):
     """Lays out a plan whose steps launch kernels."""
 
     limits = Limits(PARTS, ROOM)
+    worth_a_copy = 1 << 22  # a launch takes as long
 
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int, owner: Gpu) -> None:
         self.owner = owner

@@ -137,9 +137,9 @@ class Recipe:
     """
 
     __slots__ = (
-        "__weakref__", "activation", "alias", "compute", "constants", "count", "crosses", "device",
+        "__weakref__", "activation", "alias", "careful", "compute", "constants", "count", "crosses", "device",
         "device_steps", "differentiable", "draw", "element", "fallible", "finishes", "floating", "fold", "head",
-        "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
+        "here", "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
         "operands", "outputs", "over", "pick", "plain", "room", "row", "scalars", "scratch", "serial",
         "size", "sizes", "spec", "steps", "vjps", "wants", "whole", "wide", "write",
     )  # fmt: skip
@@ -191,6 +191,8 @@ class Recipe:
         self.moves = False  # no kernel, a copy of bytes from one device to another
         self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
+        self.here = False  # whether that is to be run, whoever looks at input 0
+        self.careful = False  # whether what fails has not written anything over its input
         self.over = 0  # so many results may take over the memory of the inputs of their numbers
         self.element: Element | None = None
         self.activation = -1  # >= 0: which of the constants says what is done to the result

@@ -25,7 +25,7 @@ class Structure:
 
     The key is words: of each node the serial number of its recipe and what it reads; then the
     positions of the nodes that somebody looks at, the externals that nobody will look at any more,
-    and how many there are of both.
+    each with the ~numbers of those that are other parts of the same value, and how many words both take.
     """
 
     __slots__ = ("externals", "key")
@@ -45,9 +45,16 @@ class Structure:
         return self._lists()[0]
 
     @property
-    def owned(self) -> tuple[int, ...]:
-        """The externals that are written over, and that nobody will look at any more."""
-        return self._lists()[1]
+    def owned(self) -> dict[int, list[int]]:
+        """The externals that are written over, and that nobody will look at any more; with each those
+        that are other parts of the same value."""
+        found: dict[int, list[int]] = {}
+        for word in self._lists()[1]:
+            if word < 0:
+                found[next(reversed(found))].append(~word)
+            else:
+                found[word] = []
+        return found
 
     def _lists(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         words = array("q", self.key)
@@ -166,17 +173,18 @@ def others(nodes: Sequence[Any], uses: Counter[int]) -> list[int]:
 def _owned(
     externals: list[tuple[Any, int]], uses: Counter[int], replaced: set[int]
 ) -> tuple[int, ...]:
-    """The externals that are written over and that nothing but their readers holds."""
-    entries = Counter([id(value) for value, _ in externals])
-    return tuple(
-        [
-            number
-            for number in sorted(replaced)
-            if entries[id(externals[number][0])] == 1
-            and externals[number][0].address.__class__ is not Foreign
-            and others_outside(externals, number, uses) <= _OWNED
-        ]
-    )
+    """The externals that are written over and that nothing but their readers holds, as in a key."""
+    entries: dict[int, list[int]] = {}
+    for number, (value, _) in enumerate(externals):
+        entries.setdefault(id(value), []).append(number)
+    del value  # it counts
+    words = []
+    for number in sorted(replaced):
+        same = entries[id(externals[number][0])]
+        held = others_outside(externals, number, uses) - len(same) + 1
+        if held <= _OWNED and externals[number][0].address.__class__ is not Foreign:
+            words += [number, *[~other for other in same if other != number]]
+    return tuple(words)
 
 
 def others_outside(externals: list[tuple[Any, int]], number: int, uses: Counter[int]) -> int:
