@@ -103,6 +103,7 @@ CASES = {
     "most common": lambda: adjit.randint(0, 4, (3, 17)).mode(1),
     "places in order": lambda: adjit.searchsorted(adjit.arange(9.0), normal(3)),
     "chosen by a mask": lambda: normal(9)[whole(*[True, False, True] * 3)],
+    "places of few": lambda: (normal(3, 7) > 0).nonzero(),
     "chosen of many": lambda: normal(5000)[normal(5000).abs() > 2],
     "put by a mask": lambda: normal(9).masked_scatter(whole(*[True, False, True] * 3), normal(9)),
     "rows added": lambda: normal(5, 7).index_add(0, whole(4, 0, 2), normal(3, 7)),
