@@ -1268,3 +1268,20 @@ def test_a_bad_index_leaves_shared_memory_as_it_was(bad):
         if not AGAINST_TORCH:  # which has written the first one
             assert mine.tolist() == np.arange(12.0).reshape(6, 2).tolist()
             assert x.tolist() == mine.tolist()
+
+
+@pytest.mark.skipif(AGAINST_TORCH, reason="nothing waits there")
+def test_what_goes_wrong_elsewhere_is_raised_before_shared_memory_is_written():
+    mine, table = np.zeros(20000), T.ones(4)
+    x = T.from_numpy(mine)
+    for _ in range(2):
+        wrong = table[T.tensor([9])]
+        with pytest.raises(IndexError, match="index 9 is out of bounds") as caught:
+            x.add_(1.0)
+        assert not mine.any()  # nor later, though the traceback holds what was recorded
+        assert x.tolist() == [0.0] * 20000
+        assert caught.value is not None
+        with pytest.raises(IndexError):
+            wrong.tolist()
+    x.add_(1.0)
+    assert mine.all()

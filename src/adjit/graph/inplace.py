@@ -121,6 +121,7 @@ def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> An
     """
     if scheduling.captured_threads or scheduling.looking_threads:
         return adopt(t, make())
+    scheduling.settle()  # by its plan, which a batch with such a write has not; its errors come first
     value = t.storage.value
     storages = {x.storage for x in (t, *operands) if record.is_tensor(x) and x.storage.shared}
     outsiders = [(storage, storage.shared) for storage in storages]

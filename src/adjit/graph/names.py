@@ -171,16 +171,17 @@ def in_place(f: Any, name: str) -> Any:
     """The op as a method that writes its result into the tensor."""
     from . import inplace as writing
 
+    def make(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(f, (Elementwise, Choice)) and self.fn is None:
+            return f.apply((self, *args), kwargs, over=True)
+        return f(self, *args, **kwargs)
+
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         writing.check(self)
         writing.check_overlap(self, args)
-        if isinstance(f, (Elementwise, Choice)) and self.fn is None:
-            make = functools.partial(f.apply, (self, *args), kwargs, over=True)
-        else:
-            make = functools.partial(f, self, *args, **kwargs)
         if self.storage.shared:
-            return writing.adopt_shared(self, make, args)
-        return writing.adopt(self, make())
+            return writing.adopt_shared(self, lambda: make(self, args, kwargs), args)
+        return writing.adopt(self, make(self, args, kwargs))
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."
