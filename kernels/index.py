@@ -15,6 +15,7 @@ CPU side below; the CUDA side belongs at the end.
 """
 
 from .abi import STATUS_INDEX, STATUS_VALUE, I, T, X, at, helper, kernel, shifted, words
+from .device import instead_of
 from .shape import offset_of
 
 # --------------------------------------------------------------------------- checks
@@ -66,6 +67,12 @@ def are_rows(indices, count, axes, status):
                 if index[i] < lowest or index[i] >= size:
                     report(status, STATUS_INDEX, index[i], number, size)
             return False
+    return True
+
+
+@instead_of(are_rows)
+def are_rows_on_gpu(indices, count, axes, status):
+    """Each thread would look at all of them. There a write that fails may have written some rows."""
     return True
 
 
@@ -135,6 +142,8 @@ def write_table(args, start, stop):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
         for i in range(count):
             offset = row_offset(indices, count, i, axes, status)
+            if offset == NOTHING:
+                return
             source = shifted(values, o * value_outer + i * value_row)
             target = shifted(out, o * outer_step + offset)
             for k in range(first, last):
@@ -154,6 +163,8 @@ def add_to_table(args, start, stop):
         first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
         for i in range(count):
             offset = row_offset(indices, count, i, axes, status)
+            if offset == NOTHING:
+                return
             if indices[i] == skipped:
                 continue
             source = shifted(values, o * value_outer + i * value_row)
