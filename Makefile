@@ -5,14 +5,18 @@ BIN := $(VENV)/bin
 TORCH ?= 0
 CUDA ?= cuda13
 WORKERS ?= 2
+PROGRAMS ?= 1000
+SEED ?= 0
+SETTINGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-cnn test a-gpu test-gpu check-gpu lint bench notebooks clean
+.PHONY: help demo demo-cnn test fuzz a-gpu test-gpu check-gpu lint bench notebooks clean
 
 help:
 	@echo "make demo       train a digit classifier, draw what it learned and its graph"
 	@echo "make demo-cnn   the same with a convolutional network"
 	@echo "make test       run the test suite (TORCH=1: also against PyTorch)"
+	@echo "make fuzz       run random programs in every way (PROGRAMS=1000 SEED=0 SETTINGS='NAME=value ...')"
 	@echo "make test-gpu   on a GPU: its tests, then the benchmark table (CUDA=cuda12 for a driver of CUDA 12)"
 	@echo "make check-gpu  on a GPU: its tests under NVIDIA's compute-sanitizer"
 	@echo "make lint       ruff and mypy"
@@ -40,6 +44,12 @@ test: $(VENV)/.installed-torch
 endif
 test: $(VENV)/.installed-test
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal --durations 15 tests
+
+ifeq ($(TORCH),1)
+fuzz: $(VENV)/.installed-torch
+endif
+fuzz: $(VENV)/.installed-test
+	$(BIN)/python tests/fuzz $(PROGRAMS) --seed $(SEED) --settings $(SETTINGS)
 
 a-gpu: $(VENV)/.installed-test
 	@$(BIN)/python -c 'import sys; from adjit import driver; sys.exit(driver.reason() and "no GPU to test on: " + driver.reason())'

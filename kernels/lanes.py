@@ -23,6 +23,7 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 
 from .abi import helper
+from .conversion import to_integer
 
 LANES = 32
 CACHE_LINE = 64
@@ -173,7 +174,7 @@ def converted(context: Any, builder: Any, value: ir.Value, old: Any, new: Any) -
     if is_float(new):
         return (builder.sitofp if old.signed else builder.uitofp)(value, target)
     if is_float(old):
-        return builder.fptosi(value, target)
+        return to_integer(builder, value, new)
     if old.bitwidth == new.bitwidth:
         return value
     if old.bitwidth > new.bitwidth:

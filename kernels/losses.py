@@ -50,14 +50,15 @@ def put_class(args, start, stop):
 
 @kernel
 def binary_cross_entropy(args, start, stop):
-    """out = -(y log x + (1 - y) log(1 - x)), logarithms being at least -100; x within [0, 1]."""
+    """out = -(y log x + (1 - y) log(1 - x)), logarithms being at least -100; x and y within [0, 1]."""
     p = words(args)
     x, y, out, status = at(p[0], T), at(p[1], T), at(p[2], T), at(p[3], I)
-    bad = 0
+    bad_input, bad_target = 0, 0
     for i in range(start, stop):
-        bad += not ((x[i] >= T(0)) & (x[i] <= T(1)))
+        bad_input += not ((x[i] >= T(0)) & (x[i] <= T(1)))
+        bad_target += not ((y[i] >= T(0)) & (y[i] <= T(1)))
         low = max(math.log1p(-x[i]), T(-100))
         high = max(math.log(x[i]), T(-100))
         out[i] = (y[i] - T(1)) * low - y[i] * high
-    if bad:
-        status[0] = STATUS_VALUE
+    if bad_input or bad_target:
+        status[0], status[1] = STATUS_VALUE, bad_input

@@ -35,7 +35,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core import cgutils
 
-from .processor import VECTOR_BYTES, has
+from .processor import CHOSEN, FUSED, VECTOR_BYTES, has
 from .target import machine
 
 FEW_LINES = 4  # that are transposed in squares of their own
@@ -48,10 +48,9 @@ BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows ha
 # The sums, a step of B and one number of A fill the registers: 32 of them, or 16 on x86 without
 # AVX-512. Few rows, as each takes a pointer too: with 12 x 2, a convolution on Zen 5 came to 0.78 of
 # the peak, with 8 x 3 to 0.88 and with 6 x 4 to 0.90; on Zen 4 all were within 2 % of each other.
-HEIGHT, WIDTH = (6, 4) if has("avx512f") else (6, 2) if has("fma") else (8, 3)
+HEIGHT, WIDTH = (6, 4) if has("avx512f") else (8, 3) if CHOSEN.architecture == "aarch64" else (6, 2)
 # All heights would be twice the code to compile; an odd one computes a row too many and drops it.
 HEIGHTS = (1, *range(2, HEIGHT + 1, 2))
-FUSED = has("fma") or llvm.get_default_triple().startswith(("aarch64", "arm64"))
 
 
 def lanes_of(size: int) -> int:

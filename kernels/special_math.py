@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from .intrinsics import constant, copysign, floor, register, round_even, trunc, where
+from .intrinsics import (
+    OutOfLine,
+    constant,
+    copysign,
+    floor,
+    rarely,
+    register,
+    round_even,
+    trunc,
+    where,
+)
 from .vector_math import FORMATS, fmod, pow, sin
 
 # The name to import for a (function, dtype).
@@ -70,18 +80,39 @@ def trigamma(x, k):
     return where(mirrored, 1.0 / (sine * sine) - total, total)
 
 
-@vectorised
-def zeta(s, x, k):
-    """Hurwitz's zeta function, the sum of (x + n)**-s over n >= 0, for s > 1 and x > 0."""
+def zeta_above(s, x, k):
+    """`zeta` for positive x: nine terms, then Euler's and Maclaurin's formula for the others."""
     total = constant(x, 0.0)
     for step in range(SHIFT):
         total = total + pow(x + float(step), -s, k)
     far = x + float(SHIFT)
-    power = pow(far, -s, k)
     inverse = 1.0 / far
-    total = total + power * (far / (s - 1.0) + 0.5)
+    rest = pow(far, 1.0 - s, k)  # not `power * far`: that power underflows sooner
+    power = rest * inverse
+    total = total + (rest / (s - 1.0) + 0.5 * power)
     factor = power * inverse * s
     for j, number in enumerate(BERNOULLI):
         total = total + factor * (number / math.factorial(2 * j + 2))
         factor = factor * (s + (2.0 * j + 1.0)) * (s + (2.0 * j + 2.0)) * (inverse * inverse)
-    return where(x > 0.0, where(x < np.inf, total, 0.0), np.nan)
+    return where(s < np.inf, total, pow(x, -s, k))
+
+
+def zeta_below(s, x, k):
+    """`zeta` for x <= 0: a pole where x is whole; else powers of negative numbers, for whole s only.
+
+    The terms are those of all numbers x + n, without those to the left of x: sums over positive numbers.
+    """
+    whole = floor(x)
+    sign = where(floor(s * 0.5) * 2.0 == s, constant(s, 1.0), -1.0)
+    everywhere = zeta_above(s, x - whole, k) + sign * zeta_above(s, (whole + 1.0) - x, k)
+    total = everywhere - sign * zeta_above(s, 1.0 - x, k)
+    total = where(floor(s) == s, total, np.nan)
+    return where(whole == x, np.inf, total)
+
+
+@vectorised
+def zeta(s, x, k):
+    """Hurwitz's zeta function, the sum of (x + n)**-s over n >= 0, for s > 1."""
+    slow = OutOfLine(f"zeta_below_{k.SUFFIX}", partial(zeta_below, k=k), partial(zeta_below, k=k))
+    total = rarely(x <= 0.0, slow, (s, x), zeta_above(s, x, k))
+    return where(s > 1.0, total, where(s == 1.0, constant(s, np.inf), np.nan))

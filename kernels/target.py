@@ -55,6 +55,9 @@ from numba.core.untyped_passes import (
     TranslateByteCode,
 )
 
+from .conversion import to_integer
+from .processor import CHOSEN
+
 NAME = "adjit"
 OPTIONS = {"nopython": True, "error_model": "numpy", "no_cpython_wrapper": True}
 
@@ -206,13 +209,15 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 class Codegen(JITCPUCodegen):  # type: ignore[misc]
     _library_class = Library
 
-    @functools.cached_property
-    def triple(self) -> str:
-        return str(llvm.get_process_triple())
+    def _get_host_cpu_name(self) -> str:
+        return CHOSEN.name
+
+    def _get_host_cpu_features(self) -> str:
+        return CHOSEN.features
 
     def _create_empty_module(self, name: str) -> ir.Module:
         module = ir.Module(cgutils.normalize_ir_text(name))
-        module.triple, module.data_layout = self.triple, self._data_layout or ""
+        module.triple, module.data_layout = CHOSEN.triple, self._data_layout or ""
         return module
 
 
@@ -246,6 +251,12 @@ class Context(cpu.CPUContext):  # type: ignore[misc]
         from numba.cpython import builtins, mathimpl, numbers, rangeobj, tupleobj  # noqa: F401
 
         self.install_registry(mathimpl.registry)
+
+    def cast(self, builder: Any, value: Any, old: Any, new: Any) -> Any:
+        """A value as another type."""
+        if isinstance(old, types.Float) and isinstance(new, types.Integer):
+            return to_integer(builder, value, new)
+        return super().cast(builder, value, old, new)
 
     def post_lowering(self, module: Any, library: Any) -> None:
         """Nothing of Numba's memory management is linked: kernels have no objects."""

@@ -19,6 +19,7 @@ from .handles import (
     STORAGE_VALUE,
     TAPE,
     TENSOR_META,
+    TENSOR_NEEDS_GRAD,
     TENSOR_OFFSET,
     TENSOR_SPEC,
     TENSOR_STORAGE,
@@ -160,10 +161,10 @@ def advance(function, arguments, count, names):
 def new_grad(shared, fn, g, captured):
     """What a gradient becomes at a leaf without hooks: its `.grad`, if it has none, or one of those
     that are `captured`; else 0."""
-    none, meta = item(shared, NONE), get(get(fn, LEAF_VARIABLE), TENSOR_META)
+    none, leaf = item(shared, NONE), get(fn, LEAF_VARIABLE)
     if get(fn, GRAD_EXTRAS) != none or g == none:
         return 0
-    if captured == none and not is_free(shared, meta):
+    if captured == none and not is_free(shared, leaf):
         return 0
     if class_of(g) == item(shared, NODE):
         return new_tensor(shared, own(g), item(get(fn, GRAD_OUTPUTS), 0))
@@ -171,9 +172,11 @@ def new_grad(shared, fn, g, captured):
 
 
 @helper
-def is_free(shared, meta):
-    """Whether a leaf has no gradient yet, and nothing to call once it has one."""
-    none = item(shared, NONE)
+def is_free(shared, leaf):
+    """Whether a leaf wants a gradient and has none yet, and nothing is to be called once it has one."""
+    none, meta = item(shared, NONE), get(leaf, TENSOR_META)
+    if get(leaf, TENSOR_NEEDS_GRAD) != item(shared, TRUE):
+        return False
     return meta != none and get(meta, META_GRAD) == none and length(get(meta, META_POST_HOOKS)) == 0
 
 

@@ -13,7 +13,6 @@ run, in us:
 """
 
 import ctypes
-import platform
 import signal
 from typing import Any
 
@@ -23,6 +22,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .abi import call, helper, stack_words, words
+from .processor import CHOSEN
 
 # Words of a job, what a step says to the threads. The first three have the addresses and the
 # meaning that Numba's parallel_for gives them: a base that moves by `stride` for each part.
@@ -93,8 +93,8 @@ def replaced(typingctx: Any, address: Any, old: Any, new: Any) -> Any:
 
 
 PAUSES = {
-    **dict.fromkeys(("x86_64", "amd64"), ("llvm.x86.sse2.pause",)),
-    **dict.fromkeys(("aarch64", "arm64"), ("llvm.aarch64.isb", 15)),
+    "x86_64": ("llvm.x86.sse2.pause",),
+    "aarch64": ("llvm.aarch64.isb", 15),
 }
 
 
@@ -103,7 +103,7 @@ def pause(typingctx: Any) -> Any:
     """Tell the processor that this thread only waits."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        name, *numbers = PAUSES.get(platform.machine().lower(), ("",))
+        name, *numbers = PAUSES.get(CHOSEN.architecture, ("",))
         if name:
             kind = ir.FunctionType(ir.VoidType(), [ir.IntType(32)] * len(numbers))
             hint = cgutils.get_or_insert_function(builder.module, kind, name)

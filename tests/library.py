@@ -10,7 +10,7 @@ import gc
 import os
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -181,3 +181,77 @@ def grads(function: Callable[..., Any], *values: Any) -> list[np.ndarray | None]
     leaves = [leaf(value, dtype=T.float64) for value in values]
     function(*leaves).sum().backward()
     return [None if one.grad is None else array(one.grad) for one in leaves]
+
+
+# ----- layouts: tensors of a shape whose elements lie, or repeat, in other ways -----
+
+
+def _turned(a: np.ndarray, order: Sequence[int]) -> Any:
+    """Axis `order[k]` of what lies in memory is axis k."""
+    back = [order.index(d) for d in range(a.ndim)]
+    return T.tensor(np.ascontiguousarray(a.transpose(back))).permute(*order)
+
+
+def permuted(a: np.ndarray) -> Any:
+    return _turned(a, [*range(1, a.ndim), 0][: a.ndim])
+
+
+def transposed(a: np.ndarray) -> Any:
+    return _turned(a, [*range(a.ndim)][::-1])
+
+
+def stepped(a: np.ndarray) -> Any:
+    wide = np.repeat(a, 2, axis=-1)
+    wide[..., 1::2] = 0
+    return T.tensor(wide)[..., ::2]
+
+
+def sliced(a: np.ndarray) -> Any:
+    """A part of something larger, that begins in the middle."""
+    return T.tensor(np.pad(a, [(2, 1)] * a.ndim))[(slice(2, -1),) * a.ndim]
+
+
+def flipped(a: np.ndarray) -> Any:
+    """From an array with negative strides, which tensors have none of."""
+    return T.tensor(np.flip(np.flip(a).copy()))
+
+
+def imported(a: np.ndarray) -> Any:
+    """The memory of an array in Fortran's order."""
+    return T.from_numpy(np.asfortranarray(a.copy()))
+
+
+def repeated(*axes: int) -> Callable[[np.ndarray], Any]:
+    """The first of each of these axes for all of them, as gradients of sums and means have it."""
+
+    def layout(a: np.ndarray) -> Any:
+        index = tuple(
+            slice(0, 1) if d in axes or d - a.ndim in axes else slice(None) for d in range(a.ndim)
+        )
+        return T.tensor(a[index].copy()).expand(a.shape)
+
+    return layout
+
+
+LAYOUTS: dict[str, Callable[[np.ndarray], Any]] = {
+    "contiguous": lambda a: T.tensor(a.copy()),
+    "permuted": permuted,
+    "transposed": transposed,
+    "stepped": stepped,
+    "sliced": sliced,
+    "flipped": flipped,
+    "imported": imported,
+    "of a row": repeated(0, -3, -4, -5),
+    "of a column": repeated(-1),
+    "of a picture": repeated(
+        -1, -2
+    ),  # as means of pictures, and adaptive pools of one place, leave it
+    "of the inner axes": repeated(-2, -3),
+    "of one": repeated(*range(-5, 0)),
+}
+SHAPES = {1: (7,), 2: (5, 6), 3: (4, 3, 5), 4: (3, 2, 4, 3), 5: (2, 3, 2, 2, 3)}  # by rank
+
+
+def plainly(tensor: Any) -> Any:
+    """The same values in C order."""
+    return T.tensor(array(tensor).copy())

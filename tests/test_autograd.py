@@ -1876,3 +1876,42 @@ def test_a_tensor_that_was_both_operands_before_does_not_count_for_two(name):
         function(x, x).pow(2).sum().backward()
     assert T.autograd.gradcheck(function, (x, y))
     assert T.autograd.gradcheck(lambda a: function(a, a), (x,))
+
+
+@pytest.mark.parametrize(
+    "off", [lambda t: t.requires_grad_(False), lambda t: setattr(t, "requires_grad", False)]
+)
+@pytest.mark.parametrize("hooked", [False, True])
+def test_a_leaf_that_no_longer_wants_gradients_gets_none(off, hooked):
+    x, w, called = leaf([1.0, 2.0]), leaf([3.0, 4.0]), []
+    if hooked:
+        x.register_hook(lambda g: called.append("hook"))
+        x.register_post_accumulate_grad_hook(lambda t: called.append("accumulated"))
+    y = x * w
+    off(x)
+    y.sum().backward(retain_graph=True)
+    assert x.grad is None
+    same(w.grad, [1.0, 2.0])
+    assert called == ["hook"] * hooked
+    x.requires_grad_()
+    y.sum().backward()
+    same(x.grad, [3.0, 4.0])
+    off(x)
+    kept = x.grad.clone()
+    (w * x).sum().backward()
+    same(x.grad, kept.tolist())
+
+
+def test_variable_is_a_class_of_tensors():
+    import adjit
+
+    Variable = adjit.autograd.Variable
+    x = Variable(adjit.ones(2), requires_grad=True)
+    assert type(x) is adjit.Tensor
+    assert x.requires_grad
+    assert isinstance(x, Variable)
+    assert isinstance(adjit.nn.Parameter(adjit.ones(1)), Variable)
+    assert not isinstance(3.0, Variable)
+    assert not issubclass(adjit.Tensor, Variable)
+    with pytest.raises(TypeError, match=r"^Variable data has to be a tensor, but got list$"):
+        Variable([1.0])

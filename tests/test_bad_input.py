@@ -19,6 +19,8 @@ BAD = {
     "a dtype by text": (lambda: T.zeros(2, dtype="nonsense"), TypeError, "dtype must be"),
     "integer too large": (lambda: T.tensor([300], dtype=T.uint8), RuntimeError,
                           "value cannot be converted to type uint8_t without overflow"),
+    "infinity as integer": (lambda: T.ones(2, dtype=T.int64).fill_(math.inf), RuntimeError,
+                            "value cannot be converted to type int64_t without overflow"),
     "nan as integer": (lambda: T.tensor(float("nan"), dtype=T.int64), ValueError,
                        "cannot convert float NaN to integer"),
     "negative stride": (lambda: T.from_numpy(np.arange(3.0)[::-1]), ValueError,

@@ -8,6 +8,8 @@ import sys
 
 import pytest
 
+from adjit.schedule import cache, disk
+
 PROGRAM = """
 import sys
 import adjit
@@ -21,12 +23,18 @@ print(len(compiled), [round(v, 4) for v in x.grad.tolist()], disk.folder())
 """
 
 
-def run(folder, **more):
+WARNING = "adjit cannot keep the kernels that it compiles"
+
+
+def run(folder, *, warns=""):
+    """How many kernels a process compiles, and the folder that it keeps them in."""
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", PROGRAM], capture_output=True, text=True,
-        env=os.environ | {"ADJIT_CACHE_DIR": str(folder)} | more, check=False,
+        [sys.executable, "-W", "always" if warns else "error", "-c", PROGRAM], text=True,
+        capture_output=True, env=os.environ | {"ADJIT_CACHE_DIR": str(folder)}, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert done.stderr.count("Warning: ") == bool(warns), done.stderr
+    assert not warns or f"RuntimeWarning: {WARNING} ({warns})" in done.stderr, done.stderr
     count, rest = done.stdout.strip().split(" ", 1)
     values, used = rest.rsplit(" ", 1)
     assert values == "[5.4366, 5.4366, 5.4366]"
@@ -116,9 +124,11 @@ print(how == [before], settings() == before)
         lambda data: data[: len(data) // 2],
         lambda data: b"not an object at all",
         lambda data: data[:-1] + bytes([data[-1] ^ 1]),
+        lambda data: data.replace(b'"symbol": "', b'"symbol": "_'),
         lambda data: data.replace(b'"external": []', b'"external": ["no_such_symbol"]'),
+        lambda data: data.replace(b"adjit object 2", b"adjit object 1"),
     ],
-    ids=["empty", "half", "foreign", "one bit", "unknown symbol"],
+    ids=["empty", "half", "foreign", "one bit", "symbol", "unknown symbol", "version"],
 )
 def test_a_damaged_entry_is_rebuilt(filled, damage):
     path = next(filled.glob("exp_f32*.o"))
@@ -129,10 +139,60 @@ def test_a_damaged_entry_is_rebuilt(filled, damage):
     assert run(filled)[0] == 0
 
 
+def test_an_entry_in_the_place_of_another_one_is_rebuilt(filled):
+    first, second = next(filled.glob("exp_f32*.o")), next(filled.glob("mul_*.o"))
+    contents = second.read_bytes(), first.read_bytes()
+    first.write_bytes(contents[0])
+    second.write_bytes(contents[1])
+    assert run(filled)[0] == 2
+    assert run(filled)[0] == 0
+    first.unlink()
+    first.symlink_to(second)
+    assert run(filled)[0] == 1
+    assert not first.is_symlink()
+
+
+def test_an_entry_that_expects_what_is_not_there_is_rebuilt(filled):
+    path = next(filled.glob("exp_f32*.o"))
+    entry = disk.read(path)
+    disk.write(path, entry._replace(external=("no_such_symbol",)))
+    assert disk.read(path).external == ("no_such_symbol",)
+    assert run(filled)[0] == 1
+    assert disk.read(path) == entry
+
+
+def test_code_that_needs_what_is_not_there_is_refused():
+    entry = disk.Entry("kernel", b"", ("no_such_symbol",))
+    unit = cache.Unit("no_such_kernel", lambda: lambda: entry)
+    with pytest.raises(RuntimeError, match="no_such_kernel needs no_such_symbol, which nothing"):
+        cache.addresses(unit)
+
+
+def test_what_is_damaged_is_compiled_along_with_what_is_missing(filled):
+    exp, mul = (str(next(filled.glob(f"{name}*.o"))) for name in ("exp_f32", "mul_"))
+    program = f"""
+import adjit
+from adjit.schedule import cache
+together, compile_all = [], cache._compile_all
+cache._compile_all = lambda missing: together.append(len(missing)) or compile_all(missing)
+x = adjit.ones(3, requires_grad=True)
+for path in ({exp!r}, {mul!r}):
+    open(path, "wb").close()
+(x.exp() * x).sum().backward()
+print(together)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(filled)}, check=False,
+    )  # fmt: skip
+    assert done.stdout == "[2]\n", done.stderr
+    assert run(filled)[0] == 0
+
+
 def test_a_folder_that_cannot_be_made_is_replaced_for_the_process(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("not a folder")
-    count, used = run(blocked / "cache")
+    count, used = run(blocked / "cache", warns=f"{blocked / 'cache'}: Not a directory")
     assert count > 3
     assert not used.startswith(str(tmp_path / "file"))
     assert not os.path.exists(used)  # removed when the process ended
@@ -142,9 +202,78 @@ def test_a_folder_that_cannot_be_made_is_replaced_for_the_process(tmp_path):
 def test_a_read_only_folder_is_replaced_for_the_process(tmp_path):
     tmp_path.chmod(0o500)
     try:
-        assert run(tmp_path)[1] != str(tmp_path)
+        assert run(tmp_path, warns=f"{tmp_path}: Permission denied")[1] != str(tmp_path)
     finally:
         tmp_path.chmod(0o700)
+
+
+@pytest.mark.skipif(
+    not hasattr(os, "getuid") or os.getuid() != 0, reason="only root gives files away"
+)
+def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
+    os.chown(tmp_path, 12345, 12345)
+    used = run(tmp_path, warns=f"{tmp_path}: it belongs to another user")[1]
+    assert used != str(tmp_path)
+    assert not any(tmp_path.iterdir())
+
+
+def test_an_entry_that_cannot_be_written_is_told_of_once_in_a_run(filled):
+    paths = [next(filled.glob(f"{name}*.o")) for name in ("exp_f32", "mul_")]
+    contents = [path.read_bytes() for path in paths]
+    for path in paths:
+        path.unlink()
+        path.mkdir()
+    try:
+        for _ in range(2):
+            assert run(filled, warns=f"{paths[0]}: Is a directory")[0] == 2
+        assert not [path for path in filled.iterdir() if path.name.startswith(".")]
+    finally:
+        for path, data in zip(paths, contents, strict=True):
+            path.rmdir()
+            path.write_bytes(data)
+    assert run(filled)[0] == 0
+
+
+def test_a_full_disk_is_told_of_when_the_results_are_there(tmp_path):
+    program = f"""
+import errno, os, sys, warnings
+import adjit
+from adjit.schedule import disk
+def full(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+os.replace = full
+x = adjit.ones(3)
+y = x + 1
+try:
+    y.tolist()
+except RuntimeWarning as warning:
+    print({WARNING!r} in str(warning), "No space left on device" in str(warning))
+print(y.storage.value.recipe, y.tolist(), (x + 2).exp().log().tolist(), list(disk.folder().iterdir()))
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path)}, check=False,
+    )  # fmt: skip
+    wanted = ["True True", "None [2.0, 2.0, 2.0] [3.0, 3.0, 3.0] []"]
+    assert done.stdout.splitlines() == wanted, done.stderr
+
+
+def test_a_folder_that_is_removed_meanwhile_is_made_anew(tmp_path):
+    program = """
+import shutil
+import adjit
+from adjit.schedule import disk
+x = adjit.ones(3)
+print((x + 1).tolist())
+shutil.rmtree(disk.folder())
+print((x.exp() * 0).tolist(), disk.folder().stat().st_mode & 0o777 == 0o700)
+"""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True,
+        env=os.environ | {"ADJIT_CACHE_DIR": str(tmp_path / "cache")}, check=False,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["[2.0, 2.0, 2.0]", "[0.0, 0.0, 0.0] True"], done.stderr
+    assert any((tmp_path / "cache").glob("exp_*.o"))
 
 
 def test_the_folder_is_private(tmp_path):

@@ -77,3 +77,20 @@ def test_sizes_are_told_in_units():
     sizes = [0, 999, 1000, 2_500_000, 7e9]
     told = ["0 bytes", "999 bytes", "1 kB", "2.5 MB", "7 GB"]
     assert [command_line._bytes_text(size) for size in sizes] == told
+
+
+@pytest.mark.parametrize("arguments", ["info", "cache path"])
+def test_a_reader_that_has_enough_is_no_error(arguments):
+    """`python -m adjit info | head -1`: the pipe is closed before anything is written, or in between."""
+    for reads in (0, 5):
+        program = subprocess.Popen(
+            [sys.executable, "-u", "-m", "adjit", *arguments.split()],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        os.read(program.stdout.fileno(), reads)
+        program.stdout.close()
+        told = program.stderr.read().decode()
+        program.stderr.close()
+        assert program.wait(120) in (0, command_line.CLOSED_PIPE)
+        assert told == ""

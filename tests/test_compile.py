@@ -1293,14 +1293,10 @@ class Scaled(T.autograd.Function):
     @staticmethod
     def backward(ctx, g):
         x, w = ctx.saved_tensors
-        SEEN.append(g * 2)  # nobody says that a backward does nothing else
         return w, g * x
 
 
-SEEN = []
-
-
-@program(3)
+@program(0)
 def functions_and_views_inside(wrap):
     w = leaf(6)
 
@@ -1428,33 +1424,27 @@ LOOKS = {
 
 
 @pytest.mark.parametrize("look", LOOKS)
-def test_looking_at_a_value_is_refused_and_spoils_nothing(look):
-    w = leaf(3)
+def test_a_function_that_looks_at_a_value_runs_as_usual(look, replays):
+    def program(wrap):
+        w = leaf(3)
 
-    @T.compile
-    def step(x, looks):
-        y = (w * x).sum()
-        w.grad = None
-        y.backward()
-        with T.no_grad():
-            w.add_(1)
-        if looks:
-            LOOKS[look]((w * x + 1).detach())
-        return y.detach()
+        def step(x, looks):
+            y = (w * x).sum()
+            w.grad = None
+            y.backward()
+            with T.no_grad():
+                w.add_(1)
+            if looks:
+                LOOKS[look]((w * x + 1).detach())
+            return y.detach()
 
-    expected, x = leaf(3).detach(), data(3)
-    for k, looks in enumerate((True, True, False, True, False, False, True, False)):
-        kind, text = outcome(step, x, looks) if looks else (None, step(x, False))
-        if looks:
-            assert kind == "RuntimeError"
-            assert text.startswith("adjit.compile: the captured function looked at the value")
-        assert w.grad.tolist() == x.tolist()
-        assert bits(w.detach()) == bits(expected + 1)
-        assert w._version == k + 1
-        expected = expected + 1
-        assert (x > 0).any().item() in (True, False)
-        assert not scheduling.captured_threads
-        assert not scheduling.looking_threads
+        step = wrap(step)
+        for k, looks in enumerate((True, True, False, True, False, False, True, False)):
+            yield step(data(3, seed=k), looks), w, w.grad, w._version
+            assert not scheduling.captured_threads
+
+    assert observe(program, T.compile) == observe(program, lambda f: f)
+    assert len(replays) == 2  # of the calls that do not look
 
 
 def test_an_error_inside_leaves_everything_usable(replays):
@@ -1471,15 +1461,15 @@ def test_an_error_inside_leaves_everything_usable(replays):
         return y.detach()
 
     x = data(3)
-    for fail in (True, True, False, False, True, False):
+    for fail in (True, True, False, False, True, False, False):
         fails[0] = fail
-        if fail and not replays:
+        if fail:
             with pytest.raises(LookupError):
                 step(x)
         else:
             assert bits(step(x)) == bits((w * x).detach())
         assert bits(w.grad) == bits(x)
-    assert len(replays) == 3
+    assert len(replays) == 2
 
 
 def test_an_index_out_of_range_changes_nothing(replays):
@@ -1531,28 +1521,21 @@ def test_a_value_outside_that_could_not_be_computed(replays):
     assert step(T.ones(3)).tolist() == [2.0] * 3
 
 
-def test_arguments_that_cannot_be_told_apart():
-    step = T.compile(lambda x, option: x * 2)
-
-    class Odd:
-        __hash__ = None
-
-    with pytest.raises(TypeError, match=r"must be tensors or hashable values.* got Odd"):
-        step(T.ones(2), Odd())
-    with pytest.raises(TypeError, match="got ndarray"):
-        step(T.ones(2), np.ones(2))
-    assert step(T.ones(2), {"a": (1, [2.0])}).tolist() == [2.0, 2.0]
-
-
 def test_what_cannot_be_compiled():
-    with pytest.raises(ValueError, match="mode must be 'step', got 'fast'"):
+    with pytest.raises(
+        RuntimeError, match="Unrecognized mode=fast, should be one of: default, red"
+    ):
         T.compile(lambda x: x, mode="fast")
-    with pytest.raises(TypeError, match="expected a function, got int"):
+    with pytest.raises(RuntimeError, match="Either mode or options can be specified"):
+        T.compile(lambda x: x, mode="default", options={})
+    with pytest.raises(RuntimeError, match="Invalid backend: 'tvm'"):
+        T.compile(lambda x: x, backend="tvm")
+    with pytest.raises(TypeError, match="expected a function or a module, got int"):
         T.compile(3)
 
 
 def test_it_is_a_decorator_with_and_without_options(replays):
-    @T.compile(mode="step")
+    @T.compile(mode="default")
     def double(x):
         """Twice."""
         return x * 2
@@ -1760,44 +1743,34 @@ def test_what_is_written_before_gradients_are_differentiated(first):
     assert all("modified by an inplace" in text for _, (_, text) in found)
 
 
-@pytest.mark.parametrize("way", ["grad", "backward"])
-def test_functions_of_the_user_are_not_differentiated_twice(way):
-    w = leaf(3)
-    loss_of = T.compile(lambda x: Scaled.apply(x, w).exp().sum())
-    for _ in range(3):
-        w.grad = None
-        loss = loss_of(data(3))
-        if way == "grad":
-            (g,) = T.autograd.grad(loss, [w], create_graph=True)
-        else:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                loss.backward(create_graph=True)
-            g = w.grad
-        assert bits(g) == bits((w * data(3)).exp() * data(3))
-    for send in (lambda: g.sum().backward(), lambda: T.autograd.grad(g.sum(), w)):
-        with pytest.raises(
-            RuntimeError, match=r"cannot be sent back.*autograd.Function.*__wrapped__"
-        ):
-            send()
-    assert loss_of.__wrapped__(data(3)).grad_fn.name() == "SumBackward0"
+def test_functions_of_the_user_are_differentiated_twice_as_usual(replays):
+    def program(wrap):
+        w = leaf(3)
+        loss_of = wrap(lambda x: Scaled.apply(x, w).exp().sum())
+        for k in range(4):
+            (g,) = T.autograd.grad(loss_of(data(3, seed=k)), [w], create_graph=True)
+            yield g, T.autograd.grad(g.sum(), w)
+
+    assert observe(program, T.compile) == observe(program, lambda f: f)
+    assert not replays
 
 
-def test_a_captured_function_cannot_send_back_through_another():
-    w = leaf(3)
-    loss_of = T.compile(lambda x: (w * x).exp().sum())
-    send = T.compile(lambda loss: loss.backward())
-    loss_of(data(3))
-    for k in range(4):
-        loss = loss_of(data(3, seed=k))
-        with pytest.raises(RuntimeError, match="through the result of another captured function"):
-            send(loss)
-        assert w.grad is None
-    both = T.compile(lambda x: loss_of(x).backward())
-    for k in range(4):
-        w.grad = None
-        both(data(3, seed=k))
-        assert bits(w.grad) == bits((w * data(3, seed=k)).exp().detach() * data(3, seed=k))
+def test_a_captured_function_sends_back_through_another(replays):
+    def program(wrap):
+        w = leaf(3)
+        loss_of = wrap(lambda x: (w * x).exp().sum())
+        send = wrap(lambda loss: loss.backward())
+        both = wrap(lambda x: loss_of(x).backward())
+        for k in range(6):
+            w.grad = None
+            send(loss_of(data(3, seed=k)))
+            yield w.grad
+            w.grad = None
+            both(data(3, seed=k))
+            yield w.grad
+
+    assert observe(program, T.compile) == observe(program, lambda f: f)
+    assert len(replays) >= 8  # of `loss_of` and `both`
 
 
 def test_gradients_through_captures_agree_with_differences(replays):
@@ -2211,6 +2184,6 @@ def test_a_kernel_that_cannot_be_compiled_leaves_the_function_as_it_is(monkeypat
             assert len(texts) == (k > 0)
             assert all("could not plan" in t and "no compiler today" in t for t in texts)
     assert not replays
-    for k in range(3):
+    for k in range(8):
         assert bits(step(data(3, seed=k))) == bits((w * data(3, seed=k)).detach())
-    assert len(replays) == 2
+    assert len(replays) >= 3

@@ -5,8 +5,11 @@ The cases come from the registry: an op that is added is tested.
 
 from __future__ import annotations
 
+import gc
 import math
 import re
+import sys
+import threading
 import warnings
 import zlib
 from typing import Any
@@ -20,7 +23,7 @@ import adjit
 from adjit.graph.elementwise import Elementwise, elementwise, scalar_functions
 from adjit.graph.names import export, methods, namespace
 from adjit.graph.op import registry
-from adjit.schedule.body import special
+from adjit.schedule.body import parse, special
 
 OPS = [op for op in registry.values() if isinstance(op, Elementwise)]
 FLOATS = (adjit.float32, adjit.float64)
@@ -538,6 +541,33 @@ def test_definitions_that_are_refused() -> None:
         plain.vjp(lambda g, y: g * y)
 
 
+def test_threads_parse_bodies_at_once() -> None:
+    """Python's own parser raises a SystemError then, once in a while."""
+    text = "def f(x):\n" + "".join(f"    t{k} = x * {k}\n" for k in range(60)) + "    return x\n"
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            for _ in range(200):
+                parse(text)
+        except SystemError as error:
+            errors.append(error)
+
+    collects, switches = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(1, 10**6, 10**6)
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        gc.set_threshold(*collects)
+        sys.setswitchinterval(switches)
+    assert errors == []
+
+
 # ----- operators -----
 
 
@@ -788,3 +818,29 @@ def test_whole_numbers_are_divided_exactly() -> None:
         x, y = (adjit.tensor(numbers, dtype=kind) for numbers in zip(*every, strict=True))
         found, wanted = quotients(x, y), expected_quotients(every)
         assert found == [adjit.tensor(numbers).to(kind).tolist() for numbers in wanted]
+
+
+BOUNDS = """
+x.clamp(min=None,max=1); x.clamp(None,1); x.clamp(-1,None); x.clamp(t,1); x.clamp(-1,u);
+T.clip(x,min=None,max=u); x.clamp(min=t,max=None); x.clone().clamp_(min=None,max=1);
+x.clone().clamp_(t,1); x.clamp(t,u); x.clamp(True,2); x.clamp_min(min=t); T.clamp_max(x,u)
+"""
+
+
+@pytest.mark.parametrize("call", [" ".join(e.split()) for e in BOUNDS.split(";")])
+def test_bounds_are_numbers_tensors_or_missing(call: str) -> None:
+    torch = pytest.importorskip("torch")
+    found = []
+    for library in (torch, adjit):
+        x = library.tensor([-2.0, 0.5, 3.0, float("nan")])
+        for low, high in ((-1.0, 1.0), (0.0, 2.0)):  # a bound is looked at, anew each time
+            names = {"x": x, "T": library, "t": library.tensor(low), "u": library.tensor(high)}
+            found.append(eval(call, names).tolist())
+    np.testing.assert_array_equal(found[:2], found[2:])
+
+
+def test_a_bound_with_dimensions_does_not_go_with_a_number() -> None:
+    x = adjit.ones(3)
+    for bound in (adjit.zeros(3), adjit.tensor(0.0, requires_grad=True)):
+        with pytest.raises(TypeError, match=r"clamp\(\) received an invalid combination"):
+            x.clamp(bound, 1)

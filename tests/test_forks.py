@@ -11,7 +11,7 @@ import pytest
 FORKS = """
 import os, signal, sys, threading, time
 import adjit
-from adjit.schedule import cache, disk, hot, settle
+from adjit.schedule import disk, forks, hot
 
 def in_a_child(work):
     child = os.fork()
@@ -32,7 +32,7 @@ def hold(lock, is_held):
         is_held.set()
         time.sleep(0.2)
 
-for lock in (settle.lock, *cache.locks):
+for lock in forks.LOCKS:
     is_held = threading.Event()
     holder = threading.Thread(target=hold, args=(lock, is_held))
     holder.start()

@@ -334,3 +334,15 @@ def test_warnings() -> None:
     agree_in_warning(lambda T, t: functional(T).mse_loss(t, t[:1]), x)
     agree_in_warning(lambda T, t: functional(T).kl_div(t, t), x)
     agree_in_warning(lambda T, t: functional(T).softmax(t), x)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), 1.5, -0.1, float("inf")])
+@pytest.mark.parametrize("size", [1, 70, 100_000])
+def test_targets_of_binary_cross_entropy_are_probabilities(wrong, size):
+    good, bad = adjit.full((size,), 0.5), adjit.full((size,), 0.5)
+    bad[size // 2] = wrong
+    for arguments, name in (((good, bad), "target"), ((bad, good), "input"), ((bad, bad), "input")):
+        with pytest.raises(
+            RuntimeError, match=f"^all elements of {name} should be between 0 and 1"
+        ):
+            adjit.nn.functional.binary_cross_entropy(*arguments).item()

@@ -2149,8 +2149,9 @@ def test_looking_at_numbers_is_seen_by_those_who_watch(monkeypatch, slow_settles
         look(x)
         assert not T.graph.state.state.steady
     f = T.compile(lambda t: t * t.sum().item())
-    with pytest.raises(RuntimeError, match="looked at the value"):
-        f(x)
+    for k in range(6):
+        given = x + k
+        assert f(given).tolist() == (given * given.sum()).tolist()
 
 
 # ----- leaves -----

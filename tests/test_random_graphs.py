@@ -40,6 +40,10 @@ VIEWS = {
     "start of rows": (lambda x: x[..., :2], lambda a: a[..., :2]),
     "end of rows": (lambda x: x[..., -1], lambda a: a[..., -1]),
     "transpose": (lambda x: x.transpose(0, -1), lambda a: a.swapaxes(0, -1)),
+    "permute": (
+        lambda x: x.permute(*range(1, x.ndim), 0),
+        lambda a: a.transpose(*range(1, a.ndim), 0),
+    ),
     "flat": (lambda x: x.view(-1), lambda a: a.reshape(-1)),
     "unsqueeze": (lambda x: x.unsqueeze(-1), lambda a: a[..., None]),
     "squeeze": (lambda x: x.squeeze(), lambda a: a.squeeze()),
@@ -64,6 +68,19 @@ UNARY = {
     "sum": (lambda lib, x: x.sum(), np.sum),
     "sum of columns": (lambda lib, x: x.sum(0), lambda a: a.sum(0)),
     "sum of rows": (lambda lib, x: x.sum(-1, keepdim=True), lambda a: a.sum(-1, keepdims=True)),
+    "mean of rows": (
+        lambda lib, x: x.mean(-1, keepdim=True),
+        lambda a: a.mean(-1, keepdims=True),
+    ),
+    "mean of the inner": (lambda lib, x: x.mean((0, -1)), lambda a: a.mean((0, -1))),
+    "hardswish": (
+        lambda lib, x: lib.nn.functional.hardswish(x),
+        lambda a: a * np.clip(a + 3, 0, 6) / 6,
+    ),
+    "gelu": (
+        lambda lib, x: lib.nn.functional.gelu(x, approximate="tanh"),
+        lambda a: a * (0.5 + 0.5 * np.tanh(np.sqrt(2 / np.pi) * (a + 0.044715 * a**3))),
+    ),
     "twice": (lambda lib, x: lib.cat([x, x]), lambda a: np.concatenate([a, a])),
     "pick": (lambda lib, x: x[lib.tensor([0, -1, 0])], lambda a: a[[0, -1, 0]]),
     "softmax": (
@@ -237,7 +254,9 @@ class Programs(RuleBasedStateMachine):
     @rule(seed=st.integers(0, 9))
     def import_from_numpy(self, seed):
         values = np.random.default_rng(seed).uniform(-2, 2, (3, 4))
-        shared = [values.copy() for _ in WORLDS]
+        if seed % 2:
+            values = np.asfortranarray(values)
+        shared = [values.copy(order="K") for _ in WORLDS]
         self.add(values, [lib.from_numpy(a) for lib, a in zip(WORLDS, shared, strict=True)])
         self.exports.append((values, shared))
 

@@ -241,7 +241,7 @@ def test_the_kernels_of_a_gpu(x):
         "# fused_mul_add_tanh_3_on_gpu, 5000 units of work, 256 threads a block\n"
     )
     assert text.count("def ") == 1
-    assert "range(first_unit(), _whole, all_threads())" in text
+    assert "range(first_unit(), whole, all_threads())" in text
     assert text == y.kernels(device=T.device("cuda:3")) != y.kernels() == y.kernels(device="cpu")
     assert [kernel.text for kernel in T.cuda.kernels(y)] == [text.partition("\n")[2]]
     assert len(y) == N

@@ -14,6 +14,7 @@ _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
 try:
     from . import config, dtypes
+    from .absent import absent as _absent
     from .devices import device, get_default_device, set_default_device
     from .dtypes import (
         bfloat16,
@@ -57,9 +58,12 @@ try:
 
     # isort: split
     from . import (
+        _dynamo,
+        _logging,
         accelerator,
         autograd,
         backends,
+        compiler,
         cuda,
         linalg,
         models,
@@ -95,11 +99,11 @@ __version__ = "0.1.0"
 strided = "adjit.strided"
 globals().update(_namespace[""])
 globals().update(_ops.creation.legacy_types)
+globals().update({name: getattr(Tensor, name) for name in _ops.METHODS_AND_FUNCTIONS})
 
 
 def __getattr__(name: str) -> Any:
     """Names that PyTorch has and adjit has not."""
-    told = "what is not supported yet is listed in the README"
-    if name in ("amp", "autocast"):
-        told = MIXED
-    raise AttributeError(f"module 'adjit' has no attribute {name!r}; {told}")
+    if name in ("amp", "autocast", "GradScaler"):
+        raise AttributeError(f"module 'adjit' has no attribute {name!r}; {MIXED}")
+    raise _absent("", name)

@@ -2,18 +2,20 @@
 
 import argparse
 import importlib.metadata
+import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
 
-import llvmlite.binding as llvm
 import numba
 
 from . import config, cuda
+from .kernels.processor import CHOSEN, host
 from .schedule import disk
 from .schedule.run_cpu import get_num_threads
 
 _PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "safetensors", "tbb")
+CLOSED_PIPE = 128 + 13  # what shells show for a program that SIGPIPE ended
 _VECTOR_FEATURES = ("sse4", "avx", "fma", "f16c", "amx", "neon", "sve", "fullfp16", "bf16")
 
 
@@ -29,6 +31,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _, size = disk.size()
         print(f"removed {disk.clear()} files, {_bytes_text(size)}")
     return 0
+
+
+def _until_closed() -> int:
+    """`main`, silent once nobody reads what it prints: `info | head` has what it wanted."""
+    try:
+        status = main()
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Python flushes once more when it ends, which would be said on stderr.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    return status
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -47,7 +61,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "python", f"{platform.python_version()} ({sys.implementation.name}, {sys.platform})"
     for package in _PACKAGES:
         yield package, _version(package)
-    yield "processor", f"{llvm.get_host_cpu_name()} ({platform.machine()})"
+    yield "processor", f"{host().name} ({CHOSEN.architecture}), kernels for {CHOSEN.level}"
     yield "features", ", ".join(_vector_features()) or "none of the known vector extensions"
     yield "threads", f"{get_num_threads()}, threading layer {_threading_layer()}"
     files, size = disk.size()
@@ -64,10 +78,8 @@ def _version(package: str) -> str:
 
 
 def _vector_features() -> list[str]:
-    features = llvm.get_host_cpu_features()
-    return sorted(
-        name for name, has in features.items() if has and name.startswith(_VECTOR_FEATURES)
-    )
+    available = (name[1:] for name in CHOSEN.features.split(",") if name.startswith("+"))
+    return sorted(name for name in available if name.startswith(_VECTOR_FEATURES))
 
 
 def _threading_layer() -> str:
@@ -99,4 +111,4 @@ def _bytes_text(size: float) -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(_until_closed())

@@ -10,8 +10,10 @@
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
+| `ADJIT_CPU`         | native, x86-64-v2, -v3, -v4 | native  | the instructions that kernels may use |
 | `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code, or its twins |
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
+| `ADJIT_LOGS`        | graph_breaks, recompiles | none      | say why compiled functions do so |
 | `ADJIT_CUBLASLT`    | auto, off          | auto             | NVIDIA's library for products on GPUs |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
@@ -48,6 +50,15 @@ def _whole(name: str, default: int) -> int:
     return int(text)
 
 
+def _some_of(name: str, *values: str) -> frozenset[str]:
+    found = frozenset(os.environ.get(name, "").replace(",", " ").split())
+    if not found <= {*values}:
+        raise ValueError(
+            f"{name} must be some of {', '.join(values)}, got {', '.join(sorted(found))}"
+        )
+    return found
+
+
 EAGER: bool = os.environ.get("ADJIT_EAGER", "0").strip() not in ("", "0")
 CACHE_DIR: str | None = os.environ.get("ADJIT_CACHE_DIR") or None
 HOME: str | None = os.environ.get("ADJIT_HOME") or None
@@ -55,6 +66,7 @@ JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
 HOT: int = _whole("ADJIT_HOT", 2)
 MIN_FUSED: int = _whole("ADJIT_MIN_FUSED", 1024)
 RECORDER: str = _one_of("ADJIT_RECORDER", "compiled", "python")
+LOGS: frozenset[str] = _some_of("ADJIT_LOGS", "graph_breaks", "recompiles")
 PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")
 CUBLASLT: bool = _one_of("ADJIT_CUBLASLT", "auto", "off") == "auto"
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)

@@ -2,6 +2,14 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from .absent import absent
 from .graph.names import namespace
 
 globals().update(namespace["linalg"])
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Names that PyTorch has and adjit has not."""
+    raise absent("linalg", name)

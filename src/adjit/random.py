@@ -63,7 +63,7 @@ class Generator:
         with self._lock:
             self._seed, self._offset = number % (1 << 64), 0
         if state.session is not None:
-            state.session.refuse()
+            state.session.refuse("it seeds a generator of random numbers")
         return self
 
     def seed(self) -> int:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 Shape = tuple[int, ...]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Size(tuple[int, ...]):
@@ -79,12 +82,14 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
     return 1 + sum((n - 1) * st for n, st in zip(shape, strides, strict=True))
 
 
-def broadcast_shapes(*shapes: Sequence[int]) -> Size:
-    """The common shape of operands.
+def broadcast_shapes(*shapes: Any) -> Size:
+    """The common shape of operands; a number is the shape of a vector.
 
     Raises:
         RuntimeError: where two sizes differ and neither is 1.
     """
+    if int in map(type, shapes):
+        shapes = tuple([(s,) if isinstance(s, int) else s for s in shapes])
     if len(shapes) == 2 and tuple(shapes[0]) == tuple(shapes[1]):
         return Size(shapes[0])
     ndim = max((len(s) for s in shapes), default=0)
@@ -178,6 +183,22 @@ def shape_of(args: Any) -> Size:
         raise TypeError(f"expected sizes as ints or one sequence of ints, got ({kinds})") from None
 
 
+def listed(*names: str) -> Callable[[_F], _F]:
+    """Let a function of numbers, `f(2, 3)` or `f((2, 3))`, take them by name too: `f(size=(2, 3))`."""
+
+    def decorate(function: Any) -> Any:
+        @functools.wraps(function)
+        def named(*args: Any, **kwargs: Any) -> Any:
+            for name in names:
+                if name in kwargs:
+                    args = (*args, kwargs.pop(name))
+            return function(*args, **kwargs)
+
+        return named
+
+    return decorate
+
+
 def checked_shape(args: Any) -> Size:
     """A shape for new memory.
 
@@ -230,12 +251,12 @@ def infer_view_shape(requested: Any, count: int) -> Size:
         raise RuntimeError(f"invalid shape dimension {min(shape)}")
     known = math.prod(size for size in shape if size != -1)
     if unknown:
-        if known == 0:
+        if known == 0 and count == 0:
             raise RuntimeError(
                 f"cannot reshape tensor of {count} elements into shape {shape} because the "
                 "unspecified dimension size -1 can be any value and is ambiguous"
             )
-        if count % known == 0:
+        if known and count % known == 0:
             shape[unknown[0]] = count // known
             known = count
     if known != count:

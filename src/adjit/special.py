@@ -2,6 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NoReturn
+
+from .absent import absent
 from .graph.names import namespace
 
 globals().update(namespace["special"])
+globals().update(
+    {name: namespace[""][name] for name in ("log_softmax", "logsumexp", "round", "softmax")}
+)
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Names that PyTorch has and adjit has not."""
+    raise absent("special", name)

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import devices, dtypes, printing
 from .dtypes import dtype
-from .graph import record
+from .graph import copies, record
 from .graph.names import attach_methods
 from .graph.node import RemovableHandle, Spec
 from .graph.state import state, watchers
@@ -797,7 +797,7 @@ class Tensor:
             )
         if id(self) in memo:
             return memo[id(self)]
-        made = self.detach().clone()
+        made = copies.on_copied_memory(self, memo)
         if type(self) is not Tensor:
             made = made.as_subclass(type(self))
         made.needs_grad = self.needs_grad
@@ -815,13 +815,7 @@ class Tensor:
         return made
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild, (
-            type(self),
-            self._values().copy(),
-            self.requires_grad,
-            dict(self.__dict__),
-            str(self.spec.device),
-        )
+        return copies.reduced(self)
 
     # ----- indexing and containers -----
 
@@ -901,21 +895,6 @@ def _ctype(kind: dtype) -> str:
     return {"float32": "float", "float64": "double", "int64": "long int", "int32": "int"}.get(
         kind.name, kind.name
     )
-
-
-def _rebuild(
-    cls: type, array: np.ndarray[Any, Any], requires_grad: bool, extra: dict[str, Any],
-    device: str = "cpu",
-) -> Any:  # fmt: skip
-    """Unpickle a tensor."""
-    from .ops.creation import tensor
-
-    made = tensor(array, device=device)
-    if cls is not Tensor:
-        made = made.as_subclass(cls)
-    made.needs_grad = bool(requires_grad)
-    made.__dict__.update(extra)
-    return made
 
 
 def _attach(name: str, function: Any) -> None:

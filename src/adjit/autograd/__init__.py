@@ -245,16 +245,28 @@ def grad(
     return tuple(result)
 
 
-def Variable(data: Tensor, requires_grad: bool = False) -> Tensor:
-    """The old way to ask for gradients; today a tensor does all of it.
+class VariableMeta(type):
+    """The class of `Variable`, of which every tensor is an instance."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=VariableMeta):
+    """The old way to ask for gradients; today a tensor does all of it, and is what a call gives.
+
+    Raises:
+        TypeError: if `data` is no tensor.
 
     Example:
         >>> adjit.autograd.Variable(adjit.ones(2), requires_grad=True)
         tensor([1., 1.], requires_grad=True)
     """
-    made = data.detach()
-    made.requires_grad_(requires_grad)
-    return made
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
+        if not record.is_tensor(data):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)
 
 
 from . import functional  # noqa: E402

@@ -93,9 +93,9 @@ leaves[:] = AccumulateGrad, _accumulate
 def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
     """`t.grad` becomes `g`, or grows by it; then the post-accumulate hooks of a leaf run.
 
-    Where `g` `is_own`, nobody else has it.
+    Where `g` `is_own`, nobody else has it. A leaf that no longer wants gradients gets none.
     """
-    if g is None:
+    if g is None or not t.needs_grad:
         return
     add_to_grad(t, g, is_own)
     if t.meta is not None and t.meta.post_hooks:

@@ -1,7 +1,7 @@
 """Watching a function: what it reads from outside, what it writes, what it draws.
 
-Four slots are watched while it runs: the value of every storage, the `.grad` and the storage of
-every tensor, and `Module.training`. What is read before it is written comes from outside; what is
+Three slots are watched while it runs: the value of every storage, the `.grad` and the storage of
+every tensor. What is read before it is written comes from outside; what is
 written and can still be reached afterwards is an effect. Watching costs nothing when nobody
 watches.
 """
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..graph import lines
 from ..graph.node import GradNode, sequence
 from ..graph.state import state
-from ..schedule.settle import captured_threads, looking_threads, tape
+from ..schedule.settle import captured_threads, give_up, tape
 from ..storage import Storage
 from ..tensor import Meta, Tensor
 
@@ -81,12 +81,17 @@ class Session:
         self.grads: dict[Meta, Any] = {}  # the first gradients
         self.set_grads: set[Meta] = set()
         self.new_metas: set[Meta] = set()
-        self.training: dict[Any, bool] = {}  # of modules
-        self.is_refused = False
+        self.problem = ""  # why what was done cannot be repeated by a plan
         self.draws: list[Draw] = []
         self.sites: lines.Sites = {}  # where the nodes were recorded
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
         self.began = sequence()  # backward nodes with lower numbers are not the function's own
+
+    def unexplained(self, reached: set[int]) -> Seen | None:
+        """A tensor from outside that is not among those reached, nor an argument or a gradient."""
+        known = {id(seen.tensor) for seen in self.arguments}
+        known.update(id(g) for g in self.grads.values())
+        return next((s for k, s in self.outside.items() if k not in known | reached), None)
 
     def numbers(
         self, values: Sequence[int], again: Callable[[], Sequence[int]], is_unique: bool = False
@@ -105,40 +110,28 @@ class Session:
     def watching(self) -> Iterator[None]:
         """Watch what this thread does; nothing that it records is run meanwhile."""
         self.thread = threading.get_ident()
-        module: Any = _module_class()
         watched: list[tuple[Any, str, Any]] = [
             (Storage, "value", property(self._get_value, self._set_value)),
             (Meta, "grad", property(self._get_grad, self._set_grad)),
             (Tensor, "storage", property(self._get_storage, self._set_storage)),
-            (module, "training", property(self._get_training, self._set_training)),
         ]
         self.made.clear()
         for owner, name, slot in watched:
             setattr(owner, name, slot)
         state.session = self
+        give_up[self.thread] = self.refuse
         captured_threads.add(self.thread)
         try:
             with lines.noting(self.sites):
                 yield
         finally:
             captured_threads.discard(self.thread)
+            del give_up[self.thread]
             state.session = None
             for (owner, name, _), slot in zip(
-                watched, (value_slot, grad_slot, storage_slot), strict=False
+                watched, (value_slot, grad_slot, storage_slot), strict=True
             ):
                 setattr(owner, name, slot)
-            del module.training
-
-    @contextlib.contextmanager
-    def only_looking(self) -> Iterator[None]:
-        """Refuse what a captured function may not do, without capturing anything."""
-        was_looking = self.thread in looking_threads
-        looking_threads.add(self.thread)
-        try:
-            yield
-        finally:
-            if not was_looking:
-                looking_threads.discard(self.thread)
 
     def forget_metas(self, lasting: set[Meta]) -> None:
         """Let go of the gradients of tensors that only the function itself has seen."""
@@ -154,19 +147,18 @@ class Session:
     def sent_back(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""
         if any(fn.seq < self.began and fn.edges for fn in nodes):
-            self.refuse()  # another call finds another graph there
+            self.refuse("it sends gradients back through a graph from outside")
 
-    def refuse(self) -> None:
-        """Say that what was done cannot be repeated by a plan."""
-        self.is_refused = True
+    def refuse(self, problem: str) -> None:
+        """Say why what was done cannot be repeated by a plan."""
+        self.problem = self.problem or problem
 
-    @property
-    def is_repeatable(self) -> bool:
-        """Whether every tensor that was there before has kept its storage and its history."""
-        return not self.is_refused and all(
-            seen.is_unchanged and _edge(seen.tensor) is seen.edge
-            for seen in [*self.arguments, *self.outside.values()]
-        )
+    def tensors_problem(self) -> str:
+        """Why tensors that were there before hinder: each must have kept its storage and its history."""
+        for seen in [*self.arguments, *self.outside.values()]:
+            if not (seen.is_unchanged and _edge(seen.tensor) is seen.edge):
+                return "it gives a tensor from outside another storage, or another history"
+        return ""
 
     def _is_mine(self) -> bool:
         return threading.get_ident() == self.thread
@@ -215,27 +207,10 @@ class Session:
                 self.made.add(id(t))
         storage_slot.__set__(t, storage)
 
-    def _get_training(self, module: Any) -> bool:
-        value: bool = module.__dict__["training"]
-        if self._is_mine():
-            self.training.setdefault(module, value)
-        return value
-
-    def _set_training(self, module: Any, value: bool) -> None:
-        if self._is_mine():
-            self.training.setdefault(module, module.__dict__.get("training", value))
-        module.__dict__["training"] = value
-
 
 def _edge(t: Any) -> Any:
     """Where the history of a tensor begins; that of a view is its base's."""
     return t.edge if t.view_of is None else t.view_of.base.edge
-
-
-def _module_class() -> type:
-    from ..nn import Module
-
-    return Module
 
 
 def reachable(wanted: Sequence[Any]) -> list[Any]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import functools
-import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from enum import Enum
 from itertools import count
-from typing import Any, TypeVar, overload
+from types import CodeType
+from typing import Any, NamedTuple, TypeVar, overload
 
 import numpy as np
 
@@ -16,8 +18,13 @@ from .. import config, devices, dtypes
 from ..graph import record
 from ..graph.state import state
 from ..schedule.hot import warn
-from ..schedule.settle import lock, looking_threads, settle
+from ..schedule.settle import lock, settle
+from . import logs
 from .capture import Session
+from .codes import Run
+from .guards import Guards
+from .logs import Unsupported
+from .reach import Reached
 from .replay import Replay
 from .sending import Graphs
 
@@ -27,54 +34,86 @@ MAX_CAPTURES = 64  # of one function; the one used least recently goes first
 MAX_VARIANTS = 8  # of one capture, that differ in what the function finds outside
 
 
-@overload
-def compile(f: F, *, mode: str = "step") -> F: ...
+MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+BACKENDS = ("inductor", "cudagraphs", "aot_eager", "eager")
 
 
 @overload
-def compile(f: None = None, *, mode: str = "step") -> Callable[[F], F]: ...
+def compile(
+    model: F, *, fullgraph: bool = False, dynamic: bool | None = None, backend: str = "inductor",
+    mode: str | None = None, options: Mapping[str, Any] | None = None, disable: bool = False,
+    assume_pure: bool = False,
+) -> F: ...  # fmt: skip
 
 
-def compile(f: Any = None, *, mode: str = "step") -> Any:
-    """Capture a function the second time it is called, replay it as one plan from then on.
+@overload
+def compile(
+    model: None = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+    backend: str = "inductor", mode: str | None = None, options: Mapping[str, Any] | None = None,
+    disable: bool = False, assume_pure: bool = False,
+) -> Callable[[F], F]: ...  # fmt: skip
 
-    The first call runs as usual, so that optimisers and modules make what they make only once. The
-    second call records everything that the function does: its results, what it writes in place
-    (parameters, buffers, the state of optimisers), the `.grad` of leaves. Later calls run the
-    fused kernels of all that in one go; no Python inside the function runs any more.
 
-    What is looked up anew at every call: the tensors given as arguments, every tensor from outside
-    that is read, random numbers, the numbers that the optimisers of `adjit.optim` compute from
-    their step. Everything else is as it was when the function was captured: Python numbers,
-    branches, loops, hooks, which tensors a module or an optimiser has. A call whose arguments have
-    other shapes, dtypes or Python values, in which `requires_grad`, `is_grad_enabled()` or
-    `Module.training` differ, or for which a tensor from outside has new memory, is captured on its
-    own. Where the function sends gradients back through a graph from outside, where a result is an
-    object of another kind or shares memory with another that needs gradients, and where memory is
-    written that a NumPy array looks at, calls run as usual.
+def compile(
+    model: Any = None, *, fullgraph: bool = False, dynamic: bool | None = None,
+    backend: str = "inductor", mode: str | None = None, options: Mapping[str, Any] | None = None,
+    disable: bool = False, assume_pure: bool = False,
+) -> Any:  # fmt: skip
+    """Capture a function when it is called again, and replay it as one plan from then on.
+
+    **The contract: `compile(f)` gives what `f` gives, always.** The first call runs as usual; it tells
+    which code runs, and optimisers and modules make then what they make only once. The second is watched and
+    recorded: its results, what it writes in place (parameters, buffers, the state of optimisers), the
+    `.grad` of leaves. Later calls run the fused kernels of all that in one go, without the function's
+    Python, as long as everything that this Python can read is as it was.
+
+    *Looked up anew at every call*: the elements of tensors given as arguments, of every tensor from
+    outside, random numbers of adjit, the options and counters of the optimisers of `adjit.optim`.
+
+    *Guarded*, and captured anew where it has changed (up to 8 variants are kept): shapes, dtypes, layouts and
+    Python values of arguments; `requires_grad`, `is_grad_enabled()`, the default dtype; what a global, a
+    variable of a closure or a default is; attributes of modules and other objects, such as numbers,
+    parameters, buffers, submodules, `training`; the contents of lists, dicts and sets; hooks; methods,
+    functions and modules that were replaced; small NumPy arrays; `os.environ`. What code can read is
+    found from its bytecode, so some of what is guarded may not be read, never the other way round.
+
+    *Run as usual*, which is right, recorded and planned but not skipped, are calls of a function that
+    looks at the value of a tensor (`item()`, `if loss < best`, `print`), draws random numbers of Python or
+    NumPy, asks for the time, reads or writes files, prints; that changes what it can read (a counter,
+    a list, an attribute, a scheduler stepped inside); that reads what nobody can look into (an iterator, a
+    large array, an object of an extension module); that raises, is called in a profiler or in anomaly
+    mode; or that sends gradients back through a graph from outside, has results which share memory and
+    need gradients, or an `autograd.Function` behind them, or writes memory that a NumPy array looks at.
+    Such calls are tried again, ever more rarely.
+    `ADJIT_LOGS=graph_breaks,recompiles` (or `adjit._logging.set_logs`) says which, and why.
 
     Results that need gradients have a graph behind them, one node of it for those that belong
     together: `loss = f(x); loss.backward()` replays a plan too. Arguments may have a graph, results
     may be used further, hooks on them run. The forward waits until somebody looks at a result; if
     gradients are sent back before, both run as one plan. Otherwise a call keeps what its backward
-    reads, less what is quickly computed again. Hooks on tensors inside of such a graph make calls
-    run as usual. With `create_graph=True` its backward is recorded like any other, and costs as much.
+    reads, less what is quickly computed again. With `create_graph=True` its backward is recorded like
+    any other, and costs as much.
 
-    Calls that run as usual are tried again, ever more rarely: watching a function takes its time.
-
-    With `ADJIT_JIT=off` or `ADJIT_EAGER=1` nothing is captured: every call runs the function itself,
-    which may then look at values too. So it is in anomaly mode and inside of another compiled
-    function.
+    With `ADJIT_JIT=off` or `ADJIT_EAGER=1` nothing is captured: every call runs the function itself. So it
+    is inside of another compiled function, which captures both.
 
     Args:
-        f: the function. Its arguments and results are tensors and Python values, also in lists,
-            tuples and dicts.
-        mode: "step", the only one: all that the function does belongs to a step, `backward()` and
-            optimisers included.
+        model: a function, or an `nn.Module`, for which a module comes back whose `forward` is compiled and
+            which has the other's parameters under `_orig_mod.`. Without it, a decorator.
+        fullgraph: raise `adjit._dynamo.exc.Unsupported` for a call that cannot be captured; what the call
+            did has been done then.
+        dynamic: accepted; every shape has a capture of its own.
+        backend: accepted; with "eager" nothing is captured.
+        mode, options: accepted; there is one way to capture.
+        disable: return what was given.
+        assume_pure: believe that all that the function does is what it does to tensors, and that whatever
+            else it reads never changes. **Nothing is checked**: numbers, branches, lists and hooks stay as they
+            were when it was captured, and what it prints, counts or draws happens no more. For calls so short
+            that a microsecond of guards counts.
 
     Raises:
-        RuntimeError: at the first call, if the function looks at the value of a tensor.
-        TypeError: for an argument that is neither a tensor nor hashable.
+        RuntimeError: for a mode or backend that PyTorch does not know, or mode and options together.
+        TypeError: if `model` cannot be called.
 
     Example:
         >>> w = adjit.ones(3, requires_grad=True)
@@ -95,13 +134,40 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
         >>> w.grad
         tensor([1., 1., 1.])
     """
-    if mode != "step":
-        raise ValueError(f"adjit.compile: mode must be 'step', got {mode!r}")
-    if f is None:
-        return lambda function: compile(function, mode=mode)
-    if not callable(f):
-        raise TypeError(f"adjit.compile: expected a function, got {type(f).__name__}")
-    captured = _Compiled(f)
+    if mode is not None and options is not None:
+        raise RuntimeError(
+            "Either mode or options can be specified, but both can't be specified at the same time."
+        )
+    if mode is not None and mode not in MODES:
+        raise RuntimeError(f"Unrecognized mode={mode}, should be one of: {', '.join(MODES)}")
+    if backend not in BACKENDS:
+        raise RuntimeError(
+            f"Invalid backend: {backend!r}. adjit has one compiler of its own; leave `backend` out, or "
+            "use 'eager' to run the function as it is"
+        )
+    if model is None:
+        return lambda given: compile(
+            given, fullgraph=fullgraph, dynamic=dynamic, backend=backend, mode=mode, options=options,
+            disable=disable, assume_pure=assume_pure,
+        )  # fmt: skip
+    if not callable(model):
+        raise TypeError(
+            f"adjit.compile: expected a function or a module, got {type(model).__name__}"
+        )
+    if disable or backend == "eager":
+        return model
+    from ..nn import Module  # which knows of what is captured
+
+    if isinstance(model, Module):
+        from ..nn.optimized import OptimizedModule
+
+        return OptimizedModule(model, compiled_function(model, fullgraph, assume_pure))
+    return compiled_function(model, fullgraph, assume_pure)
+
+
+def compiled_function(f: Any, fullgraph: bool = False, assume_pure: bool = False) -> Any:
+    """The compiled form of a function, which is a function too."""
+    captured = Compiled(f, fullgraph, assume_pure)
 
     @functools.wraps(f, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -110,36 +176,66 @@ def compile(f: Any = None, *, mode: str = "step") -> Any:
     return call
 
 
+class Capture(NamedTuple):
+    """A plan that answers calls, the form of its result, and what it depends on in Python."""
+
+    replay: Replay
+    form: Any
+    guards: Guards
+
+
 class Captures:
     """The captures for arguments of one kind; none if there was one call so far."""
 
-    __slots__ = ("replays", "used")
+    __slots__ = ("is_hit", "misses", "replays", "used")
 
     def __init__(self, used: int) -> None:
-        self.replays: tuple[tuple[Replay, Any], ...] = ()  # each with the form of the result
+        self.replays: tuple[Capture, ...] = ()
         self.used = used  # when: the number of a call
+        self.is_hit = True  # whether the newest of them has answered a call
+        self.misses = 0  # calls since capturing began to be of no use
 
-    def add(self, replay: Replay, form: Any) -> None:
-        """Have calls answered by a replay; callers hold the lock."""
-        self.replays = (*self.replays, (replay, form))[-MAX_VARIANTS:]
+    def add(self, capture: Capture) -> None:
+        """Have calls answered by a capture; callers hold the lock."""
+        self.replays = (*self.replays, capture)[-MAX_VARIANTS:]
 
-    def forget(self, capture: tuple[Replay, Any]) -> None:
+    def forget(self, capture: Capture) -> None:
         """Take away a capture that fits no more."""
         with lock:
             self.replays = tuple([other for other in self.replays if other is not capture])
 
+    def is_time(self) -> bool:
+        """Whether to try a capture; where that was of no use, ever more rarely: it takes its time."""
+        count = self.misses
+        if count:
+            self.misses = count + 1
+        return not count & (count - 1)
 
-class _Compiled:
+
+class Compiled:
     """The captures of one function, by what their arguments were."""
 
-    def __init__(self, f: Callable[..., Any]) -> None:
-        self.f = f
+    def __init__(self, f: Callable[..., Any], fullgraph: bool, assume_pure: bool) -> None:
+        self.f, self.fullgraph, self.assume_pure = f, fullgraph, assume_pure
         self.captures: dict[Any, Captures] = {}
         self.clock = count()
-        self.refused: dict[Any, int] = {}  # calls since it could not be captured
+        self.codes: set[CodeType] = set()  # the code that calls have run
+        self.is_dynamic = False
+        _made.add(self)
+
+    @property
+    def name(self) -> str:
+        """What messages call the function."""
+        return getattr(self.f, "__qualname__", None) or type(self.f).__qualname__
+
+    def reset(self) -> None:
+        """Forget everything that was captured."""
+        with lock:
+            self.captures.clear()
+            self.codes.clear()
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
-        if config.EAGER or config.JIT == "off" or state.anomaly or is_inside():
+        if config.EAGER or config.JIT == "off" or state.anomaly or state.session is not None:
             return self.f(*args, **kwargs)
         leaves: list[Any] = []
         form = flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None
@@ -153,43 +249,60 @@ class _Compiled:
                 self.captures[key] = Captures(next(self.clock))
             else:
                 found.used = next(self.clock)
-        if found is None or not (found.replays or self._is_time(key)):
-            with Session().only_looking():
-                return self.f(*args, **kwargs)
+        if found is None:
+            return self._run_first(args, kwargs)
         for capture in found.replays:
-            replay, result_form = capture
-            if replay.fits(arguments):
+            replay, result_form, guards = capture
+            if replay.fits(arguments) and guards.hold():
                 results = replay.run(arguments)
                 if results is not None:
+                    found.is_hit = True
                     if result_form is None:
                         return results[0]
                     return unflatten(result_form, iter(results))
                 found.forget(capture)
                 break
-        returned, is_captured = self._capture(found, args, kwargs, arguments)
-        if is_captured:
-            self.refused.pop(key, None)
-        else:
-            self.refused[key] = self.refused.get(key, 0) + 1
+        if not found.is_time():
+            return self._run_as_usual(args, kwargs)
+        if found.replays:
+            logs.recompiles(self.name, found.replays[-1].guards.failed or "a tensor from outside")
+        return self._capture(found, args, kwargs, leaves, arguments)
+
+    def _run_as_usual(self, args: Any, kwargs: Any) -> Any:
+        before, state.compiling = state.compiling, True
+        try:
+            return self.f(*args, **kwargs)
+        finally:
+            state.compiling = before
+
+    def _run_first(self, args: Any, kwargs: Any) -> Any:
+        """The first call of its kind; the very first tells which code runs."""
+        if self.codes or self.assume_pure:
+            return self._run_as_usual(args, kwargs)
+        run = Run()
+        with run.watching():
+            returned = self._run_as_usual(args, kwargs)
+        self._learn(run)
         return returned
+
+    def _learn(self, run: Run) -> bool:
+        """Note which code runs; whether there was any that is new."""
+        is_new = not (run.codes <= self.codes and run.is_dynamic <= self.is_dynamic)
+        with lock:
+            self.codes |= run.codes
+            self.is_dynamic |= run.is_dynamic
+        return is_new
 
     def _make_room(self) -> None:
         """Let go of what was used least recently, if another capture would be too many."""
         if len(self.captures) >= MAX_CAPTURES:
-            oldest = min(self.captures, key=lambda key: self.captures[key].used)
-            del self.captures[oldest]
-            self.refused.pop(oldest, None)
-
-    def _is_time(self, key: Any) -> bool:
-        """Whether to try a capture; where that has failed, ever more rarely: it takes its time."""
-        count = self.refused.get(key, 0)
-        if count:
-            self.refused[key] = count + 1
-        return not count & (count - 1)
+            del self.captures[min(self.captures, key=lambda key: self.captures[key].used)]
 
     def _key(self, form: Any, leaves: Sequence[Any]) -> Any:
         """What a capture depends on."""
-        parts: list[Any] = [form, state.grad, state.inference, dtypes.get_default_dtype()]
+        parts: list[Any] = [
+            form, state.grad, state.inference, dtypes.get_default_dtype(), devices.get_default_device(),
+        ]  # fmt: skip
         seen: dict[int, tuple[int, int]] = {}
         edges: dict[Any, int] = {}  # where gradients go
         for leaf in leaves:
@@ -201,69 +314,134 @@ class _Compiled:
                 )  # fmt: skip
                 if leaf.needs_grad or leaf.view_of is not None:
                     way = edges.setdefault(record.edge_of(leaf), len(edges))
-                    parts += (way, leaf.edge is None)
+                    parts += (way, leaf.edge is None, _has_hooks(leaf))
+            elif leaf.__class__ is float:
+                parts += (float, leaf.hex())
+            elif leaf.__class__ in _BY_VALUE:
+                parts += (leaf.__class__, leaf)
             else:
-                parts += (leaf.__class__, leaf.hex() if leaf.__class__ is float else leaf)
-        key = tuple(parts)
-        try:
-            hash(key)
-        except TypeError:
-            odd = next(v for v in leaves if not record.is_tensor(v) and v.__hash__ is None)
-            raise TypeError(
-                f"adjit.compile: arguments must be tensors or hashable values, also in lists, tuples "
-                f"and dicts, got {type(odd).__name__}"
-            ) from None
-        return key
+                parts += (None, id(leaf))  # which its guards hold
+        return tuple(parts)
 
     def _capture(
-        self, found: Captures, args: Any, kwargs: Any, arguments: Sequence[Any]
-    ) -> tuple[Any, bool]:
-        """Run the function while it is watched; what it recorded becomes a plan, and runs.
-
-        Returns what it returned, and whether that can be repeated.
-        """
-        session = Session(arguments)
+        self, found: Captures, args: Any, kwargs: Any, leaves: Sequence[Any],
+        arguments: Sequence[Any],
+    ) -> Any:  # fmt: skip
+        """Run the function while it is watched; what it recorded becomes a plan, and runs."""
+        objects = [self.f, *[leaf for leaf in leaves if leaf.__class__ not in _BY_VALUE]]
+        objects = [one for one in objects if one.__class__ not in record.tensor_classes]
+        before = None
+        if not self.assume_pure:
+            before = Reached([self.f, args, kwargs], self.codes, self.is_dynamic)
+            if before.problem or any(map(_has_hooks, arguments)):
+                found.misses += 1
+                self._explain(before.problem or "an argument has hooks", is_done=False)
+                return self._run_as_usual(args, kwargs)
+        session, run = Session(arguments), Run()
         with lock:
             settle(everything=True)
-            with session.watching():
-                returned = self.f(*args, **kwargs)
-                leaves: list[Any] = []
-                form = flatten(returned, leaves)
-                graphs = Graphs(session, arguments, leaves)
-            is_captured = (
-                session.is_repeatable
-                and all(map(is_plain, leaves))
-                and not any(cell.shared for cell in session.written)
-            )
-            if is_captured:
-                del returned
-                replay = Replay(session, arguments, leaves, graphs)
+            with session.watching(), nullcontext() if before is None else run.watching():
+                returned = self._run_as_usual(args, kwargs)
+                results: list[Any] = []
+                form = flatten(returned, results)
+                graphs = Graphs(session, arguments, results)
+            problem, guards = self._examine(session, run, before, objects, results)
+            if not problem:
+                del returned, before
+                replay = Replay(session, arguments, results, graphs)
                 returned = unflatten(form, iter(replay.first))
                 replay.first = []
                 try:
                     replay.prepare()
                 except Exception as error:
                     warn("adjit.compile could not plan a captured function", error)
+                    problem = f"its plan failed: {error}"
                 else:
-                    found.add(replay, form)
+                    found.misses = 0 if found.is_hit else found.misses + 1
+                    found.is_hit = False
+                    found.add(Capture(replay, form, guards))
                     if replay.waits and not replay.draws:
                         del returned, session, graphs  # what was recorded never runs
-                        results = replay.run(arguments)
-                        assert results is not None
-                        return unflatten(form, iter(results)), True
+                        made = replay.run(arguments)
+                        assert made is not None
+                        return unflatten(form, iter(made))
             del session, graphs  # or old values could not be written over
             settle(everything=True)
-        return returned, is_captured
+        if problem:
+            if problem is not NEW_CODE:
+                found.misses += 1
+            self._explain(problem)
+        return returned
+
+    def _examine(
+        self, session: Session, run: Run, before: Reached | None, objects: Sequence[Any],
+        results: Sequence[Any],
+    ) -> tuple[str, Guards]:  # fmt: skip
+        """Why a call that was watched cannot be repeated by a plan; else, what that depends on."""
+        problem = session.problem or session.tensors_problem()
+        if not problem and not all(map(is_plain, results)):
+            problem = "it returns an object that is neither a tensor nor a plain value"
+        if not problem and any(cell.shared for cell in session.written):
+            problem = "it writes memory that an array looks at"
+        if problem or before is None:
+            return problem, Guards([])
+        if self._learn(run):
+            return run.problem or NEW_CODE, Guards([])
+        changed = next((unit for unit in before.units if not unit.holds()), None)
+        if run.problem or changed is not None:
+            return run.problem or f"it changes {changed.change()}", Guards([])  # type: ignore[union-attr]
+        reached = Reached(objects, run.codes, run.is_dynamic)
+        hidden = next((code for code in run.codes if not reached.explains(code)), None)
+        if hidden is not None:
+            problem = (
+                f"it runs {hidden.co_qualname} ({hidden.co_filename}:{hidden.co_firstlineno}), to which no "
+                "way from it was found"
+            )
+        problem = reached.problem or problem
+        unexplained = None if problem else session.unexplained(reached.tensors)
+        if unexplained is not None:
+            shape = tuple(unexplained.tensor.shape)
+            problem = f"it reads a tensor of shape {shape}, to which no way from it was found"
+        return problem, Guards([] if problem else reached.units)
+
+    def _explain(self, problem: str, *, is_done: bool = True) -> None:
+        """Say why a call runs, or has run, as usual."""
+        logs.graph_breaks(self.name, problem)
+        if self.fullgraph and problem is not NEW_CODE:
+            done = "The call has run, as usual" if is_done else "The call did not run"
+            raise Unsupported(f"{self.name} cannot be captured whole: {problem}. {done}.")
+
+
+NEW_CODE = "code ran that had not run before"
+_made: weakref.WeakSet[Compiled] = weakref.WeakSet()
+_BY_VALUE = frozenset(
+    {
+        type(None),
+        bool,
+        int,
+        float,
+        complex,
+        str,
+        bytes,
+        dtypes.dtype,
+        devices.device,
+        type(Ellipsis),
+    }
+)
+
+
+def reset() -> None:
+    """Forget everything that was captured, of all functions."""
+    for compiled in list(_made):
+        compiled.reset()
+
+
+def _has_hooks(t: Any) -> bool:
+    """Whether a tensor has hooks of its own."""
+    return t.meta is not None and bool(t.meta.hooks or t.meta.post_hooks)
 
 
 # ----- arguments and results as trees -----
-
-
-def is_inside() -> bool:
-    """Whether this thread is inside of another compiled function."""
-    if state.session is not None:
-        return True
-    return bool(looking_threads) and threading.get_ident() in looking_threads
 
 
 def is_plain(leaf: Any) -> bool:

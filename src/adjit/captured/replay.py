@@ -210,7 +210,6 @@ class Replay:
     def _find_conditions(self, session: Session, arguments: Sequence[Any]) -> None:
         """What a call must have in common with the captured one beside the specs of arguments."""
         self.conditions = session.conditions
-        self.training = list(session.training.items())
         known = {id(t.meta) for t in arguments} | {id(seen.tensor.meta) for seen in self._outside}
         self._lasting = {
             meta for meta in session.grads if id(meta) in known or meta not in session.new_metas
@@ -232,7 +231,7 @@ class Replay:
         places = [self._cell_of(cell) for cell in session.written if id(cell) in self._before]
         self.written_elsewhere = [place for place in places if place.cell is None]
         self.is_unconditional = not (
-            self.placed or self.others or self.written_elsewhere or self.training or self.conditions
+            self.placed or self.others or self.written_elsewhere or self.conditions
         )
         self.found = Found(
             tuple(grads_before),
@@ -499,9 +498,6 @@ class Replay:
             return False
         for place in self.written_elsewhere:
             if place.find(arguments).shared:
-                return False
-        for module, value in self.training:
-            if module.training is not value:
                 return False
         return not self.conditions or all(read() == value for read, value in self.conditions)
 

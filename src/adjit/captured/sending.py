@@ -9,7 +9,6 @@ take another road: see `twice.py`.
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -18,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..autograd.engine import AccumulateGrad, Walk
-from ..autograd.function import FunctionNode, blocked
+from ..autograd.function import FunctionNode
 from ..devices import CPU
 from ..graph import record
 from ..graph.node import GradNode, Node, dense_spec, node_class
@@ -26,7 +25,7 @@ from ..graph.state import record_gradients, state
 from ..ops.creation import zeros
 from ..schedule.hot import warn
 from ..schedule.plan import not_yet
-from ..schedule.settle import captured_threads, lock, looking_threads, settle, tape
+from ..schedule.settle import captured_threads, lock, settle, stop_capturing, tape
 from ..storage import Storage, allocate, size_class
 from .capture import Draw, Session
 from .part import Externals, Part
@@ -40,17 +39,6 @@ MOST_APART = 3
 # Bytes of values of functions that are kept: a smaller block costs more than the function, and a larger
 # one, which leaves the cache, as much.
 KEPT = range(1 << 12, 1 << 20)
-
-TWICE = (
-    "adjit.compile: gradients that went through the graph of this captured function cannot be sent back "
-    "from again: it calls an autograd.Function, or another operation whose backward is known only to "
-    "the call itself. Compute them inside the function, with create_graph=True, or call the function "
-    "itself: it is the attribute __wrapped__ of the compiled one."
-)
-INSIDE = (
-    "adjit.compile: a captured function cannot send gradients back through the result of another "
-    "captured function. Call backward() outside, or call the other function inside this one."
-)
 
 
 class Target(NamedTuple):
@@ -183,11 +171,13 @@ class Graphs:
             or len({id(graph.root.storage) for graph in graphs}) < len(graphs)
             or any(fn.extras is not None for graph in live for fn in graph.nodes)
         ):
-            session.refuse()  # a leaf made inside, results in the same memory, hooks
+            session.refuse(
+                "behind its results is a leaf that it made, a hook, or one memory that they share"
+            )
             return
         place = next((g.root.spec.device for g in live if g.root.spec.device is not CPU), None)
         if place is not None:
-            session.refuse()
+            session.refuse("its results are on a GPU and need gradients")
             warn("adjit.compile could not plan a captured function", not_yet(place))
             return
         try:
@@ -196,8 +186,13 @@ class Graphs:
                 is_alone = len(groups) == 1 and not self.lost
                 sending = Sending(session, arguments, list(made.values()), group, is_alone)
                 self.sent.append(sending)
+        except Unknown:
+            session.refuse(
+                "behind its results is an autograd.Function, or another operation whose backward is known only "
+                "to the call itself"
+            )
         except Exception:
-            session.refuse()  # it will be raised when the user sends back
+            session.refuse("gradients cannot be sent back through its results")
 
     def let_go(self) -> None:
         """Forget the tensors of the captured call."""
@@ -325,9 +320,7 @@ class Sending:
         """How to make the graph anew for a call whose gradients are to be differentiated again."""
         nodes = set().union(*[graph.nodes for graph in graphs])
         drawn = [session.draws[k].values for k in self.drawn]
-        self.anew: Anew | None = None
-        with contextlib.suppress(Unknown):
-            self.anew = Anew(nodes, self.roots, ends, self.kept_cells, drawn)
+        self.anew = Anew(nodes, self.roots, ends, self.kept_cells, drawn)
         del self.kept_cells
 
     def _walk(
@@ -397,8 +390,7 @@ class Sending:
         for pattern in self.patterns.values():
             pattern.draws[:0] = [draw for draw in session.draws if draw.is_unique]
             pattern.copy(lambda v: id(v) in again or is_backward(v), stand_in, places, session)
-        if self.anew is not None:
-            self._find_cells(self.anew, stand_ins, places, session)
+        self._find_cells(self.anew, stand_ins, places, session)
         values.sort(key=lambda value: value.recipe is not None)
         self.stand_ins = [*heads.values(), *[stand_ins[id(value)] for value in values]]
 
@@ -416,12 +408,9 @@ class Sending:
                 raise Unknown
             return stand_ins[id(value)]
 
-        try:
-            self.cells.copy(
-                lambda v: v.recipe is not None and id(v) not in stand_ins, stand_in, places, session
-            )
-        except Unknown:
-            self.anew = None
+        self.cells.copy(
+            lambda v: v.recipe is not None and id(v) not in stand_ins, stand_in, places, session
+        )
 
     # ----- a call -----
 
@@ -455,15 +444,17 @@ class Sending:
         """Replay the backward."""
         if fn.saved is None:
             raise RuntimeError(record.FREED)
-        if state.session is not None or threading.get_ident() in looking_threads | captured_threads:
-            raise RuntimeError(INSIDE)
+        if captured_threads and threading.get_ident() in captured_threads:
+            stop_capturing(
+                "it sends gradients back through the result of another captured function"
+            )
         kept: Kept = fn.saved or fn.recipe
         grads = record.as_tensors(fn, grads)
         mask = sum(1 << k for k, g in enumerate(grads) if g is not None)
         for check in kept.checks:
             if check.roots & mask and check.counter.version != check.version:
                 raise _written(fn, check)
-        if state.grad and self.anew is not None:
+        if state.grad:
             return self._send_back_anew(self.anew, fn, kept, grads)
         before = record_gradients(False)
         given = mask
@@ -484,13 +475,7 @@ class Sending:
                     found = self._send_back(self.patterns[mask], kept, grads)
         finally:
             record_gradients(before)
-        found = [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
-        if not before:
-            return found
-        return [
-            None if g is None else blocked(record.as_tensor(g, spec), TWICE, fn.edges)
-            for g, spec in zip(found, fn.inputs, strict=True)
-        ]
+        return [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
 
     def _send_back(self, pattern: Pattern, kept: Kept, grads: list[Any]) -> list[Any]:
         """Run the plan of a backward: the gradients of the targets."""

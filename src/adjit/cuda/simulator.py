@@ -37,6 +37,7 @@ from ..kernels import abi, device, lanes, sort
 from ..kernels.intrinsics import fma
 from ..ops.creation import tensor
 from ..schedule import settle
+from ..schedule.body import parse
 from ..schedule.cold import found_error
 from ..schedule.on_cuda import device_steps
 from ..schedule.recipe import DeviceSource, DeviceStep
@@ -379,7 +380,7 @@ class Loader:
         }
         is_here = function.__code__.co_filename == HERE
         source = self.text if is_here else textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(source)
+        tree = parse(source)
         definition = next(
             d for d in tree.body if isinstance(d, ast.FunctionDef) and d.name == function.__name__
         )

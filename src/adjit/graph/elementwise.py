@@ -100,6 +100,12 @@ class Elementwise(native.Native):
         )
         self.__wrapped__ = function
         self.params, self.attributes = self.body.params, self.body.attributes
+        taken = {"g", "out", *(f"g_{p}" for p in self.params)}
+        if clash := taken.intersection(self.params + self.attributes):
+            raise TypeError(
+                f"{self.name}: expected parameters of other names than {', '.join(sorted(clash))}: its "
+                "derivative calls the result out, the gradient of that g, that of an operand x g_x"
+            )
         self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
         self.ref, self.domain, self.dtypes = ref, domain, dtypes
         self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
@@ -368,7 +374,8 @@ def elementwise(
 
     Positional parameters are operands (annotate one `bool` if it is read as a truth value),
     keyword-only ones are attributes: numbers that become arguments of the kernel. The body is
-    straight-line code with one return; `a if c else b` stands for `if`.
+    straight-line code with one return; `a if c else b` stands for `if`. It reads its parameters and
+    what it assigned, whatever it calls them, and nothing else of the program.
 
     Args:
         ref: the same function on NumPy arrays, for the tests.

@@ -119,7 +119,7 @@ def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> An
     What reads such memory runs at once, into memory of its own, and is copied then. Here it waits until it
     is known where it goes: over the elements that it replaces, if its kernel can do that.
     """
-    if scheduling.captured_threads or scheduling.looking_threads:
+    if scheduling.captured_threads:
         return adopt(t, make())
     scheduling.settle()  # by its plan, which a batch with such a write has not; its errors come first
     value = t.storage.value

@@ -445,13 +445,18 @@ class Operation(native.Native):
 
 
 def _owned(out: Any, args: tuple[Any, ...]) -> Any:
-    """The results of an op's body: a view of memory that the body made is no view to the caller."""
+    """The results of an op's body: memory that it made is new to the caller, neither a view nor written."""
     for o in out if out.__class__ in (tuple, list) else (out,):
-        if o.__class__ in tensor_classes and o.view_of is not None:
-            base = o.view_of.base
-            if all(not is_tensor(a) or a.storage is not base.storage for a in args):
-                o.view_of = None
+        if o.__class__ in tensor_classes and (o.view_of is not None or o.storage.version):
+            storage = o.storage if o.view_of is None else o.view_of.base.storage
+            if not any(t.storage is storage for a in args for t in _tensors_in(a)):
+                o.view_of, storage.version = None, 0
     return out
+
+
+def _tensors_in(argument: Any) -> Sequence[Any]:
+    several = argument if argument.__class__ in (tuple, list) else (argument,)
+    return [t for t in several if is_tensor(t)]
 
 
 def operation(

@@ -364,13 +364,24 @@ def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
         raise dtypes.unsupported(dtypes.complex64)
     position = next(k for k, operand in enumerate(operands) if operand is value)
     name = op.params[position]
-    raise TypeError(
-        f"{op.name}(): argument '{PYTORCH_NAMES.get(name, name)}' (position {position + 1}) must be "
-        f"Tensor, not {type(value).__name__}"
-    )
+    raise no_tensor(op.name, PYTORCH_NAMES.get(name, name), position + 1, value)
 
 
 PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
+
+
+def check_tensor(function: str, name: str, position: int, value: Any) -> None:
+    """Raise PyTorch's error if an argument is no tensor."""
+    if not is_tensor(value):
+        raise no_tensor(function, name, position, value)
+
+
+def no_tensor(function: str, name: str, position: int, value: Any) -> TypeError:
+    """PyTorch's error for an argument that should be a tensor."""
+    return TypeError(
+        f"{function}(): argument '{name}' (position {position}) must be Tensor, not "
+        f"{type(value).__name__}"
+    )
 
 
 def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
@@ -387,10 +398,7 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
             described.append((name, dtypes.of_scalar(operand)))
     specs = [s for _, s in described if isinstance(s, Spec)]
     if not specs:
-        raise TypeError(
-            f"{op.name}(): argument 'input' (position 1) must be Tensor, not "
-            f"{type(operands[0]).__name__}"
-        )
+        raise no_tensor(op.name, "input", 1, operands[0])
     place = common_device(specs, with_numbers=True)
     shape = broadcast_shapes(*[s.shape for s in specs])
     kinds = [

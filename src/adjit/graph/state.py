@@ -14,6 +14,7 @@ class State(threading.local):
     anomaly = False  # forward tracebacks are kept, gradients are checked
     check_nan = True
     session: Any = None  # captured.capture.Session while a function is being captured
+    compiling = False  # inside of a function that `adjit.compile` has made
     steady = True  # nothing happened that specs do not determine: no look at values, no draw
 
 

@@ -58,10 +58,15 @@ def pair(one: Storage, other: Storage) -> None:
 _paired = False  # whether there have ever been some
 
 
+def twin_of(storage: Storage) -> Storage | None:
+    """Another cell with the same elements, if there is one: neither may be written."""
+    twin = getattr(storage, "twin", None) if _paired else None
+    return None if twin is None else twin()
+
+
 def has_twin(storage: Storage) -> bool:
     """Whether another cell has the same elements, so that neither may be written."""
-    twin = getattr(storage, "twin", None) if _paired else None
-    return twin is not None and twin() is not None
+    return twin_of(storage) is not None
 
 
 def refuse_twin(storage: Storage) -> None:

@@ -6,11 +6,13 @@ import functools
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
+from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo
+from ..graph.inplace import write_out
 from ..graph.names import in_place
 from ..graph.operation import finds_first, found_by
 from ..ops import activations, creation, nn
@@ -437,7 +439,7 @@ def normalize(
         tensor([[0.6000, 0.8000]])
     """
     normalized = nn.normalize(input, p, dim, eps)
-    return normalized if out is None else out.copy_(normalized)
+    return normalized if out is None else write_out("normalize", out, normalized)
 
 
 def batch_norm(
@@ -1097,3 +1099,8 @@ def _times_weight(losses: Tensor, input: Tensor, weight: Tensor, reduction: str)
             f"Invalid reduction mode: {reduction}. Expected one of 'none', 'mean', 'sum'."
         )
     return losses * weight
+
+
+def __getattr__(name: str) -> NoReturn:
+    """Names that PyTorch has and adjit has not."""
+    raise absent("nn.functional", name)

@@ -104,6 +104,7 @@ class Module:
     # translates older states in _load_from_state_dict.
     _version: int = 1
     call_super_init: bool = False
+    _compiled_call: Callable[..., Any] | None = None  # what calls go to after compile()
 
     training: bool
     _parameters: dict[str, Parameter | None]
@@ -170,9 +171,29 @@ class Module:
             or _global_forward_pre_hooks
             or _global_backward_hooks
             or _global_backward_pre_hooks
+            or self._compiled_call is not None
         ):
             return self.forward(*args, **kwargs)
+        if self._compiled_call is not None:
+            return self._compiled_call(*args, **kwargs)
         return self._call_with_hooks(args, kwargs)
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        """What a call does where it is not compiled."""
+        return self._call_with_hooks(args, kwargs)
+
+    def compile(self, **options: Any) -> None:
+        """Have calls of this module captured and replayed, hooks included; see `adjit.compile`.
+
+        Example:
+            >>> model = adjit.nn.Linear(3, 1)
+            >>> model.compile()
+            >>> model(adjit.ones(2, 3)).shape
+            adjit.Size([2, 1])
+        """
+        from ..captured import compile
+
+        self.__dict__["_compiled_call"] = compile(self._call, **options)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         for hook in (*_global_forward_pre_hooks.values(), *self._forward_pre_hooks.values()):
@@ -274,6 +295,9 @@ class Module:
             dir(type(self)), self.__dict__, self._parameters, self._modules, self._buffers
         )
         return sorted(name for name in names if not name[0].isdigit())
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_compiled_call"}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

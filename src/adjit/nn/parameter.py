@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy as copying
 from typing import Any, Self
 
 from ..ops import creation
@@ -39,7 +40,7 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
             return memo[id(self)]
-        copied = type(self)(self.data.clone(), self.requires_grad)
+        copied = type(self)(copying.deepcopy(self.data, memo), self.requires_grad)
         memo[id(self)] = copied
         return copied
 

@@ -45,3 +45,9 @@ from . import (
     unfold,
     view,
 )
+
+# Methods that PyTorch has as functions of the same name too, none of them an op of its own.
+METHODS_AND_FUNCTIONS = (
+    "addmv_", "adjoint", "detach", "detach_", "fill_", "get_device", "index_put_", "is_complex",
+    "is_floating_point", "is_inference", "is_same_size", "is_signed", "numel", "zero_",
+)  # fmt: skip

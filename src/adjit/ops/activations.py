@@ -1,4 +1,8 @@
-"""Activations of neural networks."""
+"""Activations of neural networks.
+
+NaN is no number of any piece: its gradient is NaN, or passes as where the function is the identity.
+PyTorch has both, and 0 in places, by where an element lies in its vectors.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +47,7 @@ def hardtanh(x, *, min_val=-1, max_val=1):
 
 @hardtanh.vjp
 def _(g, x, min_val, max_val):
-    return g if (x > min_val) & (x < max_val) else 0
+    return 0 if (x <= min_val) | (x >= max_val) else g
 
 
 @export(inplace="only")
@@ -114,6 +118,10 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
                 "Mismatch of parameter numbers and input channel size. Found parameter numbers = "
                 f"{weight.numel()} and channel size = {channels}."
             )
+    if weight.ndim > 1:
+        raise RuntimeError(
+            f"prelu: Expected `weight` to be a scalar or 1D tensor, but got: ndim = {weight.ndim}"
+        )
     if weight.ndim and input.ndim > 1:
         weight = weight.view(-1, *[1] * (input.ndim - 2))
     elif weight.ndim and not input.ndim:
@@ -134,6 +142,8 @@ def rrelu(
         >>> adjit.rrelu(adjit.tensor([-1., 1.]), 0., 1.)
         tensor([-0.5000,  1.0000])
     """
+    if lower > upper:
+        raise RuntimeError("Lower bound should be less than or equal to the upper bound")
     if not training:
         return leaky_relu_of_noise, (input,), ((lower + upper) / 2,)
     from .random import rand
@@ -170,7 +180,7 @@ def hardswish(x):
 @hardswish.vjp
 def _(g, x):
     inner = g * (x / 3 + 0.5)
-    return 0 if x <= -3 else (inner if x < 3 else g)
+    return 0 if x <= -3 else (g if x >= 3 else inner)
 
 
 @export(method=True)
@@ -184,7 +194,7 @@ def hardshrink(x, *, lambd=0.5):
 
 @hardshrink.vjp
 def _(g, x, lambd):
-    return g if (x > lambd) | (x < -lambd) else 0
+    return 0 if (x >= -lambd) & (x <= lambd) else g
 
 
 @elementwise(
@@ -198,7 +208,7 @@ def softshrink(x, *, lambd=0.5):
 
 @softshrink.vjp
 def _(g, x, lambd):
-    return g if (x > lambd) | (x < -lambd) else 0
+    return 0 if (x >= -lambd) & (x <= lambd) else g
 
 
 # ----- smooth ones -----
@@ -218,7 +228,7 @@ def exponential_unit(x, *, alpha=1, scale=1, input_scale=1):
 @exponential_unit.vjp
 def _(g, x, alpha, scale, input_scale):
     low = g * (alpha * scale * input_scale) * math.exp(x * input_scale)
-    return low if x <= 0 else g * scale
+    return g * scale if x > 0 else low
 
 
 scaled_unit = exponential_unit.variant("CeluBackward0")

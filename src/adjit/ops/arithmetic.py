@@ -12,7 +12,7 @@ from .. import dtypes
 from ..graph import inplace as writing
 from ..graph import record
 from ..graph.elementwise import Choice, Elementwise, elementwise
-from ..graph.names import export
+from ..graph.names import add_method, export, in_place
 from ..graph.node import Node, Spec
 from ..graph.record import binary, new_node
 from ..graph.recorder import elementwise_recorder
@@ -608,7 +608,7 @@ def pow(input: Any, exponent: Any) -> Any:
 export(method=True, inplace=True, out=True)(pow)
 
 
-@export(method=True)
+@export(method=True, out=True)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent, computed in float64; see `pow`.
 
@@ -617,6 +617,22 @@ def float_power(input: Any, exponent: Any) -> Tensor:
         tensor([0.5000, 0.3333], dtype=adjit.float64)
     """
     return pow(*[v.double() if record.is_tensor(v) else float(v) for v in (input, exponent)])
+
+
+_written_in_double = in_place(float_power, "float_power")
+
+
+def float_power_(self: Tensor, exponent: Any) -> Tensor:
+    """In-place form of `float_power`: writes the result into this tensor, which must be float64."""
+    if self.dtype is not dtypes.float64:
+        raise RuntimeError(
+            f"the base given to float_power_ has dtype {self.dtype.legacy} but the operation's result "
+            "requires dtype Double"
+        )
+    return _written_in_double(self, exponent)
+
+
+add_method("float_power_", float_power_)
 
 
 @export(method=True, inplace="function", out=True)

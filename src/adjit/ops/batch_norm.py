@@ -17,7 +17,7 @@ from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import layouts
 from .norm import layer_norm_backward, layer_norm_rows, through_normalization
-from .reduce import GRAIN
+from .reduce import GRAIN, without_elements
 
 
 def per_channel(values: Tensor, x: Tensor) -> Tensor:
@@ -232,7 +232,7 @@ def batch_norm(
         assert running_var is not None
         return batch_norm_evaluating(input, weight, bias, running_mean, running_var, eps)
     if not input.numel():
-        return input.clone()
+        return without_elements(input.shape, input, weight, bias)
     out, _, _, *updated = batch_norm_training(
         input, weight, bias, running_mean, running_var, momentum, eps
     )
@@ -384,5 +384,5 @@ def group_norm(
     check_floating("GroupNormKernelImpl", input)
     check_kinds(input, (weight, bias))
     if not input.numel():
-        return input.clone()
+        return without_elements(input.shape, input, weight, bias)
     return grouped.on(input, weight, bias, num_groups, eps)

@@ -145,13 +145,26 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
         raise RuntimeError("torch.clamp: At least one of 'min' or 'max' must not be None")
     tensors = [record.is_tensor(bound) for bound in given]
     if any(tensors) != all(tensors):
+        given = [
+            number_of(bound, min, max) if record.is_tensor(bound) else bound for bound in given
+        ]
+    op = bounded if len(given) == 2 else bounded_below if max is None else bounded_above
+    table = BOUNDS_BY_TENSOR if all(tensors) else BOUNDS_BY_NUMBER
+    return table[op], (input, *given), ()
+
+
+def number_of(bound: Tensor, low: Any, high: Any) -> float:
+    """A 0-d tensor beside a number as a bound: its value, as in PyTorch, which looks at it.
+
+    Raises:
+        TypeError: if it has dimensions, or needs a gradient.
+    """
+    if bound.ndim or bound.requires_grad:
         raise TypeError(
             "clamp() received an invalid combination of arguments: min and max must be both "
-            f"Tensor or both Number, got {type(min).__name__} and {type(max).__name__}"
+            f"Tensor or both Number, got {type(low).__name__} and {type(high).__name__}"
         )
-    op = bounded if len(given) == 2 else bounded_below if max is None else bounded_above
-    table = BOUNDS_BY_TENSOR if tensors[0] else BOUNDS_BY_NUMBER
-    return table[op], (input, *given), ()
+    return bound.item()
 
 
 export(method=True, name=["clamp", "clip"], inplace="function", out=True)(clamp)

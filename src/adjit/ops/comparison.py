@@ -129,6 +129,8 @@ def isclose(
         >>> adjit.isclose(adjit.tensor([1., 2.]), adjit.tensor([1., 2.1]))
         tensor([ True, False])
     """
+    for place, (name, given) in enumerate((("input", input), ("other", other)), 1):
+        record.check_tensor("isclose", name, place, given)
     if input.dtype is not other.dtype:
         raise RuntimeError(f"{input.dtype.legacy} did not match {other.dtype.legacy}")
     for name, tolerance in (("rtol", rtol), ("atol", atol)):
@@ -163,10 +165,7 @@ def equal(input: Tensor, other: Tensor) -> bool:
         >>> adjit.equal(adjit.tensor([1, 2]), adjit.tensor([1, 2]))
         True
     """
-    if not record.is_tensor(other):
-        raise TypeError(
-            f"equal(): argument 'other' (position 2) must be Tensor, not {type(other).__name__}"
-        )
+    record.check_tensor("equal", "other", 2, other)
     one, another = input.spec, other.spec
     if one is not another and (one.shape != another.shape or one.dtype is not another.dtype):
         return False

@@ -7,10 +7,11 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..graph import record
 from ..graph.names import export
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
-from .matmul import bmm, check_tensor, mm
+from .matmul import bmm, mm
 
 
 @export(method=True, out=True)
@@ -32,7 +33,7 @@ def inner(input: Tensor, other: Tensor) -> Tensor:
         >>> adjit.inner(adjit.tensor([1., 2.]), adjit.tensor([[1., 1.], [0., 2.]]))
         tensor([3., 4.])
     """
-    check_tensor("inner", "other", 2, other)
+    record.check_tensor("inner", "other", 2, other)
     if input.ndim == 0 or other.ndim == 0:
         return input * other
     if input.shape[-1] != other.shape[-1]:
@@ -50,6 +51,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     Args:
         a, b: tensors of one dtype.
         dims: a number n, for the last n axes of `a` and the first n of `b`; or two lists of axes.
+            The two of a pair are equally long, or one is 1 and broadcast.
 
     Returns:
         A tensor with the remaining axes of `a`, then those of `b`. Differentiable in both.
@@ -79,7 +81,13 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
         raise RuntimeError("both inputs should have same dtype")
     for i, j in zip(axes_a, axes_b, strict=True):
         p, q = wrap_dim(i, a.ndim), wrap_dim(j, b.ndim)
-        if a.shape[p] != b.shape[q]:
+        if a.shape[p] == b.shape[q]:
+            continue
+        if b.shape[q] == 1:
+            a = a.sum(p, keepdim=True, dtype=a.dtype)
+        elif a.shape[p] == 1:
+            b = b.sum(q, keepdim=True, dtype=b.dtype)
+        else:
             raise RuntimeError(
                 "contracted dimensions need to match, but first has size "
                 f"{a.shape[p]} in dim {i} and second has size {b.shape[q]} in dim {j}"
@@ -208,7 +216,7 @@ def chain_matmul(*matrices: Any) -> Tensor:
         if matrix.ndim != 2:
             raise RuntimeError(f"Tensor dimension is {matrix.ndim}, expected 2 instead.")
     if len(chain) == 1:
-        return chain[0]
+        return chain[0].clone()
     return multi_dot(chain)
 
 

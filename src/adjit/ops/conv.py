@@ -16,13 +16,14 @@ from .. import dtypes
 from ..graph.launch import launch
 from ..graph.names import export
 from ..graph.operation import finds, operation
+from ..graph.record import check_tensor
 from ..schedule import run_cpu
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation
 from .conv_plans import Geometry, Plan, geometry_of, plan_convolve, plan_correlate
 from .layouts import as_images, in_memory
-from .matmul import C_NAMES, check_tensor
+from .matmul import C_NAMES
 
 AXES = ("depth", "height", "width")
 

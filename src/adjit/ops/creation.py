@@ -24,7 +24,7 @@ from ..graph.recorder import constants
 from ..kernels import fill
 from ..schedule.recipe import Recipe
 from ..schedule.settle import float_word, fresh_block
-from ..shapes import Size, checked_shape, is_dense
+from ..shapes import Size, checked_shape, is_dense, listed
 from ..storage import Foreign, free_small, size_class
 from ..tensor import Tensor
 
@@ -423,19 +423,43 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
 asarray = as_tensor
 
 
-def scalar_tensor(value: Any, *, dtype: Dtype | None = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(
+    value: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
+    pin_memory: bool = False, requires_grad: bool = False,
+) -> Tensor:  # fmt: skip
     """A 0-d tensor of a number, in the default dtype."""
-    return tensor(value, dtype=dtype or dtypes.get_default_dtype(), requires_grad=requires_grad)
+    return tensor(
+        value, dtype=dtype or dtypes.get_default_dtype(), device=device, pin_memory=pin_memory,
+        requires_grad=requires_grad,
+    )  # fmt: skip
 
 
 # ----- from sizes -----
 
 
+def kind_of(dtype: Dtype | None, out: Any) -> Dtype | None:
+    """The dtype that is asked for, or that of `out`.
+
+    Raises:
+        RuntimeError: if they differ.
+    """
+    if out is None:
+        return dtype
+    if dtype is not None and dtypes.check(dtype) is not out.dtype:
+        raise RuntimeError(
+            f"dtype {dtype.legacy} does not match dtype of out parameter ({out.dtype.legacy})"
+        )
+    return out.dtype
+
+
 def _filled(shape: Size, value: Any, kind: Dtype, device: Any) -> Any:
     """A recorded constant."""
     recipe = _constant_recipe(shape, kind, devices.check(device))
-    word = float_word(float(value)) if kind.is_floating_point else int(value)
-    return launch_recipe(recipe, (), (int(bool(value)) if kind.kind == "b" else word,))
+    if kind.is_floating_point:
+        word = float_word(float(value))
+    else:
+        word = int(bool(value) if kind.kind == "b" else value)
+    return launch_recipe(recipe, (), (word,))
 
 
 def _constant_recipe(shape: Size, kind: Dtype, place: devices.device) -> Recipe:
@@ -477,9 +501,10 @@ NO_AXES = Size(())
 
 
 def check_whole(value: Any, kind: Dtype) -> None:
-    """Refuse what a dtype of whole numbers cannot hold."""
+    """Refuse what a dtype of whole numbers cannot hold; one without sign takes -1 as its largest."""
     info = np.iinfo(kind.numpy)
-    if not info.min <= int(value) <= info.max:
+    wraps = kind.kind == "u" and isinstance(value, int)
+    if not (-info.max if wraps else info.min) <= value <= info.max:
         raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
 
 
@@ -496,6 +521,7 @@ def full(
     """
     if record.is_tensor(fill_value):
         fill_value = fill_value.item()
+    dtype = kind_of(dtype, out)
     kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
     if kind.kind in "iu":
         check_whole(fill_value, kind)
@@ -511,11 +537,13 @@ def _into(out: Tensor, made: Tensor) -> Tensor:
 
 
 @maker
+@listed("size")
 def zeros(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of zeros, of the default dtype if none is given."""
+    dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     made = _filled(checked_shape(size), 0, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
@@ -523,22 +551,26 @@ def zeros(
 
 
 @maker
+@listed("size")
 def ones(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """A tensor of ones, of the default dtype if none is given."""
+    dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     made = _filled(checked_shape(size), 1, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
+@listed("size")
 def empty(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
     """A tensor of undefined elements."""
+    dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     spec = dense_spec(checked_shape(size), kind, devices.check(device))
     made = _finish(record.result(_fresh_node(spec), spec), requires_grad, pin_memory=pin_memory)
@@ -563,10 +595,7 @@ def _like(name: str, make: Any, doc: str) -> Any:
         input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, memory_format: Any = None, **more: Any,
     ) -> Tensor:  # fmt: skip
-        if not record.is_tensor(input):
-            raise TypeError(
-                f"{name}(): argument 'input' (position 1) must be Tensor, not {type(input).__name__}"
-            )
+        record.check_tensor(name, "input", 1, input)
         return make(
             input.shape, *args, dtype=dtype or input.dtype,
             device=input.spec.device if device is None else device,
@@ -618,20 +647,27 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    dtype = kind_of(dtype, out)
     if dtype is None:
         whole = all(isinstance(v, int) for v in (start, end, step))
         kind = dtypes.int64 if whole else dtypes.get_default_dtype()
     else:
         kind = dtypes.check(dtype)
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+    length, stride = (
+        end - start,
+        step,
+    )  # int64 counts the whole numbers of its ends, others the ends
     if kind.kind in "iu":
         start, end, step = (int(v) for v in (start, end, step))
+    if kind is dtypes.int64:
+        length, stride = end - start, step
     if step == 0:
         raise RuntimeError("step must be nonzero")
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {float(start)} -> {float(end)}")
     if (step > 0) != (end >= start) and end != start:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    count = max(0, math.ceil((end - start) / step))
+    count = max(0, math.ceil(length / stride))
     made = _ramp(count, start, step, kind, devices.check(device))
     return _done(made, requires_grad, device, out)
 
@@ -674,7 +710,7 @@ def linspace(
     Raises:
         RuntimeError: if `steps` is negative.
     """
-    made = _spaced(start, end, steps, dtype, 0.0, place_of(device, out))
+    made = _spaced("linspace", start, end, steps, kind_of(dtype, out), 0.0, place_of(device, out))
     return _done(made, requires_grad, device, out)
 
 
@@ -686,17 +722,37 @@ def logspace(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """`steps` powers of `base`, their exponents equally spaced from `start` to `end`."""
-    made = _spaced(start, end, steps, dtype, float(base), place_of(device, out))
+    made = _spaced(
+        "logspace", start, end, steps, kind_of(dtype, out), float(base), place_of(device, out)
+    )
     return _done(made, requires_grad, device, out)
 
 
 def _spaced(
-    start: Any, end: Any, steps: int, kind: Dtype | None, base: float, place: devices.device
+    name: str,
+    start: Any,
+    end: Any,
+    steps: int,
+    kind: Dtype | None,
+    base: float,
+    place: devices.device,
 ) -> Any:
+    if not isinstance(steps, numbers.Integral):
+        raise TypeError(f"{name}(): argument 'steps' must be int, not {type(steps).__name__}")
+    axes = [getattr(v, "ndim", 0) for v in (start, end)]
+    if any(axes):
+        raise RuntimeError(
+            f"{name} only supports 0-dimensional start and end tensors, but got start with {axes[0]} "
+            f"dimension(s) and end with {axes[1]} dimension(s)."
+        )
     start, end = (v.item() if hasattr(v, "item") else v for v in (start, end))
     kind = dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
+    if kind.kind in "iu":
+        start, end = int(start), int(end)
+        for whole in (start, end):
+            check_whole(whole, kind)
     # Both ends are exact, and the second half counts down from the end, as in PyTorch.
     work = kind if kind.is_floating_point else dtypes.float64
     step = (float(end) - float(start)) / max(steps - 1, 1)
@@ -716,8 +772,10 @@ def eye(
 ) -> Tensor:  # fmt: skip
     """A matrix with ones on the diagonal."""
     columns = n if m is None else m
-    if n < 0 or columns < 0:
-        raise RuntimeError(f"n must be greater or equal to 0, got {min(n, columns)}")
+    for name, size in (("n", n), ("m", columns)):
+        if size < 0:
+            raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
+    dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     made = launch(
         fill.identity, (), [((n, columns), kind)], bind={"T": kind}, words=(columns,), n=n,

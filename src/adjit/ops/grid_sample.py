@@ -17,7 +17,7 @@ from ..tensor import Tensor
 from . import creation, layouts
 from .comparison import where
 from .pool import refuse
-from .reduce import GRAIN
+from .reduce import GRAIN, without_elements
 from .shape import cat
 
 ALIGNMENT = (
@@ -274,7 +274,7 @@ def grid_sample(
     outer = grid.shape[1:-1]
     points = numel(outer)
     if not (images and channels and points):
-        return input.new_zeros((images, channels, *outer))
+        return without_elements((images, channels, *outer), input, grid)
     flat = grid.reshape(images, points, grid.shape[-1])
     places = weights = None
     for d, size in enumerate(input.shape[2:]):

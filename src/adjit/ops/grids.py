@@ -17,6 +17,7 @@ from ..schedule.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim
 from ..tensor import Tensor
 from . import creation
+from .elementwise import where
 from .tables import IN_GRID, at_least_1d, carrier, over_first
 
 LONG = 8  # lines of so many indices take longer than to find where they begin
@@ -49,10 +50,10 @@ def grid_words(
 def check_grid(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor | None) -> int:
     """The axis of a gather or scatter, its arguments checked."""
     axis = wrap_dim(dim, x.ndim)
-    if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     if index.numel() == 0:
         return axis
+    if index.dtype not in (dtypes.int32, dtypes.int64):
+        raise RuntimeError(f"{name}(): Expected dtype int32/int64 for index")
     receiver = "input" if name == "gather" else "self"
     if max(index.ndim, 1) != max(x.ndim, 1):
         raise RuntimeError(
@@ -390,14 +391,15 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
 
     Args:
         input: any tensor.
-        indices: int64, with as many axes as `input`, as `argmax` and `argsort` give them.
+        indices: int64, with as many axes as `input`, as `argmax` and `argsort` give them; along an axis
+            negative ones count from its end.
         dim: the axis; None reads both as vectors.
 
     Returns:
         The elements. Differentiable in `input`.
 
     Raises:
-        RuntimeError: if the numbers of axes differ, or `indices` is not int64.
+        RuntimeError: if the numbers of axes differ, `indices` is not int64, or one does not exist.
 
     Example:
         >>> x = adjit.tensor([[3., 1.], [2., 4.]])
@@ -417,7 +419,11 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
             f"but got {input.ndim} dimensions for input, and {indices.ndim} dimensions for indices"
         )
+    if not input.ndim:
+        raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     axis = wrap_dim(dim, input.ndim)
+    size = input.shape[axis]
+    indices = where((indices < 0) & (indices >= -size), indices + size, indices)
     sizes = [list(t.shape) for t in (input, indices)]
     for shape in sizes:
         shape[axis] = 1

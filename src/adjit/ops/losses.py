@@ -94,7 +94,7 @@ def smooth_absolute_error(x, y, *, beta=1.0):  # type: ignore[no-untyped-def]
 @smooth_absolute_error.vjp
 def _(g, x, y, beta):  # type: ignore[no-untyped-def]
     d = x - y
-    sign = 1.0 if d > 0 else -1.0
+    sign = 1 if d > 0 else (-1 if d < 0 else d)  # of NaN, NaN
     gx = g * d / beta if abs(d) < beta else g * sign
     return gx, -gx
 
@@ -135,7 +135,7 @@ def huber_error(x, y, *, delta=1.0):  # type: ignore[no-untyped-def]
 @huber_error.vjp
 def _(g, x, y, delta):  # type: ignore[no-untyped-def]
     d = x - y
-    sign = 1.0 if d > 0 else -1.0
+    sign = 1 if d > 0 else (-1 if d < 0 else d)
     gx = g * d if abs(d) < delta else g * delta * sign
     return gx, -gx
 
@@ -162,6 +162,12 @@ def _(g, input, target, reduction, delta):  # type: ignore[no-untyped-def]
 # ---------------------------------------------------------------- probabilities
 
 
+def no_probability(status: tuple[int, ...]) -> Exception:
+    """The error for what lies outside of [0, 1], or is NaN."""
+    name = "input" if status[1] else "target"
+    return RuntimeError(f"all elements of {name} should be between 0 and 1")
+
+
 @operation("BinaryCrossEntropyBackward0")
 def binary_cross_entropy(
     input: Tensor, target: Tensor, weight: Tensor | None = None, reduction: str = "mean"
@@ -174,7 +180,7 @@ def binary_cross_entropy(
     losses = launch(
         kernels.binary_cross_entropy, (input.contiguous(), target.contiguous()),
         [(input.shape, input.dtype)], bind={"T": input.dtype}, n=input.numel(), grain=GRAIN // 8,
-        fallible=lambda status: RuntimeError("all elements of input should be between 0 and 1"),
+        fallible=no_probability,
     )  # fmt: skip
     return reduced(losses if weight is None else losses * weight, reduction)
 
@@ -192,18 +198,20 @@ def _(g, input, target, weight, reduction):  # type: ignore[no-untyped-def]
 def logit_cross_entropy(x, y, f):  # type: ignore[no-untyped-def]
     """The binary cross entropy of sigmoid(x), the positive share times f."""
     below = -x if x < 0 else 0.0
-    share = 1 + (f - 1) * y
+    share = 1 if f == 1 else 1 + (f - 1) * y
     return (1 - y) * x + share * (math.log1p(math.exp(-abs(x))) + below)
 
 
 @logit_cross_entropy.vjp
 def _(g, x, y, f):  # type: ignore[no-untyped-def]
     tail = math.exp(-abs(x))
-    rest = 1 / (1 + tail) if x < 0 else tail / (1 + tail)
+    near = 1 / (1 + tail)
+    far = tail / (1 + tail)
+    chance = far if x < 0 else near
+    rest = near if x < 0 else far
     below = -x if x < 0 else 0.0
     soft = math.log1p(tail) + below
-    share = 1 + (f - 1) * y
-    return g * ((1 - y) - share * rest), g * ((f - 1) * soft - x), g * y * soft
+    return g * ((1 - y) * chance - f * y * rest), g * ((f - 1) * soft - x), g * y * soft
 
 
 @operation("BinaryCrossEntropyWithLogitsBackward0")
@@ -229,9 +237,11 @@ def binary_cross_entropy_with_logits(
 def _(g, input, target, weight, pos_weight, reduction):  # type: ignore[no-untyped-def]
     g = share_of(g, input.shape, reduction)
     g = g if weight is None else g * weight
-    share = 1 if pos_weight is None else 1 + (pos_weight - 1) * target
+    chance, positive = input.sigmoid(), target
+    if pos_weight is not None:
+        chance, positive = chance * (1 + (pos_weight - 1) * target), pos_weight * target
     soft = (-input.abs()).exp().log1p() + (-input).clamp(min=0)
-    gx = g * ((1 - target) - share * (-input).sigmoid())
+    gx = g * (chance - positive)
     gy = -g * input if pos_weight is None else g * ((pos_weight - 1) * soft - input)
     grads = [gx, gy]
     if weight is not None:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from .. import config, dtypes
 from ..dtypes import dtype
+from ..graph import record
 from ..graph.calls import short
 from ..graph.launch import launch
 from ..graph.names import add_method, export
@@ -243,15 +244,6 @@ def check_dims(x: Tensor, ndim: int, message: str) -> None:
         raise RuntimeError(message)
 
 
-def check_tensor(function: str, name: str, position: int, x: Any) -> None:
-    """Raise PyTorch's error if an argument is no tensor."""
-    if not isinstance(x, Tensor):
-        raise TypeError(
-            f"{function}(): argument '{name}' (position {position}) must be Tensor, "
-            f"not {type(x).__name__}"
-        )
-
-
 def check_matrices(x: Tensor, y: Tensor) -> None:
     """Raise if `x @ y` has no meaning."""
     if x.shape[1] != y.shape[0]:
@@ -303,7 +295,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
         >>> adjit.mm(adjit.tensor([[2., 1.]]), adjit.tensor([[1., 2.], [3., 4.]]))
         tensor([[5., 8.]])
     """
-    check_tensor("mm", "mat2", 2, mat2)
+    record.check_tensor("mm", "mat2", 2, mat2)
     check_dims(input, 2, "self must be a matrix")
     check_dims(mat2, 2, "mat2 must be a matrix")
     check_matrices(input, mat2)
@@ -351,7 +343,7 @@ def bmm(input: Tensor, mat2: Tensor) -> Tensor:
         >>> adjit.bmm(adjit.ones(4, 2, 3), adjit.ones(4, 3, 5)).shape
         adjit.Size([4, 2, 5])
     """
-    check_tensor("bmm", "mat2", 2, mat2)
+    record.check_tensor("bmm", "mat2", 2, mat2)
     check_batches(input, mat2)
     check_scalar_type(input, mat2)
     check_multiplies("bmm", input.dtype)
@@ -380,7 +372,7 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
         >>> adjit.mv(adjit.tensor([[1., 2.], [3., 4.]]), adjit.tensor([1., 1.]))
         tensor([3., 7.])
     """
-    check_tensor("mv", "vec", 2, vec)
+    record.check_tensor("mv", "vec", 2, vec)
     check_vector_product(input, vec, input.shape[:1], input.dtype)
     return multiply(input, vec)
 
@@ -461,7 +453,7 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
         >>> adjit.dot(adjit.tensor([2., 3.]), adjit.tensor([2., 1.]))
         tensor(7.)
     """
-    check_tensor("dot", "tensor", 2, tensor)
+    record.check_tensor("dot", "tensor", 2, tensor)
     check_dot(input, tensor)
     return multiply_vectors(input, tensor)
 
@@ -480,7 +472,7 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
         >>> adjit.vdot(adjit.tensor([2., 3.]), adjit.tensor([2., 1.]))
         tensor(7.)
     """
-    check_tensor("vdot", "other", 2, other)
+    record.check_tensor("vdot", "other", 2, other)
     check_dot(input, other)
     return multiply_vectors(input, other)
 
@@ -509,7 +501,7 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
         tensor([[3., 4.],
                 [6., 8.]])
     """
-    check_tensor("outer", "vec2", 2, vec2)
+    record.check_tensor("outer", "vec2", 2, vec2)
     check_dims(input, 1, f"outer: Expected 1-D argument self, but got {input.ndim}-D")
     check_dims(vec2, 1, f"outer: Expected 1-D argument vec2, but got {vec2.ndim}-D")
     return input.unsqueeze(1) * vec2
@@ -537,6 +529,11 @@ def folds(x: Tensor, y: Tensor) -> bool:
     return all(strides[d] == strides[d + 1] * x.shape[d + 1] for d in range(x.ndim - 2))
 
 
+def lines_of(x: Tensor) -> Tensor:
+    """The lines along the last axis as rows of a matrix; -1 would not tell how many there are of length 0."""
+    return x.reshape(numel(x.shape[:-1]), x.shape[-1])
+
+
 @export(method=True, out=True)
 @finds_in_order
 def matmul(input: Tensor, other: Tensor) -> Tensor:
@@ -560,7 +557,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         >>> (adjit.ones(10, 1, 2, 3) @ adjit.ones(5, 3, 4)).shape
         adjit.Size([10, 5, 2, 4])
     """
-    check_tensor("matmul", "other", 2, other)
+    record.check_tensor("matmul", "other", 2, other)
     x, y = input, other
     left, right = x.spec.ndim, y.spec.ndim
     if left == right == 2:
@@ -575,23 +572,22 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         if left == 2:
             return mv.on(x, y)
         if folds(x, y):
-            return mv(x.reshape(-1, x.shape[-1]), y).view(x.shape[:-1])
+            return mv(lines_of(x), y).view(x.shape[:-1])
         return batched(x, y.unsqueeze(1)).squeeze(-1)
     if right == 2:
         if left == 1:
             return mm(x.unsqueeze(0), y).squeeze(0)
         if folds(x, y):
-            (*batch, depth), (_, columns) = x.spec.shape, y.spec.shape
-            return mm(x.reshape(-1, depth), y).view(*batch, columns)
+            return mm(lines_of(x), y).view(*x.spec.shape[:-1], y.spec.shape[1])
         return batched(x, y)
     if left == 1:
         turned = y.transpose(-2, -1)
         if folds(turned, x):
-            return mv(turned.reshape(-1, y.shape[-2]), x).view(turned.shape[:-1])
+            return mv(lines_of(turned), x).view(turned.shape[:-1])
         return batched(x.unsqueeze(0), y).squeeze(-2)
     if left == 2 and x.requires_grad:
         turned = y.transpose(-2, -1)
-        product = mm(turned.reshape(-1, y.shape[-2]), x.t())
+        product = mm(lines_of(turned), x.t())
         return product.view(*turned.shape[:-1], x.shape[0]).transpose(-2, -1)
     check_batched(x, y)
     return batched_product(x, y) if left == 2 else batched_product.on(x, y)
@@ -749,6 +745,9 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     check_dims(vec1, 1, f"addr: Expected 1-D argument vec1, but got {vec1.ndim}-D")
     check_dims(vec2, 1, f"addr: Expected 1-D argument vec2, but got {vec2.ndim}-D")
     check_expands(input, (vec1.shape[0], vec2.shape[0]))
+    if all(t.dtype is dtypes.bool for t in (input, vec1, vec2)):
+        product = vec1.unsqueeze(1) & vec2 & bool(alpha)
+        return product | (input & bool(beta))
     product = scaled(vec1.unsqueeze(1) * vec2, alpha)
     return product if beta == 0 else scaled(input, beta) + product
 
@@ -890,7 +889,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         return affine.on(input=input, weight=weight, bias=bias)
     if input.ndim == 2:
         return addmm(bias, input, weight.t())
-    rows = input.reshape(-1, input.shape[-1]) if input.ndim > 1 else input.unsqueeze(0)
+    rows = lines_of(input) if input.ndim > 1 else input.unsqueeze(0)
     return addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0])
 
 

@@ -51,10 +51,7 @@ def matrix_norm(
     if ord == "fro":
         return vector_norm(A, 2, (row, column), keepdim, dtype=dtype)
     if ord == "nuc" or (not isinstance(ord, str) and abs(ord) == 2):
-        raise NotImplementedError(
-            f"linalg.matrix_norm: order {ord} needs singular values, which adjit does not compute yet; use "
-            'ord="fro", 1 or inf, or numpy.linalg.norm'
-        )
+        raise reduce.no_singular_values(ord)
     if isinstance(ord, str) or (abs(ord) != 1 and not math.isinf(ord)):
         raise RuntimeError(f"linalg.matrix_norm: Order {ord} not supported.")
     if abs(ord) == 1:

@@ -19,7 +19,7 @@ from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import creation, layouts
-from .reduce import GRAIN
+from .reduce import GRAIN, without_elements
 from .resample import AxisMap, mapping, maps_of
 
 Sizes = int | Sequence[int]
@@ -645,7 +645,7 @@ def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Any:
         for axis, size in zip(axes, sizes, strict=True)
     ]
     if not numel(sizes):
-        return x.new_zeros((*x.shape[: x.ndim - n], *sizes))
+        return without_elements((*x.shape[: x.ndim - n], *sizes), x)
     return ADAPTIVE_AVERAGE[n - 1].on(x, maps_of(*areas))
 
 

@@ -21,9 +21,9 @@ from ..kernels import random as kernels
 from ..random import Generator, Place, default_generator
 from ..schedule.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word
-from ..shapes import Shape, broadcast_shapes, checked_shape, numel
+from ..shapes import Shape, broadcast_shapes, checked_shape, listed, numel
 from ..tensor import Tensor
-from .creation import _finish, place_of
+from .creation import _finish, kind_of, place_of
 
 COST = 8  # element operations that one random number is worth
 
@@ -173,9 +173,10 @@ def signed(word: int) -> int:
 # --------------------------------------------------------------------------- creation
 
 
-def floating_kind(dtype: Dtype | None) -> Dtype:
-    """The dtype asked for, or the default one."""
-    return dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+def floating_kind(dtype: Dtype | None, out: Tensor | None = None) -> Dtype:
+    """The dtype asked for, or that of `out`, or the default one."""
+    kind = kind_of(dtype, out)
+    return dtypes.get_default_dtype() if kind is None else dtypes.check(kind)
 
 
 def finished(made: Tensor, requires_grad: bool, out: Tensor | None) -> Tensor:
@@ -193,6 +194,7 @@ def size_of(name: str, size: tuple[Any, ...]) -> Shape:
 
 @export
 @maker
+@listed("size")
 def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -215,12 +217,15 @@ def rand(
         adjit.Size([2, 3])
     """
     shape = size_of("rand", size)
-    made = draw_uniform(shape, floating_kind(dtype), 0.0, 1.0, generator, place_of(device, out))
+    made = draw_uniform(
+        shape, floating_kind(dtype, out), 0.0, 1.0, generator, place_of(device, out)
+    )
     return finished(made, requires_grad, out)
 
 
 @export
 @maker
+@listed("size")
 def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -233,7 +238,7 @@ def randn(
         adjit.Size([2, 3])
     """
     shape = size_of("randn", size)
-    made = draw_normal(shape, floating_kind(dtype), 0.0, 1.0, generator, place_of(device, out))
+    made = draw_normal(shape, floating_kind(dtype, out), 0.0, 1.0, generator, place_of(device, out))
     return finished(made, requires_grad, out)
 
 
@@ -270,7 +275,7 @@ def randint(
             f"randint() received an invalid combination of arguments - got ({got}), but expected "
             "(int high, tuple of ints size) or (int low, int high, tuple of ints size)"
         )
-    kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
+    kind = dtypes.check(kind_of(dtype, out) or dtypes.int64)
     shape = tuple(checked_shape((size,)))
     place = place_of(device, out)
     made = draw_integers(shape, kind, int(low), int(high), generator, place)
@@ -302,7 +307,7 @@ def randperm(
         >>> adjit.randperm(4).sort().values
         tensor([0, 1, 2, 3])
     """
-    kind = dtypes.int64 if dtype is None else dtypes.check(dtype)
+    kind = dtypes.check(kind_of(dtype, out) or dtypes.int64)
     shape = tuple(checked_shape((n,)))
     if n > 1 and n - 1 > largest_of(kind):
         raise RuntimeError(f"value cannot be converted to type {kind.name}_t without overflow")
@@ -420,7 +425,7 @@ def normal_of_numbers(
 ) -> Tensor:  # fmt: skip
     """`normal` where mean and standard deviation are numbers."""
     shape, place = tuple(checked_shape((size,))), place_of(device, out)
-    made = draw_normal(shape, floating_kind(dtype), mean, std, generator, place)
+    made = draw_normal(shape, floating_kind(dtype, out), mean, std, generator, place)
     return finished(made, requires_grad, out)
 
 

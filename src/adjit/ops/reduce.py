@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, TypeVar
 from .. import dtypes
 from ..devices import CPU
 from ..dtypes import dtype as DType
+from ..graph import record
 from ..graph.launch import launch
 from ..graph.makers import maker
 from ..graph.names import export
@@ -507,6 +508,14 @@ def share(g: Tensor, x: Tensor, out: Tensor, axes: Shape, keepdim: bool) -> Tens
     return spread_back(g, axes, keepdim, x.shape) * mask / sum(mask, axes, keepdim=True)
 
 
+def without_elements(shape: Shape, like: Tensor, *others: Tensor | None) -> Tensor:
+    """No elements, of a shape, computed from tensors all the same: their gradients are zeros."""
+    made = like.new_zeros(shape) + like.sum()
+    for t in others:
+        made = made if t is None else made + t.sum()
+    return made
+
+
 @operation("AmaxBackward0")
 def amax_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """The largest elements along axes."""
@@ -587,7 +596,7 @@ def _(gs, x, outs, axes, keepdim):  # type: ignore[no-untyped-def]
 MinMax = return_type("aminmax", "min max")
 
 
-@export(method=True)
+@export(method=True, out=True)
 @numpy_names
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, along a dimension or of all, as `(min, max)`.
@@ -715,6 +724,7 @@ def max(
         >>> adjit.tensor([[1., 5.], [3., 4.]]).max(1).indices
         tensor([1, 1])
     """
+    record.check_tensor("max", "input", 1, input)
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:
         return input.maximum(other)
@@ -739,6 +749,7 @@ def min(
         >>> adjit.tensor([[1., 5.], [3., 4.]]).min(1).values
         tensor([1., 3.])
     """
+    record.check_tensor("min", "input", 1, input)
     other = dim if isinstance(dim, Tensor) else other
     if other is not None:
         return input.minimum(other)
@@ -804,7 +815,7 @@ def truth(how: Fold, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     result = x.dtype if x.dtype is dtypes.uint8 else dtypes.bool
     x = x if x.dtype is dtypes.bool else x != 0
     if isinstance(dim, Sequence) and not dim:
-        return x.to(result)
+        return x.to(result, copy=True)
     axes = wrap_dims(dim, x.ndim)
     if x.numel() == 0:
         neutral = SUM if how is MAX else PROD
@@ -866,18 +877,19 @@ def _(g, x, out, ord, axes, keepdim):  # type: ignore[no-untyped-def]
     if ord == 1:
         return g * x.sign()
     if ord == 2:
-        return (x * (g / out)).masked_fill(out.detach() == 0, 0)
+        return g * (x / out).masked_fill(out.detach() == 0, 0)
     if math.isinf(ord):
         size, top = x.detach().abs(), out.detach()
         mask = (size == top) | (size != size) & (top != top)
         return g * x.sign() * mask / sum(mask, axes, keepdim=True)
-    zero = out.detach() == 0
+    # What is masked are the factors that are infinite at 0, not their product: its derivative would be NaN.
+    if ord < 1:
+        powers = x.abs().pow(ord - 1).masked_fill(x.detach() == 0, 0)
+        return x.sign() * powers * (g * out.pow(1 - ord))
+    scale = (g / out.pow(ord - 1)).masked_fill(out.detach() == 0, 0)
     if ord < 2:
-        powers = x.abs().pow(ord - 1)
-        if ord < 1:
-            zero = zero | (x.detach() == 0)
-        return (x.sign() * powers * (g * out.pow(1 - ord))).masked_fill(zero, 0)
-    return (x * x.abs().pow(ord - 2) * (g / out.pow(ord - 1))).masked_fill(zero, 0)
+        return x.sign() * x.abs().pow(ord - 1) * scale
+    return x * x.abs().pow(ord - 2) * scale
 
 
 @export(namespace="linalg", out=True)
@@ -923,6 +935,14 @@ def vector_norm(
     return vector_norm_axes.on(x, float(ord), axes if x.ndim else (), keepdim)
 
 
+def no_singular_values(ord: Any) -> NotImplementedError:
+    """The error for a norm that needs singular values."""
+    return NotImplementedError(
+        f"linalg.matrix_norm: order {ord} needs singular values, which adjit does not compute yet; use "
+        'ord="fro", 1 or inf, or numpy.linalg.norm'
+    )
+
+
 def check_norm_dtypes(name: str, x: Tensor, kind: DType | None) -> None:
     """Refuse integers, and dtypes that cannot hold what is to be measured.
 
@@ -962,6 +982,8 @@ def norm(
         >>> adjit.tensor([3., 4.]).norm()
         tensor(5.)
     """
+    if p == "nuc":
+        raise no_singular_values(p)
     if isinstance(p, str):
         if p not in ("fro", "inf", "-inf"):
             raise RuntimeError(f"linalg.matrix_norm: Order {p} not supported.")

@@ -268,7 +268,7 @@ def diff(
         input: at least 1-d, of any dtype; bools give where neighbours differ.
         n: how often.
         dim: the dimension.
-        prepend, append: tensors to put before and after `input` first.
+        prepend, append: tensors to put before and after `input` first, where there is a difference to take.
 
     Differentiable in all tensors.
 
@@ -283,8 +283,8 @@ def diff(
     check_joins(input, append, axis)
     if n < 0:
         raise RuntimeError(f"order must be non-negative but got {n}")
-    parts = [part for part in (prepend, input, append) if part is not None]
-    if len(parts) > 1:
+    given, parts = input, [part for part in (prepend, input, append) if part is not None]
+    if len(parts) > 1 and n:
         from .shape import cat
 
         input = cat(parts, axis)
@@ -292,4 +292,4 @@ def diff(
         length = input.shape[axis]
         after, before = input.narrow(axis, 1, length - 1), input.narrow(axis, 0, length - 1)
         input = after != before if input.dtype is dtypes.bool else after - before
-    return input
+    return input.clone() if input is given else input

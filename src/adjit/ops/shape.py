@@ -21,6 +21,7 @@ from ..shapes import (
     Shape,
     broadcast_shapes,
     checked_shape,
+    listed,
     numel,
     shape_of,
     wrap_dim,
@@ -384,6 +385,7 @@ def blocks_of(x: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
 
 @export(method=True, public=False)
 @finds
+@listed("repeats")
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """Copies of `input` along each axis.
 
@@ -430,6 +432,7 @@ def _(g: Tensor, repeats: Shape, shape: Shape) -> Any:
 
 
 @export(method=True)
+@listed("dims")
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Copies of `input` along each axis; missing numbers in front count as 1.
 

@@ -11,7 +11,7 @@ from ..graph.makers import maker
 from ..graph.names import export
 from ..graph.operation import operation
 from ..kernels import sort as kernels
-from ..shapes import Shape, numel, wrap_dim
+from ..shapes import Shape, listed, numel, wrap_dim
 from ..tensor import Tensor
 from .reduce import (
     GRAIN,
@@ -213,6 +213,13 @@ def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
 
 
+def median_of_nothing(x: Tensor) -> Tensor:
+    """NaN, or the smallest number of an integer dtype."""
+    if x.dtype.is_floating_point:
+        return x.sum() + math.nan
+    return x.new_full((), dtypes.iinfo(x.dtype).min)
+
+
 Median = return_type("median", "values indices")
 NanMedian = return_type("nanmedian", "values indices")
 Mode = return_type("mode", "values indices")
@@ -238,7 +245,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """
     no_bool("median_cpu", input)
     if dim is None:
-        return median_all(input) if input.numel() else input.new_full((), math.nan)
+        return median_all(input) if input.numel() else median_of_nothing(input)
     axis = wrap_dim(dim, input.ndim)
     check_not_empty("median", input, (axis,))
     return Median(*median_axis(input, axis, keepdim, input.shape))
@@ -257,7 +264,7 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """
     no_bool("median_cpu", input)
     if dim is None:
-        return nanmedian_all(input) if input.numel() else input.new_full((), math.nan)
+        return nanmedian_all(input) if input.numel() else median_of_nothing(input)
     axis = wrap_dim(dim, input.ndim)
     check_not_empty("nanmedian", input, (axis,))
     return NanMedian(*nanmedian_axis(input, axis, keepdim, input.shape))
@@ -274,7 +281,7 @@ def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
 
 
-@export(method=True)
+@export(method=True, out=True)
 @numpy_names
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
     """The k-th smallest element along a dimension, counted from 1, as `(values, indices)`.
@@ -440,6 +447,7 @@ def unique_consecutive(
 
 @export(out=True)
 @maker
+@listed("self")
 def searchsorted(
     sorted_sequence: Tensor,
     input: Tensor | Number,

@@ -269,15 +269,16 @@ def _(g, x):
 
 @export(method=True, name=["atan2", "arctan2"], inplace=True, out=True)
 @elementwise(ref=np.arctan2, domain=((-2, 2), (0.5, 2)), dtypes=floating)
-def atan2(y, x):
-    """The angle of the point (x, y), in [-pi, pi]."""
-    return math.atan2(y, x)
+def atan2(x, y):
+    """The angle of the point (y, x), in [-pi, pi]."""
+    return math.atan2(x, y)
 
 
 @atan2.vjp
-def _(g, y, x):
-    inverse = 0 if (y == 0) & (x == 0) else 1 / (y * y + x * x)
-    return g * x * inverse, g * -y * inverse
+def _(g, x, y):
+    square = x * x + y * y
+    inverse = 0 if square == 0 else 1 / square
+    return g * y * inverse, g * -x * inverse
 
 
 @export(method=True, inplace="function", out=True)
@@ -291,8 +292,9 @@ def sinc(x):
 @sinc.vjp
 def _(g, x):
     angle = x * math.pi
-    slope = g * ((angle * math.cos(angle) - math.sin(angle)) / (angle * x))
-    return 0 if x == 0 else slope
+    square = angle * x
+    slope = g * ((angle * math.cos(angle) - math.sin(angle)) / square)
+    return 0 if square == 0 else slope
 
 
 # ----- hyperbolic functions -----
@@ -447,11 +449,7 @@ def trigamma(x):
 
 @trigamma.vjp
 def _(g, x):
-    mirrored = x < 0.5
-    slope = -2 * special.zeta(3, 1 - x if mirrored else x)
-    sine = math.sin(x * math.pi)
-    reflection = 62.01255336059963 * math.cos(x * math.pi) / (sine * sine * sine)
-    return g * (slope - reflection if mirrored else slope)
+    return g * (-2 * special.zeta(3, x))
 
 
 @elementwise(
@@ -459,7 +457,7 @@ def _(g, x):
     backward_name="SpecialZetaBackward0",
 )  # fmt: skip
 def zeta(x, y):
-    """Hurwitz's zeta function: the sum of (y + n) ** -x over n >= 0, for x > 1 and y > 0.
+    """Hurwitz's zeta function: the sum of (y + n) ** -x over n >= 0, for x > 1; for y below 0 x is whole.
 
     Differentiable in y; the gradient of x is not implemented, it is NaN.
     """
@@ -500,7 +498,7 @@ def polygamma_of_order(n: int, x: Tensor) -> Any:
 @export
 @Choice
 def polygamma(n: int, input: Tensor) -> Any:
-    """The derivative of `digamma` of order n, for positive `input`. Differentiable.
+    """The derivative of `digamma` of order n. Differentiable.
 
     Raises:
         RuntimeError: if n is negative.
@@ -558,7 +556,7 @@ def bounded_log_odds(x, *, low=0.05, high=0.95):
 @bounded_log_odds.vjp
 def _(g, x, low, high):
     slope = g / (x * (1 - x))
-    return slope if (x >= low) & (x <= high) else 0
+    return 0 if (x < low) | (x > high) else slope
 
 
 @export(method=True, inplace="function", out=True)

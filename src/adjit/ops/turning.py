@@ -13,6 +13,7 @@ from ..schedule.recipe import GRAIN
 from ..shapes import (
     Shape,
     coalesce,
+    listed,
     numel,
     shape_of,
     wrap_dim,
@@ -26,6 +27,7 @@ from .tables import carrier
 
 @export(method=True)
 @finds
+@listed("dims")
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order of elements reversed along axes.
 
@@ -130,6 +132,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     axes = [] if dims is None else [dims] if isinstance(dims, int) else list(dims)
     if not moves:
         raise RuntimeError("`shifts` required")
+    if axes and not input.ndim:
+        raise IndexError(f"Dimension specified as {axes[0]} but tensor has no dimensions")
     if not axes and len(moves) == 1:
         return rolled(input.reshape(-1), (moves[0],), (0,)).view(input.shape)
     if len(moves) != len(axes):

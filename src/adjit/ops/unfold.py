@@ -311,6 +311,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 def shuffled_channels(x: Tensor, groups: int) -> Tensor:
     """Channels dealt out: the first of each group, then the second of each, and so on."""
     n, c = x.shape[:2]
+    if groups in (1, c):
+        return x.clone()
     parts = x.reshape(n, groups, c // groups, -1)
     return parts.transpose(1, 2).contiguous().view(x.shape)
 

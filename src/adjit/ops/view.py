@@ -29,6 +29,7 @@ from ..shapes import (
     contiguous_strides,
     infer_view_shape,
     is_dense,
+    listed,
     shape_of,
     view_strides,
     wrap_dim,
@@ -43,6 +44,7 @@ from .layouts import channels_last
 
 @export(method=True)
 @viewing
+@listed("dims")
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """The axes in another order: a view.
 
@@ -116,10 +118,11 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
             f"({targets} dims)"
         )
     ndim = input.ndim
+    given = {"source": sources, "destination": targets}
     sources, targets = [wrap_dim(d, ndim) for d in sources], [wrap_dim(d, ndim) for d in targets]
     for label, dims in (("source", sources), ("destination", targets)):
         if len(set(dims)) != len(dims):
-            raise RuntimeError(f"movedim: repeated dim in `{label}` ({dims})")
+            raise RuntimeError(f"movedim: repeated dim in `{label}` ({given[label]})")
     rest = iter([d for d in range(ndim) if d not in sources])
     placed = dict(zip(targets, sources, strict=True))
     return _permuted(
@@ -160,6 +163,7 @@ Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
 
 @export(public=False, method=True)
 @viewing
+@listed("size", "dtype")
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
@@ -224,6 +228,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 @export(method=True)
 @viewing
+@listed("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """The elements in another shape: a view where that is possible, else a copy.
 
@@ -262,8 +267,9 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @export(method=True)
 @viewing
 def ravel(input: Tensor) -> Tensor:
-    """All axes merged into one."""
-    return reshape(input, -1) if input.numel() else reshape(input, 0)
+    """All axes merged into one, in C order: a view where the elements lie so, else a copy."""
+    dense = input.contiguous()
+    return view(dense, -1) if dense.numel() else view(dense, 0)
 
 
 @export(method=True)
@@ -338,6 +344,7 @@ for _name, _function in (
 
 @export(method=True)
 @viewing
+@listed("size")
 def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
     """Axes of size 1 repeated without a copy; -1 keeps a size.
 
@@ -446,12 +453,14 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(dim, input.ndim)
     size = input.shape[d]
+    if record.is_tensor(start) and (start.ndim or start.dtype.kind not in "iu"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
     first = int(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
     if not -size <= first <= size:
         raise IndexError(
-            f"Dimension out of range (expected to be in range of [{-size}, {size}], but got {first})"
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {first})"
         )
     if first < 0:
         first += size
@@ -497,10 +506,11 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         )
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    shape, strides = list(spec.shape) or [1], list(spec.strides) or [1]
-    stride = strides[d]
-    shape[d] = (length - size) // step + 1
-    strides[d] = stride * step
+    shape, strides, stride = list(spec.shape), list(spec.strides), 1
+    if spec.ndim:  # of no dimension is a window by itself
+        stride = strides[d]
+        shape[d] = (length - size) // step + 1
+        strides[d] = stride * step
     made = spec_of((*shape, size), (*strides, stride), spec.dtype, spec.device)
     return alias(
         input,
@@ -535,11 +545,11 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """All slices of an axis, as views.
 
     Raises:
-        RuntimeError: on a 0-d tensor.
+        IndexError: on a 0-d tensor.
     """
     spec = input.spec
     if not spec.ndim:
-        raise RuntimeError("Dimension specified as 0 but tensor has no dimensions")
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
     d = wrap_dim(dim, spec.ndim)
     shape, strides = spec.shape[:d] + spec.shape[d + 1 :], spec.strides[:d] + spec.strides[d + 1 :]
     slice_spec = spec_of(shape, strides, spec.dtype, spec.device)
@@ -644,6 +654,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 @export(method=True)
+@listed("sections", "indices", "tensor_indices_or_sections")
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """An axis in a number of nearly equal parts, or cut at indices: views."""
     if input.ndim == 0:
@@ -652,6 +663,8 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         )
     d = wrap_dim(dim, input.ndim)
     total = input.shape[d]
+    if record.is_tensor(indices_or_sections):
+        indices_or_sections = _cuts_of(indices_or_sections)
     if isinstance(indices_or_sections, int):
         sections = indices_or_sections
         if sections <= 0:
@@ -667,6 +680,17 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         parts.append(slice_dim(input, d, min(start, total), max(start, stop), 1))
         start = stop
     return tuple(parts)
+
+
+def _cuts_of(found: Tensor) -> Any:
+    """The number of parts, or the indices to cut at, that a tensor holds."""
+    if found.dtype is not dtypes.int64 or found.device.type != "cpu" or found.ndim > 1:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            "one-dimensional int64 tensor on cpu, but got tensor_indices_or_sections with "
+            f"{found.ndim} dimensions, dtype {found.dtype.legacy} on {found.device}"
+        )
+    return found.tolist()
 
 
 @export(method=True)
@@ -754,7 +778,12 @@ def as_strided_in(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
 def _gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
-    view = record.make_tensor(laid.storage, region, offset)
+    before, behind = -min(offset, 0), max(offset + region.extent - base.numel, 0)
+    if before or behind:  # the region may show elements of the storage that `base` does not have
+        flat = record.make_tensor(laid.storage, dense_spec((base.numel,), base.dtype, base.device))
+        laid = zeros(before + base.numel + behind, dtype=base.dtype, device=base.device)
+        narrow(laid, 0, before, base.numel).copy_(flat)
+    view = record.make_tensor(laid.storage, region, offset + before)
     return clone(view, contiguous=True)
 
 
@@ -1016,10 +1045,7 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     Raises:
         RuntimeError: if the shapes do not fit, or this is a leaf that needs gradients.
     """
-    if not record.is_tensor(src):
-        raise TypeError(
-            f"copy_(): argument 'other' (position 1) must be Tensor, not {src.__class__.__name__}"
-        )
+    record.check_tensor("copy_", "other", 1, src)
     inplace.check(self)
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
@@ -1148,6 +1174,19 @@ def zero_(self: Tensor) -> Tensor:
     """Write zeros into every place; returns this tensor."""
     inplace.check(self)
     return inplace.adopt(self, _zeroed(self), overlap=True)
+
+
+@export
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A number, or the value of a 0-d tensor, in the shape and dtype of `input`.
+
+    Differentiable in `value`; the gradient of `input` is zero.
+
+    Example:
+        >>> adjit.fill(adjit.ones(2), 3)
+        tensor([3., 3.])
+    """
+    return input.clone().fill_(value)
 
 
 add_method("fill_", fill_)

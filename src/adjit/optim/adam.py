@@ -49,6 +49,10 @@ class Adam(PerParameterOptimizer):
         >>> optimizer.step()
     """
 
+    followed = frozenset(
+        {"lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay"}
+    )
+
     def __init__(
         self,
         params: ParamsT,

@@ -566,10 +566,14 @@ class PerParameterOptimizer(Optimizer):
 
     One that also has a kernel for many parameters launches it in :meth:`update_together`.
 
+    Options that are ``followed`` are looked up at every step, also by a captured one.
+
     The state's ``step`` is a Python number, so that counting costs no operation; with
     ``capturable`` it is a 0-d tensor, so that a captured step counts on when it is replayed.
     Checkpoints always hold the tensor, as PyTorch's do.
     """
+
+    followed: frozenset[str] = frozenset()
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -600,9 +604,6 @@ class PerParameterOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        if switches.session is not None:
-            groups = self.param_groups
-            switches.session.depends_on(lambda: [len(group["params"]) for group in groups])
         before = record_gradients(False)
         try:
             for group in self.param_groups:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.state import state as switches
 from ..ops import steps
 from ..ops.creation import empty_like
 from ..tensor import Tensor
@@ -46,6 +47,8 @@ class SGD(PerParameterOptimizer):
         >>> loss_fn(model(input), target).backward()
         >>> optimizer.step()
     """
+
+    followed = frozenset({"lr", "momentum", "dampening", "weight_decay", "maximize"})
 
     def __init__(
         self,
@@ -106,6 +109,8 @@ class SGD(PerParameterOptimizer):
         def numbers() -> list[float]:
             return [-1.0 if group["maximize"] else 1.0, group["weight_decay"], -group["lr"]]
 
+        if switches.session is not None:
+            switches.session.depends_on(lambda: group["momentum"] == 0)
         if momentum == 0:
             steps.sgd_step(params, grads, numbers)
             return True

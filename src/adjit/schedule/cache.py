@@ -16,7 +16,6 @@ import importlib.metadata
 import importlib.util
 import inspect
 import os
-import platform
 import sys
 import textwrap
 import threading
@@ -29,9 +28,11 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 
 from ..dtypes import dtype
+from ..kernels.processor import CHOSEN
 from ..kernels.target import load, loader, translate
 from . import disk
-from .body import SCALAR_MODULES, VECTOR_MATH
+from .apart import apart, is_awaited
+from .body import SCALAR_MODULES, VECTOR_MATH, parse
 from .progress import progress
 from .recipe import Source
 
@@ -39,8 +40,8 @@ SIGNATURE = "void(int64, int64, int64)"
 TURN = 1e-4  # seconds for which a thread may keep Python's lock
 
 _lock = threading.RLock()
-_compiling = threading.RLock()
-locks = _compiling, _lock  # in the order in which they are taken
+compiler_lock = threading.RLock()  # one thread compiles at a time
+locks = compiler_lock, _lock  # in the order in which they are taken
 _linked: dict[str, tuple[int, ...]] = {}
 _expected: dict[Source, None] = {}
 
@@ -85,12 +86,25 @@ def compile_ahead(
         missing |= _missing(map(_unit_of, _expected))
         _expected.clear()
         missing |= _missing((_unit_of_function(*function), 0) for function in functions)
-    if len(missing) < 2:
-        return
-    with _busy(), ThreadPoolExecutor(1, "adjit-llvm") as llvm_part:
-        for translate in missing.values():
+    if len(missing) >= 2:
+        with _waiting():
+            apart(functools.partial(_compile_all, missing))
+
+
+def _compile_all(missing: Mapping[str, Translate]) -> None:
+    """Compile units, by their stems, as long as somebody waits for them."""
+
+    def finish(stem: str, compiled: Callable[[], disk.Entry]) -> None:
+        entry = compiled()
+        if not _absent(entry):
+            _at_hand[stem] = entry
+
+    with compiler_lock, ThreadPoolExecutor(1, "adjit-llvm") as llvm_part:
+        for stem, translate in missing.items():
+            if not is_awaited():
+                break
             with suppress(Exception), progress.compiling():
-                llvm_part.submit(translate())
+                llvm_part.submit(functools.partial(finish, stem, translate()))
 
 
 def count_missing(sources: Iterable[Source]) -> int:
@@ -107,30 +121,29 @@ def expect(source: Source) -> None:
 def _missing(units: Iterable[tuple[Unit, int]]) -> dict[str, Translate]:
     """Those that are not linked, nor in the cache."""
     wanted = dict(unit for unit, _ in units if unit.stem not in _linked)
-    return {stem: unit for stem, unit in wanted.items() if not object_path(stem).exists()}
+    return {stem: unit for stem, unit in wanted.items() if not _is_there(stem)}
 
 
 @contextmanager
-def _busy() -> Iterator[None]:
-    """Around compiling, which one thread does at a time.
+def _waiting() -> Iterator[None]:
+    """Around waiting for a compiler.
 
-    Where the program waits for it, cycles are left alone: Numba makes many objects, of which few are garbage
+    Where the program waits, cycles are left alone: Numba makes many objects, of which few are garbage
     before its end, and each collection would look through them. And LLVM's thread, whose calls are many
     and mostly short, gets Python's lock when it asks for it, not 5 ms later.
     """
-    with _compiling:
-        if threading.current_thread() is not threading.main_thread():
-            yield  # what the program sets meanwhile is not to be undone
-            return
-        interval, collects = sys.getswitchinterval(), gc.isenabled()
+    if threading.current_thread() is not threading.main_thread():
+        yield  # what the program sets meanwhile is not to be undone
+        return
+    interval, collects = sys.getswitchinterval(), gc.isenabled()
+    try:
         sys.setswitchinterval(min(interval, TURN))
         gc.disable()
-        try:
-            yield
-        finally:
-            sys.setswitchinterval(interval)
-            if collects:
-                gc.enable()
+        yield
+    finally:
+        sys.setswitchinterval(interval)
+        if collects:
+            gc.enable()
 
 
 def address_of(name: str, text: str, signature: str, *, compiling: bool = True) -> int:
@@ -143,13 +156,12 @@ def addresses(unit: Unit, *, compiling: bool = True) -> tuple[int, ...]:
     found = _linked.get(unit.stem)
     if found is not None:
         return found
-    path = object_path(unit.stem)
-    entry = _read(path)
+    entry = _at_hand.pop(unit.stem, None) or _read(unit.stem)
     if entry is None:
         if not compiling:
             return (0,)
-        with progress.compiling(), _busy():  # what the cache has is loaded meanwhile
-            entry = _read(path) or unit.translate()()
+        with progress.compiling(), _waiting():
+            entry = apart(functools.partial(_compiled, unit))
     with _lock:
         if unit.stem not in _linked:
             first, *others = entry.symbol.split()
@@ -157,6 +169,26 @@ def addresses(unit: Unit, *, compiling: bool = True) -> tuple[int, ...]:
             of_others = [int(loader().get_function_address(other)) for other in others]
             _linked[unit.stem] = address, *of_others
         return _linked[unit.stem]
+
+
+def _compiled(unit: Unit) -> disk.Entry:
+    """The machine code of a unit that was not there a moment ago.
+
+    Raises:
+        RuntimeError: if it needs something that is nowhere: loading it would end the process.
+    """
+    with compiler_lock:  # what the cache has is loaded meanwhile
+        entry = _at_hand.pop(unit.stem, None) or _read(unit.stem)
+        if entry is not None:
+            return entry
+        entry = unit.translate()()
+    absent = _absent(entry)
+    if absent:
+        raise RuntimeError(
+            f"the compiled kernel {unit.stem} needs {', '.join(absent)}, which nothing in this process "
+            "provides"
+        )
+    return entry
 
 
 def _unit_of(source: Source) -> tuple[Unit, int]:
@@ -206,30 +238,45 @@ def provide(symbol: str, address: int) -> None:
         llvm.add_symbol(symbol, address)
 
 
-def _read(path: Path) -> disk.Entry | None:
+def _read(stem: str) -> disk.Entry | None:
     """An entry of the cache, None where it is not of use here."""
-    entry = disk.read(path)
-    if entry is None:
-        return None
+    entry = disk.read(object_path(stem))
+    return None if entry is None or _absent(entry) else entry
+
+
+def _absent(entry: disk.Entry) -> list[str]:
+    """The symbols that some code needs and nothing in this process has.
+
+    One that cannot be resolved would end the process inside LLVM.
+    """
     with _lock:  # LLVM's own lock is held by nobody else then, of which a fork makes use
-        # A symbol that cannot be resolved would end the process inside LLVM.
-        if any(not llvm.address_of_symbol(name) for name in entry.external):
-            return None
-    return entry
+        return [name for name in entry.external if not llvm.address_of_symbol(name)]
+
+
+def _is_there(stem: str) -> bool:
+    """Whether the cache has an entry that is of use; it is linked soon, and not read again then."""
+    if stem in _at_hand:
+        return True
+    entry = _read(stem)
+    if entry is not None and len(_at_hand) < MOST_AT_HAND:
+        _at_hand[stem] = entry
+    return entry is not None
+
+
+MOST_AT_HAND = 64
+_at_hand: dict[
+    str, disk.Entry
+] = {}  # what was read or compiled and is not linked yet, by the stems
 
 
 @functools.cache
 def _fingerprint() -> str:
     """What compiled code depends on besides its own text."""
     parts = [
-        platform.machine(),
+        *CHOSEN,
         sys.implementation.cache_tag or "",
         importlib.metadata.version("numba"),
         importlib.metadata.version("llvmlite"),
-        llvm.get_host_cpu_name(),
-        llvm.get_host_cpu_features().flatten(),
-        os.environ.get("NUMBA_CPU_NAME", ""),
-        os.environ.get("NUMBA_CPU_FEATURES", ""),
         os.environ.get("NUMBA_OPT", ""),
     ]
     from ..kernels import abi
@@ -258,7 +305,7 @@ _instances: dict[Any, Source] = {}
 
 
 def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
-    tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    tree = parse(textwrap.dedent(inspect.getsource(function)))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
     definition.decorator_list = []

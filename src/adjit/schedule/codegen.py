@@ -8,20 +8,21 @@ An elementwise kernel over contiguous operands reads like this:
         p_y = at(p[1], float32)
         p_out = at(p[2], float32)
         for i in range(start, stop):
-            x = p_x[i]
-            y = p_y[i]
-            out = x * y
+            _x = p_x[i]
+            _y = p_y[i]
+            out = _x * _y
             p_out[i] = out
 
-A large result goes block by block through a buffer on the stack, and from there past the caches;
-the last block overlaps the one before it:
+The names of the body begin with an underscore, no others do. A large result goes block by block
+through a buffer on the stack, and from there past the caches; the last block overlaps the one before
+it:
 
         for block in range(start & -128, stop, 128):
             first = min(max(block, start), stop - 128)
             for i in range(128):
-                x = p_x[first + i]
-                y = p_y[first + i]
-                out = x * y
+                _x = p_x[first + i]
+                _y = p_y[first + i]
+                out = _x * _y
                 block_out[i] = out
             stream_block(p_out, first, block_out, (p[2] + first * 4) % 64 == 0)
         fence()
@@ -33,8 +34,8 @@ row, so that narrow rows too make a flat loop:
         for first in range(start, stop, 512):
             phase = first % inner
             for i in range(min(512, stop - first)):
-                x = p_x[first + i]
-                y = row_y[phase + i]
+                _x = p_x[first + i]
+                _y = row_y[phase + i]
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from ..dtypes import dtype
 from ..kernels.abi import UNITS
 from ..kernels.lanes import BLOCK, CACHE_LINE
 from ..shapes import coalesce
-from .body import VECTOR_MATH, Body, Pasted
+from .body import SCALAR_BUILTINS, VECTOR_MATH, Body, Pasted, own
 from .recipe import GRAIN, Flat, Operand, Source, Step
 
 STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
@@ -122,11 +123,11 @@ def render(
 ) -> Source:
     """The source of one elementwise kernel.
 
-    Operands are converted to and from `compute`; without it the pasted lines do that themselves.
-    `logical` names inputs that the body reads as booleans; `over` says which outputs are written
-    to the memory of which inputs. With `blocks` results are computed a block at a time on the stack
-    and moved from there: "streamed" past the caches, or "cached"; "padded" blocks are a line of
-    memory each, the last one too.
+    Operands are converted to and from `compute`; without it the pasted lines do that themselves, and
+    read operands by their names. `logical` names inputs that the body reads as booleans; `over` says
+    which outputs are written to the memory of which inputs. With `blocks` results are computed a block
+    at a time on the stack and moved from there: "streamed" past the caches, or "cached"; "padded"
+    blocks are a line of memory each, the last one too.
     """
     over = over or {}
     operands = [o for o in [*inputs, *outputs] if o.strides is not None]
@@ -149,7 +150,7 @@ def render(
         word = f"p[{tail} + {len(strided) + k}]"
         kind = next(o.dtype for o in inputs if o.name == n)
         letter = kind.stored if compute is None else "T"
-        head.append(f"{n} = {number_text(word, kind, letter, n in logical)}")
+        head.append(f"{value_name(n, compute)} = {number_text(word, kind, letter, n in logical)}")
 
     body: list[str] = []
     setup: list[str] = []
@@ -188,7 +189,8 @@ def render(
             value = f"{value} != 0"
         elif o.dtype.stored != compute.stored:
             value = f"T({value})"
-        (setup if letters[o.name] == REPEATED else loads).append(f"{o.name} = {value}")
+        line = f"{value_name(o.name, compute)} = {value}"
+        (setup if letters[o.name] == REPEATED else loads).append(line)
     for o in outputs:
         if compute is None:
             value = o.name
@@ -272,11 +274,21 @@ def render(
     return Source(name, assemble(name, text, imports, bound), origin)
 
 
+def value_name(operand: str, compute: dtype | None) -> str:
+    """What a kernel calls the value of an operand: as one body does, or by its name among several."""
+    return operand if compute is None else own(operand)
+
+
 def number_text(word: str, kind: dtype, letter: str, is_truth: bool) -> str:
     """A Python number of a dtype, which kernels call by a letter; floats travel as bits of float64."""
     if is_truth:  # which travels as a whole number
         return f"{word} != 0"
     return f"scalar({word}, {letter})" if kind.is_floating_point else f"{letter}({word})"
+
+
+KINDS = re.compile(rf"\b(?:{'|'.join(STORED)})\b")
+# What lines begin with that give a name a value.
+WRITTEN = re.compile(r"^ *(?:for )?([\w, ]+?) (?:=|in) ", re.MULTILINE)
 
 
 def assemble(
@@ -287,7 +299,10 @@ def assemble(
     parameters: str = "args, start, stop",
 ) -> str:
     """A whole module: imports, the dtypes behind the type letters, the kernel."""
-    kinds = {k for k in STORED if re.search(rf"\b{k}\b", body)} | set(bound.values())
+    kinds = {*KINDS.findall(body), *bound.values()}
+    meant = {*imports, *kinds, *bound, *SCALAR_BUILTINS, *parameters.split(", "), "math", "range"}
+    if hidden := meant.intersection(re.findall(r"\w+", " ".join(WRITTEN.findall(body)))):
+        raise NameError(f"{name} gives another meaning to {', '.join(sorted(hidden))}")
     lines = []
     if "math." in body:
         lines.append("import math\n")
@@ -329,7 +344,7 @@ def elementwise(
     key = (body, label, compute, tuple(wanted), tuple(o.name for o in inputs), large)
     source = _sources.get(key)
     if source is None:
-        pasted = body.paste([o.name for o in outputs], wanted, compute)
+        pasted = body.paste(wanted, [f"{o.name} = {{}}" for o in outputs], compute)
         streamed = large and waits_for_memory(pasted)
         source = _sources[key] = render(
             f"{label}_streamed" if streamed else label, pasted, compute, inputs, outputs,

@@ -1,27 +1,26 @@
 """Scalar bodies to device kernels: the lines that the CPU's kernel is made of, in a loop of a GPU.
 
 A kernel over contiguous operands takes several neighbours at once, as many as the widest operand
-has in 16 bytes, where all operands lie on such borders. The loop's own names begin with an
-underscore, since a body may call its own what it likes:
+has in 16 bytes, where all operands lie on such borders:
 
-    def mul_on_gpu(_p_x, _p_y, _p_out, _n):
-        _whole = N(0)
-        if aligned(_p_x, 16) and aligned(_p_y, 16) and aligned(_p_out, 16):
-            _whole = quotient(_n, N(4))
-        for _group in range(first_unit(), _whole, all_threads()):
-            _all_x = load_wide(_p_x, _group * 4, 4)
-            _all_y = load_wide(_p_y, _group * 4, 4)
-            x = _all_x[0]
-            y = _all_y[0]
-            out = x * y
-            _out_0 = out
+    def mul_on_gpu(p_x, p_y, p_out, n):
+        whole = N(0)
+        if aligned(p_x, 16) and aligned(p_y, 16) and aligned(p_out, 16):
+            whole = quotient(n, N(4))
+        for group in range(first_unit(), whole, all_threads()):
+            wide_x = load_wide(p_x, group * 4, 4)
+            wide_y = load_wide(p_y, group * 4, 4)
+            _x = wide_x[0]
+            _y = wide_y[0]
+            out = _x * _y
+            to0_out = out
             ...
-            store_wide(_p_out, _group * 4, (_out_0, _out_1, _out_2, _out_3))
-        for _i in range(N(_whole * 4 + first_unit()), _n, all_threads()):
-            x = _p_x[_i]
-            y = _p_y[_i]
-            out = x * y
-            _p_out[_i] = out
+            store_wide(p_out, group * 4, (to0_out, to1_out, to2_out, to3_out))
+        for i in range(N(whole * 4 + first_unit()), n, all_threads()):
+            _x = p_x[i]
+            _y = p_y[i]
+            out = _x * _y
+            p_out[i] = out
 
 Any other reads the sizes and strides of its axes, and finds its place by dividing.
 """
@@ -30,7 +29,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .codegen import CONTIGUOUS, REPEATED, ROW, STRIDED, assemble
+from .codegen import CONTIGUOUS, REPEATED, ROW, STRIDED, assemble, value_name
 from .recipe import DeviceSource, Flat, Operand
 
 THREADS = 256
@@ -50,20 +49,20 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     strided = [o.name for o in operands if letters[o.name] == STRIDED]
     rows = not flat.nested and any(letters[o.name] == ROW for o in operands)
     numbers = [o for o in flat.inputs if o.strides is None]
-    parameters = [f"_p_{o.name}" for o in operands]
+    parameters = [f"p_{o.name}" for o in operands]
     signature = [f"*{o.dtype.stored}" for o in operands]
     if flat.nested:
-        parameters += ["_outer", "_inner", *(f"_size_{d}" for d in range(axes))]
-        parameters += [f"_stride_{o.name}_{d}" for o in operands for d in range(axes)]
+        parameters += ["outer", "inner", *(f"size_{d}" for d in range(axes))]
+        parameters += [f"stride_{o.name}_{d}" for o in operands for d in range(axes)]
     elif rows:
-        parameters.append("_inner")
-    parameters += [f"_step_{name}" for name in strided]
+        parameters.append("inner")
+    parameters += [f"step_{name}" for name in strided]
     signature += [index] * (len(parameters) - len(signature))
     for o in numbers:
-        parameters.append(f"_word_{o.name}")
+        parameters.append(f"word_{o.name}")
         floating = o.dtype.is_floating_point and o.name not in flat.logical
         signature.append(o.dtype.stored if floating else "int64")
-    parameters.append("_n")
+    parameters.append("n")
     signature.append(index)
 
     head = [_number(flat, o) for o in numbers]
@@ -93,11 +92,12 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
 
 def _number(flat: Flat, operand: Operand) -> str:
     """The line that reads a Python number from its word."""
-    word = f"_word_{operand.name}"
+    word = f"word_{operand.name}"
+    value = value_name(operand.name, flat.compute)
     if operand.name in flat.logical:
-        return f"{operand.name} = {word} != 0"
+        return f"{value} = {word} != 0"
     letter = operand.dtype.stored if flat.compute is None else "T"
-    return f"{operand.name} = {letter}({word})"
+    return f"{value} = {letter}({word})"
 
 
 def _loaded(flat: Flat, operand: Operand, value: str) -> str:
@@ -108,7 +108,7 @@ def _loaded(flat: Flat, operand: Operand, value: str) -> str:
         value = f"{value} != 0"
     elif operand.dtype.stored != flat.compute.stored:
         value = f"T({value})"
-    return f"{operand.name} = {value}"
+    return f"{value_name(operand.name, flat.compute)} = {value}"
 
 
 def _stored(flat: Flat, operand: Operand) -> str:
@@ -130,31 +130,31 @@ def _neighbours(
     inputs = [o for o in flat.inputs if o.strides is not None]
     repeated = [o for o in inputs if letters[o.name] == REPEATED]
     read = [o for o in inputs if letters[o.name] == CONTIGUOUS]
-    lines = [_loaded(flat, o, f"_p_{o.name}[0]") for o in repeated]
+    lines = [_loaded(flat, o, f"p_{o.name}[0]") for o in repeated]
     if at_once > 1:
         borders = [
-            f"aligned(_p_{o.name}, {o.dtype.itemsize * at_once})" for o in [*read, *flat.outputs]
+            f"aligned(p_{o.name}, {o.dtype.itemsize * at_once})" for o in [*read, *flat.outputs]
         ]
-        lines += ["_whole = N(0)", f"if {' and '.join(borders)}:"]
-        lines += [f"    _whole = quotient(_n, N({at_once}))"]
+        lines += ["whole = N(0)", f"if {' and '.join(borders)}:"]
+        lines += [f"    whole = quotient(n, N({at_once}))"]
         group = [
-            f"_all_{o.name} = load_wide(_p_{o.name}, _group * {at_once}, {at_once})" for o in read
+            f"wide_{o.name} = load_wide(p_{o.name}, group * {at_once}, {at_once})" for o in read
         ]
         for k in range(at_once):
-            group += [_loaded(flat, o, f"_all_{o.name}[{k}]") for o in read]
+            group += [_loaded(flat, o, f"wide_{o.name}[{k}]") for o in read]
             group += flat.lines
-            group += [f"_{o.name}_{k} = {_stored(flat, o)}" for o in flat.outputs]
+            group += [f"to{k}_{o.name} = {_stored(flat, o)}" for o in flat.outputs]
         for o in flat.outputs:
-            values = ", ".join(f"_{o.name}_{k}" for k in range(at_once))
-            group.append(f"store_wide(_p_{o.name}, _group * {at_once}, ({values}))")
-        lines.append("for _group in range(first_unit(), _whole, all_threads()):")
+            values = ", ".join(f"to{k}_{o.name}" for k in range(at_once))
+            group.append(f"store_wide(p_{o.name}, group * {at_once}, ({values}))")
+        lines.append("for group in range(first_unit(), whole, all_threads()):")
         lines += ["    " + line for line in group]
-        lines.append(f"for _i in range(N(_whole * {at_once} + first_unit()), _n, all_threads()):")
+        lines.append(f"for i in range(N(whole * {at_once} + first_unit()), n, all_threads()):")
     else:
-        lines.append("for _i in range(first_unit(), _n, all_threads()):")
-    single = [_loaded(flat, o, f"_p_{o.name}[_i]") for o in read]
+        lines.append("for i in range(first_unit(), n, all_threads()):")
+    single = [_loaded(flat, o, f"p_{o.name}[i]") for o in read]
     single += flat.lines
-    single += [f"_p_{o.name}[_i] = {_stored(flat, o)}" for o in flat.outputs]
+    single += [f"p_{o.name}[i] = {_stored(flat, o)}" for o in flat.outputs]
     return lines + ["    " + line for line in single]
 
 
@@ -162,28 +162,28 @@ def _scattered(
     flat: Flat, operands: Sequence[Operand], letters: dict[str, str], axes: int
 ) -> list[str]:
     """One loop over all elements; each finds its place along every axis."""
-    lines = ["for _i in range(first_unit(), _n, all_threads()):"]
+    lines = ["for i in range(first_unit(), n, all_threads()):"]
     inside: list[str] = []
     if flat.nested:
-        inside += ["_rest = quotient(_i, _inner)", "_at = _i - _rest * _inner"]
+        inside += ["rest = quotient(i, inner)", "place = i - rest * inner"]
         for d in range(axes - 1):
-            inside += [f"_ahead_{d} = quotient(_rest, _size_{d})",
-                       f"_at_{d} = _rest - _ahead_{d} * _size_{d}", f"_rest = _ahead_{d}"]  # fmt: skip
-        inside.append(f"_at_{axes - 1} = _rest")
+            inside += [f"ahead_{d} = quotient(rest, size_{d})",
+                       f"at_{d} = rest - ahead_{d} * size_{d}", f"rest = ahead_{d}"]  # fmt: skip
+        inside.append(f"at_{axes - 1} = rest")
     else:
-        inside.append("_at = _i")
+        inside.append("place = i")
 
     def place(o: Operand) -> str:
         letter = letters[o.name]
-        parts = [f"_at_{d} * _stride_{o.name}_{d}" for d in range(axes)] if flat.nested else []
+        parts = [f"at_{d} * stride_{o.name}_{d}" for d in range(axes)] if flat.nested else []
         if letter == ROW:
-            return "_i - quotient(_i, _inner) * _inner"
+            return "i - quotient(i, inner) * inner"
         if letter != REPEATED:
-            parts.append("_at" if letter == CONTIGUOUS else f"_at * _step_{o.name}")
+            parts.append("place" if letter == CONTIGUOUS else f"place * step_{o.name}")
         return " + ".join(parts) or "0"
 
     read = [o for o in flat.inputs if o.strides is not None]
-    inside += [_loaded(flat, o, f"_p_{o.name}[{place(o)}]") for o in read]
+    inside += [_loaded(flat, o, f"p_{o.name}[{place(o)}]") for o in read]
     inside += flat.lines
-    inside += [f"_p_{o.name}[{place(o)}] = {_stored(flat, o)}" for o in flat.outputs]
+    inside += [f"p_{o.name}[{place(o)}] = {_stored(flat, o)}" for o in flat.outputs]
     return lines + ["    " + line for line in inside]

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 
-from . import cache, hot, settle
+from . import body, cache, hot, settle
 
-LOCKS = settle.lock, *cache.locks  # in the order in which they are taken
+LOCKS = settle.lock, *cache.locks, body.parsing  # in the order in which they are taken
 
 
 def _before() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ..kernels.lanes import BLOCK
-from .body import Pasted
+from .body import Pasted, own
 from .codegen import (
     CACHED,
     CONTIGUOUS,
@@ -115,8 +115,13 @@ MAX_FUSED = 4096
 
 
 def member_lines(member: Member) -> tuple[Pasted, set[str]]:
-    """The lines of one body, and which Python numbers it reads as truth values."""
-    element, target = member.element, member.targets[0]
+    """The lines of one body, and which Python numbers it reads as truth values.
+
+    v1_x = float64(v0)
+    v1_share = exp_f64(-v1_x)
+    v1 = float32(v1_x * v1_share)
+    """
+    element, value_of = member.element, member.targets[0]
     body, compute = element.body, element.compute
     lines: list[str] = []
     names: dict[str, str] = {}
@@ -133,16 +138,14 @@ def member_lines(member: Member) -> tuple[Pasted, set[str]]:
             value = f"{compute.stored}({given})"
         else:
             continue
-        names[operand.name] = f"{target}_{operand.name}"
+        names[operand.name] = own(operand.name, value_of)
         lines.append(f"{names[operand.name]} = {value}")
-    raw = [f"{t}_raw" for t in member.targets]
-    pasted = body.inline(names, raw, element.wanted, compute)
-    lines += pasted.lines
-    for operand, target, value in zip(element.outputs, member.targets, raw, strict=True):
-        if operand.dtype.kind == "b" and compute.kind == "b":
-            value = f"{value} != 0"
-        lines.append(f"{target} = {operand.dtype.stored}({value})")
-    return Pasted(lines, pasted.imports), truths
+    into = []
+    for operand, target in zip(element.outputs, member.targets, strict=True):
+        value = "({}) != 0" if operand.dtype.kind == compute.kind == "b" else "{}"
+        into.append(f"{target} = {operand.dtype.stored}({value})")
+    pasted = body.paste(element.wanted, into, compute, names, value_of)
+    return Pasted(lines + pasted.lines, pasted.imports), truths
 
 
 def number_lines(numbers: Sequence[Operand], first: int, logical: Collection[str]) -> list[str]:

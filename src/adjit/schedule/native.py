@@ -59,9 +59,13 @@ def know(**classes: type) -> None:
         for ancestor in cls.__mro__:
             for name, member in vars(ancestor).items():
                 if is_supported and isinstance(member, types.MemberDescriptorType):
-                    description = ctypes.c_int64.from_address(id(member) + _DESCRIPTION).value
-                    offset = ctypes.c_int64.from_address(description + _OFFSET).value
-                    constants[f"{prefix}_{name.upper()}"] = offset
+                    constants[f"{prefix}_{name.upper()}"] = offset_of(member)
+
+
+def offset_of(member: types.MemberDescriptorType) -> int:
+    """Where an object has a slot."""
+    description = ctypes.c_int64.from_address(id(member) + _DESCRIPTION).value
+    return ctypes.c_int64.from_address(description + _OFFSET).value
 
 
 constants: dict[str, int] = {}  # what machine code may ask for

@@ -7,13 +7,13 @@ that what a program prints never shares a line with it.
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from time import monotonic
 from typing import Any
 
 from .. import config
+from .apart import is_for_main
 
 PATIENCE = 1.0  # seconds of compiling before the line appears
 PAUSE = 2.0  # seconds without, after which it is another occasion
@@ -29,7 +29,7 @@ class Progress:
     @contextmanager
     def compiling(self) -> Iterator[None]:
         """Around the compiling of one kernel."""
-        if threading.current_thread() is not threading.main_thread():
+        if not is_for_main():
             yield  # nobody waits for those in the background
             return
         now = monotonic()

@@ -6,14 +6,12 @@
             here = row * width + left
             for j in range(count):
                 x0 = p_x0[here + j]
-                v0_raw = x0 * x0
-                v0 = float32(v0_raw)
+                v0 = float32(x0 * x0)
                 keep_v0[j] = v0
             v1 = reduce_span(add, keep_v0, 0, count, float32(0), float32)
             for j in range(count):
                 x0 = p_x0[here + j]
-                v2_raw = x0 * v1
-                v2 = float32(v2_raw)
+                v2 = float32(x0 * v1)
                 keep_v2[j] = v2
             for j in range(count):
                 p_v2[here + j] = keep_v2[j]

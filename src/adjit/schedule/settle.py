@@ -10,12 +10,13 @@ from __future__ import annotations
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from .. import config, devices
 from ..devices import CPU, device
 from ..storage import allocate, size_class
-from . import cold, deferred, hot, native, profile
+from . import cold, deferred, disk, hot, native, profile
 from .cold import Failed, fail, found_error
 from .plan import copied, run_course
 from .structure import Structure, read_batch, structure_of, structure_with
@@ -27,7 +28,7 @@ tape: list[Any] = []
 waiting: list[Any] = []
 MAX_PENDING = 1 if config.EAGER else config.MAX_PENDING
 captured_threads: set[int] = set()  # inside of a function that is being captured
-looking_threads: set[int] = set()  # inside of one that will be
+give_up: dict[int, Callable[[str], None]] = {}  # what these do when they look at a value after all
 
 _refcount = sys.getrefcount
 _bits = struct.Struct("d").pack, struct.Struct("q").unpack
@@ -48,6 +49,7 @@ def _settle(*, everything: bool = False) -> None:
         if waiting:
             run_waiting()
         settle_tape(everything=everything)
+    disk.tell()
 
 
 def run_waiting() -> None:
@@ -231,10 +233,8 @@ _UNWANTED = _calibrate()
 
 def _value_of(storage: Any) -> Any:
     """The value of a cell, settled; raises what went wrong while it was computed."""
-    if (captured_threads or looking_threads) and threading.get_ident() in (
-        captured_threads | looking_threads
-    ):
-        raise RuntimeError(LOOKED)
+    if captured_threads and threading.get_ident() in captured_threads:
+        stop_capturing("it looks at the value of a tensor")
     value = storage.value
     if cold.running and cold.running != threading.get_ident():
         with lock:
@@ -257,11 +257,16 @@ def _settle_for(value: Any) -> None:
         settle()
 
 
-LOOKED = (
-    "adjit.compile: the captured function looked at the value of a tensor (item, bool, float, print, "
-    "numpy, a mask as an index, a loop over data ...), which has none yet. Return the tensor and look "
-    "at it outside, or write the choice as adjit.where."
-)
+def stop_capturing(problem: str) -> None:
+    """A function that this thread captures does what no plan can do: the call goes on as usual."""
+    thread = threading.get_ident()
+    if thread not in give_up:
+        raise RuntimeError(
+            "a value cannot be looked at while the backward of a tensor is only shown, not run: leave out the "
+            "hook that looks at it"
+        )
+    captured_threads.discard(thread)
+    give_up[thread](problem)
 
 
 def fresh_block(nbytes: int, place: device = CPU) -> Any:
@@ -343,7 +348,7 @@ def _raise_stopped(entry: hot.Entry, step: int, batch: list[Any]) -> None:
 
 _shared: tuple[Any, ...] = (
     (waiting, deferred.nodes, deferred.savers, devices.gpus_used),
-    (captured_threads, looking_threads),
+    (captured_threads,),
     (
         (vars(native), "is_wanted", False),
         (vars(hot), "is_on", True),

@@ -24,6 +24,7 @@ from typing import Any
 from ..kernels import device
 from ..kernels.device import Word
 from . import cache, disk
+from .apart import apart
 from .recipe import DeviceSource
 
 # What gives a kernel's words and functions their meaning.
@@ -116,12 +117,17 @@ def cubin(source: DeviceSource, cc: tuple[int, int]) -> disk.Entry:
     path = disk.folder() / f"{source.name}_{digest}_sm_{cc[0]}{cc[1]}.cubin"
     entry = disk.read(path)
     if entry is None:
-        check()
-        with cache._compiling:
-            entry = _compile(source, path.stem, cc)
-        disk.write_atomically(path.with_suffix(".py"), source.text.encode())
-        disk.write(path, entry)
+        entry = apart(functools.partial(_compile_and_keep, source, path, cc))
     return entry
+
+
+def _compile_and_keep(source: DeviceSource, path: Path, cc: tuple[int, int]) -> disk.Entry:
+    """The machine code of a kernel that the cache does not have."""
+    check()
+    with cache.compiler_lock:
+        entry = disk.read(path) or _compile(source, path.stem, cc)
+    disk.write_atomically(path.with_suffix(".py"), source.text.encode())
+    return disk.write(path, entry)
 
 
 def _inside(text: str) -> str:

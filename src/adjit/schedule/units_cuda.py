@@ -39,7 +39,7 @@ import numpy as np
 from ..kernels import lanes
 from ..kernels.device import Word, function_on_gpu
 from ..kernels.team import MOST_THREADS, PARTS_BYTES
-from .body import VECTOR_MATH
+from .body import VECTOR_MATH, parse
 from .cache import VectorMath
 from .codegen_cuda import DEVICE
 from .recipe import DeviceSource, Source, Text
@@ -215,9 +215,7 @@ class _Room:
             return
         self.done.add(function)
         is_generated = bool(self.text) and len(self.done) == 1
-        tree = ast.parse(
-            self.text if is_generated else textwrap.dedent(inspect.getsource(function))
-        )
+        tree = parse(self.text if is_generated else textwrap.dedent(inspect.getsource(function)))
         definition = tree.body[-1] if is_generated else tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
         definition.name, definition.decorator_list, definition.returns = called, [], None
@@ -291,15 +289,15 @@ class _Stacks(ast.NodeTransformer):
         count = self.scope[size.id] if isinstance(size, ast.Name) else ast.literal_eval(size)
         if room.by == "thread":
             room.imports["local"] = DEVICE
-            return ast.parse(f"local({kind}, {count})", mode="eval").body
+            return parse(f"local({kind}, {count})", mode="eval").body
         if room.by == "block":
             room.imports["shared"] = DEVICE
-            return ast.parse(f"shared({kind}, {count})", mode="eval").body
+            return parse(f"shared({kind}, {count})", mode="eval").body
         stored = room.bind.get(kind) or kind.removeprefix("np.")
         room.stack_bytes += count * np.dtype(stored).itemsize
         room.imports |= dict.fromkeys(("shared", "shifted", "thread"), DEVICE)
         text = f"shifted(shared({kind}, {count} * WARPS), thread() // 32 * {count})"
-        return ast.parse(text, mode="eval").body
+        return parse(text, mode="eval").body
 
 
 class _Rooms(ast.NodeTransformer):
@@ -312,7 +310,7 @@ class _Rooms(ast.NodeTransformer):
         self.generic_visit(node)
         if ast.unparse(node.targets[0]) != "strip":
             return node
-        return [node, ast.parse("room = (strip + 15) // 16 * 16").body[0]]
+        return [node, parse("room = (strip + 15) // 16 * 16").body[0]]
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
         match node:
@@ -323,7 +321,7 @@ class _Rooms(ast.NodeTransformer):
         before, size = self.room.bytes_each, ast.unparse(node.args[1])
         self.room.bytes_each += np.dtype(kind).itemsize * (4 if size == "FOUR_ROOMS" else 1)
         self.room.imports["dynamic"] = DEVICE
-        return ast.parse(f"dynamic({kind}, {PARTS_BYTES} + room * {before})", mode="eval").body
+        return parse(f"dynamic({kind}, {PARTS_BYTES} + room * {before})", mode="eval").body
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         return ast.Name("room", node.ctx) if node.id == "ROOM" else node
@@ -342,9 +340,9 @@ class _DealtOut(ast.NodeTransformer):
         assert isinstance(node.iter, ast.Call)
         self.found = True
         start, stop = ([ast.Constant(0)] * 2 + node.iter.args)[-2:]
-        mine, step = (ast.parse(text, mode="eval").body for text in self.rounds[:2])
+        mine, step = (parse(text, mode="eval").body for text in self.rounds[:2])
         node.iter.args = [ast.BinOp(start, ast.Add(), mine), stop, step]
-        wait = ast.parse(self.rounds[2]).body[0]
+        wait = parse(self.rounds[2]).body[0]
         # The warps of a block may still read what the loop writes.
         return [wait, node, wait] if self.rounds == ROUNDS["block"] else [node, wait]
 

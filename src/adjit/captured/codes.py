@@ -1,0 +1,206 @@
+"""What Python code can read: the names in its bytecode, and which code a call runs.
+
+A profile function sees every Python function that runs and every function of C that the program calls.
+The code objects say which globals, closure variables and attributes can have been read or written; what
+those lead to is for `reach.py` to follow. Functions of C leave no such trace: only those known to be
+pure, or to change nothing but builtin containers, may be called in what is to be skipped later.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dis
+import functools
+import os
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextvars import ContextVar
+from types import CodeType, DynamicClassAttribute, FrameType, FunctionType, ModuleType
+from typing import Any, NamedTuple
+
+from . import purity
+
+_GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME",
+            "LOAD_FROM_DICT_OR_GLOBALS"}  # fmt: skip
+_ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "LOAD_SUPER_ATTR",
+               "IMPORT_FROM"}  # fmt: skip
+_ANY_ATTRIBUTE = {"MATCH_CLASS"}  # reads attributes that only a class names
+
+OURS, LIBRARY, PURE, USER = "ours", "library", "pure", "user"
+
+# Parts of the library whose Python is looked into like the user's own: modules hold what users change.
+_LOOKED_INTO = ("adjit.nn.", "adjit.optim.lr_scheduler", "adjit.models", "adjit.utils")
+_NOT_LOOKED_INTO = (
+    "adjit.nn.functional", "adjit.nn.init", "adjit.nn.parameter", "adjit.nn.reduction",
+)  # fmt: skip
+
+
+class Facts(NamedTuple):
+    """The names that a code object, and those nested in it, may read or write."""
+
+    attributes: frozenset[str]
+    globals: frozenset[str]
+    passed: frozenset[str]  # globals and attributes that are not only called: others may call them
+    modules: frozenset[str]  # that it imports
+    nested: tuple[CodeType, ...]
+    is_dynamic: bool  # attributes are read whose names the code does not have
+
+
+@functools.lru_cache(maxsize=4096)
+def facts_of(code: CodeType) -> Facts:
+    """What is known about a code object."""
+    attributes: set[str] = set()
+    names: set[str] = set()
+    passed: set[str] = set()
+    modules: set[str] = set()
+    is_dynamic = False
+    nested = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    for instruction in dis.get_instructions(code):
+        operation = instruction.opname
+        if operation in _GLOBALS:
+            names.add(instruction.argval)
+            if not _is_called(operation, instruction.arg):
+                passed.add(instruction.argval)
+        elif operation in _ATTRIBUTES:
+            attributes.add(instruction.argval)
+            if not _is_called(operation, instruction.arg):
+                passed.add(instruction.argval)
+        elif operation == "IMPORT_NAME":
+            modules.add(instruction.argval)
+            attributes.update(instruction.argval.split("."))
+        elif operation in _ANY_ATTRIBUTE:
+            is_dynamic = True
+    for inner in list(nested):
+        found = facts_of(inner)
+        attributes |= found.attributes
+        names |= found.globals
+        passed |= found.passed
+        modules |= found.modules
+        is_dynamic |= found.is_dynamic
+        nested += found.nested
+    is_dynamic |= "__dict__" in attributes
+    return Facts(
+        frozenset(attributes), frozenset(names), frozenset(passed), frozenset(modules), tuple(nested),
+        is_dynamic,
+    )  # fmt: skip
+
+
+def _is_called(operation: str, argument: int | None) -> bool:
+    """Whether what an instruction loads is called by the next ones, and nothing else."""
+    if operation == "LOAD_METHOD":
+        return True
+    has_flag = operation == "LOAD_GLOBAL" or (operation == "LOAD_ATTR" and _ATTRIBUTES_ARE_FLAGGED)
+    return has_flag and argument is not None and bool(argument & 1)
+
+
+_ATTRIBUTES_ARE_FLAGGED = sys.version_info >= (3, 12)
+
+
+def kind_of(module: str) -> str:
+    """Whose code a module's is: what is looked for depends on it."""
+    if module == "adjit" or module.startswith("adjit."):
+        if module.startswith(_NOT_LOOKED_INTO):
+            return OURS
+        return LIBRARY if module.startswith(_LOOKED_INTO) else OURS
+    if module in ("_weakrefset", "weakref"):
+        return PURE  # what weak containers do when something dies, at any time
+    package = module.partition(".")[0]
+    if package in ("numpy", "numba", "llvmlite"):  # of which the library itself calls the latter
+        return USER if module.startswith("numpy.random") else PURE
+    return USER
+
+
+class Run:
+    """What one call ran: Python code that is not the library's core, and the first thing in it that
+    nobody can tell to be repeatable."""
+
+    def __init__(self) -> None:
+        self.codes: set[CodeType] = set()
+        self.is_dynamic = False
+        self.problem = ""
+        self._kinds: dict[CodeType, str] = {}
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what this thread calls."""
+        if sys.getprofile() is not None:
+            self.problem = "a profiler is running"
+            yield
+            return
+        sys.setprofile(self._see)
+        try:
+            yield
+        finally:
+            sys.setprofile(None)
+
+    def _see(self, frame: FrameType, event: str, function: Any) -> None:
+        code = frame.f_code
+        kind = self._kinds.get(code)
+        if kind is None:
+            kind = kind_of(frame.f_globals.get("__name__") or "")
+            if kind is USER and is_of_python(frame):
+                kind = self._kind_of_caller(frame)  # others may call it too: it is not kept
+            else:
+                self._kinds[code] = kind
+            if kind in (LIBRARY, USER) and code not in self.codes:
+                self.codes.add(code)
+                self.is_dynamic |= kind is USER and facts_of(code).is_dynamic
+        if event != "c_call" or kind is OURS or kind is LIBRARY:
+            return
+        if kind is PURE and isinstance(getattr(function, "__self__", None), ContextVar):
+            return  # NumPy's ways to treat overflows, for a while
+        if kind is USER and purity.is_dynamic(function):
+            self.is_dynamic = True
+        if not self.problem and not purity.is_pure(function):
+            self.problem = f"{_place(frame)} calls {purity.name_of(function)}"
+
+    def _kind_of_caller(self, frame: FrameType) -> str:
+        """Whose code has called a function of Python's own library."""
+        caller: FrameType | None = frame.f_back
+        while caller is not None and is_of_python(caller):
+            caller = caller.f_back
+        found = "" if caller is None else kind_of(caller.f_globals.get("__name__") or "")
+        return found if found in (OURS, PURE) else USER
+
+
+def is_of_python(frame: FrameType) -> bool:
+    """Whether code belongs to Python's own library, or was made by it."""
+    name = frame.f_code.co_filename
+    if name == "<string>":
+        return str(frame.f_globals.get("__name__")).startswith("namedtuple_")
+    return name.startswith(_PYTHON) and "-packages" not in name
+
+
+_PYTHON = (sysconfig.get_path("stdlib"), "<frozen ")
+
+
+def _place(frame: FrameType) -> str:
+    return f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
+
+
+def functions_in(value: Any) -> Iterator[FunctionType]:
+    """The Python functions that a class attribute stands for."""
+    if isinstance(value, FunctionType):
+        yield value
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield from functions_in(value.__func__)
+    elif isinstance(value, (property, DynamicClassAttribute)):
+        for part in (value.fget, value.fset, value.fdel):
+            yield from functions_in(part)
+    elif isinstance(value, functools.cached_property):
+        yield from functions_in(value.func)
+
+
+def is_library(code: CodeType) -> bool:
+    """Whether code is in a file of the library."""
+    return code.co_filename.startswith(_LIBRARY)
+
+
+_LIBRARY = os.path.dirname(os.path.dirname(__file__)) + os.sep
+
+
+def is_core(value: Any) -> bool:
+    """Whether a function, class or module belongs to the core of the library or to NumPy's pure part."""
+    module = value.__name__ if isinstance(value, ModuleType) else getattr(value, "__module__", None)
+    return isinstance(module, str) and kind_of(module) in (OURS, PURE)

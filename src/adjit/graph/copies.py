@@ -1,0 +1,98 @@
+"""Deep copies and pickles of tensors: memory that tensors share is copied once, and shared afterwards.
+
+A tensor is copied as what it is, a geometry on a storage; so all of the storage is copied, as by PyTorch.
+"""
+
+from __future__ import annotations
+
+import copyreg
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..dtypes import dtype
+from ..storage import Storage
+from . import record, write
+from .node import Spec, dense_spec, spec_of
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
+
+
+def on_copied_memory(t: Tensor, memo: dict[int, Any]) -> Tensor:
+    """A leaf with the geometry of `t`, on a copy of its storage: the one in `memo`, if there is one."""
+    found = memo.get(id(t.storage))
+    if found is None:
+        found = memo[id(t.storage)] = _copy(t.storage)
+        memo.setdefault(id(memo), []).append(
+            t.storage
+        )  # whose number is taken while the memo is there
+        twin = write.twin_of(t.storage)
+        if twin is not None and id(twin) in memo:
+            write.pair(found, memo[id(twin)])
+    made: Tensor = record.make_tensor(found, t.spec, t.offset)
+    return made
+
+
+def _copy(storage: Storage) -> Storage:
+    """A storage with the same elements. Values are immutable; only what others write to has to be copied."""
+    if not storage.shared:
+        return record.make_storage(storage.value, storage.spec)
+    found: Storage = _flat(storage).clone().storage
+    found.spec = storage.spec
+    return found
+
+
+def _flat(storage: Storage) -> Tensor:
+    """All elements of a storage, in the order in which they lie there."""
+    spec = storage.spec
+    made: Tensor = record.make_tensor(storage, dense_spec((spec.extent,), spec.dtype, spec.device))
+    return made
+
+
+# ----- pickles -----
+
+
+def reduced(t: Tensor) -> tuple[Any, ...]:
+    """What a tensor is in a pickle."""
+    return rebuild, (
+        type(t), t.storage, _plain(t.spec), t.offset, t.requires_grad, dict(t.__dict__),
+    )  # fmt: skip
+
+
+def rebuild(
+    cls: type[Any], storage: Storage, plain: tuple[Any, ...], offset: int, needs_grad: bool,
+    attributes: dict[str, Any],
+) -> Any:  # fmt: skip
+    """The tensor in a pickle."""
+    shape, strides, kind = plain
+    made = record.make_tensor(storage, spec_of(shape, strides, kind, storage.spec.device), offset)
+    if cls is not type(made):
+        made = made.as_subclass(cls)
+    made.needs_grad = needs_grad
+    made.__dict__.update(attributes)
+    return made
+
+
+def _plain(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...], dtype]:
+    """A geometry, for a pickle."""
+    return tuple(spec.shape), tuple(spec.strides), spec.dtype
+
+
+def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
+    """What a storage is in a pickle, which has it once."""
+    flat = _flat(storage)
+    return _rebuild_storage, (flat._values().copy(), _plain(storage.spec), str(flat.spec.device))
+
+
+def _rebuild_storage(values: np.ndarray[Any, Any], plain: tuple[Any, ...], place: str) -> Storage:
+    """The storage in a pickle."""
+    from ..ops.creation import tensor
+
+    found: Storage = tensor(values, device=place).storage
+    shape, strides, kind = plain
+    found.spec = spec_of(shape, strides, kind, found.spec.device)
+    return found
+
+
+copyreg.pickle(Storage, _reduced_storage)

@@ -1,0 +1,218 @@
+"""What may differ between two ways to run a program.
+
+Within adjit nothing: fused, planned, captured, recorded by Python, on more threads and once more, every bit,
+every flag, every error is the same. Beside PyTorch, dtypes, shapes and flags are, and an error for an error;
+values within what rounding each step otherwise changes, and some roundings of the largest number in sight.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .programs import Program
+from .ways import WAYS, Workers
+from .worker import Outcome, Seen
+
+# Beside PyTorch: some units in the last place of the largest number, and of what the other rounding changes.
+UNITS, TIMES_SPREAD = 256.0, 64.0
+# (How often a result was written while it was made, PyTorch does not say of gradients, nor adjit of results.)
+FACTS = ("shape", "requires_grad", "is_leaf")
+# A legal program may get there; after it the worlds differ, as they may: PyTorch saves more for backward,
+# and either library refuses what the other one can do.
+FREED = "Trying to backward through the graph a second time"
+OVERWRITTEN = "one of the variables needed for gradient computation has been modified by an inplace"
+NOT_HERE = (
+    "not supported|not implemented for|more than one element of the written-to|without overflow"
+)
+# Calls that differ from PyTorch's on purpose, and why: programs that have them are not run beside it.
+ON_PURPOSE = {
+    r"\bunique": "PyTorch says that the results require gradients, and raises in backward",
+    r"\.logical_\w+_\(": "PyTorch lets them write into a leaf that requires gradients",
+    r"\bpolygamma|T\.special\.zeta": "PyTorch's have 10 digits",
+    r"\.(?:eq|ne|[lg][te]|greater|less|\w+_equal)_\(": "PyTorch says that whole numbers require gradients then",
+    r"\b(?:var|std)_mean\(": "PyTorch's mean of infinities is NaN then",
+    r"\b(v\d+)\.(?:masked_scatter|scatter\w*|index_\w+|put)_\(.*\b\1\b": "PyTorch reads what is half written",
+    r"\bgelu\(": "PyTorch gives NaN for infinity",
+}
+
+
+def found_in(workers: Workers, program: Program, names: list[str]) -> tuple[str, str] | None:
+    """The first way that differs from the plain one, and how."""
+    reference, *others = [n for n in names if n in workers.workers]
+    answers = workers.run(program, [reference])
+    plain = answers[reference]
+    if isinstance(plain, str):
+        return reference, plain
+    asked = [n for n in others if WAYS[n].takes_random or not program.is_random]
+    if any(re.search(p, line) for p in ON_PURPOSE for line in program.lines):
+        asked = [n for n in asked if n != "torch"]
+    requests = without_refused(program, plain[0]) if "compiled" in asked else program
+    answers = workers.run(program, [n for n in asked if n != "compiled"])
+    if "compiled" in asked and requests is not None:
+        answers |= workers.run(requests, ["compiled"])
+    for name, outcomes in answers.items():
+        if isinstance(outcomes, str):
+            return name, outcomes
+        for k, outcome in enumerate(outcomes):
+            if name == "torch":
+                found = beside_torch(plain[0], outcome)
+            elif name == "compiled":
+                found = captured(plain[0], outcome)
+            else:
+                found = exactly(plain[0], outcome)
+            if found:
+                return name, found if not k else f"{found} (run {k + 1})"
+    return None
+
+
+def without_refused(program: Program, plain: Outcome) -> Program | None:
+    """The program without the lines that raise; None where an input does."""
+    if any(plain.errors[: program.inputs]):
+        return None
+    lines = [line for line, error in zip(program.lines, plain.errors, strict=True) if error is None]
+    return Program(lines, program.inputs)
+
+
+# ----- within adjit -----
+
+
+def exactly(one: Outcome, other: Outcome) -> str | None:
+    for k, (a, b) in enumerate(zip(one.errors, other.errors, strict=True)):
+        if a != b:
+            if (a is None and b in raised(one)) or (b is None and a in raised(other)):
+                return None  # an error of values, which comes when somebody looks
+            return f"line {k + 1}: {told(a)}, but {told(b)}"
+    return variables(one, other, by_number(one.variables.keys() | other.variables.keys()))
+
+
+def raised(outcome: Outcome) -> list[tuple[str, str]]:
+    """The errors of a program, also those of looking at its variables."""
+    seen = [one.facts["is"] for one in outcome.variables.values() if one.kind == "error"]
+    return [*seen, *[error for error in outcome.errors if error is not None]]
+
+
+def captured(one: Outcome, other: Outcome) -> str | None:
+    """A captured function that raises raises for all."""
+    errors = [e for e in other.errors if e is not None]
+    if errors:
+        return None if any("compile" in text for _, text in errors) else f"{told(errors[0])}"
+    # A replay does not count what it writes.
+    uncounted = [
+        o._replace(variables={n: v.uncounted() for n, v in o.variables.items()})
+        for o in (one, other)
+    ]
+    return variables(*uncounted, by_number(one.variables.keys() & other.variables.keys()))
+
+
+def by_number(names: Iterable[str]) -> list[str]:
+    """Variables in the order in which they were made: the first one that differs tells most."""
+    return sorted(names, key=lambda name: int(name[1:]))
+
+
+def variables(one: Outcome, other: Outcome, names: list[str]) -> str | None:
+    for name in names:
+        a, b = one.variables.get(name), other.variables.get(name)
+        if a is None or b is None:
+            return f"{name} is there only once"
+        found = same(a, b)
+        if found:
+            return f"{name}{found}"
+    return None
+
+
+def same(a: Seen, b: Seen) -> str | None:
+    if a.kind != b.kind:
+        return f" is {a.kind}, but {b.kind} {'' if b.values is not None else b.facts}"
+    for fact in sorted(a.facts.keys() | b.facts.keys() - {"grad"}):
+        if fact != "grad" and repr(a.facts.get(fact)) != repr(b.facts.get(fact)):
+            return f".{fact} is {a.facts.get(fact)!r}, but {b.facts.get(fact)!r}"
+    if a.strides != b.strides:
+        return f".stride() is {a.strides}, but {b.strides}"
+    if (a.values is None) != (b.values is None):
+        return " has values only once"
+    if a.values is not None and b.values is not None and a.values.tobytes() != b.values.tobytes():
+        return f" is\n{a.values}, but\n{b.values}"
+    return of_gradients(a, b, same)
+
+
+def of_gradients(a: Seen, b: Seen, compare: Any) -> str | None:
+    grads = a.facts.get("grad"), b.facts.get("grad")
+    if grads[0] is None or grads[1] is None:
+        return None if grads[0] is grads[1] else ".grad is there only once"
+    found = compare(*grads)
+    return f".grad{found}" if found else None
+
+
+def told(error: tuple[str, str] | None) -> str:
+    return "no error" if error is None else f"{error[0]}: {error[1][:200]}"
+
+
+# ----- beside PyTorch -----
+
+
+def beside_torch(own: Outcome, theirs: Outcome) -> str | None:
+    for k, (a, b) in enumerate(zip(own.errors, theirs.errors, strict=True)):
+        if (a is None) != (b is None):
+            texts = (a or b or ("", ""))[1]
+            if FREED in texts or OVERWRITTEN in texts or re.search(NOT_HERE, texts):
+                return None
+            if b is not None and b[0] == "AttributeError":
+                return None  # PyTorch has no such name
+            if a is None and len(raised(own)) > len([e for e in own.errors if e]):
+                return None  # an error of values, which came when somebody looked
+            return f"line {k + 1}: {told(a)}, but torch {told(b)}"
+        if a is not None and (FREED in a[1] or OVERWRITTEN in a[1]):
+            return None
+    if not theirs.variables:
+        return None  # its errors depend on the rounding
+    largest = max((size(one) for one in theirs.variables.values()), default=0.0)
+    for name in by_number(theirs.variables):
+        if name not in own.variables:
+            return f"{name} is not there"
+        found = close(own.variables[name], theirs.variables[name], largest)
+        if found:
+            return f"{name}{found}"
+    return None
+
+
+def size(one: Seen | None) -> float:
+    """The largest number in sight."""
+    if one is None:
+        return 0.0
+    largest = size(one.facts.get("grad")) if isinstance(one.facts.get("grad"), Seen) else 0.0
+    if one.values is not None and one.values.dtype.kind == "f" and one.values.size:
+        finite = one.values[np.isfinite(one.values)]
+        largest = max(largest, float(np.abs(finite).max(initial=0.0)))
+    return largest
+
+
+def close(own: Seen, theirs: Seen, largest: float) -> str | None:
+    unsteady = np.isscalar(theirs.spread) and math.isinf(float(theirs.spread))  # type: ignore[arg-type]
+    if unsteady:
+        return None
+    if own.kind != theirs.kind:
+        return f" is {own.kind}{own.facts.get('is', '')}, torch's {theirs.kind}{theirs.facts.get('is', '')}"
+    for fact in FACTS:
+        if own.facts.get(fact) != theirs.facts.get(fact):
+            return f".{fact} is {own.facts.get(fact)}, torch's {theirs.facts.get(fact)}"
+    if own.values is None or theirs.values is None:
+        return None
+    if not are_close(own.values, theirs.values, theirs.spread, largest):
+        return f" is\n{own.values}, torch's\n{theirs.values}"
+    return of_gradients(own, theirs, lambda a, b: close(a, b, largest))
+
+
+def are_close(own: np.ndarray, theirs: np.ndarray, spread: Any, largest: float) -> bool:
+    if own.dtype.kind != "f":
+        return bool((own == theirs).all()) or bool(np.isinf(spread).any())
+    with np.errstate(all="ignore"):
+        allowed = TIMES_SPREAD * np.asarray(spread, np.float64)
+        allowed = allowed + UNITS * float(np.finfo(own.dtype).eps) * largest
+        apart = np.abs(own.astype(np.float64) - theirs)
+    agree = (own == theirs) | (np.isnan(own) & np.isnan(theirs)) | (apart <= allowed)
+    return bool((agree | np.isinf(np.broadcast_to(spread, own.shape))).all())

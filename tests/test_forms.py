@@ -1,0 +1,141 @@
+"""Calls in the forms that programs write them: arguments by name, `out` of another dtype, truncated ends."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from against_torch import agree, agree_in_error, torch
+
+import adjit
+
+X = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+NAMED = {
+    "permute": lambda T, x: T.permute(x, dims=(1, 0)),
+    "permute, a method": lambda T, x: x.permute(dims=(1, 0)),
+    "view": lambda T, x: x.view(size=(3, 2)),
+    "view of a dtype": lambda T, x: x.view(dtype=T.float32),
+    "reshape": lambda T, x: T.reshape(x, shape=(3, 2)),
+    "expand": lambda T, x: x.expand(size=(2, 2, 3)),
+    "repeat": lambda T, x: x.repeat(repeats=(2, 1)),
+    "tile": lambda T, x: x.tile(dims=(2,)),
+    "flip": lambda T, x: x.flip(dims=(0,)),
+    "zeros": lambda T, x: T.zeros(size=(2, 3)),
+    "ones": lambda T, x: T.ones(size=(2, 3), dtype=T.int64),
+    "empty": lambda T, x: T.empty(size=(2, 3)).fill_(2),
+    "new_zeros": lambda T, x: x.new_zeros(size=(4,)),
+    "rand": lambda T, x: T.rand(size=(2, 3)) * 0,
+    "randn": lambda T, x: T.randn(size=(2, 3)) * 0,
+    "tensor_split": lambda T, x: T.tensor_split(x, sections=2, dim=1),
+    "tensor_split at": lambda T, x: T.tensor_split(x, indices=(1,)),
+    "tensor_split by a tensor": lambda T, x: T.tensor_split(x, T.tensor(2)),
+    "atan2": lambda T, x: T.atan2(x, other=x + 1),
+    "searchsorted": lambda T, x: T.searchsorted(x[0], self=1.5),
+}
+FUNCTIONS = {
+    "fill": lambda T, x: T.fill(x, 3),
+    "fill_": lambda T, x: T.fill_(x.clone(), 3),
+    "zero_": lambda T, x: T.zero_(x.clone()),
+    "detach": lambda T, x: T.detach(x),
+    "adjoint": lambda T, x: T.adjoint(x),
+    "numel": lambda T, x: T.tensor(T.numel(x)),
+    "is_floating_point": lambda T, x: T.tensor(T.is_floating_point(x)),
+    "float_power_": lambda T, x: x.double().float_power_(2),
+    "scalar_tensor": lambda T, x: T.scalar_tensor(3, device="cpu"),
+    "special.softmax": lambda T, x: T.special.softmax(x, 1),
+    "kthvalue into": lambda T, x: T.kthvalue(x, 2, out=(T.empty(0), T.empty(0, dtype=T.int64))),
+    "aminmax into": lambda T, x: T.aminmax(x, dim=0, out=(T.empty(0), T.empty(0))),
+    "broadcast_shapes": lambda T, x: T.zeros(T.broadcast_shapes(3, (2, 1))),
+    "ravel": lambda T, x: T.ravel(x.view(-1)[::2]).view(3, 1),
+    "any of no axes": lambda T, x: T.any(x > 0, dim=()),
+}
+CREATED = {
+    "linspace of whole numbers": lambda T: T.linspace(-2.5, 7, 9, dtype=T.int32),
+    "logspace of whole numbers": lambda T: T.logspace(4.3, 7, 3, base=2, dtype=T.uint8),
+    "arange of int32": lambda T: T.arange(1.0, 5.000001, 2.0, dtype=T.int32),
+    "arange of int64": lambda T: T.arange(0.9, 4, dtype=T.int64),
+    "the largest byte": lambda T: T.full((2,), -1, dtype=T.uint8),
+    "linspace into": lambda T: T.linspace(0, 1, 4, out=T.empty(4, dtype=T.float64)),
+    "logspace into": lambda T: T.logspace(0, 1, 4, out=T.empty(4, dtype=T.float64)),
+    "arange into": lambda T: T.arange(0, 1, 0.1, out=T.empty(10, dtype=T.float64)),
+    "full into": lambda T: T.full((2,), 0.1, out=T.empty(2, dtype=T.float64)),
+    "zeros into": lambda T: T.zeros(2, out=T.ones(2, dtype=T.int64)),
+    "eye into": lambda T: T.eye(2, out=T.ones(2, 2, dtype=T.int64)),
+    "truth values": lambda T: T.addr(*[T.ones(n, dtype=T.bool) for n in ((2, 3), 2, 3)], alpha=2),
+    "an empty index": lambda T: T.gather(T.ones(3), 0, T.tensor([])),
+}
+REFUSED = {
+    "another dtype": lambda T, x: T.zeros(2, dtype=T.float32, out=T.ones(2, dtype=T.int64)),
+    "half a number below": lambda T, x: T.full((2,), -128.5, dtype=T.int8),
+    "ends that are no numbers": lambda T, x: T.linspace(x[0], x[1], 3),
+    "no end": lambda T, x: T.arange(0, float("inf")),
+    "no columns": lambda T, x: T.eye(3, -3),
+    "an axis of a number": lambda T, x: T.roll(x[0, 0], 1, 0),
+    "slices of a number": lambda T, x: T.unbind(x[0, 0]),
+    "a start between": lambda T, x: T.narrow(x, 0, T.tensor(1.0), 1),
+    "a start behind": lambda T, x: T.narrow(x, 0, 9, 1),
+    "an axis twice": lambda T, x: T.movedim(x, (0, -2), (0, 1)),
+    "no such view": lambda T, x: x.view(0, -1),
+    "weights of two axes": lambda T, x: T.prelu(x, x[:1]),
+    "bounds that cross": lambda T, x: T.rrelu(x, 3.0, 1.0),
+    "a number beside a tensor": lambda T, x: T.isclose(1, x),
+    "a base that cannot hold it": lambda T, x: x.float_power_(2),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_lists_are_taken_by_name(name: str) -> None:
+    agree(NAMED[name], X)
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_functions_that_pytorch_has_too(name: str) -> None:
+    agree(FUNCTIONS[name], X)
+
+
+@pytest.mark.parametrize("name", CREATED)
+def test_what_is_created(name: str) -> None:
+    agree(CREATED[name], rtol=1e-15, atol=0)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    agree_in_error(REFUSED[name], X)
+
+
+def test_a_list_is_given_once() -> None:
+    for library in (adjit, torch):
+        with pytest.raises((TypeError, RuntimeError)):
+            library.zeros(2, size=(3,))
+        with pytest.raises(TypeError):
+            library.ones(2).flip(dim=(0,))
+
+
+def test_what_any_of_no_axes_gives_is_memory_of_its_own() -> None:
+    x = adjit.tensor([True, False])
+    x.any(dim=()).fill_(True)
+    assert x.tolist() == [True, False]
+
+
+@pytest.mark.parametrize("order", [0.5, 1.5, 2, 3.5, -1])
+def test_second_derivatives_of_norms_at_zero(order: float) -> None:
+    found = []
+    for library in (adjit, torch):
+        x = library.zeros(3, dtype=library.float64, requires_grad=True)
+        (slope,) = library.autograd.grad(library.linalg.vector_norm(x, order), x, create_graph=True)
+        found.append(library.autograd.grad(slope.sum(), x)[0].numpy())
+    np.testing.assert_array_equal(*found)
+
+
+@pytest.mark.parametrize("start", [0, 3, 5, 9])
+def test_derivatives_of_a_region_beyond_the_elements_of_its_base(start: int) -> None:
+    found = []
+    for library in (adjit, torch):
+        x = library.arange(15.0, dtype=library.float64)[5:11].detach().requires_grad_()
+        y = x.as_strided((2, 2), (1, 3), start)
+        g = library.tensor([[1.0, 2.0], [3.0, 4.0]], dtype=library.float64, requires_grad=True)
+        (slope,) = library.autograd.grad(y, x, g, create_graph=True)
+        weights = library.arange(1.0, 7.0, dtype=library.float64)
+        (back,) = library.autograd.grad(slope, g, weights)
+        found.append((slope.detach().numpy(), back.numpy()))
+    np.testing.assert_array_equal(found[0][0], found[1][0])
+    np.testing.assert_array_equal(found[0][1], found[1][1])

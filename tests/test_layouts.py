@@ -1,0 +1,379 @@
+"""Laws about how operands and upstream gradients lie in memory: values do not depend on it.
+
+Every elementwise op, its gradients and its second gradients: alone, and in one program with others, behind
+and before sums; a few of them at the sizes where the code changes its ways.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from adjit.kernels import lanes
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from library import LAYOUTS, SHAPES, array, plainly
+from test_elementwise_laws import FLOAT_OPS, FLOATS, INT_OPS, SMOOTH_OPS, named, sample
+from test_fusion import bits, cold
+
+import adjit as T
+from adjit import config
+from adjit.graph.elementwise import Elementwise
+from adjit.nn import functional as F
+from adjit.schedule import codegen, fused, hot, settle, sheet
+
+
+@pytest.fixture
+def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Every structure is planned and compiled when it is first seen, however small."""
+    settle.settle()
+    for name, value in (("JIT", "sync"), ("HOT", 1), ("MIN_FUSED", 1)):
+        monkeypatch.setattr(config, name, value)
+    monkeypatch.setattr(hot, "is_on", True)
+    hot.clear()
+    yield
+    settle.settle()
+    hot.clear()
+
+
+def leaves(operands: list[Any]) -> list[Any]:
+    return [t.requires_grad_() for t in operands if t.dtype.is_floating_point]
+
+
+def assert_equal(found: list[Any], wanted: list[Any]) -> None:
+    for a, b in zip(found, wanted, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_array_equal(array(a), array(b))
+
+
+def derivatives(op: Elementwise, operands: list[Any], g: Any, twice: bool) -> list[Any]:
+    """The value of an op, its gradients for an upstream one, and theirs."""
+    given = leaves(operands)
+    value = op(*operands)
+    found = T.autograd.grad(value, given, g, create_graph=twice, allow_unused=True)
+    made = [value, *[t for t in found if t is not None]]
+    second = [t for t in found if t is not None and t.requires_grad]
+    if twice and second:
+        again = T.autograd.grad(second, given, [g] * len(second), allow_unused=True)
+        made += [t for t in again if t is not None]
+    return made
+
+
+# What makes rows of a loop of its own, and one row for all that is longer than a block.
+KINDS = [
+    (SHAPES, ["of a column", "of a picture", "transposed", "permuted", "of the inner axes", "imported"]),
+    ({2: (25, 30), 3: (5, 5, 30), 4: (3, 5, 2, 25), 5: (2, 3, 5, 1, 25)},
+     ["of a row", "stepped", "sliced", "flipped", "of one"]),
+]  # fmt: skip
+
+
+def drawn(op: Elementwise, turn: int, dtype: Any, rank: int) -> tuple[list[Any], Any]:
+    """Operands of an op and an upstream gradient, one of each in a layout of a kind."""
+    rng = np.random.default_rng(zlib.crc32(op.name.encode()) + turn)
+    shapes, layouts = KINDS[turn]
+    arrays = sample(op, dtype, shapes[rank])
+    g = rng.uniform(-1, 1, shapes[rank]).astype(dtype.numpy)
+    made = [LAYOUTS["contiguous"](a) for a in arrays]
+    if op.arity > 1 or turn == 0:  # the gradients of others meet operands in C order
+        k = rng.integers(op.arity)
+        made[k] = LAYOUTS[layouts[rng.integers(len(layouts))]](arrays[k])
+    return made, LAYOUTS[("of a column", "of a row")[turn]](g)
+
+
+@pytest.mark.parametrize("turn", [0, 1])
+@named(SMOOTH_OPS)
+def test_every_op_and_its_gradients_alone(op: Elementwise, turn: int) -> None:
+    which = SMOOTH_OPS.index(op) + turn
+    operands, g = drawn(op, turn, FLOATS[which % 2], 2 + which % 4)
+    dense = [plainly(t) for t in operands]
+    for twice in (False, True)[: 2 - turn]:
+        wanted = cold(derivatives, op, dense, plainly(g), twice)
+        assert_equal(cold(derivatives, op, operands, g, twice), wanted)
+
+
+# Whole numbers, truth values, and what has no derivative.
+OTHERS = [(op, T.float64) for op in FLOAT_OPS if op not in SMOOTH_OPS]
+OTHERS += [(op, T.int64) for op in INT_OPS]
+
+
+@pytest.mark.parametrize(("op", "dtype"), OTHERS, ids=[f"{op.name}-{d}" for op, d in OTHERS])
+def test_every_other_op_alone(op: Elementwise, dtype: Any) -> None:
+    operands, _ = drawn(op, len(op.name) % 2, dtype, 2 + len(op.name) % 4)
+    wanted = op(*[plainly(t) for t in operands])
+    for _ in range(2):
+        assert_equal([op(*operands)], [wanted])
+
+
+# ----- in one program, behind and before sums -----
+
+SIZE = (8, 2, 4, 16)
+PROGRAMS = [
+    (LAYOUTS["contiguous"], (8, 8, 16), -1),
+    (LAYOUTS["of a row"], (9, 11, 13), 0),
+    (LAYOUTS["permuted"], SIZE, (2, 3)),
+    (LAYOUTS["of a picture"], SIZE, (1, 3)),
+    (LAYOUTS["stepped"], (1100,), 0),
+    (LAYOUTS["transposed"], (40, 70), 1),
+]
+BATCH = 8
+
+
+def around_sums(ops: list[Elementwise], operands: list[list[Any]], dims: Any) -> list[Any]:
+    """Ops whose values are summed up, and ops of means; the gradients of all operands."""
+    behind = before = 0.0
+    for op, one in zip(ops, operands, strict=True):
+        behind = behind + op(*one)
+        means = [t.mean(-1, keepdim=True) if t.dtype.is_floating_point else t for t in one]
+        before = before + op(*means)
+    loss = (behind.mean(dims) ** 2).sum() + (before * behind).sum(-1, keepdim=True).tanh().sum()
+    given = [t for one in operands for t in one if t.requires_grad]
+    found = T.autograd.grad(loss, given, allow_unused=True)
+    return [loss, *[t for t in found if t is not None]]
+
+
+@pytest.mark.parametrize("turn", range(3))
+@pytest.mark.parametrize("batch", range(-(-len(SMOOTH_OPS) // BATCH)))
+def test_every_op_around_sums(batch: int, turn: int, planned: None) -> None:
+    """The bits stay when they are planned and compiled; in C order the values stay."""
+    layout, shape, dims = PROGRAMS[(batch + 2 * turn) % len(PROGRAMS)]
+    ops = SMOOTH_OPS[BATCH * batch :][:BATCH]
+    operands = [[layout(a) for a in sample(op, T.float64, shape)] for op in ops]
+    for one in operands:
+        leaves(one)
+
+    def look() -> list[Any]:
+        return around_sums(ops, operands, dims)
+
+    wanted = cold(lambda: bits(look()))
+    compiled = T.compile(look)
+    for run in (look, look, compiled, compiled, compiled):
+        assert bits(run()) == wanted
+    dense = [[plainly(t) for t in one] for one in operands]
+    for one in dense:
+        leaves(one)
+    for a, b in zip(cold(look), cold(around_sums, ops, dense, dims), strict=True):
+        np.testing.assert_allclose(
+            array(a), array(b), rtol=1e-9, atol=1e-9 * np.abs(array(b)).max()
+        )
+
+
+@pytest.mark.parametrize("name", ["contiguous", "permuted", "of a row", "of a column"])
+def test_every_other_op_in_one_program(name: str, planned: None) -> None:
+    operands = [[LAYOUTS[name](a) for a in sample(op, dtype, SIZE)] for op, dtype in OTHERS]
+
+    def look() -> Any:
+        return sum(op(*one).double() * 1.25 for (op, _), one in zip(OTHERS, operands, strict=True))
+
+    wanted = cold(lambda: bits(look()))
+    compiled = T.compile(look)
+    for run in (look, look, compiled, compiled):
+        assert bits(run()) == wanted
+
+
+# ----- few ops, any layout -----
+
+FEW: dict[str, Any] = {
+    "hardswish": F.hardswish,
+    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "mul": lambda x: x * (x + 1.5),
+    "clamp": lambda x: x.clamp(-1.0, 1.25),
+}
+REDUCTIONS: dict[str, Any] = {
+    "mean of the last": lambda x: x.mean(-1),
+    "sum of the first": lambda x: x.sum(0, keepdim=True),
+    "mean of all": lambda x: x.mean(),
+    "the largest": lambda x: x.amax(-1, keepdim=True),
+    "as they are": lambda x: x,
+}
+
+
+@st.composite
+def views(draw: Any) -> Any:
+    """Axes of a tensor in memory, and what is done to it: a tensor of any rank in any layout."""
+    rank = draw(st.integers(1, 5))
+    longest = {1: 1300, 2: 48, 3: 12, 4: 7, 5: 5}[rank]
+    shape = tuple(draw(st.lists(st.integers(1, longest), min_size=rank, max_size=rank)))
+    order = draw(st.permutations(range(rank)))
+    steps = draw(st.lists(st.integers(1, 3), min_size=rank, max_size=rank))
+    starts = draw(st.lists(st.integers(0, 2), min_size=rank, max_size=rank))
+    again = draw(st.lists(st.booleans(), min_size=rank, max_size=rank))
+    return shape, order, steps, starts, again
+
+
+def view(case: Any, seed: int) -> Any:
+    shape, order, steps, starts, again = case
+    sizes = [1 if a else n for n, a in zip(shape, again, strict=True)]
+    room = [n * step + start for n, step, start in zip(sizes, steps, starts, strict=True)]
+    laid = np.random.default_rng(seed).uniform(-3, 3, [room[d] for d in np.argsort(order)])
+    t = T.tensor(laid.astype(np.float32)).permute(*order)
+    cut = [
+        slice(start, start + n * step, step)
+        for n, step, start in zip(sizes, steps, starts, strict=True)
+    ]
+    return t[tuple(cut)].expand(shape)
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    case=views(), other=views(), name=st.sampled_from([*FEW]), end=st.sampled_from([*REDUCTIONS])
+)
+def test_any_layout_behind_and_before_sums(case: Any, other: Any, name: str, end: str) -> None:
+    function, reduction = FEW[name], REDUCTIONS[end]
+    x, g = view(case, 1), view(case, 2)
+    if len(other[0]) == len(case[0]):  # an upstream gradient of another layout
+        g = view((case[0], *other[1:]), 2)
+
+    def look(x: Any, g: Any) -> list[Any]:
+        x = x.detach().requires_grad_()
+        y = function(x)
+        made = [y.detach(), *T.autograd.grad(y, x, g, retain_graph=True)]
+        z = reduction(function(y) * 0.5)
+        first = T.autograd.grad((z * z).sum(), x, create_graph=True)
+        return [*made, z.detach(), *first, *T.autograd.grad((first[0] * g).sum(), x)]
+
+    seen = cold(lambda: bits(look(x, g)))
+    compiled = T.compile(look)
+    for run in (look, look, look, compiled, compiled):
+        assert bits(run(x, g)) == seen
+    dense = cold(look, plainly(x), plainly(g))
+    assert bits(dense[:2]) == seen[:2]  # without sums, whose order follows memory
+    for a, b in zip(look(x, g), dense, strict=True):
+        scale = max(float(np.abs(array(b)).max()), 1.0)
+        np.testing.assert_allclose(array(a), array(b), rtol=1e-4, atol=1e-5 * scale)
+
+
+# ----- the sizes at which the code changes its ways -----
+
+BORDERS = sorted({
+    lanes.BLOCK, codegen.TOGETHER, 1024, fused.MAX_PADDED, 16 * lanes.BLOCK, 4096, codegen.GRAIN,
+    2 * codegen.GRAIN, sheet.SMALL,
+})  # fmt: skip
+WIDTHS = sorted(
+    {2, sheet.MIN_WIDTH, lanes.BLOCK, codegen.TOGETHER, codegen.MAX_ROW, sheet.MAX_WIDTH}
+)
+
+
+def numbers(*shape: int) -> np.ndarray:
+    return np.random.default_rng(len(shape)).uniform(-4, 4, shape).astype(np.float32)
+
+
+def hardswish(a: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """In double precision, with its derivative."""
+    a = a.astype(np.float64)
+    slope = np.where(a < -3, 0, np.where(a > 3, 1, a / 3 + 0.5))
+    return a * np.clip(a + 3, 0, 6) / 6, slope
+
+
+def check_hardswish(x: Any, g: Any) -> None:
+    """Alone and planned: the numbers of its definition, with a sum behind it or none."""
+    value, slope = hardswish(array(x))
+    for _ in range(3):
+        leaf = x.detach().requires_grad_()
+        y = F.hardswish(leaf)
+        (found,) = T.autograd.grad(y, leaf, g)
+        np.testing.assert_allclose(array(y), value, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(array(found), slope * array(g), rtol=1e-5, atol=1e-6)
+        shifted = F.hardswish(leaf * 0.5) * 2 + 1
+        (found,) = T.autograd.grad(shifted.mean(-1).sum(), leaf)
+        value2, slope2 = hardswish(array(x) * np.float32(0.5))
+        np.testing.assert_allclose(array(shifted), value2 * 2 + 1, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(array(found) * x.shape[-1], slope2, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", BORDERS)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_as_many_elements_as_make_a_difference(size: int, more: int) -> None:
+    n = size + more
+    g = T.tensor(numbers(n))
+    check_hardswish(T.tensor(numbers(n)), g)
+    check_hardswish(stepped_by_two(n), g)
+    check_hardswish(T.tensor(numbers(1)).expand(n), T.tensor([0.25]).expand(n))
+
+
+def stepped_by_two(n: int) -> Any:
+    return T.tensor(numbers(2 * n))[::2]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_rows_as_wide_as_make_a_difference(width: int, more: int) -> None:
+    width += more
+    rows = max(3, 5000 // width)
+    whole = T.tensor(numbers(rows, width))
+    row, column = T.tensor(numbers(width)), T.tensor(numbers(rows, 1))
+    turned = T.tensor(numbers(width, rows)).t()
+    for x, g in ((row.expand(rows, width), whole), (whole, row.expand(rows, width)),
+                 (whole, column.expand(rows, width)), (turned, whole),
+                 (column.expand(rows, width), turned)):  # fmt: skip
+        check_hardswish(x, g)
+
+
+@pytest.mark.parametrize("rows", [codegen.MAX_ROWS, codegen.MAX_ROWS + 1])
+def test_as_many_rows_for_all_as_a_loop_repeats_and_one_more(rows: int) -> None:
+    whole = T.tensor(numbers(90, 70))
+    others = [T.tensor(numbers(70) + k) for k in range(rows)]
+    wanted = array(whole).astype(np.float64)
+    for other in others:
+        wanted = wanted * 0.5 + array(other)
+    for _ in range(3):
+        total = whole
+        for other in others:
+            total = total * 0.5 + other
+        np.testing.assert_allclose(array(total), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("more", [-1, 0, 1])
+def test_results_that_are_streamed(more: int) -> None:
+    n = codegen.STREAM_BYTES // 4 + more
+    x, row = T.tensor(numbers(n)), T.tensor(numbers(7))
+    np.testing.assert_array_equal(array(x.clamp(-1, 2)), np.clip(array(x), -1, 2))
+    wide = x[: n // 7 * 7].view(-1, 7)
+    np.testing.assert_array_equal(array(wide * row), array(wide) * array(row))
+    g = T.tensor([0.5]).expand(n)
+    leaf = x.detach().requires_grad_()
+    (found,) = T.autograd.grad(F.hardswish(leaf), leaf, g)
+    np.testing.assert_allclose(array(found), hardswish(array(x))[1] * 0.5, rtol=1e-5, atol=1e-6)
+
+
+# ----- beside PyTorch -----
+
+
+def inverted_residual(library: Any, x: Any, w: dict[str, Any], last: str) -> Any:
+    """MobileNetV3's block: expand, filter each channel, squeeze and excite, project."""
+    f = library.nn.functional
+    y = f.hardswish(f.conv2d(x, w["expand"]))
+    y = f.hardswish(f.conv2d(y, w["depthwise"], padding=1, groups=w["depthwise"].shape[0]))
+    s = f.adaptive_avg_pool2d(y, 1)
+    s = f.hardsigmoid(f.conv2d(f.relu(f.conv2d(s, w["squeeze"])), w["excite"]))
+    y = x + f.conv2d(y * s, w["project"])
+    head = {"pool": lambda: f.adaptive_avg_pool2d(f.hardswish(y), 1).flatten(1),
+            "mean": lambda: f.hardswish(y).mean((2, 3)),
+            "areas": lambda: f.hardswish(f.adaptive_avg_pool2d(f.hardswish(y), (2, 3))).flatten(1)}  # fmt: skip
+    return f.gelu(head[last](), approximate="tanh").mean(-1)
+
+
+@pytest.mark.parametrize("last", ["pool", "mean", "areas"])
+@pytest.mark.parametrize("size", [5, 14], ids=str)
+def test_blocks_of_mobilenet_v3_beside_pytorch(size: int, last: str) -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(size)
+    shapes = {"expand": (24, 8, 1, 1), "depthwise": (24, 1, 3, 3), "squeeze": (6, 24, 1, 1),
+              "excite": (24, 6, 1, 1), "project": (8, 24, 1, 1)}  # fmt: skip
+    x = rng.normal(size=(3, 8, size, size))
+    weights = {name: rng.normal(size=shape) * 0.5 for name, shape in shapes.items()}
+
+    def gradients(library: Any) -> list[np.ndarray]:
+        given = library.tensor(x, requires_grad=True)
+        w = {name: library.tensor(a, requires_grad=True) for name, a in weights.items()}
+        out = inverted_residual(library, given, w, last)
+        found = library.autograd.grad((out * out).sum(), [given, *w.values()])
+        return [t.detach().numpy() for t in (out, *found)]
+
+    wanted = gradients(torch)
+    for _ in range(3):
+        for a, b in zip(gradients(T), wanted, strict=True):
+            # PyTorch's derivative of hardsigmoid holds 1/6 in single precision
+            np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7 * max(np.abs(b).max(), 1))
