@@ -2187,3 +2187,25 @@ def test_a_kernel_that_cannot_be_compiled_leaves_the_function_as_it_is(monkeypat
     for k in range(8):
         assert bits(step(data(3, seed=k))) == bits((w * data(3, seed=k)).detach())
     assert len(replays) >= 3
+
+
+def test_views_of_arguments_have_the_history_that_the_function_gives_them():
+    def parts(t):
+        with T.no_grad():
+            unheard = t.expand(2, 4)
+        return unheard, t[1:], t.detach(), *t.chunk(2)
+
+    compiled = T.compile(parts)
+    for _ in range(4):
+        t = T.arange(4.0, requires_grad=True)
+        for got, expected in zip(compiled(t), parts(t), strict=True):
+            assert (got.requires_grad, got.is_leaf) == (expected.requires_grad, expected.is_leaf)
+            assert (got._is_view(), got.tolist()) == (expected._is_view(), expected.tolist())
+    unheard, tail, detached, first, _ = compiled(t)
+    assert (unheard.is_leaf, tail.is_leaf, detached.is_leaf) == (True, False, True)
+    tail.sum().backward()
+    assert t.grad.tolist() == [0.0, 1.0, 1.0, 1.0]
+    with pytest.raises(
+        RuntimeError, match="is the output of a function that returns multiple views"
+    ):
+        first.mul_(2)

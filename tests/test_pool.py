@@ -368,3 +368,10 @@ def test_errors_of_unpool() -> None:
     agree_in_error(lambda T, t, i: unpool(T, t, i, output_size=(9, 9)), x, places(0, 3, 8, 1))
     agree_in_error(lambda T, t, i: unpool(T, t, i, output_size=(9,)), x, places(0, 3, 8, 1))
     agree_in_error(lambda T, t, i: unpool(T, t.long(), i), x, places(0, 3, 8, 1))
+
+
+def test_adaptive_max_pool1d_of_the_library_gives_places_too():
+    x = adjit.tensor([[1.0, 3.0, 2.0, 0.0]])
+    values, places = adjit.adaptive_max_pool1d(x, 2)
+    assert (values.tolist(), places.tolist()) == ([[3.0, 2.0]], [[1, 2]])
+    assert adjit.nn.functional.adaptive_max_pool1d(x, 2).tolist() == [[3.0, 2.0]]

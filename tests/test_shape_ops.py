@@ -330,3 +330,25 @@ def test_turned_copies_in_a_graph():
     x = np.random.default_rng(0).standard_normal((40, 33))
     agree_in_gradients(lambda T, t: (t.t().contiguous() * 2).exp(), x)
     agree(lambda T, t: (t + 1).t().contiguous() * t.clone().t(), x)
+
+
+def test_empty_vectors_that_are_passed_over_keep_their_history():
+    nothing, x = adjit.ones(0, requires_grad=True), adjit.ones(2, 3)
+    for tensors, dim in (([nothing, x], 1), ([x, nothing], 0), ([nothing, x[0]], 0)):
+        joined = adjit.cat(tensors, dim)
+        assert joined.requires_grad
+        joined.sum().backward()
+        assert nothing.grad.shape == (0,)
+        nothing.grad = None
+
+
+@pytest.mark.parametrize("cuts", [3, (2, 5)])
+def test_parts_of_tensor_split_are_ordinary_views(cuts):
+    x = adjit.arange(7.0, requires_grad=True)
+    y = x * 1
+    first, *_ = y.tensor_split(cuts)
+    y.mul_(2)
+    first.mul_(3)
+    y.sum().backward()
+    n = first.numel()
+    assert x.grad.tolist() == [6.0] * n + [2.0] * (7 - n)

@@ -126,6 +126,7 @@ FITTING: dict[str, Callable[[Writer], str]] = {
     "of_three": lambda w: floats(w, (4, 3), lambda s: s[-1:] == (3,)),
     "image1": lambda w: floats(w, (2, 2, 6)),
     "image2": lambda w: floats(w, (2, 2, 4, 5)),
+    "even2": lambda w: floats(w, (2, 2, 4, 6)),
     "image3": lambda w: floats(w, (1, 2, 3, 4, 4)),
     "kernel1": lambda w: w.finite((3, 2, 3)),
     "kernel2": lambda w: w.finite((3, 2, *w.choose([(3, 3), (1, 1), (2, 3)]))),
@@ -268,7 +269,7 @@ def a_part(w: Writer) -> str:
 def permuted(w: Writer) -> str:
     order = list(range(len(w.shape)))
     random.Random(w.between(0, 5)).shuffle(order)
-    return ", ".join(map(str, order)) if order else "()"
+    return repr(tuple(order))
 
 
 # Plain values.

@@ -237,7 +237,7 @@ F.adaptive_max_pool1d({image1}, 2); F.adaptive_max_pool2d({image2}, 2); F.adapti
 F.adaptive_max_pool1d_with_indices({image1}, 2); F.adaptive_max_pool2d_with_indices({image2}, 2)
 F.adaptive_max_pool3d_with_indices({image3}, 1); F.lp_pool1d({image1}, 2, 2); F.lp_pool2d({image2}, 2, 2)
 F.lp_pool3d({image3}, 2, 2); F.max_unpool1d(*F.max_pool1d_with_indices({image1}, 2), 2)
-F.max_unpool2d(*F.max_pool2d_with_indices({image2}, 2), 2)
+F.max_unpool2d(*F.max_pool2d_with_indices({even2}, 2), 2)
 F.max_unpool3d(*F.max_pool3d_with_indices({image3}, 2), 2); F.interpolate({image2}, scale_factor=2)
 F.interpolate({image2}, (3, 5), mode='bilinear', align_corners={flag})
 F.interpolate({image1}, 3, mode='linear'); F.interpolate({image2}, (3, 3), mode='bicubic')

@@ -5,16 +5,19 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..autograd.modes import no_grad
 from ..devices import CPU, device
 from ..dtypes import float32
 from ..graph import record
 from ..graph.node import Spec
 from ..graph.recorder import shared
 from ..graph.state import state
+from ..graph.view import NO_GRAD
 from ..schedule import hot, native
 from ..schedule.cold import fail
 from ..schedule.recipe import Recipe
@@ -84,7 +87,7 @@ class Look(NamedTuple):
     argument: int
     spec: Any
     offset: int  # relative to that of the argument
-    detached: bool
+    kind: str | None  # of the view; None for a handle that is none
 
 
 class Handle(NamedTuple):
@@ -275,7 +278,8 @@ class Replay:
                 return Keep(-1, t)
             if id(t.storage) in self._argument_cells:
                 k = self._argument_cells[id(t.storage)]
-                return Look(k, t.spec, t.offset - arguments[k].offset, t.view_of is None)
+                kind = None if t.view_of is None else t.view_of.kind
+                return Look(k, t.spec, t.offset - arguments[k].offset, kind)
             if id(t.storage) in self._before:
                 if t.view_of is not None or t.edge is not None:
                     return Keep(-1, t)
@@ -727,9 +731,12 @@ class _Maker:
         if isinstance(left, Look):
             base, spec = self.arguments[left.argument], left.spec
             offset = base.offset + left.offset
-            if left.detached:
+            if left.kind is None:
                 return record.make_tensor(base.storage, spec, offset, base.counter)
-            return base.as_strided(spec.shape, spec.strides, offset)
+            with no_grad() if left.kind == NO_GRAD else nullcontext():
+                view = base.as_strided(spec.shape, spec.strides, offset)
+            view.view_of.kind = left.kind or view.view_of.kind
+            return view
         cell = self.cells.get(left.cell)
         if cell is None:
             cell = record.make_storage(self.value_of(left.slot), left.whole)

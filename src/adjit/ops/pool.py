@@ -715,7 +715,7 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
         >>> F.adaptive_max_pool1d(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
         tensor([[3., 2.]])
     """
-    return export(namespace="" if n == 1 else "nn.functional")(function)
+    return export(namespace="nn.functional")(function)
 
 
 adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = ADAPTIVE_MAX_POOLS = [
@@ -726,6 +726,7 @@ adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d = ADAPTIVE_MAX_POO
     adaptive_max_pool2d_with_indices,
     adaptive_max_pool3d_with_indices,
 ) = (with_indices(function, 1) for function in ADAPTIVE_MAX_POOLS)
+export(name="adaptive_max_pool1d")(adaptive_max_pool1d_with_indices)  # in `adjit` it gives both
 
 
 # ---------------------------------------------------------------- elements back at their places

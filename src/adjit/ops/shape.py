@@ -81,8 +81,10 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         known = remembered(_joins, key, checked_join(check_tensors("cat", tensors), dim))
         if key is not None and known[0] is None:
             note_calls(join, tensors, dim, known[1:])
-    parts, *rest = known
-    return join(tensors if parts is None else [tensors[k] for k in parts], *rest)
+    shapes, *rest = known
+    if shapes is not None:
+        tensors = [t.reshape(shape) for t, shape in zip(tensors, shapes, strict=True)]
+    return join(tensors, *rest)
 
 
 def note_calls(op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]) -> None:
@@ -117,8 +119,8 @@ def remembered(known: dict[Any, Any], key: Any, found: Any) -> Any:
 
 def checked_join(
     found: list[Tensor], dim: int
-) -> tuple[list[int] | None, int, tuple[int, ...], dtype]:
-    """The numbers of the tensors that have something to join, None for all, the axis, their sizes there
+) -> tuple[list[Shape] | None, int, tuple[int, ...], dtype]:
+    """The shapes that the tensors take, where empty vectors are to fit others, the axis, the sizes there
     and the dtype."""
     if not found:
         raise ValueError("torch.cat(): expected a non-empty list of Tensors")
@@ -128,8 +130,7 @@ def checked_join(
                 f"zero-dimensional tensor (at position {position}) cannot be concatenated"
             )
     kind = promoted(found)
-    chosen = [k for k, t in enumerate(found) if t.shape != (0,)] or [0]
-    parts = [found[k] for k in chosen]
+    parts = [t for t in found if t.shape != (0,)] or found[:1]
     axis = wrap_dim(dim, parts[0].ndim)
     first = parts[0].shape
     for t in parts[1:]:
@@ -144,11 +145,13 @@ def checked_join(
                     f"Sizes of tensors must match except in dimension {axis}. Expected size {a} "
                     f"but got size {b} for tensor number {number} in the list."
                 )
-    sizes = tuple([t.shape[axis] for t in parts])
-    return None if len(chosen) == len(found) else chosen, axis, sizes, kind
+    nothing = (*first[:axis], 0, *first[axis + 1 :])
+    shapes = [nothing if t.shape == (0,) else t.shape for t in found]
+    sizes = tuple([shape[axis] for shape in shapes])
+    return None if len(first) == 1 or len(parts) == len(found) else shapes, axis, sizes, kind
 
 
-_joins: dict[Any, tuple[list[int] | None, int, tuple[int, ...], dtype]] = {}
+_joins: dict[Any, tuple[list[Shape] | None, int, tuple[int, ...], dtype]] = {}
 
 
 @operation("CatBackward0")

@@ -670,13 +670,12 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple
         if sections <= 0:
             raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
         base, extra = divmod(total, sections)
-        sizes = [base + (k < extra) for k in range(sections)]
-        return _parts(input, sizes, d, "SplitWithSizesBackward0")
-    cuts = [int(k) for k in indices_or_sections]
-    edges = [slice(None, k).indices(total)[1] for k in cuts]
+        cuts = [base * k + min(k, extra) for k in range(1, sections)]
+    else:
+        cuts = [slice(None, int(k)).indices(total)[1] for k in indices_or_sections]
     parts = []
     start = 0
-    for stop in [*edges, total]:
+    for stop in [*cuts, total]:
         parts.append(slice_dim(input, d, min(start, total), max(start, stop), 1))
         start = stop
     return tuple(parts)
