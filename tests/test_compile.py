@@ -2193,7 +2193,8 @@ def test_views_of_arguments_have_the_history_that_the_function_gives_them():
     def parts(t):
         with T.no_grad():
             unheard = t.expand(2, 4)
-        return unheard, t[1:], t.detach(), *t.chunk(2)
+            neither = t.detach()[1:]
+        return unheard, t[1:], t.detach(), *t.chunk(2), t.detach().view(2, 2), neither, t.data[1:]
 
     compiled = T.compile(parts)
     for _ in range(4):
@@ -2201,7 +2202,7 @@ def test_views_of_arguments_have_the_history_that_the_function_gives_them():
         for got, expected in zip(compiled(t), parts(t), strict=True):
             assert (got.requires_grad, got.is_leaf) == (expected.requires_grad, expected.is_leaf)
             assert (got._is_view(), got.tolist()) == (expected._is_view(), expected.tolist())
-    unheard, tail, detached, first, _ = compiled(t)
+    unheard, tail, detached, first, *_ = compiled(t)
     assert (unheard.is_leaf, tail.is_leaf, detached.is_leaf) == (True, False, True)
     tail.sum().backward()
     assert t.grad.tolist() == [0.0, 1.0, 1.0, 1.0]

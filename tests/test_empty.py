@@ -23,7 +23,8 @@ T.tensordot(a(2,0),a(0,3),1); T.tensordot(a(2,0,3),a(0,3,4),2); T.tensordot(a(2,
 T.tensordot(a(1,2),a(3,4),dims=([0],[0])); T.tensordot(a(1,2,3),a(5,2,4),dims=([0,1],[0,1]));
 T.tensordot(a(5,2,3),a(1,2,4),dims=([0,1],[0,1])); T.tensordot(a(2,1),a(3,4),1);
 T.tensordot(a(2,3),a(1,4),1); T.tensordot(a(2,1,3),a(4,1,5),2); T.tensordot(a(2,3),a(1,4),dims=([-1],[-2]));
-T.kron(a(0,2),a(3,1)); T.inner(a(2,0),a(3,0)); F.conv1d(a(0,2,5),a(3,2,2));
+T.kron(a(0,2),a(3,1)); T.inner(a(2,0),a(3,0)); T.inner(a(0,4),a(0,4)); T.inner(a(0,4),a(3,4));
+F.conv1d(a(0,2,5),a(3,2,2));
 F.conv2d(a(0,2,5,5),a(3,2,2,2),a(3)); F.max_pool2d(a(0,2,4,4),2); F.conv_transpose2d(a(0,2,5,5),a(2,3,2,2));
 F.avg_pool2d(a(0,2,4,4),2); F.adaptive_avg_pool2d(a(0,2,4,4),2); F.interpolate(a(0,2,4,4),scale_factor=2);
 F.batch_norm(a(0,2,4),None,None,a(2),a(2),True); F.group_norm(a(0,2,3),1,a(2),a(2));

@@ -82,12 +82,13 @@ class Make(NamedTuple):
 
 
 class Look(NamedTuple):
-    """A view of an argument to make after a replay."""
+    """A tensor on the storage of an argument to make after a replay."""
 
     argument: int
     spec: Any
     offset: int  # relative to that of the argument
     kind: str | None  # of the view; None for a handle that is none
+    is_detached: bool  # it is none, or one of a handle, with the argument's version
 
 
 class Handle(NamedTuple):
@@ -279,7 +280,8 @@ class Replay:
             if id(t.storage) in self._argument_cells:
                 k = self._argument_cells[id(t.storage)]
                 kind = None if t.view_of is None else t.view_of.kind
-                return Look(k, t.spec, t.offset - arguments[k].offset, kind)
+                is_detached = t.view_of is None or t.view_of.base is not _origin(arguments[k])
+                return Look(k, t.spec, t.offset - arguments[k].offset, kind, is_detached)
             if id(t.storage) in self._before:
                 if t.view_of is not None or t.edge is not None:
                     return Keep(-1, t)
@@ -731,8 +733,10 @@ class _Maker:
         if isinstance(left, Look):
             base, spec = self.arguments[left.argument], left.spec
             offset = base.offset + left.offset
+            if left.is_detached:
+                base = record.make_tensor(base.storage, spec, offset, base.counter)
             if left.kind is None:
-                return record.make_tensor(base.storage, spec, offset, base.counter)
+                return base
             with no_grad() if left.kind == NO_GRAD else nullcontext():
                 view = base.as_strided(spec.shape, spec.strides, offset)
             view.view_of.kind = left.kind or view.view_of.kind
@@ -750,6 +754,11 @@ def _let_go(meta: Meta) -> tuple[Meta, Callable[[], Any]]:
     grad = weakref.ref(meta.grad) if meta.grad is not None else lambda: None
     meta.grad = None
     return meta, grad
+
+
+def _origin(t: Any) -> Any:
+    """The tensor that views of `t` are views of."""
+    return t if t.view_of is None else t.view_of.base
 
 
 def _is_constant(left: Left) -> bool:

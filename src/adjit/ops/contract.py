@@ -525,7 +525,7 @@ def plan_pair(left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shap
     only_right = [s for s in right if s not in left]
     size = dict(zip(left, x_shape, strict=True))
     for s, n in zip(right, y_shape, strict=True):
-        size[s] = max(n, size.get(s, 1))
+        size[s] = n if size.get(s, 1) == 1 else size[s]
     groups = [shared] if shared else []
 
     def form(term: Term, shape: Shape, *groups: list[str]) -> Form:
