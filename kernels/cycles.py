@@ -15,11 +15,11 @@ from .objects import (
 
 FUNCTION_CONTEXT = BOUND  # where the slot lies; bound when the module is compiled
 
-GET_OBJECTS, TUPLE = range(2)  # the context
+GET_OBJECTS, TUPLE, MODULE = range(3)  # the context
 
 
 def tracked(function, arguments, count, names):
-    """All objects that the collector tracks, but for tuples, in a list."""
+    """All objects that the collector tracks, but for tuples and modules, in a list."""
     context = get(function, FUNCTION_CONTEXT)
     everything = new_result_of_nothing(item(context, GET_OBJECTS))
     if everything == 0:
@@ -27,7 +27,9 @@ def tracked(function, arguments, count, names):
     kept = new_list(0)
     for k in range(length(everything) if kept != 0 else 0):
         found = list_item(everything, k)
-        if class_of(found) != item(context, TUPLE) and append(kept, found) != 0:
+        kind = class_of(found)
+        is_left_out = kind == item(context, TUPLE) or kind == item(context, MODULE)
+        if not is_left_out and append(kept, found) != 0:
             drop(kept)
             kept = 0
             break

@@ -1,9 +1,8 @@
 """Guards of captured functions, compiled: whether words of memory are what they were."""
 
-from .objects import BOUND, LENGTH, get, new_word
+from .objects import BOUND, CONTENTS, LENGTH, get, new_word
 
 GUARDS_TABLE = BOUND
-CONTENTS = bytes.__basicsize__ - 1  # where the bytes of an object begin
 ADDRESS, MASK, WANTED, SIZE = 0, 8, 16, 24  # of an entry
 
 

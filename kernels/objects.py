@@ -24,6 +24,8 @@ BOUND = 0  # stands for a number of this process, which is known when a module i
 COUNT, CLASS, LENGTH = 0, 8, 16  # offsets
 ITEMS = tuple.__basicsize__  # in a tuple; newer interpreters keep its hash before them
 ITEMS_OF_LIST = 24  # in a list: where they are
+BOUNDS_OF_SLICE = 16  # its start; stop and step follow
+CONTENTS = bytes.__basicsize__ - 1  # where the bytes of an object of bytes begin
 COUNT_BITS = 0xFFFFFFFF  # newer interpreters keep flags above
 
 # An int has what tells its sign and the number of its digits at LENGTH, then the digits, 30 bits in each 32.

@@ -16,6 +16,7 @@ from .handles import (
     is_tensor,
 )  # fmt: skip
 from .objects import (
+    BOUNDS_OF_SLICE,
     NUMBER_OF_ARGUMENTS,
     class_of,
     drop,
@@ -31,8 +32,6 @@ from .objects import (
     put,
     word_of,
 )  # fmt: skip
-
-FIRST_OF_SLICE = 16  # where a slice has its start; stop and step follow
 
 # What a call looks like, in words: how many parts its signature has and how many tensors there are
 # among the arguments; these parts; these tensors; where each starts in its memory.
@@ -98,7 +97,7 @@ def describe_value(shared, value, looks):
 def all_plain(shared, cut, looks):
     """Add the three numbers of a slice."""
     for k in range(3):
-        part = get(cut, FIRST_OF_SLICE + 8 * k)
+        part = get(cut, BOUNDS_OF_SLICE + 8 * k)
         if not (
             is_plain(shared, part) and add_part(looks, class_of(part)) and add_part(looks, part)
         ):

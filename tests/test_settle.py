@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import threading
+import traceback
 import weakref
 
 import numpy as np
@@ -395,3 +396,72 @@ def test_who_reads_waits_for_the_thread_that_computes(monkeypatch):
     reading.join()
     computing.join()
     assert found == [3.0]
+
+
+# ----- errors that are kept -----
+
+
+def failing(make, watched):
+    """A result whose computation has raised twice, in functions with a tensor of their own."""
+
+    def look(out):
+        mine = T.ones(3) * 2
+        watched.append(weakref.ref(mine))
+        out.tolist()
+
+    places = T.tensor([1, 7])
+    for _ in range(3):  # what is compiled is captured with places that are there
+        make(T.tensor([1, 2])).tolist()
+    out = make(places)
+    texts = []
+    for _ in range(2):
+        try:
+            look(out)
+        except IndexError as error:
+            depth = len(traceback.extract_tb(error.__traceback__))
+            texts.append((str(error), error.__notes__, depth))
+    assert len(texts) == 2
+    assert texts[0][:2] == texts[1][:2]
+    assert texts[0][2] >= 2 <= texts[1][2] <= texts[0][2]  # not one on top of another
+    return out
+
+
+WEIGHT = T.ones(3, requires_grad=True)
+FAILING = {
+    "alone": lambda places: T.ones(3).index_select(0, places),
+    "read by another": lambda places: T.ones(3).index_select(0, places) * 2 + 1,
+    "compiled": T.compile(lambda places: WEIGHT.index_select(0, places) * 2),
+}
+
+
+@pytest.mark.parametrize("name", FAILING)
+def test_a_failed_value_keeps_nothing_of_the_functions_that_looked_at_it(name):
+    for _ in range(4):  # the last times by a plan
+        watched = []
+        out = failing(FAILING[name], watched)
+        assert [reference() for reference in watched] == [None] * 2
+        with pytest.raises(IndexError, match="out of range"):
+            out.tolist()
+
+
+class Particular(Exception):
+    def __init__(self, number, *, why):
+        super().__init__(f"{number} {why}")
+        self.why = why
+
+
+def test_an_error_is_kept_with_all_but_its_traceback():
+    try:
+        try:
+            raise KeyError("below")
+        except KeyError as cause:
+            raise Particular(3, why="of this test") from cause
+    except Particular as error:
+        error.add_note("a note")
+        kept = cold.unraised(error)
+    kept.add_note("another")
+    again = cold.unraised(kept)
+    assert (type(again), str(again), again.why) == (Particular, "3 of this test", "of this test")
+    assert again.__notes__ == ["a note", "another"]
+    assert again.__traceback__ is again.__cause__.__traceback__ is None
+    assert repr(again.__cause__) == "KeyError('below')"

@@ -11,7 +11,7 @@ import numba
 
 from . import config, cuda
 from .kernels.processor import CHOSEN, host
-from .schedule import disk
+from .schedule import disk, native
 from .schedule.run_cpu import get_num_threads
 
 _PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "safetensors", "tbb")
@@ -64,6 +64,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "processor", f"{host().name} ({CHOSEN.architecture}), kernels for {CHOSEN.level}"
     yield "features", ", ".join(_vector_features()) or "none of the known vector extensions"
     yield "threads", f"{get_num_threads()}, threading layer {_threading_layer()}"
+    yield "recorder", _recorder()
     files, size = disk.size()
     yield "cache", f"{disk.folder()} ({files} files, {_bytes_text(size)})"
     yield "cuda", _cuda_state()
@@ -87,6 +88,10 @@ def _threading_layer() -> str:
         return str(numba.threading_layer())
     except ValueError:  # it is chosen when the first parallel kernel is compiled
         return f"{numba.config.THREADING_LAYER} (not started)"
+
+
+def _recorder() -> str:
+    return "machine code" if native.is_supported else f"Python: {native.why_python}"
 
 
 def _cuda_state() -> str:

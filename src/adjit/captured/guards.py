@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from ..schedule import native
+from ..schedule.interpreter import is_pointer, offset_of
 
 Word = tuple[int, int, int]  # address, mask, what is there
 ALL = (1 << 64) - 1
@@ -49,8 +50,6 @@ _LENGTH, _ITEMS = 16, 24
 _CONTENTS = 16  # of a closure's cell
 _CODE, _DEFAULTS, _KEYWORD_DEFAULTS = 48, 56, 64  # of a function
 _UNICODE, _SPLIT = 1, 2  # kinds of tables
-
-HAS_WORDS = native.is_supported and sys.version_info < (3, 15)
 
 
 class Absent:
@@ -283,7 +282,7 @@ class Slot(Unit):
         return is_same(self._read(), self.found)
 
     def words(self) -> list[Word] | None:
-        at = id(self.value) + native.offset_of(self.member)
+        at = id(self.value) + offset_of(self.member)
         found = self._read()
         wanted = 0 if found is Absent else id(found)
         return [(at, ALL, wanted)] if _peek(at) == wanted else None
@@ -404,6 +403,26 @@ def is_of_python(kind: type) -> bool:
 
 _HEAP_TYPE, _DEALLOCATE = 1 << 9, 48
 _OF_C = WrapperDescriptorType, MethodDescriptorType
+
+
+def _dicts_fit() -> bool:
+    """Whether dicts have their entries where they are looked for."""
+    holder = type("holder", (), {})()
+    holder.one, holder.other = object(), object()
+    for d in ({"a": object(), "b": object()}, {1: object(), "b": object()}, vars(holder)):
+        if _peek(id(d) + _COUNT) != len(d) or not is_pointer(_peek(id(d) + _TABLE)):
+            return False
+        table, keys = _Table(d), list(d)
+        if table.values and not is_pointer(table.values):
+            return False
+        if [_peek(table.places.get(id(key), (0, id(d)))[1]) for key in keys] != [
+            id(d[k]) for k in keys
+        ]:
+            return False
+    return True
+
+
+HAS_WORDS = native.is_supported and sys.version_info < (3, 15) and _dicts_fit()
 
 
 def _versions_do_tell() -> bool:

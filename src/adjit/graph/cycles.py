@@ -16,6 +16,7 @@ import atexit
 import ctypes
 import functools
 import gc
+from types import ModuleType
 from typing import Any
 
 from ..schedule import native
@@ -49,17 +50,20 @@ def bring_back(phase: str, info: dict[str, int]) -> None:
 
 
 def _tracked() -> list[Any]:
-    """All objects that the collector tracks, but for tuples.
+    """All objects that the collector tracks, but for tuples and modules.
 
     A tuple to which nothing refers yet is being filled, by `tuple(...)` in another thread, say, and that
     fails, with a SystemError, when it finds that somebody else holds it. Machine code lets no other
     thread run while it has all objects; in Python one would, so nothing is brought back until it is there.
+
+    A module has its names in a dict, which is tracked too. To ask what else it refers to lets go of freed
+    memory twice where it is `_asyncio`, before Python 3.12.6 (https://github.com/python/cpython/issues/122695).
     """
     return []
 
 
 _tracking = native.Family("cycles", "tracked")
-tracked = _tracking.function(_tracked, (gc.get_objects, tuple))
+tracked = _tracking.function(_tracked, (gc.get_objects, tuple, ModuleType))
 
 
 def track_behind(graph: list[Any], kinds: set[type]) -> None:

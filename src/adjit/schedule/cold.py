@@ -214,7 +214,7 @@ def _addresses(node: Any) -> list[int]:
 class Failed:
     """Stands in the place of a recipe once a node has raised; `error` is raised at every look."""
 
-    __slots__ = ("error", "inputs", "large", "plain")
+    __slots__ = ("_kept", "inputs", "large", "plain")
     fallible = None
     steps = ()
     device = CPU
@@ -225,9 +225,26 @@ class Failed:
 
     def __init__(self, error: BaseException) -> None:
         Failed.count += 1
-        self.error = error
+        self._kept = unraised(error)
         self.plain = self.large = False
         self.inputs = ()
+
+    @property
+    def error(self) -> BaseException:
+        """What went wrong, anew at every look."""
+        return unraised(self._kept)
+
+
+def unraised(error: BaseException) -> BaseException:
+    """An error like another one, but that was not raised yet: no frames hang on it, nor what these hold."""
+    made: BaseException = error.__class__.__new__(error.__class__, *error.args)
+    vars(made).update(vars(error))
+    if hasattr(error, "__notes__"):
+        made.__notes__ = [*error.__notes__]
+    if error.__cause__ is not None:
+        made.__cause__ = unraised(error.__cause__)
+    made.__suppress_context__ = error.__suppress_context__
+    return made
 
 
 def fail(node: Any, error: BaseException) -> None:

@@ -20,7 +20,6 @@ import importlib
 import operator
 import pathlib
 import re
-import struct
 import sys
 import types
 import warnings
@@ -31,26 +30,25 @@ from .. import config, heap_types
 from ..heap_types import HAVE_VECTORCALL, METHOD_DESCRIPTOR, Member
 from ..kernels import abi, recycling
 from . import cache
+from .interpreter import misfit, offset_of
 
 KERNELS = "adjit.kernels"
 VECTORCALL = "int64(int64, int64, int64, int64)"  # a callable, its arguments, their number, names
 SETTLES = 8  # after so many a program is worth the machine code
 
-is_supported = (
-    config.RECORDER == "compiled"
-    and not config.EAGER
-    and sys.implementation.name == "cpython"
-    and (not hasattr(sys, "_is_gil_enabled") or sys._is_gil_enabled())
-    and not hasattr(sys, "gettotalrefcount")  # a debug build has longer headers
-    and struct.calcsize("P") == 8
-    and sys.int_info.sizeof_digit == 4
-    and sys.byteorder == "little"
-)
+
+def _why_python() -> str | None:
+    """Why the interpreter does all the work itself; None if it does not."""
+    if config.RECORDER != "compiled":
+        return f"ADJIT_RECORDER is {config.RECORDER}"
+    return "ADJIT_EAGER is set" if config.EAGER else misfit()
+
+
+why_python = _why_python()
+is_supported = why_python is None
 
 
 # ----- where the slots of a class lie -----
-
-_DESCRIPTION, _OFFSET = 40, 16  # in a member descriptor: its PyMemberDef; in that: the offset
 
 
 def know(**classes: type) -> None:
@@ -60,12 +58,6 @@ def know(**classes: type) -> None:
             for name, member in vars(ancestor).items():
                 if is_supported and isinstance(member, types.MemberDescriptorType):
                     constants[f"{prefix}_{name.upper()}"] = offset_of(member)
-
-
-def offset_of(member: types.MemberDescriptorType) -> int:
-    """Where an object has a slot."""
-    description = ctypes.c_int64.from_address(id(member) + _DESCRIPTION).value
-    return ctypes.c_int64.from_address(description + _OFFSET).value
 
 
 constants: dict[str, int] = {}  # what machine code may ask for
@@ -326,10 +318,10 @@ class _OfClasses(Family):
             ctypes.c_int64.from_address(id(made) + self._place).value = self._address
 
 
-# Where a class has tp_alloc and tp_dealloc.
 _recycling = (
-    _OfClasses("allocate", "int64(int64, int64)", 304), _OfClasses("recycle", "void(int64)", 48)
-)  # fmt: skip
+    _OfClasses("allocate", "int64(int64, int64)", recycling.ALLOCATE),
+    _OfClasses("recycle", "void(int64)", recycling.DEALLOCATE),
+)
 _Made = TypeVar("_Made", bound=type)
 
 
