@@ -34,7 +34,7 @@ WRONG = [
     (interpreter, "_DESCRIPTION", 16, "slots of an object"),
     (interpreter, "_OFFSET", 8, "slots of an object"),
     (objects, "BASIC_SIZE", 40, "facts of a class"),
-    (objects, "FLAGS", 176, "digits of an int"),
+    (objects, "FLAGS", 160, "digits of an int"),
     (objects, "INT_SUBCLASS", 1 << 25, "digits of an int"),
     (recycling, "WEAK_REFERENCES", 216, "facts of a class"),
     (interpreter, "HAVE_VECTORCALL", 1 << 10, "facts of a class"),

@@ -1,0 +1,59 @@
+"""Nothing that a step makes stays: references, objects and memory are as many after many steps as before.
+
+`ADJIT_COUNT_STEPS=10000` makes as many; under a debug build of Python all references are counted.
+"""
+
+import gc
+import os
+import sys
+
+import pytest
+import steady
+
+from adjit.schedule import hot, native
+from adjit.schedule import settle as scheduling
+
+STEPS = int(os.environ.get("ADJIT_COUNT_STEPS", "300"))
+WARM = 60  # steps, after which recipes, plans and compiled functions are there
+SPARE = STEPS // 3  # what may come and go by chance: less than one for each step
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine_code():
+    """All of it is there from the beginning."""
+    for family in native.families:
+        assert family.load(compiling=True)
+
+
+def counts():
+    """How many there are of what must not grow."""
+    scheduling.settle()
+    gc.collect()
+    x = steady.X
+    watched = {
+        "None": None, "()": (), "tensor": x, "cell": x.storage, "spec": x.spec, "class": type(x),
+        "value": x.storage.value, "weight": steady.W, "rows": steady.ROWS,
+        "class of nodes": type(x.storage.value),
+    }  # fmt: skip
+    found = {name: sys.getrefcount(value) for name, value in watched.items()}
+    found |= {"tracked": len(gc.get_objects()), "blocks": sys.getallocatedblocks()}
+    if hasattr(sys, "gettotalrefcount"):
+        found["references"] = sys.gettotalrefcount()
+    return found
+
+
+@pytest.mark.parametrize("name", steady.PROGRAMS)
+@pytest.mark.timeout(1200)
+def test_counts_are_flat(name):
+    step = steady.PROGRAMS[name]
+    for _ in range(WARM):
+        step()
+        hot.wait()  # whoever compiles keeps objects
+    found = [counts()]  # and the pools are full after the first steps that are counted
+    for _ in range(2):
+        for _ in range(STEPS):
+            step()
+        found.append(counts())
+    _, before, after = found
+    grown = {what: after[what] - before[what] for what in before}
+    assert {what: n for what, n in grown.items() if abs(n) > SPARE} == {}
