@@ -106,3 +106,10 @@ def test_places_along_an_axis_count_from_its_end() -> None:
             adjit.take_along_dim(x, adjit.tensor([[wrong], [0]]), 1).tolist()
     with pytest.raises(IndexError, match="Dimension specified as 0 but tensor has no dimensions"):
         adjit.take_along_dim(adjit.tensor(1.0), adjit.tensor(0), 0)
+
+
+@pytest.mark.parametrize("name", ["argmin", "argmax", "max", "min", "median", "mode", "cummax"])
+def test_extremes_along_an_axis_beside_an_empty_one(name: str) -> None:
+    found = getattr(adjit.ones(3, 0), name)(0)
+    values = found if name.startswith("arg") else found[0]
+    assert values.shape == ((3, 0) if name == "cummax" else (0,))

@@ -679,3 +679,15 @@ def test_lines_of_a_grid(name, turned):
                 RuntimeError, match=f"index {wrong} is out of bounds for dimension {dim}"
             ):
                 call(*map(adjit.tensor, (x, bad, source))).tolist()
+
+
+def test_index_add_takes_a_factor_that_the_elements_can_hold():
+    where = adjit.tensor([3, 0])
+    found = adjit.tensor([False, True, False, False]).index_add(
+        0, where, adjit.tensor([True, True]), alpha=2
+    )
+    assert found.tolist() == [True, True, False, True]
+    small = adjit.zeros(4, dtype=adjit.uint8)
+    assert small.index_add(0, where, small[:2] + 1, alpha=3).tolist() == [3, 0, 0, 3]
+    with pytest.raises(RuntimeError, match="alpha must not be a floating point number"):
+        small.index_add(0, where, small[:2] + 1, alpha=2.5)

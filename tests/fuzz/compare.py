@@ -33,9 +33,13 @@ NOT_HERE = (
     "not supported|not implemented for|more than one element of the written-to|without overflow"
     "|some elements of the input tensor and the written-to"  # here all is read first
     "|derivative for aten::|Bad in-place call"  # here there is one, and a result is cast to the tensor
+    "|is ambiguous"  # sizes of nothing
     "|source tensor shape must match self"  # here a source is broadcast, and added as often as indices say
     "|other non-zero dimensions|index is out of bounds for dimension with size 0"  # where nothing is read
     r"|argument '\w+' \(position \d\) must be|positional arguments? but"  # here a tuple may be spread out
+)
+CREATES = (
+    "create_graph=True"  # PyTorch says then that some gradients that are constant require gradients
 )
 # Errors of values, which nobody sees if nobody looks at what was computed.
 LATE = "should be between 0 and 1|out of bounds|invalid max index|not between 0 and"
@@ -81,7 +85,7 @@ def found_in(workers: Workers, program: Program, names: list[str]) -> tuple[str,
             return name, outcomes
         for k, outcome in enumerate(outcomes):
             if name == "torch":
-                found = beside_torch(plain[0], outcome)
+                found = beside_torch(plain[0], outcome, any(CREATES in x for x in program.lines))
             elif name == "compiled":
                 found = captured(plain[0], outcome)
             else:
@@ -107,7 +111,7 @@ def exactly(one: Outcome, other: Outcome) -> str | None:
         if a != b:
             if b in (None, *raised(one)) and a in (None, *raised(other)):
                 return None  # an error of values, which comes when somebody looks
-            if a is None and b is not None and re.search(LATE, b[1]):
+            if b is not None and re.search(LATE, b[1]) and (a is None or re.search(LATE, a[1])):
                 return None
             return f"line {k + 1}: {told(a)}, but {told(b)}"
     return variables(one, other, by_number(one.variables.keys() | other.variables.keys()))
@@ -182,7 +186,7 @@ def told(error: tuple[str, str] | None) -> str:
 # ----- beside PyTorch -----
 
 
-def beside_torch(own: Outcome, theirs: Outcome) -> str | None:
+def beside_torch(own: Outcome, theirs: Outcome, creates: bool = False) -> str | None:
     for k, (a, b) in enumerate(zip(own.errors, theirs.errors, strict=True)):
         if (a is None) != (b is None):
             texts = (a or b or ("", ""))[1]
@@ -201,6 +205,8 @@ def beside_torch(own: Outcome, theirs: Outcome) -> str | None:
     for name in by_number(theirs.variables):
         if name not in own.variables:
             return f"{name} is not there"
+        if creates and not own.variables[name].facts.get("requires_grad"):
+            theirs.variables[name].facts.update(requires_grad=False, is_leaf=True)
         found = close(own.variables[name], theirs.variables[name], largest)
         if found:
             return f"{name}{found}"

@@ -11,6 +11,7 @@ from ..graph.launch import launch
 from ..graph.names import export
 from ..graph.node import Spec
 from ..graph.operation import finds_first, operation
+from ..graph.state import state
 from ..kernels import batch_norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
@@ -222,7 +223,7 @@ def batch_norm(
     operands = (weight, bias, *running)
     check_operands(bool(training), input.spec, *[None if t is None else t.spec for t in operands])
     for name, t in zip(("running_mean", "running_var"), running, strict=True):
-        if t is not None and t.requires_grad:
+        if t is not None and t.requires_grad and state.grad:
             raise RuntimeError(
                 "The function 'native_batch_norm' is not differentiable with respect to argument "
                 f"'{name}'. This input cannot have requires_grad True."

@@ -640,12 +640,13 @@ def extreme(how: Extreme, x: Tensor, axis: int, keepdim: bool) -> tuple[Tensor, 
     if inner == 1:
         return launch(
             how.rows, (x,), outputs, bind={"T": x.dtype}, words=(length,), n=outer,
-            grain=builtins.max(1, GRAIN // length),
+            grain=builtins.max(1, GRAIN // builtins.max(length, 1)),
         )  # fmt: skip
     strips = -(-inner // STRIP)
+    taken = builtins.max(length * builtins.min(inner, STRIP), 1)
     return launch(
         how.columns, (x,), outputs, bind={"T": x.dtype}, words=(length, inner, STRIP, strips),
-        n=outer * strips, grain=builtins.max(1, GRAIN // (length * builtins.min(inner, STRIP))),
+        n=outer * strips, grain=builtins.max(1, GRAIN // taken),
     )  # fmt: skip
 
 

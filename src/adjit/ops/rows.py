@@ -11,6 +11,7 @@ from ..graph.operation import finds, operation
 from ..shapes import Shape, wrap_dim
 from ..tensor import Tensor
 from . import creation
+from .arithmetic import check_alpha
 from .tables import (
     IN_BRACKETS,
     IN_FLAT,
@@ -112,6 +113,7 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
             f"index_add_(): self ({input.dtype.legacy}) and source ({source.dtype.legacy}) must "
             "have the same scalar type"
         )
+    check_alpha(alpha, input, source, "index_add_")
     x, axis, places = axis_and_index("index_add_", input, dim, index)
     rows = source if source.ndim else source.reshape(1)
     if rows.ndim <= axis or places.numel() != rows.shape[axis]:
@@ -137,7 +139,7 @@ def other_sizes(x: Tensor, axis: int) -> list[int]:
 @operation("IndexAddBackward0")
 def add_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
     """`x` with `alpha * source` added to slices along `dim`."""
-    values = source if alpha == 1 else source * alpha
+    values = source if alpha == 1 else (source * alpha).to(x.dtype)
     return write_rows(x, [dim], [index], values, IN_GRID, add=True, wrap=False)
 
 
