@@ -36,13 +36,14 @@ import ctypes
 import functools
 import importlib
 import importlib.metadata
+import operator
 import os
 import signal
 import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from numba.extending import register_jitable
@@ -208,6 +209,18 @@ def clock_address() -> int:
         return 0
 
 
+Calls = Sequence[Callable[[], None]]
+
+
+def at_once(call: Callable[[], int], *others: Callable[[], None]) -> int:
+    """The result of a call; no handler of signals runs between it and the others.
+
+    Handlers run between instructions of Python, and `map` has none if what it calls has none.
+    """
+    found: list[int] = list(map(operator.call, (call, *others)))
+    return found[0]
+
+
 class Runner:
     """Runs streams on the calling thread and, where it pays, on others.
 
@@ -228,17 +241,23 @@ class Runner:
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=self._after_fork)
 
-    def run(self, stream: int, steps: int, status: int = 0, *, large: bool = False) -> int:
+    def run(
+        self, stream: int, steps: int, status: int = 0, *, large: bool = False, then: Calls = ()
+    ) -> int:
         """Run the steps of a stream; the number of the step that set the status, or -1.
 
         `large` says that some step satisfies `is_large`: only then may threads be started. The
-        GIL is released meanwhile. Whoever calls keeps the memory behind every address alive.
+        GIL is released meanwhile. Whoever calls keeps the memory behind every address alive. What is to be
+        done `then`, calls without Python, is done before a handler of signals can run.
         """
         walk = self._walk or self._prepare_walk()
-        return walk(stream, steps, status, self.prepare_parallel() if large else 0)
+        team = self.prepare_parallel() if large else 0
+        if not then:
+            return walk(stream, steps, status, team)
+        return at_once(functools.partial(walk, stream, steps, status, team), *then)
 
     def run_timed(
-        self, stream: int, steps: int, status: int = 0, *, large: bool = False
+        self, stream: int, steps: int, status: int = 0, *, large: bool = False, then: Calls = ()
     ) -> tuple[int, list[int]]:
         """`run`, and the times before the first step and after each, in ns of the monotonic clock.
 
@@ -246,24 +265,27 @@ class Runner:
         """
         clock = clock_address()
         if not clock:
-            return self._run_timed_by_python(stream, steps, status, large)
+            return self._run_timed_by_python(stream, steps, status, large, then)
         stamps = array("q", bytes(16 * (steps + 1)))
         team = self.prepare_parallel() if large else 0
-        stopped = self._timed_walk(
-            stream, steps, status, team, clock, time.CLOCK_MONOTONIC, stamps.buffer_info()[0]
-        )
+        timed = functools.partial(
+            self._timed_walk,
+            stream, steps, status, team, clock, time.CLOCK_MONOTONIC, stamps.buffer_info()[0],
+        )  # fmt: skip
+        stopped = at_once(timed, *then)
         ran = steps if stopped < 0 else stopped + 1
         pairs = zip(stamps[: 2 * ran + 2 : 2], stamps[1 : 2 * ran + 2 : 2], strict=True)
         return stopped, [1_000_000_000 * seconds + ns for seconds, ns in pairs]
 
     def _run_timed_by_python(
-        self, stream: int, steps: int, status: int, large: bool
+        self, stream: int, steps: int, status: int, large: bool, then: Calls
     ) -> tuple[int, list[int]]:
         """Where there is no clock to call: every step on its own."""
         times = [time.monotonic_ns()]
         stopped = -1
         for step in range(steps):
-            found = self.run(stream, 1, status, large=large)
+            is_last = step == steps - 1
+            found = self.run(stream, 1, status, large=large, then=then if is_last else ())
             times.append(time.monotonic_ns())
             if found >= 0:
                 stopped = step

@@ -1280,3 +1280,24 @@ def test_one_row_for_all_rows(size, plans):
         T.set_num_threads(threads)
         assert look() == cold(look) == bits(expected)
     assert fused(plans)
+
+
+@pytest.mark.parametrize("write", ["index_copy", "index_add", "add_of_another_row"])
+def test_a_plan_writes_over_nothing_that_the_same_call_reads_elsewhere(write):
+    def rows():
+        x = T.tensor([[0.25, 2.0], [0.0, -1.25]]) * 1
+        scheduling.settle()  # it comes from outside
+        other = T.arange(3) * 2  # a plan takes more than one operation
+        if write == "add_of_another_row":
+            x[0] += x.flip(0)[0]
+        else:
+            x = getattr(T, write)(x, 0, T.tensor([1, 0]), x)
+        return other.tolist(), x.tolist()
+
+    expected = {
+        "index_copy": [[0.0, -1.25], [0.25, 2.0]],
+        "index_add": [[0.25, 0.75], [0.25, 0.75]],
+        "add_of_another_row": [[0.25, 0.75], [0.0, -1.25]],
+    }
+    for _ in range(4):
+        assert rows() == ([0, 2, 4], expected[write])

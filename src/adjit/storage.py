@@ -233,10 +233,11 @@ class Export:
     def __init__(self, storage: Storage, block: Block, interface: dict[str, Any]) -> None:
         self.__array_interface__ = interface
         self.block = block
-        self.storage = weakref.ref(storage)
         storage.shared += 1
+        self.storage = weakref.ref(storage)
 
     def __del__(self) -> None:
-        storage = self.storage()
+        find = getattr(self, "storage", None)  # an interrupt may have come before
+        storage = find and find()
         if storage is not None:
             storage.shared -= 1

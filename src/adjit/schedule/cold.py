@@ -1,15 +1,16 @@
 """The cold road: recorded nodes are run one by one, each on the kernels of its own recipe.
 
-Every node becomes rows of words, one for each of its steps; the rows go to the compiled runner in
-one stream.
+Every node becomes rows of words, one for each of its steps, which go to the compiled runner.
 """
 
 from __future__ import annotations
 
-import struct
 import sys
 import threading
 from array import array
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -19,11 +20,6 @@ from . import native, profile, run_cpu
 from .cache import compile_ahead, link
 from .layout import copy_words
 from .recipe import HEADER, Recipe
-
-# Bytes of results after which a stream runs, of which a step has 64 at the least. What is dead by
-# then serves those that follow, and Ctrl-C gets through. A result of this size takes its kernel 15 us
-# or more, a stream of its own 1.5.
-STREAM_BYTES = 1 << 18
 
 _refcount = sys.getrefcount
 
@@ -35,7 +31,7 @@ def run(batch: list[Any]) -> None:
     """Run nodes in order. What is not reached, because of an error, is left in the batch."""
     global running
     running = threading.get_ident()
-    batch.reverse()
+    batch[:] = batch[::-1]  # no call, after which a signal would find the order unknown
     try:
         if places and profile.active is None:
             _run_usual(batch)
@@ -44,7 +40,7 @@ def run(batch: list[Any]) -> None:
         if not places:  # by now, as the walk was compiled with the kernels
             places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
     finally:
-        batch.reverse()
+        batch[:] = [node for node in batch[::-1] if node.recipe is not None]
         running = 0
 
 
@@ -60,45 +56,28 @@ def raise_bad_value(batch: list[Any]) -> None:
 
 
 def _run_others(batch: list[Any]) -> None:
-    """Run nodes from the end of a batch on, those of which some memory is full at a time; machine code, if
-    it is there, goes on behind each."""
-    one_by_one = rows.is_loaded and profile.active is None
-    stream = Stream()
+    """Run nodes from the end of a batch on, one by one; machine code, if it is there, goes on behind each."""
+    has_code = rows.is_loaded and profile.active is None
     is_new = True
-    try:
-        while batch:
-            node = batch[-1]
-            recipe = node.recipe
-            if recipe is None:  # run by another thread in the meantime
-                batch.pop()
-                continue
+    while batch:
+        node = batch[-1]
+        recipe = node.recipe
+        if recipe is not None:  # else it was run by another thread in the meantime
             if is_new and any(not step.source.address for step in recipe.steps):
                 _compile_ahead(batch[::-1])
                 is_new = False  # what is missing among the others is there by now
-            words: list[int] = []
-            if node.offsets is not None:  # an address behind a block's does not keep the block
-                stream.blocks += [v.address for v in node.inputs if v.recipe is None]
             try:
-                steps = _rows(node, recipe, words)
-            except Exception as error:
-                fail(batch.pop(), error)
+                _run_node(node, recipe)
+            except MemoryError:  # there may be more the next time
                 raise
-            batch.pop()
-            stream.blocks += words
-            stream.add(words, steps, recipe.nbytes if steps else 0, recipe.large)
-            del words  # like the stream, it would keep blocks alive
-            can_fail = recipe.fallible is not None and steps > 0
-            if can_fail or one_by_one or stream.nbytes >= STREAM_BYTES:
-                now, stream = stream, Stream()
-                _status[0] = 0
-                now.run()
-                del now
-                if can_fail and _status[0]:
-                    raise _failed(node, recipe)
-            if one_by_one and places:
-                _run_usual(batch)
-    finally:
-        stream.run()
+            except Exception as error:
+                if node.recipe.__class__ is not Failed:
+                    fail(node, error)
+                del batch[-1]
+                raise
+        del batch[-1], node, recipe  # nothing but what reads it is to hold a value
+        if has_code and places:
+            _run_usual(batch)
 
 
 def _compile_ahead(batch: list[Any]) -> None:
@@ -109,48 +88,73 @@ def _compile_ahead(batch: list[Any]) -> None:
     compile_ahead(sources, run_cpu.functions(large=large))
 
 
-class Stream:
-    """Rows that are to be run, and the blocks that they read and write: nothing else may hold them."""
+def _run_node(node: Any, recipe: Any) -> None:
+    """Run a node. It counts as done together with its bytes: signals arrive between any two instructions of
+    Python, so what must not be torn is one call.
+    """
+    if recipe.__class__ is Failed:
+        return
+    if recipe.pick >= 0 and node.inputs[0].recipe is None:
+        node.address = node.inputs[0].others[recipe.pick]
+        node.recipe = node.inputs = None
+        return
+    if any(value.recipe is not None for value in node.inputs):
+        inherit_error(node)
+        return
+    words: list[int] = []  # they also keep the blocks that are written
+    steps, blocks = _rows(node, recipe, words)
+    can_fail = recipe.fallible is not None and steps > 0
+    if not can_fail:
+        _go(words, steps, recipe.large, _marks(node, blocks, None))
+        return
+    _status[0] = 0
+    if any(block is value.address for block in blocks for value in node.inputs):
+        # Running it again would write twice. Whether it has found a bad value is known only afterwards.
+        torn = Failed(RuntimeError(f"{recipe.name} was interrupted while it wrote in place"))
+        _go(words, steps, recipe.large, _marks(node, blocks, torn))
+    else:
+        _go(words, steps, recipe.large, ())
+    if _status[0]:
+        raise _failed(node, recipe)
+    node.address = blocks[0]
+    if len(blocks) > 1:
+        node.others = blocks
+    node.recipe = node.inputs = None
 
-    __slots__ = ("blocks", "large", "nbytes", "rows", "steps")
 
-    def __init__(self) -> None:
-        self.rows = bytearray()
-        self.blocks: list[int] = []
-        self.steps = self.nbytes = 0
-        self.large = False
+def _marks(node: Any, blocks: list[Any], recipe: Failed | None) -> list[Callable[[], None]]:
+    """What makes a node one that is done, or has failed: calls that run no Python."""
+    found = [partial(setattr, node, "address", blocks[0])]
+    if len(blocks) > 1:
+        found.append(partial(setattr, node, "others", blocks))
+    return [
+        *found,
+        partial(setattr, node, "recipe", recipe),
+        partial(setattr, node, "inputs", None),
+    ]
 
-    def add(self, words: list[int], steps: int, nbytes: int, large: bool) -> None:
-        """Add rows of some steps; `large` says whether one may be split over threads."""
-        self.rows += struct.pack(f"{len(words)}q", *words)
-        self.steps += steps
-        self.nbytes += nbytes
-        self.large = self.large or large
 
-    def run(self) -> None:
-        """Run the steps now."""
-        if not self.steps:
-            return
-        words = array("q", bytes(self.rows))
-        address = words.buffer_info()[0]
-        if profile.active is None:
-            run_cpu.run(address, self.steps, 0, large=self.large)
-        else:
-            profile.active.run_node(address, words, self.steps, self.large)
+def _go(words: list[int], steps: int, large: bool, then: Sequence[Callable[[], None]]) -> None:
+    """Run rows, then at once what follows."""
+    stream = array("q", words)
+    address = stream.buffer_info()[0]
+    if profile.active is None:
+        run_cpu.run(address, steps, 0, large=large, then=then)
+    else:
+        profile.active.run_node(address, stream, steps, large, then)
 
 
 def run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
     """`run` for a profile: one by one, so that it knows whose steps it sees."""
-    batch.reverse()
     one: list[Any] = []
     try:
         while batch:
-            one.append(batch.pop())
+            one[:] = batch[:1]
+            del batch[:1]
             watcher.expect(one[0])
             run(one)
     finally:
-        batch += one
-        batch.reverse()
+        batch[:0] = one
 
 
 def _run_rows(batch: list[Any], walk: int, team: int, status: int) -> bool:
@@ -169,24 +173,15 @@ _status_at = _status.buffer_info()[0]
 places: list[int] = []  # of the walk, of the team and of the status, once there is something to run
 
 
-def _rows(node: Any, recipe: Any, words: list[int]) -> int:
-    """Write the rows of a node, and give it its memory; how many they are."""
-    if isinstance(recipe, Failed):
-        return 0
-    if recipe.pick >= 0 and node.inputs[0].recipe is None:
-        node.address = node.inputs[0].others[recipe.pick]
-        node.recipe = node.inputs = None
-        return 0
-    if any(value.recipe is not None for value in node.inputs):
-        inherit_error(node)
-        return 0
+def _rows(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
+    """Write the rows of a node; how many they are, and the memory of its results."""
+    if recipe.write:
+        return _write(node, recipe, words)
     if not recipe.plain:
         return _special(node, recipe, words)
     block = allocate(recipe.size)
     words += (*_head(recipe), *_addresses(node), block, *recipe.constants, *node.scalars)
-    node.address = block
-    node.recipe = node.inputs = None
-    return 1
+    return 1, [block]
 
 
 def _head(recipe: Any) -> tuple[int, ...]:
@@ -261,11 +256,9 @@ def inherit_error(node: Any) -> None:
     raise RuntimeError(f"{node.recipe.name} was to run before its inputs")
 
 
-def _special(node: Any, recipe: Any, words: list[int]) -> int:
-    """The steps of a node with several of them or several results, with scratch memory, that writes
-    in place or can fail; how many were added to the words."""
-    if recipe.write:
-        return _write(node, recipe, words)
+def _special(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
+    """The rows of a node with several of them or several results, with scratch memory, that writes over
+    what it reads or can fail."""
     row = _addresses(node)
     blocks: list[Any]
     may_alias = recipe.alias is not None and not (node.offsets and node.offsets[0])
@@ -278,7 +271,6 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
         blocks = [allocate(size) for size in recipe.sizes]
     row += blocks
     if recipe.scratch:
-        # Free again once the row is written: steps run in order, so a later one may have it.
         row.append(allocate(size_class(recipe.scratch)))
     if recipe.fallible is not None:
         row.append(_status_at)
@@ -288,11 +280,7 @@ def _special(node: Any, recipe: Any, words: list[int]) -> int:
     for at in range(0, len(head), HEADER):
         words += head[at : at + HEADER]
         words += row
-    node.address = blocks[0]
-    if len(blocks) > 1:
-        node.others = blocks
-    node.recipe = node.inputs = None
-    return len(recipe.steps)
+    return len(recipe.steps), blocks
 
 
 def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
@@ -308,7 +296,8 @@ def _failed(node: Any, recipe: Any = None) -> Exception:
     """What is raised when the kernel of a node has found a bad value; the node remembers it."""
     error = found_error(recipe or node.recipe, tuple(_status), node.site)
     fail(node, error)
-    del node.address
+    with suppress(AttributeError):  # one that is interrupted before would run again
+        del node.address
     return error
 
 
@@ -322,7 +311,7 @@ def found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception
     return error
 
 
-def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
+def _write(node: Any, recipe: Recipe, words: list[int]) -> tuple[int, list[Any]]:
     """Copy into a part of the old value: in its own bytes if nobody else looks, else in a copy.
 
     "here" writes into the same bytes whatever else looks at them: they are shared on purpose.
@@ -341,9 +330,7 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> int:
         block = fresh
         steps = 2
     words += (*head[:HEADER], source, target, *recipe.constants)
-    node.address = block
-    node.recipe = node.inputs = None
-    return steps
+    return steps, [block]
 
 
 def is_free(value: Any) -> bool:

@@ -68,8 +68,9 @@ def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool
             found.add(id(value))
             stack += value.inputs
     if found:
-        batch[:0] = [node for node in nodes if id(node) in found]
-        nodes[:] = [node for node in nodes if id(node) not in found]
+        back = [node for node in nodes if id(node) in found]
+        left = [node for node in nodes if id(node) not in found]
+        batch[:0], nodes[:] = back, left
 
 
 def put_off(part: Part, left: list[Any]) -> list[Any]:
@@ -78,7 +79,8 @@ def put_off(part: Part, left: list[Any]) -> list[Any]:
     kept = [node for node in part.kept if node.recipe is not None and id(node) not in on_tape]
     if left:
         return [*left, *kept]
-    nodes.extend(kept)
+    end = len(nodes)
+    nodes[end:] = kept  # the last thing, without a call
     return []
 
 
@@ -114,8 +116,10 @@ def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None
         if not waiting.isdisjoint([id(_cell_of(part).value) for part in saved[::2]]):
             note(fn)
     run = [at for at, is_run in enumerate(runs) if is_run]
-    batch[:] = [batch[at] for at in run]
-    return Part([k for k, at in enumerate(run) if states[at] is State.THERE], kept)
+    part = Part([k for k, at in enumerate(run) if states[at] is State.THERE], kept)
+    left = [batch[at] for at in run]
+    batch[:] = left  # the last thing, without a call
+    return part
 
 
 def _states(batch: Sequence[Any], places: dict[int, int], by_graphs: Counter[int]) -> list[State]:

@@ -224,6 +224,11 @@ class Layout:
         self.places[old] = place._replace(kind="gone")
         return True
 
+    @staticmethod
+    def _read_once(item: Item, read: Read) -> bool:
+        """Whether a node reads a value at one place alone: it would see elsewhere what it writes over it."""
+        return [other.value for other in item.reads].count(read.value) == 1
+
     def _release(self, position: int, task: Task) -> None:
         """Give back the memory of values that no later task reads."""
         values = {r.value for i in task.everything for r in i.reads}
@@ -290,11 +295,13 @@ class Layout:
             recipe.alias is not None
             and first is not None
             and not first.offset
+            and self._read_once(item, first)
             and self._take_over(item.writes[0], first.value, position)
         ):
             recipe = recipe.alias
         for v, read in zip(item.writes[: recipe.over], item.reads, strict=False):
-            self._take_over(v, read.value, position)
+            if self._read_once(item, read):
+                self._take_over(v, read.value, position)
         made = [self._place(v) for v in item.writes]
         spare = []
         if recipe.scratch:
@@ -338,7 +345,7 @@ class Layout:
         old = self._place(target.value)
         if recipe.write == "here":
             raise ValueError("a write into shared memory cannot be planned")
-        if not self._take_over(v, target.value, position):
+        if not (self._read_once(item, target) and self._take_over(v, target.value, position)):
             fresh = self._place(v)
             self._copy_row(old, fresh, recipe.spec.nbytes)
             self.notes.append(

@@ -7,7 +7,7 @@ through a walk of its own, which notes the time after every step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..devices import CPU, device
@@ -67,9 +67,16 @@ class Watcher:
         self.keep(notes, times, sites)
         return int(stopped)
 
-    def run_node(self, stream: int, words: Sequence[int], steps: int, large: bool) -> None:
-        """Run the steps of the node that is expected."""
-        _, times = run_cpu.run_timed(stream, steps, 0, large=large)
+    def run_node(
+        self,
+        stream: int,
+        words: Sequence[int],
+        steps: int,
+        large: bool,
+        then: Sequence[Callable[[], None]],
+    ) -> None:
+        """Run the steps of the node that is expected, then at once what follows."""
+        _, times = run_cpu.run_timed(stream, steps, 0, large=large, then=then)
         self.keep_node(times, words[0])
 
     def keep_node(self, times: Sequence[int], kernel: int = 0, place: device = CPU) -> None:

@@ -64,33 +64,45 @@ def settle_tape(*, everything: bool = False) -> None:
         if native.is_wanted and hot.is_on:
             native.settled(hot.compiler.add)
         batch = tape[:]
-        del tape[: len(batch)]
-        everything = everything or len(batch) >= MAX_PENDING  # what is left out stays bounded
-        drop_unwanted(batch)
-        if deferred.nodes:
-            drop_unwanted(deferred.nodes)
-            deferred.bring_back(batch, everything=everything)
-        noted = deferred.taken_notes()
-        if everything or not hot.is_on:
-            noted.clear()
-        if devices.gpus_used:
-            _run_by_device(batch, noted)
-        else:
-            _run(batch, noted)
+        end = len(batch)
+        try:
+            del tape[:end]
+            everything = everything or end >= MAX_PENDING  # what is left out stays bounded
+            drop_unwanted(batch)
+            if deferred.nodes:
+                drop_unwanted(deferred.nodes)
+                deferred.bring_back(batch, everything=everything)
+            noted = deferred.taken_notes()
+            if everything or not hot.is_on:
+                noted.clear()
+            if devices.gpus_used:
+                _run_by_device(batch, noted)
+            else:
+                _run(batch, noted)
+        finally:  # what was not reached, because of an error, stays on the tape
+            tape[:0] = batch
 
 
 def _run(batch: list[Any], noted: list[Any]) -> None:
-    """Run nodes of the CPU, by their plan if they have one, but for those that can wait."""
-    part = deferred.cut_down(batch, noted) if noted and not _reads_failed(batch) else None
+    """Run nodes of the CPU, by their plan if they have one, but for those that can wait.
+
+    What an error leaves stays in the batch, here and below. Signals arrive after calls and at the ends of
+    loops, so moving nodes from one list to another has neither.
+    """
+    part = None
     try:
-        if hot.is_on and len(batch) > 1 and _run_plan(batch, part):
-            return
-        if profile.active is None:
-            cold.run(batch)
-        else:
-            cold.run_watched(batch, profile.active)
-    finally:  # what was not reached, because of an error, stays on the tape
-        tape[:0] = batch if part is None else deferred.put_off(part, batch)
+        part = deferred.cut_down(batch, noted) if noted and not _reads_failed(batch) else None
+        if not (hot.is_on and len(batch) > 1 and _run_plan(batch, part)):
+            if profile.active is None:
+                cold.run(batch)
+            else:
+                cold.run_watched(batch, profile.active)
+        if part is not None:
+            deferred.put_off(part, batch)
+            part = None
+    finally:
+        if part is not None:
+            batch[:] = deferred.put_off(part, batch)
 
 
 def _run_by_device(batch: list[Any], noted: list[Any]) -> None:
@@ -105,37 +117,31 @@ def _run_by_device(batch: list[Any], noted: list[Any]) -> None:
             ),
             len(batch),
         )
-        part = batch[:at]
-        del batch[:at]
-        tape[:0] = batch  # what an error leaves of the part goes before the rest
-        if first.device is CPU:
-            _run(part, noted)
-        else:
-            _run_on_gpu(part, first.crosses)
-        del tape[: len(batch)]
+        rest = batch[at:]
+        try:
+            del batch[at:]
+            if first.device is CPU:
+                _run(batch, noted)
+            else:
+                _run_on_gpu(batch, first.crosses)
+        finally:
+            batch += rest
 
 
 def _run_on_gpu(batch: list[Any], crosses: bool) -> None:
     """Run nodes of one GPU, by their plan if they have one; copies between devices have none."""
     from . import run_cuda
 
-    try:
-        if hot.is_on and len(batch) > 1 and not crosses and _run_plan(batch):
-            return
+    if not (hot.is_on and len(batch) > 1 and not crosses and _run_plan(batch)):
         run_cuda.run(batch)
-    finally:
-        tape[:0] = batch
 
 
 def _drop_unwanted(batch: list[Any]) -> None:
     """Keep the nodes that something beside the tape refers to; later nodes go first."""
-    keep: list[Any] = []
-    while batch:
-        node = batch.pop()
-        if _refcount(node) > _UNWANTED:
-            keep.append(node)
-    keep.reverse()
-    batch[:] = keep
+    for at in range(len(batch) - 1, -1, -1):
+        node = batch[at]
+        if _refcount(node) <= _UNWANTED:
+            del batch[at]
 
 
 drop_unwanted = native.Family("rows", "drop_unwanted").function(_drop_unwanted, (None,))
@@ -175,14 +181,14 @@ def _run_by(structure: Structure, batch: list[Any], part: deferred.Part | None =
         plan.set_numbers([batch[at].scalars for at in plan.numbered])
         sites = None if profile.active is None else profile.active.sites_of(batch)
         plan.run(sites)
+        if plan.failed_node() < 0:
+            _hand_out(batch, plan, blocks, part)
+            return True
     except BaseException:
-        if blocks is not None and plan.has_run:
+        if batch and blocks is not None and plan.has_run:  # else they have it
             _hand_out(batch, plan, blocks, part)
         raise
-    if plan.failed_node() >= 0:
-        raise _failed(plan, batch)
-    _hand_out(batch, plan, blocks, part)
-    return True
+    raise _failed(plan, batch)
 
 
 def _stopped(plan: Any, step: int, batch: list[Any]) -> BaseException:
@@ -222,10 +228,8 @@ forget = native.Family("rows", "forget").function(_forget, (None,))
 def _calibrate() -> int:
     """The reference count that `_drop_unwanted` sees for a node held by the tape alone."""
     batch = [object()]
-    while batch:
-        node = batch.pop()
-        count = _refcount(node)
-    return count
+    node = batch[0]
+    return _refcount(node)
 
 
 _UNWANTED = _calibrate()
