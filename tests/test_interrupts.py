@@ -114,6 +114,15 @@ def bits(values: list[Any]) -> list[bytes]:
     return [v.detach().numpy().tobytes() for v in values]
 
 
+def run_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have nothing run by the twins of functions in machine code, which no signal can enter."""
+    monkeypatch.setattr(scheduling, "settle", scheduling._settle)
+    monkeypatch.setattr(scheduling, "drop_unwanted", scheduling._drop_unwanted)
+    monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
+    monkeypatch.setattr(cold, "run_rows", cold._run_rows)
+    monkeypatch.setattr(cold, "rows", SimpleNamespace(is_loaded=False))
+
+
 @pytest.fixture(params=["one by one", "planned", "machine code"])
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """How what is recorded runs: by Python, node by node or in plans, or as usual."""
@@ -123,11 +132,7 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     monkeypatch.setattr(config, "HOT", 1)
     monkeypatch.setattr(hot, "is_on", request.param != "one by one")
     if request.param != "machine code":
-        monkeypatch.setattr(scheduling, "settle", scheduling._settle)
-        monkeypatch.setattr(scheduling, "drop_unwanted", scheduling._drop_unwanted)
-        monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
-        monkeypatch.setattr(cold, "run_rows", cold._run_rows)
-        monkeypatch.setattr(cold, "rows", SimpleNamespace(is_loaded=False))
+        run_by_python(monkeypatch)
     if request.param == "planned":
         monkeypatch.setattr(deferred, "LEAST", 0)
     yield request.param
@@ -160,9 +165,7 @@ def test_an_interrupt_anywhere_loses_no_value(program: Callable[[], list[Any]], 
 def test_memory_that_runs_out_loses_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduling.settle()
     monkeypatch.setattr(hot, "is_on", False)
-    monkeypatch.setattr(scheduling, "settle", scheduling._settle)
-    monkeypatch.setattr(cold, "run_rows", cold._run_rows)
-    monkeypatch.setattr(cold, "rows", SimpleNamespace(is_loaded=False))
+    run_by_python(monkeypatch)
     expected, allocate = bits(written()), cold.allocate
     for at in range(6):
         values, calls = written(), []
@@ -184,9 +187,7 @@ def test_an_interrupt_while_a_compiler_is_waited_for_loses_no_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(hot, "is_on", False)
-    monkeypatch.setattr(scheduling, "settle", scheduling._settle)
-    monkeypatch.setattr(cold, "run_rows", cold._run_rows)
-    monkeypatch.setattr(cold, "rows", SimpleNamespace(is_loaded=False))
+    run_by_python(monkeypatch)
     expected, link = bits(written()), cold.link
     heads = [node.recipe for node in recorded(written)]
     for at in range(len(heads)):

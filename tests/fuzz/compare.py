@@ -32,7 +32,7 @@ OVERWRITTEN = "one of the variables needed for gradient computation has been mod
 NOT_HERE = (
     "not supported|not implemented for|more than one element of the written-to|without overflow"
     "|some elements of the input tensor and the written-to"  # here all is read first
-    "|derivative for aten::|Bad in-place call"  # here there is one, and a result is cast to the tensor
+    "|derivative for aten::|the derivative for '|Bad in-place call"  # here there is one, and one is cast
     "|is ambiguous"  # sizes of nothing
     "|source tensor shape must match self"  # here a source is broadcast, and added as often as indices say
     "|other non-zero dimensions|index is out of bounds for dimension with size 0"  # where nothing is read
