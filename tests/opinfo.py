@@ -399,7 +399,7 @@ class Comparison:
             return
 
         def twice(library: Any, grads: Any, leaves: Any) -> Any:
-            deeper = [g for g in grads if g is not None and g.requires_grad]
+            deeper = [g for g in grads if g is not None and g.requires_grad and g.numel()]
             return gradients(library, deeper, leaves, again=False) if deeper else ()
 
         second = attempt(lambda: twice(torch, first, their_leaves + their_gs))

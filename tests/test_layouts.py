@@ -216,7 +216,7 @@ def view(case: Any, seed: int) -> Any:
     return t[tuple(cut)].expand(shape)
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     case=views(), other=views(), name=st.sampled_from([*FEW]), end=st.sampled_from([*REDUCTIONS])
 )

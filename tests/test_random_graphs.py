@@ -541,7 +541,7 @@ class PuttingOff(Programs):
 
 
 SETTINGS = settings(
-    max_examples=50, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=30, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestPrograms = Programs.TestCase
 TestPrograms.settings = SETTINGS

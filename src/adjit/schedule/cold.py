@@ -106,6 +106,9 @@ def _run_node(node: Any, recipe: Any) -> None:
     can_fail = recipe.fallible is not None and steps > 0
     if not can_fail:
         _go(words, steps, recipe.large, _marks(node, blocks, None))
+        node.inputs = (
+            None  # memory is freed by Python, where a signal would be lost among the marks
+        )
         return
     _status[0] = 0
     if any(block is value.address for block in blocks for value in node.inputs):
