@@ -35,8 +35,11 @@ class Interrupts:
         self.at, self.seen = at, 0
 
     def __call__(self, frame: Any, event: str, _: Any) -> None:
-        if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(SOURCES):
+        code = frame.f_code
+        if event not in ("call", "c_return") or not code.co_filename.startswith(SOURCES):
             return
+        if code.co_name in ("finalize", "__del__"):
+            return  # what finalizers raise is printed, and stops nothing
         self.seen += 1
         if self.seen - 1 == self.at:
             sys.setprofile(None)

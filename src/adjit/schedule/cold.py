@@ -106,15 +106,14 @@ def _run_node(node: Any, recipe: Any) -> None:
     can_fail = recipe.fallible is not None and steps > 0
     if not can_fail:
         _go(words, steps, recipe.large, _marks(node, blocks, None))
-        node.inputs = (
-            None  # memory is freed by Python, where a signal would be lost among the marks
-        )
+        node.inputs = None  # only now: what frees memory is Python, in which a signal would be lost
         return
     _status[0] = 0
     if any(block is value.address for block in blocks for value in node.inputs):
         # Running it again would write twice. Whether it has found a bad value is known only afterwards.
         torn = Failed(RuntimeError(f"{recipe.name} was interrupted while it wrote in place"))
         _go(words, steps, recipe.large, _marks(node, blocks, torn))
+        Failed.count -= 1  # it was not
     else:
         _go(words, steps, recipe.large, ())
     if _status[0]:
@@ -130,11 +129,7 @@ def _marks(node: Any, blocks: list[Any], recipe: Failed | None) -> list[Callable
     found = [partial(setattr, node, "address", blocks[0])]
     if len(blocks) > 1:
         found.append(partial(setattr, node, "others", blocks))
-    return [
-        *found,
-        partial(setattr, node, "recipe", recipe),
-        partial(setattr, node, "inputs", None),
-    ]
+    return [*found, partial(setattr, node, "recipe", recipe)]
 
 
 def _go(words: list[int], steps: int, large: bool, then: Sequence[Callable[[], None]]) -> None:
