@@ -25,7 +25,7 @@ USUAL = 6
 SAMPLES = int(os.environ.get("ADJIT_OPINFO_SAMPLES", USUAL))
 FEW = {torch.float32, torch.float64, torch.int64, torch.uint8, torch.bool}
 TAKEN = (
-    FEW if SAMPLES == USUAL else set(DTYPES)
+    FEW if 0 < SAMPLES <= USUAL else set(DTYPES)
 )  # each has kernels of its own, which take time to compile
 FORMS = 2  # of the samples, as many are called in every form
 
@@ -38,6 +38,7 @@ class Purpose(NamedTuple):
     aspect: str
     text: str = ""
     anywhere: bool = False  # at any op: those that are named only show that it is still so
+    is_rare: bool = False  # the usual samples and dtypes do not show it
 
     def covers(self, found: Difference) -> bool:
         """Whether this is the reason for a difference."""
@@ -137,6 +138,14 @@ ON_PURPOSE = [
         "logcumsumexp",
         FORM + "grad value",
         "float32",
+    ),
+    Purpose(
+        "a pole is infinite: PyTorch divides by the square of sin(pi x), which rounds to next to nothing",
+        """polygamma_polygamma_n_0 polygamma_polygamma_n_1 polygamma_polygamma_n_2 polygamma_polygamma_n_3
+        polygamma_polygamma_n_4 special_polygamma_special_polygamma_n_0""",
+        FORM + "value",
+        r"\(inf\) \| np\.float32\(\d\.\d+e\+1\d\)",
+        is_rare=True,
     ),
     # ----- layouts
     Purpose(
@@ -283,7 +292,12 @@ def test_the_samples_of_an_op_give_what_pytorch_gives(name: str) -> None:
     left = [d for d in found if not any(p.covers(d) for p in ON_PURPOSE)]
     assert not left, "\n".join(map(str, left))
     if SAMPLES >= USUAL or not SAMPLES:
-        stale = [p for p in purposes(name) if not any(p.covers(d) for d in found)]
+        is_usual = SAMPLES == USUAL
+        stale = [
+            p
+            for p in purposes(name)
+            if not (p.is_rare and is_usual) and not any(p.covers(d) for d in found)
+        ]
         assert not stale, f"no longer differs: {stale}"
 
 
