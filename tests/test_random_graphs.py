@@ -144,10 +144,10 @@ def outcome(call):
 
 
 def on_arrays(call):
-    """The model's answer, or None where NumPy cannot or the values grow out of hand."""
+    """The model's answer, or None where NumPy cannot or warns, or the values grow out of hand."""
     try:
         result = np.asarray(call())
-    except (ValueError, IndexError, np.exceptions.AxisError):
+    except (ValueError, IndexError, RuntimeWarning, np.exceptions.AxisError):
         return None
     return result if is_tame(result) else None
 
