@@ -114,6 +114,16 @@ def quiet() -> Iterator[None]:
         yield
 
 
+def forget_recipes() -> None:
+    """Have elementwise ops planned anew: under other settings their recipes are others."""
+    from adjit.graph.elementwise import Elementwise
+    from adjit.schedule import settle
+
+    settle.settle(everything=True)
+    for op in (o for o in gc.get_objects() if issubclass(type(o), Elementwise)):
+        op.recipes.clear()
+
+
 @contextmanager
 def putting_off() -> Iterator[None]:
     """Values that only graphs hold wait for somebody to read them, whatever their size.
@@ -121,18 +131,12 @@ def putting_off() -> Iterator[None]:
     They do so on the cold road too, where those that others read would be there.
     """
     from adjit.graph import record
-    from adjit.graph.elementwise import Elementwise
-    from adjit.schedule import deferred, settle
+    from adjit.schedule import deferred
 
     def large(op: Any, operands: tuple[Any, ...]) -> Any:
         recipe = plan(op, operands)
         recipe.large = True
         return recipe
-
-    def forget() -> None:
-        settle.settle(everything=True)
-        for op in (o for o in gc.get_objects() if issubclass(type(o), Elementwise)):
-            op.recipes.clear()
 
     def cut_down(*args: Any) -> Any:
         part = deferred_part(*args)
@@ -149,13 +153,13 @@ def putting_off() -> Iterator[None]:
     plan, deferred_part, put_off_part = record.plan, deferred.cut_down, deferred.put_off
     recorded: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
-        forget()
+        forget_recipes()
         patch.setattr(record, "plan", large)
         patch.setattr(deferred, "LEAST", 0)
         patch.setattr(deferred, "cut_down", cut_down)
         patch.setattr(deferred, "put_off", put_off)
         yield
-        forget()
+        forget_recipes()
 
 
 def leaf(values: Any, **options: Any) -> Any:
