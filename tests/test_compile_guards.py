@@ -1166,6 +1166,12 @@ def guards_of(compiled):
     return [kind.replays[-1].guards for kind in captures_of(compiled).captures.values()][-1]
 
 
+def guards_in(compiled):
+    """The guards of all captures of a compiled function."""
+    kinds = captures_of(compiled).captures.values()
+    return {capture.guards for kind in kinds for capture in kind.replays}
+
+
 def test_a_compiled_module_is_a_module(replays):
     model = Affine()
     compiled = T.compile(model)
@@ -1376,6 +1382,31 @@ def test_words_tell_what_a_container_holds(size):
     items.append(1)
     for unit in (guards.Whole({**mapping}, "m"), guards.Items([*items], "l")):
         assert Guards([unit]).hold()
+
+
+def test_captures_that_depend_on_the_same_share_their_guards():
+    """One table is read then, not one for every shape."""
+    settings = types.SimpleNamespace(scale=2.0)
+
+    @T.compile
+    def scaled(x):
+        return x * settings.scale
+
+    def at(sizes):
+        for n in sizes:
+            for _ in range(3):
+                assert scaled(T.ones(n)).tolist() == [settings.scale] * n
+
+    at([1, 2, 3])
+    held = guards_in(scaled)
+    assert len(held) == (1 if guards.HAS_WORDS else 3)
+    settings.scale = 3.0
+    at([2, 1])
+    others = guards_in(scaled) - held
+    assert len(others) == (1 if guards.HAS_WORDS else 2)
+    del settings.scale
+    with pytest.raises(AttributeError, match="scale"):
+        scaled(T.ones(1))
 
 
 @pytest.mark.parametrize("change", range(8))

@@ -474,6 +474,14 @@ class Guards:
                 words += found
         self.table = np.array(words, np.uint64).reshape(-1, 3).tobytes()
 
+    def is_like(self, other: Guards) -> bool:
+        """Whether the other asks the same of the same objects, all by words."""
+        return (
+            self.table == other.table
+            and not (self._asked or other._asked)
+            and [*map(_kind, self.units)] == [*map(_kind, other.units)]
+        )
+
     def hold(self) -> bool:
         """Whether all is as it was."""
         if first_changed(self) >= 0 and not self._hold_exactly():
@@ -498,6 +506,10 @@ class Guards:
                 return False
         self._link()
         return True
+
+
+def _kind(unit: Unit) -> tuple[type, str]:
+    return unit.__class__, unit.name
 
 
 def _first_changed(guards: Guards) -> int:
