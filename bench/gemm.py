@@ -120,12 +120,13 @@ def peak(dtype: str) -> float:
     from time import perf_counter
 
     import llvmlite.binding as llvm
-    from adjit.kernels import micro, processor
+    from adjit.kernels.language import processor
+    from adjit.kernels.ops import gemm_tile
     from llvmlite import ir
 
-    f = micro.Code(dtype).function("peak", 2, exported=True)
+    f = gemm_tile.Code(dtype).function("peak", 2, exported=True)
     steps, address = f.args
-    count = micro.HEIGHT * micro.WIDTH
+    count = gemm_tile.HEIGHT * gemm_tile.WIDTH
     x = f.load(address)
     sums = [f.builder.alloca(f.type) for _ in range(count)]
     entry, loop, done = f.builder.block, *map(f.defined.append_basic_block, ("loop", "done"))
@@ -146,7 +147,7 @@ def peak(dtype: str) -> float:
         llvm.parse_assembly(""), llvm.Target.from_default_triple().create_target_machine(jit=True)
     )
     engine.add_object_file(
-        llvm.ObjectFileRef.from_data(micro.object_code(f.module, micro.machine()))
+        llvm.ObjectFileRef.from_data(gemm_tile.object_code(f.module, gemm_tile.machine()))
     )
     engine.finalize_object()
     run = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64)(

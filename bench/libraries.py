@@ -149,7 +149,7 @@ class Adjit(TorchLike):
     def __init__(self, device: str = "cpu") -> None:
         super().__init__(device)
         self._settle = importlib.import_module("adjit.schedule.settle").settle
-        self._wait = importlib.import_module("adjit.schedule.hot").wait
+        self._wait = importlib.import_module("adjit.schedule.plan_cache").wait
         self._empty_cache = importlib.import_module("adjit.storage").empty_cache
 
     def give_back(self) -> None:

@@ -67,13 +67,13 @@ def description() -> str:
 def no_gpu() -> str:
     """What is missing for measuring on a GPU; empty where nothing is."""
     from adjit import driver
-    from adjit.schedule import toolkit
+    from adjit.schedule.jit import nvidia
 
     if driver.reason():
         return driver.reason()
     try:
-        toolkit.check()
-    except toolkit.ToolkitMissing as error:
+        nvidia.check()
+    except nvidia.ToolkitMissing as error:
         return str(error)
     return ""
 

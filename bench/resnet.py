@@ -102,7 +102,7 @@ def measure(threads: int, seconds: float) -> None:
     import torch
 
     import adjit
-    from adjit.schedule import hot
+    from adjit.schedule import plan_cache
 
     torch.set_num_threads(threads)
     rng = np.random.default_rng(0)
@@ -116,7 +116,7 @@ def measure(threads: int, seconds: float) -> None:
             first = perf_counter() - start
             for _ in range(3):  # until the plan is there
                 call()
-                hot.wait()
+                plan_cache.wait()
             best = time_calls({"adjit": call, "PyTorch": theirs[name]}, seconds, 3)
             print(
                 f"| {name}, {count} x 3 x {size} x {size} | {threads} | {1e3 * best['adjit']:.1f} "

@@ -10,7 +10,7 @@ import os
 import pytest
 
 import adjit
-from adjit.schedule import hot
+from adjit.schedule import plan_cache
 
 DEVICE = os.environ.get("ADJIT_TEST_DEVICE", "cpu")
 ON_EVERY_DEVICE = {
@@ -54,4 +54,4 @@ def device(request):
         patch.setattr(adjit.Tensor, "numpy", lambda t, **more: on_host(t.cpu(), **more))
         patch.setattr(adjit, "from_numpy", lambda array: shared(array).cuda())
         yield
-        hot.wait()  # or it would be compiled for a GPU that is no longer there
+        plan_cache.wait()  # or it would be compiled for a GPU that is no longer there

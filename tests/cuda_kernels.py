@@ -8,16 +8,17 @@ from collections.abc import Iterable, Iterator
 from importlib import import_module
 from typing import Any
 
-from adjit.kernels import matmul, sort
+from adjit.kernels.ops import matmul, sort
 from cuda_cases import programs
 from test_elementwise_laws import FLOAT_OPS, INT_OPS, sample, tensors
 
 import adjit
 from adjit import kernels
 from adjit.cuda import simulator
-from adjit.schedule import cold, hot, settle, units_cuda
-from adjit.schedule.on_cuda import device_steps
-from adjit.schedule.recipe import DeviceSource
+from adjit.schedule import dispatch, plan_cache, settle
+from adjit.schedule.codegen import units_cuda
+from adjit.schedule.gpu.lower import device_steps
+from adjit.schedule.planning.recipe import DeviceSource
 
 ON_THE_HOST = {"copy_words", "mark"}  # kernels whose part the driver has, or a plan's host
 
@@ -37,13 +38,13 @@ class Recorded:
 
     def __enter__(self) -> Recorded:
         settle.settle()
-        self.kept = cold.run, hot.is_on
-        cold.run, hot.is_on = self.run, False
+        self.kept = dispatch.run, plan_cache.is_on
+        dispatch.run, plan_cache.is_on = self.run, False
         return self
 
     def __exit__(self, *_: object) -> None:
         settle.tape.clear()
-        cold.run, hot.is_on = self.kept
+        dispatch.run, plan_cache.is_on = self.kept
 
 
 def kernels_of(op: Any, dtype: Any) -> dict[str, DeviceSource]:
@@ -147,7 +148,7 @@ def fused_kernels() -> dict[str, DeviceSource]:
                 for _ in range(20):
                     made = program(x, w)
                     [t.tolist() for t in (made if isinstance(made, tuple) else (made,))]
-                    hot.wait()
+                    plan_cache.wait()
                     if any(label.startswith(kernel) for label in stub.seen):
                         break
                 else:

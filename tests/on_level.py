@@ -23,12 +23,13 @@ if __name__ == "__main__":
 import cuda_cases
 import llvmlite.binding as llvm
 import numpy as np
-from adjit.kernels.processor import CHOSEN, FUSED, LEVELS
+from adjit.kernels.language.processor import CHOSEN, FUSED, LEVELS
 from test_elementwise_laws import FLOAT_OPS, FLOATS, sample, tensors
 
 import adjit
 from adjit.nn import functional as F
-from adjit.schedule import native, settle
+from adjit.schedule import settle
+from adjit.schedule.jit import native
 
 FIRST_WITH = {  # which level has them first, and how they look in a text of machine code
     "x86-64-v3": r"^\t(v\w+|andn|bextr|bls\w+|pdep|pext|mulx|rorx|sarx|shlx|shrx|lzcnt)\b",

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from adjit.cuda.simulator import Simulation
-from adjit.schedule import cold, hot, settle
+from adjit.schedule import dispatch, plan_cache, settle
 
 
 def check(
@@ -58,11 +58,11 @@ class Intercepted:
         self.kept[0](batch)
 
     def __enter__(self) -> None:
-        self.kept = cold.run, hot.is_on
-        cold.run, hot.is_on = self.run, False
+        self.kept = dispatch.run, plan_cache.is_on
+        dispatch.run, plan_cache.is_on = self.run, False
 
     def __exit__(self, *_: object) -> None:
-        cold.run, hot.is_on = self.kept
+        dispatch.run, plan_cache.is_on = self.kept
 
 
 def array_of(node: Any, spec: Any) -> Any:

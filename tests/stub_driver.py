@@ -26,10 +26,11 @@ import pytest
 
 from adjit import devices, driver
 from adjit.cuda import simulator
-from adjit.schedule import on_cuda, toolkit
-from adjit.schedule.cache import link
-from adjit.schedule.disk import Entry
-from adjit.schedule.recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
+from adjit.schedule.gpu import lower
+from adjit.schedule.jit import nvidia
+from adjit.schedule.jit.cache import link
+from adjit.schedule.jit.disk import Entry
+from adjit.schedule.planning.recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
 from adjit.schedule.settle import settle
 
 SOURCE = Path(__file__).with_suffix(".c")
@@ -223,13 +224,13 @@ def installed(*, simulated: bool = False) -> Iterator[Stub]:
     settle()
     patch = pytest.MonkeyPatch()
     patch.setattr(driver, "_found", lambda: stub.driver)
-    patch.setattr(toolkit, "cublaslt", lambda: None)
+    patch.setattr(nvidia, "cublaslt", lambda: None)
     if simulated:
-        patch.setattr(toolkit, "cubin", stub.simulated_cubin)
+        patch.setattr(nvidia, "cubin", stub.simulated_cubin)
     else:
-        patch.setattr(on_cuda, "device_steps", stub.device_steps)
-        patch.setattr(on_cuda, "device_step", stub.device_step)
-        patch.setattr(toolkit, "cubin", stub.cubin)
+        patch.setattr(lower, "device_steps", stub.device_steps)
+        patch.setattr(lower, "device_step", stub.device_step)
+        patch.setattr(nvidia, "cubin", stub.cubin)
     stub.seen.clear()
     try:
         yield stub

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from adjit.schedule.jit import kernel_files
+
 SOURCE = Path(__file__).parent.parent / "src" / "adjit"
 KERNELS = SOURCE.parent.parent / "kernels"
 
@@ -66,7 +68,7 @@ def test_leaf_modules_import_only_leaves():
 
 
 def test_the_scheduler_knows_nothing_above_it():
-    for path in (SOURCE / "schedule").glob("*.py"):
+    for path in (SOURCE / "schedule").rglob("*.py"):
         rooms = imported_rooms(path, at_import=False)
         assert rooms <= {"schedule", "kernels", *LEAVES}, path.name
 
@@ -78,12 +80,29 @@ def test_only_its_module_sets_the_switch_for_gradients():
     assert found == [SOURCE / "graph" / "state.py"]
 
 
-def test_kernels_import_nothing_from_the_library():
-    for path in KERNELS.glob("*.py"):
+# A folder of kernels may import itself and those named here.
+KERNELS_MAY_IMPORT = {
+    "language": set(),
+    "math": {"language"},
+    "ops": {"language", "math"},
+    "on_gpu": {"language", "ops"},
+    "runtime": {"language"},
+    "fastpath": {"language", "runtime"},
+}
+
+
+def test_kernels_import_each_other_one_way_and_nothing_from_the_library():
+    assert {path.name for path in KERNELS.iterdir() if path.is_dir()} >= {*KERNELS_MAY_IMPORT}
+    for path in KERNELS.rglob("*.py"):
+        module = ".".join(path.relative_to(KERNELS).with_suffix("").parts)
+        room = module.split(".")[0]
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
-                assert node.level <= 1, f"{path.name}:{node.lineno}"
-                assert not (node.module or "").startswith("adjit"), f"{path.name}:{node.lineno}"
+                where = f"{module}:{node.lineno}"
+                assert not (node.module or "").startswith("adjit"), where
+                assert node.level <= module.count(".") + 1, where
+        for other in kernel_files.imported(path.read_text(), module):
+            assert other.split(".")[0] in {room, *KERNELS_MAY_IMPORT.get(room, ())}, (module, other)
 
 
 def test_import_loads_only_the_dependencies():
@@ -99,7 +118,7 @@ def test_import_loads_only_the_dependencies():
 
 
 def test_import_compiles_nothing(tmp_path):
-    code = "import adjit; from adjit.schedule import cache, disk; print(len(cache._linked), disk.size()[0])"
+    code = "import adjit; from adjit.schedule.jit import cache, disk; print(len(cache._linked), disk.size()[0])"
     import os
 
     found = subprocess.run(

@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from adjit.schedule import cache, disk
+from adjit.schedule.jit import cache, disk
 
 PROGRAM = """
 import sys
 import adjit
-from adjit.schedule import cache, disk
+from adjit.schedule.jit import cache, disk
 compiled = []
 original = cache._translate
 cache._translate = lambda *a: compiled.append(a[0]) or original(*a)
@@ -67,8 +67,8 @@ def test_kernels_are_compiled_ahead(tmp_path):
 import gc, sys, threading
 from adjit import float32
 from adjit.ops.matmul import float_kernels
-from adjit.schedule import cache, disk, modules
-from adjit.schedule.recipe import Source
+from adjit.schedule.jit import cache, disk, modules
+from adjit.schedule.planning.recipe import Source
 
 def source(name, line="pass"):
     return Source(name, f"def {name}(args, start, stop):\\n    {line}\\n")
@@ -172,7 +172,7 @@ def test_what_is_damaged_is_compiled_along_with_what_is_missing(filled):
     exp, mul = (str(next(filled.glob(f"{name}*.o"))) for name in ("exp_f32", "mul_"))
     program = f"""
 import adjit
-from adjit.schedule import cache
+from adjit.schedule.jit import cache
 together, compile_all = [], cache._compile_all
 cache._compile_all = lambda missing: together.append(len(missing)) or compile_all(missing)
 x = adjit.ones(3, requires_grad=True)
@@ -238,7 +238,7 @@ def test_a_full_disk_is_told_of_when_the_results_are_there(tmp_path):
     program = f"""
 import errno, os, sys, warnings
 import adjit
-from adjit.schedule import disk
+from adjit.schedule.jit import disk
 def full(*_):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 os.replace = full
@@ -262,7 +262,7 @@ def test_a_folder_that_is_removed_meanwhile_is_made_anew(tmp_path):
     program = """
 import shutil
 import adjit
-from adjit.schedule import disk
+from adjit.schedule.jit import disk
 x = adjit.ones(3)
 print((x + 1).tolist())
 shutil.rmtree(disk.folder())
@@ -291,7 +291,7 @@ def test_what_threads_need_is_compiled_with_the_first_kernels_where_there_are_se
 ):
     program = """
 import adjit
-from adjit.schedule import cache, cold
+from adjit.schedule.jit import cache; from adjit.schedule import dispatch as cold
 ahead, compile_ahead = [], cold.compile_ahead
 cold.compile_ahead = lambda sources, functions: ahead.extend(f.__name__ for f, _ in functions) or (
     compile_ahead(sources, functions)
@@ -313,7 +313,7 @@ print(x.add_(1).mean().item() > 2.7, adjit.get_num_threads())
 def test_what_needs_many_kernels_alone_and_few_together_gets_its_plan_at_once(tmp_path):
     program = """
 import adjit
-from adjit.schedule import hot
+from adjit.schedule import plan_cache as hot
 x = adjit.linspace(-2, 2, 5000, requires_grad=True)
 y = {}
 y.sum().backward()
@@ -348,7 +348,7 @@ def test_the_part_of_llvm_waits_for_no_lock_of_numba(tmp_path):
 import sys, threading
 import adjit
 from numba.core.compiler_lock import global_compiler_lock
-from adjit.schedule import cache
+from adjit.schedule.jit import cache
 stuck = []
 class OneThread:
     def __init__(self, *_): pass

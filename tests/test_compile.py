@@ -16,12 +16,14 @@ import pytest
 import adjit as T
 from adjit import config, storage
 from adjit.captured import compiled, replay
-from adjit.captured.capture import Session
+from adjit.captured.tracing import Session
 from adjit.graph import record
 from adjit.graph.state import state
 from adjit.nn import functional as F
-from adjit.schedule import hot, native, plan, run_cpu
+from adjit.schedule import plan_cache, run_cpu
 from adjit.schedule import settle as scheduling
+from adjit.schedule.jit import native
+from adjit.schedule.planning import plan
 
 
 def bits(seen):
@@ -1646,7 +1648,7 @@ def test_random_functions_sent_back_from_outside(monkeypatch, replays):
     def unfused(batch, structure, least):
         return plan.Plan(batch, structure, 1 << 30)  # kernels that are there already
 
-    monkeypatch.setattr(hot, "plan_for", unfused)
+    monkeypatch.setattr(plan_cache, "plan_for", unfused)
     for seed in (*range(38), 101, 182):  # these leave some of many results without gradients
         seen = list(random_program(seed, lambda f: f)), list(random_program(seed, T.compile))
         assert alike(*seen), seed
@@ -1875,7 +1877,7 @@ def test_an_interrupt_leaves_a_call_waiting(monkeypatch):
     for look in (T.Tensor.item, T.Tensor.backward):
         w.grad, loss = None, loss_of(x)
         with monkeypatch.context() as patch:
-            patch.setattr("adjit.schedule.plan.run_cpu.run", interrupted)
+            patch.setattr("adjit.schedule.planning.plan.run_cpu.run", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 look(loss)
         assert loss.item() == value
@@ -2151,7 +2153,7 @@ def test_an_interrupt_during_a_replay_leaves_everything_usable(monkeypatch):
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr("adjit.schedule.plan.run_cpu.run", interrupted)
+            patch.setattr("adjit.schedule.planning.plan.run_cpu.run", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 step(x)
         expected = expected if before else expected - x

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels import micro
-from adjit.kernels.conv_tiles import ADDED
+from adjit.kernels.ops import gemm_tile
+from adjit.kernels.ops.conv_tile import ADDED
 from against_torch import (
     agree,
     agree_in_error,
@@ -257,8 +257,8 @@ def test_bits_do_not_depend_on_threads():
 @pytest.mark.parametrize("tile", ["rows", "depthwise_rows"])
 def test_a_row_too_many_adds_what_the_row_before_adds(tile):
     """Three rows are computed as four: where the last one would look, there may be no memory."""
-    lanes, rows = micro.lanes_of(4), 3
-    panel = micro.WIDTH * lanes
+    lanes, rows = gemm_tile.lanes_of(4), 3
+    panel = gemm_tile.WIDTH * lanes
     image, others = (rng.standard_normal((5, lanes)).astype(np.float32) for _ in range(2))
     weight, out = np.ones(panel, np.float32), np.zeros((5, lanes), np.float32)
     lines = [0, 1, 2, 2]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels.target import compile_function
+from adjit.kernels.language.target import compile_function
 
 import adjit
 

@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 import steady
 
-from adjit.schedule import hot, native
+from adjit.schedule import plan_cache
 from adjit.schedule import settle as scheduling
+from adjit.schedule.jit import native
 
 STEPS = int(os.environ.get("ADJIT_COUNT_STEPS", "300"))
 WARM = 60  # steps, after which recipes, plans and compiled functions are there
@@ -63,7 +64,7 @@ def test_counts_are_flat(name):
     step = steady.PROGRAMS[name]
     for _ in range(WARM):
         step()
-        hot.wait()  # whoever compiles keeps objects
+        plan_cache.wait()  # whoever compiles keeps objects
     found = [counts()]  # and the pools are full after the first steps that are counted
     for _ in range(2):
         for _ in range(STEPS):

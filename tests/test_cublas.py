@@ -12,15 +12,17 @@ import sys
 import numpy as np
 import pytest
 import stub_driver
-from adjit.kernels import matmul as kernels
+from adjit.kernels.ops import matmul as kernels
 
 import adjit as T
 from adjit import config, cublas, devices, driver
 from adjit.graph import launch
 from adjit.graph.operation import forget_calls
 from adjit.nn import functional as F
-from adjit.schedule import hot, products_cuda, run_cuda, toolkit
-from adjit.schedule.epilogue import activated
+from adjit.schedule import plan_cache
+from adjit.schedule.fusion.product_epilogue import activated
+from adjit.schedule.gpu import products, run
+from adjit.schedule.jit import nvidia
 
 rng = np.random.default_rng(0)
 
@@ -45,11 +47,11 @@ def stub():
 def library(stub, monkeypatch):
     """The stub of cuBLASLt, as if it were installed."""
     found = stub_driver.CublasLt()
-    monkeypatch.setattr(toolkit, "cublaslt", lambda: found.path)
+    monkeypatch.setattr(nvidia, "cublaslt", lambda: found.path)
     forget()
     for index in range(2):
-        owner = run_cuda.gpu_of(devices.gpu(index))
-        monkeypatch.setattr(owner, "products", products_cuda.Products(owner))
+        owner = run.gpu_of(devices.gpu(index))
+        monkeypatch.setattr(owner, "products", products.Products(owner))
     yield found
     T.cuda.synchronize()
     forget()
@@ -216,7 +218,7 @@ def test_an_algorithm_is_looked_up_once_for_a_shape(stub, library):
 
 
 def test_descriptors_are_given_back(stub, library):
-    owner = run_cuda.gpu_of(devices.gpu(0))
+    owner = run.gpu_of(devices.gpu(0))
     x = normal(6, 9).cuda()
     before = library.alive
     (x @ x.t()).tolist()
@@ -251,7 +253,7 @@ def test_workspace_is_memory_of_the_stream(stub, library):
 
 def test_plans_and_graphs(stub, library, monkeypatch):
     """A training step of large enough products, with workspace, replayed as graphs."""
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
 
     def program(device):
         T.manual_seed(0)
@@ -264,7 +266,7 @@ def test_plans_and_graphs(stub, library, monkeypatch):
             loss = F.mse_loss(net(x), y)
             loss.backward()
             optimizer.step()
-            hot.wait()
+            plan_cache.wait()
             losses.append(loss.item())
             if k == 9:
                 stub.seen.clear()
@@ -282,24 +284,24 @@ def test_plans_and_graphs(stub, library, monkeypatch):
 
 
 def test_a_relu_behind_a_product_keeps_nan(stub, library, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     x, w, b = normal(40, 30), normal(50, 30), normal(50)
     x[3, 4] = math.nan
     here = T.relu(F.linear(x, w, b))
     x, w, b = x.cuda(), w.cuda(), b.cuda()
     recipe = F.linear(x, w, b).storage.value.recipe
-    assert products_cuda.product_of(recipe) is not None
-    assert products_cuda.product_of(activated(recipe, kernels.RELU)) is None
+    assert products.product_of(recipe) is not None
+    assert products.product_of(activated(recipe, kernels.RELU)) is None
     for _ in range(4):
         found = T.relu(F.linear(x, w, b))
         T.cuda.synchronize()
-        hot.wait()
+        plan_cache.wait()
         assert library.last.epilogue == cublas.EPILOGUE_BIAS
         np.testing.assert_allclose(found.cpu().numpy(), here.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def test_a_captured_step(stub, library, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     w = normal(30, 30).cuda().requires_grad_()
 
     @T.compile
@@ -366,26 +368,26 @@ def test_a_library_that_cannot_be_used_is_told_once(stub, library):
 
 def test_no_library(stub, library, monkeypatch):
     before = library.products
-    owner = run_cuda.gpu_of(devices.gpu(0))
+    owner = run.gpu_of(devices.gpu(0))
     x = normal(6, 9).cuda()
-    for patched in ((toolkit, "cublaslt", lambda: None), (config, "CUBLASLT", False)):
+    for patched in ((nvidia, "cublaslt", lambda: None), (config, "CUBLASLT", False)):
         with monkeypatch.context() as patch:
             patch.setattr(*patched)
-            patch.setattr(owner, "products", products_cuda.Products(owner))
+            patch.setattr(owner, "products", products.Products(owner))
             forget()
             assert (x @ x.t()).tolist() == (x.cpu() @ x.cpu().t()).tolist()
     assert library.products == before
 
 
 pathfinder = pytest.mark.skipif(
-    not toolkit.is_installed(), reason="cuda-pathfinder comes with adjit[cuda13]"
+    not nvidia.is_installed(), reason="cuda-pathfinder comes with adjit[cuda13]"
 )
 
 
 @pathfinder
 def test_the_library_is_found_where_libraries_are():
     folder = stub_driver.built().parent
-    code = "from adjit.schedule import toolkit; print(toolkit.cublaslt())"
+    code = "from adjit.schedule.jit import nvidia as toolkit; print(toolkit.cublaslt())"
     seen = []
     for environment in ({"LD_LIBRARY_PATH": str(folder)}, {}):
         found = subprocess.run(
@@ -400,10 +402,10 @@ def test_the_library_is_found_where_libraries_are():
 
 
 @pathfinder
-@pytest.mark.skipif(toolkit.cublaslt() is None, reason="nvidia-cublas is not installed")
+@pytest.mark.skipif(nvidia.cublaslt() is None, reason="nvidia-cublas is not installed")
 def test_the_real_library_takes_what_it_is_told():
     """As far as it goes without a GPU."""
-    library = cublas.Library(toolkit.cublaslt())
+    library = cublas.Library(nvidia.cublaslt())
     operation = library.operation(
         cublas.COMPUTE_32F_FAST_16BF, cublas.R_32F, (1, 0), cublas.EPILOGUE_BIAS
     )

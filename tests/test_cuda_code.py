@@ -9,20 +9,21 @@ import sys
 from pathlib import Path
 
 import pytest
-from adjit.kernels import batch_norm, pool
+from adjit.kernels.ops import batch_norm, pool
 from cuda_kernels import kernels_of, products, sorts
 
 import adjit
 from adjit.cuda import inspection
-from adjit.graph.op import registry
-from adjit.schedule import toolkit, units_cuda
-from adjit.schedule.recipe import DeviceSource
+from adjit.graph.registry import registry
+from adjit.schedule.codegen import units_cuda
+from adjit.schedule.jit import nvidia
+from adjit.schedule.planning.recipe import DeviceSource
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "bench"))
 from cuda_code import faults
 
 compiled = pytest.mark.skipif(
-    not (toolkit.is_installed() and inspection.has_tools()),
+    not (nvidia.is_installed() and inspection.has_tools()),
     reason="numba-cuda, cuobjdump and nvdisasm are not installed: pip install 'adjit[cuda-tools]'",
 )
 
@@ -114,7 +115,7 @@ def test_products_and_sums_are_not_contracted():
 @compiled
 def test_a_fault_is_found():
     text = """
-from adjit.kernels.device import first_unit
+from adjit.kernels.language.device import first_unit
 
 def kernel(x, n):
     x[first_unit()] = x[first_unit()] * 0.1
@@ -127,7 +128,7 @@ def kernel(x, n):
 def test_sums_in_float64_are_a_fault_where_the_operands_are_float32():
     text = """
 from numpy import float32, float64
-from adjit.kernels.device import first_unit
+from adjit.kernels.language.device import first_unit
 
 A = float64
 T = float32
@@ -152,13 +153,13 @@ def test_registers_that_are_spilled_are_found():
 
 
 def test_what_is_missing_is_named(monkeypatch):
-    monkeypatch.setattr(toolkit.importlib.util, "find_spec", lambda name: None)
-    toolkit.check.cache_clear()
+    monkeypatch.setattr(nvidia.importlib.util, "find_spec", lambda name: None)
+    nvidia.check.cache_clear()
     try:
         with pytest.raises(
-            toolkit.ToolkitMissing, match=r"numba-cuda; .*pip install 'adjit\[cuda13\]'"
+            nvidia.ToolkitMissing, match=r"numba-cuda; .*pip install 'adjit\[cuda13\]'"
         ):
-            toolkit.check()
-        assert not toolkit.is_installed()
+            nvidia.check()
+        assert not nvidia.is_installed()
     finally:
-        toolkit.check.cache_clear()
+        nvidia.check.cache_clear()

@@ -79,7 +79,7 @@ def test_a_write_into_a_part():
 
 
 def test_sizes_beyond_32_bits_get_wide_numbers():
-    from adjit.schedule.on_cuda import device_step
+    from adjit.schedule.gpu.lower import device_step
 
     with adjit.no_grad():
         node = (adjit.ones(8) + 1).storage.value

@@ -12,9 +12,10 @@ import adjit
 import adjit.nn.functional as F
 from adjit import config
 from adjit.cuda import simulator
-from adjit.schedule import fused, hot, rows
-from adjit.schedule.on_cuda import device_step
-from adjit.schedule.recipe import Fold, Operand
+from adjit.schedule import plan_cache
+from adjit.schedule.codegen import fused, row_kernels
+from adjit.schedule.gpu.lower import device_step
+from adjit.schedule.planning.recipe import Fold, Operand
 
 
 def members(dtype, strides):
@@ -89,11 +90,11 @@ def sheet_of(function, x, monkeypatch):
         found.append((made, inputs, outputs))
         return made
 
-    kernel = rows.kernel
-    monkeypatch.setattr(rows, "kernel", watched)
+    kernel = row_kernels.kernel
+    monkeypatch.setattr(row_kernels, "kernel", watched)
     for _ in range(4):
         function(x).tolist()
-    hot.wait()
+    plan_cache.wait()
     return found[-1]
 
 
@@ -147,7 +148,7 @@ PROGRAMS = {  # and the kernel that they have to come to
     ("name", "shape"), [*((name, (16, 70)) for name in PROGRAMS), ("rows", (2, 600))]
 )
 def test_a_program_is_fused_as_on_the_cpu_and_gives_its_bits(name, shape, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     function, kernel = PROGRAMS[name]
     adjit.manual_seed(1)
     x, w = adjit.randn(*shape), adjit.randn(shape[1])
@@ -157,7 +158,7 @@ def test_a_program_is_fused_as_on_the_cpu_and_gives_its_bits(name, shape, monkey
             stub.seen.clear()
             made = function(x, w)
             found = [t.tolist() for t in (made if isinstance(made, tuple) else (made,))]
-            hot.wait()
+            plan_cache.wait()
         return found
 
     with stub_driver.installed(simulated=True) as stub:
@@ -167,14 +168,14 @@ def test_a_program_is_fused_as_on_the_cpu_and_gives_its_bits(name, shape, monkey
 
 
 def test_rows_that_have_no_room_are_not_fused(monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     x = adjit.randn(2, 4096)
     with stub_driver.installed() as stub:
         wide = x.cuda()
         for _ in range(config.HOT + 2):
             parts = [wide.exp() * k for k in range(1, 14)]
             total = sum(part / part.sum(1, keepdim=True) for part in parts)
-            hot.wait()
+            plan_cache.wait()
             assert total.sum().item() == pytest.approx(2 * 13, rel=1e-4)
         shown = [label for label in stub.seen if "sum" in label and "fused" in label]
     assert len(shown) > 1

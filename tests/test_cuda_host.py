@@ -23,16 +23,17 @@ import adjit as T
 from adjit import config, devices, driver, gpu
 from adjit.autograd import gradcheck
 from adjit.cuda import simulator
-from adjit.schedule import hot, run_cuda
+from adjit.schedule import plan_cache
 from adjit.schedule import settle as scheduling
-from adjit.schedule.recipe import DeviceSource
+from adjit.schedule.gpu import run
+from adjit.schedule.planning.recipe import DeviceSource
 
 
 @pytest.fixture
 def stub():
     with stub_driver.installed() as found:
         yield found
-        hot.wait()  # or plans would be compiled for a GPU that is no longer there
+        plan_cache.wait()  # or plans would be compiled for a GPU that is no longer there
 
 
 def run_python(code, **environment):
@@ -309,10 +310,10 @@ def test_an_op_without_a_kernel_says_so_where_it_is_called(stub, monkeypatch):
     def missing(recipe):
         raise NotImplementedError(f"{recipe.name} has no CUDA side yet")
 
-    from adjit.schedule import on_cuda
+    from adjit.schedule.gpu import lower
 
     x = T.ones(5, 3, device="cuda", dtype=T.float64)
-    monkeypatch.setattr(on_cuda, "device_steps", missing)
+    monkeypatch.setattr(lower, "device_steps", missing)
     with pytest.raises(
         NotImplementedError, match=r"has no CUDA side yet.*x\.cpu\(\) brings.*'cuda:0'"
     ):
@@ -370,7 +371,7 @@ def test_training_gives_what_it_gives_on_the_cpu(stub):
 
 def test_the_kernels_for_gpus_through_the_whole_host(monkeypatch):
     """A training loop on their own texts, in the simulator: recorded, planned, fused, launched."""
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
 
     def program(device):
         T.manual_seed(0)
@@ -383,7 +384,7 @@ def test_the_kernels_for_gpus_through_the_whole_host(monkeypatch):
             loss = T.nn.functional.cross_entropy(net(x) * 2 + 1, y)
             loss.backward()
             optimizer.step()
-            hot.wait()
+            plan_cache.wait()
             losses.append(loss.item())
         return losses
 
@@ -394,7 +395,7 @@ def test_the_kernels_for_gpus_through_the_whole_host(monkeypatch):
 
 
 def test_plans_and_graphs(stub, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
 
     def program(device):
         T.manual_seed(0)
@@ -405,7 +406,7 @@ def test_plans_and_graphs(stub, monkeypatch):
             y = (x @ w).tanh() * 2 + 1
             z = y.exp().sum() + (y * y).mean()
             z.backward()
-            hot.wait()
+            plan_cache.wait()
             seen += z.item(), w.grad.sum().item()
             if k == 9:
                 stub.seen.clear()
@@ -421,7 +422,7 @@ def test_plans_and_graphs(stub, monkeypatch):
 def test_a_training_loop_becomes_graphs(stub, monkeypatch):
     """Numbers that change from step to step (Adam's, those of dropout) and rows that report what
     they find are no part of a graph; one launch moves 30 parameters."""
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
 
     def program(device):
         T.manual_seed(0)
@@ -433,7 +434,7 @@ def test_a_training_loop_becomes_graphs(stub, monkeypatch):
             loss = T.nn.functional.cross_entropy(net(x), y)
             loss.backward()
             optimizer.step()
-            hot.wait()
+            plan_cache.wait()
             losses.append(loss.item())
             if k == 9:
                 stub.seen.clear()
@@ -446,21 +447,21 @@ def test_a_training_loop_becomes_graphs(stub, monkeypatch):
 
 
 def test_a_plan_goes_to_the_current_stream(stub, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     side, x = T.cuda.Stream(), T.ones(3000, device="cuda")
     T.cuda.synchronize()
     for k in range(6):
         with T.cuda.stream(side if k % 2 else None):
             y = (x * 2).tanh() + (x * k).exp()
             T.cuda.Event().record()  # runs what is recorded
-            hot.wait()
+            plan_cache.wait()
         assert side.query() != bool(k % 2)
         T.cuda.synchronize()
         assert y[0].item() == pytest.approx(np.tanh(2) + np.exp(k), rel=1e-5)
 
 
 def test_plans_write_in_place_copy_and_report(stub, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     index = T.tensor([0, 3, 1], device="cuda")
     for k in range(6):
         x = T.zeros(4, 600, device="cuda") + k
@@ -470,7 +471,7 @@ def test_plans_write_in_place_copy_and_report(stub, monkeypatch):
         T.cuda.synchronize()
         picked = held.index_select(0, index)
         again = picked * 2 + 1
-        hot.wait()
+        plan_cache.wait()
         assert again[:, 0].tolist() == [2 * k + 3, 2 * k + 3, 20 * k + 1]
         assert kept[1, :2].tolist() == [10 * k, k + 1]
     bad = T.tensor([0, 4], device="cuda")
@@ -479,11 +480,11 @@ def test_plans_write_in_place_copy_and_report(stub, monkeypatch):
         with pytest.raises(IndexError) as caught:
             picked.tolist()
         assert caught.value.__notes__
-        hot.wait()
+        plan_cache.wait()
 
 
 def test_a_captured_step_is_one_graph(stub, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
 
     def program(device):
         T.manual_seed(0)
@@ -521,7 +522,7 @@ def test_a_captured_function_of_two_devices_runs_as_it_is(stub):
 
 
 def test_an_error_inside_of_a_graph_is_told_with_its_line(stub, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     index = T.tensor([0, 2], device="cuda")
     table, w = T.eye(3, device="cuda"), T.eye(3, device="cuda")
 
@@ -531,7 +532,7 @@ def test_an_error_inside_of_a_graph_is_told_with_its_line(stub, monkeypatch):
 
     for _ in range(8):
         assert program() == 2
-        hot.wait()
+        plan_cache.wait()
     before = stub.graph_launches
     index.add_(1)
     T.cuda.synchronize()
@@ -548,18 +549,18 @@ def test_large_copies_of_pinned_memory_go_beside_the_work(stub, monkeypatch):
     host = [T.full((300, 300), float(k)).pin_memory() for k in range(4)]
     T.cuda.synchronize()
     beside = []
-    driver = run_cuda.gpu_of(devices.gpu(0)).driver
+    driver = run.gpu_of(devices.gpu(0)).driver
     call = driver.call
 
     def noted(name, *arguments):
-        if name.startswith("cuMemcpyHtoD") and arguments[2] >= run_cuda.BESIDE:
+        if name.startswith("cuMemcpyHtoD") and arguments[2] >= run.BESIDE:
             beside.append(arguments[3])
         return call(name, *arguments)
 
     monkeypatch.setattr(driver, "call", noted)
     kept = [(x.to("cuda", non_blocking=True) * 2)[0, 0] for x in host]
     assert [x.item() for x in kept] == [0, 2, 4, 6]
-    assert beside == [run_cuda.gpu_of(devices.gpu(0)).copy_stream] * 4
+    assert beside == [run.gpu_of(devices.gpu(0)).copy_stream] * 4
     del kept
     with T.cuda.stream(T.cuda.Stream()):
         seen = [(x.cuda() + 1).sum().item() for x in host]
@@ -567,7 +568,7 @@ def test_large_copies_of_pinned_memory_go_beside_the_work(stub, monkeypatch):
 
 
 def test_a_profile_tells_the_times_of_the_gpu(stub, monkeypatch, tmp_path):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     x = T.ones(2000, device="cuda")
 
     def program():
@@ -580,7 +581,7 @@ def test_a_profile_tells_the_times_of_the_gpu(stub, monkeypatch, tmp_path):
         assert program() == wanted
     for _ in range(2):
         program()
-        hot.wait()
+        plan_cache.wait()
     with T.profiler.profile() as planned:
         assert program() == wanted
     for p in (cold, planned):
@@ -603,7 +604,7 @@ def test_what_cannot_be_captured_is_sent_back_through_as_usual(stub):
 
 
 def test_what_runs_on_a_gpu_is_shown(monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     with stub_driver.installed(simulated=True) as stub:
         x = T.linspace(0, 1, 40, device="cuda")
         x.tolist()
@@ -613,7 +614,7 @@ def test_what_runs_on_a_gpu_is_shown(monkeypatch):
             text = y.kernels()
             stub.seen.clear()
             y.tolist()
-            hot.wait()
+            plan_cache.wait()
         assert text == "\n\n".join(
             f"# {k.label}, {n} units of work, {k.threads} threads a block\n{k.text}"
             for k, n in zip(shown, (40, 1, 40), strict=True)
@@ -853,11 +854,11 @@ def test_a_bad_index_is_reported_at_the_next_look(stub):
 @pytest.mark.parametrize("captured", [False, True])
 def test_an_error_found_ahead_of_a_plan_leaves_it_to_be_run(stub, monkeypatch, captured):
     """Words for what kernels may find are given back by waiting, which may tell of earlier work."""
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     monkeypatch.setattr(config, "JIT", "sync")
-    monkeypatch.setattr(run_cuda.Checks, "ROOM", 4)
-    owner = run_cuda.gpu_of(devices.gpu(0))
-    monkeypatch.setattr(owner, "checks", run_cuda.Checks(owner))
+    monkeypatch.setattr(run.Checks, "ROOM", 4)
+    owner = run.gpu_of(devices.gpu(0))
+    monkeypatch.setattr(owner, "checks", run.Checks(owner))
     x, i, wrong = (T.tensor(values).cuda() for values in ([1.0, 2.0, 3.0], [0, 2], [7]))
 
     def chosen():
@@ -898,19 +899,17 @@ def test_numbers_of_a_launch_are_narrowed(stub):
     source = DeviceSource(
         "probe", "", ("*float32", "float32", "float64", "int32", "int32"), 32, 64, "p"
     )
-    owner = run_cuda.gpu_of(devices.gpu(0))
+    owner = run.gpu_of(devices.gpu(0))
     stub.library.stub_describe(b"probe", 5)
     stub.steps["probe"] = None, 5
-    launch = run_cuda.Launch(
-        owner.driver.function(b"", "probe"), run_cuda.Shape(3, 32, 640, 0b10, 130)
-    )
+    launch = run.Launch(owner.driver.function(b"", "probe"), run.Shape(3, 32, 640, 0b10, 130))
     words = [4096, *np.array([0.1, 0.2]).view(np.int64).tolist(), 17]
 
-    def run(symbol, grid, threads, shared, parameters):
+    def ran(symbol, grid, threads, shared, parameters):
         seen.append((grid, threads, shared, *parameters[:5]))
         return 0
 
-    kept = stub_driver.RUNNER(run)
+    kept = stub_driver.RUNNER(ran)
     stub.library.stub_set_runner(kept)
     try:
         owner.run([launch], words)
@@ -930,9 +929,9 @@ def test_a_kernel_of_a_newer_toolkit(stub):
 
 
 def test_a_failed_launch_raises(stub):
-    owner = run_cuda.gpu_of(devices.gpu(0))
+    owner = run.gpu_of(devices.gpu(0))
     with pytest.raises(RuntimeError, match=r"CUDA error: invalid argument.*cuLaunchKernel"):
-        owner.run([run_cuda.Launch(0, run_cuda.Shape(1, 32, 0, 0, 1))], [0])
+        owner.run([run.Launch(0, run.Shape(1, 32, 0, 0, 1))], [0])
     assert T.ones(2, device="cuda").tolist() == [1, 1]
 
 

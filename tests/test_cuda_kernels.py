@@ -11,9 +11,11 @@ from operator import add
 import numpy as np
 import pytest
 import stub_driver
-from adjit.kernels import matmul, micro, pairs, pool, team, warp
-from adjit.kernels.abi import I, T, at, kernel, words
-from adjit.kernels.reduce import dot_span, reduce_span, square_deviations
+from adjit.kernels.language.abi import I, T, at, kernel, words
+from adjit.kernels.math import double_word
+from adjit.kernels.on_gpu import block, warp
+from adjit.kernels.ops import gemm_tile, matmul, pool
+from adjit.kernels.ops.reduce import dot_span, reduce_span, square_deviations
 from cuda_cases import (
     CASES,
     CONVOLUTIONS,
@@ -36,9 +38,10 @@ from on_simulator import check
 
 import adjit
 from adjit.cuda import simulator
-from adjit.schedule import hot, settle, units_cuda
-from adjit.schedule.on_cuda import device_step, device_steps
-from adjit.schedule.recipe import Source
+from adjit.schedule import plan_cache, settle
+from adjit.schedule.codegen import units_cuda
+from adjit.schedule.gpu.lower import device_step, device_steps
+from adjit.schedule.planning.recipe import Source
 
 FEW = {"sum of rows", "place of the smallest", "softmax", "gather", "running sum of whole numbers",
        "normal numbers", "matrices", "a linear layer", "sort of long rows, downwards",
@@ -86,7 +89,7 @@ folds_of_each_thread.row = None
 def test_every_thread_of_a_block_gets_the_same_fold():
     """Where all write one result, a missing barrier would show only in what most of them write."""
     source = units_cuda.by_units(folds_of_each_thread, {"T": "float32"}, 3)
-    source = source._replace(threads=256, shared=team.PARTS_BYTES)
+    source = source._replace(threads=256, shared=block.PARTS_BYTES)
     x = normal(9000)
     wanted = [x.sum(), (x * x).sum(), ((x - 1) * (x - 1)).sum()]
     for reverse in (False, True):
@@ -108,7 +111,7 @@ def test_steps_of_optimisers(name):
     check(STEPS[name])
 
 
-@pytest.mark.skipif(not micro.FUSED, reason="this processor does not fuse products and sums")
+@pytest.mark.skipif(not gemm_tile.FUSED, reason="this processor does not fuse products and sums")
 @pytest.mark.parametrize("name", chosen(PRODUCTS))
 def test_a_product_gives_the_bits_of_the_cpu(name):
     check(PRODUCTS[name])
@@ -130,7 +133,7 @@ def operand(rows, columns, turned, shift, dtype):
     return x.view(columns, rows).T if turned else x.view(rows, columns)
 
 
-@pytest.mark.skipif(not micro.FUSED, reason="this processor does not fuse products and sums")
+@pytest.mark.skipif(not gemm_tile.FUSED, reason="this processor does not fuse products and sums")
 @pytest.mark.parametrize("name", AWKWARD if EVERY else ["from an odd place"])
 def test_tiles_end_where_a_product_does(name):
     (rows, depth, columns), left_turned, right_turned, shift, dtype = AWKWARD[name]
@@ -140,7 +143,7 @@ def test_tiles_end_where_a_product_does(name):
     check(lambda: [x @ y, adjit.relu(adjit.addmm(bias, x, y, beta=0.5, alpha=2))])
 
 
-@pytest.mark.skipif(not micro.FUSED, reason="this processor does not fuse products and sums")
+@pytest.mark.skipif(not gemm_tile.FUSED, reason="this processor does not fuse products and sums")
 def test_large_tiles_give_the_bits_of_small_ones(monkeypatch):
     monkeypatch.setattr(matmul, "ENOUGH_TILES", 1)
     x, y = normal(2, 130, 20), normal(20, 9)
@@ -253,7 +256,7 @@ def test_distinct_records(name):
 
 
 def test_a_sort_of_several_launches_in_a_plan(monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     with stub_driver.installed(simulated=True) as stub:
         x = normal(1, 1500)
         wanted = ((x * 2).sort(1).values + 1).tolist()
@@ -262,7 +265,7 @@ def test_a_sort_of_several_launches_in_a_plan(monkeypatch):
             stub.seen.clear()
             found = (there * 2).sort(1).values + 1
             assert found.tolist() == wanted
-            hot.wait()
+            plan_cache.wait()
         assert sum(label.startswith("sort_by_tiles") for label in stub.seen) == 2
 
 
@@ -335,7 +338,7 @@ def test_a_recurrence_has_the_digits_of_float64():
 
 
 def test_a_whole_number_that_float32_does_not_have_is_a_pair():
-    value, rest = pairs.pair_of_whole.py_func(np.int64(2**24 + 1), np.float32)
+    value, rest = double_word.pair_of_whole.py_func(np.int64(2**24 + 1), np.float32)
     assert (value, rest) == (2**24, 1)
 
 

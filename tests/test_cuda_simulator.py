@@ -8,13 +8,13 @@ import pytest
 import adjit
 from adjit.cuda import simulator
 from adjit.cuda.simulator import Pointer, SimulationError, run
-from adjit.schedule.recipe import DeviceSource
+from adjit.schedule.planning.recipe import DeviceSource
 
 HEAD = """
 from numpy import float32, int32
-from adjit.kernels.abi import quotient
-from adjit.kernels.device import *
-from adjit.kernels.device import barrier, shuffle, shared
+from adjit.kernels.language.abi import quotient
+from adjit.kernels.language.device import *
+from adjit.kernels.language.device import barrier, shuffle, shared
 T = float32
 """
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from adjit.kernels import gpu_values, vector_math
-from adjit.kernels.intrinsics import Value
+from adjit.kernels.language.intrinsics import Value
+from adjit.kernels.math import vector as vector_math
+from adjit.kernels.on_gpu import math as gpu_values
 from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic

@@ -11,9 +11,9 @@ import pytest
 
 import adjit as T
 from adjit import storage
-from adjit.graph import cycles, recorder
-from adjit.schedule import native
+from adjit.graph import cycles, fastpath
 from adjit.schedule import settle as scheduling
+from adjit.schedule.jit import native
 
 pytestmark = pytest.mark.skipif(not native.is_supported, reason="another interpreter")
 
@@ -253,7 +253,7 @@ def test_without_the_search_cycles_would_stay(monkeypatch):
 
 
 def test_the_search_is_registered_once():
-    recorder.shared()
+    fastpath.shared()
     assert gc.callbacks.count(cycles.bring_back) == 1
 
 

@@ -13,8 +13,9 @@ import adjit as T
 from adjit import config
 from adjit.graph import elementwise, record
 from adjit.ops import arithmetic
-from adjit.schedule import deferred, hot, native
+from adjit.schedule import deferred, plan_cache
 from adjit.schedule import settle as scheduling
+from adjit.schedule.jit import native
 
 
 @pytest.fixture(autouse=True)
@@ -30,9 +31,9 @@ def planned(monkeypatch):
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
     monkeypatch.setattr(config, "MIN_FUSED", 1)
-    hot.clear()
+    plan_cache.clear()
     yield
-    hot.clear()
+    plan_cache.clear()
 
 
 def leaf(n=24):

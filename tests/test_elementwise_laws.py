@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels.abi import SIGNATURE
-from adjit.kernels.target import compile_function
+from adjit.kernels.language.abi import SIGNATURE
+from adjit.kernels.language.target import compile_function
 
 import adjit
 from adjit.graph.elementwise import Elementwise, elementwise, scalar_functions
-from adjit.graph.names import export, methods, namespace
-from adjit.graph.op import registry
-from adjit.schedule.body import parse, special
+from adjit.graph.export import export, methods, namespace
+from adjit.graph.registry import registry
+from adjit.schedule.codegen.body import parse, special
 
 OPS = [op for op in registry.values() if isinstance(op, Elementwise)]
 FLOATS = (adjit.float32, adjit.float64)

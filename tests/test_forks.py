@@ -11,7 +11,7 @@ import pytest
 FORKS = """
 import os, signal, sys, threading, time
 import adjit
-from adjit.schedule import disk, forks, hot
+from adjit.schedule.jit import disk; from adjit.schedule import forks, plan_cache as hot
 
 def in_a_child(work):
     child = os.fork()

@@ -18,16 +18,21 @@ import warnings
 
 import numpy as np
 import pytest
-from adjit.kernels.target import compile_function
+from adjit.kernels.language.target import compile_function
 from scheduler import put_in_place
 
 import adjit as T
 from adjit import config, storage
 from adjit.graph.write import copy_body
 from adjit.nn import functional as F
-from adjit.schedule import cache, codegen, fuse, hot, layout, plan, sheet
+from adjit.schedule import plan_cache
 from adjit.schedule import settle as scheduling
-from adjit.schedule.recipe import Operand
+from adjit.schedule.codegen import loops
+from adjit.schedule.fusion import groups as fusing
+from adjit.schedule.fusion import row_groups
+from adjit.schedule.jit import cache
+from adjit.schedule.planning import lower, plan
+from adjit.schedule.planning.recipe import Operand
 
 PROGRAMS = int(os.environ.get("ADJIT_FUSION_PROGRAMS", "12"))  # structures
 RUNS = int(os.environ.get("ADJIT_FUSION_RUNS", "6"))  # of each
@@ -41,13 +46,13 @@ def sync(monkeypatch):
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
     monkeypatch.setattr(config, "MIN_FUSED", 1)
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     threads = T.get_num_threads()
-    hot.clear()
+    plan_cache.clear()
     yield
     T.set_num_threads(threads)
     scheduling.settle()
-    hot.clear()
+    plan_cache.clear()
 
 
 @pytest.fixture
@@ -63,7 +68,7 @@ def plans(monkeypatch):
     def noted_course(course, *args):
         done = run_course(course, *args)
         if done is not False:
-            known = [entry.plan for entry in hot.entries.values() if entry.plan is not None]
+            known = [entry.plan for entry in plan_cache.entries.values() if entry.plan is not None]
             found.extend([p for p in known if getattr(p, "course", None) is course])
         return done
 
@@ -76,13 +81,13 @@ def plans(monkeypatch):
 def tasks(monkeypatch):
     """The tasks of all plans that were laid out."""
     found = []
-    build = layout.Layout.build
+    build = lower.Layout.build
 
     def noted(self):
         build(self)
         found.extend(self.order)
 
-    monkeypatch.setattr(layout.Layout, "build", noted)
+    monkeypatch.setattr(lower.Layout, "build", noted)
     return found
 
 
@@ -94,12 +99,12 @@ def fused(plans):
 def cold(f, *args):
     """What `f` returns when nothing is planned."""
     scheduling.settle()
-    hot.is_on = False
+    plan_cache.is_on = False
     try:
         return f(*args)
     finally:
         scheduling.settle()
-        hot.is_on = True
+        plan_cache.is_on = True
 
 
 def bits(seen):
@@ -236,7 +241,7 @@ def run(seed, sizes, data, hold, grad=True):
 
 @pytest.mark.parametrize("seed", range(PROGRAMS))
 def test_fused_equals_unfused(seed, plans, monkeypatch):
-    monkeypatch.setattr(sheet, "MIN_WIDTH", 2 if seed % 2 else 1 << 60)  # one structure a seed
+    monkeypatch.setattr(row_groups, "MIN_WIDTH", 2 if seed % 2 else 1 << 60)  # one structure a seed
     draw = random.Random(seed + 1)
     kernels = []
     for k in range(RUNS):
@@ -512,7 +517,7 @@ def test_gradients_of_a_convolution_that_rectifies():
 
 
 def test_results_past_the_caches(plans):
-    n = codegen.STREAM_BYTES // 4 + 5
+    n = loops.STREAM_BYTES // 4 + 5
 
     def look():
         x = T.linspace(-2, 2, n)
@@ -689,15 +694,15 @@ def test_writes_into_a_part_copy_nothing(name, plans):
     for k in range(6):
         scheduling.settle()
         address = int(scheduling.value_of(x.storage).address)
-        hot.is_on = False
+        plan_cache.is_on = False
         write(expected, few)
         scheduling.settle()
-        hot.is_on = True
+        plan_cache.is_on = True
         if k == 4:
             before, held = bits(x), x.detach().clone()
         write(x, few)
         scheduling.settle()
-        hot.wait()
+        plan_cache.wait()
         if k != 4:
             assert scheduling.value_of(x.storage).address == address
         else:
@@ -721,7 +726,7 @@ def test_a_part_that_a_group_reads_late_is_not_written_before(plans):
         found = step()
         x[20:22].copy_(found[:2])
         assert (found[0] - 1).tolist() == expected[0], k
-        hot.wait()
+        plan_cache.wait()
     assert fused(plans)
 
 
@@ -747,7 +752,7 @@ def test_a_write_that_fails_leaves_what_was_read_before(write, bad, plans):
 
     for _ in range(4):
         step(T.tensor(FEW)).tolist()
-        hot.wait()
+        plan_cache.wait()
     expected = x.clone().sum(1).tolist()
     total = step(T.tensor([2, 5, bad]))
     with pytest.raises((IndexError, RuntimeError), match=r"out of (bounds|range)"):
@@ -766,8 +771,8 @@ def test_a_program_that_writes_a_slice_has_a_plan(plans):
     wanted, known = cold(look), []
     for _ in range(config.HOT + 2):
         assert look() == wanted
-        hot.wait()
-        known.append(len(hot.entries))
+        plan_cache.wait()
+        known.append(len(plan_cache.entries))
     assert known[0] == known[-1]
     assert fused(plans)
 
@@ -853,7 +858,7 @@ def test_a_kernel_that_cannot_be_compiled(monkeypatch, plans):
     monkeypatch.setattr(cache, "_translate", fails)
     monkeypatch.setattr(cache, "_read", lambda path: None)
     monkeypatch.setattr(cache, "_linked", {})
-    monkeypatch.setattr("adjit.schedule.fused._fused", {})
+    monkeypatch.setattr("adjit.schedule.codegen.fused._fused", {})
     expected = cold(look, 1234)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -896,7 +901,9 @@ def test_an_interrupt_leaves_every_tensor_usable(when, monkeypatch, plans):
     assert fused(plans)
 
 
-@pytest.mark.parametrize("where", ["adjit.schedule.hot.Plan", "adjit.schedule.plan.link"])
+@pytest.mark.parametrize(
+    "where", ["adjit.schedule.plan_cache.Plan", "adjit.schedule.planning.plan.link"]
+)
 def test_an_interrupt_of_the_planner_loses_nothing(where, monkeypatch, plans):
     def look(n):
         x = T.linspace(-1, 1, n)
@@ -906,7 +913,7 @@ def test_an_interrupt_of_the_planner_loses_nothing(where, monkeypatch, plans):
     def interrupted(*args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("adjit.schedule.fused._fused", {})
+    monkeypatch.setattr("adjit.schedule.codegen.fused._fused", {})
     expected = cold(lambda: bits(look(4321)))
     tensors = look(4321)
     with monkeypatch.context() as patch:
@@ -928,7 +935,7 @@ def test_a_planner_that_fails_is_reported_once(monkeypatch, plans):
         return bits([x * 2 + 1, (x * 2 + 1).tanh() * x])
 
     expected = cold(look)
-    monkeypatch.setattr(hot, "Plan", fails)
+    monkeypatch.setattr(plan_cache, "Plan", fails)
     with pytest.warns(
         RuntimeWarning, match=r"could not plan \d+ operations \(AssertionError: a bug"
     ):
@@ -1023,9 +1030,9 @@ def test_a_short_loop_reads_on_only_where_nothing_lies_behind(start, padded, pla
 @pytest.mark.parametrize("units", [1280, 1 << 22, 1 << 26], ids=["alone", "a part", "none kept"])
 @pytest.mark.parametrize("part", [(0, 128), (0, 1000), (5, 140), (130, 777), (0, 1280)])
 def test_a_streamed_kernel_writes_its_part_and_nothing_else(part, units):
-    step, _ = codegen.elementwise(
+    step, _ = loops.elementwise(
         "copy", copy_body(), [0], T.float32, [Operand("x", T.float32, (1,))],
-        [Operand("out", T.float32, (1,))], (codegen.STREAM_BYTES,), [0], fresh=True,
+        [Operand("out", T.float32, (1,))], (loops.STREAM_BYTES,), [0], fresh=True,
     )  # fmt: skip
     assert "stream_block" in step.source.text
     x, out = np.arange(1500, dtype=np.float32), np.full(1500, -1, np.float32)
@@ -1048,10 +1055,10 @@ def test_groups_are_bounded(plans, tasks):
 
     expected = cold(look, 1024)
     assert look(1024) == expected
-    groups = [t for t in tasks if len(t.items) > 1]
-    assert len(groups) >= 500 / fuse.MAX_MEMBERS
-    assert all(len(t.items) <= fuse.MAX_MEMBERS for t in groups)
-    assert sum(len(t.items) for t in groups) >= 500
+    joined = [t for t in tasks if len(t.items) > 1]
+    assert len(joined) >= 500 / fusing.MAX_MEMBERS
+    assert all(len(t.items) <= fusing.MAX_MEMBERS for t in joined)
+    assert sum(len(t.items) for t in joined) >= 500
     assert len({s.text for p in plans for s in p.sources if s.label.startswith("fused")}) < 6
 
 
@@ -1092,7 +1099,7 @@ def test_states_that_a_plan_makes_and_moves_take_no_memory_twice():
         optimizer = T.optim.Adam([w], lr=0.5, foreach=False)
         optimizer.step()
         scheduling.settle()
-        hot.wait()
+        plan_cache.wait()
         return w, optimizer
 
     for _ in range(3):
@@ -1114,23 +1121,25 @@ def test_what_the_first_calls_needed_is_given_back():
         gradient = T.autograd.grad((x.exp() * x.sin()).tanh().sum(), x)
         scheduling.settle()
         del gradient
-        hot.wait()
+        plan_cache.wait()
     assert T.memory_stats()["kept"] <= 1.1 * 4 * n  # the gradient
 
 
 def test_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(hot, "MAX_PLANS", 10)
+    monkeypatch.setattr(plan_cache, "MAX_PLANS", 10)
     for n in range(2000, 2040):
         x = T.ones(n)
         for _ in range(2):
             assert (x * 2 + 1).sum().item() == 3 * n
-        assert len(hot.entries) <= 10
+        assert len(plan_cache.entries) <= 10
     x = T.ones(2000)
     for _ in range(3):
         assert (x * 2 + 1).sum().item() == 6000
 
 
-@pytest.mark.parametrize(("length", "sightings"), [(hot.LARGE - 1, 2), (hot.LARGE, 3)])
+@pytest.mark.parametrize(
+    ("length", "sightings"), [(plan_cache.LARGE - 1, 2), (plan_cache.LARGE, 3)]
+)
 def test_a_large_graph_has_to_come_back_twice(length, sightings, plans, monkeypatch):
     """The first step of an optimiser comes once for each model."""
     monkeypatch.setattr(config, "HOT", 2)
@@ -1145,38 +1154,38 @@ def test_a_large_graph_has_to_come_back_twice(length, sightings, plans, monkeypa
 
 def test_structures_that_never_come_back_are_not_kept(monkeypatch):
     monkeypatch.setattr(config, "HOT", 3)
-    monkeypatch.setattr(hot, "MAX_PLANS", 10)
-    hot.clear()
+    monkeypatch.setattr(plan_cache, "MAX_PLANS", 10)
+    plan_cache.clear()
     x = T.ones(2000)
     for n in range(40):
         y = x
         for k in range(n + 1):
             y = y * 2 if n >> k & 1 else y + 1
         y.sum().item()
-    assert not hot.entries  # which has their keys
-    assert len(hot.rare) == 10
+    assert not plan_cache.entries  # which has their keys
+    assert len(plan_cache.rare) == 10
 
     for seen in (1, 2):
         (x.exp() + 1).sum().item()
-        assert list(hot.rare.values())[-1] == seen
-    assert not hot.entries
+        assert list(plan_cache.rare.values())[-1] == seen
+    assert not plan_cache.entries
     (x.exp() + 1).sum().item()
-    assert [entry.seen for entry in hot.entries.values()] == [3]
-    hot.clear()
-    assert not hot.rare
+    assert [entry.seen for entry in plan_cache.entries.values()] == [3]
+    plan_cache.clear()
+    assert not plan_cache.rare
 
 
 def test_the_nodes_of_plans_are_bounded(monkeypatch):
-    monkeypatch.setattr(hot, "MAX_NODES", 40)
-    hot.clear()
+    monkeypatch.setattr(plan_cache, "MAX_NODES", 40)
+    plan_cache.clear()
     for n in range(2000, 2010):
         for _ in range(3):
             x = T.ones(n)
             for _ in range(10):
                 x = x * 2 + 1
             assert x[0].item() == 2047
-        assert hot._nodes == sum(entry.nodes for entry in hot.entries.values()) <= 40
-        assert 0 < len(hot.entries) <= 2
+        assert plan_cache._nodes == sum(entry.nodes for entry in plan_cache.entries.values()) <= 40
+        assert 0 < len(plan_cache.entries) <= 2
 
 
 def test_thousands_of_steps_keep_memory_flat(plans):
@@ -1232,7 +1241,7 @@ def test_results_are_right_while_compiling_and_after(monkeypatch, plans):
     assert not plans
     gate.set()
     started = time.monotonic()
-    hot.wait()
+    plan_cache.wait()
     assert time.monotonic() - started < 10
     assert look(1777) == expected
     assert len(plans) == 1

@@ -8,7 +8,7 @@ from test_elementwise_laws import FLOAT_OPS, named, sample, tensors
 import adjit as T
 from adjit import driver
 from adjit.autograd import gradcheck
-from adjit.schedule import hot
+from adjit.schedule import plan_cache
 
 pytestmark = [
     pytest.mark.gpu,
@@ -68,7 +68,7 @@ def test_ops(name):
 @pytest.mark.parametrize("name", FUSED)
 @pytest.mark.parametrize("shape", [(16, 70), (130, 4000)])
 def test_fused_programs(name, shape, monkeypatch):
-    monkeypatch.setattr(hot, "is_on", True)
+    monkeypatch.setattr(plan_cache, "is_on", True)
     program, _ = FUSED[name]
     x, w = T.randn(*shape), T.randn(shape[1])
 
@@ -76,7 +76,7 @@ def test_fused_programs(name, shape, monkeypatch):
         for _ in range(8):  # one by one, then planned, then as a graph
             made = program(x, w)
             seen = [t.cpu().numpy() for t in (made if isinstance(made, tuple) else (made,))]
-            hot.wait()
+            plan_cache.wait()
         return seen
 
     for a, b in zip(last(x, w), last(x.cuda(), w.cuda()), strict=True):

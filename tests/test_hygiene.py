@@ -16,17 +16,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from adjit.kernels.softmax import softmax_rows
+from adjit.kernels.ops.softmax import softmax_rows
 from test_elementwise_laws import OPS, accepts, named
 
 import adjit as T
 from adjit.graph.elementwise import Elementwise, elementwise, scalar_functions
-from adjit.graph.op import registry
+from adjit.graph.registry import registry
 from adjit.ops.arithmetic import mul
-from adjit.schedule import codegen, codegen_cuda, fused, rows, units_cuda
-from adjit.schedule.body import Body
-from adjit.schedule.recipe import Element, Fold, Operand, RowCall, Source, Text
-from adjit.schedule.sheet import Limits, Sheet
+from adjit.schedule.codegen import fused, loops, loops_cuda, row_kernels, units_cuda
+from adjit.schedule.codegen.body import Body
+from adjit.schedule.fusion.row_groups import Limits, Sheet
+from adjit.schedule.planning.recipe import Element, Fold, Operand, RowCall, Source, Text
 
 # ----- bodies under other names -----
 
@@ -112,7 +112,7 @@ def cases_of(op: Elementwise) -> Iterator[Case]:
 
 # ----- the loops -----
 
-LARGE = codegen.STREAM_BYTES  # elements, of any size
+LARGE = loops.STREAM_BYTES  # elements, of any size
 
 
 def flat_loops(case: Case) -> Iterator[Source]:
@@ -129,7 +129,7 @@ def flat_loops(case: Case) -> Iterator[Source]:
     ):
         dense = tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
         results = case.outputs(dense)
-        step, _ = codegen.elementwise(
+        step, _ = loops.elementwise(
             case.label, case.body, case.wanted, case.compute, case.operands(*given), results,
             shape, order, fresh=True,
         )  # fmt: skip
@@ -137,11 +137,11 @@ def flat_loops(case: Case) -> Iterator[Source]:
     operands = case.operands((1,))
     operands[0] = operands[0]._replace(strides=None)  # a Python number
     if len(operands) > 1:
-        step, _ = codegen.elementwise(
+        step, _ = loops.elementwise(
             case.label, case.body, case.wanted, case.compute, operands, case.outputs((1,)), (6,), [0]
         )  # fmt: skip
         yield step.source
-    step, _ = codegen.elementwise(
+    step, _ = loops.elementwise(
         case.label, case.body, case.wanted, case.compute, case.operands((1,)),
         case.outputs((1,)), (6,), [0], alias=True,
     )  # fmt: skip
@@ -220,15 +220,17 @@ def sheet_loops(case: Case) -> Iterator[Source]:
         )  # fmt: skip
         parts = [
             *members,
-            rows.Sum(made[-1], names[0], Fold("sum", kind, kind, (96, 96, 1))),
+            row_kernels.Sum(made[-1], names[0], Fold("sum", kind, kind, (96, 96, 1))),
             column,
             members[-1]._replace(arguments=(made[0], column.targets[0]), targets=(names[1],)),
-            rows.Sum(names[1], names[2], Fold("columns", kind, kind, (8, 96, 8, 1))),
-            rows.Call(RowCall(softmax_rows.row, T.float32, (96, 3)), (names[1],), (names[3],)),
+            row_kernels.Sum(names[1], names[2], Fold("columns", kind, kind, (8, 96, 8, 1))),
+            row_kernels.Call(
+                RowCall(softmax_rows.row, T.float32, (96, 3)), (names[1],), (names[3],)
+            ),
         ]
         outputs = [Operand(name, kind, (96, 1)) for name in (made[-1], names[1], names[3])]
         outputs.append(Operand(column.targets[0], kind, (1, 0)))
-        step, _ = rows.kernel(
+        step, _ = row_kernels.kernel(
             parts, group_inputs(case, *given), outputs, whole, {}, Limits()
         )  # fmt: skip
         yield step.source
@@ -238,7 +240,7 @@ def device_text(source: Source) -> str:
     """The kernel for a GPU that stems from one for the CPU."""
     if isinstance(source.origin, Text):
         return units_cuda.by_text(source, 30).text
-    return codegen_cuda.elementwise(source.origin, 2, "int32").text
+    return loops_cuda.elementwise(source.origin, 2, "int32").text
 
 
 def texts_of_one(case: Case) -> list[str]:
@@ -263,7 +265,7 @@ WORD = re.compile(r"[^\W\d]\w*")
 @pytest.fixture(autouse=True)
 def forgotten(monkeypatch):
     """What is made of bodies under other names is not kept."""
-    monkeypatch.setattr(codegen, "_sources", {})
+    monkeypatch.setattr(loops, "_sources", {})
     monkeypatch.setattr(fused, "_fused", {})
 
 
@@ -332,7 +334,7 @@ def test_so_may_one_with_every_word_of_the_loops() -> None:
 
 def test_a_loop_that_hides_what_it_calls_is_not_written() -> None:
     with pytest.raises(NameError, match="kernel gives another meaning to float32, stack"):
-        codegen.assemble(
+        loops.assemble(
             "kernel",
             "    for stack in range(3):\n        i, float32 = 1, 2",
             {"stack": "lanes"},

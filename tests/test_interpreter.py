@@ -7,42 +7,42 @@ import textwrap
 from types import SimpleNamespace
 
 import pytest
-from adjit.kernels import objects, recycling
+from adjit.kernels.fastpath import cpython, freelists
 
 from adjit import __main__ as command_line
 from adjit.captured import guards
-from adjit.schedule import interpreter, native
+from adjit.schedule.jit import interpreter, native
 
 IS_USUAL = interpreter.misfit() is None
 usual = pytest.mark.skipif(not IS_USUAL, reason="another interpreter")
 
 # Constants, each with a wrong value, and what is found to be elsewhere.
 WRONG = [
-    (objects, "COUNT", 8, "counts of references"),
-    (objects, "COUNT_BITS", 0xFF, "counts of references"),
-    (objects, "HAS_TAGS", not objects.HAS_TAGS, "never freed"),
-    (objects, "CLASS", 0, "class of an object"),
-    (objects, "LENGTH", 24, "items of a tuple"),
-    (objects, "ITEMS", objects.ITEMS - 8, "items of a tuple"),
-    (objects, "ITEMS_OF_LIST", 32, "items of a list"),
-    (objects, "ITEMS_OF_LIST", 16, "items of a list"),
-    (objects, "CONTENTS", 24, "bytes"),
-    (objects, "DIGITS", objects.DIGITS + 4, "digits of an int"),
-    (objects, "BITS_OF_DIGIT", 15, "digits of an int"),
-    (objects, "BOUNDS_OF_SLICE", 24, "bounds of a slice"),
+    (cpython, "COUNT", 8, "counts of references"),
+    (cpython, "COUNT_BITS", 0xFF, "counts of references"),
+    (cpython, "HAS_TAGS", not cpython.HAS_TAGS, "never freed"),
+    (cpython, "CLASS", 0, "class of an object"),
+    (cpython, "LENGTH", 24, "items of a tuple"),
+    (cpython, "ITEMS", cpython.ITEMS - 8, "items of a tuple"),
+    (cpython, "ITEMS_OF_LIST", 32, "items of a list"),
+    (cpython, "ITEMS_OF_LIST", 16, "items of a list"),
+    (cpython, "CONTENTS", 24, "bytes"),
+    (cpython, "DIGITS", cpython.DIGITS + 4, "digits of an int"),
+    (cpython, "BITS_OF_DIGIT", 15, "digits of an int"),
+    (cpython, "BOUNDS_OF_SLICE", 24, "bounds of a slice"),
     (interpreter, "_DESCRIPTION", 32, "slots of an object"),
     (interpreter, "_DESCRIPTION", 16, "slots of an object"),
     (interpreter, "_OFFSET", 8, "slots of an object"),
-    (objects, "BASIC_SIZE", 40, "facts of a class"),
-    (objects, "FLAGS", 160, "digits of an int"),
-    (objects, "INT_SUBCLASS", 1 << 25, "digits of an int"),
-    (recycling, "WEAK_REFERENCES", 216, "facts of a class"),
+    (cpython, "BASIC_SIZE", 40, "facts of a class"),
+    (cpython, "FLAGS", 160, "digits of an int"),
+    (cpython, "INT_SUBCLASS", 1 << 25, "digits of an int"),
+    (freelists, "WEAK_REFERENCES", 216, "facts of a class"),
     (interpreter, "HAVE_VECTORCALL", 1 << 10, "facts of a class"),
     (interpreter, "METHOD_DESCRIPTOR", 1 << 10, "facts of a class"),
-    (recycling, "ALLOCATE", 312, "functions of a class"),
-    (recycling, "DEALLOCATE", 56, "functions of a class"),
-    (recycling, "HAS_DICT_BEFORE", 0, "before an object"),
-    (recycling, "NEXT_TRACKED", -8, "before an object"),
+    (freelists, "ALLOCATE", 312, "functions of a class"),
+    (freelists, "DEALLOCATE", 56, "functions of a class"),
+    (freelists, "HAS_DICT_BEFORE", 0, "before an object"),
+    (freelists, "NEXT_TRACKED", -8, "before an object"),
 ]
 
 
@@ -90,7 +90,7 @@ def test_dicts_that_are_laid_out_otherwise_are_noticed(name, value, monkeypatch)
 
 TRAINING = """
 import adjit as T
-from adjit.schedule import native
+from adjit.schedule.jit import native
 T.manual_seed(0)
 model = T.nn.Sequential(T.nn.Linear(3, 8), T.nn.Tanh(), T.nn.Linear(8, 1))
 optimizer = T.optim.Adam(model.parameters(), lr=0.05)
@@ -122,7 +122,7 @@ class Elsewhere(importlib.machinery.SourceFileLoader):
 class Finder:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name != "adjit.kernels.objects":
+        if name != "adjit.kernels.fastpath.cpython":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path, target)
         spec.loader = Elsewhere(name, spec.origin)

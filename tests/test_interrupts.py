@@ -21,7 +21,7 @@ from library import T
 
 import adjit
 from adjit import config
-from adjit.schedule import cold, deferred, hot
+from adjit.schedule import deferred, dispatch, plan_cache
 from adjit.schedule import settle as scheduling
 
 SOURCES = str(Path(adjit.__file__).parent), str(Path(sys.modules["adjit.kernels"].__file__).parent)
@@ -122,18 +122,18 @@ def run_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduling, "settle", scheduling._settle)
     monkeypatch.setattr(scheduling, "drop_unwanted", scheduling._drop_unwanted)
     monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
-    monkeypatch.setattr(cold, "run_rows", cold._run_rows)
-    monkeypatch.setattr(cold, "rows", SimpleNamespace(is_loaded=False))
+    monkeypatch.setattr(dispatch, "run_rows", dispatch._run_rows)
+    monkeypatch.setattr(dispatch, "rows", SimpleNamespace(is_loaded=False))
 
 
 @pytest.fixture(params=["one by one", "planned", "machine code"])
 def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """How what is recorded runs: by Python, node by node or in plans, or as usual."""
     scheduling.settle()
-    hot.clear()
+    plan_cache.clear()
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
-    monkeypatch.setattr(hot, "is_on", request.param != "one by one")
+    monkeypatch.setattr(plan_cache, "is_on", request.param != "one by one")
     if request.param != "machine code":
         run_by_python(monkeypatch)
     if request.param == "planned":
@@ -141,7 +141,7 @@ def road(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
     yield request.param
     monkeypatch.undo()
     scheduling.settle()
-    hot.clear()
+    plan_cache.clear()
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -167,9 +167,9 @@ def test_an_interrupt_anywhere_loses_no_value(program: Callable[[], list[Any]], 
 
 def test_memory_that_runs_out_loses_no_value(monkeypatch: pytest.MonkeyPatch) -> None:
     scheduling.settle()
-    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(plan_cache, "is_on", False)
     run_by_python(monkeypatch)
-    expected, allocate = bits(written()), cold.allocate
+    expected, allocate = bits(written()), dispatch.allocate
     for at in range(6):
         values, calls = written(), []
 
@@ -179,19 +179,19 @@ def test_memory_that_runs_out_loses_no_value(monkeypatch: pytest.MonkeyPatch) ->
                 raise MemoryError
             return allocate(size)
 
-        monkeypatch.setattr(cold, "allocate", scarce)
+        monkeypatch.setattr(dispatch, "allocate", scarce)
         with pytest.raises(MemoryError):
             scheduling.settle()
-        monkeypatch.setattr(cold, "allocate", allocate)
+        monkeypatch.setattr(dispatch, "allocate", allocate)
         assert bits(values) == expected
 
 
 def test_an_interrupt_while_a_compiler_is_waited_for_loses_no_value(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(plan_cache, "is_on", False)
     run_by_python(monkeypatch)
-    expected, link = bits(written()), cold.link
+    expected, link = bits(written()), dispatch.link
     heads = [node.recipe for node in recorded(written)]
     for at in range(len(heads)):
         values, calls = written(), []
@@ -204,10 +204,10 @@ def test_an_interrupt_while_a_compiler_is_waited_for_loses_no_value(
 
         for node in scheduling.tape:
             node.recipe.head = ()
-        monkeypatch.setattr(cold, "link", interrupted)
+        monkeypatch.setattr(dispatch, "link", interrupted)
         with pytest.raises(KeyboardInterrupt):
             scheduling.settle()
-        monkeypatch.setattr(cold, "link", link)
+        monkeypatch.setattr(dispatch, "link", link)
         assert bits(values) == expected
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels import lanes
+from adjit.kernels.language import lanes
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from library import LAYOUTS, SHAPES, array, plainly
@@ -23,7 +23,9 @@ import adjit as T
 from adjit import config
 from adjit.graph.elementwise import Elementwise
 from adjit.nn import functional as F
-from adjit.schedule import codegen, fused, hot, settle, sheet
+from adjit.schedule import plan_cache, settle
+from adjit.schedule.codegen import fused, loops
+from adjit.schedule.fusion import row_groups
 
 
 @pytest.fixture
@@ -32,11 +34,11 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     settle.settle()
     for name, value in (("JIT", "sync"), ("HOT", 1), ("MIN_FUSED", 1)):
         monkeypatch.setattr(config, name, value)
-    monkeypatch.setattr(hot, "is_on", True)
-    hot.clear()
+    monkeypatch.setattr(plan_cache, "is_on", True)
+    plan_cache.clear()
     yield
     settle.settle()
-    hot.clear()
+    plan_cache.clear()
 
 
 def leaves(operands: list[Any]) -> list[Any]:
@@ -248,11 +250,11 @@ def test_any_layout_behind_and_before_sums(case: Any, other: Any, name: str, end
 # ----- the sizes at which the code changes its ways -----
 
 BORDERS = sorted({
-    lanes.BLOCK, codegen.TOGETHER, 1024, fused.MAX_PADDED, 16 * lanes.BLOCK, 4096, codegen.GRAIN,
-    2 * codegen.GRAIN, sheet.SMALL,
+    lanes.BLOCK, loops.TOGETHER, 1024, fused.MAX_PADDED, 16 * lanes.BLOCK, 4096, loops.GRAIN,
+    2 * loops.GRAIN, row_groups.SMALL,
 })  # fmt: skip
 WIDTHS = sorted(
-    {2, sheet.MIN_WIDTH, lanes.BLOCK, codegen.TOGETHER, codegen.MAX_ROW, sheet.MAX_WIDTH}
+    {2, row_groups.MIN_WIDTH, lanes.BLOCK, loops.TOGETHER, loops.MAX_ROW, row_groups.MAX_WIDTH}
 )
 
 
@@ -311,7 +313,7 @@ def test_rows_as_wide_as_make_a_difference(width: int, more: int) -> None:
         check_hardswish(x, g)
 
 
-@pytest.mark.parametrize("rows", [codegen.MAX_ROWS, codegen.MAX_ROWS + 1])
+@pytest.mark.parametrize("rows", [loops.MAX_ROWS, loops.MAX_ROWS + 1])
 def test_as_many_rows_for_all_as_a_loop_repeats_and_one_more(rows: int) -> None:
     whole = T.tensor(numbers(90, 70))
     others = [T.tensor(numbers(70) + k) for k in range(rows)]
@@ -327,7 +329,7 @@ def test_as_many_rows_for_all_as_a_loop_repeats_and_one_more(rows: int) -> None:
 
 @pytest.mark.parametrize("more", [-1, 0, 1])
 def test_results_that_are_streamed(more: int) -> None:
-    n = codegen.STREAM_BYTES // 4 + more
+    n = loops.STREAM_BYTES // 4 + more
     x, row = T.tensor(numbers(n)), T.tensor(numbers(7))
     np.testing.assert_array_equal(array(x.clamp(-1, 2)), np.clip(array(x), -1, 2))
     wide = x[: n // 7 * 7].view(-1, 7)

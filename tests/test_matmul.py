@@ -7,13 +7,13 @@ import importlib
 
 import numpy as np
 import pytest
-from adjit.kernels import matrix_vector
+from adjit.kernels.ops import matrix_vector
 from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
-from adjit.schedule import cache
+from adjit.schedule.jit import cache
 
 rng = np.random.default_rng(0)
 FLOATS = [np.float32, np.float64]

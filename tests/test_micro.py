@@ -8,8 +8,9 @@ import re
 
 import numpy as np
 import pytest
-from adjit.kernels import matmul as kernels
-from adjit.kernels import micro, processor
+from adjit.kernels.language import processor
+from adjit.kernels.ops import gemm_tile
+from adjit.kernels.ops import matmul as kernels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -192,22 +193,22 @@ def test_memory_is_released_where_no_more_can_be_kept(dtype, memory):
 
 
 def assembly(dtype: type) -> str:
-    code = micro.Code(dtype)
-    micro.emit_multiply(code)
-    return micro.assembly(code.module)
+    code = gemm_tile.Code(dtype)
+    gemm_tile.emit_multiply(code)
+    return gemm_tile.assembly(code.module)
 
 
 @pytest.mark.skipif(not processor.has("avx512f"), reason="reads AVX-512 machine code")
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", ["_dense", ""])
 def test_sums_stay_in_registers(dtype, kind):
-    name = f"tile_{micro.HEIGHT}x{micro.WIDTH}{kind}_{micro.Code(dtype).suffix}"
+    name = f"tile_{gemm_tile.HEIGHT}x{gemm_tile.WIDTH}{kind}_{gemm_tile.Code(dtype).suffix}"
     text = re.split(r"\n\w+:", assembly(dtype).split(f"\n{name}:")[1])[0]
     blocks = [block for block in text.split("\n.L") if "vfmadd" in block]
     assert len(blocks) == 1, "one loop multiplies"
     lines = [line.strip() for line in blocks[0].split("\n")]
     loop = lines[: next(k for k, line in enumerate(lines) if line.startswith("j")) + 1]
     sums = [line for line in loop if line.startswith("vfmadd")]
-    assert len(sums) == micro.HEIGHT * micro.WIDTH
+    assert len(sums) == gemm_tile.HEIGHT * gemm_tile.WIDTH
     assert all("zmm" in line for line in sums)
     assert not [line for line in loop if "zmm" in line and "rsp" in line], "a sum was spilled"

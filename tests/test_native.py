@@ -26,7 +26,7 @@ from scheduler import put_in_place
 import adjit as T
 from adjit import config, storage
 from adjit.autograd import engine
-from adjit.graph import calls, cuts, inplace, makers, record, recorder, write
+from adjit.graph import calls, factories, fastpath, inplace, record, view_cache, write
 from adjit.graph import elementwise as elementwise_room
 from adjit.graph.node import Node
 from adjit.graph.operation import Operation, findings
@@ -52,8 +52,10 @@ from adjit.ops import cross as crossed
 from adjit.ops import matmul as products
 from adjit.ops import reduce as reductions
 from adjit.ops import shape as lists
-from adjit.schedule import cold, hot, native, plan, run_cpu, structure
+from adjit.schedule import dispatch, graph_key, plan_cache, run_cpu
 from adjit.schedule import settle as scheduling
+from adjit.schedule.jit import native
+from adjit.schedule.planning import plan
 from adjit.storage import Storage
 
 pytestmark = pytest.mark.skipif(not native.is_supported, reason="another interpreter")
@@ -182,7 +184,7 @@ def both(op, *makers):
     """What the machine code does, and what its twin does, each on operands of its own."""
     twin = {1: record.unary_recorder, 2: record.binary_recorder}[op.arity](op)
     outcome(twin, *[make() for make in makers])  # makes the recipe
-    found = outcome(recorder.compiled(op, twin), *[make() for make in makers])
+    found = outcome(fastpath.compiled(op, twin), *[make() for make in makers])
     return found, outcome(twin, *[make() for make in makers])
 
 
@@ -229,7 +231,7 @@ def test_a_recorder_does_not_need_its_twin():
     x = leaf()
     kept = x * 1.0
     assert (x * x * 2.0 + kept * x).shape == x.shape  # recipes and accumulator are known
-    fast = recorder.compiled(mul, refuse_twin)
+    fast = fastpath.compiled(mul, refuse_twin)
     assert described(fast(x, x)) == described(x * x)
     assert described(fast(x, 2.0)) == described(x * 2.0)
     assert described(fast(kept, x)) == described(kept * x)
@@ -599,7 +601,7 @@ def test_a_view_that_is_known_does_not_need_its_twin():
     assert cut._address
     select = T.Tensor.select
     shared, known, _ = select.context
-    fast = cuts._views.function(refuse_twin, (shared, known, refuse_twin))
+    fast = view_cache._views.function(refuse_twin, (shared, known, refuse_twin))
     assert described(fast(x, 1, 2), (x,)) == described(x.select(1, 2), (x,))
     for args in [(x, 1, True), (x,), (1, x, 2), (x, x, 2), (x, 1, [2])]:
         with pytest.raises(AssertionError, match="the twin was called"):
@@ -684,15 +686,15 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypa
     def refuse(*_, **__):
         raise OSError("no compiler")
 
-    hot.wait()  # nothing else is being compiled
-    family = native.Family("recorder", "record")
+    plan_cache.wait()  # nothing else is being compiled
+    family = native.Family("elementwise", "record")
     monkeypatch.setattr(native, "families", [family])
     monkeypatch.setattr(native, "is_wanted", True)
     monkeypatch.setattr(native, "_settles", native.SETTLES)
     monkeypatch.setattr(native.cache, "address_of", refuse)
     x = T.ones(3) * 2
     with pytest.warns(
-        RuntimeWarning, match=r"could not load recorder.record \(OSError: no compiler\)"
+        RuntimeWarning, match=r"could not load elementwise.record \(OSError: no compiler\)"
     ):
         assert x.tolist() == [2, 2, 2]  # nothing that was recorded is lost
     assert family.function(lambda: 7, ())() == 7
@@ -703,19 +705,19 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypa
 
 def checked_reads(monkeypatch):
     """Compare every structure that the machine code reads with its twin's."""
-    compiled, seen = structure.read_batch, []
+    compiled, seen = graph_key.read_batch, []
 
     def told(key, externals):
         return array("q", key), [(id(value), start) for value, start in externals]
 
     def read(batch):
-        expected = told(*structure.read(batch))  # nothing of it is kept: references are counted
+        expected = told(*graph_key.read(batch))  # nothing of it is kept: references are counted
         found = compiled(batch)
         assert told(*found) == expected
-        seen.append(structure.Structure(*found))
+        seen.append(graph_key.Structure(*found))
         return found
 
-    put_in_place(monkeypatch, structure, "read_batch", read)
+    put_in_place(monkeypatch, graph_key, "read_batch", read)
     return seen
 
 
@@ -966,7 +968,7 @@ def test_writes_agree(name, graded, monkeypatch):
 def test_a_write_does_not_need_its_twin(monkeypatch):
     x, y = T.ones(2, 3), T.ones(2, 3)
     x.add_(y).mul_(2.0)
-    fast = recorder.writing(arithmetic.total, refuse_twin)
+    fast = fastpath.writing(arithmetic.total, refuse_twin)
     assert fast(x, y) is x
     assert (x.storage.version, x.storage.site[0]) == (3, __file__)
     assert x.tolist() == [[5.0] * 3] * 2
@@ -1037,10 +1039,10 @@ def test_in_place_methods_do_not_need_their_twins():
         y[2:].copy_(y[:2])
         y.view(12)[:4].copy_(y.view(12)[4:8])
     values, clamp = y.tolist(), T.clamp
-    copy_ = recorder.copying(write.writes, write.conversions)(refuse_twin)
-    zero_ = recorder.flooding(creation.of_numbers, 0.0)(refuse_twin)
-    fill_ = recorder.flooding(creation.of_numbers, None)(refuse_twin)
-    clamp_ = recorder.computing(clamp, refuse_twin, inplace.adopt)
+    copy_ = fastpath.copying(write.writes, write.conversions)(refuse_twin)
+    zero_ = fastpath.flooding(creation.of_numbers, 0.0)(refuse_twin)
+    fill_ = fastpath.flooding(creation.of_numbers, None)(refuse_twin)
+    clamp_ = fastpath.computing(clamp, refuse_twin, inplace.adopt)
     version = x.storage.version
     assert copy_(x, y[2:]) is x
     assert x.tolist() == values[2:]
@@ -1096,7 +1098,7 @@ def test_constants_do_not_need_their_twins():
     x = T.ones(2, 3)
     T.tensor(1.0)
     creation.number_like(x, 1.0)
-    made = recorder.constants(creation.of_numbers)(refuse_twin)
+    made = fastpath.constants(creation.of_numbers)(refuse_twin)
     before = len(scheduling.tape)
     tensors = made(2.5), made(x, 2), made(x, float("nan"))
     assert len(scheduling.tape) == before + 3
@@ -1155,7 +1157,7 @@ def test_tensors_of_lists_do_not_need_their_twin(name):
     data, named = LISTS[name]
     expected = of_list(creation.tensor.__wrapped__, data, named)
     assert not isinstance(expected[0], type)
-    fast = recorder.constants(creation.of_numbers, creation.of_lists)(refuse_twin)
+    fast = fastpath.constants(creation.of_numbers, creation.of_lists)(refuse_twin)
     kept = [fast(data, **named) for _ in range(3)]
     assert len({t.data_ptr() for t in kept}) == 3
     kept[0].detach().zero_()
@@ -1394,7 +1396,7 @@ def test_makers_agree(name):
 def test_a_maker_runs_twice_for_each_signature():
     ran = []
 
-    @makers.maker
+    @factories.maker
     def ramp(n, *, scale=1.0, like=None):
         ran.append((n, scale))
         return T.arange(float(n)) * scale
@@ -1793,7 +1795,7 @@ def test_runs_agree(name, monkeypatch):
         used.append(run(*args))
         return used[-1]
 
-    hot.clear()
+    plan_cache.clear()
     put_in_place(monkeypatch, scheduling, "run_course", noted)
     found = [run_of(RUNS[name], k) for k in range(1, 8)]
     failed = [done for done in used if done is not True]
@@ -1813,7 +1815,7 @@ def test_a_node_with_several_results_knows_all_of_them(by_machine_code, monkeypa
         used.append(by_machine_code and run(*args))
         return used[-1]
 
-    hot.clear()
+    plan_cache.clear()
     put_in_place(monkeypatch, scheduling, "run_course", noted)
     x = T.arange(6.0).view(2, 3)
     scheduling.settle()
@@ -1836,14 +1838,14 @@ def test_values_in_between_lie_in_the_workspace(monkeypatch):
         used.append(k % 2 == 0 and run(*args))
         return used[-1]
 
-    hot.clear()
+    plan_cache.clear()
     put_in_place(monkeypatch, scheduling, "run_course", in_turn)
     x, large = T.arange(6.0).view(2, 3), T.ones(600, 600)
     for k in range(6):
         assert (((x @ x.t()) @ x).sum(0) * k).tolist() == [192 * k, 275 * k, 358 * k]
         assert ((large @ large) @ large).sum(0)[:2].tolist() == [6e2**3] * 2
     assert sum(done is True for done in used) >= 3
-    assert {e.plan.arena > storage.WORKSPACE for e in hot.entries.values()} == {True, False}
+    assert {e.plan.arena > storage.WORKSPACE for e in plan_cache.entries.values()} == {True, False}
 
 
 def large_in_between(x, k):
@@ -1912,7 +1914,7 @@ SINGLE = RUNS | {
 @pytest.mark.parametrize("name", SINGLE)
 def test_runs_of_single_operations_agree(name, monkeypatch):
     """Once the kernels are linked, nothing but what reads a failed value is left to Python."""
-    run, left = cold.run_rows, []
+    run, left = dispatch.run_rows, []
 
     def noted(batch, *others):
         failed = run(batch, *others)
@@ -1920,8 +1922,8 @@ def test_runs_of_single_operations_agree(name, monkeypatch):
         return failed
 
     f = SINGLE[name]
-    monkeypatch.setattr(hot, "is_on", False)
-    monkeypatch.setattr(cold, "run_rows", noted)
+    monkeypatch.setattr(plan_cache, "is_on", False)
+    monkeypatch.setattr(dispatch, "run_rows", noted)
     run_cpu.threading_layer()
     for k in range(1, 6):
         run_of(f, k)
@@ -1929,7 +1931,7 @@ def test_runs_of_single_operations_agree(name, monkeypatch):
     found = [run_of(f, k) for k in range(1, 8)]
     reads_failed = "bad value", "failed before"
     assert bool(left) == name.endswith(reads_failed)
-    monkeypatch.setattr(cold, "run_rows", lambda *_: False)
+    monkeypatch.setattr(dispatch, "run_rows", lambda *_: False)
     assert [run_of(f, k) for k in range(1, 8)] == found
 
 
@@ -1953,14 +1955,14 @@ def slow_settles(monkeypatch):
 def test_settling_by_machine_code_agrees(name, monkeypatch, slow_settles):
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 2)
-    hot.clear()
+    plan_cache.clear()
     f = SINGLE[name]
     for k in range(1, 8):
         run_of(f, k)
     slow_settles.clear()
     found = [run_of(f, k) for k in range(1, 8)]
     assert not slow_settles
-    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(plan_cache, "is_on", False)
     assert [run_of(f, k) for k in range(1, 8)] == found
     assert slow_settles
 
@@ -1974,12 +1976,12 @@ def while_others_run(x):
     """Whoever reads waits for the thread that runs, which has the lock."""
     y, found = x + 1, []
     with scheduling.lock:
-        cold.running = -1
+        dispatch.running = -1
         reader = threading.Thread(target=lambda: found.append(y.tolist()))
         reader.start()
         reader.join(0.1)
         assert not found
-        cold.running = 0
+        dispatch.running = 0
     reader.join()
     return found[0]
 
@@ -2038,7 +2040,7 @@ def test_memory_that_is_not_there_is_an_error_of_the_operation():
 
 
 def test_what_follows_a_bad_value_is_computed_later(monkeypatch):
-    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(plan_cache, "is_on", False)
     for _ in range(3):
         x = T.arange(6.0)
         before, bad = x * 2, x.index_select(0, T.tensor([1, 6]))
@@ -2059,7 +2061,7 @@ def test_an_interrupt_gets_through(by_plan, monkeypatch):
     """Ctrl-C while many nodes run: what has not run can be computed afterwards."""
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
-    monkeypatch.setattr(hot, "is_on", by_plan)
+    monkeypatch.setattr(plan_cache, "is_on", by_plan)
     x = T.ones(1 << 16)
 
     def record():
@@ -2242,7 +2244,7 @@ def test_objects_are_freed(kind):
         pass
 
     slot = "address" if issubclass(kind, Node) else "site" if kind is Storage else "saved"
-    hot.wait()  # whoever compiles keeps objects
+    plan_cache.wait()  # whoever compiles keeps objects
     gc.collect()
     count = sys.getrefcount(kind)
     before = sys.getallocatedblocks()
@@ -2280,7 +2282,7 @@ early = sys.modules["early"] = types.ModuleType("early")
 import ctypes, os, weakref
 import adjit as T
 from adjit.graph.node import Node
-from adjit.schedule import native
+from adjit.schedule.jit import native
 
 for family in native.families:
     family.load(compiling=True)
@@ -2406,7 +2408,7 @@ def test_references_are_counted():
     ]
     for _ in range(20):
         step()
-        hot.wait()  # whoever compiles keeps objects
+        plan_cache.wait()  # whoever compiles keeps objects
     gc.collect()
     before, objects = [sys.getrefcount(w) for w in watched], sys.getallocatedblocks()
     for _ in range(1000):
@@ -2436,7 +2438,7 @@ def test_references_are_counted_in_replays():
     watched = [None, True, False, (), 0, w, w.spec, w.storage, b.storage, rows.storage, rows]
     for _ in range(20):
         step(rows[1:])
-        hot.wait()
+        plan_cache.wait()
     gc.collect()
     before, objects = [sys.getrefcount(w) for w in watched], sys.getallocatedblocks()
     for _ in range(1000):
@@ -2451,7 +2453,7 @@ def test_references_are_counted_in_replays():
 
 PROGRAM = """
 import adjit as T
-from adjit.schedule import native
+from adjit.schedule.jit import native
 x = T.tensor([1.0, 2.0], requires_grad=True)
 for _ in range(30):
     y = (x * 2 + x.exp()).sum()

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels import optim as optim_kernels
+from adjit.kernels.ops import optim as optim_kernels
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from library import T, array, plain, quiet
@@ -19,7 +19,7 @@ from library import T, array, plain, quiet
 from adjit import storage
 from adjit.graph.node import dense_spec
 from adjit.ops import steps
-from adjit.schedule import hot
+from adjit.schedule import plan_cache
 from adjit.schedule import settle as scheduling
 
 torch = pytest.importorskip("torch")
@@ -971,7 +971,7 @@ def test_a_large_step_does_not_keep_gradients_beside_the_next_ones():
 
     for _ in range(3):
         step()
-        hot.wait()
+        plan_cache.wait()
     optimizer.zero_grad()
     scheduling.settle()
     live = T.memory_stats()["live"]

@@ -9,10 +9,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from adjit.kernels import processor
-from adjit.kernels.processor import LEVELS, NATIVE, Processor, features_of
+from adjit.kernels.language import processor
+from adjit.kernels.language.processor import LEVELS, NATIVE, Processor, features_of
 
-from adjit.schedule import cache
+from adjit.schedule.jit import cache
 
 HERE = Path(__file__).parent
 HASWELL = Processor(
@@ -89,7 +89,7 @@ def test_nobody_else_asks_what_the_processor_can_do():
                     "platform.machine",
                 ):
                     assert word not in text, (
-                        f"{path.name} asks by {word}; kernels/processor.py knows"
+                        f"{path.name} asks by {word}; kernels/language/processor.py knows"
                     )
 
 
@@ -97,9 +97,9 @@ def test_nobody_else_asks_what_the_processor_can_do():
 def test_the_compiler_the_cache_and_the_command_line_know_the_level():
     code = """
 from adjit.__main__ import main
-from adjit.kernels import micro
-from adjit.kernels.target import KernelDispatcher
-from adjit.schedule import cache
+from adjit.kernels.ops import gemm_tile as micro
+from adjit.kernels.language.target import KernelDispatcher
+from adjit.schedule.jit import cache
 print(KernelDispatcher.targetdescr.target_context.codegen().magic_tuple())
 print(micro.VECTOR_BYTES, micro.FUSED, cache.digest("kernel"))
 main(["info"])

@@ -12,7 +12,7 @@ import adjit as T
 from adjit import config
 from adjit.graph.node import Node
 from adjit.profiler import profile
-from adjit.schedule import hot, run_cpu
+from adjit.schedule import plan_cache, run_cpu
 from adjit.schedule import profile as scheduling
 
 N = 5000  # enough elements to be fused
@@ -36,7 +36,7 @@ def run_hot(f, *arguments):
     """Call a function often enough for its graph to have a plan."""
     for _ in range(config.HOT + 1):
         f(*arguments)
-        hot.wait()
+        plan_cache.wait()
 
 
 @pytest.fixture

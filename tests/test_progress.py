@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from adjit import config
-from adjit.schedule import cache, disk, progress
+from adjit.schedule.jit import cache, disk, progress
 
 
 class Terminal(io.StringIO):

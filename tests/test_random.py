@@ -8,9 +8,9 @@ import pickle
 
 import numpy as np
 import pytest
-from adjit.kernels.abi import SIGNATURE, words
-from adjit.kernels.random import block
-from adjit.kernels.target import compile_function, load
+from adjit.kernels.language.abi import SIGNATURE, words
+from adjit.kernels.language.target import compile_function, load
+from adjit.kernels.ops.random import block
 from against_torch import agree_in_error
 from numpy import uint64
 from scipy import stats

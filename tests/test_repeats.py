@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjit.schedule.repeats import LEAST, LOOK, cells
+from adjit.schedule.fusion.loops import LEAST, LOOK, cells
 
 sizes, periods = st.integers(1, 12), st.integers(1, 15)
 

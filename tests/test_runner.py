@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from adjit.kernels import runner as runner_module
-from adjit.kernels.abi import SIGNATURE, STATUS_INDEX, words
-from adjit.kernels.runner import Runner, compile_now, is_large
-from adjit.kernels.target import compile_function
-from adjit.kernels.workers import seen, tell
+from adjit.kernels.language.abi import SIGNATURE, STATUS_INDEX, words
+from adjit.kernels.language.target import compile_function
+from adjit.kernels.runtime import runner as runner_module
+from adjit.kernels.runtime.runner import Runner, compile_now, is_large
+from adjit.kernels.runtime.workers import seen, tell
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -234,9 +234,9 @@ def test_the_usual_layer(monkeypatch: pytest.MonkeyPatch) -> None:
 FORK = """
 import os, signal, sys, threading
 import numpy as np
-from adjit.kernels.abi import SIGNATURE, words
-from adjit.kernels import runner as module
-from adjit.kernels.runner import Runner, compile_now
+from adjit.kernels.language.abi import SIGNATURE, words
+from adjit.kernels.runtime import runner as module
+from adjit.kernels.runtime.runner import Runner, compile_now
 
 known = {}
 for name in ("walk", "run_parts", "share", "work"):

@@ -16,8 +16,9 @@ import pytest
 import adjit as T
 from adjit import storage
 from adjit.graph.elementwise import elementwise
-from adjit.schedule import codegen, cold, hot
+from adjit.schedule import dispatch, plan_cache
 from adjit.schedule import settle as scheduling
+from adjit.schedule.codegen import loops
 
 
 def pending():
@@ -303,7 +304,7 @@ def test_the_number_of_threads_changes_no_bit(threads):
 @pytest.mark.parametrize("extra", [0, 1, 255, 300])
 def test_streamed_results_have_the_same_bits(extra):
     """Blocks that overlap, and parts that start within a line, beside results that are small."""
-    n = codegen.STREAM_BYTES // 4 + extra
+    n = loops.STREAM_BYTES // 4 + extra
     x, y = T.rand(n), T.rand(n)
     whole = x * y + 1.0
     pieces = T.cat([a * b + 1.0 for a, b in zip(x.split(100_000), y.split(100_000), strict=True)])
@@ -375,16 +376,16 @@ def test_small_ops_keep_memory_flat():
 def test_who_reads_waits_for_the_thread_that_computes(monkeypatch):
     """Operations that run one by one have their memory before it has their values."""
     entered, may_go, found = threading.Event(), threading.Event(), []
-    real = cold.run_cpu.run
+    real = dispatch.run_cpu.run
 
     def slowly(*args, **options):
         entered.set()
         may_go.wait(20)
         return real(*args, **options)
 
-    monkeypatch.setattr(hot, "is_on", False)
-    monkeypatch.setattr(cold, "run_rows", lambda *_: False)
-    monkeypatch.setattr(cold.run_cpu, "run", slowly)
+    monkeypatch.setattr(plan_cache, "is_on", False)
+    monkeypatch.setattr(dispatch, "run_rows", lambda *_: False)
+    monkeypatch.setattr(dispatch.run_cpu, "run", slowly)
     x = T.ones(20_000) * 3
     computing = threading.Thread(target=scheduling.settle)
     computing.start()
@@ -459,9 +460,9 @@ def test_an_error_is_kept_with_all_but_its_traceback():
             raise Particular(3, why="of this test") from cause
     except Particular as error:
         error.add_note("a note")
-        kept = cold.unraised(error)
+        kept = dispatch.unraised(error)
     kept.add_note("another")
-    again = cold.unraised(kept)
+    again = dispatch.unraised(kept)
     assert (type(again), str(again), again.why) == (Particular, "3 of this test", "of this test")
     assert again.__notes__ == ["a note", "another"]
     assert again.__traceback__ is again.__cause__.__traceback__ is None

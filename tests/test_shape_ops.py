@@ -7,13 +7,13 @@ import importlib
 
 import numpy as np
 import pytest
-from adjit.kernels import shape
+from adjit.kernels.ops import shape
 from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import adjit
-from adjit.schedule import cache
+from adjit.schedule.jit import cache
 
 
 def numbers(*shape: int, dtype: type = np.float64) -> np.ndarray:

@@ -9,7 +9,7 @@ from test_fusion import bits, cold, fused, plans, sync, tasks  # noqa: F401
 import adjit as T
 from adjit.nn import functional as F
 from adjit.schedule import settle as scheduling
-from adjit.schedule import sheet
+from adjit.schedule.fusion import row_groups
 
 SIZES = [(40, 64), (7, 301), (1, 700), (515, 70), (1030, 96)]
 
@@ -87,7 +87,7 @@ def test_the_widest_rows(plans):  # noqa: F811
         x, w, c, _ = leaves(3, width, grad=False)
         return bits(root_mean_square(x, w, c))
 
-    for width, kernels in ((sheet.MAX_WIDTH, 1), (sheet.MAX_WIDTH + 1, 3)):
+    for width, kernels in ((row_groups.MAX_WIDTH, 1), (row_groups.MAX_WIDTH + 1, 3)):
         assert look(width) == cold(look, width)
         assert len(fused(plans)) == kernels
         plans.clear()
@@ -251,7 +251,9 @@ def test_sheets_are_bounded(tasks):  # noqa: F811
     sheets = [t for t in tasks if t.sheet is not None]
     assert len(sheets) > 1
     for t in sheets:
-        assert sum(sheet.work_of(i.recipe) for i in [*t.items, *t.folds]) <= sheet.MAX_WORK
+        assert (
+            sum(row_groups.work_of(i.recipe) for i in [*t.items, *t.folds]) <= row_groups.MAX_WORK
+        )
 
 
 # ----- batch normalisation -----
@@ -284,7 +286,7 @@ def residual_block(shape, layout):
 )
 def test_batch_normalisation_has_neighbours(shape, layout, plans):  # noqa: F811
     assert residual_block(shape, layout) == cold(residual_block, shape, layout)
-    if shape[1] >= sheet.MIN_WIDTH:
+    if shape[1] >= row_groups.MIN_WIDTH:
         assert [label.removeprefix("fused ") for label in fused(plans) if "sub" in label] == [
             "sub, mul, add, relu, add",
             "sub, mul, add, relu",

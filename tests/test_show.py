@@ -8,8 +8,9 @@ import pytest
 from library import forget_recipes
 
 import adjit as T
-from adjit.schedule import cache, hot
+from adjit.schedule import plan_cache
 from adjit.schedule import settle as scheduling
+from adjit.schedule.jit import cache
 
 SVG = "{http://www.w3.org/2000/svg}"
 N = 5000  # enough elements to be fused
@@ -122,7 +123,7 @@ def test_the_plan_is_the_one_that_runs(x):
 
     for _ in range(3):
         f().item()
-        hot.wait()
+        plan_cache.wait()
     with T.profiler.profile() as p:
         y = f()
         plan = y.plan()
@@ -135,14 +136,14 @@ def test_nothing_is_disturbed(x):
     w = T.full((N,), 0.5, requires_grad=True)
     y = (w * x).sin()
     loss = (y * y).sum()
-    before, entries = list(map(id, scheduling.tape)), len(hot.entries)
+    before, entries = list(map(id, scheduling.tape)), len(plan_cache.entries)
     linked = len(cache._linked)
     texts = [str(loss.plan()), loss.kernels(), loss.plan().svg()]
     assert list(map(id, scheduling.tape)) == before
     for _ in range(2):
         loss.plan(backward=True)
     assert [str(loss.plan()), loss.kernels(), loss.plan().svg()] == texts
-    assert (len(hot.entries), len(cache._linked)) == (entries, linked)
+    assert (len(plan_cache.entries), len(cache._linked)) == (entries, linked)
     assert not scheduling.captured_threads
     assert w.grad is None
     loss.backward()
@@ -271,7 +272,7 @@ def test_small_operations_and_writes_on_a_gpu(monkeypatch):
     assert written[-1] == "copy_f32_to_f32_cc_on_gpu"
     x.tolist()
     assert [kernel.name for kernel in T.cuda.kernels(x.sort().values)] == ["sort_by_warps_on_gpu"]
-    monkeypatch.setattr(hot, "is_on", False)
+    monkeypatch.setattr(plan_cache, "is_on", False)
     y = (x * 2 + 1) * x.sort().values
     alone = ["mul_f32_f32", "add_f32_f32", "sort_by_warps", "mul_f32_f32"]
     assert [k.name[: len(n)] for k, n in zip(T.cuda.kernels(y), alone, strict=True)] == alone

@@ -19,7 +19,7 @@ import pytest
 
 import adjit
 from adjit.graph.elementwise import Elementwise
-from adjit.graph.op import registry
+from adjit.graph.registry import registry
 
 Arrays = list[Any]
 Mask = Callable[..., Any]

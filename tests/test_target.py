@@ -12,16 +12,16 @@ from types import FunctionType
 
 import numpy as np
 import pytest
-from adjit.kernels.abi import SIGNATURE, at, helper, words
-from adjit.kernels.target import compile_function, load
-from adjit.kernels.vector_math import exp_f32
+from adjit.kernels.language.abi import SIGNATURE, at, helper, words
+from adjit.kernels.language.target import compile_function, load
+from adjit.kernels.math.vector import exp_f32
 from numba import njit
 from numba.core.errors import TypingError
 from numpy import float32, float64
 
 import adjit
-from adjit.schedule import codegen
-from adjit.schedule.body import VECTOR_MATH, Pasted
+from adjit.schedule.codegen import loops
+from adjit.schedule.codegen.body import VECTOR_MATH, Pasted
 
 
 @helper
@@ -122,8 +122,8 @@ def test_the_scheduler_asks_for_that_in_flat_loops_of_a_few_functions():
     assert asked not in x[:, :50].exp().kernels()
     names = ("exp_f32", "sin_f32", "tanh_f32", "log_f32", "erf_f32")
     lines = [f"y = {name}(x)" for name in names]
-    assert codegen.interleaved(Pasted(lines[:4], dict.fromkeys(names[:4], VECTOR_MATH)))
-    assert not codegen.interleaved(Pasted(lines, dict.fromkeys(names, VECTOR_MATH)))
+    assert loops.interleaved(Pasted(lines[:4], dict.fromkeys(names[:4], VECTOR_MATH)))
+    assert not loops.interleaved(Pasted(lines, dict.fromkeys(names, VECTOR_MATH)))
 
 
 def test_functions_of_users_are_compiled_as_ever():

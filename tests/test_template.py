@@ -5,7 +5,7 @@ import pytest
 
 import adjit as T
 from adjit import nn
-from adjit.graph import template
+from adjit.graph import trace
 from adjit.graph.operation import operation
 from adjit.schedule import settle as scheduling
 
@@ -57,7 +57,7 @@ def test_later_calls_are_like_the_first(name, monkeypatch):
         return out.detach().clone().numpy().tobytes(), g.clone().numpy().tobytes()
 
     with monkeypatch.context() as patch:
-        patch.setattr(template, "usable", lambda: False)
+        patch.setattr(trace, "usable", lambda: False)
         patch.setattr("adjit.graph.operation.usable", lambda: False)
         expected = [run(x) for x in inputs]
     assert [run(x) for x in inputs] == expected

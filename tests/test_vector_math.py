@@ -17,9 +17,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from adjit.kernels import vector_math
-from adjit.kernels.abi import SIGNATURE, at, words
-from adjit.kernels.target import compile_function, load
+from adjit.kernels.language.abi import SIGNATURE, at, words
+from adjit.kernels.language.target import compile_function, load
+from adjit.kernels.math import vector as vector_math
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp

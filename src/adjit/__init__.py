@@ -45,7 +45,7 @@ try:
         uint8,
     )
     from .errors import MIXED, OutOfMemoryError
-    from .graph.names import namespace as _namespace
+    from .graph.export import namespace as _namespace
     from .printing import get_printoptions, printoptions, set_printoptions
     from .schedule import forks as _forks  # registers what a fork waits for
     from .schedule.run_cpu import get_num_threads, set_num_threads

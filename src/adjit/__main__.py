@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 import numba
 
 from . import config, cuda
-from .kernels.processor import CHOSEN, host
-from .schedule import disk, native
+from .kernels.language.processor import CHOSEN, host
+from .schedule.jit import disk, native
 from .schedule.run_cpu import get_num_threads
 
 _PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "safetensors", "tbb")

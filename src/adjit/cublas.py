@@ -1,6 +1,6 @@
 """cuBLASLt, NVIDIA's library of matrix products, called through ctypes.
 
-`schedule/products_cuda.py` says which products go to it. Handles and addresses are ints.
+`schedule/gpu/products.py` says which products go to it. Handles and addresses are ints.
 """
 
 from __future__ import annotations

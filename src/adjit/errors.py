@@ -30,7 +30,7 @@ def user_frame() -> FrameType | None:
 def user_site() -> Site | None:
     """File, line and function of the user's call into the library.
 
-    Machine code looks in what is kept here before it calls this (`kernels/sites.py`).
+    Machine code looks in what is kept here before it calls this (`kernels/fastpath/call_sites.py`).
     """
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:

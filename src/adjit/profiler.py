@@ -21,7 +21,7 @@ from typing import Any
 
 from .devices import CPU, device
 from .errors import Site
-from .graph.lines import noting
+from .graph.call_sites import noting
 from .schedule import profile as scheduling
 from .schedule.settle import lock, settle
 from .tables import aligned, duration, shortened, size

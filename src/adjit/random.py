@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from . import devices
-from .graph.names import export, namespace
+from .graph.export import export, namespace
 from .graph.state import state
 
 if TYPE_CHECKING:

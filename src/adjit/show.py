@@ -16,22 +16,23 @@ from typing import TYPE_CHECKING, Any, cast
 
 from . import config
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
-from .captured.capture import reachable
+from .captured.tracing import reachable
 from .devices import CPU
 from .devices import device as Device
-from .schedule import deferred, hot, on_cuda, settle
-from .schedule.cold import Failed
-from .schedule.layout import Place
-from .schedule.notes import Note, Use, copy_note, node_notes
-from .schedule.plan import Plan
-from .schedule.plan_cuda import GpuLayout
-from .schedule.recipe import DeviceSource, DeviceStep, Recipe
-from .schedule.structure import Structure, key_of, numbered, reads_of, structure_of, walk
+from .schedule import deferred, plan_cache, settle
+from .schedule.dispatch import Failed
+from .schedule.gpu import lower
+from .schedule.gpu.plan import GpuLayout
+from .schedule.graph_key import Structure, key_of, numbered, reads_of, structure_of, walk
+from .schedule.planning.lower import Place
+from .schedule.planning.plan import Plan
+from .schedule.planning.recipe import DeviceSource, DeviceStep, Recipe
+from .schedule.planning.step_info import Note, Use, copy_note, node_notes
 from .storage import size_class
 from .tables import aligned, shortened, size
 
 if TYPE_CHECKING:
-    from .schedule.run_cuda import Gpu
+    from .schedule.gpu.run import Gpu
 
 NOTHING = "nothing is left to run: the value is there already"
 
@@ -155,7 +156,7 @@ def outline(t: Any, backward: bool = False) -> Outline:
         batch, held = _recorded(t, backward)
         if not batch:
             return Outline((), 0, False)
-        if config.EAGER or not hot.is_on or sum(node.recipe.wide for node in batch) < 2:
+        if config.EAGER or not plan_cache.is_on or sum(node.recipe.wide for node in batch) < 2:
             return Outline(tuple(_one_by_one(batch)), 0, False)
         structure = _structure(batch, held, backward)
         if t.is_cuda:
@@ -215,9 +216,9 @@ def device_steps(t: Any, backward: bool = False) -> list[DeviceStep]:
     """The launches that would compute a tensor on a GPU, which need not be there."""
     with settle.lock:
         batch, held = _recorded(t, backward)
-        if config.EAGER or not hot.is_on or len(batch) < 2:
+        if config.EAGER or not plan_cache.is_on or len(batch) < 2:
             nodes = [node.recipe for node in batch if node.recipe.pick < 0]
-            return [step for recipe in nodes for step in on_cuda.device_steps(recipe) if step.n]
+            return [step for recipe in nodes for step in lower.device_steps(recipe) if step.n]
         made = _OnNoGpu(batch, _structure(batch, held, backward))
         made.build()
         return made.launches
@@ -243,7 +244,7 @@ class _OnNoGpu(GpuLayout):
         if made is None:
             made = self._apart[recipe] = copy.copy(recipe)
             made.finishes = False
-            made.device_steps = on_cuda.device_steps(recipe)
+            made.device_steps = lower.device_steps(recipe)
             if recipe.alias is not None:
                 made.alias = self._of_gpu(recipe.alias)
         return made

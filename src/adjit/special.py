@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NoReturn
 
 from .absent import absent
-from .graph.names import namespace
+from .graph.export import namespace
 
 globals().update(namespace["special"])
 globals().update(

@@ -12,13 +12,13 @@ import numpy as np
 from . import devices, dtypes, printing
 from .dtypes import dtype
 from .graph import copies, record
-from .graph.names import attach_methods
+from .graph.export import attach_methods
 from .graph.node import RemovableHandle, Spec
 from .graph.state import state, watchers
 from .graph.view import current_fn
 from .graph.write import has_twin
-from .schedule import native
 from .schedule import settle as scheduling
+from .schedule.jit import native
 from .shapes import Size
 from .storage import Export, Storage, Version
 

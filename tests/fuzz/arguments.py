@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import adjit as T
-from adjit.graph.op import registry
+from adjit.graph.registry import registry
 
 if TYPE_CHECKING:
     from .programs import Writer

@@ -20,7 +20,7 @@ from typing import Any
 
 import adjit
 from adjit.graph.elementwise import Elementwise
-from adjit.graph.names import methods, namespace
+from adjit.graph.export import methods, namespace
 
 # ----- elementwise functions that choose their op, and their arguments -----
 

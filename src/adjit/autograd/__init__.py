@@ -9,7 +9,7 @@ from typing import Any
 from ..devices import CPU
 from ..graph import record
 from ..graph.state import record_gradients, state
-from ..graph.template import remembered
+from ..graph.trace import remembered
 from ..shapes import Size
 from ..tensor import Tensor
 from .engine import run_backward

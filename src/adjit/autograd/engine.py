@@ -16,15 +16,15 @@ from operator import attrgetter
 from typing import Any
 
 from ..graph import record
+from ..graph.fastpath import shared
 from ..graph.node import GradNode, Node, leaves, sequence
 from ..graph.operation import Saving
 from ..graph.record import as_tensor, as_tensors
-from ..graph.recorder import shared
 from ..graph.state import record_gradients, state, watchers
-from ..graph.template import Template, remembered
+from ..graph.trace import Template, remembered
 from ..graph.view import Pull
 from ..ops.arithmetic import total, total_of, totals
-from ..schedule import native
+from ..schedule.jit import native
 from ..schedule.settle import settle
 from ..shapes import is_dense
 from ..tensor import Tensor
@@ -199,9 +199,9 @@ def _advance(
     """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
 
 
-reach = native.Family("walk", "reach").function(_reach, (shared(), _reach))
+reach = native.Family("backward", "reach").function(_reach, (shared(), _reach))
 native.know(PULL=Pull, LEAF=AccumulateGrad)
-advance = native.Family("walk", "advance").function(
+advance = native.Family("backward", "advance").function(
     _advance,
     (
         shared(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template, _accumulate,

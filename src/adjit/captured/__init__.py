@@ -1,11 +1,11 @@
 """`adjit.compile`: functions that are captured once and replayed as one plan.
 
 `compiled.py` is what users call: it knows the captures of a function by what their arguments were.
-`capture.py` watches one run of the function: what it reads from outside, writes and draws.
+`tracing.py` watches one run of the function: what it reads from outside, writes and draws.
 `replay.py` makes a plan of that, finds its inputs at every call and leaves behind what the function
-left. `sending.py` does the same for the graph behind results, whose backward is captured too;
-`twice.py` makes that graph anew where gradients are to be differentiated again.
-`part.py` is what both run: a plan with numbers that are new at every run.
+left. `backward.py` does the same for the graph behind results, whose backward is captured too;
+`double_backward.py` makes that graph anew where gradients are to be differentiated again.
+`program.py` is what both run: a plan with numbers that are new at every run.
 """
 
 from .compiled import compile

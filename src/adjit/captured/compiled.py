@@ -17,16 +17,16 @@ import numpy as np
 from .. import config, devices, dtypes
 from ..graph import record
 from ..graph.state import state
-from ..schedule.hot import warn
+from ..schedule.plan_cache import warn
 from ..schedule.settle import lock, settle
 from . import logs
-from .capture import Session
+from .backward import Graphs
 from .codes import Run
 from .guards import Guards
 from .logs import Unsupported
 from .reach import Reached
 from .replay import Replay
-from .sending import Graphs
+from .tracing import Session
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-from ..schedule import native
-from ..schedule.interpreter import is_pointer, offset_of
+from ..schedule.jit import native
+from ..schedule.jit.interpreter import is_pointer, offset_of
 
 Word = tuple[int, int, int]  # address, mask, what is there
 ALL = (1 << 64) - 1

@@ -14,20 +14,21 @@ from ..autograd.modes import no_grad
 from ..devices import CPU, device
 from ..dtypes import float32
 from ..graph import record
+from ..graph.fastpath import shared
 from ..graph.node import Spec
-from ..graph.recorder import shared
 from ..graph.state import state
 from ..graph.view import NO_GRAD
-from ..schedule import hot, native
-from ..schedule.cold import fail
-from ..schedule.recipe import Recipe
+from ..schedule import plan_cache
+from ..schedule.dispatch import fail
+from ..schedule.jit import native
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import copy_of, lock, settle, settle_tape, tape, waiting
 from ..shapes import Size
 from ..storage import SMALL, Foreign, Storage, Version
 from ..tensor import Meta
-from .capture import Session, grad_slot, reachable, value_slot
-from .part import Externals, Part
-from .sending import Graphs, Sending, lose_history
+from .backward import Graphs, Sending, lose_history
+from .program import Externals, Part
+from .tracing import Session, grad_slot, reachable, value_slot
 
 
 class CellOf(NamedTuple):
@@ -523,7 +524,7 @@ class Replay:
         with lock:
             settle(everything=True)
             if native.is_wanted:
-                native.settled(hot.compiler.add)
+                native.settled(plan_cache.compiler.add)
             externals = look_up(self.sources, arguments)
             kept: list[Any] = []
             outside: Any = []

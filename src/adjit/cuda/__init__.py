@@ -15,7 +15,7 @@ from ..devices import device as Device
 from ..errors import MIXED, OutOfMemoryError
 from ..ops.creation import cuda_types
 from ..random import default_generator
-from ..schedule.recipe import DeviceSource
+from ..schedule.planning.recipe import DeviceSource
 from ..schedule.settle import settle
 from ..tables import aligned
 from ..tensor import Tensor
@@ -466,9 +466,9 @@ def synchronize(device: Any = None) -> None:
 
 
 def _state(index: int) -> Any:
-    from ..schedule import run_cuda
+    from ..schedule.gpu import run
 
-    return run_cuda.gpu_of(devices.gpu(index))
+    return run.gpu_of(devices.gpu(index))
 
 
 # ----- kernels -----

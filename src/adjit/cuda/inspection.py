@@ -16,8 +16,8 @@ from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-from ..schedule import toolkit
-from ..schedule.recipe import DeviceSource
+from ..schedule.jit import nvidia
+from ..schedule.planning.recipe import DeviceSource
 
 __all__ = ["Code", "code_of", "has_tools"]
 
@@ -71,7 +71,7 @@ def code_of(source: DeviceSource, cc: tuple[int, int]) -> Code:
             "looking into machine code needs cuobjdump and nvdisasm: pip install 'adjit[cuda-tools]'"
         )
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        made = toolkit.cubin(source, cc)
+        made = nvidia.cubin(source, cc)
         file.write(made.code)
         file.flush()
         usage = _output("cuobjdump", "-res-usage", file.name)

@@ -31,16 +31,17 @@ from typing import Any
 
 import numpy as np
 
-from ..captured.capture import reachable
+from ..captured.tracing import reachable
 from ..devices import CPU
-from ..kernels import abi, device, lanes, sort
-from ..kernels.intrinsics import fma
+from ..kernels.language import abi, device, lanes
+from ..kernels.language.intrinsics import fma
+from ..kernels.ops import sort
 from ..ops.creation import tensor
 from ..schedule import settle
-from ..schedule.body import parse
-from ..schedule.cold import found_error
-from ..schedule.on_cuda import device_steps
-from ..schedule.recipe import DeviceSource, DeviceStep
+from ..schedule.codegen.body import parse
+from ..schedule.dispatch import found_error
+from ..schedule.gpu.lower import device_steps
+from ..schedule.planning.recipe import DeviceSource, DeviceStep
 from ..show import NOTHING, record_gradients
 from ..tensor import Tensor
 
@@ -424,7 +425,7 @@ def run(
     """Run a device kernel over NumPy arrays.
 
     Args:
-        kernel: its text and signature, as `adjit.schedule.on_cuda` makes them.
+        kernel: its text and signature, as `adjit.schedule.gpu.lower` makes them.
         arguments: an array of one dimension or a `Pointer` for each pointer, else a number; the last
             is the units of work.
         blocks: of the grid; by default what the units of work need.

@@ -1,4 +1,4 @@
-"""Calls of ops that launch kernels, in machine code: what `kernels/calls.py` works on."""
+"""Calls of ops that launch kernels, in machine code: what `kernels/fastpath/operations.py` works on."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Callable
 from types import MethodType
 from typing import Any
 
-from ..schedule import native
-from .recorder import shared
-from .template import Template
+from ..schedule.jit import native
+from .fastpath import shared
+from .trace import Template
 
-_calls = native.Family("calls", "call")
+_calls = native.Family("operations", "call")
 
 
 def short(known: dict[Any, Any], twin: Callable[..., Any], *, first: bool = False) -> Any:

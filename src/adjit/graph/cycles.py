@@ -19,7 +19,7 @@ import gc
 from types import ModuleType
 from typing import Any
 
-from ..schedule import native
+from ..schedule.jit import native
 from . import record
 from .node import GradNode, attached
 from .view import View

@@ -9,19 +9,14 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype, on_default_change
-from ..schedule import native
-from ..schedule.body import Body
+from ..schedule.codegen.body import Body
+from ..schedule.jit import native
 from ..schedule.settle import float_word
 from . import record
+from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
 from .node import GradNode, node_class
-from .op import registry
 from .record import is_tensor
-from .recorder import (
-    compile_calls,
-    compile_choices,
-    compiled,
-    elementwise_recorder,
-)
+from .registry import registry
 from .signature import signature_of
 from .state import state
 

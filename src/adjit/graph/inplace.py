@@ -11,8 +11,8 @@ from ..devices import CPU
 from ..schedule import settle as scheduling
 from ..shapes import Size, is_dense
 from . import record, write
+from .fastpath import adopting
 from .node import GradNode, node_class
-from .recorder import adopting
 from .state import state
 from .view import refuse_view
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from .. import devices
 from ..dtypes import dtype
-from ..schedule.cache import instantiate
-from ..schedule.recipe import Fold, Recipe, RowCall, Source, Step
+from ..schedule.jit.cache import instantiate
+from ..schedule.planning.recipe import Fold, Recipe, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .node import Spec, dense_spec
@@ -59,8 +59,8 @@ def recipe_of(
     bits). `messages` maps a status code to a message, or (exception type, message), formatted
     with the details the kernel left. `activation` is the place of the word that says what the
     kernel does to its result last, 0 for nothing; `finishes` that it is a convolution, of which
-    `schedule/finish.py` says more. `draw` gives the last scalars anew whenever the node is recorded again
-    from a template. Results are where the inputs are; `device` says where, if there are none.
+    `schedule/fusion/conv_epilogue.py` says more. `draw` gives the last scalars anew whenever the node is
+    recorded again from a template. Results are where the inputs are; `device` says where, if there are none.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..devices import CPU, device
 from ..dtypes import dtype
-from ..schedule import native
+from ..schedule.jit import native
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel
 
 

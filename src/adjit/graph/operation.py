@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..dtypes import on_default_change
-from ..schedule import native
-from ..schedule.body import constant_subscripts, returned_reads, returning
+from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
+from ..schedule.jit import native
 from ..storage import Storage
 from . import calls, record
 from .node import GradNode, Node, node_class
-from .op import registry
 from .record import is_tensor, needs_grad, tensor_classes
+from .registry import registry
 from .signature import exchanged, signature_of
 from .state import record_gradients, state
-from .template import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
+from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
 
 _F = TypeVar("_F")
 

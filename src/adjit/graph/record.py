@@ -15,8 +15,10 @@ from typing import Any, NamedTuple
 
 from .. import config, devices, dtypes, errors
 from ..dtypes import dtype
-from ..schedule import codegen, deferred, on_cuda
-from ..schedule.recipe import Element, Operand, Recipe, Step
+from ..schedule import deferred
+from ..schedule.codegen import loops
+from ..schedule.gpu import lower
+from ..schedule.planning.recipe import Element, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, settle, tape, value_of
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from ..storage import Storage, Version
@@ -490,7 +492,7 @@ def elementwise_recipe(
     first = results[0][1]
     outputs = [Operand(label, spec.dtype, spec.strides) for label, spec in results]
     order = sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
-    step, constants = codegen.elementwise(
+    step, constants = loops.elementwise(
         name, body, wanted, compute, inputs, outputs, first.shape, order, alias, fresh=not alias
     )
     numbers = sum(o.strides is None for o in inputs)
@@ -519,7 +521,7 @@ def find_device_steps(recipe: Recipe) -> None:
     if recipe.device is devices.CPU:
         return
     try:
-        recipe.device_steps = on_cuda.device_steps(recipe)
+        recipe.device_steps = lower.device_steps(recipe)
     except NotImplementedError as error:
         raise NotImplementedError(
             f"{error}; compute it on the CPU: x.cpu() brings an operand there, .to('{recipe.device}') "

@@ -44,7 +44,7 @@ class ViewOp:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradient of the viewed tensor."""
-        from .template import remembered
+        from .trace import remembered
 
         given, pull = record.as_tensors(fn, grads), fn.recipe
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from .. import errors
 from ..devices import device
-from ..schedule import codegen
-from ..schedule.recipe import Operand, Recipe
+from ..schedule.codegen import loops
+from ..schedule.planning.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
 from ..shapes import is_dense
 from ..storage import Storage
@@ -136,7 +136,7 @@ writes: dict[
 
 def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:
     """The recipe that copies `other` into the part `spec` of the old value `whole`."""
-    step, constants = codegen.elementwise(
+    step, constants = loops.elementwise(
         "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
         [Operand("out", spec.dtype, spec.strides)], spec.shape,
         sorted(range(spec.ndim), key=lambda d: (-spec.strides[d], d)),

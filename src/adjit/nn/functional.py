@@ -12,8 +12,8 @@ from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo
+from ..graph.export import in_place
 from ..graph.inplace import write_out
-from ..graph.names import in_place
 from ..graph.operation import finds_first, found_by
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms

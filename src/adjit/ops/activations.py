@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from ..graph.elementwise import Choice, elementwise
-from ..graph.names import export
-from ..graph.op import reference
-from ..schedule.body import special
+from ..graph.export import export
+from ..graph.registry import reference
+from ..schedule.codegen.body import special
 from ..tensor import Tensor
 from .promotion import floats, only, refusing_bool
 

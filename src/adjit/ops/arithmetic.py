@@ -12,14 +12,14 @@ from .. import dtypes
 from ..graph import inplace as writing
 from ..graph import record
 from ..graph.elementwise import Choice, Elementwise, elementwise
-from ..graph.names import add_method, export, in_place
+from ..graph.export import add_method, export, in_place
+from ..graph.fastpath import elementwise_recorder
 from ..graph.node import Node, Spec
 from ..graph.record import binary, new_node
-from ..graph.recorder import elementwise_recorder
-from ..kernels.sums import sum_arrays
-from ..schedule.body import Total, special
-from ..schedule.cache import instantiate
-from ..schedule.recipe import GRAIN, Element, Operand, Recipe, Step
+from ..kernels.ops.sums import sum_arrays
+from ..schedule.codegen.body import Total, special
+from ..schedule.jit.cache import instantiate
+from ..schedule.planning.recipe import GRAIN, Element, Operand, Recipe, Step
 from ..schedule.settle import remember
 from ..tensor import Tensor
 from .promotion import (

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..graph import write
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.node import Spec
 from ..graph.operation import finds_first, operation
 from ..graph.state import state
-from ..kernels import batch_norm as kernels
+from ..kernels.ops import batch_norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..graph.elementwise import Choice, elementwise
-from ..graph.names import export
+from ..graph.export import export
 from ..tensor import Tensor
 from .promotion import bits, integers, logical
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..graph import record
 from ..graph.elementwise import Choice, elementwise
-from ..graph.names import export
+from ..graph.export import export
 from ..tensor import Tensor
 from .arithmetic import c_name
 from .promotion import like_first, only, same

@@ -10,7 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..graph import record
 from ..graph.elementwise import Choice, elementwise
-from ..graph.names import export
+from ..graph.export import export
 from ..tensor import Tensor
 from .elementwise import where as chosen
 from .promotion import float_test, test

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..graph import record
-from ..graph.names import export
+from ..graph.export import export
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
 from .matmul import bmm, mm

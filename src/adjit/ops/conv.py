@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
 from ..graph.record import check_tensor
 from ..schedule import run_cpu

@@ -1,4 +1,4 @@
-"""How a convolution is cut into the steps of `kernels/conv.py`: all that does not depend on numbers."""
+"""How a convolution is cut into the steps of `kernels/ops/conv.py`: all that does not depend on numbers."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Any, NamedTuple
 
 from ..dtypes import dtype
 from ..graph.node import Spec
-from ..kernels import conv as kernels
-from ..kernels import conv_tiles, micro, processor
-from ..schedule.cache import addresses
-from ..schedule.modules import emitted
+from ..kernels.language import processor
+from ..kernels.ops import conv as kernels
+from ..kernels.ops import conv_tile, gemm_tile
+from ..schedule.jit.cache import addresses
+from ..schedule.jit.modules import emitted
 from ..shapes import Shape, numel
 
 GRAIN = 1 << 18  # multiplications below which a part is not worth a thread
@@ -132,7 +133,7 @@ def backward_phases(geometry: Geometry) -> list[Phase]:
 def functions(kind: dtype) -> dict[str, int]:
     """The addresses of the emitted functions."""
     names = "pack", "pack_places", "rows", "steps", "dots", "depthwise_rows", "depthwise_steps"
-    found = addresses(emitted("conv", conv_tiles.emit, kind.name))
+    found = addresses(emitted("conv", conv_tile.emit, kind.name))
     return dict(zip(names, found, strict=True))
 
 
@@ -172,7 +173,7 @@ class Layout:
                 last = (axis.extent - 1) * apart + axis.start + axis.reach - 1
                 self.copies |= bool(axis.taps) and (axis.start < 0 or last >= size)
         # Pixels that are a multiple of 8 vectors apart would share few sets of a cache.
-        lanes = micro.lanes_of(self.size)
+        lanes = gemm_tile.lanes_of(self.size)
         self.pitch = depth + (is_depthwise and depth % (8 * lanes) == 0) * lanes
         extents = [max(phase[a].extent for phase in phases) for a in range(3)]
         reach = [max(phase[a].reach for phase in phases) for a in range(3)]
@@ -298,7 +299,7 @@ def plan_convolve(
     one = (1, 1, 1)
     step, apart = (one, geometry.stride) if is_backward else (geometry.stride, one)
     is_depthwise = depth == columns == 1 < groups
-    panel = micro.WIDTH * micro.lanes_of(size)
+    panel = gemm_tile.WIDTH * gemm_tile.lanes_of(size)
     panels = -(-columns // panel)
     pixels = source[0] * numel(out) // len(phases)
     if source[0] * numel(geometry.out) <= FEW and filters.contiguous and not is_depthwise:
@@ -327,7 +328,7 @@ def plan_convolve(
         else:
             seen_at = [*itertools.chain.from_iterable(layout.segments(phase))]
             # `pack` writes whole squares, and threads must not write into each other's panels.
-            panel_bytes = (len(places) * depth + micro.lanes_of(size)) * panel * size
+            panel_bytes = (len(places) * depth + gemm_tile.lanes_of(size)) * panel * size
         first = sum(axis.first * s for axis, s in zip(phase, target[1:], strict=True))
         own = {"out": first, "packed_bytes": packed, "panel_bytes": panel_bytes}
         phase_words.append({**own, "lines_apart": phase[1].apart})
@@ -397,7 +398,10 @@ def plan_dots(image: Spec, filters: Spec, given: Geometry, threads: int, *, has_
     """A convolution of few pixels: a copy of what they see, and dot products with the weight as it
     lies, which would take longer to pack."""
     kind, groups, columns = image.dtype, given.groups, filters.shape[0] // given.groups
-    length, panel = numel(filters.shape[1:]), conv_tiles.dot_columns(micro.lanes_of(kind.itemsize))
+    length, panel = (
+        numel(filters.shape[1:]),
+        conv_tile.dot_columns(gemm_tile.lanes_of(kind.itemsize)),
+    )
     panels = -(-columns // panel)
     words, pixels = lay_few(
         kind, lifted(image.shape, 1), lifted(image.strides, 0), given.lifted(),
@@ -421,7 +425,10 @@ def plan_spread(
     kind, geometry, groups = upper.dtype, given.lifted(), given.groups
     size, total, depth = kind.itemsize, filters.shape[0], filters.shape[1]
     image, taps = (upper.shape[0], depth * groups, *geometry.image), numel(geometry.kernel)
-    panel, strides = micro.WIDTH * micro.lanes_of(size), dense_last(geometry.image, depth * groups)
+    panel, strides = (
+        gemm_tile.WIDTH * gemm_tile.lanes_of(size),
+        dense_last(geometry.image, depth * groups),
+    )
     panels, upper_strides = -(-depth // panel), lifted(upper.strides, 0)
     pixels = upper.shape[0] * numel(geometry.out)
     part, slots = parts_of(groups * panels, pixels * panel * taps * total // groups, threads)
@@ -447,8 +454,8 @@ def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> P
     source, strides = lifted(image.shape, 1), lifted(image.strides, 0)
     channels, upper_strides = upper.shape[1], lifted(upper.strides, 0)
     depth, columns = source[1] // groups, channels // groups
-    lanes = micro.lanes_of(size)
-    panel = micro.WIDTH * lanes
+    lanes = gemm_tile.lanes_of(size)
+    panel = gemm_tile.WIDTH * lanes
     phases = forward_phases(geometry)
     is_depthwise = depth == columns == 1 < groups
     seen = groups if is_depthwise else depth

@@ -16,13 +16,13 @@ import numpy as np
 from .. import devices, dtypes, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
+from ..graph.export import add_method, export
+from ..graph.factories import maker
+from ..graph.fastpath import constants
 from ..graph.launch import launch, launch_recipe, recipe_of
-from ..graph.makers import maker
-from ..graph.names import add_method, export
 from ..graph.node import Node, Spec, dense_spec, spec_of
-from ..graph.recorder import constants
-from ..kernels import fill
-from ..schedule.recipe import Recipe
+from ..kernels.ops import fill
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, checked_shape, is_dense, listed
 from ..storage import Foreign, free_small, size_class
@@ -695,7 +695,7 @@ def _ramp(count: int, start: Any, step: Any, kind: Dtype, place: devices.device)
 
 
 def _with_rest(value: Any) -> tuple[int, int]:
-    """A number as a word, and what its float32 leaves of it: see `kernels/pairs.py`."""
+    """A number as a word, and what its float32 leaves of it: see `kernels/math/double_word.py`."""
     return float_word(float(value)), float_word(value - c_float(value).value)
 
 

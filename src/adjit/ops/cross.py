@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..graph.names import export
+from ..graph.export import export
 from ..graph.operation import finds_in_order, found_by, operation
 from ..shapes import (
     broadcast_shapes,

@@ -8,11 +8,11 @@ import numpy as np
 
 from .. import dtypes
 from ..graph import write
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import operation
-from ..kernels import shape as kernels
-from ..schedule.recipe import GRAIN
+from ..kernels.ops import shape as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
     numel,
     wrap_dim,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
 from ..graph.state import record_gradients
-from ..kernels import index as kernels
-from ..schedule.recipe import GRAIN
+from ..kernels.ops import index as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..tensor import Tensor
 from .rows import add_rows, select_rows
 from .tables import IN_SELF, read_rows, write_rows

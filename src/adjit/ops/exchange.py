@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import devices, driver, dtypes, gpu
 from ..graph import record
-from ..graph.names import add_method, export
+from ..graph.export import add_method, export
 from ..graph.node import dense_spec, spec_of
 from ..shapes import Size, contiguous_strides, is_dense
 from ..storage import Foreign

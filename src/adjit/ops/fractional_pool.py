@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.names import export
+from ..graph.export import export
 from ..graph.operation import Operation, operation
 from ..shapes import Shape
 from ..tensor import Tensor

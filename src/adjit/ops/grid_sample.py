@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import Operation, operation
-from ..kernels import taps as kernels
-from ..kernels.lanes import LANES
+from ..kernels.language.lanes import LANES
+from ..kernels.ops import taps as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import creation, layouts

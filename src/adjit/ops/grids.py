@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import dtype
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import index as kernels
-from ..schedule.recipe import GRAIN
+from ..kernels.ops import index as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim
 from ..tensor import Tensor
 from . import creation

@@ -9,11 +9,11 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import CPU
-from ..graph.cuts import viewing
-from ..graph.names import export, in_place
+from ..graph.export import export, in_place
 from ..graph.operation import operation
 from ..graph.state import state
 from ..graph.view import alias
+from ..graph.view_cache import viewing
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, view

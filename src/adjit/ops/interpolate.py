@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.names import export
+from ..graph.export import export
 from ..graph.operation import finds
-from ..kernels import resample as kernels
+from ..kernels.ops import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import pool

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from ..devices import CPU
 from ..graph.launch import launch, recipe_of
 from ..graph.node import Spec
-from ..kernels import shape as kernels
-from ..schedule.recipe import GRAIN, Recipe
+from ..kernels.ops import shape as kernels
+from ..schedule.planning.recipe import GRAIN, Recipe
 from ..shapes import Shape, coalesce, is_contiguous, numel
 from ..tensor import Tensor
 from .tables import carrier

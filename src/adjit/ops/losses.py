@@ -10,8 +10,8 @@ from .. import dtypes
 from ..graph.elementwise import elementwise
 from ..graph.launch import launch
 from ..graph.operation import finds_first, operation
-from ..kernels import losses as kernels
-from ..kernels import softmax as row_kernels
+from ..kernels.ops import losses as kernels
+from ..kernels.ops import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, numel
 from ..tensor import Tensor
 from .reduce import GRAIN

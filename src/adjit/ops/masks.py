@@ -6,14 +6,14 @@ from typing import Any
 
 from .. import dtypes
 from ..devices import CPU
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.node import dense_spec
 from ..graph.operation import operation
 from ..graph.record import result
-from ..kernels import index as kernels
-from ..kernels.abi import STATUS_VALUE
-from ..schedule.recipe import GRAIN
+from ..kernels.language.abi import STATUS_VALUE
+from ..kernels.ops import index as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, numel
 from ..tensor import Tensor
 from . import creation

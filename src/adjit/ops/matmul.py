@@ -11,14 +11,14 @@ from .. import config, dtypes
 from ..dtypes import dtype
 from ..graph import record
 from ..graph.calls import short
+from ..graph.export import add_method, export
 from ..graph.launch import launch
-from ..graph.names import add_method, export
 from ..graph.operation import findings, finds, finds_in_order, forget_calls, operation
-from ..kernels import matmul as kernels
-from ..kernels import matrix_vector as vectors
-from ..kernels import micro
-from ..schedule.modules import emitted
-from ..schedule.recipe import Source
+from ..kernels.ops import gemm_tile
+from ..kernels.ops import matmul as kernels
+from ..kernels.ops import matrix_vector as vectors
+from ..schedule.jit.modules import emitted
+from ..schedule.planning.recipe import Source
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
@@ -75,7 +75,7 @@ def float_kernels(kind: dtype) -> tuple[Source, Source]:
     sources = []
     for place, function in enumerate((kernels.product, kernels.product_and_bias)):
         name = function.__name__
-        text = f'"""{name}_{kind.name}: vector instructions from adjit.kernels.matmul."""'
+        text = f'"""{name}_{kind.name}: vector instructions from adjit.kernels.ops.matmul."""'
         source = Source(name, text, (function, {"T": kind.stored}))
         source.label, source.emitted = f"{name}_{kind.name}", (unit, place)
         sources.append(source)
@@ -127,8 +127,8 @@ def plan_product(
         batch_words += broadcast_strides(seen, steps, batch)
     if kind.is_floating_point and depth > 0:
         kernel = float_kernels(kind)[bias_shape is not None]
-        panel = micro.WIDTH * micro.lanes_of(kind.itemsize)
-        height, blocks = kernels.UNIT_ROWS, -(-columns * kind.itemsize // micro.BLOCK_BYTES)
+        panel = gemm_tile.WIDTH * gemm_tile.lanes_of(kind.itemsize)
+        height, blocks = kernels.UNIT_ROWS, -(-columns * kind.itemsize // gemm_tile.BLOCK_BYTES)
         width = -(-columns // (max(blocks, 1) * panel)) * panel
     else:
         kernel, height, blocks, width = kernels.plain_product, INTEGER_ROWS, 1, columns

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ..dtypes import dtype as DType
-from ..graph.names import export
+from ..graph.export import export
 from ..shapes import wrap_dim
 from ..tensor import Tensor
 from . import reduce

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import warnings
 
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import operation
-from ..kernels import reduce as kernels
+from ..kernels.ops import reduce as kernels
 from ..shapes import Shape, numel, wrap_dims
 from ..tensor import Tensor
 from .reduce import (

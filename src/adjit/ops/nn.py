@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .. import dtypes
-from ..graph.names import export
+from ..graph.export import export
 from ..shapes import broadcast_shapes
 from ..tensor import Tensor
 from .embedding import embedding, one_hot

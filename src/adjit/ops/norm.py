@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds_first, operation
-from ..kernels import norm as kernels
+from ..kernels.ops import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.elementwise import Elementwise
-from ..graph.names import add_method, methods, written, written_by
+from ..graph.export import add_method, methods, written, written_by
+from ..graph.fastpath import compiled
 from ..graph.record import binary, binary_recorder, is_tensor, mixed, unary
-from ..graph.recorder import compiled
 from ..tensor import Tensor
 from .arithmetic import (
     SPECIAL_POWERS,

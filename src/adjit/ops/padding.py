@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import shape as kernels
+from ..kernels.ops import shape as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import creation, layouts

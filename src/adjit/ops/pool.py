@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import Operation, finds, operation
 from ..graph.state import state
-from ..kernels import pool as kernels
-from ..kernels import resample
-from ..kernels.abi import STATUS_INDEX
+from ..kernels.language.abi import STATUS_INDEX
+from ..kernels.ops import pool as kernels
+from ..kernels.ops import resample
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
 from ..tensor import Tensor

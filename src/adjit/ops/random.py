@@ -11,15 +11,15 @@ from .. import dtypes
 from ..devices import device
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
+from ..graph.export import export
+from ..graph.factories import maker
 from ..graph.launch import launch, launch_recipe, recipe_of
-from ..graph.makers import maker
-from ..graph.names import export
 from ..graph.operation import operation
 from ..graph.record import MAX_RECIPES, common_device
 from ..graph.write import placed
-from ..kernels import random as kernels
+from ..kernels.ops import random as kernels
 from ..random import Generator, Place, default_generator
-from ..schedule.recipe import GRAIN, Recipe
+from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, checked_shape, listed, numel
 from ..tensor import Tensor

@@ -18,11 +18,11 @@ from .. import dtypes
 from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph import record
+from ..graph.export import export
+from ..graph.factories import maker
 from ..graph.launch import launch
-from ..graph.makers import maker
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import reduce as kernels
+from ..kernels.ops import reduce as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..graph.launch import launch
 from ..graph.operation import Operation, operation
-from ..kernels import resample as kernels
-from ..schedule.cache import instantiate
+from ..kernels.ops import resample as kernels
+from ..schedule.jit.cache import instantiate
 from ..schedule.settle import float_word
 from ..shapes import numel
 from ..tensor import Tensor

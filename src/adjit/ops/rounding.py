@@ -9,8 +9,8 @@ import numpy as np
 from .. import dtypes
 from ..graph import record
 from ..graph.elementwise import Choice, elementwise
-from ..graph.names import export
-from ..schedule.body import special
+from ..graph.export import export
+from ..schedule.codegen.body import special
 from ..tensor import Tensor
 from .arithmetic import quotient
 from .promotion import floats, integers, numbers

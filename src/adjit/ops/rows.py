@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..graph.names import export
+from ..graph.export import export
 from ..graph.operation import finds, operation
 from ..shapes import Shape, wrap_dim
 from ..tensor import Tensor

@@ -6,10 +6,10 @@ from typing import Any
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import scan as kernels
+from ..kernels.ops import scan as kernels
 from ..shapes import Shape, numel, wrap_dim
 from ..tensor import Tensor
 from .reduce import GRAIN, exclusive_product, numpy_names, return_type, sum_dtype

@@ -11,12 +11,12 @@ import numpy as np
 from .. import dtypes
 from ..dtypes import dtype
 from ..graph import write
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import Operation, finds, operation
 from ..graph.record import MAX_RECIPES
-from ..kernels import shape as kernels
-from ..schedule.recipe import GRAIN
+from ..kernels.ops import shape as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
     Shape,
     broadcast_shapes,

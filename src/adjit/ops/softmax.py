@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import softmax as kernels
+from ..kernels.ops import softmax as kernels
 from ..shapes import Shape, numel, wrap_dim, wrap_dims
 from ..tensor import Tensor
 from .reduce import GRAIN, numpy_names, reduced_shape, rows_of, spread_back

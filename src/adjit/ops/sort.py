@@ -6,11 +6,11 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..graph.export import export
+from ..graph.factories import maker
 from ..graph.launch import launch
-from ..graph.makers import maker
-from ..graph.names import export
 from ..graph.operation import operation
-from ..kernels import sort as kernels
+from ..kernels.ops import sort as kernels
 from ..shapes import Shape, listed, numel, wrap_dim
 from ..tensor import Tensor
 from .reduce import (

@@ -9,14 +9,14 @@ from typing import Any
 
 from ..devices import CPU
 from ..graph import inplace, write
+from ..graph.fastpath import shared
 from ..graph.node import Spec
 from ..graph.record import find_device_steps
-from ..graph.recorder import shared
 from ..graph.state import state
-from ..kernels import optim as kernels
-from ..schedule import native
-from ..schedule.cache import expect, instantiate
-from ..schedule.recipe import GRAIN, Recipe, Step
+from ..kernels.ops import optim as kernels
+from ..schedule.jit import native
+from ..schedule.jit.cache import expect, instantiate
+from ..schedule.planning.recipe import GRAIN, Recipe, Step
 from ..schedule.settle import settle
 from ..tensor import Tensor
 
@@ -56,10 +56,10 @@ def _is_whole(t: Tensor) -> bool:
     return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
 
 
-go_together = native.Family("several", "go_together").function(
+go_together = native.Family("multi_tensor", "go_together").function(
     _go_together, (shared(), _go_together)
 )
-lie_plainly = native.Family("several", "lie_plainly").function(
+lie_plainly = native.Family("multi_tensor", "lie_plainly").function(
     _lie_plainly, (shared(), _lie_plainly)
 )
 

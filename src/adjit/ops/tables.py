@@ -9,9 +9,9 @@ from .. import devices, dtypes
 from ..dtypes import dtype
 from ..graph import write
 from ..graph.launch import launch
-from ..kernels import index as kernels
-from ..kernels.abi import STATUS_INDEX
-from ..schedule.recipe import GRAIN
+from ..kernels.language.abi import STATUS_INDEX
+from ..kernels.ops import index as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, coalesce, numel
 from ..tensor import Tensor
 

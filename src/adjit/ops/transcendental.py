@@ -9,9 +9,9 @@ import numpy as np
 
 from ..graph import record
 from ..graph.elementwise import Choice, elementwise
-from ..graph.names import export
-from ..graph.op import reference
-from ..schedule.body import special
+from ..graph.export import export
+from ..graph.registry import reference
+from ..schedule.codegen.body import special
 from ..tensor import Tensor
 from .promotion import floating, floats
 

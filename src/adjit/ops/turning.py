@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import shape as kernels
-from ..schedule.recipe import GRAIN
+from ..kernels.ops import shape as kernels
+from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
     Shape,
     coalesce,

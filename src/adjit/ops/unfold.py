@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.names import export
 from ..graph.operation import finds, operation
-from ..kernels import unfold as kernels
+from ..kernels.ops import unfold as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
 from .pool import Sizes, refuse

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from .. import devices, dtypes, gpu
-from ..graph import inplace, record, recorder, write
-from ..graph.cuts import viewing
+from ..graph import fastpath, inplace, record, write
+from ..graph.export import add_method, export
 from ..graph.launch import launch
-from ..graph.names import add_method, export
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.view import alias, aliases, view_op
+from ..graph.view_cache import viewing
 from ..graph.write import pair
-from ..kernels import strided
+from ..kernels.ops import strided
 from ..schedule.settle import value_of
 from ..shapes import (
     Shape,
@@ -1037,7 +1037,7 @@ def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
     return to(input, place, kind, non_blocking=non_blocking)
 
 
-@recorder.copying(write.writes, write.conversions)
+@fastpath.copying(write.writes, write.conversions)
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
 
@@ -1161,14 +1161,14 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape)
 
 
-@recorder.flooding(of_numbers, None)
+@fastpath.flooding(of_numbers, None)
 def fill_(self: Tensor, value: Any) -> Tensor:
     """Write a number, or the value of a 0-d tensor, into every place; returns this tensor."""
     inplace.check(self)
     return inplace.adopt(self, filled(self, value), overlap=True)
 
 
-@recorder.flooding(of_numbers, 0.0)
+@fastpath.flooding(of_numbers, 0.0)
 def zero_(self: Tensor) -> Tensor:
     """Write zeros into every place; returns this tensor."""
     inplace.check(self)

@@ -20,7 +20,7 @@ from itertools import chain
 from typing import Any, NamedTuple
 
 from ..storage import Foreign, Storage
-from .structure import NOBODY, others, uses_of
+from .graph_key import NOBODY, others, uses_of
 
 LEAST = 1 << 20  # bytes of a value below which it is computed all the same
 

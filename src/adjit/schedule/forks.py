@@ -7,10 +7,14 @@ the child. So a fork waits until no other thread schedules or compiles.
 from __future__ import annotations
 
 import os
+import threading
 
-from . import body, cache, hot, settle
+from . import plan_cache, settle
+from .codegen import body
+from .jit import cache
 
-LOCKS = settle.lock, *cache.locks, body.parsing  # in the order in which they are taken
+# In the order in which they are taken.
+LOCKS: tuple[threading.RLock | threading.Lock, ...] = (settle.lock, *cache.locks, body.parsing)
 
 
 def _before() -> None:
@@ -25,7 +29,7 @@ def _after_in_parent() -> None:
 
 def _after_in_child() -> None:
     _after_in_parent()
-    hot.compiler.after_fork()
+    plan_cache.compiler.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from ..devices import CPU, device
 from ..errors import Site
 from . import run_cpu
-from .notes import Note, copy_note, node_notes
-from .recipe import Recipe
+from .planning.recipe import Recipe
+from .planning.step_info import Note, copy_note, node_notes
 
 
 class Event(NamedTuple):
@@ -111,7 +111,7 @@ def _notes_of(recipe: Recipe, kernel: int) -> list[Note]:
     """The steps of a node that runs on its own, in the variant that its first kernel tells."""
     is_here = recipe.device is CPU
     if recipe.write:
-        from .layout import copy_words
+        from .planning.lower import copy_words
 
         source = recipe.steps[0].source
         notes = [copy_note(source, recipe.inputs[1], 0, (None, 0), (None, 0))]

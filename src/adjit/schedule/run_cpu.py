@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
-from ..kernels.runner import Runner
-from .cache import link_function
+from ..kernels.runtime.runner import Runner
+from .jit.cache import link_function
 
 _runner = Runner(link_function)
 

@@ -16,12 +16,13 @@ from typing import Any
 from .. import config, devices
 from ..devices import CPU, device
 from ..storage import allocate, size_class
-from . import cold, deferred, disk, hot, native, profile
-from .cold import Failed, fail, found_error
-from .plan import copied, run_course
-from .structure import Structure, read_batch, structure_of, structure_with
+from . import deferred, dispatch, plan_cache, profile
+from .dispatch import Failed, fail, found_error
+from .graph_key import Structure, read_batch, structure_of, structure_with
+from .jit import disk, native
+from .planning.plan import copied, run_course
 
-lock = threading.RLock()
+lock: threading.RLock = threading.RLock()
 tape: list[Any] = []
 # Calls of captured functions whose results nobody has looked at: each has a method `run`, which takes
 # it off the list. Recorded nodes may read their results.
@@ -61,8 +62,8 @@ def run_waiting() -> None:
 def settle_tape(*, everything: bool = False) -> None:
     """Run what is recorded and does not read what waits. Callers hold the lock."""
     if tape or (everything and deferred.nodes):
-        if native.is_wanted and hot.is_on:
-            native.settled(hot.compiler.add)
+        if native.is_wanted and plan_cache.is_on:
+            native.settled(plan_cache.compiler.add)
         batch = tape[:]
         end = len(batch)
         try:
@@ -73,7 +74,7 @@ def settle_tape(*, everything: bool = False) -> None:
                 drop_unwanted(deferred.nodes)
                 deferred.bring_back(batch, everything=everything)
             noted = deferred.taken_notes()
-            if everything or not hot.is_on:
+            if everything or not plan_cache.is_on:
                 noted.clear()
             if devices.gpus_used:
                 _run_by_device(batch, noted)
@@ -92,11 +93,11 @@ def _run(batch: list[Any], noted: list[Any]) -> None:
     part = None
     try:
         part = deferred.cut_down(batch, noted) if noted and not _reads_failed(batch) else None
-        if not (hot.is_on and len(batch) > 1 and _run_plan(batch, part)):
+        if not (plan_cache.is_on and len(batch) > 1 and _run_plan(batch, part)):
             if profile.active is None:
-                cold.run(batch)
+                dispatch.run(batch)
             else:
-                cold.run_watched(batch, profile.active)
+                dispatch.run_watched(batch, profile.active)
         if part is not None:
             deferred.put_off(part, batch)
             part = None
@@ -130,10 +131,10 @@ def _run_by_device(batch: list[Any], noted: list[Any]) -> None:
 
 def _run_on_gpu(batch: list[Any], crosses: bool) -> None:
     """Run nodes of one GPU, by their plan if they have one; copies between devices have none."""
-    from . import run_cuda
+    from .gpu import run
 
-    if not (hot.is_on and len(batch) > 1 and not crosses and _run_plan(batch)):
-        run_cuda.run(batch)
+    if not (plan_cache.is_on and len(batch) > 1 and not crosses and _run_plan(batch)):
+        run.run(batch)
 
 
 def _drop_unwanted(batch: list[Any]) -> None:
@@ -144,7 +145,7 @@ def _drop_unwanted(batch: list[Any]) -> None:
             del batch[at]
 
 
-drop_unwanted = native.Family("rows", "drop_unwanted").function(_drop_unwanted, (None,))
+drop_unwanted = native.Family("dispatch", "drop_unwanted").function(_drop_unwanted, (None,))
 
 
 def _reads_failed(batch: list[Any]) -> bool:
@@ -164,7 +165,7 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
 
 def _run_by(structure: Structure, batch: list[Any], part: deferred.Part | None = None) -> bool:
     """`_run_plan` for a batch whose structure is known."""
-    plan = hot.plan_of(batch, structure)
+    plan = plan_cache.plan_of(batch, structure)
     if plan is None:
         return False
     if part is None and profile.active is None and plan.course is not None:
@@ -222,7 +223,7 @@ def _forget(batch: list[Any]) -> None:
         node.recipe = node.inputs = None
 
 
-forget = native.Family("rows", "forget").function(_forget, (None,))
+forget = native.Family("dispatch", "forget").function(_forget, (None,))
 
 
 def _calibrate() -> int:
@@ -240,7 +241,7 @@ def _value_of(storage: Any) -> Any:
     if captured_threads and threading.get_ident() in captured_threads:
         stop_capturing("it looks at the value of a tensor")
     value = storage.value
-    if cold.running and cold.running != threading.get_ident():
+    if dispatch.running and dispatch.running != threading.get_ident():
         with lock:
             pass  # it may be this value that is being computed
     if value.recipe is not None:
@@ -278,10 +279,10 @@ def fresh_block(nbytes: int, place: device = CPU) -> Any:
     nodes keep what they read alive."""
     global _fresh
     if place is not CPU:
-        from . import run_cuda
+        from .gpu import run
 
         with lock:
-            return run_cuda.fresh_block(place, nbytes)
+            return run.fresh_block(place, nbytes)
     with lock:
         _fresh += nbytes
         if _fresh > MAX_FRESH:
@@ -319,9 +320,9 @@ def copy_of(value: Any, nbytes: int, place: device) -> Any:
     """A value like another one, with a copy of its bytes."""
     if place is CPU:
         return copied(value, value.address, nbytes)
-    from . import run_cuda
+    from .gpu import run
 
-    return run_cuda.copied(value, nbytes, place)
+    return run.copied(value, nbytes, place)
 
 
 def _calibrate_own() -> int:
@@ -345,7 +346,7 @@ def _run_read(batch: list[Any], key: bytes, externals: list[tuple[Any, int]]) ->
     return _run_by(Structure(key, externals), batch)
 
 
-def _raise_stopped(entry: hot.Entry, step: int, batch: list[Any]) -> None:
+def _raise_stopped(entry: plan_cache.Entry, step: int, batch: list[Any]) -> None:
     """Raise what a step of a plan has found."""
     raise _stopped(entry.plan, step, batch)
 
@@ -355,13 +356,13 @@ _shared: tuple[Any, ...] = (
     (captured_threads,),
     (
         (vars(native), "is_wanted", False),
-        (vars(hot), "is_on", True),
+        (vars(plan_cache), "is_on", True),
         (vars(profile), "active", None),
-        (vars(cold), "running", 0),
+        (vars(dispatch), "running", 0),
     ),
-    tape, lock.acquire, lock.release, hot.entries, drop_unwanted, read_batch, run_course,
-    _raise_stopped, _run_read, cold.places, cold.run_rows, cold.raise_bad_value, cold.run,
-    (vars(cold), "running"), (globals(), "_fresh"), 0, None, True, False,
+    tape, lock.acquire, lock.release, plan_cache.entries, drop_unwanted, read_batch, run_course,
+    _raise_stopped, _run_read, dispatch.places, dispatch.run_rows, dispatch.raise_bad_value, dispatch.run,
+    (vars(dispatch), "running"), (globals(), "_fresh"), 0, None, True, False,
 )  # fmt: skip
 settle = native.Family("settle", "settle").function(_settle, (_settle, _shared))
 value_of = native.Family("settle", "value_of").function(_value_of, (_value_of, (*_shared, settle)))

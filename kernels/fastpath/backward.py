@@ -1,0 +1,710 @@
+"""The backward walk, compiled: what `autograd/engine.py`, `pull_elementwise`, `Operation.pull`
+and `ViewOp.pull` do with plain nodes, on the same objects.
+"""
+
+from ..language.abi import helper, stack_words
+from .cpython import (
+    BOUND,
+    EQUAL,
+    LENGTH,
+    add,
+    append,
+    class_of,
+    discard,
+    drop,
+    equal,
+    fill,
+    find,
+    forget,
+    get,
+    has_failed,
+    item,
+    length,
+    list_item,
+    new_list,
+    new_pair,
+    new_result,
+    new_tuple,
+    own,
+    put,
+    put_list_item,
+    remember,
+    set_length,
+    word_of,
+)  # fmt: skip
+from .sorting import sort_by
+from .tensors import (
+    EMPTY,
+    INT,
+    INTEGERS,
+    LIST,
+    MAX_PENDING,
+    NO_GRAD,
+    NODE,
+    NONE,
+    NUMBERS,
+    RECIPE,
+    STORAGE,
+    STORAGE_SPEC,
+    STORAGE_VALUE,
+    TAPE,
+    TENSOR_META,
+    TENSOR_NEEDS_GRAD,
+    TENSOR_OFFSET,
+    TENSOR_SPEC,
+    TENSOR_STORAGE,
+    TRUE,
+    is_private,
+    is_tensor,
+    is_usual,
+    new_node,
+    new_tensor,
+    new_view,
+    version_of,
+    zero,
+)  # fmt: skip
+from .traces import MOST_VALUES, completed
+
+# Where the slots of the classes lie; bound when the module is compiled.
+STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
+GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
+GRAD_OP = GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = SAVING_TEMPLATES = BOUND
+GRAD_SEQ = PULL_TEMPLATES = LEAF_VARIABLE = META_GRAD = META_POST_HOOKS = BOUND
+TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = BOUND
+
+# The context.
+SHARED, FIT, FITS, TOTAL_OF, TOTALS, MOST, SMALL, SAVING, PULL, TEMPLATE, ACCUMULATE = range(11)
+TWIN = 1  # in the context of `reach`
+ORDER, WAITING, MET, MEET, KEEP, CAPTURED = range(6)  # the arguments of `advance`
+# What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
+KERNELS, SOURCES, FORMS = range(2, 5)
+PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
+AS_IS, AS_TENSOR, FITTED = range(3)
+KERNEL_RECIPE, KERNEL_NUMBERS, KERNEL_READS = 0, 3, 5
+IS_VIEW, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
+PAIRS = 2 * MOST_VALUES
+
+
+def reach(function, arguments, count, names):
+    """Add what can be reached from the backward nodes in a list, which are in a set too, and sort it.
+
+    What it returns are those from which nothing can be reached.
+    """
+    context = get(function, FUNCTION_CONTEXT)
+    none, ends = item(item(context, SHARED), NONE), new_list(0)
+    order, seen = get(arguments, 0), get(arguments, 8)
+    known, at = set_length(seen), 0
+    is_well = ends != 0
+    while is_well and at < length(order):
+        fn = list_item(order, at)
+        edges = get(fn, GRAD_EDGES)
+        if length(edges) == 0:
+            is_well = append(ends, fn) == 0
+        for k in range(length(edges)):
+            edge = item(edges, k)
+            if edge == none or not is_well:
+                continue
+            is_well = add(seen, item(edge, 0)) == 0
+            if is_well and set_length(seen) != known:
+                known += 1
+                is_well = append(order, item(edge, 0)) == 0
+        at += 1
+    if is_well and sort_by(order, GRAD_SEQ):
+        return ends
+    drop(ends)
+    return 0 if has_failed() != 0 else new_result(item(context, TWIN), arguments, count, names)
+
+
+def advance(function, arguments, count, names):
+    """Walk over the nodes at the end of the order as long as they are plain."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    order, waiting = get(arguments, 8 * ORDER), get(arguments, 8 * WAITING)
+    captured = get(arguments, 8 * CAPTURED)
+    while length(waiting) > 0 and length(order) > 0:
+        fn = list_item(order, length(order) - 1)
+        grads = find(waiting, fn)
+        if grads != 0 and not join(context, arguments, fn, grads):
+            return 0
+        if grads != 0:
+            is_leaf = get(fn, GRAD_OP) == item(context, ACCUMULATE)
+            is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(shared, RECIPE)
+            if is_leaf:
+                way = new_grad(shared, fn, list_item(grads, 0), captured)
+            elif is_elementwise:
+                way = plain_vjp(shared, fn, list_item(grads, 0))
+            else:
+                way = new_way(context, shared, fn, grads)
+            if way == 0:
+                break
+            own(grads)
+            forget(waiting, fn)
+        put(order, LENGTH, length(order) - 1)  # its reference is ours now
+        if grads != 0:
+            if is_leaf:
+                passed = end(shared, fn, way, captured)
+            elif is_elementwise:
+                passed = pass_on(context, arguments, fn, way, list_item(grads, 0))
+            else:
+                passed = follow(context, arguments, fn, way, grads)
+                drop(way)
+            drop(grads)
+            if passed and get(arguments, 8 * KEEP) != item(shared, TRUE):
+                free_saved(shared, fn)
+        drop(fn)
+        if has_failed() != 0:
+            return 0
+    return 0 if has_failed() != 0 else own(item(shared, NONE))
+
+
+@helper
+def new_grad(shared, fn, g, captured):
+    """What a gradient becomes at a leaf without hooks: its `.grad`, if it has none, or one of those
+    that are `captured`; else 0."""
+    none, leaf = item(shared, NONE), get(fn, LEAF_VARIABLE)
+    if get(fn, GRAD_EXTRAS) != none or g == none:
+        return 0
+    if captured == none and not is_free(shared, leaf):
+        return 0
+    if class_of(g) == item(shared, NODE):
+        return new_tensor(shared, own(g), item(get(fn, GRAD_OUTPUTS), 0))
+    return new_own_copy(shared, g) if captured == none else own(g)
+
+
+@helper
+def is_free(shared, leaf):
+    """Whether a leaf wants a gradient and has none yet, and nothing is to be called once it has one."""
+    none, meta = item(shared, NONE), get(leaf, TENSOR_META)
+    if get(leaf, TENSOR_NEEDS_GRAD) != item(shared, TRUE):
+        return False
+    return meta != none and get(meta, META_GRAD) == none and length(get(meta, META_POST_HOOKS)) == 0
+
+
+@helper
+def new_own_copy(shared, g):
+    """A handle of its own on the value of a gradient, if that is all of its memory; else 0."""
+    if not is_tensor(shared, g) or get(g, TENSOR_OFFSET) != zero(shared):
+        return 0
+    storage, spec = get(g, TENSOR_STORAGE), get(g, TENSOR_SPEC)
+    whole = get(storage, STORAGE_SPEC)
+    is_whole = spec == whole or (
+        get(spec, SPEC_CONTIGUOUS) == item(shared, TRUE)
+        and word_of(get(spec, SPEC_NUMEL)) == word_of(get(whole, SPEC_NUMEL))
+    )
+    if not is_whole or not is_private(shared, storage):
+        return 0
+    return new_tensor(shared, own(get(storage, STORAGE_VALUE)), spec)
+
+
+@helper
+def end(shared, fn, grad, captured):
+    """Leave a gradient, whose reference is taken over, at its leaf; whether that went well."""
+    if captured == item(shared, NONE):
+        put(get(get(fn, LEAF_VARIABLE), TENSOR_META), META_GRAD, grad)
+        drop(item(shared, NONE))
+        return True
+    place = new_pair(own(fn), own(zero(shared)))
+    failed = remember(captured, place, grad) if place != 0 else 1
+    drop(place)
+    drop(grad)
+    return failed == 0
+
+
+@helper
+def is_list(shared, g):
+    """Whether these are several gradients that have yet to be summed."""
+    return class_of(g) == item(shared, LIST)
+
+
+@helper
+def join(context, arguments, fn, grads):
+    """Sum the gradients of a node's only output, if there are several; whether that went well."""
+    if length(grads) != 1 or not is_list(item(context, SHARED), list_item(grads, 0)):
+        return True
+    own(grads)
+    gathered, spec = list_item(grads, 0), item(get(fn, GRAD_OUTPUTS), 0)
+    joined = new_sum(context, spec, new_tuple_of(gathered))
+    if joined == 0 and has_failed() == 0:
+        words = stack_words(2)
+        put(words, 0, gathered)
+        put(words, 8, spec)
+        joined = new_result(item(context, TOTAL_OF), words, 2, 0)
+    if joined != 0:
+        drop(gathered)
+        put_list_item(grads, 0, joined)
+        discard(get(arguments, 8 * MET), fn)
+    drop(grads)
+    return joined != 0
+
+
+@helper
+def new_tuple_of(collection):
+    """The items of a list as a tuple; 0 on failure."""
+    made = new_tuple(length(collection))
+    if made != 0:
+        for k in range(length(collection)):
+            fill(made, k, own(list_item(collection, k)))
+    return made
+
+
+@helper
+def plain_vjp(shared, fn, g):
+    """What `plan_vjp` found for a node and its gradient, if nothing about them is unusual; else 0."""
+    none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
+    if get(fn, GRAD_EXTRAS) != none or saved == none:
+        return 0
+    vjps = get(get(fn, GRAD_RECIPE), RECIPE_VJPS)
+    if class_of(g) == item(shared, NODE):
+        vjp = find(vjps, get(fn, GRAD_MASK))
+    elif is_tensor(shared, g) and is_private(shared, get(g, TENSOR_STORAGE)):
+        key = new_pair(own(get(g, TENSOR_SPEC)), own(get(fn, GRAD_MASK)))
+        vjp = find(vjps, key) if key != 0 else 0
+        drop(key)
+    else:
+        return 0
+    if vjp == 0 or item(vjp, SOURCES) == none:
+        return 0
+    if length(item(shared, TAPE)) + length(item(vjp, KERNELS)) >= MAX_PENDING:
+        return 0
+    return vjp if all_as_saved(shared, saved) else 0
+
+
+@helper
+def all_as_saved(shared, saved):
+    """Whether all that was saved is unwritten and not shared."""
+    unwritten = True
+    for k in range(0, length(saved), 2):
+        unwritten = unwritten and is_as_saved(shared, item(saved, k), item(saved, k + 1))
+    return unwritten
+
+
+@helper
+def is_as_saved(shared, kept, version):
+    """Whether a saved tensor, or the cell of a saved result, is unwritten and not shared."""
+    if class_of(kept) == item(shared, STORAGE):
+        now, storage = get(kept, STORAGE_VERSION), kept
+    else:
+        now, storage = version_of(shared, kept), get(kept, TENSOR_STORAGE)
+    if now == 0 or not is_private(shared, storage):
+        return False
+    return now == version or equal(now, version, EQUAL) == 1
+
+
+@helper
+def pass_on(context, arguments, fn, vjp, g):
+    """Record the kernels of a node and let the gradients arrive; whether that went well."""
+    shared = item(context, SHARED)
+    kernels, sources, forms = item(vjp, KERNELS), item(vjp, SOURCES), item(vjp, FORMS)
+    nodes = new_tuple(length(kernels))
+    if nodes == 0:
+        return False
+    for k in range(length(kernels)):
+        node = new_pullback(shared, fn, item(kernels, k), g)
+        if node == 0 or append(item(shared, TAPE), node) != 0:
+            drop(node)
+            drop(nodes)
+            return False
+        fill(nodes, k, node)
+    is_well = True
+    edges = get(fn, GRAD_EDGES)
+    for k in range(length(edges)):
+        edge, source = item(edges, k), word_of(item(sources, k))
+        if edge == item(shared, NONE) or source == NOTHING:
+            continue
+        if source == PASSED:
+            found, spec = g, item(get(fn, GRAD_OUTPUTS), 0)
+        else:
+            found, spec = (
+                item(nodes, source),
+                get(item(item(kernels, source), KERNEL_RECIPE), RECIPE_SPEC),
+            )
+        wanted = item(get(fn, GRAD_INPUTS), k)
+        made = new_gradient(context, edge, found, spec, wanted, word_of(item(forms, k)))
+        if made == 0 or not arrive(context, arguments, edge, made):
+            is_well = False
+            break
+    drop(nodes)
+    return is_well
+
+
+@helper
+def new_pullback(shared, fn, kernel, g):
+    """The node of one kernel of a vjp; 0 on failure."""
+    saved, reads, numbers = (
+        get(fn, GRAD_SAVED),
+        item(kernel, KERNEL_READS),
+        item(kernel, KERNEL_NUMBERS),
+    )
+    inputs = new_tuple(length(reads))
+    scalars = new_tuple(length(numbers)) if length(numbers) else own(item(shared, EMPTY))
+    is_shifted = False
+    for k in range(length(reads)):
+        is_shifted |= offset_of(shared, read_of(item(reads, k), saved, g)) != zero(shared)
+    offsets = new_tuple(length(reads)) if is_shifted else own(item(shared, NONE))
+    if inputs != 0 and offsets != 0 and scalars != 0:
+        for k in range(length(reads)):
+            kept = read_of(item(reads, k), saved, g)
+            fill(inputs, k, own(value_of(shared, kept)))
+            if is_shifted:
+                fill(offsets, k, own(offset_of(shared, kept)))
+        for k in range(length(numbers)):
+            fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
+    return new_node(shared, own(item(kernel, KERNEL_RECIPE)), inputs, offsets, scalars)
+
+
+@helper
+def read_of(place, saved, g):
+    """What a kernel reads in a place: the gradient, then what is saved."""
+    return g if word_of(place) == 0 else item(saved, 2 * word_of(place) - 2)
+
+
+@helper
+def value_of(shared, kept):
+    """The value of a tensor or of a cell, or that value itself."""
+    if class_of(kept) == item(shared, NODE):
+        return kept
+    storage = kept if class_of(kept) == item(shared, STORAGE) else get(kept, TENSOR_STORAGE)
+    return get(storage, STORAGE_VALUE)
+
+
+@helper
+def offset_of(shared, kept):
+    """Where it starts."""
+    if class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE):
+        return zero(shared)
+    return get(kept, TENSOR_OFFSET)
+
+
+@helper
+def new_gradient(context, edge, found, spec, wanted, form):
+    """What arrives at the end of an edge: a bare value, or a tensor where it looks different."""
+    shared = item(context, SHARED)
+    if form == AS_IS:
+        return new_as_is(shared, edge, found, wanted)
+    is_bare = class_of(found) == item(shared, NODE)
+    if form == FITTED:
+        made = new_fitted(context, edge, found, spec, wanted)
+        if made != 0 or has_failed() != 0:
+            return made
+    made = new_tensor(shared, own(found), spec) if is_bare else own(found)
+    if form == AS_TENSOR or made == 0:
+        return made
+    words = stack_words(2)
+    put(words, 0, made)
+    put(words, 8, wanted)
+    fitted = new_result(item(context, FIT), words, 2, 0)
+    drop(made)
+    return fitted
+
+
+@helper
+def new_as_is(shared, edge, found, wanted):
+    """A gradient that looks as is wanted; as a tensor where its receiver expects another layout."""
+    expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
+    if class_of(found) == item(shared, NODE) and expected != wanted:
+        return new_tensor(shared, own(found), wanted)
+    return own(found)
+
+
+@helper
+def new_fitted(context, edge, found, spec, wanted):
+    """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
+    shared = item(context, SHARED)
+    is_bare = class_of(found) == item(shared, NODE)
+    if not is_usual(shared) or not (is_bare or is_private(shared, get(found, TENSOR_STORAGE))):
+        return 0
+    key = new_pair(own(spec if is_bare else get(found, TENSOR_SPEC)), own(wanted))
+    template = own(find(item(context, FITS), key)) if key != 0 else 0
+    drop(key)
+    made = 0
+    true = item(shared, TRUE)
+    is_fresh = template != 0 and fits_in(context, shared, template)
+    if is_fresh and get(template, TEMPLATE_FRESH) == true:
+        steps = get(template, TEMPLATE_STEPS)
+        starts = stack_words(1)
+        put(starts, 0, word_of(offset_of(shared, found)))
+        values = new_tuple(1 + length(steps))
+        if values != 0:
+            fill(values, 0, own(value_of(shared, found)))
+            values = completed(shared, steps, values, 1, starts if get(starts, 0) != 0 else 0)
+        if values != 0:
+            output = list_item(get(template, TEMPLATE_OUTPUTS), 0)
+            part = new_part(shared, template, values, 0, output)
+            if part != 0 and item(output, OUTPUT_SPEC) == wanted:
+                made = new_as_is(shared, edge, part, wanted)
+                drop(part)
+            elif part != 0 and class_of(part) == item(shared, NODE):
+                made = new_tensor(shared, part, item(output, OUTPUT_SPEC))
+            else:
+                made = part
+            drop(values)
+    drop(template)
+    return made
+
+
+@helper
+def arrive(context, arguments, edge, g):
+    """Let a gradient, whose reference is taken over, arrive at the end of an edge."""
+    none = item(item(context, SHARED), NONE)
+    waiting = get(arguments, 8 * WAITING)
+    parent, number = item(edge, 0), word_of(item(edge, 1))
+    grads = find(waiting, parent)
+    if grads == 0:
+        outputs = length(get(parent, GRAD_OUTPUTS))
+        grads = new_list(outputs)
+        if grads == 0:
+            drop(g)
+            return False
+        for k in range(outputs):
+            put_list_item(grads, k, g if k == number else own(none))
+        failed = remember(waiting, parent, grads)
+        drop(grads)
+        return failed == 0
+    before = list_item(grads, number)
+    if before == none:
+        put_list_item(grads, number, g)
+        drop(before)
+        return True
+    if gather(context, arguments, parent, number, grads, g):
+        return True
+    words = stack_words(4)
+    put(words, 0, parent)
+    put(words, 8, item(edge, 1))
+    put(words, 16, before)
+    put(words, 24, g)
+    met = new_result(get(arguments, 8 * MEET), words, 4, 0)
+    drop(g)
+    if met != 0:
+        put_list_item(grads, number, met)
+        drop(before)
+    return met != 0
+
+
+@helper
+def bare(shared, g, spec):
+    """The value of a gradient that has the layout `spec` and whose bytes nobody looks at; else 0."""
+    if class_of(g) == item(shared, NODE):
+        return g
+    if not is_tensor(shared, g) or get(g, TENSOR_SPEC) != spec:
+        return 0
+    if offset_of(shared, g) != zero(shared) or not is_private(shared, get(g, TENSOR_STORAGE)):
+        return 0
+    return value_of(shared, g)
+
+
+@helper
+def gather(context, arguments, parent, number, grads, g):
+    """Let a gradient wait beside those that have arrived, or add it to one; whether it can.
+
+    `Walk.meet` says when; this is the usual case of it.
+    """
+    shared = item(context, SHARED)
+    before, spec = list_item(grads, number), item(get(parent, GRAD_OUTPUTS), number)
+    value = bare(shared, g, spec)
+    if value == 0:
+        return False
+    if is_list(shared, before):
+        if length(before) + 1 >= word_of(item(context, MOST)) or append(before, value) != 0:
+            return False
+        drop(g)
+        return True
+    other = bare(shared, before, spec)
+    if other == 0 or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+        return False
+    if word_of(get(spec, SPEC_NUMEL)) > word_of(item(context, SMALL)):
+        both = new_sum(context, spec, new_pair(own(other), own(value)))
+    else:
+        both = new_list(2) if add(get(arguments, 8 * MET), parent) == 0 else 0
+        if both != 0:
+            put_list_item(both, 0, own(other))
+            put_list_item(both, 1, own(value))
+    if both == 0:
+        return False
+    put_list_item(grads, number, both)
+    drop(before)
+    drop(g)
+    return True
+
+
+@helper
+def new_sum(context, spec, values):
+    """The sum of a tuple of values of a spec, recorded as by `total_of`; 0 where that has to do it.
+
+    The tuple is taken over.
+    """
+    shared = item(context, SHARED)
+    recipe = 0
+    if values != 0 and is_usual(shared):
+        count = item(item(shared, INTEGERS), length(values))
+        key = new_pair(own(spec), own(count))
+        recipe = own(find(item(context, TOTALS), key)) if key != 0 else 0
+        drop(key)
+    if recipe == 0:
+        drop(values)
+        return 0
+    node = new_node(shared, recipe, values, own(item(shared, NONE)), own(item(shared, EMPTY)))
+    if node != 0 and append(item(shared, TAPE), node) != 0:
+        drop(node)
+        return 0
+    return node
+
+
+@helper
+def free_saved(shared, fn):
+    """Forget what a node saved; a second walk is refused by that."""
+    saved = get(fn, GRAD_SAVED)
+    if length(saved) > 0 or saved == item(shared, NUMBERS):
+        put(fn, GRAD_SAVED, own(item(shared, NONE)))
+        drop(saved)
+
+
+# ----- `Operation.pull` and `ViewOp.pull` -----
+
+
+@helper
+def new_way(context, shared, fn, grads):
+    """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
+    none, saved, recipe = item(shared, NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
+    if class_of(recipe) == item(context, SAVING):
+        templates = get(recipe, SAVING_TEMPLATES)
+    elif class_of(recipe) == item(context, PULL):
+        templates = get(recipe, PULL_TEMPLATES)
+    else:
+        return 0
+    if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(shared):
+        return 0
+    if length(grads) + length(saved) // 2 > MOST_VALUES or not all_as_saved(shared, saved):
+        return 0
+    key = new_key(context, shared, fn, grads)
+    if key == 0:
+        return 0
+    template = own(find(templates, key))
+    drop(key)
+    if template != 0 and not fits_in(context, shared, template):
+        drop(template)
+        return 0
+    return template
+
+
+@helper
+def new_key(context, shared, fn, grads):
+    """What the gradients that arrived look like: a spec for each, None for none; else 0."""
+    none = item(shared, NONE)
+    for k in range(length(grads)):
+        g = list_item(grads, k)
+        if g == none or class_of(g) == item(shared, NODE):
+            continue
+        if not is_tensor(shared, g) or not is_private(shared, get(g, TENSOR_STORAGE)):
+            return 0
+    key = new_tuple(length(grads))
+    if key == 0:
+        return 0
+    for k in range(length(grads)):
+        g = list_item(grads, k)
+        if g == none:
+            spec = none
+        elif class_of(g) == item(shared, NODE):
+            spec = item(get(fn, GRAD_OUTPUTS), k)
+        else:
+            spec = get(g, TENSOR_SPEC)
+        fill(key, k, own(spec))
+    return key
+
+
+@helper
+def fits_in(context, shared, template):
+    """Whether this is a template that fits onto the tape."""
+    if class_of(template) != item(context, TEMPLATE):
+        return False
+    return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+
+
+@helper
+def follow(context, arguments, fn, template, grads):
+    """Record the nodes of a template and let the gradients arrive; whether that went well."""
+    shared = item(context, SHARED)
+    none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
+    steps, outputs = get(template, TEMPLATE_STEPS), get(template, TEMPLATE_OUTPUTS)
+    operands, starts = stack_words(PAIRS), stack_words(MOST_VALUES)
+    given, is_shifted = 0, False
+    for k in range(length(grads) + length(saved) // 2):
+        is_gradient = k < length(grads)
+        kept = list_item(grads, k) if is_gradient else item(saved, 2 * (k - length(grads)))
+        if kept != none:
+            spec = item(get(fn, GRAD_OUTPUTS), k) if is_gradient else none
+            put(operands, 16 * given, kept)
+            put(operands, 16 * given + 8, spec_of(shared, kept, spec))
+            put(starts, 8 * given, word_of(offset_of(shared, kept)))
+            is_shifted |= get(starts, 8 * given) != 0
+            given += 1
+    values = new_tuple(given + length(steps))
+    if values == 0:
+        return False
+    for k in range(given):
+        fill(values, k, own(value_of(shared, get(operands, 16 * k))))
+    values = completed(shared, steps, values, given, starts if is_shifted else 0)
+    if values == 0:
+        return False
+    is_well = True
+    edges = get(fn, GRAD_EDGES)
+    for k in range(length(edges)):
+        edge, output = item(edges, k), list_item(outputs, k)
+        if edge == none or output == none:
+            continue
+        wanted, spec = item(get(fn, GRAD_INPUTS), k), spec_of_part(shared, operands, output)
+        part = new_part(shared, template, values, operands, output)
+        made = 0
+        if part != 0:
+            made = new_gradient(
+                context, edge, part, spec, wanted, AS_IS if spec == wanted else FITTED
+            )
+        drop(part)
+        if made == 0 or not arrive(context, arguments, edge, made):
+            is_well = False
+            break
+    drop(values)
+    return is_well
+
+
+@helper
+def spec_of(shared, kept, spec):
+    """The spec of a tensor; for a bare value that is to be known."""
+    is_bare = class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE)
+    return spec if is_bare else get(kept, TENSOR_SPEC)
+
+
+@helper
+def spec_of_part(shared, operands, output):
+    """The spec of a result of a template."""
+    if class_of(output) == item(shared, INT):
+        return get(operands, 16 * word_of(output) + 8)
+    return item(output, OUTPUT_SPEC)
+
+
+@helper
+def new_part(shared, template, values, operands, output):
+    """A result of a template: an operand, a view of one, a bare new value, a part of one."""
+    if class_of(output) == item(shared, INT):
+        return own(get(operands, 16 * word_of(output)))
+    number, spec = word_of(item(output, OUTPUT_NUMBER)), item(output, OUTPUT_SPEC)
+    offset = item(output, OUTPUT_OFFSET)
+    if item(output, IS_VIEW) == item(shared, TRUE):
+        t = get(operands, 16 * number)
+        if class_of(t) == item(shared, NODE):
+            t = new_tensor(shared, own(t), get(operands, 16 * number + 8))
+        else:
+            own(t)
+        part = 0 if t == 0 else new_view(shared, t, spec, word_of(offset), item(shared, NO_GRAD))
+        drop(t)
+        return part
+    storage = list_item(get(template, TEMPLATE_STORAGES), number)
+    value, whole = item(values, word_of(item(storage, 0))), item(storage, 1)
+    if spec == whole and offset == zero(shared):
+        return own(value)
+    part = new_tensor(shared, own(value), whole)
+    if part != 0:
+        drop(get(part, TENSOR_SPEC))
+        put(part, TENSOR_SPEC, own(spec))
+        drop(get(part, TENSOR_OFFSET))
+        put(part, TENSOR_OFFSET, own(offset))
+    return part

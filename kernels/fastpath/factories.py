@@ -1,0 +1,216 @@
+"""New tensors of Python's numbers, compiled: `tensor` and `number_like` of `ops/creation.py` on the same
+objects.
+
+Recipes and specs are known from the first call of a kind. All else (arrays, mixed or ragged lists,
+other dtypes and devices) is left to the function in Python.
+"""
+
+import numpy as np
+
+from ..language.abi import at, helper
+from .cpython import (
+    BOUND,
+    LENGTH,
+    NUMBER_OF_ARGUMENTS,
+    class_of,
+    drop,
+    exchange,
+    find,
+    float_of,
+    forget_error,
+    get,
+    has_failed,
+    item,
+    length,
+    list_item,
+    new_pair,
+    new_result,
+    new_single,
+    new_word,
+    own,
+    put,
+    word_of,
+)  # fmt: skip
+from .elementwise import new_float_word, recorded
+from .tensors import (
+    EMPTY,
+    FALSE,
+    FLOAT,
+    INT,
+    LIST,
+    NODE_RECIPE,
+    NONE,
+    TENSOR_NEEDS_GRAD,
+    TENSOR_SPEC,
+    TRUE,
+    is_tensor,
+    is_usual,
+    new_node,
+    new_ready,
+    new_tensor,
+)  # fmt: skip
+
+# Where the slots of the classes lie; bound when the module is compiled.
+FUNCTION_CONTEXT = RECIPE_SPEC = BOUND
+
+SHARED, TWIN, OF_NUMBERS, OF_LISTS, DTYPE, REQUIRES_GRAD = range(6)  # the context
+SPEC, FREE, KIND = range(3)  # of what is known of lists of some length
+FLOAT32, FLOAT64, INT64 = range(3)  # kinds
+
+
+def constant(function, arguments, count, names):
+    """Record a number as a new tensor without axes, or in every place of one like a given tensor; or make a
+    tensor of a list, or of a list of lists."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    positional = count & NUMBER_OF_ARGUMENTS
+    out = 0
+    if is_usual(shared):
+        if positional == 1 and class_of(get(arguments, 0)) == item(shared, LIST):
+            out = new_from_list(context, shared, arguments, names)
+        elif names == 0 and (positional == 1 or positional == 2):
+            out = new_constant(context, shared, arguments, positional == 2)
+    if out != 0 or has_failed() != 0:
+        return out
+    return new_result(item(context, TWIN), arguments, count, names)
+
+
+# ----- a number -----
+
+
+@helper
+def new_constant(context, shared, arguments, is_like):
+    """A number as a tensor; 0 if this is not the usual case."""
+    number = get(arguments, 8 if is_like else 0)
+    kind = class_of(number)
+    if kind != item(shared, FLOAT) and kind != item(shared, INT):
+        return 0
+    if is_like and not is_tensor(shared, get(arguments, 0)):
+        return 0
+    spec = get(get(arguments, 0), TENSOR_SPEC) if is_like else kind
+    node = new_number(context, shared, spec, number)
+    if node == 0:
+        return 0
+    return recorded(shared, new_tensor(shared, node, get(get(node, NODE_RECIPE), RECIPE_SPEC)))
+
+
+@helper
+def new_number(context, shared, key, number):
+    """The node of a number in every place; 0 if it is too large, or the first with this key."""
+    recipe = own(find(item(context, OF_NUMBERS), key))
+    word = new_float_word(number) if recipe != 0 else 0
+    if word == 0:
+        drop(recipe)
+        return 0
+    inputs, offsets = own(item(shared, EMPTY)), own(item(shared, NONE))
+    return new_node(shared, recipe, inputs, offsets, new_single(word))
+
+
+# ----- a list -----
+
+
+@helper
+def new_from_list(context, shared, arguments, names):
+    """A tensor of a list of floats or of ints, or of such lists; 0 if this is not the usual case."""
+    numbers, dtype, wants_grad = get(arguments, 0), item(shared, NONE), item(shared, FALSE)
+    for k in range(length(names) if names != 0 else 0):
+        if item(names, k) == item(context, DTYPE):
+            dtype = get(arguments, 8 * (k + 1))
+        elif item(names, k) == item(context, REQUIRES_GRAD):
+            wants_grad = get(arguments, 8 * (k + 1))
+        else:
+            return 0
+    by_dtype = find(item(context, OF_LISTS), dtype)
+    if has_failed() != 0:  # it has no hash
+        forget_error()
+    facts = facts_of(shared, by_dtype, numbers) if by_dtype != 0 else 0
+    if facts == 0:
+        return 0
+    kind = word_of(item(facts, KIND))
+    if wants_grad != item(shared, FALSE) and (wants_grad != item(shared, TRUE) or kind == INT64):
+        return 0
+    out = new_written(shared, facts, kind, numbers)
+    if out != 0 and wants_grad == item(shared, TRUE):
+        exchange(out, TENSOR_NEEDS_GRAD, own(wants_grad))
+    return out
+
+
+@helper
+def facts_of(shared, known, numbers):
+    """What is known of lists like this one; 0 if that is nothing."""
+    count, columns = length(numbers), -1
+    if count == 0:
+        return 0
+    first = list_item(numbers, 0)
+    if class_of(first) == item(shared, LIST):
+        columns = length(first)
+        if columns == 0:
+            return 0
+        first = list_item(first, 0)
+    kind = class_of(first)
+    if kind != item(shared, FLOAT) and kind != item(shared, INT):
+        return 0
+    if columns < 0:
+        if not are_all(numbers, kind):
+            return 0
+    else:
+        for k in range(count):
+            row = list_item(numbers, k)
+            if class_of(row) != item(shared, LIST) or length(row) != columns:
+                return 0
+            if not are_all(row, kind):
+                return 0
+    key = new_word(count if kind == item(shared, FLOAT) else ~count)
+    if columns >= 0:
+        key = new_pair(key, new_word(columns))
+    facts = find(known, key) if key != 0 else 0
+    drop(key)
+    return facts
+
+
+@helper
+def are_all(numbers, kind):
+    """Whether all items of a list are of a class."""
+    well = True
+    for k in range(length(numbers)):
+        well &= class_of(list_item(numbers, k)) == kind
+    return well
+
+
+@helper
+def new_written(shared, facts, kind, numbers):
+    """A tensor of the numbers; 0 if one is too large, or no block is free."""
+    free = item(facts, FREE)
+    last = length(free) - 1
+    if last < 0:
+        return 0
+    address = word_of(list_item(free, last))
+    if class_of(list_item(numbers, 0)) == item(shared, LIST):
+        for k in range(length(numbers)):
+            address = write(list_item(numbers, k), kind, address)
+    else:
+        write(numbers, kind, address)
+    if has_failed() != 0:
+        forget_error()
+        return 0
+    block = list_item(free, last)
+    put(free, LENGTH, last)  # its reference is ours now
+    return new_tensor(shared, new_ready(shared, block), item(facts, SPEC))
+
+
+@helper
+def write(numbers, kind, address):
+    """Write the numbers of a list from an address on; where they end. An exception is set if one is too
+    large."""
+    count = length(numbers)
+    if kind == FLOAT32:
+        for k in range(count):
+            at(address, np.float32)[k] = np.float32(float_of(list_item(numbers, k)))
+        return address + 4 * count
+    for k in range(count):
+        number = list_item(numbers, k)
+        if kind == FLOAT64:
+            at(address, np.float64)[k] = float_of(number)
+        else:
+            put(address, 8 * k, word_of(number))
+    return address + 8 * count

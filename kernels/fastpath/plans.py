@@ -1,0 +1,207 @@
+"""A run of a plan, compiled: the memory that `schedule/planning/plan.py` writes into its table of words,
+and the whole of it, for plans of small steps.
+"""
+
+from ..language.abi import helper
+from ..runtime.runner import THREADS
+from .cpython import (
+    BOUND,
+    LENGTH,
+    class_of,
+    drop,
+    free,
+    get,
+    has_failed,
+    item,
+    length,
+    list_item,
+    new_list,
+    new_memory,
+    new_result,
+    new_word,
+    own,
+    put,
+    put_list_item,
+    word_of,
+)  # fmt: skip
+from .dispatch import finish
+from .pool import new_block
+from .stream import run_stream
+
+# Where the slots of the classes lie; bound when the module is compiled.
+NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = FUNCTION_CONTEXT = BOUND
+
+TWIN, ALLOCATE, FOREIGN, NONE, ZERO, FALSE, TRUE = range(7)  # the context
+# Of a table, and of a course.
+EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(10)
+TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, WALK, LARGE, TEAM = range(9)
+NODE, ITS_BLOCKS = range(2)  # of a result
+ELEMENT, PADDED = range(2)  # of an external
+TAKEN, SIZE, FREE = range(3)  # of a block
+
+
+def fill_in(function, arguments, count, names):
+    """Blocks for the held values; all addresses of a run are written into the table."""
+    context = get(function, FUNCTION_CONTEXT)
+    blocks = new_blocks(context, get(arguments, 0), get(arguments, 8))
+    if blocks != 0 or has_failed() != 0:
+        return blocks
+    return new_result(item(context, TWIN), arguments, count, names)
+
+
+@helper
+def new_blocks(context, table, externals):
+    """Blocks for the held values, in the table like the addresses of the externals; 0 if this is not
+    the usual case."""
+    described, wanted = item(table, EXTERNALS), item(table, BLOCKS)
+    outside, held = length(described), length(wanted)
+    addresses = new_memory(8 * (outside + held))
+    if addresses == 0:
+        return 0
+    for k in range(outside):
+        value, offset = block_and_offset(externals, k)
+        padded = item(item(described, k), PADDED) != item(context, ZERO)
+        if padded and (offset != 0 or class_of(value) == item(context, FOREIGN)):
+            free(addresses)
+            return 0
+        size = word_of(item(item(described, k), ELEMENT))
+        put(addresses, 8 * k, word_of(value) + offset * size)
+    blocks = new_list(held)
+    for k in range(held):
+        block = new_held(context, item(wanted, k), externals) if blocks != 0 else 0
+        if block == 0:
+            free(addresses)
+            drop(blocks)
+            return 0
+        put_list_item(blocks, k, block)
+        put(addresses, 8 * (outside + k), word_of(block))
+    words, place = word_of(item(table, WORDS_AT)), word_of(item(table, PLACES_AT))
+    for _ in range(word_of(item(table, PLACES))):
+        address = get(addresses, 8 * get(place, 8)) + get(place, 16)
+        put(words, 8 * get(place, 0), address)
+        place += 24
+    free(addresses)
+    return blocks
+
+
+def write_numbers(function, arguments, count, names):
+    """Write the Python numbers of a run into the table."""
+    context = get(function, FUNCTION_CONTEXT)
+    if are_written(get(arguments, 0), get(arguments, 8)):
+        return own(item(context, NONE))
+    return 0 if has_failed() != 0 else new_result(item(context, TWIN), arguments, count, names)
+
+
+@helper
+def are_written(table, given):
+    """Write numbers, tuples in a list, into the table; whether that went well."""
+    total = 0
+    for k in range(length(given)):
+        total += length(list_item(given, k))
+    numbers = new_memory(8 * total)
+    if numbers == 0:
+        return False
+    at = numbers
+    for k in range(length(given)):
+        for i in range(length(list_item(given, k))):
+            put(at, 0, word_of(item(list_item(given, k), i)))
+            at += 8
+    is_well = has_failed() == 0
+    words, place = word_of(item(table, WORDS_AT)), word_of(item(table, NUMBERS_AT))
+    for _ in range(word_of(item(table, NUMBERS)) if is_well else 0):
+        put(words, 8 * get(place, 0), get(numbers, 8 * get(place, 8)))
+        place += 16
+    free(numbers)
+    return is_well
+
+
+@helper
+def block_and_offset(externals, k):
+    """The block of a value from outside, and the element that is read first."""
+    pair = list_item(externals, k)
+    return get(item(pair, 0), NODE_ADDRESS), word_of(item(pair, 1))
+
+
+@helper
+def new_held(context, wanted, externals):
+    """The block of a held value: that of a value from outside which it takes over, or a new one."""
+    taken = word_of(item(wanted, TAKEN))
+    if taken >= 0:
+        return own(block_and_offset(externals, taken)[0])
+    none = item(context, NONE)
+    return new_block(item(wanted, FREE), item(wanted, SIZE), none, item(context, ALLOCATE))
+
+
+def run(function, arguments, count, names):
+    """Run a plan on a batch that reads some externals: True, or the step that failed; False if it has not
+    run, as it is not the usual case."""
+    context = get(function, FUNCTION_CONTEXT)
+    course, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
+    table, status = item(course, TABLE), word_of(item(course, STATUS_AT))
+    team = word_of(item(course, TEAM))
+    if item(course, LARGE) == item(context, TRUE) and get(team, 8 * THREADS) == 0:
+        return own(item(context, FALSE))  # the threads are not there yet
+    blocks = new_blocks(context, table, externals)
+    if blocks == 0 or not are_numbers_written(batch, table, item(course, NUMBERED)):
+        drop(blocks)
+        return 0 if has_failed() != 0 else own(item(context, FALSE))
+    put(status, 0, 0)
+    walk, stream = word_of(item(course, WALK)), word_of(item(table, WORDS_AT))
+    steps = word_of(item(course, STEPS))
+    where = status if item(course, CAN_FAIL) == item(context, TRUE) else 0
+    stopped = run_stream(walk, stream, steps, where, team)
+    if stopped >= 0:
+        drop(blocks)
+        return new_word(stopped)
+    done = handed_out(context, batch, item(course, RESULTS), blocks)
+    if done != 0 and has_failed() != 0:  # Ctrl-C
+        drop(done)
+        return 0
+    return done
+
+
+@helper
+def are_numbers_written(batch, table, numbered):
+    """Write the Python numbers of some nodes into the table; whether that went well."""
+    count = length(numbered)
+    if count == 0:
+        return True
+    given = new_list(count)
+    if given == 0:
+        return False
+    for k in range(count):
+        node = list_item(batch, word_of(item(numbered, k)))
+        put_list_item(given, k, own(get(node, NODE_SCALARS)))
+    is_well = are_written(table, given)
+    drop(given)
+    return is_well
+
+
+@helper
+def handed_out(context, batch, results, blocks):
+    """True, when the nodes that somebody holds have their memory, and the batch is done with."""
+    for k in range(length(results)):
+        result = item(results, k)
+        node, numbers = list_item(batch, word_of(item(result, NODE))), item(result, ITS_BLOCKS)
+        if length(numbers) > 1:
+            others = new_list(length(numbers))
+            if others == 0:
+                drop(blocks)
+                return 0
+            for i in range(length(numbers)):
+                put_list_item(others, i, own(list_item(blocks, word_of(item(numbers, i)))))
+            before = get(node, NODE_OTHERS)
+            put(node, NODE_OTHERS, others)
+            drop(before)
+        before = get(node, NODE_ADDRESS)
+        put(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
+        drop(before)
+    drop(blocks)
+    none = item(context, NONE)
+    nodes = length(batch)
+    for at in range(nodes):
+        finish(list_item(batch, at), none)
+    put(batch, LENGTH, 0)
+    for at in range(nodes):
+        drop(list_item(batch, at))
+    return own(item(context, TRUE))

@@ -1,0 +1,137 @@
+"""Recording the nodes of a template, compiled: `graph/trace.py` on the same objects."""
+
+from ..language.abi import helper, stack_words
+from .call_sites import new_site
+from .cpython import (
+    BOUND,
+    append,
+    drop,
+    fill,
+    get,
+    item,
+    length,
+    new_result,
+    new_tuple,
+    new_word,
+    own,
+    put,
+    untrack,
+    word_of,
+)  # fmt: skip
+from .tensors import MAX_PENDING, NONE, TAPE, WATCHERS, new_node  # fmt: skip
+
+# Where the slots of the classes lie; bound when the module is compiled.
+FUNCTION_CONTEXT = RECIPE_FALLIBLE = RECIPE_DRAW = NODE_SITE = BOUND
+
+SHARED, TWIN = range(2)  # the context of `repeat`
+STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)
+MOST_VALUES = 64  # that a template is given
+
+
+def repeat(function, arguments, count, names):
+    """Record the nodes of a template on some values, from where those start (None: at 0); a tuple of
+    these and of those."""
+    context = get(function, FUNCTION_CONTEXT)
+    shared = item(context, SHARED)
+    steps, values, shifts = get(arguments, 0), get(arguments, 8), get(arguments, 16)
+    tape, nodes, given = item(shared, TAPE), length(steps), length(values)
+    is_full = length(tape) + nodes >= MAX_PENDING or given > MOST_VALUES
+    if length(item(shared, WATCHERS)) != 0 or is_full:
+        return new_result(item(context, TWIN), arguments, count, names)
+    starts, is_shifted = stack_words(MOST_VALUES), shifts != item(shared, NONE)
+    for k in range(given if is_shifted else 0):
+        put(starts, 8 * k, word_of(item(shifts, k)))
+    made = new_tuple(given + nodes)
+    if made == 0:
+        return 0
+    for k in range(given):
+        fill(made, k, own(item(values, k)))
+    return completed(shared, steps, made, given, starts if is_shifted else 0)
+
+
+@helper
+def completed(shared, steps, made, given, starts):
+    """A tuple that begins with the given values, with the nodes recorded on them behind.
+
+    `starts` has the offset of each of those in its memory, as words; 0 where all are 0. The tuple
+    is taken over: 0 on failure.
+    """
+    untrack(made)  # it has gaps, and the collector may run in between
+    site = new_site_of(shared, steps)
+    if site == 0:
+        drop(made)
+        return 0
+    for k in range(length(steps)):
+        step = item(steps, k)
+        places = item(step, STEP_PLACES)
+        inputs = new_tuple(length(places))
+        if inputs != 0:
+            for i in range(length(places)):
+                fill(inputs, i, own(item(made, word_of(item(places, i)))))
+        offsets = new_offsets(shared, item(step, STEP_OFFSETS), places, given, starts)
+        scalars = new_scalars(shared, step)
+        node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
+        if node != 0 and can_fail(shared, step):
+            put(node, NODE_SITE, own(site))
+        if node == 0 or append(item(shared, TAPE), node) != 0:
+            drop(node)
+            drop(made)
+            made = 0
+            break
+        fill(made, given + k, node)
+    drop(site)
+    return made
+
+
+@helper
+def can_fail(shared, step):
+    """Whether the node of a step may find a bad value."""
+    return get(item(step, STEP_RECIPE), RECIPE_FALLIBLE) != item(shared, NONE)
+
+
+@helper
+def new_site_of(shared, steps):
+    """The user's line, which an error of one of the nodes will name, None if they cannot fail; 0 on
+    failure."""
+    for k in range(length(steps)):
+        if can_fail(shared, item(steps, k)):
+            return new_site(shared)
+    return own(item(shared, NONE))
+
+
+@helper
+def new_offsets(shared, offsets, places, given, starts):
+    """The offsets of a node: those of the template, from where the given values start."""
+    if starts == 0:
+        return own(offsets)
+    made = new_tuple(length(places))
+    if made == 0:
+        return 0
+    for i in range(length(places)):
+        place = word_of(item(places, i))
+        start = get(starts, 8 * place) if place < given else 0
+        if offsets != item(shared, NONE):
+            start += word_of(item(offsets, i))
+        number = new_word(start)
+        if number == 0:
+            drop(made)
+            return 0
+        fill(made, i, number)
+    return made
+
+
+@helper
+def new_scalars(shared, step):
+    """The scalars of a node: those of the template, then where its random numbers begin."""
+    scalars, draw = item(step, STEP_SCALARS), get(item(step, STEP_RECIPE), RECIPE_DRAW)
+    if draw == item(shared, NONE):
+        return own(scalars)
+    place = new_result(draw, stack_words(1), 0, 0)
+    if place == 0:
+        return 0
+    lasting = length(scalars)
+    made = new_tuple(lasting + length(place))
+    for k in range(length(made) if made != 0 else 0):
+        fill(made, k, own(item(scalars, k) if k < lasting else item(place, k - lasting)))
+    drop(place)
+    return made

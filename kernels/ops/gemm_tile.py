@@ -1,0 +1,488 @@
+"""The register-tiled core of every product of matrices, written as vector instructions.
+
+LLVM does not find the register tiling of a product by itself, so the innermost tile is emitted:
+up to HEIGHT rows by WIDTH vectors of sums stay in registers, and each step of the depth loads
+WIDTH vectors of B, broadcasts one number of A for each row and issues HEIGHT * WIDTH fused
+multiply-adds. Operands are copied first into the order in which the tile reads them, so any strides
+and sizes are welcome, and a transposed operand costs no more than another.
+
+    pack(x, line, along, lines, depth, out, width)
+        Panels of `width` lines: out[panel][k][i] = x[i * line + k * along], i within the panel.
+    multiply(a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add)
+        C = A @ B for at most HEIGHT rows of A, or C += A @ B if `add`. The rows of B are `b_step`
+        apart in a panel, its panels `b_panel`. Either operand may be packed or left where it is.
+
+They take addresses, and strides in elements. The kernels around them are emitted in the same way:
+nothing has to be inferred or optimised, so that instruction selection is all that compiling takes,
+0.15 s for every product of a dtype where Numba took 0.7 s for the loops around a finished tile.
+
+An element of a product is computed in one order that the depth alone decides: SUM_DEPTH products
+are added up one after the other, then the sums of such blocks. So its bits depend neither on the
+other rows and columns nor on layouts, batches and threads, and on no width of a vector.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba.core import cgutils
+
+from ..language.processor import CHOSEN, FUSED, VECTOR_BYTES, has
+from ..language.target import machine
+
+FEW_LINES = 4  # that are transposed in squares of their own
+SUM_DEPTH = 256  # products in a row before their sum is added to its element
+BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows half of an L2 cache
+
+# --------------------------------------------------------------------------- the machine
+
+
+# The sums, a step of B and one number of A fill the registers: 32 of them, or 16 on x86 without
+# AVX-512. Few rows, as each takes a pointer too: with 12 x 2, a convolution on Zen 5 came to 0.78 of
+# the peak, with 8 x 3 to 0.88 and with 6 x 4 to 0.90; on Zen 4 all were within 2 % of each other.
+HEIGHT, WIDTH = (6, 4) if has("avx512f") else (8, 3) if CHOSEN.architecture == "aarch64" else (6, 2)
+# All heights would be twice the code to compile; an odd one computes a row too many and drops it.
+HEIGHTS = (1, *range(2, HEIGHT + 1, 2))
+
+
+def lanes_of(size: int) -> int:
+    """Elements of `size` bytes in a vector."""
+    return VECTOR_BYTES // size
+
+
+def line_width(size: int) -> int:
+    """The width of a packed panel of A, which is whole vectors."""
+    return -(-HEIGHT // lanes_of(size)) * lanes_of(size)
+
+
+# --------------------------------------------------------------------------- instructions
+
+I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
+F64 = ir.DoubleType()
+
+
+class Number:
+    """An int64 whose operators append instructions."""
+
+    __slots__ = ("builder", "ir")
+
+    def __init__(self, builder: ir.IRBuilder, value: ir.Value | int) -> None:
+        self.builder = builder
+        self.ir = I64(value) if isinstance(value, int) else value
+
+    def _apply(self, name: str, other: Number | int) -> Number:
+        return Number(self.builder, getattr(self.builder, name)(self.ir, self._lift(other)))
+
+    def _compare(self, sign: str, other: Number | int) -> ir.Value:
+        return self.builder.icmp_signed(sign, self.ir, self._lift(other))
+
+    @staticmethod
+    def _lift(other: Number | int) -> ir.Value:
+        return other.ir if isinstance(other, Number) else I64(other)
+
+    def __add__(self, other: Number | int) -> Number:
+        return self._apply("add", other)
+
+    def __sub__(self, other: Number | int) -> Number:
+        return self._apply("sub", other)
+
+    def __mul__(self, other: Number | int) -> Number:
+        return self._apply("mul", other)
+
+    def __floordiv__(self, other: Number | int) -> Number:
+        """The quotient of two numbers that are not negative."""
+        return self._apply("udiv", other)
+
+    def __mod__(self, other: Number | int) -> Number:
+        return self._apply("urem", other)
+
+    def __and__(self, other: Number | int) -> Number:
+        return self._apply("and_", other)
+
+    def __lt__(self, other: Number | int) -> ir.Value:
+        return self._compare("<", other)
+
+    def __gt__(self, other: Number | int) -> ir.Value:
+        return self._compare(">", other)
+
+    def equals(self, other: Number | int) -> ir.Value:
+        return self._compare("==", other)
+
+    def differs(self, other: Number | int) -> ir.Value:
+        return self._compare("!=", other)
+
+
+class Code:
+    """Emits the instructions of one function on vectors of one dtype."""
+
+    def __init__(self, dtype: Any, module: ir.Module | None = None) -> None:
+        self.module = module or ir.Module("kernels")
+        self.size = np.dtype(dtype).itemsize
+        self.panel = WIDTH * lanes_of(self.size)
+        self.scalar = ir.FloatType() if self.size == 4 else ir.DoubleType()
+        self._take_lanes(lanes_of(self.size))
+        self.builder: Any = None
+        self.defined: Any = None
+        self.args: list[Number] = []
+
+    def function(
+        self, name: str, arguments: int, *, result: ir.Type | None = None, exported: bool = False
+    ) -> Code:
+        """A new function of int64, to be filled; `defined` is what a call of it names."""
+        kind = ir.FunctionType(result or ir.VoidType(), [I64] * arguments)
+        made = copy.copy(self)
+        made.defined = ir.Function(self.module, kind, f"{name}_{self.suffix}")
+        made.defined.linkage = "external" if exported else "internal"
+        made.defined.attributes.add("nounwind")
+        made.builder = ir.IRBuilder(made.defined.append_basic_block("entry"))
+        made.args = [Number(made.builder, arg) for arg in made.defined.args]
+        return made
+
+    def _take_lanes(self, lanes: int) -> None:
+        self.lanes = lanes
+        self.type = ir.VectorType(self.scalar, lanes)
+        self.suffix = f"v{lanes}f{8 * self.size}"
+        self.zero = ir.Constant(self.type, [0.0] * lanes)
+
+    def narrow(self, lanes: int) -> Code:
+        """The same function, on shorter vectors."""
+        made = copy.copy(self)
+        made._take_lanes(lanes)
+        return made
+
+    # numbers
+
+    def number(self, value: ir.Value | int | Number) -> Number:
+        return value if isinstance(value, Number) else Number(self.builder, value)
+
+    def choose(self, condition: ir.Value, a: Number | int, b: Number | int) -> Number:
+        chosen = (self.number(value).ir for value in (a, b))
+        return Number(self.builder, self.builder.select(condition, *chosen))
+
+    def smaller(self, a: Number, b: Number | int) -> Number:
+        return self.choose(a < b, a, b)
+
+    def larger(self, a: Number, b: Number | int) -> Number:
+        return self.choose(a > b, a, b)
+
+    def all(self, *conditions: ir.Value) -> ir.Value:
+        return functools.reduce(self.builder.and_, conditions)
+
+    def any(self, *conditions: ir.Value) -> ir.Value:
+        return functools.reduce(self.builder.or_, conditions)
+
+    def word(self, address: Number, index: Number | int = 0) -> Number:
+        """An int64 among others at an address."""
+        place = (self.number(index) * 8 + address).ir
+        return Number(
+            self.builder, self.builder.load(self.builder.inttoptr(place, I64.as_pointer()))
+        )
+
+    def stack(self, nbytes: int) -> Number:
+        """The address of aligned memory that lives until the function returns."""
+        memory = self.builder.alloca(I8, size=I64(nbytes))
+        memory.align = VECTOR_BYTES
+        return Number(self.builder, self.builder.ptrtoint(memory, I64))
+
+    # control
+
+    @contextmanager
+    def loop(
+        self, stop: Number, step: Number | int = 1, start: Number | int = 0
+    ) -> Iterator[Number]:
+        """For `start`, `start + step` ... below `stop`."""
+        first, last, apart = (self.number(n).ir for n in (start, stop, step))
+        with cgutils.for_range_slice(self.builder, first, last, apart) as (index, _):
+            yield Number(self.builder, index)
+
+    def when(self, condition: ir.Value) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.builder.if_then(condition)
+        return context
+
+    def either(self, condition: ir.Value) -> AbstractContextManager[Any]:
+        context: AbstractContextManager[Any] = self.builder.if_else(condition)
+        return context
+
+    def call(self, function: Any, *args: Number | int) -> Number:
+        """Call a function of int64, given as one or by the address of one with a result."""
+        values = [self.number(arg).ir for arg in args]
+        if isinstance(function, Number):
+            kind = ir.FunctionType(I64, [I64] * len(args)).as_pointer()
+            function = self.builder.inttoptr(function.ir, kind)
+        return Number(self.builder, self.builder.call(function, values))
+
+    def opaque(self, number: Number) -> Number:
+        """The same number, of which LLVM knows nothing.
+
+        Otherwise it would turn the sum of a number that counts and each of a dozen addresses into a
+        number of its own, for which there are no registers.
+        """
+        kind = ir.FunctionType(I64, [I64])
+        return Number(self.builder, self.builder.asm(kind, "", "=r,0", [number.ir], False))
+
+    # vectors
+
+    def intrinsic(self, name: str, result: ir.Type, *args: ir.Value) -> ir.Value:
+        kind = ir.FunctionType(result, [arg.type for arg in args])
+        return self.builder.call(cgutils.get_or_insert_function(self.module, kind, name), args)
+
+    def place(self, address: Number, kind: ir.Type | None = None) -> ir.Value:
+        return self.builder.inttoptr(address.ir, (kind or self.type).as_pointer())
+
+    def load(self, address: Number) -> ir.Value:
+        return self.builder.load(self.place(address), align=self.size)
+
+    def load_one(self, address: Number) -> ir.Value:
+        return self.builder.load(self.place(address, self.scalar))
+
+    def store(self, value: ir.Value, address: Number) -> None:
+        self.builder.store(value, self.place(address), align=self.size)
+
+    def shuffle(self, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
+        return self.builder.shuffle_vector(a, b, ir.Constant(ir.VectorType(I32, self.lanes), lanes))
+
+    def widen(self, value: ir.Value) -> ir.Value:
+        """A shorter vector as one of this length; the other lanes mean nothing."""
+        undefined = ir.Constant(value.type, ir.Undefined)
+        lanes = [min(lane, value.type.count) for lane in range(self.lanes)]
+        kind = ir.VectorType(I32, self.lanes)
+        return self.builder.shuffle_vector(value, undefined, ir.Constant(kind, lanes))
+
+    def broadcast(self, value: ir.Value) -> ir.Value:
+        undefined = ir.Constant(ir.VectorType(value.type, self.lanes), ir.Undefined)
+        first = self.builder.insert_element(undefined, value, I32(0))
+        return self.shuffle(first, undefined, [0] * self.lanes)
+
+    def from_double(self, value: ir.Value) -> ir.Value:
+        return value if self.size == 8 else self.builder.fptrunc(value, self.scalar)
+
+    def multiply_add(self, a: ir.Value, b: ir.Value, c: ir.Value) -> ir.Value:
+        if FUSED:
+            return self.intrinsic(f"llvm.fma.{self.suffix}", self.type, a, b, c)
+        return self.builder.fadd(self.builder.fmul(a, b), c)
+
+    def prefetch(self, address: Number, *, writes: bool = True) -> None:
+        """Ask for a cache line that will be written, or read."""
+        place = self.place(address)
+        self.intrinsic("llvm.prefetch.p0", ir.VoidType(), place, I32(int(writes)), I32(3), I32(1))
+
+    def multiples(self, factor: int) -> ir.Constant:
+        numbers = [factor * lane for lane in range(self.lanes)]
+        return ir.Constant(ir.VectorType(I64, self.lanes), numbers)
+
+    def first(self, count: Number) -> ir.Value:
+        """A mask of the lanes before `count`."""
+        return self.builder.icmp_signed("<", self.multiples(1), self.broadcast(count.ir))
+
+    def load_some(self, address: Number, mask: ir.Value) -> ir.Value:
+        """The lanes of a mask; the others are 0."""
+        name, place = f"llvm.masked.load.{self.suffix}.p0", self.place(address)
+        return self.intrinsic(name, self.type, place, I32(self.size), mask, self.zero)
+
+    def gather(self, address: Number, stride: Number, mask: ir.Value) -> ir.Value:
+        """The lanes of a mask from elements `stride` apart; the others are 0."""
+        builder = self.builder
+        apart = builder.mul(self.multiples(self.size), self.broadcast(stride.ir))
+        addresses = builder.add(self.broadcast(address.ir), apart)
+        places = builder.inttoptr(addresses, ir.VectorType(ir.PointerType(), self.lanes))
+        name = f"llvm.masked.gather.{self.suffix}.v{self.lanes}p0"
+        return self.intrinsic(name, self.type, places, I32(self.size), mask, self.zero)
+
+    def store_some(self, value: ir.Value, address: Number, mask: ir.Value) -> None:
+        name, place = f"llvm.masked.store.{self.suffix}.p0", self.place(address)
+        self.intrinsic(name, ir.VoidType(), value, place, I32(self.size), mask)
+
+
+def parsed(module: ir.Module, machine: Any) -> Any:
+    """A module as LLVM has it, for a target machine."""
+    module.triple, module.data_layout = machine.triple, str(machine.target_data)
+    made = llvm.parse_assembly(str(module))
+    made.verify()
+    return made
+
+
+def object_code(module: ir.Module, machine: Any) -> bytes:
+    """What the target machine makes of a module, without any of Numba's passes."""
+    return bytes(machine.emit_object(parsed(module, machine)))
+
+
+def assembly(module: ir.Module) -> str:
+    """The same as text."""
+    return str(machine().emit_assembly(parsed(module, machine())))
+
+
+# --------------------------------------------------------------------------- tile
+
+
+def emit_multiply(code: Code) -> Any:
+    """`multiply`: panel by panel, the function for as many rows and vectors."""
+    f = code.function("multiply", 12)
+    a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add = f.args
+    builder = f.builder
+    shape = f.choose(a_row.equals(1), 0, len(HEIGHTS))
+    tall = (shape + f.choose(rows.equals(1), 0, (rows + 1) // 2)) * WIDTH
+    with f.loop(columns, f.panel) as j:
+        across = f.smaller(columns - j, f.panel)
+        b_here, c_here = b + j // f.panel * b_panel * f.size, c + j * f.size
+        after = builder.append_basic_block("after")
+        choice = builder.switch((tall + (across - 1) // f.lanes).ir, after)
+        tiles = itertools.product((True, False), HEIGHTS, range(1, WIDTH + 1))
+        for k, (is_dense, height, width) in enumerate(tiles):
+            block = builder.append_basic_block()
+            choice.add_case(I64(k), block)
+            builder.position_at_end(block)
+            tile = emit_tile(code, height, width, is_dense)
+            f.call(tile, a, a_row, a_step, b_here, b_step, c_here, c_row, depth, rows, across, add)
+            builder.branch(after)
+        builder.position_at_end(after)
+    builder.ret_void()
+    return f.defined
+
+
+def emit_tile(code: Code, height: int, width: int, is_dense: bool) -> Any:
+    """C (+)= A @ B for `height` rows, or one less, by `width` vectors, of which the last is masked.
+
+    The rows of A are `a_row` elements apart, which is 1 if `is_dense`, its columns `a_step`.
+    """
+    f = code.function(f"tile_{height}x{width}{'_dense' if is_dense else ''}", 11)
+    a, a_row, a_step, b, b_step, c, c_row, depth, rows, columns, add = f.args
+    builder, size, lanes = f.builder, f.size, f.lanes
+    entry = builder.block
+    loop, done, over, onto, end = (
+        f.defined.append_basic_block(name) for name in ("loop", "done", "over", "onto", "end")
+    )
+
+    lines = [c + c_row * (i * size) for i in range(height)]
+    factors = [f.number(i) if is_dense else a_row * i for i in range(height)]
+    if height > 1:  # the last row may be one too many
+        is_whole = rows.equals(height)
+        lines[-1] = f.choose(is_whole, lines[-1], f.stack(width * VECTOR_BYTES))
+        factors[-1] = f.choose(is_whole, factors[-1], factors[-2])
+    cells = [line + VECTOR_BYTES * v for line in lines for v in range(width)]
+    for cell in cells:
+        f.prefetch(cell)
+    builder.branch(loop)
+
+    builder.position_at_end(loop)
+    starts = [depth.ir, a.ir, b.ir, *[f.zero] * len(cells)]
+    phis = [builder.phi(start.type) for start in starts]
+    left, a_now, b_now = (f.number(phi) for phi in phis[:3])
+    line = [f.load(b_now + VECTOR_BYTES * v) for v in range(width)]
+    sums = []
+    for i in range(height):
+        factor = f.broadcast(f.load_one(a_now + factors[i] * size))
+        for v in range(width):
+            sums.append(f.multiply_add(factor, line[v], phis[3 + i * width + v]))
+    fewer, a_next, b_next = left - 1, a_now + a_step * size, b_now + b_step * size
+    for phi, start, value in zip(
+        phis, starts, [fewer.ir, a_next.ir, b_next.ir, *sums], strict=True
+    ):
+        phi.add_incoming(start, entry)
+        phi.add_incoming(value, loop)
+    builder.cbranch(fewer > 0, loop, done)
+
+    builder.position_at_end(done)
+    mask = f.first(columns - lanes * (width - 1))
+    builder.cbranch(add.equals(0), over, onto)
+    for block in (over, onto):
+        builder.position_at_end(block)
+        for k, (cell, total) in enumerate(zip(cells, sums, strict=True)):
+            is_edge = k % width == width - 1
+            if block is onto:
+                old = f.load_some(cell, mask) if is_edge else f.load(cell)
+                total = builder.fadd(old, total)
+            if is_edge:
+                f.store_some(total, cell, mask)
+            else:
+                f.store(total, cell)
+        builder.branch(end)
+    builder.position_at_end(end)
+    builder.ret_void()
+    return f.defined
+
+
+# --------------------------------------------------------------------------- packing
+
+
+def emit_pack(code: Code) -> Any:
+    """`pack`: squares are transposed in registers, dense lines copied, the rest is gathered.
+
+    Whole vectors are written, of which `width` is made, and whole squares: `out` needs room for `lanes`
+    more steps of the depth, and what follows the last line and the last step means nothing. Dense lines
+    are read across all panels, so that the processor fetches ahead.
+    """
+    f = code.function("pack", 7)
+    x, line, along, lines, depth, out, width = f.args
+    with f.either(along.equals(1)) as (squares, others):
+        with squares, f.either(lines > FEW_LINES) as (many, few):
+            with many, f.loop(lines, width) as first, f.loop(depth, f.lanes) as k:
+                count, there = f.smaller(lines - first, width), out + first * depth * f.size
+                with f.loop(count, f.lanes) as i:
+                    source = x + ((first + i) * line + k) * f.size
+                    target = there + (k * width + i) * f.size
+                    places = [target + width * (j * f.size) for j in range(f.lanes)]
+                    for j in range(f.lanes):  # the squares to come
+                        f.prefetch(source + (line * j + 2 * f.lanes) * f.size, writes=False)
+                    emit_transpose(f, source, line, count - i, depth - k, places)
+            side = min(f.lanes, FEW_LINES)
+            with few, f.loop(depth, side) as k:
+                target = out + k * width * f.size
+                places = [target + width * (j * f.size) for j in range(side)]
+                emit_transpose(f, x + k * f.size, line, lines, depth - k, places, side)
+        with others, f.either(line.equals(1)) as (copied, gathered):
+            with copied, f.either(lines > width) as (panels, panel):
+                with panels, f.loop(depth) as k, f.loop(lines, width) as first:
+                    count, here = f.smaller(lines - first, width), x + (first + k * along) * f.size
+                    there = out + (first * depth + k * width) * f.size
+                    with f.loop(count, f.lanes) as i:
+                        some = f.load_some(here + i * f.size, f.first(count - i))
+                        f.store(some, there + i * f.size)
+                with panel, f.loop(lines, f.lanes) as i:
+                    mask = f.first(lines - i)
+                    with f.loop(depth) as k:
+                        some = f.load_some(x + (k * along + i) * f.size, mask)
+                        f.store(some, out + (k * width + i) * f.size)
+            with gathered, f.loop(lines, width) as first, f.loop(depth) as k:
+                count, there = f.smaller(lines - first, width), out + first * depth * f.size
+                with f.loop(count, f.lanes) as i:
+                    source = x + ((first + i) * line + k * along) * f.size
+                    some = f.gather(source, line, f.first(count - i))
+                    f.store(some, there + (k * width + i) * f.size)
+    f.builder.ret_void()
+    return f.defined
+
+
+def emit_transpose(
+    f: Code,
+    x: Number,
+    line: Number,
+    count: Number,
+    depth: Number,
+    places: list[Number],
+    side: int | None = None,
+) -> None:
+    """Transpose a square of `side`, by default a vector, of which `count` lines exist, the last one standing
+    in for the others."""
+    lanes = side or f.lanes
+    wide, f = f, f.narrow(lanes)
+    mask = f.first(depth)
+    rows = [f.load_some(x + f.smaller(count - 1, i) * line * f.size, mask) for i in range(lanes)]
+    half = lanes // 2
+    while half:  # swap the off-diagonal quarters of ever smaller squares
+        keep = [j if j & half == 0 else j - half + lanes for j in range(lanes)]
+        swap = [j + half if j & half == 0 else j + lanes for j in range(lanes)]
+        for i in range(lanes):
+            if i & half == 0:
+                a, b = rows[i], rows[i + half]
+                rows[i], rows[i + half] = (f.shuffle(a, b, order) for order in (keep, swap))
+        half //= 2
+    for row, place in zip(rows, places, strict=True):
+        wide.store(wide.widen(row), place)

@@ -1,0 +1,444 @@
+"""Reading and writing elements whose places are values of a tensor.
+
+Two layouts cover all of it. A *table* is a tensor seen as [outer, the indexed axes, inner], whose
+rows of `inner` elements are named by one index per indexed axis; the indices lie one axis after
+the other, `count` each. A *grid* is an index tensor of the same rank as the tensor it points into:
+`lines` runs along the axis that is indexed, all other coordinates are shared.
+
+Where two indices may name one place, units are cut so that one place belongs to one unit and is
+met in the order of the indices: the last write wins and sums are added up in that order, whatever
+the number of threads.
+
+The kernels that only move elements are bound to integers of the element's size.
+
+CPU side below; the CUDA side belongs at the end.
+"""
+
+from ..language.abi import (
+    STATUS_INDEX,
+    STATUS_VALUE,
+    I,
+    T,
+    X,
+    at,
+    helper,
+    kernel,
+    shifted,
+    words,
+)
+from ..language.device import instead_of
+from .shape import offset_of
+
+# --------------------------------------------------------------------------- checks
+
+NOTHING = 1 << 62  # no offset at all
+
+
+@helper
+def report(status, code, first, second, third):
+    """Set the status words; the first fault stays."""
+    if status[0] == 0:
+        status[1], status[2], status[3] = first, second, third
+        status[0] = code
+
+
+@helper
+def row_offset(indices, count, i, axes, status):
+    """The offset of row `i`; `axes` has for each axis its number, size, stride and lowest index."""
+    offset = 0
+    for axis in range(axes[0]):
+        number, size, step, lowest = (
+            axes[1 + 4 * axis], axes[2 + 4 * axis], axes[3 + 4 * axis], axes[4 + 4 * axis]
+        )  # fmt: skip
+        index = indices[axis * count + i]
+        if index < lowest or index >= size:
+            report(status, STATUS_INDEX, index, number, size)
+            return NOTHING
+        offset += (index + size if index < 0 else index) * step
+    return offset
+
+
+@helper
+def are_places(index, count, lowest, size):
+    """Whether dense indices are all of an axis; it takes less than a look at each when it is used."""
+    wrong = 0
+    for i in range(count):
+        wrong |= (index[i] - lowest) | (size - 1 - index[i])
+    return wrong >= 0
+
+
+@helper
+def are_rows(indices, count, axes, status):
+    """Whether all indices name rows; the status tells of one that does not."""
+    for axis in range(axes[0]):
+        number, size, lowest = axes[1 + 4 * axis], axes[2 + 4 * axis], axes[4 + 4 * axis]
+        index = shifted(indices, axis * count)
+        if not are_places(index, count, lowest, size):
+            for i in range(count):
+                if index[i] < lowest or index[i] >= size:
+                    report(status, STATUS_INDEX, index[i], number, size)
+            return False
+    return True
+
+
+@instead_of(are_rows)
+def are_rows_on_gpu(indices, count, axes, status):
+    """Each thread would look at all of them. There a write that fails may have written some rows."""
+    return True
+
+
+# --------------------------------------------------------------------------- tables
+
+
+@kernel
+def copy_elements(args, start, stop):
+    """out = the first input, both dense; nothing where they are the same memory."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[COPY_OUT], T)
+    if p[0] != p[COPY_OUT]:
+        for i in range(start, stop):
+            out[i] = x[i]
+
+
+COPY_OUT = 3  # the kernels that start with a copy have three inputs
+
+
+@kernel
+def read_table(args, start, stop):
+    """out[o, i] = the row that index i names in x[o]; a unit is a row of the result."""
+    p = words(args)
+    x, indices, out, status = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I)
+    count, outer_step, inner, inner_step, axes = p[4], p[5], p[6], p[7], shifted(p, 8)
+    is_single = inner == 1 and axes[0] == 1
+    size, step, lowest = axes[2], axes[3], axes[4]
+    unit = start
+    while unit < stop:
+        o, i = unit // count, unit % count
+        rows = min(count - i, stop - unit)
+        if is_single and are_places(shifted(indices, i), rows, lowest, size):
+            place, source, target = (
+                shifted(indices, i),
+                shifted(x, o * outer_step),
+                shifted(out, unit),
+            )
+            for k in range(rows):
+                target[k] = source[(place[k] + (size & (place[k] >> 63))) * step]
+            unit += rows
+            continue
+        for row in range(i, i + rows):
+            offset = row_offset(indices, count, row, axes, status)
+            if offset == NOTHING:
+                return
+            source = shifted(x, o * outer_step + offset)
+            target = shifted(out, (o * count + row) * inner)
+            if inner_step == 1:
+                for k in range(inner):
+                    target[k] = source[k]
+            else:
+                for k in range(inner):
+                    target[k] = source[k * inner_step]
+        unit += rows
+
+
+@kernel
+def write_table(args, start, stop):
+    """out[o, row i] = values[o, i]; a unit is one element of (outer, inner)."""
+    p = words(args)
+    indices, values, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    count, outer_step, inner, inner_step = p[5], p[6], p[7], p[8]
+    value_outer, value_row, value_inner, axes = p[9], p[10], p[11], shifted(p, 13)
+    if not are_rows(indices, count, axes, status):
+        return  # before anything is written: a plan may have this write over what others have read
+    for o in range(start // inner, (stop + inner - 1) // inner):
+        first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        for i in range(count):
+            offset = row_offset(indices, count, i, axes, status)
+            if offset == NOTHING:
+                return
+            source = shifted(values, o * value_outer + i * value_row)
+            target = shifted(out, o * outer_step + offset)
+            for k in range(first, last):
+                target[k * inner_step] = source[k * value_inner]
+
+
+@kernel
+def add_to_table(args, start, stop):
+    """out[o, row i] += values[o, i], without the rows of one index; units as in `write_table`."""
+    p = words(args)
+    indices, values, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    count, outer_step, inner, inner_step = p[5], p[6], p[7], p[8]
+    value_outer, value_row, value_inner, skipped, axes = p[9], p[10], p[11], p[12], shifted(p, 13)
+    if not are_rows(indices, count, axes, status):
+        return  # before anything is written: a plan may have this write over what others have read
+    for o in range(start // inner, (stop + inner - 1) // inner):
+        first, last = max(start - o * inner, 0), min(stop - o * inner, inner)
+        for i in range(count):
+            offset = row_offset(indices, count, i, axes, status)
+            if offset == NOTHING:
+                return
+            if indices[i] == skipped:
+                continue
+            source = shifted(values, o * value_outer + i * value_row)
+            target = shifted(out, o * outer_step + offset)
+            if inner_step == 1 and value_inner == 1:
+                for k in range(first, last):
+                    target[k] = T(target[k] + source[k])
+            else:
+                for k in range(first, last):
+                    place = k * inner_step
+                    target[place] = T(target[place] + source[k * value_inner])
+
+
+# --------------------------------------------------------------------------- grids
+
+# Words of a grid, after the addresses: along the indexed axis, the length of the index, the size
+# of the tensor, and the strides of tensor, index and source; the same along the shared axis that
+# lies last, where only its length counts; then the other axes: how many, sizes, three strides.
+LENGTH, SIZE, ALONG_X, ALONG_INDEX, ALONG_SOURCE = 0, 1, 2, 3, 4
+SHARED, SHARED_X, SHARED_INDEX, SHARED_SOURCE = 5, 6, 7, 8
+AXIS, GROUP_AXES, GROUP_SIZES = 9, 10, 11
+
+
+@helper
+def group_offset(c, group, operand):
+    """Where a group of lines begins in the tensor (1), the index (2) or the source (3)."""
+    axes, sizes = c[GROUP_AXES], shifted(c, GROUP_SIZES)
+    return offset_of(group, axes, sizes, shifted(sizes, operand * axes))
+
+
+@kernel
+def read_grid(args, start, stop):
+    """out[.., i, ..] = x[.., index[.., i, ..], ..]; a unit is a line along the indexed axis."""
+    p = words(args)
+    x, index, out, status, c = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I), shifted(p, 4)
+    shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
+    along_x, along_index, along_out = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
+    for group in range(start // shared, (stop + shared - 1) // shared):
+        first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
+        source = shifted(x, group_offset(c, group, 1))
+        place = shifted(index, group_offset(c, group, 2))
+        target = shifted(out, group_offset(c, group, 3))
+        if (
+            shared == 1
+            and along_index == 1
+            and along_out == 1
+            and are_places(place, length, 0, size)
+        ):
+            for i in range(length):
+                target[i] = source[place[i] * along_x]
+            continue
+        for i in range(length):
+            for k in range(first, last):
+                chosen = place[i * along_index + k * c[SHARED_INDEX]]
+                if chosen < 0 or chosen >= size:
+                    report(status, STATUS_INDEX, chosen, c[AXIS], size)
+                    return
+                target[i * along_out + k * c[SHARED_SOURCE]] = source[
+                    chosen * along_x + k * c[SHARED_X]
+                ]
+
+
+@kernel
+def write_grid(args, start, stop):
+    """out[.., index[.., i, ..], ..] = source[.., i, ..]; units as in `read_grid`."""
+    p = words(args)
+    index, source, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    c = shifted(p, 5)
+    shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
+    along_out, along_index, along_value = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
+    for group in range(start // shared, (stop + shared - 1) // shared):
+        first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
+        target = shifted(out, group_offset(c, group, 1))
+        place = shifted(index, group_offset(c, group, 2))
+        value = shifted(source, group_offset(c, group, 3))
+        if shared == 1 and along_index == 1 and are_places(place, length, 0, size):
+            for i in range(length):
+                target[place[i] * along_out] = value[i * along_value]
+            continue
+        for i in range(length):
+            for k in range(first, last):
+                chosen = place[i * along_index + k * c[SHARED_INDEX]]
+                if chosen < 0 or chosen >= size:
+                    report(status, STATUS_INDEX, chosen, c[AXIS], size)
+                    return
+                target[chosen * along_out + k * c[SHARED_X]] = value[
+                    i * along_value + k * c[SHARED_SOURCE]
+                ]
+
+
+@kernel
+def one_hot(args, start, stop):
+    """out[i, index[i]] = 1, all else 0; a unit is a row."""
+    p = words(args)
+    index, out, status, classes = at(p[0], I), at(p[1], I), at(p[2], I), p[3]
+    for row in range(start, stop):
+        target = shifted(out, row * classes)
+        for k in range(classes):
+            target[k] = 0
+        chosen = index[row]
+        if chosen < 0 or chosen >= classes:
+            report(status, STATUS_INDEX, chosen, 0, classes)
+            return
+        target[chosen] = 1
+
+
+SUM, PRODUCT, LARGEST, SMALLEST = 0, 1, 2, 3  # the scalar word of `reduce_grid`
+
+
+@kernel
+def reduce_grid(args, start, stop):
+    """out[.., index[.., i, ..], ..] joined with source[.., i, ..] by one of the reductions."""
+    p = words(args)
+    index, source, out, status = at(p[1], I), at(p[2], T), at(p[3], T), at(p[4], I)
+    c = shifted(p, 5)
+    shared, size, length = c[SHARED], c[SIZE], c[LENGTH]
+    along_out, along_index, along_value = c[ALONG_X], c[ALONG_INDEX], c[ALONG_SOURCE]
+    reduction = c[GROUP_SIZES + 4 * c[GROUP_AXES]]
+    for group in range(start // shared, (stop + shared - 1) // shared):
+        first, last = max(start - group * shared, 0), min(stop - group * shared, shared)
+        target = shifted(out, group_offset(c, group, 1))
+        place = shifted(index, group_offset(c, group, 2))
+        values = shifted(source, group_offset(c, group, 3))
+        is_plain = reduction == SUM and shared == 1 and along_index == 1
+        if is_plain and are_places(place, length, 0, size):
+            for i in range(length):
+                here = place[i] * along_out
+                target[here] = T(target[here] + values[i * along_value])
+            continue
+        for i in range(length):
+            for k in range(first, last):
+                chosen = place[i * along_index + k * c[SHARED_INDEX]]
+                if chosen < 0 or chosen >= size:
+                    report(status, STATUS_INDEX, chosen, c[AXIS], size)
+                    return
+                value = values[i * along_value + k * c[SHARED_SOURCE]]
+                here = chosen * along_out + k * c[SHARED_X]
+                old = target[here]
+                if reduction == SUM:
+                    target[here] = T(old + value)
+                elif reduction == PRODUCT:
+                    target[here] = T(old * value)
+                elif value != value or (
+                    old == old and (value > old if reduction == LARGEST else value < old)
+                ):
+                    target[here] = value
+
+
+# --------------------------------------------------------------------------- masks
+
+COUNT_BLOCK = 4096
+
+
+@kernel
+def count_blocks(args, start, stop):
+    """ends[1 + block] = how many elements of a block are not 0."""
+    p = words(args)
+    x, ends, size = at(p[0], T), at(p[1], I), p[2]
+    for block in range(start, stop):
+        found = I(0)
+        for i in range(block * COUNT_BLOCK, min(block * COUNT_BLOCK + COUNT_BLOCK, size)):
+            found += I(x[i] != T(0))
+        ends[1 + block] = found
+
+
+@kernel
+def count_before(args, start, stop):
+    """ends[block] = how many are not 0 in front of the block; the last one is the total."""
+    p = words(args)
+    ends, size = at(p[1], I), p[2]
+    total = I(0)
+    ends[0] = total
+    for block in range((size + COUNT_BLOCK - 1) // COUNT_BLOCK):
+        total += ends[1 + block]
+        ends[1 + block] = total
+
+
+@helper
+def spread_places(places, start, stop, axes, sizes):
+    """Coordinates instead of the flat places, in order, in the first column of some rows.
+
+    A row is divided only where the last axis begins anew.
+    """
+    last = axes - 1
+    inner, line = sizes[last], I(0)
+    for row in range(start, stop):
+        here = row * axes
+        flat = places[here]
+        if row == start or flat - line >= inner:
+            rest = flat // inner
+            line = rest * inner
+            for axis in range(last - 1, -1, -1):
+                places[here + axis] = rest % sizes[axis]
+                rest //= sizes[axis]
+        else:
+            for axis in range(last):
+                places[here + axis] = places[here - axes + axis]
+        places[here + last] = flat - line
+
+
+@kernel
+def list_places(args, start, stop):
+    """places[k] = the coordinates of the k-th element that is not 0; a unit is a block."""
+    p = words(args)
+    x, ends, places = at(p[0], T), at(p[1], I), at(p[2], I)
+    axes = p[4]
+    for block in range(start, stop):
+        i, k = block * COUNT_BLOCK, ends[block]
+        while k < ends[1 + block]:
+            places[k * axes] = i  # to be written over, unless the element is one of them
+            k += I(x[i] != T(0))
+            i += 1
+        if axes > 1:
+            spread_places(places, ends[block], k, axes, shifted(p, 5))
+
+
+@kernel
+def list_few(args, start, stop):
+    """places = the coordinates of all elements that are not 0, with room for all; count[0] = how many."""
+    p = words(args)
+    x, places, count, size, axes = at(p[0], T), at(p[1], I), at(p[2], I), p[3], p[4]
+    found = I(0)
+    for i in range(size):
+        places[found] = i  # to be written over, unless the element is one of them
+        found += I(x[i] != T(0))
+    count[0] = found
+    if axes > 1:
+        for k in range(
+            found - 1, -1, -1
+        ):  # rows of coordinates end behind the places that are left
+            rest = places[k]
+            for axis in range(axes - 1, -1, -1):
+                places[k * axes + axis] = rest % p[5 + axis]
+                rest //= p[5 + axis]
+
+
+@kernel
+def pick_few(args, start, stop):
+    """rows = those of x where the mask is set, with room for all; count[0] = how many."""
+    p = words(args)
+    x, mask, rows, count = at(p[0], T), at(p[1], X), at(p[2], T), at(p[3], I)
+    size, width, found = p[4], p[5], I(0)
+    for i in range(size):
+        for k in range(width):
+            rows[found * width + k] = x[i * width + k]  # to be written over, unless it is chosen
+        found += I(mask[i] != X(0))
+    count[0] = found
+
+
+@kernel
+def fill_masked(args, start, stop):
+    """out[i] = the next element of the source where the mask is set, else x[i]; by blocks."""
+    p = words(args)
+    x, mask, source, ends = at(p[0], T), at(p[1], X), at(p[2], T), at(p[3], I)
+    out, status, size, available = at(p[4], T), at(p[5], I), p[6], p[7]
+    for block in range(start, stop):
+        k = ends[block]
+        for i in range(block * COUNT_BLOCK, min(block * COUNT_BLOCK + COUNT_BLOCK, size)):
+            if mask[i] == 0:
+                out[i] = x[i]
+                continue
+            if k >= available:
+                report(status, STATUS_VALUE, available, k, 0)
+                return
+            out[i] = source[k]
+            k += 1

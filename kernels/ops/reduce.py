@@ -1,0 +1,448 @@
+"""Sums, products, extremes and moments over rows or columns of C-ordered matrices.
+
+A reduction over any dimensions is brought to `outer x length x inner` by the operation. `*_rows`
+reduce where `inner` is 1, `*_columns` reduce over the rows of each matrix, all columns at once.
+A long reduction is cut into chunks of a size that depends on the shape alone; a second launch of
+the same kernel reduces the chunks' results. `X` is the input's dtype, `T` the accumulator's and
+the result's.
+"""
+
+from operator import add, mul, sub
+
+from ..language.abi import I, T, X, at, helper, kernel, words
+from ..language.lanes import (
+    LANES,
+    cast,
+    combine,
+    combine_four,
+    first_equal,
+    fold,
+    load,
+    load_four,
+    load_some,
+    spread,
+    store,
+    store_some,
+)
+
+# Additions that one lane does in a row before its part is added to the lane's total.
+RUN = 16 * LANES
+
+# A sum in blocks, each going on where the last stopped, is the same sum: blocks are whole runs.
+BLOCK = 2 * RUN
+
+
+@helper
+def reduce_onto(op, total, x, begin, end, neutral, T):
+    """Lanes of a running result and x[begin:end], in an order that depends on the length alone.
+
+    The runs of a block take turns, so that an operation need not wait for the one before it: the
+    sum of 4M float32 takes 239 us for 354, a plain loop in C 213.
+    """
+    whole = begin + (end - begin) // LANES * LANES
+    first = begin
+    while first + BLOCK <= whole:
+        even, odd = spread(T(neutral)), spread(T(neutral))
+        for i in range(first, first + BLOCK, 2 * LANES):
+            even = combine(op, even, cast(load(x, i), T))
+            odd = combine(op, odd, cast(load(x, i + LANES), T))
+        total = combine(op, total, combine(op, even, odd))
+        first += BLOCK
+    while first < whole:
+        part = spread(T(neutral))
+        for i in range(first, min(first + RUN, whole), LANES):
+            part = combine(op, part, cast(load(x, i), T))
+        total = combine(op, total, part)
+        first += RUN
+    if whole < end:
+        total = combine(op, total, cast(load_some(x, whole, end - whole, neutral), T))
+    return total
+
+
+@helper
+def reduce_span(op, x, begin, end, neutral, T):
+    """`op` over x[begin:end], in an order that depends on the length alone."""
+    return fold(op, reduce_onto(op, spread(T(neutral)), x, begin, end, neutral, T))
+
+
+@helper
+def reduce_four_spans(op, x, begin, length, neutral, T):
+    """`op` over four spans in a row, each `length` long and in the order of `reduce_span`.
+
+    `length` is a multiple of `BLOCK`. Memory that is read in four places at once arrives sooner: the
+    sum of 4M float32 takes 6 to 13 % less time.
+    """
+    none = spread(T(neutral))
+    total = none, none, none, none
+    for first in range(begin, begin + length, BLOCK):
+        even = odd = none, none, none, none
+        for i in range(first, first + BLOCK, 2 * LANES):
+            even = combine_four(op, even, load_four(x, i, length, T))
+            odd = combine_four(op, odd, load_four(x, i + LANES, length, T))
+        total = combine_four(op, total, combine_four(op, even, odd))
+    return fold(op, total[0]), fold(op, total[1]), fold(op, total[2]), fold(op, total[3])
+
+
+@helper
+def sum_onto(total, x, count, X, T):
+    """Lanes of a running sum and x[:count], in the order of `reduce_span`."""
+    return reduce_onto(add, total, x, 0, count, X(0), T)
+
+
+@helper
+def dot_onto(total, x, i, y, j, count, T):
+    """Lanes of a running sum and x[i + k] * y[j + k] for k < count, in an order of count alone."""
+    whole = count // LANES * LANES
+    for first in range(0, whole, RUN):
+        part = spread(T(0))
+        for k in range(first, min(first + RUN, whole), LANES):
+            product = combine(mul, load(x, i + k), load(y, j + k))
+            part = combine(add, part, product)
+        total = combine(add, total, part)
+    if whole < count:
+        rest = count - whole
+        a, b = load_some(x, i + whole, rest, T(0)), load_some(y, j + whole, rest, T(0))
+        total = combine(add, total, combine(mul, a, b))
+    return total
+
+
+@helper
+def squares_onto(total, x, count, X, T):
+    """Called as `sum_onto` is: the squares of x[:count], in the order of `dot_span`; `X` is `T`."""
+    return dot_onto(total, x, 0, x, 0, count, T)
+
+
+@helper
+def dot_span(x, i, y, j, count, T):
+    """The sum of x[i + k] * y[j + k] for k < count, in an order that depends on count alone."""
+    return fold(add, dot_onto(spread(T(0)), x, i, y, j, count, T))
+
+
+@helper
+def chunk_of(unit, length, step, chunks):
+    """Where a chunk of a row begins and ends."""
+    row, first = unit // chunks * length, unit % chunks * step
+    return row + first, row + min(first + step, length)
+
+
+@helper
+def strip_of(unit, length, inner, strip, strips):
+    """Where a strip of columns of a matrix begins, and how many columns it has."""
+    left = unit % strips * strip
+    return unit // strips * length * inner + left, min(strip, inner - left)
+
+
+# rows: out[row, chunk] = op over x[row, chunk * step : (chunk + 1) * step]
+# words: length, step, chunks; unit: one chunk of one row
+
+
+@kernel
+def sum_rows(args, start, stop):
+    """out[row, chunk] = the sum of a chunk of a row."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    unit = start
+    while unit < stop:
+        begin, end = chunk_of(unit, length, step, chunks)
+        if unit + 4 <= stop and (unit % chunks + 4) * step <= length and step % BLOCK == 0:
+            sums = reduce_four_spans(add, x, begin, step, X(0), T)
+            out[unit], out[unit + 1], out[unit + 2], out[unit + 3] = sums
+            unit += 4
+        else:
+            out[unit] = reduce_span(add, x, begin, end, X(0), T)
+            unit += 1
+
+
+sum_rows.folds = "sum"  # read by the scheduler: such a kernel may join what it sums
+
+
+@kernel
+def prod_rows(args, start, stop):
+    """out[row, chunk] = the product of a chunk of a row."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(mul, x, begin, end, X(1), T)
+
+
+@kernel
+def max_rows(args, start, stop):
+    """out[row, chunk] = the largest element of a chunk of a row, NaN if there is one."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(max, x, begin, end, x[begin], T)
+
+
+max_rows.folds = "max"
+
+
+@kernel
+def min_rows(args, start, stop):
+    """out[row, chunk] = the smallest element of a chunk of a row, NaN if there is one."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = reduce_span(min, x, begin, end, x[begin], T)
+
+
+min_rows.folds = "min"
+
+
+@kernel
+def square_rows(args, start, stop):
+    """out[row, chunk] = the sum of the squares of a chunk of a row."""
+    p = words(args)
+    x, out, length, step, chunks = at(p[0], T), at(p[1], T), p[2], p[3], p[4]
+    for unit in range(start, stop):
+        begin, end = chunk_of(unit, length, step, chunks)
+        out[unit] = dot_span(x, begin, x, begin, end - begin, T)
+
+
+square_rows.folds = "squares"
+
+
+# columns: out[matrix, chunk, column] = op over x[matrix, chunk * step : (chunk + 1) * step, column]
+# words: length, inner, step, chunks, strip, strips; unit: one strip of columns of one chunk
+
+
+@helper
+def some_of_row(x, i, count, X, T):
+    """Lanes of the `count` elements from x[i] on."""
+    return cast(load_some(x, i, count, X(0)), T)
+
+
+@helper
+def reduce_columns(op, args, start, stop, X, T):
+    """Walks along the rows, so that memory is read in order; results stay in the first cache."""
+    p = words(args)
+    x, out = at(p[0], X), at(p[1], T)
+    length, inner, step, chunks, strip, strips = p[2], p[3], p[4], p[5], p[6], p[7]
+    for unit in range(start, stop):
+        part = unit // strips
+        left = unit % strips * strip
+        right = min(left + strip, inner)
+        whole = left + (right - left) // LANES * LANES
+        rest = right - whole
+        base = part // chunks * length
+        row = part % chunks * step
+        last = min(row + step, length)
+        to = part * inner
+        i = (base + row) * inner
+        for j in range(left, whole, LANES):
+            store(out, to + j, cast(load(x, i + j), T))
+        if rest:
+            store_some(out, to + whole, some_of_row(x, i + whole, rest, X, T), rest)
+        row += 1
+        while row < last:
+            count = 4 if row + 4 <= last else 1
+            i = (base + row) * inner
+            for j in range(left, whole, LANES):
+                value = cast(load(x, i + j), T)
+                if count == 4:
+                    second, third = i + inner + j, i + 2 * inner + j
+                    value = combine(op, value, cast(load(x, second), T))
+                    pair = combine(op, cast(load(x, third), T), cast(load(x, third + inner), T))
+                    value = combine(op, value, pair)
+                store(out, to + j, combine(op, load(out, to + j), value))
+            if rest:
+                value = some_of_row(x, i + whole, rest, X, T)
+                if count == 4:
+                    second, third = i + inner + whole, i + 2 * inner + whole
+                    value = combine(op, value, some_of_row(x, second, rest, X, T))
+                    pair = some_of_row(x, third, rest, X, T)
+                    pair = combine(op, pair, some_of_row(x, third + inner, rest, X, T))
+                    value = combine(op, value, pair)
+                total = load_some(out, to + whole, rest, T(0))
+                store_some(out, to + whole, combine(op, total, value), rest)
+            row += count
+
+
+@kernel
+def sum_columns(args, start, stop):
+    """out[matrix, chunk, column] = the sum of a chunk of a column."""
+    reduce_columns(add, args, start, stop, X, T)
+
+
+sum_columns.folds = "columns"
+
+
+# Elements of a row on the stack, for those that wait for its sum: the widest row and an odd number of
+# lines more, so that rows do not share cache sets. And of four rows.
+ROOM = 4096 + 48
+FOUR_ROOMS = 4 * ROOM
+
+
+@helper
+def add_row(out, to, x, room, count, row, rows, T):
+    """Add row `row` of `rows` onto the sums out[to:], in the order of `sum_columns`.
+
+    Four rows are added up before they meet the sums: each lies at its place, (row - 1) % 4, among
+    four in x, which are `room` elements apart.
+    """
+    place = (row + 3) % 4
+    here = place * room
+    if row == 0:
+        for j in range(count):
+            out[to + j] = T(x[here + j])
+    elif row - place + 4 > rows:
+        for j in range(count):
+            out[to + j] += T(x[here + j])
+    elif place == 3:
+        for j in range(count):
+            pair = T(x[2 * room + j]) + T(x[here + j])
+            out[to + j] += T(x[j]) + T(x[room + j]) + pair
+
+
+@kernel
+def prod_columns(args, start, stop):
+    """out[matrix, chunk, column] = the product of a chunk of a column."""
+    reduce_columns(mul, args, start, stop, X, T)
+
+
+@kernel
+def max_columns(args, start, stop):
+    """out[matrix, chunk, column] = the largest element of a chunk of a column."""
+    reduce_columns(max, args, start, stop, X, T)
+
+
+@kernel
+def min_columns(args, start, stop):
+    """out[matrix, chunk, column] = the smallest element of a chunk of a column."""
+    reduce_columns(min, args, start, stop, X, T)
+
+
+# extremes and where they are: values and indices; the first NaN, or the first of equal elements
+
+
+@helper
+def extreme_rows(op, args, start, stop, T):
+    """Finds the extreme with all lanes, then looks for its first place."""
+    p = words(args)
+    x, values, indices, length = at(p[0], T), at(p[1], T), at(p[2], I), p[3]
+    for row in range(start, stop):
+        begin, end = row * length, (row + 1) * length
+        value = reduce_span(op, x, begin, end, x[begin], T)
+        i = begin
+        place = LANES
+        while place == LANES and i + LANES <= end:
+            place = first_equal(load(x, i), value)
+            i += LANES
+        if place == LANES:
+            place = first_equal(load_some(x, i, end - i, value), value)
+            i += LANES
+        values[row] = value
+        indices[row] = i - LANES + place - begin
+
+
+@kernel
+def argmax_rows(args, start, stop):
+    """values[row], indices[row] = the largest element of a row and its place."""
+    extreme_rows(max, args, start, stop, T)
+
+
+@kernel
+def argmin_rows(args, start, stop):
+    """values[row], indices[row] = the smallest element of a row and its place."""
+    extreme_rows(min, args, start, stop, T)
+
+
+# words: length, inner, strip, strips; unit: one strip of columns of one matrix
+
+
+@helper
+def extreme_columns(op, args, start, stop, T):
+    """Keeps the best of each column so far; a NaN stays the best."""
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, inner, strip, strips = p[3], p[4], p[5], p[6]
+    for unit in range(start, stop):
+        left = unit % strips * strip
+        right = min(left + strip, inner)
+        to = unit // strips * inner
+        i = to * length
+        for j in range(left, right):
+            values[to + j] = x[i + j]
+            indices[to + j] = 0
+        for row in range(1, length):
+            i += inner
+            for j in range(left, right):
+                best = values[to + j]
+                value = combine(op, best, x[i + j])
+                better = (value != best) & (best == best)
+                values[to + j] = value
+                indices[to + j] = row if better else indices[to + j]
+
+
+@kernel
+def argmax_columns(args, start, stop):
+    """values[matrix, column], indices[matrix, column] = the largest element and its row."""
+    extreme_columns(max, args, start, stop, T)
+
+
+@kernel
+def argmin_columns(args, start, stop):
+    """values[matrix, column], indices[matrix, column] = the smallest element and its row."""
+    extreme_columns(min, args, start, stop, T)
+
+
+# means and sums of squared deviations
+
+
+@helper
+def deviations_onto(total, x, begin, end, mean, T):
+    """Lanes of a running sum and (x - mean)**2 over x[begin:end]."""
+    center = spread(mean)
+    whole = begin + (end - begin) // LANES * LANES
+    for first in range(begin, whole, RUN):
+        part = spread(T(0))
+        for i in range(first, min(first + RUN, whole), LANES):
+            d = combine(sub, load(x, i), center)
+            part = combine(add, part, combine(mul, d, d))
+        total = combine(add, total, part)
+    if whole < end:
+        d = combine(sub, load_some(x, whole, end - whole, mean), center)
+        total = combine(add, total, combine(mul, d, d))
+    return total
+
+
+@helper
+def square_deviations(x, begin, end, mean, T):
+    """The sum of (x - mean)**2 over x[begin:end]."""
+    return fold(add, deviations_onto(spread(T(0)), x, begin, end, mean, T))
+
+
+@kernel
+def moments_rows(args, start, stop):
+    """means, squares [row, chunk] = the mean of a chunk and its sum of squared deviations."""
+    p = words(args)
+    x, means, squares = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, step, chunks = p[3], p[4], p[5]
+    for unit in range(start, stop):
+        begin, end = chunk_of(unit, length, step, chunks)
+        mean = reduce_span(add, x, begin, end, T(0), T) / T(end - begin)
+        means[unit] = mean
+        squares[unit] = square_deviations(x, begin, end, mean, T)
+
+
+@kernel
+def merge_moments(args, start, stop):
+    """The moments of whole rows from those of their chunks."""
+    p = words(args)
+    chunk_means, chunk_squares, means, squares = at(p[0], T), at(p[1], T), at(p[2], T), at(p[3], T)
+    length, step, chunks = p[4], p[5], p[6]
+    for row in range(start, stop):
+        first = row * chunks
+        mean = T(0)
+        for c in range(chunks):
+            share = T(min(step, length - c * step)) / T(length)
+            mean += chunk_means[first + c] * share
+        total = T(0)
+        for c in range(chunks):
+            away = chunk_means[first + c] - mean
+            total += chunk_squares[first + c] + T(min(step, length - c * step)) * away * away
+        means[row] = mean
+        squares[row] = total

@@ -1,0 +1,300 @@
+"""Softmax, log-softmax, logsumexp and cross-entropy over rows that stay in the cache.
+
+Each row is read once from memory, block by block: the largest element so far, the exponentials and
+their sum. Exponentials are written by plain loops, which LLVM vectorises, and summed by lanes in a
+fixed order.
+"""
+
+import math
+from operator import add
+
+from ..language.abi import STATUS_VALUE, I, Row, T, at, helper, kernel, words
+from ..language.lanes import combine, stack
+from .reduce import dot_span, reduce_span, strip_of
+
+BLOCK = 1024
+STRIP = 64
+
+
+@helper
+def sum_of_exponentials(exp, x, i, count, T):
+    """The largest of x[i:i + count], and the sum of exp(x - largest).
+
+    What has been summed is scaled down when a larger element turns up, so that a row need not be
+    read twice. Infinities: where all is -inf, the sum is 0; where there is inf, it is NaN.
+    """
+    powers = stack(T, BLOCK)
+    top, total = T(-math.inf), T(0)
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
+        higher = reduce_span(max, x, i + first, i + first + size, top, T)
+        base = T(0) if higher == T(-math.inf) else higher
+        for k in range(size):
+            powers[k] = exp(x[i + first + k] - base)
+        if first:
+            total *= exp(top - base)
+        total += reduce_span(add, powers, 0, size, T(0), T)
+        top = higher
+    return top, total
+
+
+@helper
+def softmax_row(exp, x, i, out, j, count, T):
+    """out[j:] = the exponentials of x[i:i + count] over their sum."""
+    top = reduce_span(max, x, i, i + count, x[i], T)
+    total = T(0)
+    for first in range(0, count, BLOCK):
+        last = min(first + BLOCK, count)
+        for k in range(first, last):
+            out[j + k] = exp(x[i + k] - top)
+        total += reduce_span(add, out, j + first, j + last, T(0), T)
+    scale = T(1) / total
+    for k in range(count):
+        out[j + k] *= scale
+
+
+@kernel
+def softmax_rows(args, start, stop):
+    """out[row, i] = exp(x[row, i]) over the sum of the row's exponentials."""
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    for row in range(start, stop):
+        softmax_row(math.exp, x, row * length, out, row * length, length, T)
+
+
+softmax_rows.row = Row(softmax_row, ("exp",), "e", "e")
+
+
+@helper
+def log_softmax_row(exp, log, x, i, out, j, count, T):
+    """out[j:] = x[i:i + count] minus the logarithm of the sum of the exponentials."""
+    top, total = sum_of_exponentials(exp, x, i, count, T)
+    log_total = log(total)
+    for k in range(count):
+        out[j + k] = (x[i + k] - top) - log_total
+
+
+@kernel
+def log_softmax_rows(args, start, stop):
+    """out[row, i] = x[row, i] minus the logarithm of the sum of the row's exponentials."""
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    for row in range(start, stop):
+        log_softmax_row(math.exp, math.log, x, row * length, out, row * length, length, T)
+
+
+log_softmax_rows.row = Row(log_softmax_row, ("exp", "log"), "e", "e")
+
+
+@kernel
+def logsumexp_rows(args, start, stop):
+    """out[row] = the logarithm of the sum of the row's exponentials."""
+    p = words(args)
+    x, out, length = at(p[0], T), at(p[1], T), p[2]
+    for row in range(start, stop):
+        top, total = sum_of_exponentials(math.exp, x, row * length, length, T)
+        out[row] = math.log(total) + top if top - top == T(0) else top
+
+
+@helper
+def softmax_backward_row(g, i, out, j, gx, k, count, T):
+    """gx[k:] = out * (g - sum(g * out)), of `count` elements."""
+    mean = dot_span(g, i, out, j, count, T)
+    for c in range(count):
+        gx[k + c] = out[j + c] * (g[i + c] - mean)
+
+
+@kernel
+def softmax_backward_rows(args, start, stop):
+    """gx = out * (g - sum(g * out)) in each row."""
+    p = words(args)
+    g, out, gx, length = at(p[0], T), at(p[1], T), at(p[2], T), p[3]
+    for row in range(start, stop):
+        begin = row * length
+        softmax_backward_row(g, begin, out, begin, gx, begin, length, T)
+
+
+softmax_backward_rows.row = Row(softmax_backward_row, (), "ee", "e")
+
+
+@helper
+def log_softmax_backward_row(exp, g, i, out, j, gx, k, count, T):
+    """gx[k:] = g - exp(out) * sum(g), of `count` elements."""
+    total = reduce_span(add, g, i, i + count, T(0), T)
+    for c in range(count):
+        gx[k + c] = g[i + c] - exp(out[j + c]) * total
+
+
+@kernel
+def log_softmax_backward_rows(args, start, stop):
+    """gx = g - exp(out) * sum(g) in each row."""
+    p = words(args)
+    g, out, gx, length = at(p[0], T), at(p[1], T), at(p[2], T), p[3]
+    for row in range(start, stop):
+        begin = row * length
+        log_softmax_backward_row(math.exp, g, begin, out, begin, gx, begin, length, T)
+
+
+log_softmax_backward_rows.row = Row(log_softmax_backward_row, ("exp",), "ee", "e")
+
+
+# cross-entropy against class indices; rows whose target is `ignored` count for nothing
+# words of both steps: classes, ignored, rows, whether to divide by the number of rows that count
+
+
+@kernel
+def cross_entropy_rows(args, start, stop):
+    """logs[row] = logsumexp of the row, losses[row] = logs[row] - x[row, target[row]]."""
+    p = words(args)
+    x, target, losses, logs = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], T)
+    status, classes, ignored = at(p[6], I), p[7], p[8]
+    for row in range(start, stop):
+        wanted = target[row]
+        if wanted != ignored and (wanted < 0 or wanted >= classes):
+            status[0], status[1] = STATUS_VALUE, wanted
+            return
+        begin = row * classes
+        top, total = sum_of_exponentials(math.exp, x, begin, classes, T)
+        log_total = math.log(total)
+        logs[row] = log_total + top
+        losses[row] = T(0) if wanted == ignored else log_total - (x[begin + wanted] - top)
+
+
+@kernel
+def cross_entropy_total(args, start, stop):
+    """The losses' sum or mean, and what a row's loss was multiplied by."""
+    p = words(args)
+    target, losses, loss, share = at(p[1], I), at(p[2], T), at(p[4], T), at(p[5], T)
+    ignored, rows, averaged = p[8], p[9], p[10]
+    counted = 0
+    for row in range(rows):
+        counted += target[row] != ignored
+    total = reduce_span(add, losses, 0, rows, T(0), T)
+    loss[0] = total / T(counted) if averaged else total
+    share[0] = T(1) / T(counted) if averaged else T(1)
+
+
+@kernel
+def cross_entropy_backward_rows(args, start, stop):
+    """gx = scale[row * step] * (softmax of the row - one at the target)."""
+    p = words(args)
+    scale, x, target, logs, gx = at(p[0], T), at(p[1], T), at(p[2], I), at(p[3], T), at(p[4], T)
+    classes, ignored, step = p[5], p[6], p[7]
+    for row in range(start, stop):
+        begin, end = row * classes, (row + 1) * classes
+        wanted, log_total = target[row], logs[row]
+        factor = scale[row * step]
+        if wanted == ignored:
+            for i in range(begin, end):
+                gx[i] = T(0)
+        else:
+            for i in range(begin, end):
+                gx[i] = math.exp(x[i] - log_total) * factor
+            gx[begin + wanted] -= factor
+
+
+@helper
+def column_tops(x, tops, first, length, inner, count):
+    """tops[j] = the largest of x[first + row * inner + j] over the rows; NaN if there is one."""
+    for j in range(count):
+        tops[j] = x[first + j]
+    for row in range(1, length):
+        i = first + row * inner
+        for j in range(count):
+            tops[j] = combine(max, tops[j], x[i + j])
+
+
+# the same along the middle of `outer x length x inner`: a strip of columns stays in the cache
+# words: length, inner, strips; unit: one strip of columns of one matrix
+
+
+@kernel
+def softmax_columns(args, start, stop):
+    """out[row, column] = exp(x[row, column]) over the sum of the column's exponentials."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    length, inner, strips = p[2], p[3], p[4]
+    tops, totals = stack(T, STRIP), stack(T, STRIP)
+    for unit in range(start, stop):
+        first, count = strip_of(unit, length, inner, STRIP, strips)
+        column_tops(x, tops, first, length, inner, count)
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                power = math.exp(x[i + j] - tops[j])
+                out[i + j] = power
+                totals[j] += power
+        for j in range(count):
+            totals[j] = T(1) / totals[j]
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                out[i + j] *= totals[j]
+
+
+@kernel
+def log_softmax_columns(args, start, stop):
+    """out[row, column] = x minus the logarithm of the sum of the column's exponentials."""
+    p = words(args)
+    x, out = at(p[0], T), at(p[1], T)
+    length, inner, strips = p[2], p[3], p[4]
+    tops, totals = stack(T, STRIP), stack(T, STRIP)
+    for unit in range(start, stop):
+        first, count = strip_of(unit, length, inner, STRIP, strips)
+        column_tops(x, tops, first, length, inner, count)
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                totals[j] += math.exp(x[i + j] - tops[j])
+        for j in range(count):
+            totals[j] = math.log(totals[j])
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                out[i + j] = (x[i + j] - tops[j]) - totals[j]
+
+
+@kernel
+def softmax_backward_columns(args, start, stop):
+    """gx = out * (g - sum(g * out)) in each column."""
+    p = words(args)
+    g, out, gx = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, inner, strips = p[3], p[4], p[5]
+    totals = stack(T, STRIP)
+    for unit in range(start, stop):
+        first, count = strip_of(unit, length, inner, STRIP, strips)
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                totals[j] += g[i + j] * out[i + j]
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                gx[i + j] = out[i + j] * (g[i + j] - totals[j])
+
+
+@kernel
+def log_softmax_backward_columns(args, start, stop):
+    """gx = g - exp(out) * sum(g) in each column."""
+    p = words(args)
+    g, out, gx = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, inner, strips = p[3], p[4], p[5]
+    totals = stack(T, STRIP)
+    for unit in range(start, stop):
+        first, count = strip_of(unit, length, inner, STRIP, strips)
+        for j in range(count):
+            totals[j] = T(0)
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                totals[j] += g[i + j]
+        for row in range(length):
+            i = first + row * inner
+            for j in range(count):
+                gx[i + j] = g[i + j] - math.exp(out[i + j]) * totals[j]

@@ -1,0 +1,805 @@
+"""Sorting, selection and searching in the rows of C-ordered matrices.
+
+Every dtype is compared through a key: an unsigned integer with the order of the values, in which
+both zeros are equal and every NaN is the largest. Sorting takes the key's bytes from low to high,
+each pass stable; selection takes them from high to low and never moves an element. Complemented
+keys give the descending orders, with equal elements still in their old order.
+"""
+
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+from ..language.abi import I, T, at, helper, kernel, quotient, remainder, words
+from ..language.device import (
+    atomic_add,
+    atomic_max,
+    atomic_min,
+    barrier,
+    block,
+    blocks,
+    lane,
+    local,
+    on_device,
+    shared,
+    shuffle,
+    shuffle_up,
+    thread,
+)
+from ..language.lanes import is_float, stack
+
+U = np.uint64
+SHORT = 32  # rows up to this length are sorted by insertion
+FEW = 32  # so many largest elements are kept in order while a row is read
+ALL_BITS = U(0xFFFFFFFFFFFFFFFF)
+
+
+@intrinsic
+def sort_key(typingctx: Any, value: Any) -> Any:
+    """The key of a value, in the low bits of a uint64."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits = ir.IntType(value.bitwidth)
+        sign = ir.Constant(bits, 1 << (value.bitwidth - 1))
+        if is_float(value):
+            zero = ir.Constant(args[0].type, 0.0)
+            one_zero = builder.select(builder.fcmp_ordered("==", args[0], zero), zero, args[0])
+            raw = builder.bitcast(one_zero, bits)
+            spread_sign = builder.ashr(raw, ir.Constant(bits, value.bitwidth - 1))
+            key = builder.xor(raw, builder.or_(spread_sign, sign))
+            is_nan = builder.fcmp_unordered("uno", args[0], args[0])
+            key = builder.select(is_nan, ir.Constant(bits, (1 << value.bitwidth) - 1), key)
+        else:
+            key = builder.xor(args[0], sign) if value.signed else args[0]
+        return builder.zext(key, ir.IntType(64)) if value.bitwidth < 64 else key
+
+    return types.uint64(value), codegen
+
+
+@intrinsic
+def size_of(typingctx: Any, dtype: Any) -> Any:
+    """The bytes of one element."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return ir.Constant(ir.IntType(64), dtype.dtype.bitwidth // 8)
+
+    return types.int64(dtype), codegen
+
+
+@helper
+def insertion_sort(keys, order, begin, length):
+    """Sort a few (key, order) pairs in place, stably."""
+    for i in range(1, length):
+        key, place = keys[begin + i], order[begin + i]
+        j = i
+        while j > 0 and keys[begin + j - 1] > key:
+            keys[begin + j] = keys[begin + j - 1]
+            order[begin + j] = order[begin + j - 1]
+            j -= 1
+        keys[begin + j] = key
+        order[begin + j] = place
+
+
+@kernel
+def sort_rows(args, start, stop):
+    """values, indices = each row in order and where its elements come from; stable.
+
+    words: length, elements in all rows, descending; scratch: three words for each element
+    """
+    p = words(args)
+    x, values, indices, scratch = at(p[0], T), at(p[1], T), at(p[2], I), p[3]
+    length, size, flip = p[4], p[5], ALL_BITS if p[6] else U(0)
+    row_bytes = size * 8
+    counts = stack(I, 256)
+    for row in range(start, stop):
+        begin = row * length
+        keys, order = at(scratch, U), at(p[2], I)
+        next_keys, next_order = at(scratch + row_bytes, U), at(scratch + 2 * row_bytes, I)
+        for i in range(length):
+            keys[begin + i] = sort_key(x[begin + i]) ^ flip
+            order[begin + i] = i
+        if length <= SHORT:
+            insertion_sort(keys, order, begin, length)
+        else:
+            for byte in range(size_of(T)):
+                shift = U(8 * byte)
+                for digit in range(256):
+                    counts[digit] = 0
+                for i in range(begin, begin + length):
+                    counts[I((keys[i] >> shift) & U(255))] += 1
+                if counts[I((keys[begin] >> shift) & U(255))] == length:
+                    continue
+                total = begin
+                for digit in range(256):
+                    count = counts[digit]
+                    counts[digit] = total
+                    total += count
+                for i in range(begin, begin + length):
+                    digit = I((keys[i] >> shift) & U(255))
+                    to = counts[digit]
+                    counts[digit] = to + 1
+                    next_keys[to] = keys[i]
+                    next_order[to] = order[i]
+                keys, next_keys = next_keys, keys
+                order, next_order = next_order, order
+        for i in range(begin, begin + length):
+            place = order[i]
+            indices[i] = place
+            values[i] = x[begin + place]
+
+
+@helper
+def select_key(x, begin, length, rank, flip, size):
+    """The key with `rank` smaller or equal keys before it, and how many of those are equal."""
+    counts = stack(I, 256)
+    prefix, mask = U(0), U(0)
+    for step in range(size):
+        shift = U(8 * (size - 1 - step))
+        for digit in range(256):
+            counts[digit] = 0
+        for i in range(begin, begin + length):
+            key = sort_key(x[i]) ^ flip
+            if key & mask == prefix:
+                counts[I((key >> shift) & U(255))] += 1
+        digit = 0
+        while rank >= counts[digit]:
+            rank -= counts[digit]
+            digit += 1
+        prefix |= U(digit) << shift
+        mask |= U(255) << shift
+    return prefix, rank
+
+
+@kernel
+def first_rows(args, start, stop):
+    """values, indices = the k largest or smallest elements of each row, in order; k <= FEW.
+
+    Of equal elements the first are taken. words: length, k, largest
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, k, flip = p[3], p[4], ALL_BITS if p[5] else U(0)
+    keys, order = stack(U, FEW), stack(I, FEW)
+    for row in range(start, stop):
+        begin = row * length
+        for i in range(length):
+            key = sort_key(x[begin + i]) ^ flip
+            if i >= k and key >= keys[k - 1]:
+                continue
+            j = min(i, k - 1)
+            while j > 0 and keys[j - 1] > key:
+                keys[j] = keys[j - 1]
+                order[j] = order[j - 1]
+                j -= 1
+            keys[j] = key
+            order[j] = i
+        for j in range(k):
+            indices[row * k + j] = order[j]
+            values[row * k + j] = x[begin + order[j]]
+
+
+@kernel
+def topk_rows(args, start, stop):
+    """values, indices = the k largest or smallest elements of each row, in the row's order.
+
+    Of equal elements at the limit the first are taken. words: length, k, largest
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, k = p[3], p[4]
+    flip = (ALL_BITS >> U(64 - 8 * size_of(T))) if p[5] else U(0)
+    for row in range(start, stop):
+        begin, to = row * length, row * k
+        limit, equals = select_key(x, begin, length, k - 1, flip, size_of(T))
+        equals += 1
+        for i in range(length):
+            key = sort_key(x[begin + i]) ^ flip
+            if key < limit or (key == limit and equals > 0):
+                equals -= key == limit
+                values[to] = x[begin + i]
+                indices[to] = i
+                to += 1
+
+
+@kernel
+def kth_rows(args, start, stop):
+    """values, indices = the element of a rank in each row, and the first place where it is.
+
+    words: length, rank; a rank of -1 is the lower median, NaN if there is one, and -2 the lower
+    median of what is no NaN
+    """
+    p = words(args)
+    x, values, indices = at(p[0], T), at(p[1], T), at(p[2], I)
+    length = p[3]
+    for row in range(start, stop):
+        begin, rank = row * length, p[4]
+        if rank < 0:
+            numbers = 0
+            for i in range(begin, begin + length):
+                numbers += x[i] == x[i]
+            rank = (
+                length - 1
+                if numbers == 0 or (rank == -1 and numbers < length)
+                else (numbers - 1) // 2
+            )
+        wanted, _ = select_key(x, begin, length, rank, U(0), size_of(T))
+        place = begin
+        while sort_key(x[place]) != wanted:
+            place += 1
+        values[row] = x[place]
+        indices[row] = place - begin
+
+
+@kernel
+def mode_rows(args, start, stop):
+    """values, indices = the commonest element of each sorted row, and its last place.
+
+    Of equally common elements the smallest is taken. inputs: what sort_rows gave; words: length
+    """
+    p = words(args)
+    x, order, values, indices = at(p[0], T), at(p[1], I), at(p[2], T), at(p[3], I)
+    length = p[4]
+    for row in range(start, stop):
+        begin = row * length
+        most = run = 0
+        for i in range(begin, begin + length):
+            run = run + 1 if i > begin and sort_key(x[i]) == sort_key(x[i - 1]) else 1
+            if run > most:
+                most = run
+                values[row] = x[i]
+                indices[row] = order[i]
+
+
+@helper
+def compare_records(x, i, j, width):
+    """-1, 0 or 1 for the order of the records at elements i and j; a NaN differs from all."""
+    for k in range(width):
+        a, b = x[i + k], x[j + k]
+        if a != b:
+            return -1 if sort_key(a) < sort_key(b) else 1
+    return 0
+
+
+@kernel
+def sort_records(args, start, stop):
+    """order = the stable order of the records of a matrix, compared element by element.
+
+    words: records, width; scratch: one word for each record; one unit
+    """
+    p = words(args)
+    x, order, spare = at(p[0], T), at(p[1], I), at(p[2], I)
+    records, width = p[3], p[4]
+    for i in range(records):
+        order[i] = i
+    run = 1
+    while run < records:
+        for left in range(0, records, 2 * run):
+            middle, right = min(left + run, records), min(left + 2 * run, records)
+            i, j = left, middle
+            for to in range(left, right):
+                second = i == middle or (
+                    j < right and compare_records(x, order[j] * width, order[i] * width, width) < 0
+                )
+                if second:
+                    spare[to] = order[j]
+                    j += 1
+                else:
+                    spare[to] = order[i]
+                    i += 1
+        for i in range(records):
+            order[i] = spare[i]
+        run *= 2
+
+
+@kernel
+def distinct(args, start, stop):
+    """Number the runs of equal records met in an order.
+
+    inputs: records, order; outputs: the first place of each run, the number of each record's run,
+    the runs' lengths, the number of runs; words: records, width; one unit
+    """
+    p = words(args)
+    x, order = at(p[0], T), at(p[1], I)
+    firsts, inverse, counts, number = at(p[2], I), at(p[3], I), at(p[4], I), at(p[5], I)
+    records, width = p[6], p[7]
+    runs = 0
+    for i in range(records):
+        place = order[i]
+        if i == 0 or compare_records(x, order[i - 1] * width, place * width, width) != 0:
+            firsts[runs] = place
+            counts[runs] = 0
+            runs += 1
+        inverse[place] = runs - 1
+        counts[runs - 1] += 1
+    number[0] = runs
+
+
+@kernel
+def search_rows(args, start, stop):
+    """out = where each value would be put into its sorted row.
+
+    inputs: sorted rows, values; words: length, values in a row, rows (1: one for all), right
+    """
+    p = words(args)
+    x, values, out = at(p[0], T), at(p[1], T), at(p[2], I)
+    length, per_row, rows, right = p[3], p[4], p[5], p[6]
+    for i in range(start, stop):
+        value = values[i]
+        begin = i // per_row * length if rows > 1 else 0
+        low, high = begin, begin + length
+        while low < high:
+            middle = low + (high - low) // 2
+            before = not (x[middle] > value) if right else not (x[middle] >= value)
+            if before:
+                low = middle + 1
+            else:
+                high = middle
+        out[i] = low - begin
+
+
+# --------------------------------------------------------------------------- CUDA
+
+# Rows that a warp has a lane for each element of are ranked by it. Longer ones are cut into tiles, which
+# blocks sort in shared memory; then each launch merges runs to ones of twice the length, a block a tile of
+# the result. Selection counts digits as on the CPU, by a whole block.
+
+THREADS = 256
+WARPS = THREADS // 32
+EACH = 4  # neighbours that a thread sorts or merges
+TILE = THREADS * EACH
+LOW = 0xFFFFFFFF
+
+
+def is_short(c, letters):
+    """Whether the rows of a sort are no longer than a warp is wide."""
+    return c[0] <= 32
+
+
+def tiles_of_rows(c):
+    """The tiles of all rows, from the words of a sort: the length of a row, elements in all rows."""
+    return c[1] // max(c[0], 1) * -(-c[0] // TILE)
+
+
+def tiles_of_records(c):
+    """The tiles of a sort of records."""
+    return -(-c[0] // TILE)
+
+
+def merges(c):
+    """For each launch the length of the runs that it merges, none in the first, and the launches after it."""
+    runs = [0]
+    while max(2 * runs[-1], TILE) < c[0]:
+        runs.append(2 * runs[-1] or TILE)
+    return [(run, len(runs) - 1 - k) for k, run in enumerate(runs)]
+
+
+@on_device(sort_rows, units=WARPS, when=is_short)
+def sort_by_warps(row, n):
+    """Short rows in order: an element's place is how many go before it."""
+    x, values, indices = at(row[0], T), at(row[1], T), at(row[2], I)
+    length, flip = row[4], ALL_BITS if row[6] else U(0)
+    for unit in range(block() * WARPS + thread() // 32, n, blocks() * WARPS):
+        begin, here = unit * length, I(lane())
+        key = ALL_BITS
+        if here < length:
+            key = sort_key(x[begin + here]) ^ flip
+        place = 0
+        for k in range(length):
+            other = shuffle(key, np.int32(k))
+            if other < key or (other == key and k < here):
+                place += 1
+        if here < length:
+            values[begin + place] = x[begin + here]
+            indices[begin + place] = here
+
+
+@helper
+def merge_cut(keys, a, a_count, b, b_count, k):
+    """How many of the first k of two sorted runs together are from the one at a; of equals its go first."""
+    low, high = max(k - b_count, 0), min(k, a_count)
+    while low < high:
+        middle = (low + high) >> 1
+        if keys[a + middle] <= keys[b + k - 1 - middle]:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@helper
+def merge_some(keys, order, a, a_end, b, b_end, some_keys, some_order, count):
+    """The first `count` of what is left of two sorted runs, which begin at a and b."""
+    for e in range(EACH):
+        if e < count:
+            take = a
+            if a >= a_end or (b < b_end and keys[b] < keys[a]):
+                take = b
+                b += 1
+            else:
+                a += 1
+            some_keys[e] = keys[take]
+            some_order[e] = order[take]
+
+
+@helper
+def sort_tile(keys, order, count, some_keys, some_order):
+    """Sort the first elements of a tile in shared memory, stably."""
+    mine = thread() * EACH
+    some = min(count - mine, EACH)
+    insertion_sort(keys, order, mine, some)
+    barrier()
+    run = EACH
+    while run < count:
+        a = mine // (2 * run) * (2 * run)
+        b, end = min(a + run, count), min(a + 2 * run, count)
+        if some > 0:
+            cut = merge_cut(keys, a, b - a, b, end - b, mine - a)
+            merge_some(
+                keys, order, a + cut, b, b + mine - a - cut, end, some_keys, some_order, some
+            )
+        barrier()
+        for e in range(EACH):
+            if e < some:
+                keys[mine + e] = some_keys[e]
+                order[mine + e] = some_order[e]
+        barrier()
+        run *= 2
+
+
+@on_device(sort_rows, work=tiles_of_rows, passes=merges)
+def sort_by_tiles(row, n):
+    """Rows in order, by tiles; what launches leave each other lies in the scratch memory and in `indices`."""
+    x, values, indices = at(row[0], T), at(row[1], T), at(row[2], I)
+    length, nbytes, flip, run, later = (
+        row[4],
+        row[5] * 8,
+        ALL_BITS if row[6] else U(0),
+        row[7],
+        row[8],
+    )
+    first_keys, second_keys = at(row[3], U), at(row[3] + nbytes, U)
+    second_order = at(row[3] + 2 * nbytes, I)
+    from_keys, from_order = (first_keys, indices) if later % 2 else (second_keys, second_order)
+    to_keys, to_order = (second_keys, second_order) if later % 2 else (first_keys, indices)
+    keys, order, cuts = shared(U, TILE), shared(I, TILE), shared(I, 2)
+    some_keys, some_order = local(U, EACH), local(I, EACH)
+    tiles, t = (length + TILE - 1) // TILE, I(thread())
+    for unit in range(block(), n, blocks()):
+        begin, first = quotient(unit, tiles) * length, remainder(unit, tiles) * TILE
+        count = min(length - first, TILE)
+        if run == 0:
+            for i in range(t, count, THREADS):
+                keys[i] = sort_key(x[begin + first + i]) ^ flip
+                order[i] = first + i
+            barrier()
+            sort_tile(keys, order, count, some_keys, some_order)
+        else:
+            a = quotient(first, 2 * run) * 2 * run
+            b, end = min(a + run, length), min(a + 2 * run, length)
+            if t < 2:
+                k = min(first - a + t * TILE, end - a)
+                cuts[t] = merge_cut(from_keys, begin + a, b - a, begin + b, end - b, k)
+            barrier()
+            middle = cuts[1] - cuts[0]
+            a, b = begin + a + cuts[0], begin + b + first - a - cuts[0] - middle
+            for i in range(t, count, THREADS):
+                place = i + (a if i < middle else b)
+                keys[i] = from_keys[place]
+                order[i] = from_order[place]
+            barrier()
+            mine = t * EACH
+            some = min(count - mine, EACH)
+            if some > 0:
+                cut = merge_cut(keys, 0, middle, middle, count - middle, mine)
+                merge_some(keys, order, cut, middle, middle + mine - cut, count,
+                           some_keys, some_order, some)  # fmt: skip
+            barrier()
+            for e in range(EACH):
+                if e < some:
+                    keys[mine + e] = some_keys[e]
+                    order[mine + e] = some_order[e]
+            barrier()
+        for i in range(t, count, THREADS):
+            if later == 0:
+                indices[begin + first + i] = order[i]
+                values[begin + first + i] = x[begin + order[i]]
+            else:
+                to_keys[begin + first + i] = keys[i]
+                to_order[begin + first + i] = order[i]
+        barrier()
+
+
+@helper
+def before_this(flags, totals):
+    """The sum of the flags of all threads before this one, and that of all."""
+    upto, warp = flags, thread() // 32
+    for k in range(5):
+        other = shuffle_up(upto, np.int32(1 << k))
+        if lane() >= 1 << k:
+            upto += other
+    if lane() == 31:
+        totals[warp] = upto
+    barrier()
+    before, whole = upto - flags, I(0)
+    for w in range(WARPS):
+        if w < warp:
+            before += totals[w]
+        whole += totals[w]
+    barrier()
+    return before, whole
+
+
+@helper
+def select_key_by_block(x, begin, length, rank, flip, size, counts):
+    """As `select_key`, by all threads of a block; `counts` has room for 272."""
+    prefix, mask, t = U(0), U(0), I(thread())
+    for step in range(size):
+        shift = U(8 * (size - 1 - step))
+        counts[t] = 0
+        barrier()
+        for i in range(t, length, THREADS):
+            key = sort_key(x[begin + i]) ^ flip
+            if key & mask == prefix:
+                atomic_add(counts, I((key >> shift) & U(255)), np.int32(1))
+        barrier()
+        if t < 16:
+            total = 0
+            for k in range(16):
+                total += counts[t * 16 + k]
+            counts[256 + t] = total
+        barrier()
+        group = 0
+        while rank >= counts[256 + group]:
+            rank -= counts[256 + group]
+            group += 1
+        digit = group * 16
+        while rank >= counts[digit]:
+            rank -= counts[digit]
+            digit += 1
+        prefix |= U(digit) << shift
+        mask |= U(255) << shift
+        barrier()
+    return prefix, rank
+
+
+@helper
+def take_first(x, begin, length, k, flip, size, counts, totals, places, to):
+    """places[to : to + k] = where the k elements with the smallest keys are, in the row's order."""
+    limit, equals = select_key_by_block(x, begin, length, k - 1, flip, size, counts)
+    equals, done, t = equals + 1, I(0), I(thread())
+    for chunk in range(0, length, THREADS):
+        i, flag = chunk + t, I(0)
+        if i < length:
+            key = sort_key(x[begin + i]) ^ flip
+            if key < limit:
+                flag = I(1)
+            elif key == limit:
+                flag = I(1) << 32
+        before, whole = before_this(flag, totals)
+        before += done
+        done += whole
+        equal = before >> 32
+        if flag == 1 or (flag > 1 and equal < equals):
+            places[to + (before & LOW) + min(equal, equals)] = i
+
+
+@on_device(first_rows)
+def first_by_blocks(row, n):
+    """The k largest or smallest elements of each row, in order: selected, then ranked."""
+    x, values, indices = at(row[0], T), at(row[1], T), at(row[2], I)
+    length, k = row[3], row[4]
+    flip = (ALL_BITS >> U(64 - 8 * size_of(T))) if row[5] else U(0)
+    counts, totals, taken, keys = (
+        shared(np.int32, 272),
+        shared(I, WARPS),
+        shared(I, FEW),
+        shared(U, FEW),
+    )
+    t = I(thread())
+    for unit in range(block(), n, blocks()):
+        begin = unit * length
+        take_first(x, begin, length, k, flip, size_of(T), counts, totals, taken, 0)
+        barrier()
+        if t < k:
+            keys[t] = sort_key(x[begin + taken[t]]) ^ flip
+        barrier()
+        if t < k:
+            place = 0
+            for j in range(k):
+                if keys[j] < keys[t] or (keys[j] == keys[t] and j < t):
+                    place += 1
+            values[unit * k + place] = x[begin + taken[t]]
+            indices[unit * k + place] = taken[t]
+        barrier()
+
+
+@on_device(topk_rows)
+def topk_by_blocks(row, n):
+    """The k largest or smallest elements of each row, in the row's order."""
+    x, values, indices = at(row[0], T), at(row[1], T), at(row[2], I)
+    length, k = row[3], row[4]
+    flip = (ALL_BITS >> U(64 - 8 * size_of(T))) if row[5] else U(0)
+    counts, totals = shared(np.int32, 272), shared(I, WARPS)
+    for unit in range(block(), n, blocks()):
+        begin, to = unit * length, unit * k
+        take_first(x, begin, length, k, flip, size_of(T), counts, totals, indices, to)
+        barrier()
+        for j in range(I(thread()), k, THREADS):
+            values[to + j] = x[begin + indices[to + j]]
+
+
+@on_device(kth_rows)
+def kth_by_blocks(row, n):
+    """The element of a rank in each row, and the first place where it is."""
+    x, values, indices = at(row[0], T), at(row[1], T), at(row[2], I)
+    length, t = row[3], I(thread())
+    counts, totals, place = shared(np.int32, 272), shared(I, WARPS), shared(I, 1)
+    for unit in range(block(), n, blocks()):
+        begin, rank = unit * length, row[4]
+        if rank < 0:
+            mine = I(0)
+            for i in range(t, length, THREADS):
+                mine += x[begin + i] == x[begin + i]
+            _, numbers = before_this(mine, totals)
+            is_last = numbers == 0 or (rank == -1 and numbers < length)
+            rank = length - 1 if is_last else (numbers - 1) // 2
+        wanted, _ = select_key_by_block(x, begin, length, rank, U(0), size_of(T), counts)
+        if t == 0:
+            place[0] = length
+        barrier()
+        for i in range(t, length, THREADS):
+            if sort_key(x[begin + i]) == wanted:
+                atomic_min(place, 0, i)
+                break
+        barrier()
+        if t == 0:
+            values[unit] = x[begin + place[0]]
+            indices[unit] = place[0]
+        barrier()
+
+
+@on_device(mode_rows)
+def mode_by_blocks(row, n):
+    """The commonest element of each sorted row, and its last place: the last of each run tells its length."""
+    x, order, values, indices = at(row[0], T), at(row[1], I), at(row[2], T), at(row[3], I)
+    length, t, best = row[4], I(thread()), shared(I, 1)
+    for unit in range(block(), n, blocks()):
+        begin = unit * length
+        if t == 0:
+            best[0] = 0
+        barrier()
+        for i in range(t, length, THREADS):
+            key = sort_key(x[begin + i])
+            if i + 1 == length or sort_key(x[begin + i + 1]) != key:
+                low, high = I(0), i
+                while low < high:
+                    middle = (low + high) >> 1
+                    if sort_key(x[begin + middle]) < key:
+                        low = middle + 1
+                    else:
+                        high = middle
+                atomic_max(best, 0, ((i + 1 - low) << 32) + LOW - i)
+        barrier()
+        if t == 0:
+            i = LOW - (best[0] & LOW)
+            values[unit] = x[begin + i]
+            indices[unit] = order[begin + i]
+        barrier()
+
+
+@helper
+def cut_of_records(x, width, order, a, a_count, b, b_count, k):
+    """As `merge_cut`, for runs of records."""
+    low, high = max(k - b_count, 0), min(k, a_count)
+    while low < high:
+        middle = (low + high) >> 1
+        i, j = order[a + middle], order[b + k - 1 - middle]
+        if compare_records(x, j * width, i * width, width) >= 0:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@helper
+def merge_some_records(x, width, order, a, a_end, b, b_end, some, count):
+    """As `merge_some`, for runs of records."""
+    for e in range(EACH):
+        if e < count:
+            is_second = a >= a_end
+            if not is_second and b < b_end:
+                is_second = compare_records(x, order[b] * width, order[a] * width, width) < 0
+            if is_second:
+                some[e] = order[b]
+                b += 1
+            else:
+                some[e] = order[a]
+                a += 1
+
+
+@on_device(sort_records, work=tiles_of_records, passes=merges)
+def sort_records_by_tiles(row, n):
+    """The stable order of the records of a matrix; launches leave each other theirs by turns."""
+    x, order, spare = at(row[0], T), at(row[1], I), at(row[2], I)
+    records, width, run, later = row[3], row[4], row[5], row[6]
+    source, target = (order, spare) if later % 2 else (spare, order)
+    tile, some, t = shared(I, TILE), local(I, EACH), I(thread())
+    mine = t * EACH
+    for unit in range(block(), n, blocks()):
+        first = unit * TILE
+        count = min(records - first, TILE)
+        mine_count = min(count - mine, EACH)
+        if run == 0:
+            for e in range(mine_count):
+                j = mine + e
+                while j > mine and compare_records(
+                    x, (first + mine + e) * width, tile[j - 1] * width, width
+                ) < 0:  # fmt: skip
+                    tile[j] = tile[j - 1]
+                    j -= 1
+                tile[j] = first + mine + e
+            barrier()
+            reach = I(EACH)
+            while reach < count:
+                a = mine // (2 * reach) * (2 * reach)
+                b, end = min(a + reach, count), min(a + 2 * reach, count)
+                if mine_count > 0:
+                    cut = cut_of_records(x, width, tile, a, b - a, b, end - b, mine - a)
+                    merge_some_records(
+                        x, width, tile, a + cut, b, b + mine - a - cut, end, some, mine_count
+                    )
+                barrier()
+                for e in range(EACH):
+                    if e < mine_count:
+                        tile[mine + e] = some[e]
+                barrier()
+                reach *= 2
+            for i in range(t, count, THREADS):
+                target[first + i] = tile[i]
+            barrier()
+        elif mine_count > 0:
+            a = quotient(first, 2 * run) * 2 * run
+            b, end = min(a + run, records), min(a + 2 * run, records)
+            k = first + mine - a
+            cut = cut_of_records(x, width, source, a, b - a, b, end - b, k)
+            merge_some_records(x, width, source, a + cut, b, b + k - cut, end, some, mine_count)
+            for e in range(EACH):
+                if e < mine_count:
+                    target[first + mine + e] = some[e]
+
+
+@on_device(distinct)
+def distinct_by_block(row, n):
+    """The runs of equal records met in an order, by one block."""
+    x, order = at(row[0], T), at(row[1], I)
+    firsts, inverse, counts, number = at(row[2], I), at(row[3], I), at(row[4], I), at(row[5], I)
+    records, width, t = row[6], row[7], I(thread())
+    totals, done = shared(I, WARPS), I(0)
+    for _ in range(block(), n, blocks()):
+        for chunk in range(0, records, THREADS):
+            i, place, is_new, is_last = chunk + t, I(0), False, False
+            if i < records:
+                place = order[i]
+                is_new = (
+                    i == 0 or compare_records(x, order[i - 1] * width, place * width, width) != 0
+                )
+                is_last = i + 1 == records
+                if not is_last:
+                    is_last = compare_records(x, place * width, order[i + 1] * width, width) != 0
+            before, whole = before_this(I(is_new), totals)
+            run = done + before + I(is_new) - 1
+            done += whole
+            if is_new:
+                firsts[run] = place
+                counts[run] = i  # until its last element is met
+            barrier()
+            if i < records:
+                inverse[place] = run
+                if is_last:
+                    counts[run] = i + 1 - counts[run]
+            barrier()
+        if t == 0:
+            number[0] = done

@@ -1,0 +1,225 @@
+"""Watching a function: what it reads from outside, what it writes, what it draws.
+
+Three slots are watched while it runs: the value of every storage, the `.grad` and the storage of
+every tensor. What is read before it is written comes from outside; what is
+written and can still be reached afterwards is an effect. Watching costs nothing when nobody
+watches.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from ..graph import call_sites
+from ..graph.node import GradNode, sequence
+from ..graph.state import state
+from ..schedule.settle import captured_threads, give_up, tape
+from ..storage import Storage
+from ..tensor import Meta, Tensor
+
+value_slot: Any = Storage.__dict__["value"]
+grad_slot: Any = Meta.__dict__["grad"]
+storage_slot: Any = Tensor.__dict__["storage"]
+
+
+class Seen(NamedTuple):
+    """A tensor that was there before, as it was then."""
+
+    tensor: Any
+    storage: Storage
+    spec: Any
+    offset: int
+    needs_grad: bool
+    edge: Any
+    counter: Any
+    version: int
+
+    @classmethod
+    def now(cls, t: Any) -> Seen:
+        """A tensor as it is."""
+        storage, counter = storage_slot.__get__(t), t.counter
+        return cls(
+            t, storage, t.spec, t.offset, t.needs_grad, _edge(t), counter, counter.version
+        )  # fmt: skip
+
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether the tensor still looks at the same elements and needs gradients as it did."""
+        t = self.tensor
+        return bool(
+            storage_slot.__get__(t) is self.storage
+            and t.spec is self.spec
+            and t.offset == self.offset
+            and t.needs_grad == self.needs_grad
+        )
+
+
+class Draw(NamedTuple):
+    """Python numbers of nodes that are new at every replay, such as the counters of Philox."""
+
+    start: int  # on the tape
+    values: tuple[int, ...]
+    again: Callable[[], Sequence[int]]
+    is_unique: bool  # no other draw gives the same: every node that has them takes the new ones
+
+
+class Session:
+    """What one run of a function did."""
+
+    def __init__(self, arguments: Sequence[Any] = ()) -> None:
+        self.thread = threading.get_ident()
+        self.arguments = [Seen.now(t) for t in arguments]
+        self.outside: dict[int, Seen] = {}  # other tensors that were there before, by their id
+        self.made: set[int] = set()  # ids of tensors that were not
+        self.cells: dict[Storage, Any] = {}  # the first values of the cells that were there before
+        self.versions: dict[Storage, int] = {}  # and their first versions
+        self.written: weakref.WeakSet[Storage] = weakref.WeakSet()
+        self.grads: dict[Meta, Any] = {}  # the first gradients
+        self.set_grads: set[Meta] = set()
+        self.new_metas: set[Meta] = set()
+        self.problem = ""  # why what was done cannot be repeated by a plan
+        self.draws: list[Draw] = []
+        self.sites: call_sites.Sites = {}  # where the nodes were recorded
+        self.conditions: list[tuple[Callable[[], Any], Any]] = []
+        self.began = sequence()  # backward nodes with lower numbers are not the function's own
+
+    def unexplained(self, reached: set[int]) -> Seen | None:
+        """A tensor from outside that is not among those reached, nor an argument or a gradient."""
+        known = {id(seen.tensor) for seen in self.arguments}
+        known.update(id(g) for g in self.grads.values())
+        return next((s for k, s in self.outside.items() if k not in known | reached), None)
+
+    def numbers(
+        self, values: Sequence[int], again: Callable[[], Sequence[int]], is_unique: bool = False
+    ) -> None:
+        """The next node whose Python numbers contain `values` takes those of `again()` later.
+
+        So do all others where the values are unique: backward draws the mask of a dropout again.
+        """
+        self.draws.append(Draw(len(tape), tuple(values), again, is_unique))
+
+    def depends_on(self, read: Callable[[], Any]) -> None:
+        """What was captured holds as long as `read()` gives what it gives now."""
+        self.conditions.append((read, read()))
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[None]:
+        """Watch what this thread does; nothing that it records is run meanwhile."""
+        self.thread = threading.get_ident()
+        watched: list[tuple[Any, str, Any]] = [
+            (Storage, "value", property(self._get_value, self._set_value)),
+            (Meta, "grad", property(self._get_grad, self._set_grad)),
+            (Tensor, "storage", property(self._get_storage, self._set_storage)),
+        ]
+        self.made.clear()
+        for owner, name, slot in watched:
+            setattr(owner, name, slot)
+        state.session = self
+        give_up[self.thread] = self.refuse
+        captured_threads.add(self.thread)
+        try:
+            with call_sites.noting(self.sites):
+                yield
+        finally:
+            captured_threads.discard(self.thread)
+            del give_up[self.thread]
+            state.session = None
+            for (owner, name, _), slot in zip(
+                watched, (value_slot, grad_slot, storage_slot), strict=True
+            ):
+                setattr(owner, name, slot)
+
+    def forget_metas(self, lasting: set[Meta]) -> None:
+        """Let go of the gradients of tensors that only the function itself has seen."""
+        self.grads = {meta: grad for meta, grad in self.grads.items() if meta in lasting}
+        self.set_grads &= lasting
+        self.new_metas.clear()
+
+    def storages_before(self) -> set[int]:
+        """The ids of the storages that were there before."""
+        seen = [*self.outside.values(), *self.arguments]
+        return {id(cell) for cell in self.cells} | {id(found.storage) for found in seen}
+
+    def sent_back(self, nodes: Iterable[GradNode]) -> None:
+        """Note that the function has sent gradients back through these backward nodes."""
+        if any(fn.seq < self.began and fn.edges for fn in nodes):
+            self.refuse("it sends gradients back through a graph from outside")
+
+    def refuse(self, problem: str) -> None:
+        """Say why what was done cannot be repeated by a plan."""
+        self.problem = self.problem or problem
+
+    def tensors_problem(self) -> str:
+        """Why tensors that were there before hinder: each must have kept its storage and its history."""
+        for seen in [*self.arguments, *self.outside.values()]:
+            if not (seen.is_unchanged and _edge(seen.tensor) is seen.edge):
+                return "it gives a tensor from outside another storage, or another history"
+        return ""
+
+    def _is_mine(self) -> bool:
+        return threading.get_ident() == self.thread
+
+    def _get_value(self, cell: Storage) -> Any:
+        value = value_slot.__get__(cell)
+        if self._is_mine() and cell not in self.written and cell not in self.cells:
+            self.cells[cell], self.versions[cell] = value, cell.version
+        return value
+
+    def _set_value(self, cell: Storage, value: Any) -> None:
+        if self._is_mine():
+            if cell not in self.written and cell not in self.cells:
+                with contextlib.suppress(AttributeError):  # of a cell that is being made
+                    self.cells[cell] = value_slot.__get__(cell)
+                    self.versions[cell] = cell.version
+            self.written.add(cell)
+        value_slot.__set__(cell, value)
+
+    def _get_grad(self, meta: Meta) -> Any:
+        grad = grad_slot.__get__(meta)
+        if self._is_mine():
+            self.grads.setdefault(meta, grad)
+        return grad
+
+    def _set_grad(self, meta: Meta, grad: Any) -> None:
+        if self._is_mine():
+            try:
+                self.grads.setdefault(meta, grad_slot.__get__(meta))
+                self.set_grads.add(meta)
+            except AttributeError:  # it is being made
+                self.new_metas.add(meta)
+        grad_slot.__set__(meta, grad)
+
+    def _get_storage(self, t: Any) -> Storage:
+        storage: Storage = storage_slot.__get__(t)
+        if self._is_mine() and id(t) not in self.made and id(t) not in self.outside:
+            self.outside[id(t)] = Seen.now(t)
+        return storage
+
+    def _set_storage(self, t: Any, storage: Storage) -> None:
+        if self._is_mine() and id(t) not in self.outside:
+            try:
+                self.outside[id(t)] = Seen.now(t)
+            except AttributeError:  # it is being made
+                self.made.add(id(t))
+        storage_slot.__set__(t, storage)
+
+
+def _edge(t: Any) -> Any:
+    """Where the history of a tensor begins; that of a view is its base's."""
+    return t.edge if t.view_of is None else t.view_of.base.edge
+
+
+def reachable(wanted: Sequence[Any]) -> list[Any]:
+    """The recorded nodes that some values need, in the order in which they were recorded."""
+    seen: set[int] = set()
+    stack = [value for value in wanted if value.recipe is not None]
+    while stack:
+        node = stack.pop()
+        if id(node) not in seen:
+            seen.add(id(node))
+            stack += [v for v in node.inputs or () if v.recipe is not None]
+    return [node for node in tape if id(node) in seen]

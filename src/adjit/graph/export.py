@@ -1,0 +1,211 @@
+"""The names of ops: functions in namespaces, methods of tensors, forms that write in place or into `out=`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar, overload
+
+from ..schedule.jit import native
+from . import calls
+from .elementwise import Choice, Elementwise
+from .fastpath import choosing, compiled, computing, writing
+from .operation import Operation, findings
+
+namespace: dict[str, dict[str, Any]] = {"": {}, "nn.functional": {}, "linalg": {}, "special": {}}
+methods: dict[str, Any] = {}
+
+_F = TypeVar("_F")
+
+
+_attach_method: Callable[[str, Any], None] | None = None
+
+
+def attach_methods(attach: Callable[[str, Any], None]) -> None:
+    """Let `attach(name, function)` put methods onto the tensor class, those to come too."""
+    global _attach_method
+    _attach_method = attach
+    for name, function in methods.items():
+        attach(name, function)
+
+
+def add_method(name: str, function: Any) -> None:
+    """Make a function a tensor method."""
+    methods[name] = _publish(function, "adjit", f"Tensor.{name}")
+    if _attach_method is not None:
+        _attach_method(name, function)
+
+
+def _publish(function: _F, module: str, name: str) -> _F:
+    """Have pickles find a function where users find it, by the first name that it is given."""
+    if isinstance(function, native.Native):
+        if not hasattr(function, "public"):
+            function.public = module, name
+    elif inspect.isfunction(function) and function not in _published:
+        function.__module__, function.__qualname__ = module, name
+        function.__name__ = name.rpartition(".")[2]
+        _published.add(function)
+    return function
+
+
+_published: set[Callable[..., Any]] = set()
+
+
+@overload
+def export(function: _F, /) -> _F: ...
+
+
+@overload
+def export(
+    function: None = None,
+    /,
+    *,
+    method: bool | str | Sequence[str] = False,
+    name: str | Sequence[str] | None = None,
+    public: bool = True,
+    inplace: bool | str = False,
+    out: bool = False,
+    namespace: str = "",
+    usually: Operation | None = None,
+) -> Callable[[_F], _F]: ...
+
+
+def export(
+    function: Any = None,
+    /,
+    *,
+    method: bool | str | Sequence[str] = False,
+    name: str | Sequence[str] | None = None,
+    public: bool = True,
+    inplace: bool | str = False,
+    out: bool = False,
+    namespace: str = "",
+    usually: Operation | None = None,
+) -> Any:
+    """Give an op its public names.
+
+    Args:
+        method: a tensor method of the same name, or of these names.
+        name: the name or names in the namespace, if not the function's own.
+        public: whether `adjit.<name>` exists.
+        inplace: whether the method `<name>_` exists, which writes the result into the tensor;
+            "function" for that and the function `adjit.<name>_`, "only" for the function alone.
+        out: whether the function takes `out=`.
+        namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
+        usually: an op that a function calls with its own arguments, or those that `comes_from` told of: a
+            call that the op knows is recorded without the function.
+    """
+
+    def register(f: Any) -> Any:
+        own = getattr(f, "__name__", "").strip("_")
+        names = [own] if name is None else [name] if isinstance(name, str) else list(name)
+        op = f if isinstance(f, Operation) else usually
+        known = op.calls if op else findings[f][0] if f in findings else None
+
+        def short(twin: Any) -> Any:
+            if known is None or isinstance(twin, native.Native):
+                return twin
+            return calls.short(known, twin)
+
+        if public:
+            for n in names:
+                target[n] = _publish(short(with_out(f, n) if out else f), module, n)
+        chosen: list[str] = []
+        if method is True:
+            chosen = names
+        elif method:
+            chosen = [method] if isinstance(method, str) else list(method)
+        for n in chosen:
+            add_method(n, short(as_method(f, n)))
+        if inplace:
+            for n in chosen or names:
+                writing = in_place(f, n)
+                if inplace != "only":
+                    add_method(f"{n}_", writing)
+                if inplace is not True:
+                    target[f"{n}_"] = _publish(writing, module, f"{n}_")
+        return f
+
+    target, module = globals()["namespace"][namespace], f"adjit.{namespace}".rstrip(".")
+    return register if function is None else register(function)
+
+
+def as_method(f: Any, name: str) -> Any:
+    """The op as a method: one Python call between the user and the recording."""
+    if inspect.isfunction(f) or isinstance(f, native.Function):
+        return f
+    if isinstance(f, Elementwise) and not f.attributes:
+        recorded = f.record
+        if f.arity == 2:
+
+            def method2(self: Any, other: Any) -> Any:
+                return recorded(self, other)
+
+            return compiled(f, _named(method2, f, name))
+        if f.arity == 1:
+
+            def method1(self: Any) -> Any:
+                return recorded(self)
+
+            return compiled(f, _named(method1, f, name))
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return f(self, *args, **kwargs)
+
+    named = _named(method, getattr(f, "__wrapped__", f), name)
+    return choosing(f, named) if isinstance(f, Choice) else named
+
+
+def _named(method: Any, f: Any, name: str) -> Any:
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", f.__doc__
+    return method
+
+
+def in_place(f: Any, name: str) -> Any:
+    """The op as a method that writes its result into the tensor."""
+    from . import inplace as writing
+
+    def make(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if isinstance(f, (Elementwise, Choice)) and self.fn is None:
+            return f.apply((self, *args), kwargs, over=True)
+        return f(self, *args, **kwargs)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        writing.check(self)
+        writing.check_overlap(self, args)
+        if self.storage.shared:
+            return writing.adopt_shared(self, lambda: make(self, args, kwargs), args)
+        return writing.adopt(self, make(self, args, kwargs))
+
+    method.__name__ = f"{name}_"
+    method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."
+    written_by[method.__name__] = f
+    return written(f, method)
+
+
+written_by: dict[str, Any] = {}  # the op, or choice of one, behind each method that writes in place
+
+
+def written(f: Any, method: Callable[..., Any]) -> Any:
+    """`method`, which writes what `f` gives into its first operand, in machine code."""
+    from .inplace import adopt
+
+    op = f.usually if isinstance(f, Choice) else f
+    is_plain = isinstance(op, Elementwise) and not op.attributes and op.arity <= 2
+    return writing(op, method) if is_plain else computing(f, method, adopt)
+
+
+def with_out(f: Any, name: str) -> Any:
+    """The op with an `out=` argument."""
+    from . import inplace as writing
+
+    if isinstance(f, (Elementwise, Choice)):
+        return f
+
+    @functools.wraps(getattr(f, "__wrapped__", f))
+    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+        made = f(*args, **kwargs)
+        return made if out is None else writing.write_out(name, out, made)
+
+    return function

@@ -1,0 +1,264 @@
+"""Templates: what a function of tensors recorded, to be recorded again without calling it.
+
+What the body of an op or of a vjp records depends on nothing but the specs of its operands and its
+attributes. So it runs once for each such signature; from then on the nodes that it left are
+recorded anew on other operands, in a fraction of the time that its Python takes.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import errors
+from ..schedule.jit import native
+from ..schedule.settle import MAX_PENDING, settle, tape
+from . import record
+from .fastpath import shared
+from .node import Node, Spec
+from .record import make_storage, make_tensor, new_node, picker
+from .state import modes_used, state
+from .view import NO_GRAD, View
+
+MAX_TEMPLATES = 4096  # of one op
+DRAWN = 3  # scalars that say where random numbers begin
+# In the place of a template: the signature came once; the body has to run every time.
+SEEN, UNSTEADY = "seen", "unsteady"
+
+Values = tuple[Any, ...]
+
+
+class Template:
+    """The nodes to record on operands of given specs, and the results to make of them.
+
+    Values are numbered: the operands' first, then those of the nodes, in order.
+    """
+
+    __slots__ = ("fresh", "many", "outputs", "steps", "storages")
+
+    def __init__(
+        self,
+        steps: list[tuple[Any, ...]],
+        storages: list[tuple[int, Spec]],
+        outputs: list[Any],
+        many: bool,
+    ) -> None:
+        # For each node: recipe, numbers of its inputs, what picks them, offsets, scalars.
+        self.steps = tuple(steps)
+        self.storages = storages  # for each storage of the results: number of its value, spec
+        # For each result: None, the number of an operand, or whether it is a view of one, then
+        # the number of that operand or of the storage, spec, offset.
+        self.outputs = outputs
+        self.many = many
+        self.fresh = all(o is None or (o.__class__ is tuple and not o[0]) for o in outputs)
+
+    def record(
+        self,
+        operands: Sequence[Any],
+        values: Values,
+        starts: tuple[int, ...] | None,
+        fitting: Sequence[Any] = (),
+    ) -> Any:
+        """Record the nodes; `starts` are the offsets of the operands, None where all are 0.
+
+        With `fitting`, a spec for each result of a fresh template, those that have it come as bare
+        values.
+        """
+        values = recorded()(self.steps, values, starts)
+        made = self._gradients(values, fitting) if fitting else self._results(operands, values)
+        if len(tape) >= MAX_PENDING:
+            settle()
+        return made
+
+    def _gradients(self, values: Values, fitting: Sequence[Any]) -> list[Any]:
+        made: list[Any] = []
+        for output, wanted in zip(self.outputs, fitting, strict=True):
+            if output is None:
+                made.append(None)
+                continue
+            _, number, spec, offset = output
+            at, whole = self.storages[number]
+            if spec is wanted and spec is whole and not offset:
+                made.append(values[at])
+            else:
+                made.append(make_tensor(make_storage(values[at], whole), spec, offset))
+        return made
+
+    def _results(self, operands: Sequence[Any], values: Values) -> Any:
+        storages = [make_storage(values[at], spec) for at, spec in self.storages]
+        made: list[Any] = []
+        for output in self.outputs:
+            if output.__class__ is not tuple:
+                made.append(output if output is None else operands[output])
+                continue
+            is_view, number, spec, offset = output
+            if is_view:
+                made.append(_view(operands[number], spec, offset))
+            else:
+                made.append(make_tensor(storages[number], spec, offset))
+        return tuple(made) if self.many else made[0]
+
+
+native.know(TEMPLATE=Template)
+
+
+def _recorded(
+    steps: tuple[tuple[Any, ...], ...], values: Values, starts: tuple[int, ...] | None
+) -> Values:
+    """Record nodes on values, from where those start in their memory; all these, and those."""
+    for recipe, places, pick, offsets, scalars in steps:
+        node = new_node(Node)
+        node.recipe = recipe
+        node.inputs = pick(values)
+        if starts is None:
+            node.offsets = offsets
+        else:
+            shifts = offsets or (0,) * len(places)
+            node.offsets = tuple([starts[k] + s for k, s in zip(places, shifts, strict=True)])
+            starts += (0,)
+        node.scalars = scalars if recipe.draw is None else (*scalars, *recipe.draw())
+        if recipe.fallible is not None:
+            node.site = errors.user_site()
+        values += (node,)
+        tape.append(node)
+    return values
+
+
+@functools.cache
+def recorded() -> Callable[..., Values]:
+    """`_recorded`, compiled."""
+    made: Callable[..., Values] = native.Family("traces", "repeat").function(
+        _recorded, (shared(), _recorded)
+    )
+    return made
+
+
+def _view(t: Any, spec: Spec, offset: int) -> Any:
+    """A view of an operand, as view ops make it while gradients are not recorded."""
+    out = make_tensor(t.storage, spec, t.offset + offset, t.counter)
+    base = t if t.view_of is None else t.view_of.base
+    out.view_of = View(base, t.counter.version, NO_GRAD)
+    return out
+
+
+def usable() -> bool:
+    """Whether this thread may record from templates: they leave no tracebacks, mark no results."""
+    return not (modes_used and (state.inference or state.anomaly))
+
+
+def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
+    """Run a function of tensors: what it returned, and a template of what it recorded.
+
+    In its place is `UNSTEADY` where the same might not be recorded the next time: the function
+    looked at values, drew random numbers, or made tensors from data; and `SEEN` after bad luck
+    (operands share a value, the tape was settled meanwhile).
+    """
+    values = [t.storage.value for t in operands]
+    if len(set(map(id, values))) < len(values):
+        return run(), SEEN  # which of two operands a node reads could not be told
+    start = len(tape)
+    before, state.steady = state.steady, True
+    try:
+        out = run()
+        steady = state.steady
+    finally:
+        state.steady = state.steady and before
+    return out, _template(operands, values, tape[start:], out) if steady else UNSTEADY
+
+
+def apart(operands: Sequence[Any]) -> Sequence[Any]:
+    """The operands of a trace, with zeros in the place of those that share a value with another.
+
+    Views of one tensor, as the queries and keys of attention often are: a trace could not tell
+    which of them a node reads. What is recorded on the zeros nobody looks at, so it never runs.
+    """
+    from ..ops.creation import zeros
+
+    seen: set[int] = set()
+    given = []
+    for t in operands:
+        spec = t.spec
+        if id(t.storage.value) in seen:
+            room = zeros(spec.extent, dtype=spec.dtype, device=spec.device)
+            t = make_tensor(room.storage, spec)
+        seen.add(id(t.storage.value))
+        given.append(t)
+    return operands if all(a is b for a, b in zip(operands, given, strict=True)) else given
+
+
+def remembered(
+    memory: dict[Any, Any], key: Any, operands: Sequence[Any], run: Callable[[], Any]
+) -> Any:
+    """What `run` returns; from the third time on under a key, by a template kept in `memory`."""
+    values: list[Any] = []
+    starts: list[int] = []
+    shared = 0
+    for t in operands:
+        values.append(t.storage.value)
+        starts.append(t.offset)
+        shared |= t.storage.shared
+    template = UNSTEADY if shared or not usable() else memory.get(key)
+    if template.__class__ is Template:
+        return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
+    if template is SEEN:
+        out, memory[key] = trace(operands, run)
+        return out
+    if template is None:
+        if len(memory) >= MAX_TEMPLATES:
+            memory.clear()
+        memory[key] = SEEN
+    return run()
+
+
+def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], out: Any) -> Any:
+    number = {id(value): k for k, value in enumerate(values)}
+    many = out.__class__ is tuple
+    cells: dict[int, Any] = {}
+    outputs: list[Any] = []
+    for o in out if many else (out,):
+        if o is None:
+            outputs.append(None)
+            continue
+        if not record.is_tensor(o):
+            return UNSTEADY
+        k = next((k for k, t in enumerate(operands) if t.storage is o.storage), None)
+        if k is None and (o.edge is not None or o.__class__ is not record.Tensor):
+            return UNSTEADY
+        if k is None:
+            cells.setdefault(id(o.storage), o.storage)
+            outputs.append((False, list(cells).index(id(o.storage)), o.spec, o.offset))
+        elif o is operands[k]:
+            outputs.append(k)
+        else:
+            outputs.append((True, k, o.spec, o.offset - operands[k].offset))
+    storages = list(cells.values())
+
+    wanted = {id(s.value) for s in storages}
+    nodes = []
+    for node in reversed(recorded):
+        if id(node) in wanted:
+            if node.inputs is None:
+                return SEEN
+            nodes.append(node)
+            wanted.update(map(id, node.inputs))
+    nodes.reverse()
+    number.update({id(node): len(values) + k for k, node in enumerate(nodes)})
+    if not wanted <= number.keys():
+        return SEEN if any(s.value.recipe is None for s in storages) else UNSTEADY
+
+    starts = [t.offset for t in operands] + [0] * len(nodes)
+    steps = []
+    for node in nodes:
+        places = tuple([number[id(value)] for value in node.inputs])
+        given = node.offsets or (0,) * len(places)
+        offsets = tuple([a - starts[k] for a, k in zip(given, places, strict=True)])
+        kept = None if node.offsets is None and not any(offsets) else offsets
+        steps.append((node.recipe, places, picker(places), kept, lasting_scalars(node)))
+    return Template(steps, [(number[id(s.value)], s.spec) for s in storages], outputs, many)
+
+
+def lasting_scalars(node: Any) -> tuple[int, ...]:
+    """The scalars of a node that are the same when it is recorded again."""
+    scalars: tuple[int, ...] = node.scalars
+    return scalars if node.recipe.draw is None else scalars[:-DRAWN]

@@ -1,0 +1,95 @@
+"""Views that come again: what a view op made of a tensor, to be made again without its Python.
+
+What a view op gives depends on nothing but the spec of its tensor and its other arguments. It is
+remembered under these as a cut; machine code makes the views of a cut (`kernels/fastpath/views.py`).
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from ..schedule.jit import native
+from . import record
+from .fastpath import shared
+from .signature import signature_of
+from .trace import usable
+from .view import Pull, ViewOp
+
+MAX_CUTS = 4096  # of one op
+
+_views = native.Family("views", "view")
+
+
+class Cut:
+    """The views that a call gives: spec and shift of each, and their backward side, if any was."""
+
+    __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "pull")
+
+    def __init__(self, t: Any, views: tuple[Any, ...], is_tuple: bool) -> None:
+        self.parts = tuple([(view.spec, view.offset - t.offset) for view in views])
+        self.is_tuple = is_tuple
+        self.op: ViewOp | None = None
+        self.pull: Pull | None = None
+        self.node_class: type | None = None
+        self.inputs = self.outputs = ()
+        if views[0].edge is not None:
+            fn = views[0].edge[0]
+            self.op, self.node_class, self.pull = fn.op, fn.op.node_class, fn.recipe
+            self.inputs, self.outputs = fn.inputs, fn.outputs
+
+
+native.know(CUT=Cut)
+
+
+def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A view op, a function of a tensor and of plain values, that remembers what it gave."""
+    if not native.is_supported:
+        return function
+    cuts: dict[tuple[Any, ...], Cut] = {}
+
+    @functools.wraps(function)
+    def view(*args: Any, **kwargs: Any) -> Any:
+        made = function(*args, **kwargs)
+        is_view = made.__class__ is tuple or made.view_of is not None
+        if is_view and args and usable():
+            _remember(cuts, args, kwargs, made)
+        return made
+
+    made: Callable[..., Any] = _views.function(view, (shared(), cuts, view))
+    return made
+
+
+def _remember(
+    cuts: dict[tuple[Any, ...], Cut], args: Any, kwargs: dict[str, Any], made: Any
+) -> None:
+    """Remember what a call gave, if these are views of its tensor, outputs of one function."""
+    t = args[0]
+    is_tuple = made.__class__ is tuple
+    views = made if is_tuple else (made,)
+    if t.__class__ not in record.tensor_classes or not all(_is_cut_from(t, view) for view in views):
+        return
+    edges = [view.edge for view in views]
+    if edges and edges[0] is not None:
+        fn = edges[0][0]
+        origin = (record.edge_of(t),)
+        is_one = fn.recipe.__class__ is Pull and edges == [(fn, k) for k in range(len(edges))]
+        if not is_one or fn.edges != origin:
+            return
+    elif not edges or any(edges):
+        return
+    operands: list[Any] = []
+    key = signature_of(args, kwargs, operands)
+    try:
+        known = cuts.get(key)
+    except TypeError:  # an argument that cannot be in a key
+        return
+    if len(operands) == 1 and (known is None or (known.pull is None and edges[0] is not None)):
+        if len(cuts) >= MAX_CUTS:
+            cuts.clear()
+        cuts[key] = Cut(t, views, is_tuple)
+
+
+def _is_cut_from(t: Any, view: Any) -> bool:
+    return record.is_tensor(view) and view is not t and view.storage is t.storage

@@ -1,0 +1,398 @@
+"""Scalar bodies to kernel source: one flat loop, or rows of a strided loop.
+
+An elementwise kernel over contiguous operands reads like this:
+
+    def mul(args, start, stop):
+        p = words(args)
+        p_x = at(p[0], float32)
+        p_y = at(p[1], float32)
+        p_out = at(p[2], float32)
+        for i in range(start, stop):
+            _x = p_x[i]
+            _y = p_y[i]
+            out = _x * _y
+            p_out[i] = out
+
+The names of the body begin with an underscore, no others do. A large result goes block by block
+through a buffer on the stack, and from there past the caches; the last block overlaps the one before
+it:
+
+        for block in range(start & -128, stop, 128):
+            first = min(max(block, start), stop - 128)
+            for i in range(128):
+                _x = p_x[first + i]
+                _y = p_y[first + i]
+                out = _x * _y
+                block_out[i] = out
+            stream_block(p_out, first, block_out, (p[2] + first * 4) % 64 == 0)
+        fence()
+
+Where an operand is one row for all rows, it is repeated on the stack to the length of a block and a
+row, so that narrow rows too make a flat loop:
+
+        repeat_row(p_y, inner, row_y, min(inner + 512, stop - start + inner))
+        for first in range(start, stop, 512):
+            phase = first % inner
+            for i in range(min(512, stop - first)):
+                _x = p_x[first + i]
+                _y = row_y[phase + i]
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ...dtypes import dtype
+from ...kernels.language.abi import UNITS
+from ...kernels.language.lanes import BLOCK, CACHE_LINE
+from ...shapes import coalesce
+from ..planning.recipe import GRAIN, Flat, Operand, Source, Step
+from .body import SCALAR_BUILTINS, VECTOR_MATH, Body, Pasted, own
+
+STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
+# Bytes from which on a result is streamed. A store into a cache reads the line first, which by then
+# is a read of memory. Measured on a 2-core Zen 4 with 32 MB of L3, one thread, float32: add on 4M
+# elements 1,358 us for 1,973, and with the negation that reads the result 2,244 for 3,157. What
+# fits into the cache beside its operands loses: relu of 1M float64 on two threads 380 us for 190.
+STREAM_BYTES = 1 << 24
+
+STREAMED, CACHED, PADDED = "streamed", "cached", "padded"
+MOST_INTERLEAVED = 4  # functions of a loop that works on several vectors at once
+NUMBER = "k"  # a Python number, one word
+CONTIGUOUS, REPEATED, STRIDED, ROW = "c", "s", "v", "r"
+MAX_ROW, MAX_ROWS = 4096, 16  # elements of a row that is repeated on the stack, and such rows
+TOGETHER = 512  # elements of a block that is read beside such a row
+
+
+class Loop(NamedTuple):
+    """The geometry that an elementwise step runs over."""
+
+    flags: str  # one letter an operand
+    nested: bool
+    n: int
+    grain: int
+    constants: tuple[int, ...]
+
+
+def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[int]) -> Loop:
+    """Coalesce the axes, outermost first in `order`, and sort operands into classes of stride."""
+    strided = [o for o in operands if o.strides is not None]
+    sizes, strides = coalesce(
+        [shape[d] for d in order],
+        [[o.strides[d] for d in order] for o in strided],  # type: ignore[index]
+    )
+    inner = [s[-1] if s else 1 for s in strides]
+    letters = iter({1: CONTIGUOUS, 0: REPEATED}.get(stride, STRIDED) for stride in inner)
+    flags = "".join(NUMBER if o.strides is None else next(letters) for o in operands)
+    steps = tuple(stride for stride in inner if stride not in (0, 1))
+    if len(sizes) <= 1:
+        return Loop(flags, False, sizes[0] if sizes else 1, GRAIN, steps)
+    plain, row = (sizes[-1], 1), (0, 1)
+    if (
+        len(sizes) == 2
+        and sizes[1] <= MAX_ROW
+        and {*strides} <= {plain, row, (0, 0)}
+        and strides.count(row) <= MAX_ROWS
+    ):
+        letters = iter(CONTIGUOUS if s == plain else ROW if s == row else REPEATED for s in strides)
+        flags = "".join(NUMBER if o.strides is None else next(letters) for o in operands)
+        return Loop(flags, False, sizes[0] * sizes[1], GRAIN, (sizes[1],))
+    rows = 1
+    for size in sizes[:-1]:
+        rows *= size
+    outer = [*reversed(sizes[:-1])]
+    for s in strides:
+        outer += reversed(s[:-1])
+    constants = (len(sizes) - 1, sizes[-1], *outer, *steps)
+    return Loop(flags, True, rows, max(1, GRAIN // max(sizes[-1], 1)), constants)
+
+
+def render(
+    name: str,
+    pasted: Pasted,
+    compute: dtype | None,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    logical: frozenset[str],
+    flags: str,
+    nested: bool,
+    over: Mapping[str, str] | None = None,
+    blocks: str = "",
+) -> Source:
+    """The source of one elementwise kernel.
+
+    Operands are converted to and from `compute`; without it the pasted lines do that themselves, and
+    read operands by their names. `logical` names inputs that the body reads as booleans; `over` says
+    which outputs are written to the memory of which inputs. With `blocks` results are computed a block
+    at a time on the stack and moved from there: "streamed" past the caches, or "cached"; "padded"
+    blocks are a line of memory each, the last one too.
+    """
+    over = over or {}
+    operands = [o for o in [*inputs, *outputs] if o.strides is not None]
+    letters = dict(zip([o.name for o in [*inputs, *outputs]], flags, strict=True))
+    pointers = [o.name for o in operands]
+    head = ["p = words(args)"]
+    loads: list[str] = []
+    stores: list[str] = []
+    base = len(pointers)
+    strided = [n for n in pointers if letters[n] == STRIDED]
+    rows = [] if nested else [o for o in inputs if letters[o.name] == ROW]
+    tail = f"{base + 2} + outer * {len(pointers) + 1}" if nested else str(base + bool(rows))
+    numbers = [o.name for o in inputs if o.strides is None]
+    if nested:
+        head += [f"outer = p[{base}]", f"inner = p[{base + 1}]", f"tail = {tail}"]
+        tail = "tail"
+    for k, n in enumerate(strided):
+        head.append(f"step_{n} = p[{tail} + {k}]")
+    for k, n in enumerate(numbers):
+        word = f"p[{tail} + {len(strided) + k}]"
+        kind = next(o.dtype for o in inputs if o.name == n)
+        letter = kind.stored if compute is None else "T"
+        head.append(f"{value_name(n, compute)} = {number_text(word, kind, letter, n in logical)}")
+
+    body: list[str] = []
+    setup: list[str] = []
+    for k, o in enumerate(operands):
+        source = f"p_{over[o.name]}" if o.name in over else ""
+        if nested:
+            address = f"p[{k}] + o_{o.name} * {o.dtype.itemsize}"
+            setup.append(f"p_{o.name} = " + (source or f"at({address}, {o.dtype.stored})"))
+        else:
+            head.append(f"p_{o.name} = " + (source or f"at(p[{k}], {o.dtype.stored})"))
+
+    if rows:
+        head.append(f"inner = p[{base}]")
+        length = BLOCK if blocks else TOGETHER
+        for o in rows:
+            head.append(f"row_{o.name} = stack({o.dtype.stored}, {MAX_ROW + length})")
+            count = f"min(inner + {length}, stop - start + inner)"
+            head.append(f"repeat_row(p_{o.name}, inner, row_{o.name}, {count})")
+
+    i = "first + i" if blocks or rows else "i"
+
+    def element(n: str) -> str:
+        letter = letters[n]
+        if letter == ROW:
+            return f"row_{n}[phase + i]"
+        index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{n}")
+        return f"p_{n}[{index}]"
+
+    for o in inputs:
+        if o.strides is None:
+            continue
+        value = element(o.name)
+        if compute is None:
+            pass
+        elif o.name in logical:
+            value = f"{value} != 0"
+        elif o.dtype.stored != compute.stored:
+            value = f"T({value})"
+        line = f"{value_name(o.name, compute)} = {value}"
+        (setup if letters[o.name] == REPEATED else loads).append(line)
+    for o in outputs:
+        if compute is None:
+            value = o.name
+        elif o.dtype.kind == "b":
+            value = f"uint8({o.name} != 0)" if compute.kind == "b" else f"uint8({o.name})"
+        elif o.dtype.stored != compute.stored:
+            value = f"{o.dtype.stored}({o.name})"
+        else:
+            value = o.name
+        target = f"block_{o.name}[i]" if blocks else element(o.name)
+        stores.append(f"{target} = {value}")
+
+    if nested:
+        offsets = [f"o_{n}" for n in pointers]
+        body.append("for row in range(start, stop):")
+        inside = ["rest = row", *(f"{o} = 0" for o in offsets), "for d in range(outer):"]
+        walk = [f"size = p[{base + 2} + d]", "ahead = rest // size", "at_d = rest - ahead * size",
+                "rest = ahead"]  # fmt: skip
+        for k, offset in enumerate(offsets):
+            walk.append(f"{offset} += at_d * p[{base + 2} + outer * {k + 1} + d]")
+        inside += ["    " + line for line in walk] + setup
+        inside.append("for i in range(inner):")
+        inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]
+        body += ["    " + line for line in inside]
+    elif blocks == PADDED:
+        head += setup
+        width = CACHE_LINE // outputs[0].dtype.itemsize
+        head += [f"block_{o.name} = stack({o.dtype.stored}, {width})" for o in outputs]
+        body += [f"for first in range(start, stop, {width}):", f"    for i in range({width}):"]
+        body += ["        " + line for line in [*loads, *pasted.lines, *stores]]
+        for o in outputs:
+            body.append(f"    for i in range({width}):")
+            body.append(f"        p_{o.name}[first + i] = block_{o.name}[i]")
+    elif blocks:
+        head += setup
+        if blocks == STREAMED:
+            read = sum(o.dtype.itemsize for o in inputs if letters.get(o.name) == CONTIGUOUS)
+            written = sum(o.dtype.itemsize for o in outputs)
+            head.append(f"far = past_cache(p[{UNITS}], start, stop, {read}, {written})")
+        inside = [f"first = min(max(block, start), stop - {BLOCK})"]
+        inside += ["phase = first % inner"] * bool(rows)
+        inside += [f"for i in range({BLOCK}):"]
+        inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]
+        for o in outputs:
+            head.append(f"block_{o.name} = stack({o.dtype.stored}, {BLOCK})")
+            address = f"p[{pointers.index(o.name)}] + first * {o.dtype.itemsize}"
+            far = f"first >= far and ({address}) % {CACHE_LINE} == 0"
+            far = far if blocks == STREAMED else "False"
+            inside.append(f"stream_block(p_{o.name}, first, block_{o.name}, {far})")
+        body.append(f"for block in range(start & -{BLOCK}, stop, {BLOCK}):")
+        body += ["    " + line for line in inside] + ["fence()"] * (blocks == STREAMED)
+    elif rows:
+        head += setup
+        body.append(f"for first in range(start, stop, {TOGETHER}):")
+        body += ["    phase = first % inner", f"    for i in range(min({TOGETHER}, stop - first)):"]
+        body += ["        " + line for line in [*loads, *pasted.lines, *stores]]
+    else:
+        head += setup
+        body.append("for i in range(start, stop):")
+        body += ["    " + line for line in [*loads, *pasted.lines, *stores]]
+
+    text = "\n".join("    " + line for line in head + body)
+    imports = {
+        "words": "adjit.kernels.language.abi",
+        "at": "adjit.kernels.language.abi",
+        **pasted.imports,
+    }
+    if "= scalar(" in text:
+        imports["scalar"] = "adjit.kernels.language.abi"
+    if rows:
+        imports["repeat_row"] = "adjit.kernels.language.lanes"
+    if blocks or rows:
+        imports["stack"] = "adjit.kernels.language.lanes"
+    if blocks in (STREAMED, CACHED):
+        imports["stream_block"] = "adjit.kernels.language.lanes"
+    if blocks == STREAMED:
+        imports |= dict.fromkeys(("fence", "past_cache"), "adjit.kernels.language.lanes")
+    if not (nested or rows):
+        imports |= interleaved(pasted)
+    bound = {} if compute is None else {"T": compute.stored}
+    origin = Flat(
+        name, tuple(pasted.lines), pasted.imports, compute, tuple(inputs), tuple(outputs), logical,
+        flags, nested,
+    )  # fmt: skip
+    return Source(name, assemble(name, text, imports, bound), origin)
+
+
+def value_name(operand: str, compute: dtype | None) -> str:
+    """What a kernel calls the value of an operand: as one body does, or by its name among several."""
+    return operand if compute is None else own(operand)
+
+
+def number_text(word: str, kind: dtype, letter: str, is_truth: bool) -> str:
+    """A Python number of a dtype, which kernels call by a letter; floats travel as bits of float64."""
+    if is_truth:  # which travels as a whole number
+        return f"{word} != 0"
+    return f"scalar({word}, {letter})" if kind.is_floating_point else f"{letter}({word})"
+
+
+KINDS = re.compile(rf"\b(?:{'|'.join(STORED)})\b")
+# What lines begin with that give a name a value.
+WRITTEN = re.compile(r"^ *(?:for )?([\w, ]+?) (?:=|in) ", re.MULTILINE)
+
+
+def assemble(
+    name: str,
+    body: str,
+    imports: Mapping[str, str],
+    bound: Mapping[str, str],
+    parameters: str = "args, start, stop",
+) -> str:
+    """A whole module: imports, the dtypes behind the type letters, the kernel."""
+    kinds = {*KINDS.findall(body), *bound.values()}
+    meant = {*imports, *kinds, *bound, *SCALAR_BUILTINS, *parameters.split(", "), "math", "range"}
+    if hidden := meant.intersection(re.findall(r"\w+", " ".join(WRITTEN.findall(body)))):
+        raise NameError(f"{name} gives another meaning to {', '.join(sorted(hidden))}")
+    lines = []
+    if "math." in body:
+        lines.append("import math\n")
+    lines.append(f"from numpy import {', '.join(sorted(kinds))}\n")
+    modules: dict[str, list[str]] = {}
+    for item, module in imports.items():
+        modules.setdefault(module, []).append(item)
+    for module in sorted(modules):
+        lines.append(f"from {module} import {', '.join(sorted(modules[module]))}")
+    lines.append("")
+    lines += [f"{letter} = {kind}" for letter, kind in sorted(bound.items())]
+    return "\n".join(lines) + f"\n\n\ndef {name}({parameters}):\n{body}\n"
+
+
+def elementwise(
+    name: str,
+    body: Body,
+    wanted: Sequence[int],
+    compute: dtype,
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    shape: Sequence[int],
+    order: Sequence[int],
+    alias: bool = False,
+    fresh: bool = False,
+) -> tuple[Step, tuple[int, ...]]:
+    """The step, and its constant words, that runs `body` over `shape`.
+
+    `fresh` says that the outputs are memory of their own.
+    """
+    loop = geometry(shape, [*inputs, *outputs], order)
+    large = fresh and is_streamed(loop, outputs)
+    kinds = (
+        "_".join(_short(o.dtype) for o in inputs)
+        + "_to_"
+        + "_".join(_short(o.dtype) for o in outputs)
+    )
+    label = f"{name}_{kinds}_{loop.flags}{'_rows' if loop.nested else ''}{'_over' if alias else ''}"
+    key = (body, label, compute, tuple(wanted), tuple(o.name for o in inputs), large)
+    source = _sources.get(key)
+    if source is None:
+        pasted = body.paste(wanted, [f"{o.name} = {{}}" for o in outputs], compute)
+        streamed = large and waits_for_memory(pasted)
+        source = _sources[key] = render(
+            f"{label}_streamed" if streamed else label, pasted, compute, inputs, outputs,
+            body.logical, loop.flags, loop.nested,
+            {outputs[0].name: inputs[0].name} if alias else None, STREAMED if streamed else "",
+        )  # fmt: skip
+    return Step(source, loop.n, loop.grain), loop.constants
+
+
+def is_streamed(loop: Loop, outputs: Sequence[Operand]) -> bool:
+    """Whether results are too large to stay in a cache, and one after the other in memory."""
+    return (
+        not loop.nested
+        and loop.flags.endswith(CONTIGUOUS * len(outputs))
+        and loop.n * min([o.dtype.itemsize for o in outputs], default=0) >= STREAM_BYTES
+    )
+
+
+_sources: dict[Any, Source] = {}
+
+
+def waits_for_memory(pasted: Pasted) -> bool:
+    """Whether a loop is bound by memory: no function in it takes more than one instruction.
+
+    A loop that computes more hides the read of the line, and bursts of streamed stores hold it up:
+    sigmoid of 4M float32 takes 1,820 us streamed, 1,667 plain.
+    """
+    from ...kernels.math.vector import ONE_INSTRUCTION
+
+    return ONE_INSTRUCTION.issuperset(pasted.imports)
+
+
+def interleaved(pasted: Pasted) -> dict[str, str]:
+    """The import that makes a flat loop work on several vectors at once, where that pays.
+
+    Rows are too short for it, and a loop of many functions has more values than registers: the 8 of
+    Black-Scholes take 27.5 ms for 24.6.
+    """
+    calls = sum(
+        len(re.findall(rf"\b{name}\(", line)) for name in pasted.imports for line in pasted.lines
+    )
+    few = not waits_for_memory(pasted) and calls <= MOST_INTERLEAVED
+    return {"INTERLEAVED": VECTOR_MATH} if few else {}
+
+
+def _short(kind: dtype) -> str:
+    return f"{kind.kind}{kind.itemsize * 8}" if kind.kind != "b" else "b"

@@ -1,0 +1,430 @@
+"""Kernels of sheets: row by row, in as many loops over a row as sums of it wait for each other.
+
+    def rows_mul_sum_mul_2(args, start, stop):
+        ...
+        for row in range(base + top, base + end):
+            here = row * width + left
+            for j in range(count):
+                x0 = p_x0[here + j]
+                v0 = float32(x0 * x0)
+                keep_v0[j] = v0
+            v1 = reduce_span(add, keep_v0, 0, count, float32(0), float32)
+            for j in range(count):
+                x0 = p_x0[here + j]
+                v2 = float32(x0 * v1)
+                keep_v2[j] = v2
+            for j in range(count):
+                p_v2[here + j] = keep_v2[j]
+
+Values that another loop, a sum or the memory needs are kept on the stack, so that no loop has to
+tell many operands apart. Sums are taken by the functions of the unfused kernels.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ..fusion import row_groups as sheets
+from ..fusion.row_groups import Sheet
+from ..planning.recipe import GRAIN, Fold, Operand, RowCall, Source, Step, Text
+from .body import VECTOR_MATH
+from .fused import Member, member_lines, number_lines, shared
+from .loops import assemble
+
+WIDTH_AT = 4  # of the constant words: the elements of a row, or strip, that a unit holds
+STRIP = 64  # columns: sums that need no whole rows are cut into multiples of it
+# Pairs of pointers of which one is written, and which a loop has to tell apart before each row.
+# Loops with more of them write to the stack, and copy from there.
+MAX_PAIRS = 12
+
+SUMS = {
+    "sum": "reduce_span(add, {x}, {i}, {i} + count, {X}(0), {T})",
+    "max": "reduce_span(max, {x}, {i}, {i} + count, {x}[{i}], {T})",
+    "min": "reduce_span(min, {x}, {i}, {i} + count, {x}[{i}], {T})",
+    "squares": "dot_span({x}, {i}, {x}, {i}, count, {T})",
+}
+
+
+def _function(name: str, stored: str) -> str | None:
+    """The library's own function of that name for a dtype; its module takes 10 ms to import."""
+    from ...kernels.math.vector import TABLE
+
+    return TABLE.get((name, stored))
+
+
+class Sum(NamedTuple):
+    """A sum of the rows or of the columns of a value."""
+
+    value: str
+    target: str
+    fold: Fold
+
+
+class Call(NamedTuple):
+    """A kernel of rows: values, then Python numbers, by their names here."""
+
+    call: RowCall
+    arguments: tuple[str, ...]
+    targets: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return self.call.row.function.__name__
+
+    @property
+    def values(self) -> tuple[str, ...]:
+        return self.arguments[: len(self.call.row.inputs)]
+
+    @property
+    def whole(self) -> tuple[str, ...]:
+        """The results with an element for each of a row's."""
+        letters = self.call.row.outputs
+        return tuple(t for t, letter in zip(self.targets, letters, strict=True) if letter == "e")
+
+    def text(self, places: Mapping[str, tuple[str, str]], words: Sequence[str]) -> str:
+        """The line that calls it; `places` are pointers and indices of values."""
+        row, kind = self.call.row, self.call.kind.stored
+        given = [_function(name, kind) or f"math.{name}" for name in row.scalars]
+        for name, letter in zip(self.values, row.inputs, strict=True):
+            given += places[name][: 2 if letter == "e" else 1]
+        for name in self.whole:
+            given += places[name]
+        numbers = self.arguments[len(self.values) :]
+        called = f"{self.name}({', '.join([*given, 'count', *words, *numbers, kind])})"
+        found = [t for t in self.targets if t not in self.whole]
+        return f"{', '.join(found)} = {called}" if found else called
+
+
+Part = Member | Sum | Call
+
+
+def kernel(
+    parts: Sequence[Part],
+    inputs: Sequence[Operand],
+    outputs: Sequence[Operand],
+    sheet: Sheet,
+    over: Mapping[str, str],
+    limits: sheets.Limits,
+) -> tuple[Step, tuple[int, ...]]:
+    """The step, and its constant words, that computes the parts row by row.
+
+    `inputs` are first the values that are read, then the Python numbers. The strides of operands
+    are those from row to row and from column to column. `outputs` leaves out the sums of columns,
+    whose places follow those of the outputs.
+    """
+    names = [part.fold.how if isinstance(part, Sum) else part.name for part in parts]
+    folds = [part.fold for part in parts if isinstance(part, Sum)]
+    length, step, chunks = sheet.rows, 1, sheet.rows
+    for fold in folds:
+        if not fold.by_rows:
+            length, _, step, chunks = fold.words[:4]
+    parallel = sheet.rows // length * chunks
+    is_whole = any(f.by_rows for f in folds) or any(isinstance(part, Call) for part in parts)
+    strip = sheet.width if is_whole else strip_of(sheet, parallel, limits.parts)
+    strips = -(-sheet.width // strip)
+    name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
+    writer = _Writer(parts, inputs, outputs, sheet, over)
+    source = Source(name, writer.text(name), Text(WIDTH_AT))
+    source = shared(source, f"fused {', '.join(names)}")
+    words = (length, sheet.width, step, chunks, strip, strips, *writer.words)
+    return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
+
+
+def strip_of(sheet: Sheet, parts: int, least: int) -> int:
+    """The columns that one unit sums where nothing needs a whole row, so that `parts` of the rows
+    make at least so many units."""
+    wanted = 1 if sheet.numel <= sheets.SMALL else -(-least // parts)
+    strip = -(-sheet.width // (wanted * STRIP)) * STRIP
+    return min(strip, sheet.width, sheets.MAX_WIDTH)
+
+
+class _Writer:
+    """The text of one kernel."""
+
+    def __init__(
+        self,
+        parts: Sequence[Part],
+        inputs: Sequence[Operand],
+        outputs: Sequence[Operand],
+        sheet: Sheet,
+        over: Mapping[str, str],
+    ) -> None:
+        self.parts, self.over = parts, over
+        self.read = [o for o in inputs if o.strides is not None]
+        self.numbers = [o for o in inputs if o.strides is None]
+        self.outputs = outputs
+        self.imports = {"words": "adjit.kernels.language.abi", "at": "adjit.kernels.language.abi"}
+        self.truths: set[str] = set()
+        self.words: list[int] = []  # from row to row, where that is not the width; those of calls
+        self.where: dict[str, str] = {}  # the index of element j, or the only one, of an operand
+        self.dtypes = {o.name: o.dtype.stored for o in self.read}
+        for o in self.read:
+            self.where[o.name] = self._index(o, sheet)
+        self.by_element = {o.name for o in self.read if o.strides and o.strides[1]}
+        self.loop_of: dict[str, int] = dict.fromkeys(self.dtypes, 0)  # in which a value is there
+        self.of_rows: set[str] = self.dtypes.keys() - self.by_element
+        self.summed = {p.value for p in self._all_sums() if not p.fold.by_rows}
+        self._number_the_loops()
+        self.last = max([self.loop_of[n] for n in self.dtypes if n not in self.of_rows], default=0)
+        self.loops = [self._bodies(number) for number in range(self.last + 1)]
+        self.direct = {name for number in range(self.last + 1) for name in self._stored_in(number)}
+        called = {t for call in self._calls() for t in call.whole} - self.summed - over.keys()
+        self.direct |= called.intersection(o.name for o in outputs)
+        self.kept = self._kept()
+        self.whole = self.by_element.union(self.kept, self.direct)
+
+    def _index(self, operand: Operand, sheet: Sheet) -> str:
+        """Where the first element of a row lies."""
+        assert operand.strides is not None
+        down, across = operand.strides
+        if down == 0:
+            return "left" if across else "0"
+        if across and down == sheet.width:
+            return "here"
+        self.words.append(down)
+        start = f"row * pitch_{operand.name}"
+        return f"{start} + left" if across else start
+
+    def _number_the_loops(self) -> None:
+        """In which loop over a row each value is computed; values of rows, before which loop."""
+        for part in self.parts:
+            if isinstance(part, Sum):
+                self.loop_of[part.target] = self.loop_of[part.value] + 1
+                self.dtypes[part.target] = part.fold.result.stored
+                self.of_rows.add(part.target)
+                continue
+            if isinstance(part, Call):
+                number = 1 + max(self.loop_of[n] for n in part.values)
+                self.loop_of.update(dict.fromkeys(part.targets, number))
+                self.dtypes.update(dict.fromkeys(part.targets, part.call.kind.stored))
+                self.of_rows |= {*part.targets} - {*part.whole}
+                self.where.update(dict.fromkeys(part.whole, "here"))
+                continue
+            number = max([self.loop_of.get(n, 0) for n in part.arguments], default=0)
+            for target, o in zip(part.targets, part.element.outputs, strict=True):
+                self.loop_of[target], self.dtypes[target] = number, o.dtype.stored
+                if part.is_of_rows:
+                    self.of_rows.add(target)
+
+    def _bodies(self, number: int) -> list[Member]:
+        """What one loop computes."""
+        return [
+            part
+            for part in self.parts
+            if isinstance(part, Member)
+            and not part.is_of_rows
+            and self.loop_of[part.targets[0]] == number
+        ]
+
+    def _stored_in(self, number: int) -> list[str]:
+        """The results that a loop writes to memory; the others move there at the end of a row.
+
+        A result may take the place of an operand in the last loop, if no sum reads that after it.
+        """
+        made = {t for member in self.loops[number] for t in member.targets}
+        stored = [o.name for o in self.outputs if o.name in made]
+        late = {s.value for s in self._all_sums()} if number == self.last else self.dtypes
+        stored = [name for name in stored if self.over.get(name) not in late]
+        read = {n for m in self.loops[number] for n in m.arguments} & self.by_element
+        return stored if len(stored) * (len(read) + len(stored)) <= MAX_PAIRS else []
+
+    def _kept(self) -> list[str]:
+        """The values that outlive their loop."""
+        kept = {s.value for s in self._all_sums()}
+        for call in self._calls():
+            kept |= {*call.values, *(set(call.whole) - self.direct)}
+        kept |= {o.name for o in self.outputs if o.name not in self.direct}
+        for number, members in enumerate(self.loops):
+            kept |= {
+                n for m in members for n in m.arguments if self.loop_of.get(n, number) < number
+            }
+        kept -= self.of_rows | {o.name for o in self.read} | (self.direct & {*self.where})
+        return [name for name in self.dtypes if name in kept]
+
+    def _place(self, name: str) -> tuple[str, str]:
+        """Where the elements of a row of a value begin: a pointer and an index."""
+        if name not in self.kept:
+            return f"p_{name}", self.where[name]
+        return f"keep_{name}", "slot" if name in self.summed else "0"
+
+    def _element(self, name: str) -> str:
+        """Element j of a row of a value."""
+        pointer, first = self._place(name)
+        return f"{pointer}[j]" if first == "0" else f"{pointer}[{first} + j]"
+
+    # ----- text -----
+
+    def text(self, name: str) -> str:
+        row: list[str] = []
+        for number in range(self.last + 2):
+            row += self._sums(number)
+            row += self._called(number)
+            row += self._of_rows(number)
+            row += self._loop(number)
+        row += self._stores()
+        lines = [
+            *self._head(),
+            "for unit in range(start, stop):",
+            *_indented(
+                [
+                    "part = unit // strips",
+                    "left = unit % strips * strip",
+                    "count = min(strip, width - left)",
+                    "first = part // chunks * length + part % chunks * step",
+                    "rows = min(step, length - part % chunks * step)",
+                    "for row in range(first, first + rows):",
+                    "    here = row * width + left",
+                    *_indented(["slot = (row - first + 3) % 4 * ROOM"] if self.summed else []),
+                    *_indented(row),
+                ]
+            ),
+        ]
+        body = "\n".join(_indented(lines))
+        for word, module in KNOWN.items():
+            if re.search(rf"\b{word}\b", body):
+                self.imports[word] = module
+        return assemble(name, body, self.imports, {})
+
+    def _head(self) -> list[str]:
+        """Pointers, words, numbers, memory."""
+        columns = [p for p in self._all_sums() if not p.fold.by_rows]
+        head = ["p = words(args)"]
+        places = [*self.read, *self.outputs]
+        for k, o in enumerate(places):
+            source = (
+                f"p_{self.over[o.name]}" if o.name in self.over else f"at(p[{k}], {o.dtype.stored})"
+            )
+            head.append(f"p_{o.name} = {source}")
+        base = len(places)
+        for k, s in enumerate(columns):
+            head.append(f"p_{s.target} = at(p[{base + k}], {s.fold.result.stored})")
+        base += len(columns)
+        for k, word in enumerate(("length", "width", "step", "chunks", "strip", "strips")):
+            head.append(f"{word} = p[{base + k}]")
+        base += 6
+        pitched = [o.name for o in self.read if "pitch" in self.where[o.name]]
+        head += [f"pitch_{n} = p[{base + k}]" for k, n in enumerate(pitched)]
+        base += len(pitched)
+        for call in self._calls():
+            words = call.call.words[1:]
+            head += [f"{n} = p[{base + k}]" for k, n in enumerate(_words_of(call))]
+            self.words += words
+            base += len(words)
+        head += number_lines(self.numbers, base, self.truths)
+        for n in self.kept:
+            head.append(
+                f"keep_{n} = stack({self.dtypes[n]}, {'FOUR_ROOMS' if n in self.summed else 'ROOM'})"
+            )
+        return head
+
+    def _all_sums(self) -> list[Sum]:
+        return [part for part in self.parts if isinstance(part, Sum)]
+
+    def _calls(self) -> list[Call]:
+        return [part for part in self.parts if isinstance(part, Call)]
+
+    def _called(self, number: int) -> list[str]:
+        """The calls of kernels of rows on what a loop has computed."""
+        lines = []
+        for call in self._calls():
+            if self.loop_of[call.targets[0]] == number:
+                self.imports[call.name] = call.call.row.function.__module__
+                for name in call.call.row.scalars:
+                    found = _function(name, call.call.kind.stored)
+                    if found is not None:
+                        self.imports[found] = VECTOR_MATH
+                places = {n: self._place(n) for n in (*call.values, *call.whole)}
+                lines.append(call.text(places, _words_of(call)))
+        return lines
+
+    def _sums(self, number: int) -> list[str]:
+        """The sums of rows that what comes after a loop is computed from."""
+        lines = []
+        for s in self._all_sums():
+            if s.fold.by_rows and self.loop_of[s.target] == number:
+                x, i = self._place(s.value)
+                call = SUMS[s.fold.how].format(
+                    x=x, i=i, X=s.fold.given.stored, T=s.fold.result.stored
+                )
+                lines.append(f"{s.target} = {call}")
+        return lines
+
+    def _of_rows(self, number: int) -> list[str]:
+        """The bodies with one element a row that are computed before a loop."""
+        lines = []
+        if number == 0:
+            for o in self.read:
+                if o.name in self.of_rows:
+                    lines.append(f"{o.name} = p_{o.name}[{self.where[o.name]}]")
+        for part in self.parts:
+            if (
+                isinstance(part, Member)
+                and part.is_of_rows
+                and self.loop_of[part.targets[0]] == number
+            ):
+                lines += self._pasted(part)
+        return lines
+
+    def _loop(self, number: int) -> list[str]:
+        """One loop over a row."""
+        members = self.loops[number] if number <= self.last else []
+        if not members:
+            return []
+        made = {t for member in members for t in member.targets}
+        given = dict.fromkeys(n for member in members for n in member.arguments)
+        known = self.whole - made
+        lines = [f"{n} = {self._element(n)}" for n in given if n in known]
+        for member in members:
+            lines += self._pasted(member)
+        lines += [f"{self._element(n)} = {n}" for n in self.kept if n in made]
+        lines += [f"p_{o.name}[here + j] = {o.name}" for o in self.outputs
+                  if o.name in made & self.direct]  # fmt: skip
+        return ["for j in range(count):", *_indented(lines)]
+
+    def _pasted(self, member: Member) -> list[str]:
+        pasted, truths = member_lines(member)
+        self.imports.update(pasted.imports)
+        self.truths |= truths
+        return pasted.lines
+
+    def _stores(self) -> list[str]:
+        """Results move to memory when all of the row is read, whose place they may take."""
+        lines = []
+        for o in self.outputs:
+            if o.name in self.of_rows:
+                lines.append(f"p_{o.name}[row] = {o.name}")
+            elif o.name not in self.direct:
+                lines += [
+                    "for j in range(count):",
+                    f"    p_{o.name}[here + j] = {self._element(o.name)}",
+                ]
+        for s in self._all_sums():
+            if not s.fold.by_rows:
+                lines.append(
+                    f"add_row(p_{s.target}, part * width + left, keep_{s.value}, ROOM, count, "
+                    f"row - first, rows, {s.fold.result.stored})"
+                )
+        return lines
+
+
+KNOWN = {
+    "FOUR_ROOMS": "adjit.kernels.ops.reduce",
+    "ROOM": "adjit.kernels.ops.reduce",
+    "add": "operator",
+    "add_row": "adjit.kernels.ops.reduce",
+    "dot_span": "adjit.kernels.ops.reduce",
+    "reduce_span": "adjit.kernels.ops.reduce",
+    "scalar": "adjit.kernels.language.abi",
+    "stack": "adjit.kernels.language.lanes",
+}
+
+
+def _words_of(call: Call) -> list[str]:
+    """Names for what a kernel of rows is told besides the length of a row."""
+    return [f"word_{call.targets[0]}_{k}" for k in range(len(call.call.words) - 1)]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return ["    " + line for line in lines]

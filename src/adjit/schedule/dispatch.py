@@ -1,0 +1,355 @@
+"""The cold road: recorded nodes are run one by one, each on the kernels of its own recipe.
+
+Every node becomes rows of words, one for each of its steps, which go to the compiled runner.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from array import array
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from typing import Any
+
+from ..devices import CPU
+from ..storage import Foreign, LargeBlock, allocate, size_class
+from . import profile, run_cpu
+from .jit import native
+from .jit.cache import compile_ahead, link
+from .planning.lower import copy_words
+from .planning.recipe import HEADER, Recipe
+
+_refcount = sys.getrefcount
+
+
+running = 0  # the thread that runs nodes, which then count as done before they have their values
+
+
+def run(batch: list[Any]) -> None:
+    """Run nodes in order. What is not reached, because of an error, is left in the batch."""
+    global running
+    running = threading.get_ident()
+    batch[:] = batch[::-1]  # no call, after which a signal would find the order unknown
+    try:
+        if places and profile.active is None:
+            _run_usual(batch)
+        if batch:
+            _run_others(batch)
+        if not places:  # by now, as the walk was compiled with the kernels
+            places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
+    finally:
+        batch[:] = [node for node in batch[::-1] if node.recipe is not None]
+        running = 0
+
+
+def _run_usual(batch: list[Any]) -> None:
+    """Run the nodes at the end of a batch, up to one that machine code leaves to Python."""
+    if run_rows(batch, *places):
+        raise_bad_value(batch)
+
+
+def raise_bad_value(batch: list[Any]) -> None:
+    """Raise what the kernel of the node at the end of a batch has found."""
+    raise _failed(batch.pop())
+
+
+def _run_others(batch: list[Any]) -> None:
+    """Run nodes from the end of a batch on, one by one; machine code, if it is there, goes on behind each."""
+    has_code = rows.is_loaded and profile.active is None
+    is_new = True
+    while batch:
+        node = batch[-1]
+        recipe = node.recipe
+        if recipe is not None:  # else it was run by another thread in the meantime
+            if is_new and any(not step.source.address for step in recipe.steps):
+                _compile_ahead(batch[::-1])
+                is_new = False  # what is missing among the others is there by now
+            try:
+                _run_node(node, recipe)
+            except MemoryError:  # there may be more the next time
+                raise
+            except Exception as error:
+                if node.recipe.__class__ is not Failed:
+                    fail(node, error)
+                del batch[-1]
+                raise
+        del batch[-1], node, recipe  # nothing but what reads it is to hold a value
+        if has_code and places:
+            _run_usual(batch)
+
+
+def _compile_ahead(batch: list[Any]) -> None:
+    """Compile what running nodes takes, first what comes first."""
+    recipes = [node.recipe for node in batch if node.recipe]
+    large = any(recipe.large for recipe in recipes)
+    sources = [step.source for recipe in recipes for step in recipe.steps]
+    compile_ahead(sources, run_cpu.functions(large=large))
+
+
+def _run_node(node: Any, recipe: Any) -> None:
+    """Run a node. It counts as done together with its bytes: signals arrive between any two instructions of
+    Python, so what must not be torn is one call.
+    """
+    if recipe.__class__ is Failed:
+        return
+    if recipe.pick >= 0 and node.inputs[0].recipe is None:
+        node.address = node.inputs[0].others[recipe.pick]
+        node.recipe = node.inputs = None
+        return
+    if any(value.recipe is not None for value in node.inputs):
+        inherit_error(node)
+        return
+    words: list[int] = []  # they also keep the blocks that are written
+    steps, blocks = _rows(node, recipe, words)
+    can_fail = recipe.fallible is not None and steps > 0
+    if not can_fail:
+        _go(words, steps, recipe.large, _marks(node, blocks, None))
+        node.inputs = None  # only now: what frees memory is Python, in which a signal would be lost
+        return
+    _status[0] = 0
+    if any(block is value.address for block in blocks for value in node.inputs):
+        # Running it again would write twice. Whether it has found a bad value is known only afterwards.
+        torn = Failed(RuntimeError(f"{recipe.name} was interrupted while it wrote in place"))
+        _go(words, steps, recipe.large, _marks(node, blocks, torn))
+        Failed.count -= 1  # it was not
+    else:
+        _go(words, steps, recipe.large, ())
+    if _status[0]:
+        raise _failed(node, recipe)
+    node.address = blocks[0]
+    if len(blocks) > 1:
+        node.others = blocks
+    node.recipe = node.inputs = None
+
+
+def _marks(node: Any, blocks: list[Any], recipe: Failed | None) -> list[Callable[[], None]]:
+    """What makes a node one that is done, or has failed: calls that run no Python."""
+    found = [partial(setattr, node, "address", blocks[0])]
+    if len(blocks) > 1:
+        found.append(partial(setattr, node, "others", blocks))
+    return [*found, partial(setattr, node, "recipe", recipe)]
+
+
+def _go(words: list[int], steps: int, large: bool, then: Sequence[Callable[[], None]]) -> None:
+    """Run rows, then at once what follows."""
+    stream = array("q", words)
+    address = stream.buffer_info()[0]
+    if profile.active is None:
+        run_cpu.run(address, steps, 0, large=large, then=then)
+    else:
+        profile.active.run_node(address, stream, steps, large, then)
+
+
+def run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
+    """`run` for a profile: one by one, so that it knows whose steps it sees."""
+    one: list[Any] = []
+    try:
+        while batch:
+            one[:] = batch[:1]
+            del batch[:1]
+            watcher.expect(one[0])
+            run(one)
+    finally:
+        batch[:0] = one
+
+
+def _run_rows(batch: list[Any], walk: int, team: int, status: int) -> bool:
+    """Run the nodes at the end of a batch, the last one first, up to one that is not usual, and take
+    them off; whether the last one has found a bad value, which the status tells. In Python none is.
+    """
+    return False
+
+
+_context = Recipe, LargeBlock, Foreign, allocate, None, True, False, "", "copy", Exception
+rows = native.Family("dispatch", "run")
+run_rows = rows.function(_run_rows, _context)
+
+_status = array("q", [0, 0, 0, 0])  # what the kernel that ran last has found
+_status_at = _status.buffer_info()[0]
+places: list[int] = []  # of the walk, of the team and of the status, once there is something to run
+
+
+def _rows(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
+    """Write the rows of a node; how many they are, and the memory of its results."""
+    if recipe.write:
+        return _write(node, recipe, words)
+    if not recipe.plain:
+        return _special(node, recipe, words)
+    block = allocate(recipe.size)
+    words += (*_head(recipe), *_addresses(node), block, *recipe.constants, *node.scalars)
+    return 1, [block]
+
+
+def _head(recipe: Any) -> tuple[int, ...]:
+    """The first words of the rows of a recipe, whose kernels are linked then."""
+    if not recipe.head:
+        arguments = recipe.count - bool(
+            recipe.write
+        )  # a write has the old value's memory as its result
+        rows = [(link(step.source), step.n, step.grain, arguments) for step in recipe.steps]
+        recipe.head = tuple(chain.from_iterable(rows))
+    return recipe.head
+
+
+def _addresses(node: Any) -> list[int]:
+    """Where what a node reads begins."""
+    if node.offsets is None:
+        return [value.address for value in node.inputs]
+    sizes = [spec.dtype.itemsize for spec in node.recipe.inputs]
+    return [
+        value.address + offset * size
+        for value, offset, size in zip(node.inputs, node.offsets, sizes, strict=True)
+    ]
+
+
+class Failed:
+    """Stands in the place of a recipe once a node has raised; `error` is raised at every look."""
+
+    __slots__ = ("_kept", "inputs", "large", "plain")
+    fallible = None
+    steps = ()
+    device = CPU
+    crosses = False
+    pick = -1
+    wide = nbytes = 0
+    count = 0  # of all in this process
+
+    def __init__(self, error: BaseException) -> None:
+        Failed.count += 1
+        self._kept = unraised(error)
+        self.plain = self.large = False
+        self.inputs = ()
+
+    @property
+    def error(self) -> BaseException:
+        """What went wrong, anew at every look."""
+        return unraised(self._kept)
+
+
+def unraised(error: BaseException) -> BaseException:
+    """An error like another one, but that was not raised yet: no frames hang on it, nor what these hold."""
+    made: BaseException = error.__class__.__new__(error.__class__, *error.args)
+    vars(made).update(vars(error))
+    if hasattr(error, "__notes__"):
+        made.__notes__ = [*error.__notes__]
+    if error.__cause__ is not None:
+        made.__cause__ = unraised(error.__cause__)
+    made.__suppress_context__ = error.__suppress_context__
+    return made
+
+
+def fail(node: Any, error: BaseException) -> None:
+    """Remember what went wrong with a node; nothing tries to run it again."""
+    node.recipe, node.inputs = Failed(error), None
+
+
+def inherit_error(node: Any) -> None:
+    """A node that reads a failed one has failed in the same way."""
+    for value in node.inputs:
+        if isinstance(value.recipe, Failed):
+            node.recipe, node.inputs = value.recipe, None
+            return
+    raise RuntimeError(f"{node.recipe.name} was to run before its inputs")
+
+
+def _special(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
+    """The rows of a node with several of them or several results, with scratch memory, that writes over
+    what it reads or can fail."""
+    row = _addresses(node)
+    blocks: list[Any]
+    may_alias = recipe.alias is not None and not (node.offsets and node.offsets[0])
+    if may_alias and (recipe.here or is_free(node.inputs[0])):
+        blocks = [node.inputs[0].address]
+        recipe = recipe.alias
+    elif recipe.over:
+        blocks = _taken_over(node.inputs, recipe)
+    else:
+        blocks = [allocate(size) for size in recipe.sizes]
+    row += blocks
+    if recipe.scratch:
+        row.append(allocate(size_class(recipe.scratch)))
+    if recipe.fallible is not None:
+        row.append(_status_at)
+    row += recipe.constants
+    row += node.scalars
+    head = _head(recipe)
+    for at in range(0, len(head), HEADER):
+        words += head[at : at + HEADER]
+        words += row
+    return len(recipe.steps), blocks
+
+
+def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
+    """Memory for results: that of old values which nobody else looks at, else new."""
+    blocks = []
+    for k, size in enumerate(recipe.sizes):
+        taken = k < recipe.over and is_free(inputs[k])
+        blocks.append(inputs[k].address if taken else allocate(size))
+    return blocks
+
+
+def _failed(node: Any, recipe: Any = None) -> Exception:
+    """What is raised when the kernel of a node has found a bad value; the node remembers it."""
+    error = found_error(recipe or node.recipe, tuple(_status), node.site)
+    fail(node, error)
+    with suppress(AttributeError):  # one that is interrupted before would run again
+        del node.address
+    return error
+
+
+def found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception:
+    """What a kernel that found a bad value raises, with the line that recorded it."""
+    assert recipe.fallible is not None
+    error = recipe.fallible(status)
+    if site is not None:
+        file, line, where = site
+        error.add_note(f'recorded at File "{file}", line {line}, in {where}')
+    return error
+
+
+def _write(node: Any, recipe: Recipe, words: list[int]) -> tuple[int, list[Any]]:
+    """Copy into a part of the old value: in its own bytes if nobody else looks, else in a copy.
+
+    "here" writes into the same bytes whatever else looks at them: they are shared on purpose.
+    """
+    target, source = _addresses(node)
+    block = node.inputs[0].address
+    head = _head(recipe)
+    steps = 1
+    if recipe.write == "copy" and not is_free(node.inputs[0]):
+        if len(head) == HEADER:
+            copy = link(copy_words()), (recipe.spec.nbytes + 7) // 8, 1 << 15, 2
+            recipe.head = head = head + copy
+        fresh = allocate(recipe.size)
+        words += (*head[HEADER:], block, fresh)
+        target += fresh - block
+        block = fresh
+        steps = 2
+    words += (*head[:HEADER], source, target, *recipe.constants)
+    return steps, [block]
+
+
+def is_free(value: Any) -> bool:
+    """Whether only the node that reads a value holds it, so that its memory may be written."""
+    return _refcount(value) <= _HELD_BY_NODE and value.address.__class__ is not Foreign
+
+
+def _held_by_node() -> int:
+    """The reference count that `is_free` sees for a value that only the inputs of one node hold."""
+
+    class Holder:
+        __slots__ = ("inputs",)
+
+    node = Holder()
+    node.inputs = (object(),)  # type: ignore[attr-defined]
+    return _count_argument(node.inputs[0])  # type: ignore[attr-defined]
+
+
+def _count_argument(value: Any) -> int:
+    return _refcount(value)
+
+
+_HELD_BY_NODE = _held_by_node()

@@ -1,0 +1,257 @@
+"""The hot tier: which structures have a plan, and who compiles its kernels.
+
+A structure gets a plan when it comes back. Until its kernels are compiled, by a thread in the
+background unless ADJIT_JIT says otherwise, its nodes go the cold road. Where the cold road would have to
+wait for many kernels and a plan needs few, a structure gets its plan at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import config
+from ..devices import CPU
+from ..storage import empty_cache
+from . import run_cpu
+from .graph_key import Structure
+from .jit import native
+from .jit.cache import compile_ahead, count_missing
+from .planning.plan import Plan
+
+MAX_PLANS = 1024
+MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
+LARGE = 256  # operations of a graph that has to come back once more: laying it out takes 10 ms and 100 KB
+MANY = 8  # kernels to compile, above which it is worth asking how many a plan would take
+is_on = config.JIT != "off"
+
+
+class Entry:
+    """What is known of a structure: how often it was seen, then its plan."""
+
+    __slots__ = ("course", "is_ready", "nodes", "plan", "seen")
+
+    def __init__(self) -> None:
+        self.course: Any = None  # of the plan, if that is ready and runs in machine code
+        self.seen = self.nodes = 0
+        self.plan: Plan | None = None
+        self.is_ready = False
+
+
+entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
+# How often structures were seen that have come too rarely for a plan, by the hash of their key: that of 200
+# operations takes 10 KB, and where graphs never repeat it would be kept for nothing. If two have one hash,
+# one of them gets its plan too early.
+rare: dict[int, int] = {}
+_nodes = 0  # of their plans
+
+
+def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
+    """The plan for a batch, None as long as it has to go the cold road. Callers hold the lock."""
+    entry = entries.pop(structure.key, None)
+    if entry is None:
+        entry = Entry()
+        entry.seen = rare.pop(hash(structure.key), 0)
+    elif entry.is_ready:
+        entries[structure.key] = entry
+        return entry.plan
+    entry.seen += 1
+    wanted = config.HOT + (len(batch) >= LARGE and config.HOT > 1)
+    if entry.seen == wanted:
+        _make(entry, batch, structure)
+    elif entry.seen == 1 and batch[0].recipe.device is CPU:
+        _make_at_once(entry, batch, structure)
+    if entry.plan is None and entry.seen < wanted:
+        rare[hash(structure.key)] = entry.seen
+    else:
+        entries[structure.key] = entry
+    _forget_the_oldest()
+    if entry.plan is not None and entry.plan.is_ready:
+        entry.plan.finish()
+        entry.is_ready, entry.course = True, entry.plan.course
+        empty_cache()  # of what the cold road needed: more, and in other sizes
+        return entry.plan
+    return None
+
+
+def _forget_the_oldest() -> None:
+    """Keep to the bounds, but for the newest plan, whatever its size."""
+    global _nodes
+    while len(rare) > MAX_PLANS:
+        del rare[next(iter(rare))]
+    while len(entries) > MAX_PLANS or (_nodes > MAX_NODES and len(entries) > 1):
+        _nodes -= entries.pop(next(iter(entries))).nodes
+
+
+def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
+    """Lay out a plan and see to its kernels."""
+    plan = _laid_out(batch, structure)
+    if plan is None:
+        return
+    _keep(entry, plan, len(batch))
+    if not plan.is_ready:
+        compiler.add(functools.partial(_compile, entry))
+
+
+def _make_at_once(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
+    """Compile a plan now, if that takes half as many kernels as running its nodes one by one, or fewer.
+
+    A chain has a kernel for each of its operations, its plan one or two: GELU and its gradient 12 and 3,
+    and the first call takes 1.07 s for 1.24.
+    """
+    alone = count_missing([step.source for node in batch for step in node.recipe.steps])
+    plan = _laid_out(batch, structure) if alone > MANY else None
+    if plan is not None and 2 * count_missing(plan.sources) <= alone:
+        compile_ahead(plan.sources, run_cpu.functions(large=plan.large))
+        _keep(entry, plan, len(batch))
+        _compile(entry)
+
+
+def _laid_out(batch: Sequence[Any], structure: Structure) -> Plan | None:
+    """A plan for a batch, None where it has to go the cold road for good."""
+    if any(node.recipe.write == "here" or node.recipe.here for node in batch):
+        return None  # writes into shared memory are done at once, one by one
+    try:
+        plan = plan_for(batch, structure, config.MIN_FUSED)
+    except Exception as error:
+        warn(f"adjit could not plan {len(batch)} operations", error)
+        return None
+    return plan if plan.is_worth_it else None
+
+
+def _keep(entry: Entry, plan: Plan, nodes: int) -> None:
+    """Remember a plan of so many nodes."""
+    global _nodes
+    entry.plan = plan
+    _nodes += nodes - entry.nodes
+    entry.nodes = nodes
+
+
+def plan_for(batch: Sequence[Any], structure: Structure, least: int) -> Plan:
+    """The plan of a batch on the device that it runs on.
+
+    Raises:
+        NotImplementedError: if that is no single one.
+    """
+    place = batch[0].recipe.device if batch else CPU
+    if any(node.recipe.device is not place or node.recipe.crosses for node in batch):
+        raise NotImplementedError(
+            "operations of several devices, or copies between devices, have no plan in common: move "
+            "tensors before, and let what they become be computed on one device"
+        )
+    if place is CPU:
+        return Plan(batch, structure, least)
+    from .gpu.plan import GpuPlan
+
+    return GpuPlan(batch, structure, least)
+
+
+def warn(what: str, error: Exception) -> None:
+    """Report that something goes the cold road for good."""
+    warnings.warn(
+        f"{what} ({type(error).__name__}: {error}); its operations go on running one by one",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _compile(entry: Entry) -> None:
+    """Compile what a plan needs; without a compiler that can, the cold road goes on."""
+    assert entry.plan is not None
+    for source in entry.plan.sources:
+        try:
+            entry.plan.link(source)
+        except Exception as error:
+            entry.plan = None
+            warn(f"adjit could not compile {source.label}", error)
+            return
+        except BaseException:  # the next time
+            entry.plan, entry.seen = None, 0
+            raise
+
+
+class _Compiler:
+    """Compiles one thing after another, in a thread that is there as long as there is work."""
+
+    def __init__(self) -> None:
+        self._works: list[Callable[[], object]] = []  # the first is being done
+        self._thread: threading.Thread | None = None
+        self._lock = threading.Lock()
+        self._closed = False
+
+    def add(self, work: Callable[[], object]) -> None:
+        """Do some compiling as soon as there is time; at once if ADJIT_JIT is `sync`."""
+        if config.JIT == "sync":
+            work()
+            return
+        with self._lock:
+            self._works.append(work)
+            self._start()
+
+    def _start(self) -> None:
+        """See that there is a thread. Callers hold the lock."""
+        if not self._is_working() and not self._closed:
+            self._thread = threading.Thread(target=self._work, name="adjit-jit", daemon=True)
+            self._thread.start()
+
+    def _is_working(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._works or self._closed:
+                    self._thread = None  # one that ends looks alive for a while
+                    return
+                work = self._works[0]
+            try:
+                work()
+            except Exception:  # a warning that is an error, say: it is shown, and the rest goes on
+                args = (*sys.exc_info(), threading.current_thread())
+                threading.excepthook(threading.ExceptHookArgs(args))
+            finally:
+                del work  # nor does it keep anything while the thread waits for the lock
+                with self._lock:
+                    del self._works[0]
+
+    def wait(self) -> None:
+        """Wait until nothing is left to do."""
+        while True:
+            with self._lock:
+                if self._works:
+                    self._start()
+                thread = self._thread if self._is_working() else None
+            if thread is None:
+                return
+            thread.join()
+
+    def close(self) -> None:
+        """Drop what waits, and wait for the kernel that is being compiled."""
+        self._closed = True
+        self.wait()
+
+    def after_fork(self) -> None:
+        """In a child, which has no threads: what was left is done when more is to be compiled, or never."""
+        self._lock = threading.Lock()
+        self._thread = None
+
+
+compiler = _Compiler()
+atexit.register(compiler.close)
+wait = compiler.wait
+
+
+def clear() -> None:
+    """Forget every plan."""
+    global _nodes
+    entries.clear()
+    rare.clear()
+    _nodes = 0
+
+
+native.know(ENTRY=Entry)
