@@ -130,7 +130,7 @@ def putting_off() -> Iterator[None]:
 
     They do so on the cold road too, where those that others read would be there.
     """
-    from adjit.graph import record
+    from adjit.graph import elementwise_record
     from adjit.schedule import deferred
 
     def large(op: Any, operands: tuple[Any, ...]) -> Any:
@@ -150,11 +150,11 @@ def putting_off() -> Iterator[None]:
         recorded.clear()
         return put_off_part(part, left)
 
-    plan, deferred_part, put_off_part = record.plan, deferred.cut_down, deferred.put_off
+    plan, deferred_part, put_off_part = elementwise_record.plan, deferred.cut_down, deferred.put_off
     recorded: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         forget_recipes()
-        patch.setattr(record, "plan", large)
+        patch.setattr(elementwise_record, "plan", large)
         patch.setattr(deferred, "LEAST", 0)
         patch.setattr(deferred, "cut_down", cut_down)
         patch.setattr(deferred, "put_off", put_off)

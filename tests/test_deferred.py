@@ -11,7 +11,7 @@ from library import putting_off
 
 import adjit as T
 from adjit import config
-from adjit.graph import elementwise, record
+from adjit.graph import elementwise, elementwise_record, record
 from adjit.ops import arithmetic
 from adjit.schedule import deferred, plan_cache
 from adjit.schedule import settle as scheduling
@@ -333,7 +333,7 @@ def test_machine_code_notes_what_its_twins_note(call, monkeypatch):
     found = noted()
     with monkeypatch.context() as patch:
         for place in (elementwise, arithmetic):
-            patch.setattr(place, "elementwise_recorder", lambda: record.elementwise)
+            patch.setattr(place, "elementwise_recorder", lambda: elementwise_record.elementwise)
         T.clamp.chosen.clear()
         T.lerp.chosen.clear()
         assert noted() == found

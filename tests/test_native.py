@@ -26,7 +26,15 @@ from scheduler import put_in_place
 import adjit as T
 from adjit import config, storage
 from adjit.autograd import engine
-from adjit.graph import calls, factories, fastpath, inplace, record, view_cache, write
+from adjit.graph import (
+    calls,
+    elementwise_record,
+    factories,
+    fastpath,
+    inplace,
+    view_cache,
+    write,
+)
 from adjit.graph import elementwise as elementwise_room
 from adjit.graph.node import Node
 from adjit.graph.operation import Operation, findings
@@ -182,7 +190,7 @@ def outcome(f, *args):
 
 def both(op, *makers):
     """What the machine code does, and what its twin does, each on operands of its own."""
-    twin = {1: record.unary_recorder, 2: record.binary_recorder}[op.arity](op)
+    twin = elementwise_record.recorder(op)
     outcome(twin, *[make() for make in makers])  # makes the recipe
     found = outcome(fastpath.compiled(op, twin), *[make() for make in makers])
     return found, outcome(twin, *[make() for make in makers])
@@ -855,8 +863,12 @@ def test_choices_agree(name, graded, monkeypatch):
                 call(TENSORS[first]())
             found = call(TENSORS[first]())
             with monkeypatch.context() as patch:
-                patch.setattr(elementwise_room, "elementwise_recorder", lambda: record.elementwise)
-                patch.setattr(arithmetic, "elementwise_recorder", lambda: record.elementwise)
+                patch.setattr(
+                    elementwise_room, "elementwise_recorder", lambda: elementwise_record.elementwise
+                )
+                patch.setattr(
+                    arithmetic, "elementwise_recorder", lambda: elementwise_record.elementwise
+                )
                 for choice in CHOICES:
                     choice.chosen.clear()
                 assert found == call(TENSORS[first]()), first

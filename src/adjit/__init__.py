@@ -55,6 +55,7 @@ try:
 
     # isort: split
     from . import ops as _ops  # registers every op
+    from . import show as _show  # registers the methods that show kernels and plans
 
     # isort: split
     from . import (

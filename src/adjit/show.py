@@ -15,10 +15,13 @@ from html import escape
 from typing import TYPE_CHECKING, Any, cast
 
 from . import config
+from .autograd.api import grad
 from .autograd.draw import CHARACTER_WIDTH, COLOURS, FONT, printable
 from .captured.tracing import reachable
 from .devices import CPU
 from .devices import device as Device
+from .graph.export import add_method
+from .ops.creation import ones_like
 from .schedule import deferred, plan_cache, settle
 from .schedule.dispatch import Failed
 from .schedule.gpu import lower
@@ -30,6 +33,7 @@ from .schedule.planning.recipe import DeviceSource, DeviceStep, Recipe
 from .schedule.planning.step_info import Note, Use, copy_note, node_notes
 from .storage import size_class
 from .tables import aligned, shortened, size
+from .tensor import Tensor
 
 if TYPE_CHECKING:
     from .schedule.gpu.run import Gpu
@@ -267,9 +271,6 @@ def record_gradients(t: Any, leaves: Sequence[Any]) -> list[Any]:
     """The gradients of leaves, recorded as by a `backward()` that is never looked at; None for a leaf
     that is not behind the tensor. Callers hold the lock.
     """
-    from .autograd import grad
-    from .ops.creation import ones_like
-
     if not leaves:
         return []
     thread = threading.get_ident()
@@ -445,3 +446,60 @@ def _text(x: float, y: float, text: str, anchor: str, *, bold: bool = False) -> 
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="#1d232b"{weight}>'
         f"{escape(printable(text))}</text>"
     )
+
+
+def _tensor_kernels(self: Tensor, backward: bool = False, device: Any = None) -> str:
+    """The source of the kernels that would compute this tensor from what is there already.
+
+    Operations on large tensors are fused: several become one kernel. That is what runs once the
+    same operations have been recorded before; the first time, each runs its own.
+
+    Args:
+        backward: also what would compute the gradients of the leaves, if `backward()` were
+            called before anybody looked, and nothing in between were kept. Hooks on the way back
+            are called.
+        device: "cuda" for the kernels of the same operations on a GPU, which need not be there,
+            "cpu" for those of the CPU; by default those of the device that the tensor is on.
+
+    Raises:
+        RuntimeError: with `backward`, if the tensor does not require grad.
+
+    Example:
+        >>> x = adjit.ones(5000)
+        >>> "def fused_mul_add" in (x * 2 + 1).kernels()
+        True
+        >>> "first_unit()" in (x * 2 + 1).kernels(device="cuda")  # a thread's first element
+        True
+    """
+    return kernels(self, backward, device)
+
+
+def _tensor_plan(self: Tensor, backward: bool = False) -> Outline:
+    """The steps that would compute this tensor, and where their operands lie.
+
+    Values from outside are "external"; "block" is memory of its own, for what somebody holds;
+    all else shares an arena, in which one value takes the place of another. `print` shows a line
+    for each step, notebooks the memory as a picture, which `svg()` returns. Nothing is run.
+
+    Args:
+        backward: also what would compute the gradients of the leaves, if `backward()` were
+            called before anybody looked, and nothing in between were kept. Hooks on the way back
+            are called.
+
+    Raises:
+        RuntimeError: with `backward`, if the tensor does not require grad.
+
+    Example:
+        >>> x = adjit.tensor([1.0] * 5000)
+        >>> print((x * 2 + 1).sum().plan())
+        step  kernel               elements  reads          writes
+        ----  -------------------  --------  -------------  ------------
+           0  fused mul, add, sum      5000  x0 external 0  sum0 block 0
+        ----  -------------------  --------  -------------  ------------
+        1 step, no memory for values in between
+    """
+    return outline(self, backward)
+
+
+add_method("kernels", _tensor_kernels)
+add_method("plan", _tensor_plan)

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import devices, dtypes, printing
 from .dtypes import dtype
-from .graph import copies, record
+from .graph import copies, record, write
 from .graph.export import attach_methods
 from .graph.node import RemovableHandle, Spec
 from .graph.state import state, watchers
@@ -21,9 +21,6 @@ from .schedule import settle as scheduling
 from .schedule.jit import native
 from .shapes import Size
 from .storage import Export, Storage, Version
-
-if TYPE_CHECKING:
-    from .show import Outline
 
 
 def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
@@ -105,12 +102,6 @@ class Tensor:
 
     # Any comparison with a NumPy array or scalar goes through this class.
     __array_priority__ = 1000
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        from .ops.creation import legacy_tensor
-
-        made = legacy_tensor(args, kwargs, dtypes.get_default_dtype())
-        return made if cls is Tensor else made.as_subclass(cls)
 
     # ----- geometry -----
 
@@ -418,34 +409,6 @@ class Tensor:
     def _is_view(self) -> bool:
         return self.view_of is not None
 
-    def backward(
-        self,
-        gradient: Tensor | None = None,
-        retain_graph: bool | None = None,
-        create_graph: bool = False,
-        inputs: Any = None,
-        *,
-        retain_variables: bool | None = None,
-    ) -> None:
-        """Send a gradient back from this tensor; leaves accumulate theirs in `.grad`.
-
-        Args:
-            gradient: the gradient of this tensor, of its shape; may be left out for a scalar.
-            retain_graph: keep what the graph saved, for another backward; as `create_graph`.
-            create_graph: record the backward pass, for derivatives of higher order.
-            inputs: accumulate into these tensors only.
-            retain_variables: the old name of `retain_graph`.
-
-        Raises:
-            RuntimeError: with PyTorch's texts, without a gradient for a non-scalar, on a wrong
-                shape, if nothing needs gradients, or if saved values are gone or overwritten.
-        """
-        from .autograd import backward
-
-        if retain_graph is None and retain_variables is not None:
-            retain_graph = retain_variables
-        backward(self, gradient, retain_graph, create_graph, inputs=inputs)
-
     def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
         """Call `hook(grad)` each time a gradient arrives here; what it returns replaces it.
 
@@ -730,61 +693,6 @@ class Tensor:
             return printing.format_tensor_spec(self._values(), spec)
         return object.__format__(self, spec)
 
-    def kernels(self, backward: bool = False, device: Any = None) -> str:
-        """The source of the kernels that would compute this tensor from what is there already.
-
-        Operations on large tensors are fused: several become one kernel. That is what runs once the
-        same operations have been recorded before; the first time, each runs its own.
-
-        Args:
-            backward: also what would compute the gradients of the leaves, if `backward()` were
-                called before anybody looked, and nothing in between were kept. Hooks on the way back
-                are called.
-            device: "cuda" for the kernels of the same operations on a GPU, which need not be there,
-                "cpu" for those of the CPU; by default those of the device that the tensor is on.
-
-        Raises:
-            RuntimeError: with `backward`, if the tensor does not require grad.
-
-        Example:
-            >>> x = adjit.ones(5000)
-            >>> "def fused_mul_add" in (x * 2 + 1).kernels()
-            True
-            >>> "first_unit()" in (x * 2 + 1).kernels(device="cuda")  # a thread's first element
-            True
-        """
-        from .show import kernels
-
-        return kernels(self, backward, device)
-
-    def plan(self, backward: bool = False) -> Outline:
-        """The steps that would compute this tensor, and where their operands lie.
-
-        Values from outside are "external"; "block" is memory of its own, for what somebody holds;
-        all else shares an arena, in which one value takes the place of another. `print` shows a line
-        for each step, notebooks the memory as a picture, which `svg()` returns. Nothing is run.
-
-        Args:
-            backward: also what would compute the gradients of the leaves, if `backward()` were
-                called before anybody looked, and nothing in between were kept. Hooks on the way back
-                are called.
-
-        Raises:
-            RuntimeError: with `backward`, if the tensor does not require grad.
-
-        Example:
-            >>> x = adjit.tensor([1.0] * 5000)
-            >>> print((x * 2 + 1).sum().plan())
-            step  kernel               elements  reads          writes
-            ----  -------------------  --------  -------------  ------------
-               0  fused mul, add, sum      5000  x0 external 0  sum0 block 0
-            ----  -------------------  --------  -------------  ------------
-            1 step, no memory for values in between
-        """
-        from .show import outline
-
-        return outline(self, backward)
-
     # ----- copies -----
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
@@ -822,43 +730,9 @@ class Tensor:
     def __dir__(self) -> list[str]:
         return sorted({*object.__dir__(self)})
 
-    # ----- NumPy calls on tensors are refused rather than silently detached -----
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        if method == "__call__" and not kwargs and len(inputs) == 2 and inputs[1] is self:
-            operator = _reflected.get(ufunc.__name__)
-            if operator is not None:
-                return getattr(self, operator)(_as_operand(inputs[0]))
-        plain = [i.numpy() if record.is_tensor(i) else i for i in inputs]
-        if "out" in kwargs:
-            kwargs["out"] = tuple(o.numpy() if record.is_tensor(o) else o for o in kwargs["out"])
-        made = getattr(ufunc, method)(*plain, **kwargs)
-        from .ops.creation import from_numpy
-
-        return from_numpy(np.asarray(made)) if isinstance(made, np.ndarray) else made
-
-
-_reflected = {
-    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
-    "true_divide": "__rtruediv__", "power": "__rpow__", "floor_divide": "__rfloordiv__",
-    "remainder": "__rmod__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
-    "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__", "matmul": "__rmatmul__",
-}  # fmt: skip
-
-
-def _as_operand(value: Any) -> Any:
-    """A NumPy scalar as a Python number, an array as a tensor."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        from .ops.creation import from_numpy
-
-        return from_numpy(value)
-    return value.item() if hasattr(value, "item") else value
-
 
 def on_host(t: Tensor) -> Tensor:
     """The elements of a tensor on the CPU, without history."""
-    from .graph import write
-
     return write.move(t, devices.CPU)
 
 

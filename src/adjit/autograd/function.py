@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph import inplace, record
-from ..graph.node import GradNode, node_class
+from ..graph.node import MULTIPLE, GradNode, View, node_class
+from ..graph.saved import FREED, modified_error
 from ..graph.state import record_gradients, state
-from ..graph.view import MULTIPLE, View
+from ..ops.creation import zeros
 
 
 class _Op:
@@ -27,8 +28,6 @@ class _Op:
         ctx: FunctionCtx = fn.recipe
         grads = record.as_tensors(fn, grads)
         if ctx.materialize_grads:
-            from ..ops.creation import zeros
-
             grads = [
                 zeros(spec.shape, dtype=spec.dtype, device=spec.device)
                 if g is None and spec is not None
@@ -137,7 +136,7 @@ class FunctionCtx:
         if node is None:
             return self._saved
         if node.saved is None:
-            raise RuntimeError(record.FREED)
+            raise RuntimeError(FREED)
         found: list[Any] = []
         for kept in node.saved:
             if kept is None:
@@ -146,7 +145,7 @@ class FunctionCtx:
             t, version, nr = kept
             if t.counter.version != version:
                 kept = t if nr is None else t.storage  # an output is named after this function
-                raise record.modified_error(node, kept, t.counter, version, t.spec)
+                raise modified_error(node, kept, t.counter, version, t.spec)
             if nr is not None:
                 t = t.detach()
                 record.give_history(t, node, nr)

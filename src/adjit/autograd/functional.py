@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 from ..ops.creation import zeros_like
 from ..ops.shape import stack
 from ..tensor import Tensor
-from . import grad
+from .api import grad
 from .modes import enable_grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..dtypes import float64
 from ..ops.creation import tensor, zeros_like
 from ..tensor import Tensor
-from . import grad
+from .api import grad
 from .function import Function
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

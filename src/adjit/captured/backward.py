@@ -21,6 +21,7 @@ from ..autograd.function import FunctionNode
 from ..devices import CPU
 from ..graph import record
 from ..graph.node import GradNode, Node, dense_spec, node_class
+from ..graph.saved import FREED, modified_error
 from ..graph.state import record_gradients, state
 from ..ops.creation import zeros
 from ..schedule.plan_cache import warn
@@ -443,7 +444,7 @@ class Sending:
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Replay the backward."""
         if fn.saved is None:
-            raise RuntimeError(record.FREED)
+            raise RuntimeError(FREED)
         if captured_threads and threading.get_ident() in captured_threads:
             stop_capturing(
                 "it sends gradients back through the result of another captured function"
@@ -564,7 +565,7 @@ class _Freed:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Refuse."""
-        raise RuntimeError(record.FREED)
+        raise RuntimeError(FREED)
 
 
 _freed = _Freed()
@@ -611,7 +612,7 @@ def _written(fn: GradNode, check: Check) -> Exception:
     if t is None:
         t = record.make_tensor(counter, counter.spec)
         record.give_history(t, fn, check.number)
-    return record.modified_error(fn, t, counter, check.version, None)
+    return modified_error(fn, t, counter, check.version, None)
 
 
 def _values(grads: Sequence[Any]) -> list[Any]:

@@ -34,6 +34,9 @@ MAX_CAPTURES = 64  # of one function; the one used least recently goes first
 MAX_VARIANTS = 8  # of one capture, that differ in what the function finds outside
 
 
+# What else comes back than a function, by what was given: made of that and the function.
+compiled_forms: dict[type, Callable[[Any, Any], Any]] = {}
+
 MODES = ("default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
 BACKENDS = ("inductor", "cudagraphs", "aot_eager", "eager")
 
@@ -156,13 +159,11 @@ def compile(
         )
     if disable or backend == "eager":
         return model
-    from ..nn import Module  # which knows of what is captured
-
-    if isinstance(model, Module):
-        from ..nn.optimized import OptimizedModule
-
-        return OptimizedModule(model, compiled_function(model, fullgraph, assume_pure))
-    return compiled_function(model, fullgraph, assume_pure)
+    compiled = compiled_function(model, fullgraph, assume_pure)
+    for cls, wrap in compiled_forms.items():
+        if isinstance(model, cls):
+            return wrap(model, compiled)
+    return compiled
 
 
 def compiled_function(f: Any, fullgraph: bool = False, assume_pure: bool = False) -> Any:

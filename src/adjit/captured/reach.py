@@ -412,9 +412,10 @@ def _short(key: Any) -> str:
 
 
 def _is_module(kind: type) -> bool:
-    from ..nn import Module
+    return issubclass(kind, tuple(module_classes))
 
-    return issubclass(kind, Module)
+
+module_classes: list[type] = []  # `nn.Module`, once there is one
 
 
 def _is_optimizer(kind: type) -> bool:

@@ -15,9 +15,8 @@ from ..devices import CPU, device
 from ..dtypes import float32
 from ..graph import record
 from ..graph.fastpath import shared
-from ..graph.node import Spec
+from ..graph.node import NO_GRAD, Spec
 from ..graph.state import state
-from ..graph.view import NO_GRAD
 from ..schedule import plan_cache
 from ..schedule.dispatch import fail
 from ..schedule.jit import native

@@ -6,20 +6,18 @@ A tensor is copied as what it is, a geometry on a storage; so all of the storage
 from __future__ import annotations
 
 import copyreg
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from ..devices import device
 from ..dtypes import dtype
 from ..storage import Storage
-from . import record, write
+from . import primitives, record, write
 from .node import Spec, dense_spec, spec_of
 
-if TYPE_CHECKING:
-    from ..tensor import Tensor
 
-
-def on_copied_memory(t: Tensor, memo: dict[int, Any]) -> Tensor:
+def on_copied_memory(t: Any, memo: dict[int, Any]) -> Any:
     """A leaf with the geometry of `t`, on a copy of its storage: the one in `memo`, if there is one."""
     found = memo.get(id(t.storage))
     if found is None:
@@ -30,7 +28,7 @@ def on_copied_memory(t: Tensor, memo: dict[int, Any]) -> Tensor:
         twin = write.twin_of(t.storage)
         if twin is not None and id(twin) in memo:
             write.pair(found, memo[id(twin)])
-    made: Tensor = record.make_tensor(found, t.spec, t.offset)
+    made: Any = record.make_tensor(found, t.spec, t.offset)
     return made
 
 
@@ -43,17 +41,17 @@ def _copy(storage: Storage) -> Storage:
     return found
 
 
-def _flat(storage: Storage) -> Tensor:
+def _flat(storage: Storage) -> Any:
     """All elements of a storage, in the order in which they lie there."""
     spec = storage.spec
-    made: Tensor = record.make_tensor(storage, dense_spec((spec.extent,), spec.dtype, spec.device))
+    made: Any = record.make_tensor(storage, dense_spec((spec.extent,), spec.dtype, spec.device))
     return made
 
 
 # ----- pickles -----
 
 
-def reduced(t: Tensor) -> tuple[Any, ...]:
+def reduced(t: Any) -> tuple[Any, ...]:
     """What a tensor is in a pickle."""
     return rebuild, (
         type(t), t.storage, _plain(t.spec), t.offset, t.requires_grad, dict(t.__dict__),
@@ -87,9 +85,7 @@ def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
 
 def _rebuild_storage(values: np.ndarray[Any, Any], plain: tuple[Any, ...], place: str) -> Storage:
     """The storage in a pickle."""
-    from ..ops.creation import tensor
-
-    found: Storage = tensor(values, device=place).storage
+    found: Storage = write.placed(primitives.from_array(values), device(place)).storage
     shape, strides, kind = plain
     found.spec = spec_of(shape, strides, kind, found.spec.device)
     return found

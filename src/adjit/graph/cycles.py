@@ -21,8 +21,7 @@ from typing import Any
 
 from ..schedule.jit import native
 from . import record
-from .node import GradNode, attached
-from .view import View
+from .node import GradNode, View, attached
 
 FULL = 2  # the generation of full collections
 AT_ONCE = 1 << 12  # objects; those behind all that there are would take 10 MiB

@@ -12,11 +12,13 @@ from ..dtypes import dtype, on_default_change
 from ..schedule.codegen.body import Body
 from ..schedule.jit import native
 from ..schedule.settle import float_word
-from . import record
+from . import elementwise_record, elementwise_vjp, primitives
 from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
+from .inplace import write_out
 from .node import GradNode, node_class
 from .record import is_tensor
 from .registry import registry
+from .saved import unpack
 from .signature import signature_of
 from .state import state
 
@@ -166,21 +168,20 @@ class Elementwise(native.Native):
             [attributes.get(a, self.defaults.get(a)) for a in self.attributes[len(given) :]]
         )
         made = elementwise_recorder()(self, operands, values, over)
-        return made if out is None else _write_out(self.name, out, made)
+        return made if out is None else write_out(self.name, out, made)
 
     def _operands_by_name(self, count: int, attributes: dict[str, Any]) -> list[Any]:
         """The operands after the first `count`, taken out of the keyword arguments."""
         found = []
         for p in self.params[count:]:
-            name = p if p in attributes else record.PYTORCH_NAMES.get(p)
+            name = p if p in attributes else elementwise_record.PYTORCH_NAMES.get(p)
             if name in attributes:
                 found.append(attributes.pop(name))
         return found
 
     def _recorder(self) -> Any:
         """The shortest way to record a call on one or two tensors."""
-        makers = {1: record.unary_recorder, 2: record.binary_recorder}
-        return compiled(self, makers[self.arity](self)) if self.arity in makers else None
+        return compiled(self, elementwise_record.recorder(self)) if self.arity in (1, 2) else None
 
     def variant(self, backward_name: str, *numbers: str) -> Elementwise:
         """The same op under another name in the graph, as PyTorch names its overloads.
@@ -225,7 +226,7 @@ class Elementwise(native.Native):
         """What names in a vjp body mean on tensors."""
         return scalar_functions
 
-    pull = staticmethod(record.pull_elementwise)
+    pull = staticmethod(elementwise_vjp.pull_elementwise)
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
@@ -234,7 +235,7 @@ class Elementwise(native.Native):
         kept = [k for k in self.saves[fn.mask] if k < 0 or fn.inputs[k] is not None]
         for position, k in enumerate(kept):
             if name == ("out" if k < 0 else self.params[k]):
-                return record.unpack(fn, position)
+                return unpack(fn, position)
         raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
 
     def __repr__(self) -> str:
@@ -300,11 +301,9 @@ class Choice(native.Native):
             state.steady = state.steady and before
         if attributes or over or len(operands) > 2:
             made = elementwise_recorder()(op, operands, attributes, over)
-        elif len(operands) == 2:
-            made = record.binary(op, *operands)
         else:
-            made = record.unary(op, *operands)
-        return made if out is None else _write_out(self.name, out, made)
+            made = op.record(*operands)
+        return made if out is None else write_out(self.name, out, made)
 
     def _remember(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Chosen) -> None:
         """Have machine code record what was chosen when such arguments come again."""
@@ -339,19 +338,11 @@ class Chosen(NamedTuple):
     attributes: tuple[Any, ...]
 
 
-def _write_out(name: str, out: Any, made: Any) -> Any:
-    from .inplace import write_out
-
-    return write_out(name, out, made)
-
-
 def _of_tensors_or_numbers(op: Elementwise, *operands: Any) -> Any:
     """Call an op as a body does that is read on tensors: all its operands may be numbers."""
     if any(is_tensor(operand) for operand in operands):
         return op(*operands)
-    from ..ops.creation import scalar_tensor
-
-    return op(*[scalar_tensor(v, dtype=dtypes.float64) for v in operands])
+    return op(*[primitives.number(v, dtypes.float64) for v in operands])
 
 
 scalar_functions: dict[str, Any] = {}  # names in bodies -> ops on tensors

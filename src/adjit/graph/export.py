@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
 from ..schedule.jit import native
-from . import calls
+from . import calls, inplace
 from .elementwise import Choice, Elementwise
 from .fastpath import choosing, compiled, computing, writing
 from .operation import Operation, findings
@@ -164,7 +164,6 @@ def _named(method: Any, f: Any, name: str) -> Any:
 
 def in_place(f: Any, name: str) -> Any:
     """The op as a method that writes its result into the tensor."""
-    from . import inplace as writing
 
     def make(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(f, (Elementwise, Choice)) and self.fn is None:
@@ -172,11 +171,11 @@ def in_place(f: Any, name: str) -> Any:
         return f(self, *args, **kwargs)
 
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        writing.check(self)
-        writing.check_overlap(self, args)
+        inplace.check(self)
+        inplace.check_overlap(self, args)
         if self.storage.shared:
-            return writing.adopt_shared(self, lambda: make(self, args, kwargs), args)
-        return writing.adopt(self, make(self, args, kwargs))
+            return inplace.adopt_shared(self, lambda: make(self, args, kwargs), args)
+        return inplace.adopt(self, make(self, args, kwargs))
 
     method.__name__ = f"{name}_"
     method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."
@@ -189,23 +188,19 @@ written_by: dict[str, Any] = {}  # the op, or choice of one, behind each method 
 
 def written(f: Any, method: Callable[..., Any]) -> Any:
     """`method`, which writes what `f` gives into its first operand, in machine code."""
-    from .inplace import adopt
-
     op = f.usually if isinstance(f, Choice) else f
     is_plain = isinstance(op, Elementwise) and not op.attributes and op.arity <= 2
-    return writing(op, method) if is_plain else computing(f, method, adopt)
+    return writing(op, method) if is_plain else computing(f, method, inplace.adopt)
 
 
 def with_out(f: Any, name: str) -> Any:
     """The op with an `out=` argument."""
-    from . import inplace as writing
-
     if isinstance(f, (Elementwise, Choice)):
         return f
 
     @functools.wraps(getattr(f, "__wrapped__", f))
     def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
         made = f(*args, **kwargs)
-        return made if out is None else writing.write_out(name, out, made)
+        return made if out is None else inplace.write_out(name, out, made)
 
     return function

@@ -16,10 +16,10 @@ from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, tape
 from ..shapes import Size
 from ..storage import Storage, Version
-from . import cycles, record
-from .node import GradNode, Node, Spec, attached, counter, leaves
+from . import cycles, elementwise_record, record
+from .node import MULTIPLE, NO_GRAD, GradNode, Node, Spec, View, attached, counter, leaves
+from .saved import NUMBERS
 from .state import modes_used, state, unrecorded, watchers
-from .view import MULTIPLE, NO_GRAD, View
 
 native.know(
     STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype
@@ -47,7 +47,7 @@ def shared() -> tuple[Any, ...]:
         cycles.watch()
     return (
         record.Tensor, Node, Storage, Version, Recipe, float, int, record.tensor_classes, tape,
-        watchers, modes_used, state, record.INFERENCE, counter, record.NUMBERS,
+        watchers, modes_used, state, record.INFERENCE, counter, NUMBERS,
         "grad", "inference", "anomaly", "accumulator", None, True, False, (), tuple(range(33)),
         tuple, list, PLAIN, slice, View, "", NO_GRAD, MULTIPLE, attached, errors.user_site,
         "0.0", "-0.0", savers, unrecorded, leaves,
@@ -69,7 +69,7 @@ def writing(op: Any, twin: Callable[..., Any]) -> Any:
 @functools.cache
 def elementwise_recorder() -> Callable[..., Any]:
     """`record.elementwise`, compiled."""
-    twin = record.elementwise
+    twin = elementwise_record.elementwise
     made: Callable[..., Any] = native.Family("general", "elementwise").function(
         twin, (shared(), twin, "recipes", "saves", "node_class", "over")
     )

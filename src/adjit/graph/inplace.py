@@ -10,9 +10,11 @@ from .. import dtypes
 from ..devices import CPU
 from ..schedule import settle as scheduling
 from ..shapes import Size, is_dense
-from . import record, write
+from . import elementwise_record, primitives, record, write
 from .fastpath import adopting
-from .node import GradNode, node_class
+from .node import GradNode, dense_spec, node_class
+from .registry import registry
+from .saved import FREED, NUMBERS
 from .state import state
 from .view import refuse_view
 
@@ -136,7 +138,7 @@ def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> An
         goes_over = _can_go_over(t, made, value)
         if goes_over:
             node = made.storage.value
-            node.recipe = record.recipe_here(node.recipe)
+            node.recipe = elementwise_record.recipe_here(node.recipe)
         scheduling.settle()
         if not goes_over:
             return adopt(t, made)
@@ -230,7 +232,7 @@ def rewrite_history(t: Any, made: Any, rebind: bool = False) -> None:
     node = record.new_grad_node(_copy_slices, (edge, (fn, made.nr)), (base.spec, made.spec))
     node.recipe = (base.spec, t.spec, t.offset - base.offset)
     node.outputs = (base.spec,)
-    node.saved = record.NUMBERS
+    node.saved = NUMBERS
     base.edge, base.needs_grad = (node, 0), True
     t.needs_grad = True
     t.view_of.version = -1  # its backward node comes from the new one of the base
@@ -245,14 +247,13 @@ class CopySlices:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Gradients of the old base and of the elements that were written."""
-        from ..ops.view import as_strided_in, without_region
-
         if fn.saved is None:
-            raise RuntimeError(record.FREED)
+            raise RuntimeError(FREED)
         base, region, offset = fn.recipe
         refuse_overlapping(region)  # a fill may write there, but its gradient has no single place
         (g,) = record.as_tensors(fn, grads)
-        return [without_region(g, base, region, offset), as_strided_in(g, base, region, offset)]
+        without_region, gather_strided = registry["without_region"], registry["gather_strided"]
+        return [without_region(g, base, region, offset), gather_strided(g, base, region, offset)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """It saves only geometry."""
@@ -302,8 +303,6 @@ def write_out(name: str, out: Any, made: Any) -> Any:
 
 def resize(t: Any, shape: Size) -> None:
     """Give a tensor fresh memory of another shape."""
-    from ..ops.creation import empty
-
-    fresh = empty(shape, dtype=t.dtype, device=t.device)
+    fresh = primitives.empty(dense_spec(shape, t.dtype, t.device))
     t.storage, t.spec, t.offset, t.view_of = fresh.storage, fresh.spec, 0, None
     t.counter = fresh.storage

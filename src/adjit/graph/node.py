@@ -197,3 +197,17 @@ class RemovableHandle:
 
     def __exit__(self, *_: object) -> None:
         self.remove()
+
+
+# ----- views -----
+
+NO_GRAD, MULTIPLE = "no_grad", "multiple"
+
+
+class View:
+    """What a view knows of its origin: the tensor that owns the storage, and when it was made."""
+
+    __slots__ = ("base", "kind", "version")
+
+    def __init__(self, base: Any, version: int, kind: str) -> None:
+        self.base, self.version, self.kind = base, version, kind

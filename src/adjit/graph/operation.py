@@ -18,6 +18,7 @@ from . import calls, record
 from .node import GradNode, Node, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
+from .saved import FREED, inference_save_error, unpack
 from .signature import exchanged, signature_of
 from .state import record_gradients, state
 from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
@@ -272,7 +273,7 @@ class Operation(native.Native):
         for k in saving.kept:
             t = operands[k] if k >= 0 else outs[~k]
             if k >= 0 and t.counter is record.INFERENCE:
-                raise record.inference_save_error()
+                raise inference_save_error()
             saved += (t if k >= 0 else t.storage, t.counter.version)
         fn.saved = tuple(saved)
         for k in saving.targets:
@@ -314,7 +315,7 @@ class Operation(native.Native):
         """Gradients of the tensor inputs, in the order of the signature."""
         saved, saving = fn.saved, fn.recipe
         if saved is None:
-            raise RuntimeError(record.FREED)
+            raise RuntimeError(FREED)
         if state.grad or not usable():
             return self._pull(fn, record.as_tensors(fn, grads))
         key: list[Any] = []
@@ -339,7 +340,7 @@ class Operation(native.Native):
             if storage.__class__ is not Storage:
                 counter, start, storage = storage.counter, storage.offset, storage.storage
             if counter.version != saved[k + 1]:
-                record.unpack(fn, k // 2)
+                unpack(fn, k // 2)
             values.append(storage.value)
             starts.append(start)
             shared |= storage.shared
@@ -359,7 +360,7 @@ class Operation(native.Native):
             return self._pull(fn, grads)
         count = len(operands)
         for k, place in enumerate(saving.kept):
-            operands.append(record.unpack(fn, k, None if place >= 0 else fn.outputs[~place]))
+            operands.append(unpack(fn, k, None if place >= 0 else fn.outputs[~place]))
         given = apart(operands)
         if given is operands:
             results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
@@ -400,9 +401,9 @@ class Operation(native.Native):
             else:
                 slot = saving.slots.get(name)
                 if isinstance(slot, list):
-                    given[name] = [None if k is None else record.unpack(fn, k) for k in slot]
+                    given[name] = [None if k is None else unpack(fn, k) for k in slot]
                 else:
-                    given[name] = None if slot is None else record.unpack(fn, slot)
+                    given[name] = None if slot is None else unpack(fn, slot)
         results = saving.back(**given)
         layout = saving.layout
         if len(layout) == 1 and layout[0][1] < 0:
@@ -421,7 +422,7 @@ class Operation(native.Native):
         return flat
 
     def _output(self, fn: GradNode, position: int, k: int) -> Any:
-        out = record.unpack(fn, position, fn.outputs[k], k)
+        out = unpack(fn, position, fn.outputs[k], k)
         chosen = self.differentiable_outputs
         if not out.spec.dtype.is_floating_point or (chosen is not None and k not in chosen):
             return out.detach()
@@ -438,7 +439,7 @@ class Operation(native.Native):
             raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
         if name == "out":
             return self._output(fn, *slot[0])
-        return record.unpack(fn, slot)
+        return unpack(fn, slot)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"

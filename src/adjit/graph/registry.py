@@ -7,13 +7,9 @@ An elementwise op is two scalar bodies (`elementwise.py`), any other a function 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from .elementwise import Elementwise
-    from .operation import Operation
-
-registry: dict[str, Elementwise | Operation] = {}  # every op, for tests and reports
+registry: dict[str, Any] = {}  # every op, an `Elementwise` or an `Operation`, by its name
 
 
 class _Reference:

@@ -14,12 +14,14 @@ from typing import Any
 from .. import errors
 from ..schedule.jit import native
 from ..schedule.settle import MAX_PENDING, settle, tape
+from ..shapes import Size
 from . import record
+from .elementwise_vjp import picker
 from .fastpath import shared
-from .node import Node, Spec
-from .record import make_storage, make_tensor, new_node, picker
+from .node import NO_GRAD, Node, Spec, View
+from .primitives import filled
+from .record import make_storage, make_tensor, new_node
 from .state import modes_used, state
-from .view import NO_GRAD, View
 
 MAX_TEMPLATES = 4096  # of one op
 DRAWN = 3  # scalars that say where random numbers begin
@@ -173,14 +175,12 @@ def apart(operands: Sequence[Any]) -> Sequence[Any]:
     Views of one tensor, as the queries and keys of attention often are: a trace could not tell
     which of them a node reads. What is recorded on the zeros nobody looks at, so it never runs.
     """
-    from ..ops.creation import zeros
-
     seen: set[int] = set()
     given = []
     for t in operands:
         spec = t.spec
         if id(t.storage.value) in seen:
-            room = zeros(spec.extent, dtype=spec.dtype, device=spec.device)
+            room = filled(Size((spec.extent,)), 0, spec.dtype, spec.device)
             t = make_tensor(room.storage, spec)
         seen.add(id(t.storage.value))
         given.append(t)

@@ -8,19 +8,10 @@ from typing import Any
 
 from ..shapes import Shape
 from . import record
-from .node import GradNode, Spec, node_class, spec_of
+from .node import MULTIPLE, NO_GRAD, GradNode, Spec, View, node_class, spec_of
+from .registry import registry
 from .state import state
-
-NO_GRAD, MULTIPLE = "no_grad", "multiple"
-
-
-class View:
-    """What a view knows of its origin: the tensor that owns the storage, and when it was made."""
-
-    __slots__ = ("base", "kind", "version")
-
-    def __init__(self, base: Any, version: int, kind: str) -> None:
-        self.base, self.version, self.kind = base, version, kind
+from .trace import remembered
 
 
 class Pull:
@@ -44,8 +35,6 @@ class ViewOp:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradient of the viewed tensor."""
-        from .trace import remembered
-
         given, pull = record.as_tensors(fn, grads), fn.recipe
 
         def run() -> Any:
@@ -154,8 +143,6 @@ def current_fn(t: Any) -> GradNode | None:
     base = info.base
     if info.version != t.counter.version:
         if base.needs_grad:
-            from ..ops.view import scatter_strided
-
             event = "its base or another view of its base has been modified inplace"
             refuse_view(t, event, " with grad mode enabled")
 
@@ -163,7 +150,7 @@ def current_fn(t: Any) -> GradNode | None:
                 view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
             )
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
-            fn.recipe = Pull(lambda g: scatter_strided(g, target, spec, offset))
+            fn.recipe = Pull(lambda g: registry["scatter_strided"](g, target, spec, offset))
             fn.outputs = (spec,)
             record.give_history(t, fn)
         info.version = t.counter.version

@@ -13,16 +13,11 @@ from ..schedule.planning.recipe import Operand, Recipe
 from ..schedule.settle import remember, settle
 from ..shapes import is_dense
 from ..storage import Storage
+from .elementwise_record import elementwise_recipe
 from .node import Spec, dense_spec, spec_of
-from .record import (
-    INFERENCE,
-    MAX_RECIPES,
-    elementwise_recipe,
-    find_device_steps,
-    node_on,
-    picks,
-    result,
-)
+from .primitives import turning
+from .record import INFERENCE, MAX_RECIPES, find_device_steps, node_on, picks, result
+from .registry import registry
 
 
 def store(t: Any, source: Any) -> None:
@@ -149,10 +144,8 @@ def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:
 
 
 def copy_body() -> Any:
-    """The body that copies and converts; the op table provides it."""
-    from ..ops.elementwise import copy
-
-    return copy.body
+    """The body that copies and converts."""
+    return registry["copy"].body
 
 
 def placed(t: Any, place: device) -> Any:
@@ -190,7 +183,7 @@ def convert(t: Any, spec: Spec) -> Any:
     key = (t.spec, spec)
     recipe = conversions.get(key)
     if recipe is None:
-        recipe = _turning(t.spec, spec) or _converting(t.spec, spec)
+        recipe = turning(t.spec, spec) or _converting(t.spec, spec)
         if len(conversions) >= MAX_RECIPES:
             conversions.clear()
         conversions[key] = recipe
@@ -216,15 +209,6 @@ def _converting(source: Spec, spec: Spec) -> Recipe:
     )  # fmt: skip
 
 
-def _turning(source: Spec, spec: Spec) -> Recipe | None:
-    """The recipe of a dense copy of dense matrices that are seen turned; None if it is something else."""
-    from ..ops.layouts import turning
-
-    return turning(source, spec)
-
-
 def truth_body() -> Any:
     """The body that says whether a number is not zero."""
-    from ..ops.elementwise import truth
-
-    return truth.body
+    return registry["truth"].body

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..autograd.function import Function
 from ..autograd.modes import is_grad_enabled
 from ..tensor import Tensor
-
-if TYPE_CHECKING:
-    from .module import Module
 
 Grads = tuple[Tensor | None, ...]
 
@@ -38,7 +35,7 @@ class BackwardHook:
 
     def __init__(
         self,
-        module: Module,
+        module: Any,  # an `nn.Module`
         hooks: Sequence[Callable[..., Any]],
         pre_hooks: Sequence[Callable[..., Any]],
     ) -> None:

@@ -10,6 +10,8 @@ from itertools import chain
 from typing import Any, NamedTuple, Self
 
 from ..autograd.modes import no_grad
+from ..captured import compile
+from ..captured.reach import module_classes
 from ..devices import device as Device
 from ..dtypes import dtype as DType
 from ..graph.node import RemovableHandle
@@ -191,8 +193,6 @@ class Module:
             >>> model(adjit.ones(2, 3)).shape
             adjit.Size([2, 1])
         """
-        from ..captured import compile
-
         self.__dict__["_compiled_call"] = compile(self._call, **options)
 
     def _call_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -1088,3 +1088,6 @@ def _bad_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         " * (torch.dtype dtype, bool non_blocking = False)\n"
         " * (Tensor tensor, bool non_blocking = False)"
     )
+
+
+module_classes.append(Module)

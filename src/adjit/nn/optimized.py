@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..captured.compiled import compile, compiled_forms
 from .module import Module
 
 
@@ -48,9 +49,10 @@ class OptimizedModule(Module):
         return sorted({*super().__dir__(), *dir(self._orig_mod)})
 
     def __reduce__(self) -> Any:
-        from ..captured.compiled import compile
-
         return compile, (self._orig_mod,)
 
     def extra_repr(self) -> str:
         return ""
+
+
+compiled_forms[Module] = OptimizedModule

@@ -15,7 +15,7 @@ from ..graph.elementwise import Choice, Elementwise, elementwise
 from ..graph.export import add_method, export, in_place
 from ..graph.fastpath import elementwise_recorder
 from ..graph.node import Node, Spec
-from ..graph.record import binary, new_node
+from ..graph.record import new_node
 from ..kernels.ops.sums import sum_arrays
 from ..schedule.codegen.body import Total, special
 from ..schedule.jit.cache import instantiate
@@ -167,7 +167,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         tensor([7., 8.])
     """
     if alpha == 1 and out is None:
-        return binary(total, input, other)
+        return total.record(input, other)
     check_alpha(alpha, input, other, "add")
     made = elementwise_recorder()(scaled_total, (input, other), (alpha,))
     return made if out is None else writing.write_out("add", out, made)
@@ -193,7 +193,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         tensor([0., 1.])
     """
     if alpha == 1 and out is None:
-        return binary(difference, input, other)
+        return difference.record(input, other)
     made = elementwise_recorder()(*subtract_scaled(input, other, alpha))
     return made if out is None else writing.write_out("sub", out, made)
 

@@ -8,7 +8,7 @@ import math
 import numbers
 import warnings
 from array import array
-from ctypes import addressof, c_char, c_float, memmove
+from ctypes import c_float, memmove
 from typing import Any
 
 import numpy as np
@@ -19,14 +19,25 @@ from ..graph import record, write
 from ..graph.export import add_method, export
 from ..graph.factories import maker
 from ..graph.fastpath import constants
-from ..graph.launch import launch, launch_recipe, recipe_of
-from ..graph.node import Node, Spec, dense_spec, spec_of
+from ..graph.inplace import write_out
+from ..graph.launch import launch
+from ..graph.node import Spec, dense_spec, spec_of
+from ..graph.primitives import (
+    NO_AXES,
+    address_of,
+    constant_recipe,
+    filled,
+    fresh_node,
+    from_array,
+    number,
+)
 from ..kernels.ops import fill
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import float_word, fresh_block
+from ..schedule.settle import float_word
 from ..shapes import Size, checked_shape, is_dense, listed
 from ..storage import Foreign, free_small, size_class
 from ..tensor import Tensor
+from .exchange import from_cuda_array_interface
 
 # The recipes of floating constants: by the class of the number that becomes a tensor without axes in
 # the default dtype, and by the spec of a tensor that others are like.
@@ -114,7 +125,7 @@ def tensor(
         if made is None:
             made = _from_list(data, dtype)
         if made is None:
-            made = _from_array(_array_of(data, dtype))
+            made = from_array(_array_of(data, dtype))
     place = devices.check(device)
     if place is not devices.CPU or requires_grad or pin_memory:
         made = _finish(write.placed(made, place), requires_grad, pin_memory=pin_memory)
@@ -130,15 +141,12 @@ def _from_number(data: Any, kind: Dtype | None) -> Any:
     if kind is None:
         kind = own
         if found is float and not devices.gpus_used:
-            of_numbers[float] = _constant_recipe(NO_AXES, kind, devices.CPU)
+            of_numbers[float] = constant_recipe(NO_AXES, kind, devices.CPU)
     elif kind is not own and (kind.__class__ is not Dtype or not kind.is_floating_point):
         return None
     if kind not in dtypes.SUPPORTED:
         return None
-    spec = dense_spec((), kind)
-    node = _fresh_node(spec)
-    kind.ctype.from_address(node.address).value = data
-    return record.result(node, spec)
+    return number(data, kind)
 
 
 def _from_list(data: Any, kind: Dtype | None) -> Any:
@@ -168,7 +176,7 @@ def _from_list(data: Any, kind: Dtype | None) -> Any:
         return None
     spec = _dense(shape, kind)
     _know_lists(asked, found == {float}, spec)
-    node = _fresh_node(spec)
+    node = fresh_node(spec)
     memmove(node.address, packed.buffer_info()[0], spec.nbytes)
     return record.result(node, spec)
 
@@ -325,30 +333,6 @@ def _c_name(kind: Dtype) -> str:
             "int64": "int64_t", "float32": "float", "float64": "double", "bool": "bool"}[kind.name]  # fmt: skip
 
 
-def _from_array(array: np.ndarray[Any, Any]) -> Any:
-    """A new tensor with the elements of an array."""
-    kind = dtypes.of_numpy(array.dtype)
-    spec = dense_spec(array.shape, kind)
-    node = _fresh_node(spec)
-    if spec.numel:
-        source = np.ascontiguousarray(array)
-        memmove(node.address, _address(source), source.nbytes)
-    return record.result(node, spec)
-
-
-def _address(array: np.ndarray[Any, Any]) -> int:
-    """Where the elements of an array lie."""
-    if array.flags.writeable and array.flags.c_contiguous:
-        return addressof(c_char.from_buffer(array.data))
-    address: int = array.__array_interface__["data"][0]
-    return address
-
-
-def _fresh_node(spec: Any) -> Node:
-    """A value of undefined bytes."""
-    return record.ready_node(fresh_block(spec.nbytes, spec.device))
-
-
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
     """A tensor on the memory of an array: writes to one are seen by the other.
 
@@ -389,15 +373,15 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
             UserWarning,
             stacklevel=2,
         )
-        return _from_array(ndarray)
+        return from_array(ndarray)
     strides = tuple(st // size for st in ndarray.strides)
     spec = spec_of(Size(ndarray.shape), strides, kind)
-    return _sharing(ndarray, spec) if spec.numel else _from_array(ndarray)
+    return _sharing(ndarray, spec) if spec.numel else from_array(ndarray)
 
 
 def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec) -> Tensor:
     """A tensor on the memory of an array, whose layout is known."""
-    block = Foreign(_address(ndarray))
+    block = Foreign(address_of(ndarray))
     block.memory = ndarray
     storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(spec.shape, spec.strides):
@@ -414,8 +398,6 @@ def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tens
     if isinstance(data, np.ndarray):
         return from_numpy(data).to(devices.check(device), dtype)
     if hasattr(data, "__cuda_array_interface__"):
-        from .exchange import from_cuda_array_interface
-
         return from_cuda_array_interface(data).to(device, dtype)
     return tensor(data, dtype=dtype, device=device)
 
@@ -452,33 +434,6 @@ def kind_of(dtype: Dtype | None, out: Any) -> Dtype | None:
     return out.dtype
 
 
-def _filled(shape: Size, value: Any, kind: Dtype, device: Any) -> Any:
-    """A recorded constant."""
-    recipe = _constant_recipe(shape, kind, devices.check(device))
-    if kind.is_floating_point:
-        word = float_word(float(value))
-    else:
-        word = int(bool(value) if kind.kind == "b" else value)
-    return launch_recipe(recipe, (), (word,))
-
-
-def _constant_recipe(shape: Size, kind: Dtype, place: devices.device) -> Recipe:
-    """How a number is put into every place of a tensor."""
-    key = shape, kind, place
-    recipe = _constants.get(key)
-    if recipe is None:
-        if len(_constants) >= record.MAX_RECIPES:
-            _constants.clear()
-        recipe = _constants[key] = recipe_of(
-            fill.constant_float if kind.is_floating_point else fill.constant_int, (), [(shape, kind)],
-            bind={"T": kind}, scalars=1, n=math.prod(shape), grain=1 << 16, device=place,
-        )  # fmt: skip
-    return recipe
-
-
-_constants: dict[Any, Recipe] = {}
-
-
 @constants(of_numbers)
 def number_like(like: Tensor, value: Any) -> Tensor:
     """A number in every place of a tensor with the shape and dtype of another one, recorded.
@@ -492,12 +447,9 @@ def number_like(like: Tensor, value: Any) -> Tensor:
     if kind.is_floating_point:
         if len(of_numbers) >= record.MAX_RECIPES:
             of_numbers.clear()
-        of_numbers[spec] = _constant_recipe(spec.shape, kind, spec.device)
-    made: Tensor = _filled(spec.shape, value, kind, spec.device)
+        of_numbers[spec] = constant_recipe(spec.shape, kind, spec.device)
+    made: Tensor = filled(spec.shape, value, kind, spec.device)
     return made
-
-
-NO_AXES = Size(())
 
 
 def check_whole(value: Any, kind: Dtype) -> None:
@@ -525,14 +477,12 @@ def full(
     kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
     if kind.kind in "iu":
         check_whole(fill_value, kind)
-    made = _filled(checked_shape((size,)), fill_value, kind, device)
+    made = filled(checked_shape((size,)), fill_value, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
 def _into(out: Tensor, made: Tensor) -> Tensor:
-    from ..graph.inplace import write_out
-
     return write_out("out", out, made)
 
 
@@ -545,7 +495,7 @@ def zeros(
     """A tensor of zeros, of the default dtype if none is given."""
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = _filled(checked_shape(size), 0, kind, device)
+    made = filled(checked_shape(size), 0, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
@@ -559,7 +509,7 @@ def ones(
     """A tensor of ones, of the default dtype if none is given."""
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = _filled(checked_shape(size), 1, kind, device)
+    made = filled(checked_shape(size), 1, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
@@ -573,7 +523,7 @@ def empty(
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     spec = dense_spec(checked_shape(size), kind, devices.check(device))
-    made = _finish(record.result(_fresh_node(spec), spec), requires_grad, pin_memory=pin_memory)
+    made = _finish(record.result(fresh_node(spec), spec), requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
 
@@ -586,7 +536,7 @@ def empty_strided(
     place = devices.check(device)
     spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind, place)
     whole = spec if is_dense(spec.shape, spec.strides) else dense_spec((spec.extent,), kind, place)
-    made = record.make_tensor(record.make_storage(_fresh_node(whole), whole), spec)
+    made = record.make_tensor(record.make_storage(fresh_node(whole), whole), spec)
     return _finish(made, requires_grad, pin_memory=pin_memory)
 
 
@@ -816,6 +766,14 @@ def legacy_tensor(
     return empty(*args, dtype=kind, device=place)
 
 
+def _constructed(cls: type[Tensor], *args: Any, **kwargs: Any) -> Any:
+    made = legacy_tensor(args, kwargs, dtypes.get_default_dtype())
+    return made if cls is Tensor else made.as_subclass(cls)
+
+
+add_method("__new__", _constructed)
+
+
 class LegacyType:
     """A constructor such as `FloatTensor`; `isinstance` asks for the dtype and the kind of device."""
 
@@ -855,3 +813,36 @@ def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:
     if kind is Tensor:
         return dtypes.get_default_dtype(), None
     return dtypes.check(kind), None
+
+
+# ----- NumPy calls on tensors are refused rather than silently detached -----
+
+
+def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+    if method == "__call__" and not kwargs and len(inputs) == 2 and inputs[1] is self:
+        operator = _reflected.get(ufunc.__name__)
+        if operator is not None:
+            return getattr(self, operator)(_as_operand(inputs[0]))
+    plain = [i.numpy() if record.is_tensor(i) else i for i in inputs]
+    if "out" in kwargs:
+        kwargs["out"] = tuple(o.numpy() if record.is_tensor(o) else o for o in kwargs["out"])
+    made = getattr(ufunc, method)(*plain, **kwargs)
+    return from_numpy(np.asarray(made)) if isinstance(made, np.ndarray) else made
+
+
+_reflected = {
+    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
+    "true_divide": "__rtruediv__", "power": "__rpow__", "floor_divide": "__rfloordiv__",
+    "remainder": "__rmod__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
+    "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__", "matmul": "__rmatmul__",
+}  # fmt: skip
+
+
+def _as_operand(value: Any) -> Any:
+    """A NumPy scalar as a Python number, an array as a tensor."""
+    if isinstance(value, np.ndarray) and value.ndim:
+        return from_numpy(value)
+    return value.item() if hasattr(value, "item") else value
+
+
+add_method("__array_ufunc__", _array_ufunc)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..devices import CPU
-from ..graph.launch import launch, recipe_of
-from ..graph.node import Spec
+from ..graph.launch import launch
 from ..kernels.ops import shape as kernels
-from ..schedule.planning.recipe import GRAIN, Recipe
-from ..shapes import Shape, coalesce, is_contiguous, numel
+from ..schedule.planning.recipe import GRAIN
+from ..shapes import Shape, is_contiguous, numel
 from ..tensor import Tensor
 from .tables import carrier
 
@@ -47,26 +45,6 @@ def turned(x: Tensor) -> Tensor:
         grain=max(1, GRAIN // max(4 * kernels.TILE * channels, 1)),
     )  # fmt: skip
     return made
-
-
-def turning(source: Spec, spec: Spec) -> Recipe | None:
-    """The recipe of a dense copy of dense matrices that are seen turned; None if it is something else.
-
-    Element by element, each would be read from another line of memory.
-    """
-    if source.dtype is not spec.dtype or not spec.contiguous or spec.device is not CPU:
-        return None
-    sizes, (steps,) = coalesce(source.shape, [source.strides])
-    if len(sizes) not in (2, 3) or steps[-2:] != (1, sizes[-2]):
-        return None
-    columns, rows = sizes[-2:]
-    if min(rows, columns) < kernels.TILE or (len(sizes) == 3 and steps[0] != rows * columns):
-        return None
-    return recipe_of(
-        kernels.turn, (source,), [(spec.shape, spec.dtype)], bind={"T": spec.dtype}, words=(rows, columns),
-        n=spec.numel // (rows * columns) * -(-columns // kernels.TILE),
-        grain=max(1, GRAIN // (2 * kernels.TILE * rows)),
-    )  # fmt: skip
 
 
 def as_images(x: Tensor, at_end: bool) -> Tensor:

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 from ..graph.elementwise import Elementwise
+from ..graph.elementwise_record import elementwise
 from ..graph.export import add_method, methods, written, written_by
 from ..graph.fastpath import compiled
-from ..graph.record import binary, binary_recorder, is_tensor, mixed, unary
+from ..graph.record import is_tensor
 from ..tensor import Tensor
 from .arithmetic import (
     SPECIAL_POWERS,
@@ -48,10 +49,9 @@ def is_operand(value: Any) -> bool:
 def operator(op: Elementwise) -> Operator:
     """`tensor <op> other`, the shortest way from the user to the recording."""
 
-    def with_other(op: Elementwise, self: Any, other: Any) -> Any:
-        return mixed(op, self, other) if is_operand(other) else NotImplemented
+    def method(self: Any, other: Any) -> Any:
+        return elementwise(op, (self, other), ()) if is_operand(other) else NotImplemented
 
-    method: Operator = binary_recorder(op, with_other)
     method.__doc__ = op.__doc__
     recorded: Operator = compiled(op, method)
     return recorded
@@ -62,7 +62,7 @@ def power(self: Any, exponent: Any) -> Any:
     kind = exponent.__class__
     if (kind is int or kind is float) and self.spec.dtype.is_floating_point:
         op = SPECIAL_POWERS.get(exponent)
-        return binary(power_by_number, self, exponent) if op is None else unary(op, self)
+        return power_by_number.record(self, exponent) if op is None else op.record(self)
     return pow(self, exponent) if is_operand(exponent) else NotImplemented
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import devices, dtypes, gpu
-from ..graph import fastpath, inplace, record, write
+from ..graph import elementwise_record, fastpath, inplace, record, write
 from ..graph.export import add_method, export
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
@@ -765,16 +765,12 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
 
 @scatter_strided.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
-    return as_strided_in(g, base, region, offset)
-
-
-def as_strided_in(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
-    """The region of a gradient that has the shape of `base`, wherever its own bytes lie."""
-    return _gather_strided(g, base, region, offset)
+    return gather_strided(g, base, region, offset)
 
 
 @operation("GatherStridedBackward0")
-def _gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """The region of a gradient that has the shape of `base`, wherever its own bytes lie."""
     base, region, offset = follow(base, region, offset)
     laid = _laid_out(g, base)
     before, behind = -min(offset, 0), max(offset + region.extent - base.numel, 0)
@@ -786,7 +782,7 @@ def _gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     return clone(view, contiguous=True)
 
 
-@_gather_strided.vjp
+@gather_strided.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
     return scatter_strided(g, base, region, offset)
 
@@ -885,7 +881,7 @@ def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
 def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
     """A copy in another dtype."""
     spec = input.spec
-    strides = record.result_strides(spec.shape, [spec])
+    strides = elementwise_record.result_strides(spec.shape, [spec])
     return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
 
 

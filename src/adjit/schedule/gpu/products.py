@@ -18,7 +18,7 @@ import functools
 import warnings
 from array import array
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from ... import config, cublas
 from ...cublas import Library, Matrix
@@ -28,9 +28,6 @@ from ...shapes import Shape, coalesce, numel
 from ..jit import nvidia
 from ..jit.cache import instantiate
 from ..planning.recipe import Recipe, Source
-
-if TYPE_CHECKING:
-    from .run import Gpu
 
 MOST_WORKSPACE = 32 << 20  # bytes, what NVIDIA recommends for Hopper
 MOST_CALLS = 4096  # whose algorithms are kept
@@ -107,7 +104,7 @@ ONE = array("q", array("d", [1.0]).tobytes())[0]  # its bits
 class Products:
     """The products that cuBLASLt makes on one GPU."""
 
-    def __init__(self, owner: Gpu) -> None:
+    def __init__(self, owner: Any) -> None:
         self._owner = owner
         self._calls: dict[Product, Call | None] = {}
 

@@ -1,0 +1,278 @@
+"""Backward passes, and the switches and tools around them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+from ..devices import CPU
+from ..graph import record
+from ..graph.export import add_method
+from ..graph.state import record_gradients, state
+from ..graph.trace import remembered
+from ..ops.creation import ones_like, tensor, zeros_like
+from ..schedule.settle import settle
+from ..shapes import Size
+from ..tensor import Tensor
+from .engine import accumulate, run_backward
+
+Tensors = Tensor | Sequence[Tensor]
+
+
+def _listed(value: Any) -> list[Any]:
+    return [value] if record.is_tensor(value) else list(value)
+
+
+def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[Any]:
+    """One gradient for each output: the given ones checked, 1 for scalars."""
+    given = [None] * len(outputs) if grads is None else _listed(grads)
+    if len(given) != len(outputs):
+        raise RuntimeError(f"got {len(outputs)} tensors and {len(given)} gradients")
+    result = []
+    for k, (out, g) in enumerate(zip(outputs, given, strict=True)):
+        if g is None:
+            if out.requires_grad:
+                if out.numel() != 1:
+                    raise RuntimeError("grad can be implicitly created only for scalar outputs")
+                g = _one_for(out)
+            result.append(g)
+            continue
+        if not record.is_tensor(g):
+            raise TypeError("gradients can be either Tensors or None, but got " + type(g).__name__)
+        if g.shape != out.shape:
+            raise RuntimeError(
+                f"Mismatch in shape: grad_output[{k}] has a shape of {_size(g.shape)} and "
+                f"output[{k}] has a shape of {_size(out.shape)}."
+            )
+        if not g.dtype.is_floating_point:
+            raise RuntimeError(
+                f"For grad_output[{k}] of dtype {g.dtype} a floating-point dtype was expected"
+            )
+        result.append(g if g.dtype is out.dtype else g.to(out.dtype))
+    return result
+
+
+def _one_for(out: Any) -> Any:
+    spec = out.spec
+    edge = record.edge_of(out)
+    is_planned = edge is not None and getattr(edge[0].op, "is_planned", False)
+    if is_planned or (spec.device is CPU and state.session is None):
+        value = _ready_ones.get(spec) or _ready_one(out)
+        if value is not None:
+            return record.make_tensor(record.make_storage(value, spec), spec)
+    return remembered(_ones, spec, (), lambda: ones_like(out))
+
+
+def _ready_one(out: Any) -> Any:
+    """A value that is there already: it costs no step, nor one before a plan, alone."""
+    value = tensor(1.0, dtype=out.dtype, device=out.device).storage.value
+    if value.recipe is not None:
+        settle()
+    if value.recipe is not None:
+        return None  # nothing runs while a function is captured
+    if len(_ready_ones) >= MAX_READY:
+        _ready_ones.clear()
+    return _ready_ones.setdefault(out.spec, value)
+
+
+_ones: dict[Any, Any] = {}
+_ready_ones: dict[Any, Any] = {}
+MAX_READY = 64
+
+
+def _size(shape: Size) -> str:
+    return f"torch.Size({list(shape)})"
+
+
+def _check_roots(outputs: Sequence[Any]) -> None:
+    for k, out in enumerate(outputs):
+        if not out.requires_grad:
+            raise RuntimeError(
+                f"element {k} of tensors does not require grad and does not have a grad_fn"
+            )
+
+
+def backward(
+    tensors: Tensors,
+    grad_tensors: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    grad_variables: Any = None,
+    inputs: Any = None,
+    *,
+    retain_variables: bool | None = None,
+) -> None:
+    """Accumulate the gradients of `tensors` into the leaves of their graph.
+
+    Args:
+        tensors: where to begin, each needing gradients.
+        grad_tensors: their gradients, of their shapes; None for scalars.
+        retain_graph: keep what the graph saved; the default is the value of `create_graph`.
+        create_graph: record the backward pass itself.
+        grad_variables: the old name of `grad_tensors`.
+        inputs: accumulate into these only.
+        retain_variables: the old name of `retain_graph`.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+
+    Example:
+        >>> x = adjit.ones(2, requires_grad=True)
+        >>> adjit.autograd.backward([x * 2, x * 3], [adjit.ones(2), adjit.ones(2)])
+        >>> x.grad
+        tensor([5., 5.])
+    """
+    if grad_variables is not None:
+        warnings.warn(
+            "`grad_variables` is deprecated. Use `grad_tensors` instead.",
+            FutureWarning,
+            stacklevel=2,
+        )
+    if grad_variables is not None and grad_tensors is None:
+        grad_tensors = grad_variables
+    if retain_variables is not None and retain_graph is None:
+        retain_graph = retain_variables
+    roots = _listed(tensors)
+    grads = _initial(roots, grad_tensors)
+    _check_roots(roots)
+    keep = create_graph if retain_graph is None else retain_graph
+    if inputs is None:
+        run_backward(roots, grads, keep=keep, create=create_graph)
+        return
+    targets = _listed(inputs)
+    if not targets:
+        raise RuntimeError("`inputs` argument to `backward()` cannot be empty.")
+    for k, t in enumerate(targets):
+        if not t.requires_grad:
+            raise RuntimeError(
+                "One of the differentiated Tensors given as 'inputs' to backward does not require "
+                f"grad (input {k})"
+            )
+    found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
+    before = record_gradients(bool(create_graph))
+    try:
+        for t, g in zip(targets, found, strict=True):
+            accumulate(t, g)
+    finally:
+        record_gradients(before)
+    settle()
+
+
+def grad(
+    outputs: Tensors,
+    inputs: Tensors,
+    grad_outputs: Any = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    only_inputs: bool = True,
+    allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
+    materialize_grads: bool = False,
+) -> tuple[Any, ...]:
+    """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
+
+    Args:
+        outputs: what to differentiate.
+        inputs: with respect to what; leaves or not.
+        grad_outputs: gradients of the outputs (the vector of the vector-Jacobian product).
+        retain_graph: keep what the graph saved; the default is the value of `create_graph`.
+        create_graph: make the result differentiable.
+        only_inputs: accepted for old programs.
+        allow_unused: give None for inputs that no output depends on, instead of an error.
+        is_grads_batched: not supported yet.
+        materialize_grads: give zeros instead of None.
+
+    Raises:
+        RuntimeError: with PyTorch's texts.
+
+    Example:
+        >>> x = adjit.tensor(3.0, requires_grad=True)
+        >>> adjit.autograd.grad(x * x, x)
+        (tensor(6.),)
+    """
+    if is_grads_batched:
+        raise NotImplementedError(
+            "is_grads_batched=True is not supported yet; call grad once for each row"
+        )
+    if materialize_grads and allow_unused is False:
+        raise ValueError(
+            "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
+            "allow_unused=False."
+        )
+    unused = bool(materialize_grads if allow_unused is None else allow_unused)
+    roots, targets = _listed(outputs), _listed(inputs)
+    if not targets:
+        raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    grads = _initial(roots, grad_outputs)
+    _check_roots(roots)
+    for t in targets:
+        if not t.requires_grad:
+            raise RuntimeError("One of the differentiated Tensors does not require grad")
+    keep = create_graph if retain_graph is None else retain_graph
+    found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
+    result = []
+    for k, (t, g) in enumerate(zip(targets, found, strict=True)):
+        if g is None and not unused:
+            raise RuntimeError(
+                f"The differentiated Tensor at index {k} appears to not have been used in the graph. "
+                "Set allow_unused=True if this is the desired behavior."
+            )
+        if g is None and materialize_grads:
+            g = zeros_like(t, requires_grad=create_graph)
+        result.append(g)
+    return tuple(result)
+
+
+class VariableMeta(type):
+    """The class of `Variable`, of which every tensor is an instance."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Tensor)
+
+
+class Variable(metaclass=VariableMeta):
+    """The old way to ask for gradients; today a tensor does all of it, and is what a call gives.
+
+    Raises:
+        TypeError: if `data` is no tensor.
+
+    Example:
+        >>> adjit.autograd.Variable(adjit.ones(2), requires_grad=True)
+        tensor([1., 1.], requires_grad=True)
+    """
+
+    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
+        if not record.is_tensor(data):
+            raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
+        return data.detach().requires_grad_(requires_grad)
+
+
+def _tensor_backward(
+    self: Tensor,
+    gradient: Tensor | None = None,
+    retain_graph: bool | None = None,
+    create_graph: bool = False,
+    inputs: Any = None,
+    *,
+    retain_variables: bool | None = None,
+) -> None:
+    """Send a gradient back from this tensor; leaves accumulate theirs in `.grad`.
+
+    Args:
+        gradient: the gradient of this tensor, of its shape; may be left out for a scalar.
+        retain_graph: keep what the graph saved, for another backward; as `create_graph`.
+        create_graph: record the backward pass, for derivatives of higher order.
+        inputs: accumulate into these tensors only.
+        retain_variables: the old name of `retain_graph`.
+
+    Raises:
+        RuntimeError: with PyTorch's texts, without a gradient for a non-scalar, on a wrong
+            shape, if nothing needs gradients, or if saved values are gone or overwritten.
+    """
+    if retain_graph is None and retain_variables is not None:
+        retain_graph = retain_variables
+    backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+
+
+add_method("backward", _tensor_backward)

@@ -1,0 +1,286 @@
+"""Records elementwise ops on tensors and Python numbers, with a backward node where gradients are wanted.
+
+Specs are shared objects, so one dictionary lookup by those of the operands stands for shape rules, promotion
+and the choice of a kernel. The machine code of `kernels/fastpath/elementwise.py` does the same for the usual
+calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import config, devices, dtypes
+from ..dtypes import dtype
+from ..schedule import deferred
+from ..schedule.codegen import loops
+from ..schedule.planning.recipe import Element, Operand, Recipe, Step
+from ..schedule.settle import MAX_PENDING, settle, tape
+from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
+from .node import Node, Spec, spec_of
+from .record import (
+    INFERENCE,
+    MAX_RECIPES,
+    common_device,
+    edge_of,
+    find_device_steps,
+    give_history,
+    is_tensor,
+    make_storage,
+    make_tensor,
+    needs_grad,
+    new_grad_node,
+    new_node,
+    no_tensor,
+    tensor_classes,
+)
+from .saved import NUMBERS, examine, keep
+from .state import modes_used, state
+
+
+def recorder(op: Any) -> Callable[..., Any]:
+    """A function of one or two operands that records an op: tensors, and perhaps a Python number."""
+
+    def record(*operands: Any) -> Any:
+        return elementwise(op, operands, ())
+
+    return record
+
+
+def after(out: Any, shared: int) -> None:
+    """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
+    if shared or len(tape) >= MAX_PENDING:
+        settle()
+    if state.inference:
+        out.counter = INFERENCE
+
+
+def elementwise(
+    op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...], over: bool = False
+) -> Any:
+    """Record an elementwise op on tensors and Python numbers, with attributes in order."""
+    key: Any = []
+    values = []
+    offsets = []
+    numbers = []
+    shifted = shared = 0
+    watched = False
+    for operand in operands:
+        kind = operand.__class__
+        if kind in tensor_classes or is_tensor(operand):
+            storage = operand.storage
+            key.append(operand.spec)
+            values.append(storage.value)
+            offsets.append(operand.offset)
+            shifted += operand.offset
+            shared += storage.shared
+            if operand.needs_grad or operand.view_of is not None:
+                watched = True
+        else:
+            if kind is not float and kind is not int and kind is not bool:
+                operand = as_number(op, operand, operands)
+                kind = operand.__class__
+            key.append(kind)
+            numbers.append(operand)
+    recipe = op.recipes.get(tuple(key) if len(key) > 1 else key[0])
+    if recipe is None:
+        recipe = plan(op, operands)
+    node = new_node(Node)
+    node.recipe = recipe_over(op, recipe) if over else recipe
+    node.inputs = tuple(values)
+    node.offsets = tuple(offsets) if shifted else None
+    if numbers or attributes:
+        node.scalars = scalars = op.words(recipe, numbers, attributes)
+    else:
+        node.scalars = scalars = ()
+    out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
+    if watched and state.grad:
+        attach(op, recipe, operands, scalars, out)
+    tape.append(node)
+    if shared or modes_used or len(tape) >= MAX_PENDING:
+        after(out, shared)
+    return out
+
+
+def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
+    """A Python number for a NumPy one; anything else is refused."""
+    if value.__class__ in (float, int, bool):
+        return value
+    item = getattr(value, "item", None)
+    if item is not None and getattr(value, "ndim", None) == 0:
+        found = item()
+        if found.__class__ in (float, int, bool):
+            return found
+    if isinstance(value, (float, int)):
+        return float(value) if isinstance(value, float) else int(value)
+    if isinstance(value, complex):
+        raise dtypes.unsupported(dtypes.complex64)
+    position = next(k for k, operand in enumerate(operands) if operand is value)
+    name = op.params[position]
+    raise no_tensor(op.name, PYTORCH_NAMES.get(name, name), position + 1, value)
+
+
+PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
+
+
+def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
+    """The recipe of an elementwise op on operands such as these, remembered for the next time."""
+    key = []
+    described: list[tuple[str, Any]] = []
+    for name, operand in zip(op.params, operands, strict=True):
+        if is_tensor(operand):
+            key.append(operand.spec)
+            described.append((name, operand.spec))
+        else:
+            operand = as_number(op, operand, operands)
+            key.append(operand.__class__)
+            described.append((name, dtypes.of_scalar(operand)))
+    specs = [s for _, s in described if isinstance(s, Spec)]
+    if not specs:
+        raise no_tensor(op.name, "input", 1, operands[0])
+    place = common_device(specs, with_numbers=True)
+    shape = broadcast_shapes(*[s.shape for s in specs])
+    kinds = [
+        (s.dtype, s.ndim) if isinstance(s, Spec) else (s, -1)
+        for name, s in described
+        if name not in op.body.logical
+    ]
+    compute, out_kind = op.dtypes(kinds)
+    out_spec = spec_of(shape, result_strides(shape, specs), out_kind, place)
+    inputs = [
+        Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
+        if isinstance(s, Spec)
+        else Operand(name, compute, None)
+        for name, s in described
+    ]
+    inputs += [Operand(name, compute, None) for name in op.attributes]
+    recipe = elementwise_recipe(
+        op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
+    )
+    recipe.numbers = tuple(o.name for o in inputs if o.strides is None)
+    recipe.compute, recipe.floating = compute, compute.is_floating_point
+    recipe.whole = compute.kind in "iu"
+    recipe.operands = tuple(s if isinstance(s, Spec) else None for _, s in described)
+    recipe.differentiable = op.differentiable and out_kind.is_floating_point
+    if len(op.recipes) >= MAX_RECIPES:
+        op.recipes.clear()
+    op.recipes[key[0] if len(key) == 1 else tuple(key)] = recipe
+    return recipe
+
+
+def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
+    """C order, or the order of axes that every full operand has; one that repeats has none."""
+    full = [
+        spec
+        for spec in specs
+        if spec.shape == shape
+        and not any(s == 0 and n > 1 for s, n in zip(spec.strides, shape, strict=True))
+    ]
+    if full and not full[0].contiguous:
+        strides = full[0].strides
+        if is_dense(shape, strides) and all(
+            s.strides == strides for s in full if not (s.contiguous and s.numel <= 1)
+        ):
+            return strides
+    return contiguous_strides(shape)
+
+
+def elementwise_recipe(
+    name: str,
+    body: Any,
+    wanted: Sequence[int],
+    compute: dtype,
+    inputs: Sequence[Operand],
+    results: Sequence[tuple[str, Spec]],
+    specs: tuple[Spec, ...],
+    alias: bool = False,
+) -> Recipe:
+    """A recipe that runs a scalar body over the shape of its results."""
+    first = results[0][1]
+    outputs = [Operand(label, spec.dtype, spec.strides) for label, spec in results]
+    order = sorted(range(first.ndim), key=lambda d: (-first.strides[d], d))
+    step, constants = loops.elementwise(
+        name, body, wanted, compute, inputs, outputs, first.shape, order, alias, fresh=not alias
+    )
+    numbers = sum(o.strides is None for o in inputs)
+    recipe = Recipe(
+        name, specs, tuple(spec for _, spec in results), [step], constants, scalars=numbers
+    )
+    recipe.element = Element(
+        body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
+    ).turned(order)
+    # On a GPU every launch that is saved counts, on the CPU short loops gain nothing.
+    least = config.MIN_FUSED if first.device is devices.CPU else 1
+    recipe.wide = first.numel if first.numel >= least else 0
+    if first.numel == 0:
+        recipe.steps = [Step(step.source, 0, 1)]
+        recipe.large = False
+    find_device_steps(recipe)
+    return recipe
+
+
+def recipe_over(op: Any, recipe: Recipe) -> Recipe:
+    """The recipe that may write its result over its first input."""
+    found = recipe.vjps.get("over")
+    if found is None:
+        found = recipe
+        specs = recipe.operands
+        if specs[0] is recipe.spec and recipe.spec.nbytes >= ALIAS_BYTES:
+            shape = recipe.spec.shape
+            inputs = [
+                Operand(n, recipe.compute, None)
+                if s is None
+                else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
+                for n, s in zip(op.params, specs, strict=True)
+            ]
+            inputs += [Operand(n, recipe.compute, None) for n in op.attributes]
+            found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
+                           recipe.constants, scalars=len(recipe.numbers))  # fmt: skip
+            found.plain = False
+            found.element, found.wide = recipe.element, recipe.wide
+            found.device_steps = recipe.device_steps
+            found.alias = elementwise_recipe(
+                op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
+                recipe.inputs, True,
+            )  # fmt: skip
+        recipe.vjps["over"] = found
+    return found
+
+
+def recipe_here(recipe: Recipe) -> Recipe:
+    """A recipe that may write over its first input as one that does, whoever looks at that."""
+    found: Recipe | None = recipe.vjps.get("here")
+    if found is None:
+        found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
+                       scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
+        found.plain, found.here, found.alias = False, True, recipe.alias
+        recipe.vjps["here"] = found
+    return found
+
+
+ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
+
+
+def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out: Any) -> None:
+    """Give the result of an elementwise op its backward node, if gradients are wanted."""
+    if not state.grad or not recipe.differentiable:
+        return
+    edges = tuple([edge_of(t) if is_tensor(t) else None for t in operands])
+    mask = 0
+    for k, t in enumerate(operands):
+        if edges[k] is not None or (is_tensor(t) and needs_grad(t)):
+            mask |= 1 << k
+    if not mask:
+        return
+    fn = new_grad_node(op, edges, recipe.operands)
+    fn.recipe = recipe
+    fn.outputs = recipe.outputs
+    fn.scalars = scalars
+    fn.mask = mask
+    saves = op.saves[mask]
+    fn.saved = (keep(saves, operands, out) or NUMBERS) if saves else ()
+    give_history(out, fn)
+    if recipe.large and len(fn.saved):
+        deferred.note(fn)
+    if modes_used:
+        examine(fn)
