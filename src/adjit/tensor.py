@@ -29,7 +29,7 @@ def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
         record.tensor_classes, dtypes.SUPPORTED, devices.CPU, watchers, scheduling.value_of,
         state, "steady", False, True,
     )  # fmt: skip
-    return lambda twin: native.Family("reading", name).function(twin, (twin, *context))
+    return lambda twin: native.Family("item", name).function(twin, (twin, *context))
 
 
 class Meta:

@@ -78,7 +78,7 @@ def elementwise_recorder() -> Callable[..., Any]:
 
 def computing(make: Callable[..., Any], twin: Callable[..., Any], adopt: Any) -> Any:
     """A method that writes what `make` gives, called like the method, into its first argument."""
-    return _computers.function(twin, (shared(), twin, make, adopt))
+    return _computers.function(twin, lambda: (shared(), twin, make, adopt))
 
 
 Decorator = Callable[[Callable[..., Any]], Any]  # of the twin
@@ -109,7 +109,7 @@ def flooding(recipes: dict[Any, Recipe], number: float | None) -> Decorator:
 
 
 def _decorator(family: native.Family, *context: Any) -> Decorator:
-    return lambda twin: family.function(twin, (shared(), twin, *context))
+    return lambda twin: family.function(twin, lambda: (shared(), twin, *context))
 
 
 _choosers = native.Family("general", "choose")

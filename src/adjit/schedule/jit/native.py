@@ -67,6 +67,11 @@ constants: dict[str, int] = {}  # what machine code may ask for
 _PRIVATE = re.compile(r"(^|\.)_(?=[a-z]\w*$)")  # before the last part of a name
 
 
+# What machine code works on, or a function that gives it when the machine code is there: at an import, not all
+# that it takes may be.
+Context = tuple[Any, ...] | Callable[[], tuple[Any, ...]]
+
+
 class Family:
     """The functions that share one piece of machine code, and differ in their context.
 
@@ -80,9 +85,12 @@ class Family:
         self.module, self.name = module, name
         self._address = 0
         self._functions: list[Any] = []
+        self._waiting: list[
+            tuple[Native, Callable[[], tuple[Any, ...]]]
+        ] = []  # without context yet
         add(self)
 
-    def function(self, twin: Callable[..., Any], context: tuple[Any, ...]) -> Any:
+    def function(self, twin: Callable[..., Any], context: Context) -> Any:
         """`twin`, replaced by the machine code as soon as that is there; without the `_` of its name."""
         for named in ("__name__", "__qualname__"):
             setattr(twin, named, _PRIVATE.sub(r"\1", getattr(twin, named)))
@@ -94,10 +102,15 @@ class Family:
         self.serve(made, context)
         return made
 
-    def serve(self, made: Native, context: tuple[Any, ...]) -> None:
+    def serve(self, made: Native, context: Context) -> None:
         """Have calls of an object of a class that is `called` go to the machine code."""
         if is_supported:
-            made.context = context
+            if isinstance(context, tuple):
+                made.context = context
+            elif self.is_loaded:
+                made.context = context()
+            else:
+                self._waiting.append((made, context))
             self._functions.append(made)
             self._point(made)
 
@@ -105,6 +118,9 @@ class Family:
         """Have the machine code called; False if it is not in the cache and must not be compiled."""
         text = _bound(f"fastpath.{self.module}")
         self._address = cache.address_of(self.name, text, self.signature, compiling=compiling)
+        while self._address and self._waiting:
+            made, context = self._waiting.pop()
+            made.context = context()
         for made in self._functions:
             self._point(made)
         return bool(self._address)
