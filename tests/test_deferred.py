@@ -11,7 +11,7 @@ from library import putting_off
 
 import adjit as T
 from adjit import config
-from adjit.graph import elementwise, elementwise_record, record
+from adjit.graph import elementwise, elementwise_record
 from adjit.ops import arithmetic
 from adjit.schedule import deferred, plan_cache
 from adjit.schedule import settle as scheduling
@@ -154,7 +154,7 @@ def test_memory_that_others_look_at_is_read_at_once(planned):
 
 def test_what_reads_memory_of_others_never_waits(planned, monkeypatch):
     """Recording such an op settles; what if that came late?"""
-    monkeypatch.setattr(record, "after", lambda *_: None)
+    monkeypatch.setattr(elementwise_record, "after", lambda *_: None)
     a, w = np.linspace(0.5, 2.0, 24).astype(np.float32), leaf()
     ours = T.tensor(a)
     shown = ours.numpy()

@@ -79,6 +79,13 @@ _category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _default = float32
 _default_listeners: list[Any] = []
 
+_CARRIERS = {1: uint8, 2: int16, 4: int32, 8: int64}
+
+
+def carrier(kind: dtype) -> dtype:
+    """The dtype that kernels move elements of `kind` as."""
+    return _CARRIERS[kind.itemsize]
+
 
 def by_name(name: str) -> dtype:
     """The dtype called `name`."""

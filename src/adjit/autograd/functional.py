@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
 from ..ops.creation import zeros_like
-from ..ops.shape import stack
+from ..ops.joining import stack
 from ..tensor import Tensor
 from .api import grad
 from .modes import enable_grad, is_grad_enabled, set_grad_enabled

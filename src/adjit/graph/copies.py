@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..devices import device
+from .. import devices
 from ..dtypes import dtype
 from ..storage import Storage
 from . import primitives, record, write
@@ -85,7 +85,7 @@ def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
 
 def _rebuild_storage(values: np.ndarray[Any, Any], plain: tuple[Any, ...], place: str) -> Storage:
     """The storage in a pickle."""
-    found: Storage = write.placed(primitives.from_array(values), device(place)).storage
+    found: Storage = write.placed(primitives.from_array(values), devices.check(place)).storage
     shape, strides, kind = plain
     found.spec = spec_of(shape, strides, kind, found.spec.device)
     return found

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Generator, Iterable
 
 from ..autograd.modes import no_grad
-from ..ops import creation, shape
+from ..ops import creation, joining
 from ..tensor import Tensor
 
 
@@ -41,7 +41,7 @@ def get_total_norm(
         return creation.tensor(0.0)
     device = listed[0].device
     norms = [tensor.norm(norm_type).to(device) for tensor in listed]
-    total_norm = shape.stack(norms).norm(norm_type)
+    total_norm = joining.stack(norms).norm(norm_type)
     if error_if_nonfinite and not total_norm.isfinite():
         raise RuntimeError(
             f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
@@ -137,7 +137,7 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """
     listed = list(parameters)
     _check_one_device(listed)
-    return shape.cat([param.view(-1) for param in listed])
+    return joining.cat([param.view(-1) for param in listed])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

@@ -12,7 +12,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from . import view
-from .shape import stack
+from .joining import stack
 
 
 @export(method=True, out=True)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..dtypes import carrier
 from ..graph import write
 from ..graph.export import export
 from ..graph.launch import launch
@@ -19,7 +20,6 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from . import creation, view
-from .tables import carrier
 
 # --------------------------------------------------------------------------- triangles, diagonals
 

@@ -12,8 +12,8 @@ from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, random
 from .comparison import where
+from .joining import cat
 from .pool import Sizes, add_at_places, refuse, take_at_places
-from .shape import cat
 
 LETTERS = ("time", "height", "width")
 

@@ -16,9 +16,9 @@ from ..shapes import Shape, numel
 from ..tensor import Tensor
 from . import creation, layouts
 from .comparison import where
+from .joining import cat
 from .pool import refuse
 from .reduce import GRAIN, without_elements
-from .shape import cat
 
 ALIGNMENT = (
     "Default grid_sample and affine_grid behavior has changed to align_corners=False since 1.3.0. "

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..dtypes import dtype
+from ..dtypes import carrier, dtype
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
@@ -18,7 +18,7 @@ from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_di
 from ..tensor import Tensor
 from . import creation
 from .elementwise import where
-from .tables import IN_GRID, at_least_1d, carrier, over_first
+from .tables import IN_GRID, at_least_1d, over_first
 
 LONG = 8  # lines of so many indices take longer than to find where they begin
 

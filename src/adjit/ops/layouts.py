@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..dtypes import carrier
 from ..graph.launch import launch
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, is_contiguous, numel
 from ..tensor import Tensor
-from .tables import carrier
 
 
 def last(ndim: int) -> Shape:

@@ -6,6 +6,7 @@ from typing import Any
 
 from .. import dtypes
 from ..devices import CPU
+from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.node import dense_spec
@@ -17,7 +18,7 @@ from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, numel
 from ..tensor import Tensor
 from . import creation
-from .tables import IN_BRACKETS, IN_FLAT, at_least_1d, carrier, read_rows
+from .tables import IN_BRACKETS, IN_FLAT, at_least_1d, read_rows
 
 
 def block_ends(mask: Tensor) -> Tensor:
@@ -207,6 +208,6 @@ def scatter_masked(x: Tensor, mask: Tensor, source: Tensor, shape: Shape) -> Ten
 def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
     picked = masked_select(g, mask)
     rest = g.new_zeros(numel(shape) - picked.numel())
-    from .shape import cat
+    from .joining import cat
 
     return g.masked_fill(mask, 0), None, cat([picked, rest]).view(shape)

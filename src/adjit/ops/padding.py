@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
@@ -16,7 +17,6 @@ from ..tensor import Tensor
 from . import creation, layouts
 from .reduce import GRAIN
 from .resample import PAD_KINDS, PADS, AxisMap, Maps, maps_of
-from .tables import carrier
 
 
 @export(namespace="nn.functional")

@@ -423,7 +423,7 @@ def exclusive_product(x: Tensor, axis: int) -> Tensor:
     """The products of all elements before each one."""
     length = x.shape[axis]
     first = x.narrow(axis, 0, 1)
-    from .shape import cat
+    from .joining import cat
 
     return cat([first.new_ones(first.shape), x.narrow(axis, 0, length - 1)], axis).cumprod(axis)
 

@@ -7,6 +7,7 @@ import math
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..dtypes import carrier
 from ..graph.launch import launch
 from ..graph.operation import Operation, operation
 from ..kernels.ops import resample as kernels
@@ -16,7 +17,6 @@ from ..shapes import numel
 from ..tensor import Tensor
 from . import layouts
 from .reduce import GRAIN
-from .tables import carrier
 
 TABLES = {
     kernels.NEAREST: kernels.table_of_nearest,

@@ -96,7 +96,7 @@ def linear_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
 
 @linear_recurrence.vjp
 def _(g, a, out, axis):  # type: ignore[no-untyped-def]
-    from .shape import cat
+    from .joining import cat
 
     gb = reversed_recurrence(a, g, axis)
     first = out.narrow(axis, 0, 1)
@@ -106,7 +106,7 @@ def _(g, a, out, axis):  # type: ignore[no-untyped-def]
 
 def reversed_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
     """`out[i] = b[i] + a[i + 1] * out[i + 1]` along an axis."""
-    from .shape import cat
+    from .joining import cat
 
     last = a.narrow(axis, 0, 1)
     after = cat([last.new_zeros(last.shape), a.flip(axis).narrow(axis, 0, a.shape[axis] - 1)], axis)
@@ -285,7 +285,7 @@ def diff(
         raise RuntimeError(f"order must be non-negative but got {n}")
     given, parts = input, [part for part in (prepend, input, append) if part is not None]
     if len(parts) > 1 and n:
-        from .shape import cat
+        from .joining import cat
 
         input = cat(parts, axis)
     for _ in range(min(n, input.shape[axis])):

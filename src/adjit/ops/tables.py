@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import devices, dtypes
-from ..dtypes import dtype
+from ..dtypes import carrier
 from ..graph import write
 from ..graph.launch import launch
 from ..kernels.language.abi import STATUS_INDEX
@@ -14,13 +14,7 @@ from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, coalesce, numel
 from ..tensor import Tensor
-
-CARRIERS = {1: dtypes.uint8, 2: dtypes.int16, 4: dtypes.int32, 8: dtypes.int64}
-
-
-def carrier(kind: dtype) -> dtype:
-    """The dtype that kernels move elements of `kind` as."""
-    return CARRIERS[kind.itemsize]
+from .joining import stack
 
 
 def out_of_bounds(kind: type[Exception], prefix: str = "") -> dict[int, Any]:
@@ -132,8 +126,6 @@ def stacked(indices: Sequence[Tensor], shape: Shape) -> Tensor:
     """All indices as int64, one indexed axis after the other."""
     if len(indices) == 1:
         return indices[0].to(dtypes.int64).contiguous()
-    from .shape import stack
-
     return stack([i.to(dtypes.int64).expand(shape) for i in indices])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
@@ -21,8 +22,7 @@ from ..shapes import (
 )
 from ..tensor import Tensor
 from . import view
-from .shape import cat
-from .tables import carrier
+from .joining import cat
 
 
 @export(method=True)

@@ -37,6 +37,7 @@ from ..shapes import (
 from ..tensor import Tensor
 from . import elementwise
 from .creation import empty, legacy_dtype, number_like, of_numbers, pinned, zeros
+from .joining import cat, stack
 from .layouts import channels_last
 
 # ----- one axis order for another -----
@@ -558,8 +559,6 @@ def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
 
 
 def _stacked(grads: Sequence[Any], spec: Spec, d: int) -> Tensor:
-    from .shape import stack
-
     return stack([zeros_in(spec) if g is None else g for g in grads], d)
 
 
@@ -569,8 +568,6 @@ def zeros_in(spec: Spec) -> Tensor:
 
 
 def _joined(grads: Sequence[Any], specs: Sequence[Spec], d: int) -> Tensor:
-    from .shape import cat
-
     return cat([zeros_in(s) if g is None else g for g, s in zip(grads, specs, strict=True)], d)
 
 

@@ -30,8 +30,8 @@ import numpy as np
 from .. import driver
 from ..dtypes import float64
 from ..ops.creation import as_tensor, tensor
+from ..ops.joining import stack
 from ..ops.random import multinomial, randint, randperm
-from ..ops.shape import stack
 from ..random import Generator
 from ..tensor import Tensor
 

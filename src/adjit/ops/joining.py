@@ -1,0 +1,256 @@
+"""Joining tensors along an axis, old or new."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..dtypes import carrier, dtype
+from ..graph.export import export
+from ..graph.launch import launch
+from ..graph.operation import Operation, operation
+from ..graph.record import MAX_RECIPES
+from ..kernels.ops import shape as kernels
+from ..schedule.planning.recipe import GRAIN
+from ..shapes import Shape, numel, wrap_dim
+from ..tensor import Tensor
+from .creation import empty
+
+
+def check_tensors(name: str, tensors: Any) -> list[Tensor]:
+    """The tensors of a list argument."""
+    if isinstance(tensors, Tensor) or not isinstance(tensors, (list, tuple)):
+        raise TypeError(
+            f"{name}(): argument 'tensors' (position 1) must be tuple of Tensors, "
+            f"not {type(tensors).__name__}"
+        )
+    for position, t in enumerate(tensors):
+        if not isinstance(t, Tensor):
+            raise TypeError(
+                f"expected Tensor as element {position} in argument 0, but got {type(t).__name__}"
+            )
+    return list(tensors)
+
+
+def promoted(tensors: Sequence[Tensor]) -> dtype:
+    """The dtype that all tensors convert to."""
+    kind = tensors[0].dtype
+    if all(t.dtype is kind for t in tensors):
+        return kind
+    return dtypes.result_type(*tensors)
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors one after the other along an axis.
+
+    Args:
+        tensors: of equal sizes apart from `dim`; empty vectors are passed over. Their dtypes are
+            promoted.
+        dim: the axis.
+
+    Returns:
+        The joined tensor. Differentiable in all tensors.
+
+    Raises:
+        ValueError: if the list is empty.
+        RuntimeError: if the shapes do not fit.
+
+    Example:
+        >>> adjit.cat([adjit.tensor([1., 2.]), adjit.tensor([3.])])
+        tensor([1., 2., 3.])
+    """
+    key = recipe_key(tensors, dim)
+    known = _joins.get(key)
+    if known is None:
+        known = remembered(_joins, key, checked_join(check_tensors("cat", tensors), dim))
+        if key is not None and known[0] is None:
+            note_calls(join, tensors, dim, known[1:])
+    shapes, *rest = known
+    if shapes is not None:
+        tensors = [t.reshape(shape) for t, shape in zip(tensors, shapes, strict=True)]
+    return join(tensors, *rest)
+
+
+def note_calls(op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]) -> None:
+    """Have calls with tensors like these recorded as calls of an op with them and the rest."""
+    forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
+        ((tensors, dim), {}), ((tensors,), {"dim": dim})
+    ]  # fmt: skip
+    if dim == 0:
+        forms.append(((tensors,), {}))
+    for given, named in forms:
+        op.comes_from(given, named, (tensors, *rest))
+
+
+def recipe_key(tensors: Any, dim: Any) -> tuple[Any, ...] | None:
+    """What joining depends on, where the arguments are of the usual kinds."""
+    if (tensors.__class__ is list or tensors.__class__ is tuple) and dim.__class__ is int:
+        try:
+            return dim, tensors.__class__, *[t.spec for t in tensors]
+        except AttributeError:
+            pass  # told by `check_tensors`
+    return None
+
+
+def remembered(known: dict[Any, Any], key: Any, found: Any) -> Any:
+    """What was found, kept where it has a key."""
+    if key is not None:
+        if len(known) >= MAX_RECIPES:
+            known.clear()
+        known[key] = found
+    return found
+
+
+def checked_join(
+    found: list[Tensor], dim: int
+) -> tuple[list[Shape] | None, int, tuple[int, ...], dtype]:
+    """The shapes that the tensors take, where empty vectors are to fit others, the axis, the sizes there
+    and the dtype."""
+    if not found:
+        raise ValueError("torch.cat(): expected a non-empty list of Tensors")
+    for position, t in enumerate(found):
+        if t.ndim == 0:
+            raise RuntimeError(
+                f"zero-dimensional tensor (at position {position}) cannot be concatenated"
+            )
+    kind = promoted(found)
+    parts = [t for t in found if t.shape != (0,)] or found[:1]
+    axis = wrap_dim(dim, parts[0].ndim)
+    first = parts[0].shape
+    for t in parts[1:]:
+        if t.ndim != len(first):
+            raise RuntimeError(
+                f"Tensors must have same number of dimensions: got {len(first)} and {t.ndim}"
+            )
+        for d, (a, b) in enumerate(zip(first, t.shape, strict=True)):
+            if d != axis and a != b:
+                number = next(k for k, other in enumerate(found) if other is t)
+                raise RuntimeError(
+                    f"Sizes of tensors must match except in dimension {axis}. Expected size {a} "
+                    f"but got size {b} for tensor number {number} in the list."
+                )
+    nothing = (*first[:axis], 0, *first[axis + 1 :])
+    shapes = [nothing if t.shape == (0,) else t.shape for t in found]
+    sizes = tuple([shape[axis] for shape in shapes])
+    return None if len(first) == 1 or len(parts) == len(found) else shapes, axis, sizes, kind
+
+
+_joins: dict[Any, tuple[list[Shape] | None, int, tuple[int, ...], dtype]] = {}
+
+
+@operation("CatBackward0")
+def join(tensors: Sequence[Tensor], dim: int, sizes: Sequence[int], kind: dtype) -> Tensor:
+    """Tensors of these sizes along `dim`, one after the other."""
+    first = tensors[0].shape
+    shape = (*first[:dim], sum(sizes), *first[dim + 1 :])
+    inner = numel(first[dim + 1 :])
+    return side_by_side(tensors, shape, numel(first[:dim]), [n * inner for n in sizes], kind)
+
+
+MOST_PARTS = max(kernels.JOINS)
+
+
+def side_by_side(
+    tensors: Sequence[Tensor], shape: Shape, rows: int, widths: Sequence[int], kind: dtype
+) -> Tensor:
+    """A dense tensor whose rows are the rows of the parts, one part after the other."""
+    parts = [(t.to(kind).contiguous(), w) for t, w in zip(tensors, widths, strict=True) if w]
+    while len(parts) > MOST_PARTS:
+        groups = [parts[k : k + MOST_PARTS] for k in range(0, len(parts), MOST_PARTS)]
+        parts = [
+            (launch_join(g, (rows, sum(w for _, w in g))), sum(w for _, w in g)) for g in groups
+        ]
+    if not parts or rows == 0:
+        return empty(shape, dtype=kind, device=tensors[0].device)
+    if len(parts) == 1:
+        return parts[0][0].reshape(shape).clone()
+    return launch_join(parts, shape)
+
+
+def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape) -> Tensor:
+    """Dense parts, each with the width of its rows, side by side, recorded."""
+    width = sum(w for _, w in parts)
+    count = next(size for size in kernels.JOINS if size >= len(parts))
+    filled = [*parts, *[(parts[-1][0], 0)] * (count - len(parts))]
+    layout = [width]
+    start = 0
+    for _, w in filled:
+        layout += [start, w]
+        start += w
+    kind = parts[0][0].dtype
+    return launch(
+        kernels.JOINS[count], [t for t, _ in filled], [(shape, kind)],
+        bind={"T": carrier(kind)}, words=layout, n=numel(shape), grain=GRAIN,
+    )  # fmt: skip
+
+
+@join.vjp
+def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
+    ends = list(itertools.accumulate(sizes))
+    return ([g.narrow(dim, end - size, size) for end, size in zip(ends, sizes, strict=True)],)
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors of one shape side by side along a new axis.
+
+    Args:
+        tensors: of equal shape; their dtypes are promoted.
+        dim: where the new axis goes.
+
+    Returns:
+        The joined tensor. Differentiable in all tensors.
+
+    Raises:
+        RuntimeError: if the list is empty, or the shapes differ.
+
+    Example:
+        >>> adjit.stack([adjit.tensor([1., 2.]), adjit.tensor([3., 4.])], dim=1)
+        tensor([[1., 3.],
+                [2., 4.]])
+    """
+    key = recipe_key(tensors, dim)
+    known = _piles.get(key)
+    if known is None:
+        known = remembered(_piles, key, checked_pile(check_tensors("stack", tensors), dim))
+        if key is not None:
+            note_calls(pile, tensors, dim, known)
+    return pile(tensors, *known)
+
+
+def checked_pile(found: list[Tensor], dim: int) -> tuple[int, dtype]:
+    """The axis that is new and the dtype."""
+    if not found:
+        raise RuntimeError("stack expects a non-empty TensorList")
+    axis = wrap_dim(dim, found[0].ndim + 1)
+    for position, t in enumerate(found):
+        if t.shape != found[0].shape:
+            raise RuntimeError(
+                f"stack expects each tensor to be equal size, but got {list(found[0].shape)} at "
+                f"entry 0 and {list(t.shape)} at entry {position}"
+            )
+    return axis, promoted(found)
+
+
+_piles: dict[Any, tuple[int, dtype]] = {}
+for _known in (_joins, _piles):
+    dtypes.on_default_change(_known.clear)  # as operations forget what they know
+
+
+@operation("StackBackward0")
+def pile(tensors: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
+    """Tensors of one shape along a new axis."""
+    first = tensors[0].shape
+    shape = (*first[:dim], len(tensors), *first[dim:])
+    widths = [numel(first[dim:])] * len(tensors)
+    return side_by_side(tensors, shape, numel(first[:dim]), widths, kind)
+
+
+@pile.vjp
+def _(g: Tensor, dim: int) -> Any:
+    return ([g.select(dim, k) for k in range(g.shape[dim])],)
+
+
+export(name=("cat", "concat", "concatenate"), out=True, usually=join)(cat)
+export(out=True, usually=pile)(stack)
