@@ -4,7 +4,10 @@ what the machine code looks like."""
 from __future__ import annotations
 
 import ctypes
+import os
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -53,6 +56,26 @@ def assert_close(found: adjit.Tensor, x: np.ndarray, y: np.ndarray) -> None:
 def test_any_sizes_and_layouts(rows, depth, columns, left, right, dtype):
     (a, x), (b, y) = laid_out(rows, depth, left, dtype), laid_out(depth, columns, right, dtype)
     assert_close(x @ y, a, b)
+
+
+@pytest.mark.skipif(
+    not all(map(processor.host().has, processor.features_of("x86-64-v2"))),
+    reason="another processor",
+)
+def test_few_lines_in_vectors_of_two():
+    """As many lines as a square would have, were a vector not shorter; ARM has such vectors, too."""
+    program = """
+import adjit
+for count in range(1, 10):
+    for dtype in (adjit.float32, adjit.float64):
+        x, y = adjit.arange(360).view(9, 40).to(dtype), adjit.arange(40 * count).view(count, 40)
+        print((x @ y.to(dtype).t() == (x.long() @ y.t())).all().item(), end=" ")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=os.environ | {"ADJIT_CPU": "x86-64-v2"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout.split() == ["True"] * 18, done.stderr
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

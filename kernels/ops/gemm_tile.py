@@ -38,7 +38,7 @@ from numba.core import cgutils
 from ..language.processor import CHOSEN, FUSED, VECTOR_BYTES, has
 from ..language.target import machine
 
-FEW_LINES = 4  # that are transposed in squares of their own
+FEW_LINES = 4  # at most, that are transposed in squares of their own
 SUM_DEPTH = 256  # products in a row before their sum is added to its element
 BLOCK_BYTES = 2048  # of each row of B, packed at a time: with SUM_DEPTH rows half of an L2 cache
 
@@ -422,7 +422,8 @@ def emit_pack(code: Code) -> Any:
     f = code.function("pack", 7)
     x, line, along, lines, depth, out, width = f.args
     with f.either(along.equals(1)) as (squares, others):
-        with squares, f.either(lines > FEW_LINES) as (many, few):
+        side = min(f.lanes, FEW_LINES)
+        with squares, f.either(lines > side) as (many, few):
             with many, f.loop(lines, width) as first, f.loop(depth, f.lanes) as k:
                 count, there = f.smaller(lines - first, width), out + first * depth * f.size
                 with f.loop(count, f.lanes) as i:
@@ -432,7 +433,6 @@ def emit_pack(code: Code) -> Any:
                     for j in range(f.lanes):  # the squares to come
                         f.prefetch(source + (line * j + 2 * f.lanes) * f.size, writes=False)
                     emit_transpose(f, source, line, count - i, depth - k, places)
-            side = min(f.lanes, FEW_LINES)
             with few, f.loop(depth, side) as k:
                 target = out + k * width * f.size
                 places = [target + width * (j * f.size) for j in range(side)]
