@@ -89,6 +89,25 @@ def attribute():
     return h, y
 
 
+def attribute_in_a_dict():
+    _, h, y = graph()
+    vars(h)["kept"] = y
+    return h, y
+
+
+def attribute_once_there_was_a_dict():
+    _, h, y = graph()
+    assert vars(h) == {}
+    h.kept = y
+    return h, y
+
+
+def attribute_past_the_class():
+    _, h, y = graph()
+    object.__setattr__(h, "kept", y)
+    return h, y
+
+
 def attribute_of_what_is_saved():
     _, _, y = graph()
     y.kept = z = (y * y).sum()
@@ -118,7 +137,8 @@ def parts():
 
 CYCLES = [
     hook_of_a_tensor_before, hook_of_the_tensor, hook_of_a_leaf, hook_of_a_node,
-    hook_made_before_the_rest, attribute, attribute_of_what_is_saved, gradient_with_a_graph, view, parts,
+    hook_made_before_the_rest, attribute, attribute_in_a_dict, attribute_once_there_was_a_dict,
+    attribute_past_the_class, attribute_of_what_is_saved, gradient_with_a_graph, view, parts,
 ]  # fmt: skip
 HOOKS = [hook_of_a_tensor_before, hook_of_the_tensor, hook_of_a_leaf, hook_of_a_node]
 
@@ -239,6 +259,25 @@ def test_collections_in_the_middle_change_nothing(threshold):
     finally:
         gc.disable()
         gc.set_threshold(*kept)
+
+
+class Named(T.Tensor):
+    """A tensor with attributes of its own."""
+
+
+@pytest.mark.parametrize("cls", [T.nn.Parameter, Named])
+def test_a_tensor_can_become_one_of_another_class_and_back(cls):
+    """What objects of either keep attributes in is the same."""
+    _, h, y = graph()
+    h.__class__ = cls
+    h.kept = y
+    assert type(h) is cls
+    h.__class__ = T.Tensor
+    assert h.kept is y
+    found = weakref.ref(h)
+    del h, y
+    gc.collect()
+    assert found() is None
 
 
 def test_without_the_search_cycles_would_stay(monkeypatch):

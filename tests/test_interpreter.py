@@ -60,8 +60,21 @@ def test_a_list_of_what_the_collector_tracks_is_noticed(monkeypatch):
 
 
 @usual
+def test_attributes_that_are_not_in_a_dict_are_noticed(monkeypatch):
+    monkeypatch.setattr(interpreter.gc, "get_referents", lambda thing: [thing.first])
+    assert "attributes of an object" in interpreter.misfit()
+
+
+@usual
+@pytest.mark.skipif(sys.version_info < (3, 14), reason="attributes are in dicts anyway")
+def test_room_for_attributes_in_objects_is_noticed(monkeypatch):
+    monkeypatch.setattr(interpreter, "_INLINE_VALUES", 0)
+    assert "attributes of an object" in interpreter.misfit()
+
+
+@usual
 def test_every_trial_can_fail():
-    told = [told for *_, told in WRONG] + ["the collector tracks"]
+    told = [told for *_, told in WRONG] + ["the collector tracks", "attributes of an object"]
     assert [what for what in interpreter._trials if not any(t in what for t in told)] == []
 
 

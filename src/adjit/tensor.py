@@ -103,6 +103,10 @@ class Tensor:
     # Any comparison with a NumPy array or scalar goes through this class.
     __array_priority__ = 1000
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        native.keep_attributes_in_dicts(cls)  # as its own, so that one can become the other
+
     # ----- geometry -----
 
     @property
@@ -776,6 +780,7 @@ def _attach(name: str, function: Any) -> None:
         setattr(Tensor, name, function)
 
 
+native.keep_attributes_in_dicts(Tensor)
 record.adopt_classes(Tensor, Meta)
 native.know(TENSOR=Tensor, META=Meta)
 attach_methods(_attach)

@@ -66,6 +66,20 @@ def offset_of(member: MemberDescriptorType) -> int:
     return peek(peek(id(member) + _DESCRIPTION) + _OFFSET)
 
 
+_INLINE_VALUES = 1 << 2  # among what a class can do, from Python 3.13 on
+_type_modified = ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyType_Modified", ctypes.pythonapi))
+
+
+def keep_attributes_in_dicts(cls: type) -> None:
+    """Have the objects of a new class keep attributes in a dict each, not within themselves.
+
+    The collector knows of the dict of an object that it does not know of, and so of what lies behind it.
+    Python 3.14 has room for attributes within the objects of every class; before, slots left none.
+    """
+    ctypes.c_int64.from_address(id(cls) + objects.FLAGS).value &= ~_INLINE_VALUES
+    _type_modified(cls)
+
+
 def _as_python(name: str) -> Callable[..., Any]:
     """A function of `kernels/fastpath/cpython.py` that only reads, for Python to call."""
     names: dict[str, Any] = {
@@ -235,3 +249,18 @@ def _tracking_fits() -> bool:
         is_told = peek(id(thing) + freelists.NEXT_TRACKED) != 0
         shown.append(is_told == gc.is_tracked(thing))
     return all(shown)
+
+
+@_tries("the attributes of an object")
+def _attributes_fit() -> bool:
+    """They are in a dict that the collector tracks, in objects as machine code makes them."""
+
+    class Kept:
+        __slots__ = ("__dict__",)
+
+    keep_attributes_in_dicts(Kept)
+    prototype = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.py_object)
+    thing = prototype(("_PyObject_GC_New", ctypes.pythonapi))(Kept)
+    thing.first = []
+    dicts = [o for o in gc.get_referents(thing) if type(o) is dict]
+    return list(map(gc.is_tracked, dicts)) == [True]

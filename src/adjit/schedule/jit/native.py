@@ -28,7 +28,7 @@ from typing import Any, TypeVar, cast
 from ... import config, heap_types
 from ...heap_types import HAVE_VECTORCALL, METHOD_DESCRIPTOR, Member
 from ...kernels.fastpath import freelists
-from . import cache, kernel_files
+from . import cache, interpreter, kernel_files
 from .interpreter import misfit, offset_of
 
 VECTORCALL = "int64(int64, int64, int64, int64)"  # a callable, its arguments, their number, names
@@ -59,6 +59,12 @@ def know(**classes: type) -> None:
 
 
 constants: dict[str, int] = {}  # what machine code may ask for
+
+
+def keep_attributes_in_dicts(cls: type) -> None:
+    """Prepare a class for objects that machine code makes: see the interpreter's function of this name."""
+    if is_supported:
+        interpreter.keep_attributes_in_dicts(cls)
 
 
 # ----- machine code -----
