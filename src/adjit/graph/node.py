@@ -87,7 +87,7 @@ sequence = counter.__next__
 # The class of the backward nodes of leaves and their op: what `autograd/engine.py` puts here.
 leaves: list[Any] = []
 
-# Not empty while something of the user's hangs on graphs: see cycles.py.
+# Not empty while the collector of cycles is to know of what is recorded: see cycles.py.
 attached: list[bool] = []
 
 
