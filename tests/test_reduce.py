@@ -389,6 +389,76 @@ def test_too_few_degrees_of_freedom_warn() -> None:
     agree_in_warning(lambda T, x: T.var_mean(x, 0), np.ones((1, 3), np.float32))
 
 
+BEYOND = {
+    "float32": [1e19, 1e25, 1e32, 1e-19, 1e-25, 1e-36],
+    "float64": [1e154, 1e300, 1e-154, 1e-290],
+}
+LENGTHS = [2, 5, 70, 17_000, 100_003]
+
+
+@pytest.mark.parametrize("length", LENGTHS)
+@pytest.mark.parametrize("kind", BEYOND)
+def test_deviations_whose_squares_are_no_numbers(kind: str, length: int) -> None:
+    """Roots are numbers also where the variance is infinite or 0."""
+    rng = np.random.default_rng(length)
+    plain = rng.standard_normal((2, length)) + 0.5
+    for scale in BEYOND[kind]:
+        x = adjit.tensor((plain * scale).astype(kind), requires_grad=True)
+        rounded = x.detach().numpy().astype(np.longdouble) / np.longdouble(scale)
+        wanted, mean = rounded.std(1, ddof=1), rounded.mean(1)
+        close = 3e-6 if kind == "float32" else 1e-13
+        found = x.std(1)
+        np.testing.assert_allclose(
+            found.detach().numpy() / np.longdouble(scale), wanted, rtol=close
+        )
+        found.sum().backward()
+        slope = (rounded - mean[:, None]) / wanted[:, None] / (length - 1)
+        np.testing.assert_allclose(x.grad.numpy(), slope, rtol=1e-4, atol=close)
+        found, means = adjit.std_mean(x.detach().reshape(-1), correction=0)
+        np.testing.assert_allclose(
+            [found.item() / scale, means.item() / scale],
+            [float(rounded.std()), float(rounded.mean())], rtol=1e-5, atol=1e-6,
+        )  # fmt: skip
+
+
+def test_variances_of_many_whose_sum_of_squares_is_infinite() -> None:
+    x = np.full((2, 100_000), 1e18, np.float32)
+    x[:, ::2] *= -1
+    agree(lambda T, t: t.var(), x)
+    agree(lambda T, t: t.var(1), x)
+    agree(lambda T, t: T.var_mean(t, 0), np.full((3, 2), 3e38, np.float32))
+    agree(lambda T, t: T.std_mean(t, 1), np.full((3, 2), 1e308))
+
+
+@pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("length", LENGTHS)
+def test_variances_of_what_is_infinite(length: int, value: float) -> None:
+    x = np.ones((2, length), np.float32)
+    x[1, length // 2] = value
+    agree(lambda T, t: t.var(1), x)
+    agree(lambda T, t: t.std(1), x)
+
+
+@pytest.mark.parametrize("kind", BEYOND)
+def test_layers_beyond_the_squares(kind: str) -> None:
+    plain = np.random.default_rng(0).standard_normal((4, 70)).astype(kind)
+    small = adjit.tensor(plain, requires_grad=True)
+    large = (small.detach() * (2.0**80 if kind == "float32" else 2.0**600)).requires_grad_()
+    weights = adjit.tensor(plain[::-1].copy())
+    normal, wanted = (adjit.layer_norm(x, (70,), eps=0.0) for x in (large, small))
+    np.testing.assert_allclose(normal.detach().numpy(), wanted.detach().numpy(), rtol=1e-5)
+    for out in (normal, wanted):
+        out.backward(weights)
+    factor = 2.0**80 if kind == "float32" else 2.0**600
+    np.testing.assert_allclose(large.grad.numpy() * factor, small.grad.numpy(), rtol=1e-3)
+
+
+def test_batches_beyond_the_squares() -> None:
+    x = np.random.default_rng(0).standard_normal((4, 3, 5)) * 1e200
+    for form in (x, x[:, :, 0]):
+        agree(lambda T, t: T.nn.functional.batch_norm(t, None, None, training=True), form)
+
+
 def test_numpy_names_and_old_forms() -> None:
     x = RANDOM.standard_normal((3, 4))
     agree(lambda T, t: T.sum(t, axis=0, keepdims=True), x)

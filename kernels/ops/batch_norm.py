@@ -27,10 +27,13 @@ def rows_of_chunk(channels: int) -> int:
 
 @helper
 def joined(count, mean, squares, more, other_mean, other_squares, A):
-    """Mean and sum of squared deviations of two parts together."""
+    """Mean and sum of squared deviations of two parts together; the first may be nothing."""
     delta = other_mean - mean
     share = A(more) / A(count + more)
-    return mean + delta * share, squares + other_squares + delta * delta * A(count) * share
+    between = (
+        delta * A(count) * delta * share
+    )  # where there is nothing, 0 also if a square is infinite
+    return mean + delta * share, squares + other_squares + between
 
 
 @helper
@@ -142,7 +145,7 @@ def join_moments(args, start, stop):
             for c in range(width):
                 delta = A(part[c]) - means[c]
                 means[c] += delta * share
-                squares[c] += A(part[channels + c]) + delta * delta * A(count) * share
+                squares[c] += A(part[channels + c]) + delta * A(count) * delta * share
             count += more
         for c in range(width):
             keep_statistics(p, shifted(p, 12), left + c, rows, means[c], squares[c], A, T)

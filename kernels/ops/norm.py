@@ -8,9 +8,19 @@ rows of the input's gradient and one partial sum for the weight's and the bias's
 import math
 from operator import add, mul, sub
 
+import numpy as np
+
 from ..language.abi import Row, T, at, helper, kernel, scalar, words
 from ..language.lanes import LANES, combine, fold, load, load_some, spread, store, store_some
-from .reduce import reduce_span, square_deviations
+from .reduce import moments_again, reduce_span, square_deviations
+
+
+@helper
+def scale_of_large(sqrt, x, begin, end, mean, eps, T):
+    """Mean and 1 / sqrt(variance + eps) of x[begin:end], whose deviations have infinite squares."""
+    mean, squares, s = moments_again(x, begin, end, mean, T(math.inf), T, np.float64)
+    variance = squares / (end - begin) + np.float64(eps) * s * s
+    return T(mean / s), T(1) / sqrt(T(variance)) * T(s)
 
 
 @helper
@@ -19,6 +29,8 @@ def layer_norm_row(sqrt, x, i, weight, bias, out, j, count, affine, eps, T):
     mean = reduce_span(add, x, i, i + count, T(0), T) / T(count)
     variance = square_deviations(x, i, i + count, mean, T) / T(count)
     scale = T(1) / sqrt(variance + eps)
+    if not variance < T(math.inf):
+        mean, scale = scale_of_large(sqrt, x, i, i + count, mean, eps, T)
     if affine == 2:
         for k in range(count):
             out[j + k] = (x[i + k] - mean) * scale * weight[k] + bias[k]

@@ -4,12 +4,13 @@ A reduction over any dimensions is brought to `outer x length x inner` by the op
 reduce where `inner` is 1, `*_columns` reduce over the rows of each matrix, all columns at once.
 A long reduction is cut into chunks of a size that depends on the shape alone; a second launch of
 the same kernel reduces the chunks' results. `X` is the input's dtype, `T` the accumulator's and
-the result's.
+the result's, `A` that of moments.
 """
 
+import math
 from operator import add, mul, sub
 
-from ..language.abi import I, T, X, at, helper, kernel, words
+from ..language.abi import A, I, T, X, at, bits_of_float, helper, kernel, scalar, words
 from ..language.lanes import (
     LANES,
     cast,
@@ -30,6 +31,9 @@ RUN = 16 * LANES
 
 # A sum in blocks, each going on where the last stopped, is the same sum: blocks are whole runs.
 BLOCK = 2 * RUN
+
+# Bits of a float64: the exponent, its last place, and what an exponent and that of the inverse add up to.
+EXPONENT, ONE_BIT, INVERSE = 0x7FF << 52, 1 << 52, 2046 << 52
 
 
 @helper
@@ -415,34 +419,116 @@ def square_deviations(x, begin, end, mean, T):
     return fold(add, deviations_onto(spread(T(0)), x, begin, end, mean, T))
 
 
+@helper
+def moments_of_scaled(x, begin, end, top, A):
+    """Mean and sum of squared deviations of s * x[begin:end], and s, a power of two.
+
+    `top` is the largest size of them; times s it is about 1, so no square overflows or vanishes.
+    """
+    exponent = bits_of_float(A(top)) & EXPONENT
+    s = scalar(max(ONE_BIT, INVERSE - exponent), A)
+    total = A(0)
+    for i in range(begin, end):
+        total += A(x[i]) * s
+    mean = total / A(end - begin)
+    squares = A(0)
+    for i in range(begin, end):
+        d = A(x[i]) * s - mean
+        squares += d * d
+    return mean, squares, s
+
+
+@helper
+def moments_again(x, begin, end, mean, squares, T, A):
+    """`moments_of_scaled` of what has such moments if taken as usual; scaled only if that helps."""
+    if begin < end:
+        high = reduce_span(max, x, begin, end, x[begin], T)
+        low = reduce_span(min, x, begin, end, x[begin], T)
+        if high == low:
+            return A(high), A(high - low), A(1)
+        if high < T(math.inf) and low > T(-math.inf):
+            return moments_of_scaled(x, begin, end, max(high, -low), A)
+    return A(mean), A(squares), A(1)
+
+
+@helper
+def moments_of_span(x, begin, end, least, T, A):
+    """Mean and sum of squared deviations of s * x[begin:end], and s, a power of two.
+
+    Deviations are squared as they are, in T, and once more only where the sum overflows, or is so
+    small, less than `least`, that some squares had few digits.
+    """
+    mean = reduce_span(add, x, begin, end, T(0), T) / T(end - begin)
+    squares = square_deviations(x, begin, end, mean, T)
+    if squares >= least and squares < T(math.inf):
+        return A(mean), A(squares), A(1)
+    return moments_again(x, begin, end, mean, squares, T, A)
+
+
+@helper
+def spread_of(squares, s, freedom, rooted, A):
+    """The variance, or its root, from a sum of squared deviations that are s times too large."""
+    variance = squares / freedom
+    return math.sqrt(variance) / s if rooted else variance / s / s
+
+
+# words: length, whether roots are wanted; degrees of freedom, the least sum with all its digits
+
+
 @kernel
-def moments_rows(args, start, stop):
+def spread_rows(args, start, stop):
+    """spreads, means [row] = the variance of a row or its root, and the mean."""
+    p = words(args)
+    x, spreads, means = at(p[0], T), at(p[1], T), at(p[2], T)
+    length, rooted, freedom, least = p[3], p[4], scalar(p[5], A), scalar(p[6], T)
+    for row in range(start, stop):
+        begin = row * length
+        mean, squares, s = moments_of_span(x, begin, begin + length, least, T, A)
+        spreads[row] = T(spread_of(squares, s, freedom, rooted, A))
+        means[row] = T(mean / s)
+
+
+# words: length, step, chunks; the least sum with all its digits
+
+
+@kernel
+def moments_of_chunks(args, start, stop):
     """means, squares [row, chunk] = the mean of a chunk and its sum of squared deviations."""
     p = words(args)
-    x, means, squares = at(p[0], T), at(p[1], T), at(p[2], T)
-    length, step, chunks = p[3], p[4], p[5]
+    x, means, squares = at(p[0], T), at(p[1], A), at(p[2], A)
+    length, step, chunks, least = p[3], p[4], p[5], scalar(p[6], T)
     for unit in range(start, stop):
         begin, end = chunk_of(unit, length, step, chunks)
-        mean = reduce_span(add, x, begin, end, T(0), T) / T(end - begin)
-        means[unit] = mean
-        squares[unit] = square_deviations(x, begin, end, mean, T)
+        mean, total, s = moments_of_span(x, begin, end, least, T, A)
+        means[unit] = mean / s
+        squares[unit] = total / s / s
+
+
+# words: length, step, chunks, whether roots are wanted; degrees of freedom, the least sum with all its
+# digits if T is A
 
 
 @kernel
-def merge_moments(args, start, stop):
-    """The moments of whole rows from those of their chunks."""
+def spread_of_chunks(args, start, stop):
+    """What `spread_rows` gives, from the moments of chunks."""
     p = words(args)
-    chunk_means, chunk_squares, means, squares = at(p[0], T), at(p[1], T), at(p[2], T), at(p[3], T)
-    length, step, chunks = p[4], p[5], p[6]
+    x, chunk_means, chunk_squares = at(p[0], T), at(p[1], A), at(p[2], A)
+    spreads, means = at(p[3], T), at(p[4], T)
+    length, step, chunks, rooted = p[5], p[6], p[7], p[8]
+    freedom, least = scalar(p[9], A), scalar(p[10], A)
     for row in range(start, stop):
         first = row * chunks
-        mean = T(0)
+        mean = A(0)
         for c in range(chunks):
-            share = T(min(step, length - c * step)) / T(length)
+            share = A(min(step, length - c * step)) / A(length)
             mean += chunk_means[first + c] * share
-        total = T(0)
+        squares = A(0)
         for c in range(chunks):
             away = chunk_means[first + c] - mean
-            total += chunk_squares[first + c] + T(min(step, length - c * step)) * away * away
-        means[row] = mean
-        squares[row] = total
+            squares += chunk_squares[first + c] + A(min(step, length - c * step)) * away * away
+        s = A(1)
+        if not (squares >= least and squares < A(math.inf)):
+            begin = row * length
+            mean, squares, s = moments_again(x, begin, begin + length, mean, squares, T, A)
+        spreads[row] = T(spread_of(squares, s, freedom, rooted, A))
+        means[row] = T(mean / s)

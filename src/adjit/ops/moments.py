@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 
+from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import reduce as kernels
+from ..schedule.settle import float_word
 from ..shapes import Shape, numel, wrap_dims
 from ..tensor import Tensor
 from .reduce import (
@@ -23,25 +25,38 @@ from .reduce import (
     spread_back,
 )
 
+# Below these a sum of squares has terms of few digits, or terms that vanished.
+LEAST = {dtypes.float32: 1e-34, dtypes.float64: 1e-300}
 
-def moments(x: Tensor, axes: Shape, shape: Shape) -> tuple[Tensor, Tensor]:
-    """Means and sums of squared deviations along axes."""
+
+def spread(
+    x: Tensor, axes: Shape, correction: float, keepdim: bool, *, rooted: bool
+) -> tuple[Tensor, Tensor]:
+    """Variances along axes, or their roots, and means."""
+    by = float_word(freedom(x.shape, axes, correction))
+    shape, kind = reduced_shape(x.shape, axes, keepdim), x.dtype
     x, rows, length = rows_of(x, axes)
     step = max(1, min(length, ROW_STEP))
     chunks = max(1, -(-length // step))
-    partial = (rows * chunks,)
-    target = shape if chunks == 1 else partial
-    means, squares = launch(
-        kernels.moments_rows, (x,), [(target, x.dtype), (target, x.dtype)], bind={"T": x.dtype},
-        words=(length, step, chunks), n=rows * chunks, grain=max(1, GRAIN // step),
-    )  # fmt: skip
+    bind, results = {"T": kind, "A": dtypes.float64}, [(shape, kind), (shape, kind)]
+    found: tuple[Tensor, Tensor]
     if chunks == 1:
-        return means, squares
-    return launch(
-        kernels.merge_moments, (means, squares), [(shape, x.dtype), (shape, x.dtype)],
-        bind={"T": x.dtype}, words=(length, step, chunks), n=rows,
-        grain=max(1, GRAIN // chunks),
+        found = launch(
+            kernels.spread_rows, (x,), results, bind=bind, words=(length, rooted),
+            scalars=(by, float_word(LEAST[kind])), n=rows, grain=max(1, GRAIN // step),
+        )  # fmt: skip
+        return found
+    parts = ((rows * chunks,), dtypes.float64)
+    means, squares = launch(
+        kernels.moments_of_chunks, (x,), [parts, parts], bind=bind, words=(length, step, chunks),
+        scalars=(float_word(LEAST[kind]),), n=rows * chunks, grain=max(1, GRAIN // step),
     )  # fmt: skip
+    found = launch(
+        kernels.spread_of_chunks, (x, means, squares), results, bind=bind,
+        words=(length, step, chunks, rooted), scalars=(by, float_word(LEAST[dtypes.float64])),
+        n=rows, grain=max(1, GRAIN // chunks),
+    )  # fmt: skip
+    return found
 
 
 def freedom(shape: Shape, axes: Shape, correction: float) -> float:
@@ -49,16 +64,10 @@ def freedom(shape: Shape, axes: Shape, correction: float) -> float:
     return max(0, reduced_count(shape, axes) - correction)
 
 
-def divided(squares: Tensor, by: float) -> Tensor:
-    """A sum of squares as a variance; 0 / 0 is NaN."""
-    return squares / by if by > 0 else squares / 0.0
-
-
 @operation("VarBackward0")
 def var_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
     """The variances along axes."""
-    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
-    return divided(squares, freedom(x.shape, axes, correction))
+    return spread(x, axes, correction, keepdim, rooted=False)[0]
 
 
 def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
@@ -76,13 +85,12 @@ def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
 @operation("StdBackward0")
 def std_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
     """The standard deviations along axes."""
-    squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))[1]
-    return divided(squares, freedom(x.shape, axes, correction)).sqrt()
+    return spread(x, axes, correction, keepdim, rooted=True)[0]
 
 
 def through_root(g: Tensor, out: Tensor) -> Tensor:
     """The gradient of a square root; 0 where the root is 0, as PyTorch has it for std."""
-    return (g / (out * 2)).masked_fill(out.detach() == 0, 0)
+    return (g / 2 / out).masked_fill(out.detach() == 0, 0)
 
 
 @std_axes.vjp
@@ -95,8 +103,7 @@ def var_mean_axes(
     x: Tensor, axes: Shape, correction: float, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
     """The variances and the means along axes."""
-    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
-    return divided(squares, freedom(x.shape, axes, correction)), means
+    return spread(x, axes, correction, keepdim, rooted=False)
 
 
 def mean_pull(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
@@ -123,8 +130,7 @@ def std_mean_axes(
     x: Tensor, axes: Shape, correction: float, keepdim: bool
 ) -> tuple[Tensor, Tensor]:
     """The standard deviations and the means along axes."""
-    means, squares = moments(x, axes, reduced_shape(x.shape, axes, keepdim))
-    return divided(squares, freedom(x.shape, axes, correction)).sqrt(), means
+    return spread(x, axes, correction, keepdim, rooted=True)
 
 
 @std_mean_axes.vjp
