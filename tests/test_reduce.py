@@ -421,6 +421,17 @@ def test_deviations_whose_squares_are_no_numbers(kind: str, length: int) -> None
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1.0])
+def test_how_many_are_not_zero_has_no_gradient(value: float) -> None:
+    """Of what is infinite it was NaN."""
+    x = np.array([[0.0, value], [3.0, -2.0]])
+    agree_in_gradients(lambda T, t: T.nn.functional.normalize(t, p=0.0, dim=1), x, order=1)
+    for T in (adjit, pytest.importorskip("torch")):
+        t = T.tensor(x, requires_grad=True)
+        T.linalg.vector_norm(t, 0, 1).sum().backward()
+        assert t.grad is None
+
+
 def test_variances_of_many_whose_sum_of_squares_is_infinite() -> None:
     x = np.full((2, 100_000), 1e18, np.float32)
     x[:, ::2] *= -1

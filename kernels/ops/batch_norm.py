@@ -30,9 +30,7 @@ def joined(count, mean, squares, more, other_mean, other_squares, A):
     """Mean and sum of squared deviations of two parts together; the first may be nothing."""
     delta = other_mean - mean
     share = A(more) / A(count + more)
-    between = (
-        delta * A(count) * delta * share
-    )  # where there is nothing, 0 also if a square is infinite
+    between = delta * A(count) * delta * share  # of nothing 0, even if the square is infinite
     return mean + delta * share, squares + other_squares + between
 
 

@@ -872,9 +872,9 @@ def vector_norm_axes(x: Tensor, ord: float, axes: Shape, keepdim: bool) -> Tenso
 
 @vector_norm_axes.vjp
 def _(g, x, out, ord, axes, keepdim):  # type: ignore[no-untyped-def]
-    g, out = (spread_back(t, axes, keepdim, x.shape) for t in (g, out))
     if ord == 0:
-        return x * 0
+        return None
+    g, out = (spread_back(t, axes, keepdim, x.shape) for t in (g, out))
     if ord == 1:
         return g * x.sign()
     if ord == 2:
