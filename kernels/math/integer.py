@@ -79,6 +79,7 @@ def int_fmod(x, y):
 @helper
 def int_pow(x, y):
     """x**y by squaring; a negative power of another number than 1 and -1 rounds to 0."""
+    x, y = np.int64(x), np.int64(y)  # of numbers with a sign and without Numba makes floats
     if y < 0:
         if x == 1:
             return x
@@ -101,7 +102,7 @@ def int_gcd(x, y):
     x, y = abs(x), abs(y)
     while y != 0:
         x, y = y, x % y
-    return x
+    return abs(x)  # the smallest integer has no size
 
 
 @helper

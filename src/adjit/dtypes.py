@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import ctypes
+import numbers
 from collections.abc import Iterable
 from typing import Any
 
@@ -175,6 +176,22 @@ def of_scalar(value: Any) -> dtype:
     if isinstance(value, (_python_float, np.floating)):
         return _default
     raise TypeError(f"expected a number, got {type(value).__name__}")
+
+
+def check_fits(value: Any, kind: dtype) -> None:
+    """Refuse a number that a dtype of whole numbers cannot hold; one without sign takes -1 as its largest.
+
+    Raises:
+        RuntimeError: with PyTorch's text.
+    """
+    if kind.kind not in "iu" or not isinstance(value, numbers.Real):
+        return
+    limits = np.iinfo(kind.numpy)
+    wraps = kind.kind == "u" and isinstance(value, numbers.Integral)
+    number: Any = value  # a Real has no order, says mypy
+    if not (-limits.max if wraps else limits.min) <= number <= limits.max:
+        name = "int" if kind is int32 else f"{kind.name}_t"
+        raise RuntimeError(f"value cannot be converted to type {name} without overflow")
 
 
 def result_of(operands: Iterable[tuple[dtype, builtins.int]]) -> dtype:

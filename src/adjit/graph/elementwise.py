@@ -208,6 +208,8 @@ class Elementwise(native.Native):
         compute = recipe.compute
         if compute.is_floating_point:
             return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
+        for v in attributes:
+            dtypes.check_fits(v, compute)
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
 
     def numbers(self, recipe: Any, words: Sequence[int]) -> dict[str, Any]:

@@ -159,7 +159,7 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
     )
     recipe.numbers = tuple(o.name for o in inputs if o.strides is None)
     recipe.compute, recipe.floating = compute, compute.is_floating_point
-    recipe.whole = compute.kind in "iu"
+    recipe.whole = compute.kind in "iu" and not op.attributes  # which are looked at
     recipe.operands = tuple(s if isinstance(s, Spec) else None for _, s in described)
     recipe.differentiable = op.differentiable and out_kind.is_floating_point
     if len(op.recipes) >= MAX_RECIPES:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
-from ..dtypes import finfo
+from ..dtypes import finfo, uint8
 from ..graph.export import in_place
 from ..graph.inplace import write_out
 from ..graph.operation import finds_first, found_by
@@ -229,6 +229,8 @@ def hardtanh(
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
+    if input.dtype is uint8 and (min_val < 0 or max_val < 0):
+        raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return _activation(activations.hardtanh, input, inplace, min_val, max_val)
 
 

@@ -136,14 +136,16 @@ def check_alpha(alpha: Any, input: Any, other: Any, name: str) -> None:
 
     Raises:
         TypeError: it is not a number.
-        RuntimeError: it is a float beside integers.
+        RuntimeError: it is a float beside integers, or beyond those of the dtype.
     """
     if not isinstance(alpha, (int, float)):
         raise TypeError(f"{name}(): argument 'alpha' must be Number, not {type(alpha).__name__}")
-    if isinstance(alpha, float) and not dtypes.result_type(input, other).is_floating_point:
+    kind = dtypes.result_type(input, other)
+    if isinstance(alpha, float) and not kind.is_floating_point:
         raise RuntimeError(
             "For integral input tensors, argument alpha must not be a floating point number."
         )
+    dtypes.check_fits(alpha, kind)
 
 
 @export(method=True)
@@ -600,6 +602,7 @@ def pow(input: Any, exponent: Any) -> Any:
     elif isinstance(exponent, int):
         if exponent < 0:
             raise RuntimeError("Integers to negative integer powers are not allowed.")
+        dtypes.check_fits(exponent, input.dtype)
         if exponent in (2, 3) and input.dtype is not dtypes.bool:
             return SPECIAL_POWERS[exponent], (input,), ()
     return power_by_number, (input, exponent), ()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -148,9 +149,22 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
         given = [
             number_of(bound, min, max) if record.is_tensor(bound) else bound for bound in given
         ]
+    check_bounds(input, given)
     op = bounded if len(given) == 2 else bounded_below if max is None else bounded_above
     table = BOUNDS_BY_TENSOR if all(tensors) else BOUNDS_BY_NUMBER
     return table[op], (input, *given), ()
+
+
+def check_bounds(input: Tensor, bounds: Sequence[Any]) -> None:
+    """Refuse numbers that the dtype of the result cannot hold, which wrap around elsewhere.
+
+    Raises:
+        RuntimeError: with PyTorch's text.
+    """
+    if not input.dtype.is_floating_point and not any(map(record.is_tensor, bounds)):
+        kind = dtypes.result_type(input, *bounds)
+        for bound in bounds:
+            dtypes.check_fits(bound, kind)
 
 
 def number_of(bound: Tensor, low: Any, high: Any) -> float:
@@ -182,6 +196,7 @@ def clamp_min(input: Tensor, min: Any) -> Any:
         >>> adjit.clamp_min(adjit.tensor([-1., 2.]), 0)
         tensor([0., 2.])
     """
+    check_bounds(input, (min,))
     return bounded_below if record.is_tensor(min) else below_by_number, (input, min), ()
 
 
@@ -194,6 +209,7 @@ def clamp_max(input: Tensor, max: Any) -> Any:
         >>> adjit.clamp_max(adjit.tensor([-1., 2.]), 0)
         tensor([-1.,  0.])
     """
+    check_bounds(input, (max,))
     return bounded_above if record.is_tensor(max) else above_by_number, (input, max), ()
 
 
@@ -238,6 +254,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
             f"{c_name(mask.dtype)}"
         )
     if not record.is_tensor(value):
+        dtypes.check_fits(value, input.dtype)
         return filled_with_number, (input, mask, value), ()
     if value.ndim:
         raise RuntimeError(

@@ -205,6 +205,10 @@ def check_condition(condition: Any) -> Any:
 @Choice
 def choice(condition: Tensor, input: Any, other: Any) -> Any:
     """The op behind `where`."""
+    if not record.is_tensor(input) or not record.is_tensor(other):
+        kind = dtypes.result_type(input, other)
+        for value in (input, other):
+            dtypes.check_fits(value, kind)
     return chosen, (check_condition(condition), input, other), ()
 
 

@@ -205,7 +205,7 @@ def _array_of(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
         kind = dtypes.check(kind)
     if isinstance(data, (bool, int, float)) and not isinstance(data, np.generic):
         kind = kind or dtypes.of_scalar(data)
-        return _cast_array(np.asarray(data), kind)
+        return _cast_numbers([data], kind).reshape(())
     if isinstance(data, complex):
         raise dtypes.unsupported(dtypes.complex64)
     if isinstance(data, (np.ndarray, np.generic)):
@@ -243,17 +243,7 @@ def _from_nested(data: Any, kind: Dtype | None) -> np.ndarray[Any, Any]:
             for other in found:
                 kind = dtypes.promote_types(kind, other)
     plain = [v.item() if record.is_tensor(v) else v for v in values]
-    try:
-        array = np.array(plain, dtype=_wide(kind))
-    except OverflowError:
-        raise RuntimeError(
-            f"value cannot be converted to type {_c_name(kind)} without overflow"
-        ) from None
-    return _cast_array(array, kind).reshape(shape)
-
-
-def _wide(kind: Dtype) -> Any:
-    return {"f": np.float64, "b": None}.get(kind.kind)
+    return _cast_numbers(plain, kind).reshape(shape)
 
 
 def _sample(values: list[Any]) -> Any:
@@ -306,31 +296,33 @@ def _collect(data: Any, shape: list[int], depth: int, values: list[Any]) -> None
 
 
 def _cast_array(array: np.ndarray[Any, Any], kind: Dtype) -> np.ndarray[Any, Any]:
-    if (
-        array.dtype.kind == "f"
-        and kind.kind in "iu"
-        and array.dtype == np.float64
-        and array.ndim == 0
-    ):
-        value = float(array)
-        if math.isnan(value) or math.isinf(value):
-            raise ValueError(
-                "cannot convert float NaN to integer" if math.isnan(value)
-                else "cannot convert float infinity to integer"
-            )  # fmt: skip
-    if array.dtype.kind in "iu" and kind.kind in "iu" and array.size:
-        info = np.iinfo(kind.numpy)
-        if int(array.max()) > info.max or (kind.kind == "i" and int(array.min()) < info.min):
-            raise RuntimeError(
-                f"value cannot be converted to type {_c_name(kind)} without overflow"
-            )
     with np.errstate(invalid="ignore", over="ignore"):
         return array.astype(kind.numpy, copy=False)
 
 
-def _c_name(kind: Dtype) -> str:
-    return {"uint8": "uint8_t", "int8": "int8_t", "int16": "int16_t", "int32": "int",
-            "int64": "int64_t", "float32": "float", "float64": "double", "bool": "bool"}[kind.name]  # fmt: skip
+def _cast_numbers(values: list[Any], kind: Dtype) -> np.ndarray[Any, Any]:
+    """Numbers as an array of a dtype.
+
+    Raises:
+        ValueError: if one is no int64.
+        RuntimeError: if the dtype is one of whole numbers that cannot hold one.
+    """
+    if kind.kind == "f":
+        return _cast_array(np.array(values, np.float64), kind)
+    whole = [v for v in values if isinstance(v, int)]
+    if kind.kind != "b" and whole and not (min(whole) >= -MOST and max(whole) < MOST):
+        raise ValueError("Overflow when unpacking long long")
+    if kind.kind == "b":
+        return np.array([bool(v) for v in values])
+    array = np.array(values)
+    limits = np.iinfo(kind.numpy)
+    least = -limits.max if kind.kind == "u" and array.dtype.kind != "f" else limits.min
+    if array.size and not (array.min() >= least and array.max() <= limits.max):
+        raise RuntimeError(f"value cannot be converted to type {kind.name} without overflow")
+    return _cast_array(array, kind)
+
+
+MOST = 1 << 63  # ints below travel as words
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
@@ -442,22 +434,13 @@ def number_like(like: Tensor, value: Any) -> Tensor:
         RuntimeError: if it is a whole number beyond those of the dtype.
     """
     spec, kind = like.spec, like.spec.dtype
-    if kind.kind in "iu":
-        check_whole(value, kind)
+    dtypes.check_fits(value, kind)
     if kind.is_floating_point:
         if len(of_numbers) >= record.MAX_RECIPES:
             of_numbers.clear()
         of_numbers[spec] = constant_recipe(spec.shape, kind, spec.device)
     made: Tensor = filled(spec.shape, value, kind, spec.device)
     return made
-
-
-def check_whole(value: Any, kind: Dtype) -> None:
-    """Refuse what a dtype of whole numbers cannot hold; one without sign takes -1 as its largest."""
-    info = np.iinfo(kind.numpy)
-    wraps = kind.kind == "u" and isinstance(value, int)
-    if not (-info.max if wraps else info.min) <= value <= info.max:
-        raise RuntimeError(f"value cannot be converted to type {_c_name(kind)} without overflow")
 
 
 @export
@@ -475,8 +458,7 @@ def full(
         fill_value = fill_value.item()
     dtype = kind_of(dtype, out)
     kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
-    if kind.kind in "iu":
-        check_whole(fill_value, kind)
+    dtypes.check_fits(fill_value, kind)
     made = filled(checked_shape((size,)), fill_value, kind, device)
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
@@ -700,9 +682,9 @@ def _spaced(
     if steps < 0:
         raise RuntimeError("number of steps must be non-negative")
     if kind.kind in "iu":
-        start, end = int(start), int(end)
-        for whole in (start, end):
-            check_whole(whole, kind)
+        for bound in (start, end):
+            dtypes.check_fits(bound, kind)
+        start, end = (int(np.array(int(bound)).astype(kind.numpy)) for bound in (start, end))
     # Both ends are exact, and the second half counts down from the end, as in PyTorch.
     work = kind if kind.is_floating_point else dtypes.float64
     step = (float(end) - float(start)) / max(steps - 1, 1)

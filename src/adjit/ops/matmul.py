@@ -220,6 +220,8 @@ def multiply_add(
             n=plan.n, grain=plan.grain, activation=kernels.ACTIVATION,
         )  # fmt: skip
     if not kind.is_floating_point:
+        for factor in (beta, alpha):
+            dtypes.check_fits(factor, kind)
         beta, alpha = int(beta), int(alpha)
     product = multiply(x, y)
     if alpha != 1:
@@ -748,6 +750,13 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     if all(t.dtype is dtypes.bool for t in (input, vec1, vec2)):
         product = vec1.unsqueeze(1) & vec2 & bool(alpha)
         return product | (input & bool(beta))
+    kind = dtypes.result_type(input, vec1)
+    for name, factor in (("beta", beta), ("alpha", alpha)):
+        if isinstance(factor, float) and not kind.is_floating_point:
+            raise RuntimeError(
+                f"For integral input tensors, argument {name} must not be a floating point number."
+            )
+        dtypes.check_fits(factor, kind)
     product = scaled(vec1.unsqueeze(1) * vec2, alpha)
     return product if beta == 0 else scaled(input, beta) + product
 

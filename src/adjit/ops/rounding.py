@@ -183,8 +183,11 @@ def check_divisor(input: Any, other: Any) -> None:
     Raises:
         RuntimeError: with PyTorch's text.
     """
-    if dtypes.result_type(input, other).kind not in "iu":
+    kind = dtypes.result_type(input, other)
+    if kind.kind not in "iu":
         return
+    if isinstance(other, int):  # counted in the dtype's bits, as in the division
+        other &= (1 << 8 * kind.itemsize) - 1
     if bool((other == 0).any() if record.is_tensor(other) else other == 0):
         raise RuntimeError("ZeroDivisionError")
 

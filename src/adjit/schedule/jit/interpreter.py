@@ -76,7 +76,7 @@ def keep_attributes_in_dicts(cls: type) -> None:
     The collector knows of the dict of an object that it does not know of, and so of what lies behind it.
     Python 3.14 has room for attributes within the objects of every class; before, slots left none.
     """
-    ctypes.c_int64.from_address(id(cls) + objects.FLAGS).value &= ~_INLINE_VALUES
+    ctypes.c_int64.from_address(id(cls) + cpython.FLAGS).value &= ~_INLINE_VALUES
     _type_modified(cls)
 
 
