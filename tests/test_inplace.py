@@ -282,6 +282,50 @@ def test_a_view_made_under_no_grad_is_lost_when_the_base_is_written():
         view.grad_fn  # noqa: B018
 
 
+def test_a_view_of_a_view_made_under_no_grad_says_so():
+    x = leaf([1.0, 2.0, 3.0, 4.0]) * 1
+    with T.no_grad():
+        view = x[1:]
+    part = view[1:]
+    text = "Output 0 of Slice is a view of a view which was created in no_grad mode and"
+    with raises(
+        RuntimeError,
+        f"{text} is being modified inplace with grad mode enabled. {AMBIGUOUS_VIEW}",
+    ):
+        part.mul_(2)
+    x.mul_(2)
+    with raises(
+        RuntimeError,
+        f"{text} its base or another view of its base has been modified inplace with grad mode "
+        f"enabled. {AMBIGUOUS_VIEW}",
+    ):
+        part.grad_fn  # noqa: B018
+
+
+def test_views_of_a_leaf_that_is_a_view_are_lost_when_it_is_written():
+    """Also where the base needs no gradient."""
+    x = T.ones(4)[1:].requires_grad_()
+    part = x.split(2)[0]
+    with T.no_grad():
+        part.mul_(2)
+    with raises(
+        RuntimeError,
+        "Output 0 of Split is a view and its base or another view of its base has been modified "
+        f"inplace. {MULTIPLE_VIEWS}",
+    ):
+        part.sum()
+
+
+def test_one_of_several_views_without_history_takes_none():
+    part = T.ones(4).split(2)[0]
+    with raises(
+        RuntimeError,
+        "A view was created in no_grad mode and is being modified inplace with grad mode enabled. "
+        + MULTIPLE_VIEWS,
+    ):
+        part.mul_(leaf([1.0, 2.0]))
+
+
 def test_a_view_of_a_leaf_made_under_no_grad_leads_nowhere():
     x = leaf([1.0, 2.0, 3.0])
     with T.no_grad():

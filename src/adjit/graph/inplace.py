@@ -50,7 +50,7 @@ def check(t: Any) -> None:
 
 def check_view(t: Any) -> None:
     """Refuse to write into views whose history cannot follow."""
-    refuse_view(t, "is being modified inplace", " with grad mode enabled")
+    refuse_view(t, "is being modified inplace")
 
 
 def check_overlap(t: Any, inputs: Sequence[Any]) -> None:

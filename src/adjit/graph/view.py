@@ -118,23 +118,31 @@ def aliases(
     return tuple(outs)
 
 
-def refuse_view(t: Any, event: str, mode: str) -> None:
+def refuse_view(t: Any, event: str) -> None:
     """Raise for views whose history cannot be told after a write: `event` says what was written."""
     kind = t.view_of.kind
+    if not kind:
+        return
+    name = "" if t.fn is None else re.sub(r"Backward\d*$", "", t.fn.name())
+    if kind == MULTIPLE and name:
+        text = f"Output {t.nr} of {name} is a view and {event}. "
+    else:
+        made = f"Output {t.nr} of {name} is a view of a view which" if name else "A view"
+        text = f"{made} was created in no_grad mode and {event} with grad mode enabled. "
     if kind == MULTIPLE:
-        name = "an op" if t.fn is None else re.sub(r"Backward\d*$", "", t.fn.name())
-        raise RuntimeError(
-            f"Output {t.nr} of {name} is a view and {event}. This view is the output of a function "
-            "that returns multiple views. Such functions do not allow the output views to be "
-            "modified inplace. You should replace the inplace operation by an out-of-place one."
+        text += (
+            "This view is the output of a function that returns multiple views. Such functions do "
+            "not allow the output views to be modified inplace. You should replace the inplace "
+            "operation by an out-of-place one."
         )
-    if kind == NO_GRAD:
-        raise RuntimeError(
-            f"A view was created in no_grad mode and {event}{mode}. Given that this use case is "
-            "ambiguous and error-prone, it is forbidden. You can clarify your code by moving both "
-            "the view and the inplace either both inside the no_grad block (if you don't want the "
-            "inplace to be tracked) or both outside (if you want the inplace to be tracked)."
+    else:
+        text += (
+            "Given that this use case is ambiguous and error-prone, it is forbidden. You can clarify "
+            "your code by moving both the view and the inplace either both inside the no_grad block "
+            "(if you don't want the inplace to be tracked) or both outside (if you want the inplace "
+            "to be tracked)."
         )
+    raise RuntimeError(text)
 
 
 def current_fn(t: Any) -> GradNode | None:
@@ -142,10 +150,9 @@ def current_fn(t: Any) -> GradNode | None:
     info = t.view_of
     base = info.base
     if info.version != t.counter.version:
+        if base.needs_grad or t.fn is not None:
+            refuse_view(t, "its base or another view of its base has been modified inplace")
         if base.needs_grad:
-            event = "its base or another view of its base has been modified inplace"
-            refuse_view(t, event, " with grad mode enabled")
-
             fn = record.new_grad_node(
                 view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
             )
