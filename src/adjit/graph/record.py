@@ -230,14 +230,18 @@ def find_device_steps(recipe: Recipe) -> None:
 def pick_all(node: Node) -> list[Any]:
     """One tensor for each result of a node with several."""
     specs = node.recipe.outputs
-    return [
+    made = [
         make_tensor(make_storage(picked, spec), spec)
         for picked, spec in zip(picks(node), specs, strict=True)
     ]
+    if len(tape) >= MAX_PENDING:
+        settle()
+    return made
 
 
 def picks(node: Node) -> list[Node]:
-    """Put a node onto the tape: a value for each of its results."""
+    """Put a node onto the tape: a value for each of its results. Once they have owners, a full tape is to
+    be settled."""
     tape.append(node)
     if len(node.recipe.outputs) == 1:
         return [node]

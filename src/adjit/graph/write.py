@@ -10,7 +10,7 @@ from .. import errors
 from ..devices import device
 from ..schedule.codegen import loops
 from ..schedule.planning.recipe import Operand, Recipe
-from ..schedule.settle import remember, settle
+from ..schedule.settle import MAX_PENDING, remember, settle, tape
 from ..shapes import is_dense
 from ..storage import Storage
 from .elementwise_record import elementwise_recipe
@@ -103,6 +103,8 @@ def replace(recipe: Recipe, written: list[Any], read: list[Any], scalars: tuple[
     else:
         for t, value in zip(written, picks(node), strict=True):
             t.storage.value = value
+        if len(tape) >= MAX_PENDING:
+            settle()
     count(written)
 
 
