@@ -12,7 +12,7 @@ from typing import Any
 from .. import devices, errors
 from ..schedule.gpu import lower
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import tape, value_of
+from ..schedule.settle import MAX_PENDING, settle, tape, value_of
 from ..storage import Storage, Version
 from .node import GradNode, Node, Spec, sequence
 from .state import modes_used, state
