@@ -144,7 +144,7 @@ class Kept(NamedTuple):
     values: Externals
     drawn: list[Any]
     checks: list[Check]
-    call: Any  # a replay.Call, if the forward may not have run yet
+    call: Any  # a WaitingCall, if the forward may not have run yet
 
 
 class Graphs:

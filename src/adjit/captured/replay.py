@@ -5,159 +5,51 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..autograd.modes import no_grad
-from ..devices import CPU, device
+from ..devices import CPU
 from ..dtypes import float32
 from ..graph import record
 from ..graph.fastpath import shared
 from ..graph.node import NO_GRAD, Spec
 from ..graph.state import state
 from ..schedule import plan_cache
-from ..schedule.dispatch import fail
 from ..schedule.jit import native
-from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import copy_of, lock, settle, settle_tape, tape, waiting
+from ..schedule.settle import copy_of, lock, settle, tape, waiting
 from ..shapes import Size
 from ..storage import SMALL, Foreign, Storage, Version
 from ..tensor import Meta
 from .backward import Graphs, Sending, lose_history
+from .inputs import CellOf, Found, Layout, Source, meta_of
+from .outputs import (
+    ArgumentView,
+    Existing,
+    GradientOf,
+    Leaving,
+    NewHandle,
+    NewTensor,
+    Output,
+    OutputMaker,
+    Slot,
+    is_constant,
+    is_nothing,
+    origin_of,
+)
 from .program import Externals, Part
 from .tracing import Session, grad_slot, reachable, value_slot
-
-
-class CellOf(NamedTuple):
-    """How to find a storage at a replay."""
-
-    argument: int = -1  # that of an argument, or of its gradient
-    meta: Meta | None = None  # that of the gradient kept there
-    cell: Storage | None = None  # always this one
-
-    def find(self, arguments: Sequence[Any]) -> Storage:
-        """The storage, for a call with these arguments."""
-        if self.cell is not None:
-            return self.cell
-        if self.meta is None:
-            return arguments[self.argument].storage
-        return meta_of(self.argument, self.meta, arguments).grad.storage
-
-
-def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:
-    """The meta that plays the part of `meta` in a call: the argument's own where it has one."""
-    return arguments[argument].more() if argument >= 0 else meta
-
-
-class Source(NamedTuple):
-    """Where a value from outside comes from: all of these cells hold it, or it never changes."""
-
-    cells: tuple[CellOf, ...]
-    constant: Any
-    argument: int  # whose storage it is, -1 if of none
-    offset: int  # of the first element, relative to that of the argument where it is one
-    is_owned: bool  # the plan writes over it, so nobody else may see it
-    nbytes: int
-    place: device
-
-
-class Slot(NamedTuple):
-    """Where a value is after a replay: in a block of the plan, in a cell, or a constant."""
-
-    block: int = -1
-    cell: CellOf | None = None
-    constant: Any = None
-
-
-class Make(NamedTuple):
-    """A tensor to make after a replay; those of the same `cell` share a storage."""
-
-    cell: int
-    slot: Slot
-    whole: Any  # spec of its storage
-    spec: Any
-    offset: int
-
-
-class Look(NamedTuple):
-    """A tensor on the storage of an argument to make after a replay."""
-
-    argument: int
-    spec: Any
-    offset: int  # relative to that of the argument
-    kind: str | None  # of the view; None for a handle that is none
-    is_detached: bool  # it is none, or one of a handle, with the argument's version
-
-
-class Handle(NamedTuple):
-    """A tensor to make on a storage that was there before."""
-
-    cell: CellOf
-    spec: Any
-    offset: int
-
-
-class Keep(NamedTuple):
-    """A tensor, or anything else, that is as it was: the argument of that number, or itself."""
-
-    argument: int
-    itself: Any
-
-
-class GradOf(NamedTuple):
-    """The gradient that an argument, or else the owner of a meta, has after a replay."""
-
-    argument: int
-    meta: Meta
+from .waiting_call import WaitingCall
 
 
 class Rooted(NamedTuple):
     """Results that share a graph, and what their backward reads: from outside, of the plan."""
 
     sending: Sending
-    roots: list[Any]  # of Left
+    roots: list[Any]  # of Output
     sources: tuple[Source, ...] = ()
     blocks: Sequence[int] = ()
     outside: tuple[Source, ...] = ()  # what forward and backward read, where they may be one plan
-
-
-Left = Make | Look | Handle | Keep | GradOf
-
-
-class Layout(NamedTuple):
-    """Where the elements of a tensor lie."""
-
-    spec: Any
-    offset: int
-    whole: Any  # spec of the storage
-
-    @classmethod
-    def of(cls, t: Any) -> Layout:
-        """The layout of a tensor."""
-        return cls(t.spec, t.offset, t.storage.spec)
-
-    def fits(self, t: Any) -> bool:
-        """Whether the elements of a tensor lie like that."""
-        spec, offset, whole = self
-        return t.spec is spec and t.offset == offset and t.storage.spec is whole
-
-
-class Found(NamedTuple):
-    """What a call must find as it was."""
-
-    grads: tuple[tuple[int, Meta, Layout | None], ...]  # of an argument, else of that meta
-    unchanged: tuple[tuple[Any, Storage, Any, int, bool], ...]  # tensors: the first slots of Seen
-    written: tuple[Storage, ...]  # which nobody outside may look at
-
-
-class Leaving(NamedTuple):
-    """What a replay leaves behind that has a block of the plan to itself."""
-
-    tensors: tuple[tuple[int, Any, Meta | None], ...]  # block, spec, whose gradient it becomes
-    effects: tuple[tuple[Storage, int, int], ...]  # cell, block, writes
-    cleared: tuple[Meta, ...]  # which have no gradient any more
 
 
 class Replay:
@@ -198,7 +90,7 @@ class Replay:
         session, arguments = self._session, self._arguments
         del self._session, self._arguments
         values = [value_slot.__get__(cell) for cell in session.written]
-        values += [left.slot.constant for left in self._lefts() if isinstance(left, Make)]
+        values += [left.slot.constant for left in self._lefts() if isinstance(left, NewTensor)]
         values += [value for rooted in self.rooted for value in rooted.sending.values]
         batch = reachable(values)
         self._lay_out(session, batch, values)
@@ -251,7 +143,7 @@ class Replay:
             return CellOf(self._argument_metas.get(id(meta), -1), meta)
         return CellOf(cell=cell)
 
-    def _lefts(self) -> list[Left]:
+    def _lefts(self) -> list[Output]:
         """How to leave behind all tensors that are results or gradients."""
         return [*self.results, *[left for _, _, left in self.grads]]
 
@@ -259,43 +151,43 @@ class Replay:
         self, session: Session, arguments: Sequence[Any], results: list[Any], graphs: Graphs
     ) -> None:
         """How to make the results and the gradients; the constant of a slot is the value now."""
-        known: dict[int, Left] = {}
+        known: dict[int, Output] = {}
         gradients = {id(g): meta for meta, g in session.grads.items() if g is not None}
         for meta in session.set_grads:
             gradients[id(grad_slot.__get__(meta))] = meta
 
-        def leave(t: Any) -> Left:
+        def leave(t: Any) -> Output:
             if not record.is_tensor(t):
-                return Keep(-1, t)
+                return Existing(-1, t)
             if id(t) not in known:
                 known[id(t)] = describe(t)
             return known[id(t)]
 
-        def describe(t: Any) -> Left:
+        def describe(t: Any) -> Output:
             for k, argument in enumerate(arguments):
                 if t is argument:
-                    return Keep(k, None)
+                    return Existing(k, None)
             if id(t) not in session.made:
-                return Keep(-1, t)
+                return Existing(-1, t)
             if id(t.storage) in self._argument_cells:
                 k = self._argument_cells[id(t.storage)]
                 kind = None if t.view_of is None else t.view_of.kind
-                is_detached = t.view_of is None or t.view_of.base is not _origin(arguments[k])
-                return Look(k, t.spec, t.offset - arguments[k].offset, kind, is_detached)
+                is_detached = t.view_of is None or t.view_of.base is not origin_of(arguments[k])
+                return ArgumentView(k, t.spec, t.offset - arguments[k].offset, kind, is_detached)
             if id(t.storage) in self._before:
                 if t.view_of is not None or t.edge is not None:
-                    return Keep(-1, t)
-                return Handle(self._cell_of(t.storage), t.spec, t.offset)
+                    return Existing(-1, t)
+                return NewHandle(self._cell_of(t.storage), t.spec, t.offset)
             slot = Slot(constant=value_slot.__get__(t.storage))
-            return Make(id(t.storage), slot, t.storage.spec, t.spec, t.offset)
+            return NewTensor(id(t.storage), slot, t.storage.spec, t.spec, t.offset)
 
-        def result(t: Any) -> Left:
+        def result(t: Any) -> Output:
             meta = gradients.get(id(t)) if t is not None else None
             if meta is None or meta not in self._lasting or grad_slot.__get__(meta) is not t:
                 return leave(t)
-            return GradOf(self._argument_metas.get(id(meta), -1), meta)
+            return GradientOf(self._argument_metas.get(id(meta), -1), meta)
 
-        self.grads: list[tuple[int, Meta, Left]] = [
+        self.grads: list[tuple[int, Meta, Output]] = [
             (self._argument_metas.get(id(meta), -1), meta, leave(grad_slot.__get__(meta)))
             for meta in session.set_grads & self._lasting
         ]
@@ -305,7 +197,7 @@ class Replay:
         ]
         self.lost = [leave(t) for t in graphs.lost]
         session.forget_metas(self._lasting)
-        make = _Maker(arguments, lambda slot: slot.constant)
+        make = OutputMaker(arguments, lambda slot: slot.constant)
         for _, meta, left in self.grads:
             grad_slot.__set__(meta, make(left))
         self.first = [make(left) for left in self.results]
@@ -373,12 +265,12 @@ class Replay:
         places = [place for source in self.sources for place in source.cells]
         places += [place for rooted in self.rooted for s in rooted.sources for place in s.cells]
         places += [place for place, _, _ in self.effects]
-        places += [left.cell for left in self._lefts() if isinstance(left, Handle)]
+        places += [left.cell for left in self._lefts() if isinstance(left, NewHandle)]
         kept = {place.meta for place in places}
         self.replaced = [
             (k, meta)
             for k, meta, left in self.grads
-            if isinstance(left, Make) and left.whole.nbytes > SMALL and meta not in kept
+            if isinstance(left, NewTensor) and left.whole.nbytes > SMALL and meta not in kept
         ]
 
     def _find_joint(self) -> None:
@@ -416,10 +308,10 @@ class Replay:
                 return Slot(cell=self._cell_of(self._holders[id(value)][0]))
             return Slot(constant=value)
 
-        known: dict[int, Left] = {}
+        known: dict[int, Output] = {}
 
-        def placed(left: Left) -> Left:
-            if not isinstance(left, Make):
+        def placed(left: Output) -> Output:
+            if not isinstance(left, NewTensor):
                 return left
             if id(left) not in known:
                 known[id(left)] = left._replace(slot=slot(left.slot.constant))
@@ -450,11 +342,13 @@ class Replay:
 
     def _find_plain(self) -> None:
         """Split off what machine code leaves behind, if that is all."""
-        makes = [*{id(left): left for left in self._lefts() if isinstance(left, Make)}.values()]
+        makes = [
+            *{id(left): left for left in self._lefts() if isinstance(left, NewTensor)}.values()
+        ]
         numbers = {id(left): k for k, left in enumerate(makes)}
         blocks = [left.slot.block for left in makes] + [slot.block for _, slot, _ in self.effects]
         owners = {id(left): meta for _, meta, left in self.grads if id(left) in numbers}
-        cleared = tuple([meta for _, meta, left in self.grads if _is_nothing(left)])
+        cleared = tuple([meta for _, meta, left in self.grads if is_nothing(left)])
         self.is_plain = (
             min(blocks, default=0) >= 0
             and len(set(blocks)) == len(blocks)
@@ -462,10 +356,10 @@ class Replay:
             and all(left.whole is left.spec and not left.offset for left in makes)
             and all(place.cell is not None for place, _, _ in self.effects)
             and all(
-                k < 0 and (id(left) in numbers or _is_nothing(left)) for k, _, left in self.grads
+                k < 0 and (id(left) in numbers or is_nothing(left)) for k, _, left in self.grads
             )
             and len(owners) + len(cleared) == len(self.grads)
-            and all(id(left) in numbers or _is_constant(left) for left in self.results)
+            and all(id(left) in numbers or is_constant(left) for left in self.results)
             and not self.counted
             and not state.inference
         )
@@ -478,13 +372,13 @@ class Replay:
         )
         self.numbers = numbers
         self.lost_made = [numbers[id(left)] for left in self.lost]
-        self.cells = {left.cell: k for k, left in enumerate(makes) if isinstance(left, Make)}
+        self.cells = {left.cell: k for k, left in enumerate(makes) if isinstance(left, NewTensor)}
         self.holders: dict[int, int | Storage] = {
             slot.block: place.cell for place, slot, _ in self.effects if place.cell is not None
         }
         self.holders |= {left.slot.block: k for k, left in enumerate(makes)}
         self.returned = [
-            (-1, left.itself) if isinstance(left, Keep) else (numbers[id(left)], None)
+            (-1, left.itself) if isinstance(left, Existing) else (numbers[id(left)], None)
             for left in self.results
         ]
 
@@ -536,7 +430,7 @@ class Replay:
             if self.waits and not any(
                 [*[cell.shared for cell in self.read], *[t.storage.shared for t in arguments]]
             ):
-                return self._wait(arguments, Call(self, externals, outside, kept[0], drawn))
+                return self._wait(arguments, WaitingCall(self, externals, outside, kept[0], drawn))
             replaced = [_let_go(meta_of(*owner, arguments)) for owner in self.replaced]
             blocks: list[Any] | None = None
             try:
@@ -576,7 +470,7 @@ class Replay:
                 nodes[slot.block] = record.ready_node(blocks[slot.block])
             return nodes[slot.block]
 
-        make = _Maker(arguments, value_of)
+        make = OutputMaker(arguments, value_of)
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
         grads = [(meta_of(k, meta, arguments), make(left)) for k, meta, left in self.grads]
         for cell, value, writes in written:
@@ -592,7 +486,7 @@ class Replay:
         self._connect(arguments, make, make.cells.__getitem__, kept, drawn)
         return results
 
-    def _wait(self, arguments: Sequence[Any], call: Call) -> list[Any]:
+    def _wait(self, arguments: Sequence[Any], call: WaitingCall) -> list[Any]:
         """The leaves of what the function returns, before its plan has run."""
         made = [
             record.make_tensor(record.make_storage(node, spec), spec)
@@ -615,7 +509,7 @@ class Replay:
 
     def _connect_plain(
         self, arguments: Sequence[Any], made: Sequence[Any], kept: list[Externals],
-        drawn: list[Any], call: Call | None = None,
+        drawn: list[Any], call: WaitingCall | None = None,
     ) -> None:  # fmt: skip
         """`_connect` where every result has a storage of its own."""
         self._connect(
@@ -624,9 +518,9 @@ class Replay:
         )  # fmt: skip
 
     def _connect(
-        self, arguments: Sequence[Any], find: Callable[[Left], Any],
+        self, arguments: Sequence[Any], find: Callable[[Output], Any],
         cell_of: Callable[[int], Storage], kept: list[Externals], drawn: list[Any],
-        call: Call | None = None,
+        call: WaitingCall | None = None,
     ) -> None:  # fmt: skip
         """Put the graphs behind the results that `find` gives; `kept` is what backward reads."""
         for rooted, values in zip(self.rooted, kept, strict=True):
@@ -636,137 +530,11 @@ class Replay:
             lose_history(find(left))
 
 
-class Call:
-    """A call that waits until somebody looks at its results, or sends back from them.
-
-    In the second case forward and backward run as one plan, in which most of what backward reads is
-    never stored.
-    """
-
-    def __init__(
-        self, replay: Replay, externals: Externals, outside: Externals, kept: Externals,
-        drawn: list[Any],
-    ) -> None:  # fmt: skip
-        self.replay, self.outside, self.kept, self.drawn = replay, outside, kept, drawn
-        self.externals: Externals | None = externals  # None: what backward reads is there
-        self.nodes = [_waiting_node() for _ in replay.left.tensors]
-
-    def run(self) -> None:
-        """Run the forward alone, unless it has run so. Callers hold the lock."""
-        if self.externals is None:
-            return
-        replay = self.replay
-        try:
-            blocks = replay.part.prepare(list(self.externals), self.drawn)
-            replay.part.run()
-        except Exception as error:
-            self.fail(error)
-            raise
-        self.finish([blocks[block] for block, _, _ in replay.left.tensors])
-        self.kept += replay.computed(replay.rooted[0], self.nodes, blocks)
-        self.externals = None
-        self.outside = []
-
-    def may_join(self, grads: Sequence[Any]) -> bool:
-        """Whether the backward from these gradients can run with the forward; settles them."""
-        if self.externals is None:
-            return False
-        if self in waiting:
-            read = [g.storage.value for g in grads if g is not None]
-            read += [value for node in tape for value in node.inputs or ()]
-            if any(value.recipe is WAITING for value in read):
-                return False
-            settle_tape(everything=True)
-        else:
-            settle(everything=True)
-        return True
-
-    def finish(self, blocks: Sequence[Any]) -> None:
-        """Let the results have their memory."""
-        for node, block in zip(self.nodes, blocks, strict=True):
-            if node.recipe is WAITING:
-                node.recipe, node.address = None, block
-        self._leave()
-
-    def fail(self, error: Exception) -> None:
-        """Have the error raised again wherever somebody looks at a result."""
-        for node in self.nodes:
-            if node.recipe is WAITING:
-                fail(node, error)
-        self._leave()
-
-    def _leave(self) -> None:
-        """Wait no longer."""
-        waiting[:] = [call for call in waiting if call is not self]
-
-
-WAITING = Recipe("captured function", (), (), [])  # of results of a call that waits
-
-
-def _waiting_node() -> Any:
-    node = record.ready_node(0)
-    node.recipe, node.inputs = WAITING, ()
-    return node
-
-
-class _Maker:
-    """Makes the tensors that a call leaves behind; what was one tensor, or one storage, is one."""
-
-    def __init__(self, arguments: Sequence[Any], value_of: Callable[[Slot], Any]) -> None:
-        self.arguments, self.value_of = arguments, value_of
-        self.cells: dict[int, Storage] = {}
-        self.made: dict[int, Any] = {}
-
-    def __call__(self, left: Left) -> Any:
-        if isinstance(left, Keep):
-            return left.itself if left.argument < 0 else self.arguments[left.argument]
-        if isinstance(left, GradOf):
-            return meta_of(left.argument, left.meta, self.arguments).grad
-        out = self.made.get(id(left))
-        if out is None:
-            out = self.made[id(left)] = self._make(left)
-        return out
-
-    def _make(self, left: Make | Look | Handle) -> Any:
-        if isinstance(left, Handle):
-            return record.make_tensor(left.cell.find(self.arguments), left.spec, left.offset)
-        if isinstance(left, Look):
-            base, spec = self.arguments[left.argument], left.spec
-            offset = base.offset + left.offset
-            if left.is_detached:
-                base = record.make_tensor(base.storage, spec, offset, base.counter)
-            if left.kind is None:
-                return base
-            with no_grad() if left.kind == NO_GRAD else nullcontext():
-                view = base.as_strided(spec.shape, spec.strides, offset)
-            view.view_of.kind = left.kind or view.view_of.kind
-            return view
-        cell = self.cells.get(left.cell)
-        if cell is None:
-            cell = record.make_storage(self.value_of(left.slot), left.whole)
-            self.cells[left.cell] = cell
-        counter = record.INFERENCE if state.inference else None
-        return record.make_tensor(cell, left.spec, left.offset, counter)
-
-
 def _let_go(meta: Meta) -> tuple[Meta, Callable[[], Any]]:
     """Take away a gradient; it can be given back as long as somebody else holds it."""
     grad = weakref.ref(meta.grad) if meta.grad is not None else lambda: None
     meta.grad = None
     return meta, grad
-
-
-def _origin(t: Any) -> Any:
-    """The tensor that views of `t` are views of."""
-    return t if t.view_of is None else t.view_of.base
-
-
-def _is_constant(left: Left) -> bool:
-    return isinstance(left, Keep) and left.argument < 0
-
-
-def _is_nothing(left: Left) -> bool:
-    return isinstance(left, Keep) and left.argument < 0 and left.itself is None
 
 
 # ----- what machine code does too -----

@@ -1,0 +1,69 @@
+"""Where a replay finds what it reads, and what it must find as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from ..devices import device
+from ..storage import Storage
+from ..tensor import Meta
+
+
+class CellOf(NamedTuple):
+    """How to find a storage at a replay."""
+
+    argument: int = -1  # that of an argument, or of its gradient
+    meta: Meta | None = None  # that of the gradient kept there
+    cell: Storage | None = None  # always this one
+
+    def find(self, arguments: Sequence[Any]) -> Storage:
+        """The storage, for a call with these arguments."""
+        if self.cell is not None:
+            return self.cell
+        if self.meta is None:
+            return arguments[self.argument].storage
+        return meta_of(self.argument, self.meta, arguments).grad.storage
+
+
+def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:
+    """The meta that plays the part of `meta` in a call: the argument's own where it has one."""
+    return arguments[argument].more() if argument >= 0 else meta
+
+
+class Source(NamedTuple):
+    """Where a value from outside comes from: all of these cells hold it, or it never changes."""
+
+    cells: tuple[CellOf, ...]
+    constant: Any
+    argument: int  # whose storage it is, -1 if of none
+    offset: int  # of the first element, relative to that of the argument where it is one
+    is_owned: bool  # the plan writes over it, so nobody else may see it
+    nbytes: int
+    place: device
+
+
+class Layout(NamedTuple):
+    """Where the elements of a tensor lie."""
+
+    spec: Any
+    offset: int
+    whole: Any  # spec of the storage
+
+    @classmethod
+    def of(cls, t: Any) -> Layout:
+        """The layout of a tensor."""
+        return cls(t.spec, t.offset, t.storage.spec)
+
+    def fits(self, t: Any) -> bool:
+        """Whether the elements of a tensor lie like that."""
+        spec, offset, whole = self
+        return t.spec is spec and t.offset == offset and t.storage.spec is whole
+
+
+class Found(NamedTuple):
+    """What a call must find as it was."""
+
+    grads: tuple[tuple[int, Meta, Layout | None], ...]  # of an argument, else of that meta
+    unchanged: tuple[tuple[Any, Storage, Any, int, bool], ...]  # tensors: the first slots of Seen
+    written: tuple[Storage, ...]  # which nobody outside may look at

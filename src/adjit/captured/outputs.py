@@ -1,0 +1,129 @@
+"""What a replay leaves behind: how tensors are made again, of what its plan computed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from typing import Any, NamedTuple
+
+from ..autograd.modes import no_grad
+from ..graph import record
+from ..graph.state import state
+from ..graph.view import NO_GRAD
+from ..storage import Storage
+from ..tensor import Meta
+from .inputs import CellOf, meta_of
+
+
+class Slot(NamedTuple):
+    """Where a value is after a replay: in a block of the plan, in a cell, or a constant."""
+
+    block: int = -1
+    cell: CellOf | None = None
+    constant: Any = None
+
+
+class NewTensor(NamedTuple):
+    """A tensor to make after a replay; those of the same `cell` share a storage."""
+
+    cell: int
+    slot: Slot
+    whole: Any  # spec of its storage
+    spec: Any
+    offset: int
+
+
+class ArgumentView(NamedTuple):
+    """A tensor on the storage of an argument to make after a replay."""
+
+    argument: int
+    spec: Any
+    offset: int  # relative to that of the argument
+    kind: str | None  # of the view; None for a handle that is none
+    is_detached: bool  # it is none, or one of a handle, with the argument's version
+
+
+class NewHandle(NamedTuple):
+    """A tensor to make on a storage that was there before."""
+
+    cell: CellOf
+    spec: Any
+    offset: int
+
+
+class Existing(NamedTuple):
+    """A tensor, or anything else, that is as it was: the argument of that number, or itself."""
+
+    argument: int
+    itself: Any
+
+
+class GradientOf(NamedTuple):
+    """The gradient that an argument, or else the owner of a meta, has after a replay."""
+
+    argument: int
+    meta: Meta
+
+
+Output = NewTensor | ArgumentView | NewHandle | Existing | GradientOf
+
+
+class Leaving(NamedTuple):
+    """What a replay leaves behind that has a block of the plan to itself."""
+
+    tensors: tuple[tuple[int, Any, Meta | None], ...]  # block, spec, whose gradient it becomes
+    effects: tuple[tuple[Storage, int, int], ...]  # cell, block, writes
+    cleared: tuple[Meta, ...]  # which have no gradient any more
+
+
+def is_constant(left: Output) -> bool:
+    return isinstance(left, Existing) and left.argument < 0
+
+
+def is_nothing(left: Output) -> bool:
+    return isinstance(left, Existing) and left.argument < 0 and left.itself is None
+
+
+def origin_of(t: Any) -> Any:
+    """The tensor that views of `t` are views of."""
+    return t if t.view_of is None else t.view_of.base
+
+
+class OutputMaker:
+    """Makes the tensors that a call leaves behind; what was one tensor, or one storage, is one."""
+
+    def __init__(self, arguments: Sequence[Any], value_of: Callable[[Slot], Any]) -> None:
+        self.arguments, self.value_of = arguments, value_of
+        self.cells: dict[int, Storage] = {}
+        self.made: dict[int, Any] = {}
+
+    def __call__(self, left: Output) -> Any:
+        if isinstance(left, Existing):
+            return left.itself if left.argument < 0 else self.arguments[left.argument]
+        if isinstance(left, GradientOf):
+            return meta_of(left.argument, left.meta, self.arguments).grad
+        out = self.made.get(id(left))
+        if out is None:
+            out = self.made[id(left)] = self._make(left)
+        return out
+
+    def _make(self, left: NewTensor | ArgumentView | NewHandle) -> Any:
+        if isinstance(left, NewHandle):
+            return record.make_tensor(left.cell.find(self.arguments), left.spec, left.offset)
+        if isinstance(left, ArgumentView):
+            base, spec = self.arguments[left.argument], left.spec
+            offset = base.offset + left.offset
+            if left.is_detached:
+                base = record.make_tensor(base.storage, spec, offset, base.counter)
+            if left.kind is None:
+                return base
+            with no_grad() if left.kind == NO_GRAD else nullcontext():
+                view = base.as_strided(spec.shape, spec.strides, offset)
+            view.view_of.kind = left.kind or view.view_of.kind
+            return view
+        cell = self.cells.get(left.cell)
+        if cell is None:
+            cell = record.make_storage(self.value_of(left.slot), left.whole)
+            self.cells[left.cell] = cell
+        counter = record.INFERENCE if state.inference else None
+        return record.make_tensor(cell, left.spec, left.offset, counter)
