@@ -20,12 +20,12 @@ from ..graph.state import state
 from ..schedule.plan_cache import warn
 from ..schedule.settle import lock, settle
 from . import logs
-from .backward import Graphs
 from .codes import Run
 from .guards import Guards
 from .logs import Unsupported
 from .reach import Reached
 from .replay import Replay
+from .result_graphs import Graphs
 from .tracing import Session
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -13,7 +13,7 @@ from ..devices import CPU
 from ..dtypes import float32
 from ..graph import record
 from ..graph.fastpath import shared
-from ..graph.node import NO_GRAD, Spec
+from ..graph.node import Spec
 from ..graph.state import state
 from ..schedule import plan_cache
 from ..schedule.jit import native
@@ -21,7 +21,7 @@ from ..schedule.settle import copy_of, lock, settle, tape, waiting
 from ..shapes import Size
 from ..storage import SMALL, Foreign, Storage, Version
 from ..tensor import Meta
-from .backward import Graphs, Sending, lose_history
+from .backward import Sending, lose_history
 from .inputs import CellOf, Found, Layout, Source, meta_of
 from .outputs import (
     ArgumentView,
@@ -38,6 +38,7 @@ from .outputs import (
     origin_of,
 )
 from .program import Externals, Part
+from .result_graphs import Graphs
 from .tracing import Session, grad_slot, reachable, value_slot
 from .waiting_call import WaitingCall
 

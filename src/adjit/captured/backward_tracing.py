@@ -1,0 +1,296 @@
+"""The backward of a captured function, recorded while the function is watched.
+
+Gradients are sent back from its results, stand-ins instead of values, to where the graph leaves the
+function: to arguments, and to tensors from outside. What that records becomes plans of their own. They
+read what a call keeps for them, as a graph does; elementwise values that follow from what is kept anyway
+they compute again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any, NamedTuple
+
+from ..autograd.engine import AccumulateGrad, Walk
+from ..autograd.function import FunctionNode
+from ..graph import record
+from ..graph.node import GradNode, dense_spec
+from ..graph.state import record_gradients
+from ..schedule.settle import tape
+from ..storage import Storage, allocate, size_class
+from .backward_plan import Gradient, Pattern, reached
+from .double_backward import Anew, Unknown
+from .tracing import Session
+
+Edge = tuple[GradNode, int]
+# Of so many results any set may get gradients; of more, those that get none get zeros.
+MOST_APART = 3
+# Bytes of values of functions that are kept: a smaller block costs more than the function, and a larger
+# one, which leaves the cache, as much.
+KEPT = range(1 << 12, 1 << 20)
+
+
+class Target(NamedTuple):
+    """A tensor that gradients go to: an argument, or one from outside."""
+
+    argument: int
+    tensor: Any
+
+    def find(self, arguments: Sequence[Any]) -> Any:
+        """The tensor, for a call with these arguments."""
+        return self.tensor if self.argument < 0 else arguments[self.argument]
+
+
+class Place(NamedTuple):
+    """Something saved that can be written from outside: a target, or else the cell of a result."""
+
+    target: Target | None
+    cell: int  # the id of that of the captured call
+    number: int  # of the result
+
+
+class InnerWalk(Walk):
+    """A walk that ends where the captured function began, before any hooks there."""
+
+    def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+        return grads if fn in self.goals else super().before(fn, grads)
+
+
+class Graph(NamedTuple):
+    """What is behind one result: backward nodes of the function, and the edges that lead out of it."""
+
+    root: Any
+    nodes: set[GradNode]
+    ends: list[Edge]
+
+    @property
+    def is_freed(self) -> bool:
+        """Whether gradients were sent back through it already."""
+        return any(fn.saved is None for fn in self.nodes)
+
+
+class TracedBackward:
+    """What is recorded of the backward of results that share a graph while the function is watched.
+
+    Args:
+        session: what watches the function.
+        arguments: the tensors that it was given.
+        made: the tensors that it made and returned.
+        graphs: what is behind some of them.
+        is_alone: nothing else is behind them, so that forward and backward may be one plan.
+    """
+
+    def __init__(
+        self, session: Session, arguments: Sequence[Any], made: list[Any], graphs: list[Graph],
+        is_alone: bool,
+    ) -> None:  # fmt: skip
+        self.roots = [graph.root for graph in graphs]
+        self.values: list[Any] = []  # what backward reads: first what comes from outside
+        self.outside: list[Any] = []  # what forward and backward together read
+        self.joints: dict[int, Pattern] = {}  # forward and backward together, by results
+        self.joint_stand_ins: list[Any] = []
+        ends = self._find_targets(session, arguments, [end for g in graphs for end in g.ends])
+        self.reach = [  # the results, as bits, that lead to each target
+            sum(1 << k for k, graph in enumerate(graphs) if end in graph.ends) for end in ends
+        ]
+        self._find_checks(session, arguments, made, graphs)
+        self.outputs = tuple([dense_spec(t.shape, t.dtype, t.spec.device) for t in self.roots])
+        self.drawn = [k for k, draw in enumerate(session.draws) if draw.is_unique]
+        start, count = len(tape), len(self.roots)
+        self.all = (1 << count) - 1
+        masks = range(1, self.all + 1) if count <= MOST_APART else [self.all]
+        given = [record.ready_node(allocate(size_class(spec.nbytes))) for spec in self.outputs]
+        before = record_gradients(False)
+        try:
+            self.patterns = {mask: self._walk(session, mask, graphs, ends, given) for mask in masks}
+        finally:
+            record_gradients(before)
+        results = list({id(t.storage): t.storage.value for t in made}.values())
+        self._find_anew(session, graphs, ends)
+        self._cut_off(session, start, results, given, is_alone)
+
+    def _find_targets(
+        self, session: Session, arguments: Sequence[Any], ends: list[Edge]
+    ) -> list[Edge]:
+        """Whose edges lead out of the function; these edges."""
+        owners: dict[Edge | None, Target] = {}
+        for k, t in enumerate(arguments):
+            owners.setdefault(record.edge_of(t), Target(k, None))
+        for seen in list(session.outside.values()):
+            owners.setdefault(record.edge_of(seen.tensor), Target(-1, seen.tensor))
+        found: dict[Edge, Target] = {}
+        for end in ends:
+            owner, fn = owners.get(end), end[0]
+            if owner is None and isinstance(fn, AccumulateGrad):
+                if id(fn.variable) in session.made:
+                    continue  # nobody will see the gradient of that leaf
+                owner = Target(-1, fn.variable)
+            if owner is None:
+                raise RuntimeError("a graph from outside")
+            found[end] = owner
+        self.targets = list(found.values())
+        self.inputs = tuple([fn.outputs[nr] for fn, nr in found])
+        return list(found)
+
+    def _find_checks(
+        self,
+        session: Session,
+        arguments: Sequence[Any],
+        made: list[Any],
+        graphs: list[Graph],
+    ) -> None:
+        """What was saved that can be written outside."""
+        numbers = {id(t.storage): k for k, t in enumerate(self.roots)}
+        places = {
+            id(t.storage): Place(None, id(t.storage), numbers.get(id(t.storage), 0)) for t in made
+        }
+        for seen in session.outside.values():
+            places[id(seen.counter)] = Place(Target(-1, seen.tensor), 0, 0)
+        for k, t in enumerate(arguments):
+            places[id(t.counter)] = Place(Target(k, None), 0, 0)
+        self.checked: dict[Place, int] = {}  # and the results, as bits, whose graphs saved it
+        self.frees = False
+        counters: dict[Place, Any] = {}
+        for k, graph in enumerate(graphs):
+            for fn in graph.nodes:
+                self.frees |= bool(fn.saved)
+                for kept in _saved_by(fn):
+                    counter = kept if kept.__class__ is Storage else kept.counter
+                    place = places.get(id(counter))
+                    if place is not None:
+                        self.checked[place] = self.checked.get(place, 0) | 1 << k
+                        counters[place] = counter
+        # The same for the captured call itself: what may not be written, and whose that is.
+        self.kept_cells = [
+            (counter, place.target and place.target.find(arguments))
+            for place, counter in counters.items()
+        ]
+
+    def _find_anew(self, session: Session, graphs: list[Graph], ends: list[Edge]) -> None:
+        """How to make the graph anew for a call whose gradients are to be differentiated again."""
+        nodes = set().union(*[graph.nodes for graph in graphs])
+        drawn = [session.draws[k].values for k in self.drawn]
+        self.anew = Anew(nodes, self.roots, ends, self.kept_cells, drawn)
+        del self.kept_cells
+
+    def _walk(
+        self, session: Session, mask: int, graphs: list[Graph], ends: list[Edge], given: list[Any]
+    ) -> Pattern:
+        """Record the backward from some of the results, whose gradients are the `given` values."""
+        start, drawn = len(tape), len(session.draws)
+        which = [k for k in range(len(graphs)) if mask >> k & 1]
+        walk = InnerWalk(True, None)
+        walk.targets = set(ends)
+        walk.goals = {fn for fn, _ in ends}
+        walk.useful = set().union(*[graphs[k].nodes for k in which])
+        walk.order = sorted(walk.useful | walk.goals, key=attrgetter("seq"))
+        for k in which:
+            spec = self.outputs[k]
+            value = record.make_storage(given[k], spec)
+            fn, nr = self.roots[k].edge
+            walk.send(fn, nr, record.make_tensor(value, spec))
+        walk.run()
+        fresh = {id(node) for node in [*tape[start:], *given]}
+        gradients: list[Gradient | None] = []
+        for end in ends:
+            g = walk.captured.get(end)
+            if g is not None and id(g.storage.value) not in fresh:
+                g = g.clone()  # of what the function itself made, or was given
+            gradients.append(
+                None if g is None else Gradient(g.storage.value, g.spec, g.offset, g.storage.spec)
+            )
+        draws = session.draws[drawn:]
+        del session.draws[drawn:]
+        return Pattern(gradients, draws)
+
+    def _cut_off(
+        self, session: Session, start: int, results: list[Any], given: list[Any], is_alone: bool
+    ) -> None:
+        """Part the backwards, which begin at `start` of the tape, from what they read.
+
+        They become copies of the recorded nodes that read stand-ins; nobody looks at the originals.
+        """
+        forward, places = tape[:start], {id(node): k for k, node in enumerate(tape[:])}
+
+        def is_backward(value: Any) -> bool:
+            return value.recipe is not None and places[id(value)] >= start
+
+        read: set[int] = set()
+        for pattern in self.patterns.values():
+            nodes = reached(pattern.wanted(), is_backward)
+            read.update(id(v) for node in nodes for v in node.inputs if not is_backward(v))
+        again = _computable(forward, set(map(id, results)), read)
+
+        def stand_in(value: Any) -> Any:
+            if id(value) not in stand_ins:
+                stand_ins[id(value)] = record.ready_node(0)
+                values.append(value)
+            return stand_ins[id(value)]
+
+        heads = {id(value): record.ready_node(0) for value in given}
+        if is_alone:
+            values, stand_ins = self.outside, dict(heads)
+            for mask, pattern in self.patterns.items():
+                joint = Pattern(pattern.gradients, [*session.draws, *pattern.draws])
+                joint.results = [v for v in results if v.recipe is not None]
+                joint.copy(lambda v: v.recipe is not None, stand_in, places, session)
+                self.joints[mask] = joint
+            self.joint_stand_ins = [*heads.values(), *[stand_ins[id(value)] for value in values]]
+        values, stand_ins = self.values, dict(heads)
+        for pattern in self.patterns.values():
+            pattern.draws[:0] = [draw for draw in session.draws if draw.is_unique]
+            pattern.copy(lambda v: id(v) in again or is_backward(v), stand_in, places, session)
+        self._find_cells(self.anew, stand_ins, places, session)
+        values.sort(key=lambda value: value.recipe is not None)
+        self.stand_ins = [*heads.values(), *[stand_ins[id(value)] for value in values]]
+
+    def _find_cells(
+        self, anew: Anew, stand_ins: dict[int, Any], places: dict[int, int], session: Session
+    ) -> None:
+        """How to compute what backward nodes have saved from what backward reads anyway."""
+        draws = [draw for draw in session.draws if draw.is_unique]
+        gradients = [Gradient(cell.value, cell.spec, 0, cell.spec) for cell in anew.cells]
+        anew.cells = []
+        self.cells = Pattern([*gradients], draws)
+
+        def stand_in(value: Any) -> Any:
+            if id(value) not in stand_ins:
+                raise Unknown
+            return stand_ins[id(value)]
+
+        self.cells.copy(
+            lambda v: v.recipe is not None and id(v) not in stand_ins, stand_in, places, session
+        )
+
+
+def _saved_by(fn: GradNode) -> list[Any]:
+    """The tensors, and the cells of results, that a backward node has saved."""
+    if isinstance(fn, FunctionNode):
+        return [kept[0] for kept in fn.saved or () if kept is not None]
+    return list(fn.saved[::2])
+
+
+def _is_worth_computing(recipe: Any) -> bool:
+    """Whether computing a value again costs less than keeping it until backward."""
+    element = recipe.element
+    return element is not None and (element.body.is_cheap or recipe.spec.nbytes not in KEPT)
+
+
+def _computable(forward: Sequence[Any], at_hand: set[int], read: set[int]) -> set[int]:
+    """The elementwise values that follow from what is there at backward anyway.
+
+    That are values from outside, those that are `at_hand`, and those among `read` that do not follow.
+    """
+    there, found = set(at_hand), set()
+    for node in forward:
+        if id(node) in there:
+            continue
+        if _is_worth_computing(node.recipe) and all(
+            v.recipe is None or id(v) in there for v in node.inputs
+        ):
+            found.add(id(node))
+            there.add(id(node))
+        elif id(node) in read:
+            there.add(id(node))
+    return found

@@ -1,0 +1,100 @@
+"""The graphs behind the results of a captured function: which there are, which share a node."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..autograd.engine import AccumulateGrad
+from ..devices import CPU
+from ..graph import record
+from ..graph.node import GradNode
+from ..schedule.plan_cache import warn
+from ..schedule.planning.plan import not_yet
+from .backward import Sending
+from .backward_tracing import Edge, Graph, TracedBackward
+from .double_backward import Unknown
+from .tracing import Session
+
+
+class Graphs:
+    """What is behind the results of a captured function that need gradients.
+
+    Args:
+        session: the function has returned, but is still being watched.
+        arguments: the tensors that it was given.
+        results: the leaves of what it returned.
+    """
+
+    def __init__(self, session: Session, arguments: Sequence[Any], results: Sequence[Any]) -> None:
+        before = session.storages_before()
+        made = {
+            id(t): t
+            for t in results
+            if record.is_tensor(t) and id(t) in session.made and id(t.storage) not in before
+        }
+        graphs = [Graph(t, *_behind(t, session)) for t in made.values() if record.needs_grad(t)]
+        self.lost = [graph.root for graph in graphs if graph.is_freed]  # by a backward inside
+        self.sent: list[Sending] = []
+        live = [graph for graph in graphs if not graph.is_freed]
+        if (
+            any(graph.root.edge is None for graph in graphs)
+            or len({id(graph.root.storage) for graph in graphs}) < len(graphs)
+            or any(fn.extras is not None for graph in live for fn in graph.nodes)
+        ):
+            session.refuse(
+                "behind its results is a leaf that it made, a hook, or one memory that they share"
+            )
+            return
+        place = next((g.root.spec.device for g in live if g.root.spec.device is not CPU), None)
+        if place is not None:
+            session.refuse("its results are on a GPU and need gradients")
+            warn("adjit.compile could not plan a captured function", not_yet(place))
+            return
+        try:
+            groups = _groups(live)
+            for group in groups:
+                is_alone = len(groups) == 1 and not self.lost
+                traced = TracedBackward(session, arguments, list(made.values()), group, is_alone)
+                self.sent.append(Sending(traced))
+        except Unknown:
+            session.refuse(
+                "behind its results is an autograd.Function, or another operation whose backward is known only "
+                "to the call itself"
+            )
+        except Exception:
+            session.refuse("gradients cannot be sent back through its results")
+
+    def let_go(self) -> None:
+        """Forget the tensors of the captured call."""
+        self.lost = []
+        for sending in self.sent:
+            sending.roots = []
+
+
+def _groups(graphs: Sequence[Graph]) -> list[list[Graph]]:
+    """Graphs that share nodes which backward frees, together: those apart are freed apart."""
+    groups: list[tuple[set[GradNode], list[Graph]]] = []
+    for graph in graphs:
+        freed = {fn for fn in graph.nodes if fn.saved}
+        joined = [group for group in groups if not freed.isdisjoint(group[0])]
+        groups = [group for group in groups if freed.isdisjoint(group[0])]
+        members = [member for _, others in joined for member in others]
+        groups.append((freed.union(*[nodes for nodes, _ in joined]), [*members, graph]))
+    return [members for _, members in groups]
+
+
+def _behind(t: Any, session: Session) -> tuple[set[GradNode], list[Edge]]:
+    """The backward nodes behind a result that its function made, and the edges that lead out of it."""
+    inner: set[GradNode] = set()
+    ends: dict[Edge, None] = {}
+    edge = record.edge_of(t)
+    stack = [] if edge is None else [edge]
+    while stack:
+        fn, nr = stack.pop()
+        if fn.seq < session.began or isinstance(fn, AccumulateGrad):
+            ends[fn, nr] = None
+        elif fn not in inner:
+            inner.add(fn)
+            stack += [edge for edge in fn.edges if edge is not None]
+    return inner, list(ends)
