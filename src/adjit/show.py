@@ -27,7 +27,7 @@ from .schedule.dispatch import Failed
 from .schedule.gpu import lower
 from .schedule.gpu.plan import GpuLayout
 from .schedule.graph_key import Structure, key_of, numbered, reads_of, structure_of, walk
-from .schedule.planning.lower import Place
+from .schedule.planning.memory import Place
 from .schedule.planning.plan import Plan
 from .schedule.planning.recipe import DeviceSource, DeviceStep, Recipe
 from .schedule.planning.step_info import Note, Use, copy_note, node_notes
@@ -166,7 +166,7 @@ def outline(t: Any, backward: bool = False) -> Outline:
         if t.is_cuda:
             layout = _OnNoGpu(batch, structure)
             layout.build()
-            notes, arena = layout.notes, layout.arena_size
+            notes, arena = layout.notes, layout.memory.arena.size
         else:
             plan = Plan(batch, structure, config.MIN_FUSED)
             notes, arena = plan.notes.unpacked(), plan.arena

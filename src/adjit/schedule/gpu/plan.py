@@ -16,12 +16,12 @@ from ...errors import Site
 from ...kernels.on_gpu.block import PARTS_BYTES
 from ...kernels.runtime import launcher
 from ...shapes import extent
-from ...storage import size_class
 from .. import profile, run_cpu
 from ..fusion.row_groups import Limits
 from ..graph_key import Structure
 from ..jit.cache import instantiate, link
-from ..planning.lower import Layout, Place
+from ..planning.lower import Layout
+from ..planning.memory import Place
 from ..planning.plan import Plan, write_addresses
 from ..planning.recipe import DeviceSource, Operand, Recipe, Step
 from . import lower, products
@@ -81,9 +81,7 @@ class GpuLayout(Layout):
         """A product by cuBLASLt; its workspace is free again once the next step runs."""
         workspace: Any = 0
         if call.workspace:
-            size = size_class(call.workspace)
-            workspace = Place("arena", self.arena.take(size))
-            self.arena.give_back(workspace.at, size)
+            workspace = self.memory.scratch(call.workspace)
         self.calls.append(call)
         made = self.owner.product_row(call, row, workspace)
         self._row(products.source(), 1, 1, made)

@@ -1,14 +1,10 @@
-"""Laying out a plan: the order of its tasks, where its values lie, its words.
-
-Values that only the plan reads live in an arena, where one takes the place of another that is read
-no more.
-"""
+"""Lowering a plan: the order of its tasks and the words of their steps; see `memory.py` for places."""
 
 from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import dtypes
 from ...shapes import contiguous_strides, extent
@@ -20,16 +16,9 @@ from ..fusion.product_epilogue import with_activations
 from ..fusion.row_groups import Limits, is_plain, steps_in
 from ..graph_key import Structure, reads_of
 from ..jit.cache import instantiate
+from .memory import MemoryPlan, Place
 from .recipe import Operand, Recipe, Source, Step
 from .step_info import Note, Use, copy_note, node_notes
-
-
-class Place(NamedTuple):
-    """Where a word comes from: an external, a held block, the arena, a node's number."""
-
-    kind: str  # "external", "held", "arena", "number", "status", on a GPU "check" and "table"
-    at: int  # the number of the external, block or number; the byte in the arena
-    extra: int = 0  # bytes to add
 
 
 class Layout:
@@ -49,10 +38,7 @@ class Layout:
         self.owners: list[int] = []
         self.notes: list[Note] = []  # one for each step
         self.large = False
-        self.block_sizes: list[int] = []
-        self.takes: dict[int, int] = {}
         self.results: list[tuple[int, tuple[int, ...]]] = []
-        self.copied = 0  # bytes of old values that the cold road would write over
         self.external_sizes = [0] * len(self.externals)
         self.external_bytes = [0] * len(self.externals)  # from the first to the last that is read
         self.numbered: list[int] = []
@@ -61,8 +47,6 @@ class Layout:
         self.values: list[list[int]] = []  # of the nodes
         self.items: list[Item] = []
         self.order: list[Task] = []
-        self.places: dict[int, Place] = {}
-        self.arena = _Arena()
         self._number_start: dict[int, int] = {}
         self._number(batch)
 
@@ -70,12 +54,7 @@ class Layout:
     def is_worth_it(self) -> bool:
         """Whether it fuses something, or copies less than it saves: the cold road writes over more."""
         is_fused = any(len(task.everything) > 1 for task in self.order)
-        return is_fused or self.copied <= self.worth_a_copy * len(self.items)
-
-    @property
-    def arena_size(self) -> int:
-        """Bytes that the arena needs."""
-        return self.arena.size
+        return is_fused or self.memory.copied <= self.worth_a_copy * len(self.items)
 
     def _number(self, batch: Sequence[Any]) -> None:
         """Nodes as items, with numbers for the values that they read and write."""
@@ -110,133 +89,25 @@ class Layout:
         items = with_activations(self.items, self.held, self._takes_activation)
         items = with_finishes(items, self.held)
         tasks = Fusion(items, self.held, self.least, self.limits).form()
-        self.owned = self.structure.owned
         self.order = _ordered(tasks)
-        self.sure_from = self._find_sure()
-        self._find_lives()
-        self._find_heirs()
+        self.memory = MemoryPlan(
+            self.order, self.held, self.specs, self.structure.owned, self.external_bytes
+        )
         for position, task in enumerate(self.order):
             self._emit(position, task)
         self._mark_end()
         for at in self.structure.held:
-            numbers = tuple([self.places[v].at for v in self.values[at]])
+            numbers = tuple([self.memory.places[v].at for v in self.values[at]])
             self.results.append((at, numbers))
-
-    def _find_sure(self) -> int:
-        """The first task from which on nothing can stop the plan once it has written over a value."""
-        for position in range(len(self.order) - 1, -1, -1):
-            recipes = [
-                i.recipe for i in self.order[position].items if i.recipe.fallible is not None
-            ]
-            if recipes:
-                return position + (not all(recipe.careful for recipe in recipes))
-        return 0
 
     def _takes_activation(self, recipe: Recipe) -> bool:
         """Whether a product is computed by what can do its activation, too."""
-        return True
-
-    def _find_lives(self) -> None:
-        """Which values need memory, and which task reads each last."""
-        self.last: dict[int, int] = {}
-        self.stored = set(self.held)
-        for position, task in enumerate(self.order):
-            items = task.everything
-            made_here = {v for item in items for v in item.writes}
-            for item in items:
-                fold = item.recipe.fold
-                is_inside = task.sheet is not None and (fold is None or fold.by_rows)
-                if len(items) == 1 or not (item.recipe.element is not None or is_inside):
-                    self.stored |= set(item.writes)
-                    self.last |= dict.fromkeys(item.writes, position)
-                for read in item.reads:
-                    if read.value not in made_here:
-                        self.stored.add(read.value)
-                        self.last[read.value] = position
-
-    def _find_heirs(self) -> None:
-        """Which held values are to be written over values that only the plan reads.
-
-        Those lie in the blocks of their heirs from the beginning: no other place may pass on.
-        """
-        self.heirs: dict[int, int] = {}
-        for position, task in enumerate(self.order):
-            for item in task.items if len(task.everything) == 1 else ():
-                over = item.recipe.over
-                for v, read in zip(item.writes[:over], item.reads, strict=False):
-                    old = read.value
-                    if (
-                        old >= 0
-                        and [r.value for r in item.reads].count(old) == 1
-                        and v in self.held
-                        and old not in self.held
-                        and self.last[old] == position
-                        and self._size_of(v) == self._size_of(old)
-                    ):
-                        self.heirs[old] = v
-        self.kept = self.held | self.heirs.keys()
-
-    # ----- memory -----
-
-    def _size_of(self, v: int) -> int:
-        return size_class(max(self.specs[v].nbytes, 1))
-
-    def _place(self, v: int) -> Place:
-        """Where a value lies, new memory for one that is being made."""
-        if v < 0:
-            return Place("external", ~v)
-        place = self.places.get(v)
-        if place is None:
-            size = self._size_of(v)
-            if v in self.kept:
-                place = Place("held", len(self.block_sizes))
-                self.block_sizes.append(size)
-            else:
-                place = Place("arena", self.arena.take(size))
-            self.places[v] = place
-        return place
-
-    def _take_over(self, v: int, old: int, position: int) -> bool:
-        """Let a value have the memory of one that is read here for the last time, if it may."""
-        if self.last.get(old) != position:
-            return False
-        if old < 0:
-            others = self.owned.get(~old)
-            if others is None:
-                return False
-            if position < self.sure_from or any(
-                self.last.get(~other, -1) >= position for other in others
-            ):
-                self.copied += self.external_bytes[~old]
-                return False
-            del self.owned[~old]
-            if v in self.kept:
-                self.places[v] = Place("held", len(self.block_sizes))
-                self.takes[len(self.block_sizes)] = ~old
-                self.block_sizes.append(0)
-            else:
-                self.places[v] = Place("external", ~old)
-            return True
-        place = self.places[old]
-        if self.heirs.get(old) != v and (v in self.kept or place.kind == "held"):
-            return False
-        self.places[v] = place
-        self.places[old] = place._replace(kind="gone")
         return True
 
     @staticmethod
     def _read_once(item: Item, read: Read) -> bool:
         """Whether a node reads a value at one place alone: it would see elsewhere what it writes over it."""
         return [other.value for other in item.reads].count(read.value) == 1
-
-    def _release(self, position: int, task: Task) -> None:
-        """Give back the memory of values that no later task reads."""
-        values = {r.value for i in task.everything for r in i.reads}
-        values |= {v for i in task.everything for v in i.writes}
-        for v in sorted(values):
-            place = self.places.get(v)
-            if place is not None and place.kind == "arena" and self.last.get(v) == position:
-                self.arena.give_back(place.at, self._size_of(v))
 
     # ----- words -----
 
@@ -266,13 +137,15 @@ class Layout:
         return [Place("number", start + k) for k in range(item.recipe.scalars)]
 
     def _address(self, read: Read, itemsize: int) -> Place:
-        place = self._place(read.value)
+        place = self.memory.place(read.value)
         return place._replace(extra=place.extra + read.offset * itemsize)
 
     def _emit(self, position: int, task: Task) -> None:
         """The steps of a task."""
         if len(task.everything) > 1:
-            if not any(v in self.stored for i in [*task.items, *task.folds] for v in i.writes):
+            if not any(
+                v in self.memory.stored for i in [*task.items, *task.folds] for v in i.writes
+            ):
                 pass  # other groups compute all of it again
             elif task.sheet is not None:
                 self._emit_sheet(position, task)
@@ -282,7 +155,7 @@ class Layout:
             self._emit_write(position, task.items[0])
         else:
             self._emit_kernel(position, task.everything[0])
-        self._release(position, task)
+        self.memory.release(position, task)
 
     def _emit_kernel(self, position: int, item: Item) -> None:
         recipe = item.recipe
@@ -296,19 +169,16 @@ class Layout:
             and first is not None
             and not first.offset
             and self._read_once(item, first)
-            and self._take_over(item.writes[0], first.value, position)
+            and self.memory.reuse(item.writes[0], first.value, position)
         ):
             recipe = recipe.alias
         for v, read in zip(item.writes[: recipe.over], item.reads, strict=False):
             if self._read_once(item, read):
-                self._take_over(v, read.value, position)
-        made = [self._place(v) for v in item.writes]
+                self.memory.reuse(v, read.value, position)
+        made = [self.memory.place(v) for v in item.writes]
         spare = []
         if recipe.scratch:
-            size = size_class(recipe.scratch)
-            scratch = self.arena.take(size)
-            spare.append(Place("arena", scratch))
-            self.arena.give_back(scratch, size)
+            spare.append(self.memory.scratch(recipe.scratch))
         late = len(given) - recipe.late
         row: list[Any] = [*given[:late], *made, *spare]
         if recipe.fallible is not None:
@@ -342,16 +212,16 @@ class Layout:
         """A write into a part of an old value: in its memory if it is read no more, else a copy."""
         recipe, (target, source), v = item.recipe, item.reads, item.writes[0]
         size = recipe.inputs[0].dtype.itemsize
-        old = self._place(target.value)
+        old = self.memory.place(target.value)
         if recipe.write == "here":
             raise ValueError("a write into shared memory cannot be planned")
-        if not (self._read_once(item, target) and self._take_over(v, target.value, position)):
-            fresh = self._place(v)
+        if not (self._read_once(item, target) and self.memory.reuse(v, target.value, position)):
+            fresh = self.memory.place(v)
             self._copy_row(old, fresh, recipe.spec.nbytes)
             self.notes.append(
                 copy_note(copy_words(), recipe.spec, item.node, (old, target.value), (fresh, v))
             )
-        step, into = recipe.steps[0], self._place(v)
+        step, into = recipe.steps[0], self.memory.place(v)
         into = into._replace(extra=into.extra + target.offset * size)
         other = self._address(source, recipe.inputs[1].dtype.itemsize)
         self._kernel_rows(recipe, [other, into, *recipe.constants])
@@ -380,7 +250,7 @@ class Layout:
                 assert operand.strides is not None
                 made[v] = f"v{len(made)}"
                 targets.append(made[v])
-                if v in self.stored and id(item) not in copies:
+                if v in self.memory.stored and id(item) not in copies:
                     strides = _strides_in(operand.strides, element.shape, shape)
                     outputs.append(Operand(made[v], operand.dtype, strides))
                     out_values.append(v)
@@ -394,10 +264,10 @@ class Layout:
         padded = not sums and self._pad(task, given.values, given.reads, outputs)
         over: dict[str, str] = {}
         if not padded:
-            over = self._written_over(
+            over = self._reused_in_place(
                 position, task, given.values, given.reads, outputs, out_values
             )
-        row += [self._place(v) for v in out_values]
+        row += [self.memory.place(v) for v in out_values]
         names = [o.name for o in outputs] + [f"sum{k}" for k in range(len(sums))]
         step, constants = fused.kernel(
             members, [*given.values, *given.numbers], outputs, sums, shape, over, padded
@@ -438,7 +308,7 @@ class Layout:
                 targets.append(made[v])
                 if recipe.fold is not None and not recipe.fold.by_rows:
                     columns.append(v)
-                elif v in self.stored and id(item) not in copies:
+                elif v in self.memory.stored and id(item) not in copies:
                     steps = (1, 0) if self.specs[v].numel == sheet.rows else (sheet.width, 1)
                     outputs.append(Operand(made[v], self.specs[v].dtype, steps))
                     out_values.append(v)
@@ -452,9 +322,9 @@ class Layout:
                 numbers = [given.number(recipe.row.kind, place) for place in self._numbers(item)]
                 parts.append(row_kernels.Call(recipe.row, (*arguments, *numbers), tuple(targets)))
         taken, row = self._taken(given, sheet)
-        over = self._written_over(position, task, given.values, given.reads, outputs, out_values)
+        over = self._reused_in_place(position, task, given.values, given.reads, outputs, out_values)
         out_values += columns
-        row += [self._place(v) for v in out_values]
+        row += [self.memory.place(v) for v in out_values]
         step, constants = row_kernels.kernel(
             parts, [*given.values, *given.numbers], outputs, sheet, over, self.limits
         )
@@ -502,7 +372,7 @@ class Layout:
     ) -> None:
         """Tell people of the kernel of a group."""
         left = [
-            Use(name, self._place(v), self.specs[v].nbytes, v)
+            Use(name, self.memory.place(v), self.specs[v].nbytes, v)
             for name, v in zip(names, values, strict=True)
         ]
         self.notes.append(
@@ -535,7 +405,7 @@ class Layout:
         self.padded |= dict.fromkeys(outside, nbytes)
         return True
 
-    def _written_over(
+    def _reused_in_place(
         self,
         position: int,
         task: Task,
@@ -559,7 +429,7 @@ class Layout:
                     and o.dtype.stored == output.dtype.stored
                     and self._is_whole(read, self.specs[v])
                 )
-                if fits and self._take_over(v, read.value, position):
+                if fits and self.memory.reuse(v, read.value, position):
                     over[output.name] = o.name
                     taken.add(read.value)
                     break
@@ -604,43 +474,6 @@ class _Given:
         self.numbers.append(Operand(name, kind, None))
         self.number_places.append(place)
         return name
-
-
-class _Arena:
-    """Bytes from which values take their places and to which they give them back."""
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._free: list[tuple[int, int]] = []  # start and size, in order
-
-    def take(self, size: int) -> int:
-        """The start of a free place, the tightest that there is."""
-        fitting = [(room, k) for k, (_, room) in enumerate(self._free) if room >= size]
-        if fitting:
-            room, k = min(fitting)
-            start, _ = self._free[k]
-            if room > size:
-                self._free[k] = start + size, room - size
-            else:
-                del self._free[k]
-            return start
-        if self._free and sum(self._free[-1]) == self.size:  # the last place, made longer
-            start, _ = self._free.pop()
-        else:
-            start = self.size
-        self.size = start + size
-        return start
-
-    def give_back(self, start: int, size: int) -> None:
-        """Make a place free; neighbours become one."""
-        free = [*self._free, (start, size)]
-        free.sort()
-        self._free = []
-        for at, room in free:
-            if self._free and sum(self._free[-1]) == at:
-                self._free[-1] = self._free[-1][0], self._free[-1][1] + room
-            else:
-                self._free.append((at, room))
 
 
 def _strides_in(

@@ -90,7 +90,7 @@ class Plan:
         self.is_worth_it = made.is_worth_it
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
-        self.arena = size_class(made.arena_size) if made.arena_size else 0
+        self.arena = size_class(made.memory.arena.size) if made.memory.arena.size else 0
         self.results = tuple(made.results)
         self.numbered = made.numbered
         # What a kernel found; whether the last step has run; where the table has the arena.
@@ -98,8 +98,8 @@ class Plan:
         self._words, self._open, self._links = made.words, made.open, made.links
         self._blocks = tuple(
             [
-                BlockOf(made.takes.get(k, -1), size, free_small.get(size))
-                for k, size in enumerate(made.block_sizes)
+                BlockOf(made.memory.donations.get(k, -1), size, free_small.get(size))
+                for k, size in enumerate(made.memory.block_sizes)
             ]
         )
         kinds: dict[ExternalOf, ExternalOf] = {}  # many are alike: one object for all of them

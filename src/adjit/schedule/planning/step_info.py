@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .recipe import Recipe, Source
 
 if TYPE_CHECKING:
-    from .lower import Place
+    from .memory import Place
 
 
 class Use(NamedTuple):
