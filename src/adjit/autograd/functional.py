@@ -21,7 +21,7 @@ _OUTPUTS = "outputs of the user-provided function"
 
 
 def _as_tuple(value: Any, what: str, caller: str) -> tuple[bool, Tensors]:
-    """Whether ``value`` was a tuple, and the tensors in it."""
+    """Whether `value` was a tuple, and the tensors in it."""
     if isinstance(value, Tensor):
         return False, (value,)
     if not isinstance(value, tuple):
@@ -43,7 +43,7 @@ def _unpack(tensors: Sequence[Any], was_tuple: bool) -> Any:
 
 
 def _tracked(tensors: Tensors, create_graph: bool, requires_grad: bool) -> Tensors:
-    """The tensors as new ends of a graph; with ``create_graph``, still joined to their own."""
+    """The tensors as new ends of a graph; with `create_graph`, still joined to their own."""
     return tuple(
         t.view_as(t)
         if create_graph and t.requires_grad
@@ -57,7 +57,7 @@ def _released(tensors: Tensors, create_graph: bool) -> Tensors:
 
 
 def _check_vector(v: Tensors, like: Tensors, like_is_tuple: bool) -> None:
-    """``v`` has the shapes of ``like``."""
+    """`v` has the shapes of `like`."""
     if len(v) != len(like):
         if like_is_tuple:
             raise RuntimeError(
@@ -158,7 +158,7 @@ def _grad(
     create_graph: bool = False,
     retain_graph: bool | None = None,
 ) -> Grads:
-    """``adjit.autograd.grad`` that passes over outputs without a graph, and may find nothing."""
+    """`adjit.autograd.grad` that passes over outputs without a graph, and may find nothing."""
     pairs = [
         (output, vector)
         for output, vector in zip(outputs, vectors or (None,) * len(outputs), strict=True)
@@ -178,7 +178,7 @@ def _grad(
 
 
 def _scalar_outputs(func: Func, inputs: Tensors, caller: str, strict: bool) -> Tensors:
-    """What ``func`` returns, which has to be one tensor of one element."""
+    """What `func` returns, which has to be one tensor of one element."""
     was_tuple, outputs = _as_tuple(func(*inputs), _OUTPUTS, caller)
     _check_depends(outputs, "outputs", strict)
     if was_tuple:
@@ -197,7 +197,7 @@ def vjp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The product of a vector, from the left, with the Jacobian of ``func`` at ``inputs``.
+    """The product of a vector, from the left, with the Jacobian of `func` at `inputs`.
 
     Args:
         func: takes tensors and returns a tensor or a tuple of tensors.
@@ -207,14 +207,13 @@ def vjp(
         strict: raise if an output does not depend on an input, in place of zeros.
 
     Returns:
-        What ``func`` returned, and the product, which has the shapes of the inputs.
+        What `func` returned, and the product, which has the shapes of the inputs.
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``v`` is missing or has the wrong shape; independence in strict mode.
+        RuntimeError: `v` is missing or has the wrong shape; independence in strict mode.
 
-    Example::
-
+    Example:
         >>> vjp(lambda x: x.exp().sum(dim=1), adjit.zeros(2, 2), adjit.ones(2))
         (tensor([2., 2.]), tensor([[1., 1.],
                 [1., 1.]]))
@@ -249,9 +248,9 @@ def jvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The product of the Jacobian of ``func`` at ``inputs`` with a vector.
+    """The product of the Jacobian of `func` at `inputs` with a vector.
 
-    ``u @ J`` is linear in ``u``: differentiating it with respect to ``u`` gives ``J @ v`` in
+    `u @ J` is linear in `u`: differentiating it with respect to `u` gives `J @ v` in
     reverse mode, at the price of a second backward.
 
     Args:
@@ -262,14 +261,13 @@ def jvp(
         strict: raise if an output does not depend on an input, in place of zeros.
 
     Returns:
-        What ``func`` returned, and the product, which has the shapes of the outputs.
+        What `func` returned, and the product, which has the shapes of the outputs.
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``v`` is missing or has the wrong shape; independence in strict mode.
+        RuntimeError: `v` is missing or has the wrong shape; independence in strict mode.
 
-    Example::
-
+    Example:
         >>> jvp(lambda x: x.exp().sum(dim=1), adjit.zeros(2, 2), adjit.ones(2, 2))
         (tensor([2., 2.]), tensor([2., 2.]))
     """
@@ -298,7 +296,7 @@ def vhp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The product of a vector, from the left, with the Hessian of ``func`` at ``inputs``.
+    """The product of a vector, from the left, with the Hessian of `func` at `inputs`.
 
     Args:
         func: takes tensors and returns a tensor of one element.
@@ -308,15 +306,14 @@ def vhp(
         strict: raise if the gradient does not depend on an input, in place of zeros.
 
     Returns:
-        What ``func`` returned, and the product, which has the shapes of the inputs.
+        What `func` returned, and the product, which has the shapes of the inputs.
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``func`` returns something else, ``v`` is missing or has the wrong shape;
+        RuntimeError: `func` returns something else, `v` is missing or has the wrong shape;
             independence in strict mode.
 
-    Example::
-
+    Example:
         >>> vhp(lambda x: x.pow(3).sum(), adjit.ones(2), adjit.tensor([1.0, 2.0]))
         (tensor(2.), tensor([ 6., 12.]))
     """
@@ -343,9 +340,9 @@ def hvp(
     create_graph: bool = False,
     strict: bool = False,
 ) -> tuple[Any, Any]:
-    """The product of the Hessian of ``func`` at ``inputs`` with a vector.
+    """The product of the Hessian of `func` at `inputs` with a vector.
 
-    The Hessian of a function that is twice continuously differentiable is symmetric: :func:`vhp`
+    The Hessian of a function that is twice continuously differentiable is symmetric: `vhp`
     then gives the same with one backward less.
 
     Args:
@@ -356,15 +353,14 @@ def hvp(
         strict: raise if the gradient does not depend on an input, in place of zeros.
 
     Returns:
-        What ``func`` returned, and the product, which has the shapes of the inputs.
+        What `func` returned, and the product, which has the shapes of the inputs.
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``func`` returns something else, ``v`` is missing or has the wrong shape;
+        RuntimeError: `func` returns something else, `v` is missing or has the wrong shape;
             independence in strict mode.
 
-    Example::
-
+    Example:
         >>> hvp(lambda x: x.pow(3).sum(), adjit.ones(2), adjit.tensor([1.0, 2.0]))
         (tensor(2.), tensor([ 6., 12.]))
     """
@@ -407,7 +403,7 @@ def jacobian(
     vectorize: bool = False,
     strategy: Strategy = "reverse-mode",
 ) -> Any:
-    """The Jacobian of ``func`` at ``inputs``, one backward for each element of the outputs.
+    """The Jacobian of `func` at `inputs`, one backward for each element of the outputs.
 
     Args:
         func: takes tensors and returns a tensor or a tuple of tensors.
@@ -415,19 +411,18 @@ def jacobian(
         create_graph: whether the Jacobian can be differentiated.
         strict: raise if an output does not depend on an input, in place of zeros.
         vectorize: accepted; the rows of a Jacobian share one plan anyway.
-        strategy: must be ``"reverse-mode"``.
+        strategy: must be `"reverse-mode"`.
 
     Returns:
-        For an output of shape ``O`` and an input of shape ``I`` a tensor of shape ``O + I``. A
+        For an output of shape `O` and an input of shape `I` a tensor of shape `O + I`. A
         tuple of these for several inputs; a tuple of that for several outputs.
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: independence in strict mode, ``strict`` together with ``vectorize``.
-        NotImplementedError: ``strategy="forward-mode"``.
+        RuntimeError: independence in strict mode, `strict` together with `vectorize`.
+        NotImplementedError: `strategy="forward-mode"`.
 
-    Example::
-
+    Example:
         >>> jacobian(lambda x: x * x, adjit.tensor([1.0, 2.0]))
         tensor([[2., 0.],
                 [0., 4.]])
@@ -483,7 +478,7 @@ def hessian(
     vectorize: bool = False,
     outer_jacobian_strategy: Strategy = "reverse-mode",
 ) -> Any:
-    """The Hessian of ``func`` at ``inputs``: the Jacobian of its gradient.
+    """The Hessian of `func` at `inputs`: the Jacobian of its gradient.
 
     Args:
         func: takes tensors and returns a tensor of one element.
@@ -491,20 +486,19 @@ def hessian(
         create_graph: whether the Hessian can be differentiated.
         strict: raise if the gradient does not depend on an input, in place of zeros.
         vectorize: accepted; the rows of a Hessian share one plan anyway.
-        outer_jacobian_strategy: must be ``"reverse-mode"``.
+        outer_jacobian_strategy: must be `"reverse-mode"`.
 
     Returns:
-        For inputs of shapes ``I`` and ``J`` a tensor of shape ``I + J``; a tuple of tuples of
+        For inputs of shapes `I` and `J` a tensor of shape `I + J`; a tuple of tuples of
         these for several inputs.
 
     Raises:
         TypeError: something that is not a tensor.
-        RuntimeError: ``func`` returns something else; independence in strict mode, or ``strict``
-            together with ``vectorize``.
-        NotImplementedError: ``outer_jacobian_strategy="forward-mode"``.
+        RuntimeError: `func` returns something else; independence in strict mode, or `strict`
+            together with `vectorize`.
+        NotImplementedError: `outer_jacobian_strategy="forward-mode"`.
 
-    Example::
-
+    Example:
         >>> hessian(lambda x: x.pow(3).sum(), adjit.tensor([1.0, 2.0]))
         tensor([[ 6.,  0.],
                 [ 0., 12.]])

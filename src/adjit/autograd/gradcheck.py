@@ -28,7 +28,7 @@ Func: TypeAlias = Callable[..., Any]
 
 
 class GradcheckError(RuntimeError):
-    """A gradient that is wrong; raised by :func:`gradcheck` and :func:`gradgradcheck`."""
+    """A gradient that is wrong; raised by `gradcheck` and `gradgradcheck`."""
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,16 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of ``func`` at ``inputs`` are its central differences.
+    """Whether the gradients of `func` at `inputs` are its central differences.
 
-    The inputs are moved in place by ``eps``, one element at a time, and moved back: they should be
+    The inputs are moved in place by `eps`, one element at a time, and moved back: they should be
     float64 and must not overlap in memory.
 
     Args:
         func: takes tensors and returns a tensor or a tuple of tensors.
-        inputs: a tensor or a tuple; those with ``requires_grad`` are checked.
+        inputs: a tensor or a tuple; those with `requires_grad` are checked.
         eps: of the differences.
-        atol, rtol: as in ``allclose``.
+        atol, rtol: as in `allclose`.
         raise_exception: whether to raise in place of returning False.
         nondet_tol: how much two backwards of the same may differ.
         check_undefined_grad: check that outputs without a gradient are taken for zeros.
@@ -84,8 +84,7 @@ def gradcheck(
         RuntimeError: an input overlaps itself.
         NotImplementedError: a check of forward mode or of batched gradients.
 
-    Example::
-
+    Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
         >>> gradcheck(adjit.sin, x)
         True
@@ -140,16 +139,16 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Whether the second gradients of ``func`` are the central differences of its first.
+    """Whether the second gradients of `func` are the central differences of its first.
 
-    The function that is checked maps ``inputs`` and ``grad_outputs`` to the gradients.
+    The function that is checked maps `inputs` and `grad_outputs` to the gradients.
 
     Args:
         func: takes tensors and returns a tensor or a tuple of tensors.
-        inputs: a tensor or a tuple; those with ``requires_grad`` are checked.
+        inputs: a tensor or a tuple; those with `requires_grad` are checked.
         grad_outputs: gradients of the outputs; random ones in [-1, 1] if None.
         eps: of the differences.
-        atol, rtol: as in ``allclose``.
+        atol, rtol: as in `allclose`.
         gen_non_contig_grad_outputs: whether the random ones are not contiguous.
         raise_exception: whether to raise in place of returning False.
         nondet_tol: how much two backwards of the same may differ.
@@ -166,8 +165,7 @@ def gradgradcheck(
         RuntimeError: an input overlaps itself.
         NotImplementedError: a check of forward mode or of batched gradients.
 
-    Example::
-
+    Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
         >>> gradgradcheck(adjit.sin, x)
         True
@@ -226,7 +224,7 @@ def gradgradcheck(
 
 
 def _random_gradients(outputs: Sequence[Tensor], noncontiguous: bool) -> tuple[Tensor, ...]:
-    """Fixed random numbers in [-1, 1], in the shapes and dtypes of ``outputs``."""
+    """Fixed random numbers in [-1, 1], in the shapes and dtypes of `outputs`."""
     rng = np.random.default_rng(0)
     grads = []
     for output in outputs:
@@ -346,7 +344,7 @@ def _numerical(
 ) -> list[Array]:
     """The Jacobian of each checked output by central differences, a row for each input element.
 
-    With ``u``, the one row that is their sum weighted with it, in one dimension.
+    With `u`, the one row that is their sum weighted with it, in one dimension.
     """
     data = point.data
     if u is not None:
@@ -366,7 +364,7 @@ def _slopes(
     checked: Sequence[int],
     eps: float,
 ) -> list[Array]:
-    """The derivatives of the outputs as ``entry`` moves; it is moved back."""
+    """The derivatives of the outputs as `entry` moves; it is moved back."""
     original = entry.clone()
     delta = tensor(eps * direction, dtype=entry.dtype, device=entry.device)
     try:
@@ -403,7 +401,7 @@ def _analytical(
 ) -> list[Array]:
     """The Jacobian with respect to each point by backward, a column for each output element.
 
-    With ``v``, the one column that is their sum weighted with it.
+    With `v`, the one column that is their sum weighted with it.
     """
     weights = np.eye(output.numel()) if v is None else v[None, :]
     first, again = (_columns(output, points, weights, settings) for _ in range(2))
@@ -423,7 +421,7 @@ def _analytical(
 def _columns(
     output: Tensor, points: Sequence[Tensor], weights: Array, settings: _Settings
 ) -> list[Array]:
-    """One backward for each row of ``weights``; its gradients are a column for each point."""
+    """One backward for each row of `weights`; its gradients are a column for each point."""
     columns = [np.zeros((point.numel(), len(weights))) for point in points]
     for k, row in enumerate(weights):
         vector = tensor(row.reshape(tuple(output.shape)), dtype=output.dtype, device=output.device)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
 from ..graph import record
+from ..graph.node import NO_GRAD
 from ..graph.state import state
-from ..graph.view import NO_GRAD
 from ..storage import Storage
 from ..tensor import Meta
 from .inputs import CellOf, meta_of

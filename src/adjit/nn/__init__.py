@@ -1,4 +1,4 @@
-"""Modules, layers, losses and initialisers, as in ``torch.nn``."""
+"""Modules, layers, losses and initialisers, as in `torch.nn`."""
 
 from __future__ import annotations
 

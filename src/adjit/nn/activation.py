@@ -15,7 +15,7 @@ from .parameter import Parameter
 
 
 class _Inplace(Module):
-    """An activation without other settings than ``inplace``."""
+    """An activation without other settings than `inplace`."""
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class GELU(Module):
     """x Φ(x), Φ being the normal distribution function.
 
     Args:
-        approximate: ``"none"``, or ``"tanh"`` for the approximation by tanh.
+        approximate: `"none"`, or `"tanh"` for the approximation by tanh.
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -229,7 +229,7 @@ class PReLU(Module):
 
 
 class Threshold(Module):
-    """x where it is above ``threshold``, ``value`` elsewhere."""
+    """x where it is above `threshold`, `value` elsewhere."""
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -248,7 +248,7 @@ class Hardtanh(Module):
     """x clamped to [min_val, max_val].
 
     Raises:
-        AssertionError: ``max_val`` is not above ``min_val``.
+        AssertionError: `max_val` is not above `min_val`.
     """
 
     def __init__(
@@ -290,7 +290,7 @@ class ReLU6(Hardtanh):
 
 
 class Hardshrink(Module):
-    """x where |x| is above ``lambd``, 0 elsewhere."""
+    """x where |x| is above `lambd`, 0 elsewhere."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -304,7 +304,7 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by ``lambd``, 0 where it would pass it."""
+    """x moved towards 0 by `lambd`, 0 where it would pass it."""
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -318,7 +318,7 @@ class Softshrink(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`."""
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -333,7 +333,7 @@ class Softplus(Module):
 
 
 class GLU(Module):
-    """The first half of dimension ``dim`` times the sigmoid of the second half."""
+    """The first half of dimension `dim` times the sigmoid of the second half."""
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -356,7 +356,7 @@ class _OverDim(Module):
 
 
 class Softmax(_OverDim):
-    """exp(x) over its sum along ``dim``.
+    """exp(x) over its sum along `dim`.
 
     Example:
         >>> nn.Softmax(dim=0)(adjit.zeros(2))
@@ -368,14 +368,14 @@ class Softmax(_OverDim):
 
 
 class Softmin(_OverDim):
-    """exp(-x) over its sum along ``dim``."""
+    """exp(-x) over its sum along `dim`."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class LogSoftmax(_OverDim):
-    """The logarithm of softmax along ``dim``, without overflow."""
+    """The logarithm of softmax along `dim`, without overflow."""
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)

@@ -63,7 +63,7 @@ class Sequential(_ModuleSequence):
     """Modules called one after the other, each on the result of the one before.
 
     Args:
-        args: the modules, or one ``OrderedDict`` of names to modules.
+        args: the modules, or one `OrderedDict` of names to modules.
 
     Example:
         >>> nn.Sequential(nn.Linear(2, 3), nn.ReLU())
@@ -107,11 +107,11 @@ class Sequential(_ModuleSequence):
         return self
 
     def insert(self, index: int, module: Module) -> Self:
-        """Put a module before the one at ``index``.
+        """Put a module before the one at `index`.
 
         Raises:
-            AssertionError: ``module`` is no Module.
-            IndexError: ``index`` lies outside.
+            AssertionError: `module` is no Module.
+            IndexError: `index` lies outside.
         """
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
@@ -190,7 +190,7 @@ class ModuleList(_ModuleSequence):
         return self
 
     def insert(self, index: int, module: Module) -> None:
-        """Put a module before the one at ``index``, counted from the front."""
+        """Put a module before the one at `index`, counted from the front."""
         self._shift_in(index, module)
 
     def __iadd__(self, modules: Iterable[Module]) -> Self:
@@ -257,7 +257,7 @@ class ModuleDict(Module):
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Take out and return the module under ``key``."""
+        """Take out and return the module under `key`."""
         return self._modules.pop(key)
 
     def keys(self) -> KeysView[str]:
@@ -276,7 +276,7 @@ class ModuleDict(Module):
         """Add the entries of a mapping, or of an iterable of pairs.
 
         Raises:
-            TypeError: ``modules``, or an element of it, is no iterable.
+            TypeError: `modules`, or an element of it, is no iterable.
             ValueError: an element is no pair.
         """
         for key, module in _pairs(modules, "ModuleDict", "ModuleDict"):
@@ -362,7 +362,7 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """A dictionary of parameters; tensors put into it become parameters.
 
-    A plain dict is taken in the order of its keys, an ``OrderedDict`` in its own order.
+    A plain dict is taken in the order of its keys, an `OrderedDict` in its own order.
 
     Example:
         >>> params = nn.ParameterDict({"left": adjit.ones(2), "right": adjit.ones(2)})
@@ -427,7 +427,7 @@ class ParameterDict(Module):
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value under ``key``, which becomes ``default`` where there is none."""
+        """The value under `key`, which becomes `default` where there is none."""
         if key not in self:
             self[key] = default
         return self[key]
@@ -438,7 +438,7 @@ class ParameterDict(Module):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Take out and return the value under ``key``."""
+        """Take out and return the value under `key`."""
         value = self[key]
         del self[key]
         return value
@@ -451,11 +451,11 @@ class ParameterDict(Module):
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value under ``key``, or ``default``."""
+        """The value under `key`, or `default`."""
         return getattr(self, key) if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dictionary with ``default`` under every key."""
+        """A new dictionary with `default` under every key."""
         return ParameterDict((key, default) for key in keys)
 
     def keys(self) -> KeysView[str]:
@@ -474,7 +474,7 @@ class ParameterDict(Module):
         """Add the entries of a mapping, or of an iterable of pairs.
 
         Raises:
-            TypeError: ``parameters``, or an element of it, is no iterable.
+            TypeError: `parameters`, or an element of it, is no iterable.
             ValueError: an element is no pair.
         """
         pairs = _pairs(parameters, "ParametersDict", "ParameterDict")

@@ -176,6 +176,9 @@ class Conv1d(_Forward):
 class Conv2d(_Forward):
     """Convolution of images (batch, channels, height, width) or (channels, height, width).
 
+    Weight (out_channels, in_channels / groups, *kernel_size) and bias (out_channels,) start from
+    U(-k, k), k = 1 / sqrt(in_channels / groups * kernel elements).
+
     Args:
         in_channels: channels of the input.
         out_channels: channels of the result.
@@ -189,9 +192,6 @@ class Conv2d(_Forward):
         padding_mode: "zeros", "reflect", "replicate" or "circular": what is added.
         device: where the parameters are.
         dtype: their floating dtype.
-
-    Weight (out_channels, in_channels / groups, *kernel_size) and bias (out_channels,) start from
-    U(-k, k), k = 1 / sqrt(in_channels / groups * kernel elements).
 
     Raises:
         ValueError: if `groups` does not divide the channels, or `padding` or `padding_mode` is unknown.
@@ -294,6 +294,10 @@ class ConvTranspose1d(_Transposed):
 class ConvTranspose2d(_Transposed):
     """Transposed convolution of images (batch, channels, height, width), or without batch.
 
+    A call takes `output_size`, a size among those that the stride makes possible. Weight
+    (in_channels, out_channels / groups, *kernel_size) and bias (out_channels,) start from U(-k, k),
+    k = 1 / sqrt(out_channels / groups * kernel elements).
+
     Args:
         in_channels: channels of the input.
         out_channels: channels of the result.
@@ -307,10 +311,6 @@ class ConvTranspose2d(_Transposed):
         padding_mode: "zeros".
         device: where the parameters are.
         dtype: their floating dtype.
-
-    A call takes `output_size`, a size among those that the stride makes possible. Weight
-    (in_channels, out_channels / groups, *kernel_size) and bias (out_channels,) start from U(-k, k),
-    k = 1 / sqrt(out_channels / groups * kernel elements).
 
     Raises:
         ValueError: if `groups` does not divide the channels, or an `output_size` is out of reach.

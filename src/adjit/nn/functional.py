@@ -1,4 +1,4 @@
-"""The functions behind the layers and losses, as in ``torch.nn.functional``."""
+"""The functions behind the layers and losses, as in `torch.nn.functional`."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ __all__ = [
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
     """max(x, 0), elementwise; differentiable, with derivative 0 at 0.
 
-    With ``inplace`` the result is written into the input, here as in the activations below.
+    With `inplace` the result is written into the input, here as in the activations below.
 
     Example:
         >>> F.relu(adjit.tensor([-1.0, 2.0]))
@@ -235,7 +235,7 @@ def hardtanh(
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where it is above ``threshold``, ``value`` elsewhere; differentiable."""
+    """x where it is above `threshold`, `value` elsewhere; differentiable."""
     return _activation(activations.threshold, input, inplace, threshold, value)
 
 
@@ -326,20 +326,20 @@ def softsign(input: Tensor) -> Tensor:
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above ``threshold``."""
+    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`."""
     return activations.softplus(input, beta, threshold)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| is above ``lambd``, 0 elsewhere; differentiable."""
+    """x where |x| is above `lambd`, 0 elsewhere; differentiable."""
     return activations.hardshrink(input, lambd)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved towards 0 by ``lambd``, 0 where it would pass it; differentiable.
+    """x moved towards 0 by `lambd`, 0 where it would pass it; differentiable.
 
     Raises:
-        RuntimeError: ``lambd`` is negative or not finite.
+        RuntimeError: `lambd` is negative or not finite.
     """
     largest = finfo(input.dtype).max
     if not 0 <= lambd <= largest:
@@ -351,7 +351,7 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of dimension ``dim`` times the sigmoid of the second half; differentiable.
+    """The first half of dimension `dim` times the sigmoid of the second half; differentiable.
 
     Raises:
         RuntimeError: a 0-d input, or an odd size.
@@ -370,7 +370,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
 def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
-    """exp(x) over its sum along ``dim``; differentiable.
+    """exp(x) over its sum along `dim`; differentiable.
 
     Args:
         input: any shape, floating.
@@ -387,16 +387,16 @@ def softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
-    """exp(-x) over its sum along ``dim``; differentiable. Takes what :func:`softmax` takes."""
+    """exp(-x) over its sum along `dim`; differentiable. Takes what `softmax` takes."""
     return nn.softmax(-input, _softmax_dim("softmin", input, dim, _stacklevel), dtype)
 
 
 def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
-    """log(softmax(x)) along ``dim``, without overflow; differentiable.
+    """log(softmax(x)) along `dim`, without overflow; differentiable.
 
-    Takes what :func:`softmax` takes.
+    Takes what `softmax` takes.
     """
     return nn.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype)
 
@@ -404,7 +404,7 @@ def log_softmax(
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A draw from the Gumbel-softmax distribution along ``dim``; differentiable.
+    """A draw from the Gumbel-softmax distribution along `dim`; differentiable.
 
     Args:
         logits: unnormalised log-probabilities.
@@ -434,7 +434,7 @@ def normalize(
     eps: float = 1e-12,
     out: Tensor | None = None,
 ) -> Tensor:
-    """x / max(norm(x), eps) with the p-norm along ``dim``; differentiable.
+    """x / max(norm(x), eps) with the p-norm along `dim`; differentiable.
 
     Example:
         >>> F.normalize(adjit.tensor([[3.0, 4.0]]))
@@ -456,6 +456,8 @@ def batch_norm(
 ) -> Tensor:
     """Normalise each channel to mean 0 and variance 1, then scale and shift it.
 
+    Differentiable in `input`, `weight` and `bias`, any number of times.
+
     Args:
         input: (N, C, *), floating point.
         running_mean, running_var: (C,), the statistics that are used unless `training`; in
@@ -464,8 +466,6 @@ def batch_norm(
         training: whether the statistics are those of `input`.
         momentum: how far the running statistics move.
         eps: added to the variance.
-
-    Differentiable in `input`, `weight` and `bias`, any number of times.
 
     Raises:
         ValueError: for one value in a channel while training, or `eps` that is not positive.
@@ -499,7 +499,7 @@ def instance_norm(
 ) -> Tensor:
     """Normalise each channel of each image to mean 0 and variance 1, then scale and shift it.
 
-    Takes what :func:`batch_norm` takes; `use_input_stats` stands for its `training`, and running
+    Takes what `batch_norm` takes; `use_input_stats` stands for its `training`, and running
     statistics move towards the mean over the images.
 
     Raises:
@@ -522,7 +522,7 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """:func:`adjit.group_norm` that refuses groups of one value.
+    """`adjit.group_norm` that refuses groups of one value.
 
     Raises:
         ValueError: for groups of one value.
@@ -541,12 +541,12 @@ def local_response_norm(
 ) -> Tensor:
     """x / (k + alpha * the mean of the squares of neighbouring channels) ** beta.
 
+    Differentiable in `input`.
+
     Args:
         input: (N, C, *), floating point.
         size: how many channels are neighbours.
         alpha, beta, k: of the formula.
-
-    Differentiable in `input`.
 
     Raises:
         ValueError: for an input of less than three dimensions.
@@ -584,9 +584,9 @@ def l1_loss(
     Args:
         input: any shape, floating.
         target: of the same shape; one that only broadcasts gets a warning.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"`, `"sum"` or `"none"`.
         weight: a factor for every element, of the shape of the input; the mean is weighted.
 
     Raises:
@@ -607,7 +607,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)²; differentiable. Arguments and errors are those of :func:`l1_loss`.
+    """(input - target)²; differentiable. Arguments and errors are those of `l1_loss`.
 
     Example:
         >>> F.mse_loss(adjit.tensor([1.0, 2.0]), adjit.tensor([0.0, 0.0]))
@@ -628,11 +628,11 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """The L1 loss, rounded off by a parabola where it is below ``beta``; differentiable.
+    """The L1 loss, rounded off by a parabola where it is below `beta`; differentiable.
 
     Raises:
         ValueError: a reduction that is not known.
-        RuntimeError: ``beta`` is negative.
+        RuntimeError: `beta` is negative.
     """
     _warn_about_broadcasting(input, target)
     reduction = chosen_reduction(size_average, reduce, reduction)
@@ -648,13 +648,13 @@ def huber_loss(
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """Half the squared error up to ``delta``, a straight line beyond it; differentiable.
+    """Half the squared error up to `delta`, a straight line beyond it; differentiable.
 
-    With a ``weight`` of the shape of the input the mean is that of the weighted elements.
+    With a `weight` of the shape of the input the mean is that of the weighted elements.
 
     Raises:
         ValueError: another reduction, or a weight of another shape.
-        RuntimeError: ``delta`` is not positive.
+        RuntimeError: `delta` is not positive.
     """
     _warn_about_broadcasting(input, target)
     if weight is None:
@@ -680,10 +680,10 @@ def cross_entropy(
         input: logits, (C), (N, C) or (N, C, *).
         target: class indices, () or (N) or (N, *), or probabilities in the shape of the input.
         weight: a factor for every class, (C).
-        size_average: the old form of ``reduction``.
+        size_average: the old form of `reduction`.
         ignore_index: a target index that counts for nothing.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"`` (over the weights of the targets), ``"sum"`` or ``"none"``.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"` (over the weights of the targets), `"sum"` or `"none"`.
         label_smoothing: the share of the target that is spread over all classes.
 
     Raises:
@@ -715,7 +715,7 @@ def nll_loss(
 ) -> Tensor:
     """-input at the target's class, the input being log-probabilities; differentiable.
 
-    The arguments and errors are those of :func:`cross_entropy` with class indices.
+    The arguments and errors are those of `cross_entropy` with class indices.
     """
     if size_average is None and reduce is None:
         return found_by(nn.nll_loss, input, target, weight, ignore_index, reduction)
@@ -737,9 +737,9 @@ def binary_cross_entropy(
         input: probabilities of any shape.
         target: of the same shape, in [0, 1].
         weight: a factor for every element, broadcast.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         ValueError: another reduction, or a target of another shape.
@@ -769,9 +769,9 @@ def binary_cross_entropy_with_logits(
         input: logits of any shape.
         target: of the same shape, in [0, 1].
         weight: a factor for every element, broadcast.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"`, `"sum"` or `"none"`.
         pos_weight: a factor for the positive share, broadcast.
 
     Raises:
@@ -799,11 +799,11 @@ def kl_div(
 
     Args:
         input: log-probabilities of any shape.
-        target: probabilities of the same shape, or their logarithms with ``log_target``.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: ``"batchmean"`` divides the sum by the size of dimension 0; ``"mean"`` (which
-            warns), ``"sum"`` or ``"none"``.
+        target: probabilities of the same shape, or their logarithms with `log_target`.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: `"batchmean"` divides the sum by the size of dimension 0; `"mean"` (which
+            warns), `"sum"` or `"none"`.
         log_target: whether the target holds logarithms.
 
     Raises:
@@ -834,9 +834,9 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """exp(input) - target input, or input - target log(input + eps) without ``log_input``.
+    """exp(input) - target input, or input - target log(input + eps) without `log_input`.
 
-    ``full`` adds Stirling's approximation of log(target!) where the target is above 1.
+    `full` adds Stirling's approximation of log(target!) where the target is above 1.
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -860,14 +860,14 @@ def gaussian_nll_loss(
         input: the means, of any shape.
         target: broadcast with the input.
         var: the variances: a number, or a tensor of the shape of the input, of that shape without
-            its last dimension, or with one dimension of size 1. Its values are at least ``eps``
+            its last dimension, or with one dimension of size 1. Its values are at least `eps`
             here, which its gradient does not see.
         full: add the constant log(2 π) / 2.
         eps: the least variance.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
-        ValueError: negative variances, a ``var`` of another shape, or another reduction.
+        ValueError: negative variances, a `var` of another shape, or another reduction.
     """
     variance = creation.full_like(input, var) if isinstance(var, (int, float)) else var.clone()
     if (variance < 0).any():
@@ -971,9 +971,9 @@ def cosine_embedding_loss(
         input2: the same.
         target: (N) or ().
         margin: between -1 and 1.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         RuntimeError: the shapes do not go together.
@@ -1016,12 +1016,12 @@ def triplet_margin_loss(
         p: the order of the norm.
         eps: added to the differences.
         swap: measure the negative from the positive where that is nearer.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
-        ValueError: ``margin`` is not positive, or another reduction.
+        ValueError: `margin` is not positive, or another reduction.
         RuntimeError: the tensors have different numbers of dimensions.
     """
     return triplet_margin_with_distance_loss(
@@ -1045,7 +1045,7 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """:func:`triplet_margin_loss` with a distance of the user's own."""
+    """`triplet_margin_loss` with a distance of the user's own."""
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():

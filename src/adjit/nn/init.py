@@ -1,7 +1,7 @@
 """Initialisers: they fill a tensor in place, record nothing, and return it.
 
-All of them accept parameters, since they run under ``no_grad``. The fans of a weight of shape
-``(out, in, *kernel)`` are ``in * prod(kernel)`` and ``out * prod(kernel)``.
+All of them accept parameters, since they run under `no_grad`. The fans of a weight of shape
+`(out, in, *kernel)` are `in * prod(kernel)` and `out * prod(kernel)`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def calculate_gain(nonlinearity: str, param: int | float | None = None) -> float
     """The factor by which a nonlinearity asks for larger weights.
 
     Args:
-        nonlinearity: the name of the function in ``nn.functional``; 1 for linear layers,
+        nonlinearity: the name of the function in `nn.functional`; 1 for linear layers,
             convolutions and sigmoid, 5/3 for tanh, sqrt(2) for relu, sqrt(2 / (1 + slope²)) for
             leaky_relu, 3/4 for selu.
         param: the slope of leaky_relu, 0.01 by default.
@@ -156,7 +156,7 @@ def eye_(tensor: Tensor) -> Tensor:
     """Fill a matrix with the identity, so that a linear layer passes its inputs on.
 
     Raises:
-        ValueError: ``tensor`` has not two dimensions.
+        ValueError: `tensor` has not two dimensions.
     """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -168,7 +168,7 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
     """Fill a convolution's weight so that it passes its input channels on, in every group.
 
     Raises:
-        ValueError: ``tensor`` has not three to five dimensions, or ``groups`` does not divide it.
+        ValueError: `tensor` has not three to five dimensions, or `groups` does not divide it.
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -189,7 +189,7 @@ def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) ->
     """Fill from U(-b, b) with b = gain * sqrt(6 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
     Raises:
-        ValueError: ``tensor`` has fewer than two dimensions.
+        ValueError: `tensor` has fewer than two dimensions.
 
     Example:
         >>> weight = nn.init.xavier_uniform_(adjit.empty(3, 5), gain=nn.init.calculate_gain("relu"))
@@ -204,7 +204,7 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
     """Fill from N(0, s²) with s = gain * sqrt(2 / (fan_in + fan_out)) (Glorot and Bengio, 2010).
 
     Raises:
-        ValueError: ``tensor`` has fewer than two dimensions.
+        ValueError: `tensor` has fewer than two dimensions.
     """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     std = gain * math.sqrt(2.0 / (fan_in + fan_out))
@@ -225,8 +225,8 @@ def kaiming_uniform_(
         tensor: a weight of at least two dimensions; without elements it is left alone, with a
             warning.
         a: the slope of the leaky_relu that follows.
-        mode: ``"fan_in"`` keeps the variance of the forward pass, ``"fan_out"`` of the backward.
-        nonlinearity: what :func:`calculate_gain` is asked for.
+        mode: `"fan_in"` keeps the variance of the forward pass, `"fan_out"` of the backward.
+        nonlinearity: what `calculate_gain` is asked for.
         generator: the source of randomness.
 
     Raises:
@@ -251,7 +251,7 @@ def kaiming_normal_(
 ) -> Tensor:
     """Fill from N(0, s²) with s = gain / sqrt(fan) (He et al., 2015).
 
-    The arguments and errors are those of :func:`kaiming_uniform_`.
+    The arguments and errors are those of `kaiming_uniform_`.
     """
     if _is_empty(tensor):
         return tensor
@@ -261,12 +261,12 @@ def kaiming_normal_(
 
 @no_grad()
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Fill with a random matrix of orthonormal rows or columns, times ``gain`` (Saxe et al., 2013).
+    """Fill with a random matrix of orthonormal rows or columns, times `gain` (Saxe et al., 2013).
 
     Dimensions after the first are taken as one.
 
     Raises:
-        ValueError: ``tensor`` has fewer than two dimensions.
+        ValueError: `tensor` has fewer than two dimensions.
     """
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -285,10 +285,10 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 @no_grad()
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Fill a matrix from N(0, std²), but a share ``sparsity`` of each column by 0 (Martens, 2010).
+    """Fill a matrix from N(0, std²), but a share `sparsity` of each column by 0 (Martens, 2010).
 
     Raises:
-        ValueError: ``tensor`` has not two dimensions.
+        ValueError: `tensor` has not two dimensions.
     """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")

@@ -29,14 +29,14 @@ class Identity(Module):
 class Linear(Module):
     """y = x Aᵀ + b.
 
+    Weight (out_features, in_features) and bias start from U(-k, k), k = 1 / sqrt(in_features).
+
     Args:
         in_features: the size of the last dimension of the input, (*, in_features).
         out_features: the size of the last dimension of the output, (*, out_features).
         bias: whether there is a b.
         device: where the parameters are.
         dtype: their floating dtype.
-
-    Weight (out_features, in_features) and bias start from U(-k, k), k = 1 / sqrt(in_features).
 
     Example:
         >>> nn.Linear(20, 30)(adjit.randn(128, 20)).shape
@@ -97,7 +97,7 @@ class Bilinear(Module):
         dtype: their floating dtype.
 
     Raises:
-        ValueError: ``in1_features`` is not positive.
+        ValueError: `in1_features` is not positive.
 
     Example:
         >>> nn.Bilinear(20, 30, 40)(adjit.randn(128, 20), adjit.randn(128, 30)).shape
@@ -148,7 +148,7 @@ class Bilinear(Module):
 
 
 class Flatten(Module):
-    """Joins the dimensions from ``start_dim`` to ``end_dim``; by default all but the batch.
+    """Joins the dimensions from `start_dim` to `end_dim`; by default all but the batch.
 
     Example:
         >>> nn.Flatten()(adjit.zeros(32, 1, 5, 5)).shape
@@ -168,14 +168,14 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits dimension ``dim`` into several.
+    """Splits dimension `dim` into several.
 
     Args:
         dim: the dimension.
         unflattened_size: its new sizes; one may be -1.
 
     Raises:
-        TypeError: ``unflattened_size`` is no tuple or list of ints.
+        TypeError: `unflattened_size` is no tuple or list of ints.
 
     Example:
         >>> nn.Unflatten(1, (2, 5))(adjit.zeros(3, 10)).shape
@@ -218,10 +218,10 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """In training, zeroes every element with probability ``p`` and scales the rest by 1 / (1 - p).
+    """In training, zeroes every element with probability `p` and scales the rest by 1 / (1 - p).
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
 
     Example:
         >>> nn.Dropout(0.2).eval()(adjit.ones(2))
@@ -257,7 +257,7 @@ class AlphaDropout(_Dropout):
     """Dropout that keeps zero mean and unit variance, for networks of SELUs.
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -268,7 +268,7 @@ class FeatureAlphaDropout(_Dropout):
     """AlphaDropout of whole channels, (N, C, *).
 
     Raises:
-        ValueError: ``p`` is outside [0, 1].
+        ValueError: `p` is outside [0, 1].
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -396,7 +396,7 @@ class Embedding(Module):
         dtype: its floating dtype.
 
     Raises:
-        AssertionError: ``padding_idx`` is outside the table.
+        AssertionError: `padding_idx` is outside the table.
 
     Example:
         >>> nn.Embedding(10, 3)(adjit.tensor([[1, 2], [4, 5]])).shape
@@ -507,7 +507,7 @@ class Embedding(Module):
 
 
 class CosineSimilarity(Module):
-    """The cosine of the angle between two inputs along ``dim``; norms are at least ``eps``.
+    """The cosine of the angle between two inputs along `dim`; norms are at least `eps`.
 
     Example:
         >>> nn.CosineSimilarity(dim=0)(adjit.tensor([1.0, 0.0]), adjit.tensor([2.0, 0.0]))

@@ -1,4 +1,4 @@
-"""Losses as modules. All take ``reduction``: ``"mean"``, ``"sum"`` or ``"none"``."""
+"""Losses as modules. All take `reduction`: `"mean"`, `"sum"` or `"none"`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """The L1 loss, rounded off by a parabola where it is below ``beta``."""
+    """The L1 loss, rounded off by a parabola where it is below `beta`."""
 
     def __init__(
         self,
@@ -79,10 +79,10 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Half the squared error up to ``delta``, a straight line beyond it.
+    """Half the squared error up to `delta`, a straight line beyond it.
 
     Raises:
-        TypeError: ``delta`` is no number.
+        TypeError: `delta` is no number.
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -98,16 +98,16 @@ class HuberLoss(_Loss):
 class CrossEntropyLoss(_WeightedLoss):
     """-log softmax(input) at the target, along dimension 1.
 
-    Args:
-        weight: a factor for every class, (C,).
-        size_average: the old form of ``reduction``.
-        ignore_index: a target index that counts for nothing.
-        reduce: the old form of ``reduction``.
-        reduction: ``"mean"`` (over the weights of the targets), ``"sum"`` or ``"none"``.
-        label_smoothing: the share of the target that is spread over all classes.
-
     The input is (C), (N, C) or (N, C, *); the target holds class indices, () or (N) or (N, *), or
     probabilities in the shape of the input.
+
+    Args:
+        weight: a factor for every class, (C,).
+        size_average: the old form of `reduction`.
+        ignore_index: a target index that counts for nothing.
+        reduce: the old form of `reduction`.
+        reduction: `"mean"` (over the weights of the targets), `"sum"` or `"none"`.
+        label_smoothing: the share of the target that is spread over all classes.
 
     Example:
         >>> nn.CrossEntropyLoss()(adjit.zeros(3, 5), adjit.tensor([1, 0, 4]))
@@ -141,7 +141,7 @@ class CrossEntropyLoss(_WeightedLoss):
 class NLLLoss(_WeightedLoss):
     """-input at the target's class, the input being log-probabilities (C), (N, C) or (N, C, *).
 
-    The arguments are those of :class:`CrossEntropyLoss`.
+    The arguments are those of `CrossEntropyLoss`.
     """
 
     def __init__(
@@ -170,8 +170,8 @@ class BCELoss(_WeightedLoss):
 
     Args:
         weight: a factor for every element, broadcast.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
         reduction: how the elements are put together.
     """
 
@@ -184,8 +184,8 @@ class BCEWithLogitsLoss(_Loss):
 
     Args:
         weight: a factor for every element, broadcast.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
         reduction: how the elements are put together.
         pos_weight: a factor for the positive share of every class, broadcast.
     """
@@ -212,9 +212,9 @@ class KLDivLoss(_Loss):
     """target (log(target) - input), the input being log-probabilities.
 
     Args:
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
-        reduction: also ``"batchmean"``, which is the Kullback-Leibler divergence of a batch.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
+        reduction: also `"batchmean"`, which is the Kullback-Leibler divergence of a batch.
         log_target: whether the target holds log-probabilities.
     """
 
@@ -233,9 +233,9 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """exp(input) - target input, or input - target log(input + eps) without ``log_input``.
+    """exp(input) - target input, or input - target log(input + eps) without `log_input`.
 
-    ``full`` adds Stirling's approximation of log(target!).
+    `full` adds Stirling's approximation of log(target!).
     """
 
     def __init__(
@@ -264,9 +264,9 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """(log(var) + (input - target)² / var) / 2, the variance being at least ``eps``.
+    """(log(var) + (input - target)² / var) / 2, the variance being at least `eps`.
 
-    ``full`` adds the constant log(2 π) / 2.
+    `full` adds the constant log(2 π) / 2.
     """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
@@ -359,12 +359,12 @@ class TripletMarginLoss(_Loss):
         p: the order of the norm.
         eps: added to the differences.
         swap: measure the negative from the positive where that is nearer.
-        size_average: the old form of ``reduction``.
-        reduce: the old form of ``reduction``.
+        size_average: the old form of `reduction`.
+        reduce: the old form of `reduction`.
         reduction: how the elements are put together.
 
     Raises:
-        ValueError: ``margin`` is not positive.
+        ValueError: `margin` is not positive.
     """
 
     def __init__(
@@ -398,10 +398,10 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of the user's own, ``PairwiseDistance`` by default.
+    """TripletMarginLoss with a distance of the user's own, `PairwiseDistance` by default.
 
     Raises:
-        ValueError: ``margin`` is not positive.
+        ValueError: `margin` is not positive.
     """
 
     def __init__(

@@ -32,7 +32,7 @@ _global_backward_hooks: Hooks = OrderedDict()
 
 
 class IncompatibleKeys(NamedTuple):
-    """What ``load_state_dict`` found on one side only."""
+    """What `load_state_dict` found on one side only."""
 
     missing_keys: list[str]
     unexpected_keys: list[str]
@@ -57,36 +57,36 @@ class _WithKwargs:
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
-    """Run ``hook(module, args) -> None or new args`` before the forward of every module.
+    """Run `hook(module, args) -> None or new args` before the forward of every module.
 
-    Returns a handle whose ``remove()`` takes the hook away.
+    Returns a handle whose `remove()` takes the hook away.
     """
     return _register(_global_forward_pre_hooks, hook)
 
 
 def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False) -> RemovableHandle:
-    """Run ``hook(module, args, output) -> None or new output`` after every module's forward.
+    """Run `hook(module, args, output) -> None or new output` after every module's forward.
 
-    With ``with_kwargs`` the call is ``hook(module, args, kwargs, output)``.
+    With `with_kwargs` the call is `hook(module, args, kwargs, output)`.
     """
     return _register(_global_forward_hooks, _WithKwargs(hook) if with_kwargs else hook)
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
-    """Run ``hook(module, grad_output) -> None or new grad_output`` on every module."""
+    """Run `hook(module, grad_output) -> None or new grad_output` on every module."""
     return _register(_global_backward_pre_hooks, hook)
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
-    """Run ``hook(module, grad_input, grad_output) -> None or new grad_input`` on every module."""
+    """Run `hook(module, grad_input, grad_output) -> None or new grad_input` on every module."""
     return _register(_global_backward_hooks, hook)
 
 
 class Module:
     """Base class of all neural network modules.
 
-    Subclasses call ``super().__init__()``, assign parameters, buffers and submodules as attributes,
-    and define ``forward``. Calling the module runs ``forward`` and the registered hooks.
+    Subclasses call `super().__init__()`, assign parameters, buffers and submodules as attributes,
+    and define `forward`. Calling the module runs `forward` and the registered hooks.
 
     Example:
         >>> class Regression(nn.Module):
@@ -313,13 +313,13 @@ class Module:
     # ---- registering ---------------------------------------------------------------------------
 
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Add a parameter, reachable as the attribute ``name``; None reserves the name.
+        """Add a parameter, reachable as the attribute `name`; None reserves the name.
 
         Raises:
-            AttributeError: before ``Module.__init__``.
+            AttributeError: before `Module.__init__`.
             KeyError: a name that is empty, has a dot or is taken.
-            TypeError: ``param`` is no Parameter, or the name no string.
-            ValueError: ``param`` is computed from other tensors.
+            TypeError: `param` is no Parameter, or the name no string.
+            ValueError: `param` is computed from other tensors.
         """
         self._check_new_name("parameter", name, self.__dict__.get("_parameters"))
         if param is not None and not isinstance(param, Parameter):
@@ -341,12 +341,12 @@ class Module:
         Args:
             name: the attribute under which it is found.
             tensor: the buffer; None reserves the name and stays out of the state.
-            persistent: whether ``state_dict`` holds it.
+            persistent: whether `state_dict` holds it.
 
         Raises:
-            AttributeError: before ``Module.__init__``.
+            AttributeError: before `Module.__init__`.
             KeyError: a name that is empty, has a dot or is taken.
-            TypeError: ``tensor`` is no Tensor, or the name no string.
+            TypeError: `tensor` is no Tensor, or the name no string.
         """
         self._check_new_name("buffer", name, self.__dict__.get("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -361,10 +361,10 @@ class Module:
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Add a submodule, reachable as the attribute ``name``.
+        """Add a submodule, reachable as the attribute `name`.
 
         Raises:
-            TypeError: ``module`` is no Module, or the name no string.
+            TypeError: `module` is no Module, or the name no string.
             KeyError: a name that is empty, has a dot or is taken.
         """
         if module is not None and not isinstance(module, Module):
@@ -380,7 +380,7 @@ class Module:
         self._modules[name] = module
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """The same as :meth:`add_module`."""
+        """The same as `add_module`."""
         self.add_module(name, module)
 
     def _check_new_name(self, kind: str, name: str, registry: dict[str, Any] | None) -> None:
@@ -417,10 +417,10 @@ class Module:
         return module
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
-        """Put a module at a dotted path; with ``strict`` only where one is already.
+        """Put a module at a dotted path; with `strict` only where one is already.
 
         Raises:
-            ValueError: an empty path, or ``module`` is no Module.
+            ValueError: an empty path, or `module` is no Module.
             AttributeError: the parent is missing, or the name holds something else.
         """
         if target == "":
@@ -466,7 +466,7 @@ class Module:
     ) -> Iterator[tuple[str, Module]]:
         """All modules of the tree with their dotted names, this one first.
 
-        A module that occurs several times comes once, unless ``remove_duplicate`` is False.
+        A module that occurs several times comes once, unless `remove_duplicate` is False.
         """
         memo = set() if memo is None else memo
         if self in memo:
@@ -551,10 +551,10 @@ class Module:
     # ---- modes and conversions -----------------------------------------------------------------
 
     def train(self, mode: bool = True) -> Self:
-        """Set training mode (dropout active) on the whole tree; ``train(False)`` is ``eval()``.
+        """Set training mode (dropout active) on the whole tree; `train(False)` is `eval()`.
 
         Raises:
-            ValueError: ``mode`` is no bool.
+            ValueError: `mode` is no bool.
         """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
@@ -568,13 +568,13 @@ class Module:
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set ``requires_grad`` on all parameters."""
+        """Set `requires_grad` on all parameters."""
         for param in self.parameters():
             param.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of all parameters, or zero them where ``set_to_none`` is False."""
+        """Drop the gradients of all parameters, or zero them where `set_to_none` is False."""
         for param in self.parameters():
             if param.grad is None:
                 continue
@@ -586,7 +586,7 @@ class Module:
                 param.grad.requires_grad_(False).zero_()
 
     def apply(self, fn: Callable[[Module], Any]) -> Self:
-        """Call ``fn`` on every submodule and then on this one, to initialise for example.
+        """Call `fn` on every submodule and then on this one, to initialise for example.
 
         Example:
             >>> def without_bias(module):
@@ -617,8 +617,8 @@ class Module:
         return self
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
-        """Move all parameters and buffers, in place: ``to(device)``, ``to(dtype)``, ``to(tensor)``,
-        ``to(device, dtype)``.
+        """Move all parameters and buffers, in place: `to(device)`, `to(dtype)`, `to(tensor)`,
+        `to(device, dtype)`.
 
         The dtype is applied to floating-point and complex tensors only.
 
@@ -669,7 +669,7 @@ class Module:
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def type(self, dst_type: DType | str) -> Self:
-        """Cast all parameters and buffers to ``dst_type``, in place."""
+        """Cast all parameters and buffers to `dst_type`, in place."""
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def share_memory(self) -> Self:
@@ -681,10 +681,10 @@ class Module:
     def register_forward_pre_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Run ``hook(module, args) -> None or new args`` before every ``forward``.
+        """Run `hook(module, args) -> None or new args` before every `forward`.
 
-        With ``with_kwargs`` the call is ``hook(module, args, kwargs)`` and a result is a pair
-        ``(args, kwargs)``. ``prepend`` puts it before the hooks already there.
+        With `with_kwargs` the call is `hook(module, args, kwargs)` and a result is a pair
+        `(args, kwargs)`. `prepend` puts it before the hooks already there.
         """
         called = _WithKwargs(hook) if with_kwargs else hook
         return _register(self._forward_pre_hooks, called, prepend=prepend)
@@ -692,9 +692,9 @@ class Module:
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
     ) -> RemovableHandle:
-        """Run ``hook(module, args, output) -> None or new output`` after every ``forward``.
+        """Run `hook(module, args, output) -> None or new output` after every `forward`.
 
-        With ``with_kwargs`` the call is ``hook(module, args, kwargs, output)``.
+        With `with_kwargs` the call is `hook(module, args, kwargs, output)`.
 
         Example:
             >>> layer = nn.Flatten()
@@ -707,29 +707,29 @@ class Module:
         return _register(self._forward_hooks, called, prepend=prepend)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Run ``hook(module, grad_output) -> None or new grad_output`` before the backward of the
-        module; ``grad_output`` is a tuple, with None for what is no tensor.
+        """Run `hook(module, grad_output) -> None or new grad_output` before the backward of the
+        module; `grad_output` is a tuple, with None for what is no tensor.
         """
         return _register(self._backward_pre_hooks, hook, prepend=prepend)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
-        """Run ``hook(module, grad_input, grad_output) -> None or new grad_input`` once the
+        """Run `hook(module, grad_input, grad_output) -> None or new grad_input` once the
         gradients of the module's positional inputs are there; both are tuples, with None for what
         is no tensor.
         """
         return _register(self._backward_hooks, hook, prepend=prepend)
 
     def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Run ``hook(module, prefix, keep_vars)`` before the module's state is collected."""
+        """Run `hook(module, prefix, keep_vars)` before the module's state is collected."""
         return _register(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata)``, which may change the dict."""
+        """Run `hook(module, state_dict, prefix, local_metadata)`, which may change the dict."""
         return _register(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Run ``hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
-        unexpected_keys, error_msgs)`` before the module takes its state.
+        """Run `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
+        unexpected_keys, error_msgs)` before the module takes its state.
         """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
@@ -741,7 +741,7 @@ class Module:
         return handle
 
     def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
-        """Run ``hook(module, incompatible_keys)`` after the module took its state; the hook may
+        """Run `hook(module, incompatible_keys)` after the module took its state; the hook may
         change the two lists in place.
         """
         return _register(self._load_state_dict_post_hooks, hook)
@@ -749,11 +749,11 @@ class Module:
     # ---- state ---------------------------------------------------------------------------------
 
     def get_extra_state(self) -> Any:
-        """What ``state_dict`` stores besides tensors; override it with :meth:`set_extra_state`."""
+        """What `state_dict` stores besides tensors; override it with `set_extra_state`."""
         raise RuntimeError(f"{self._get_name()} does not override get_extra_state()")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take back what :meth:`get_extra_state` returned."""
+        """Take back what `get_extra_state` returned."""
         raise RuntimeError(f"{self._get_name()} does not override set_extra_state()")
 
     def state_dict(
@@ -831,7 +831,7 @@ class Module:
         """Copy values into the parameters and persistent buffers of the tree.
 
         Args:
-            state_dict: names to tensors, as :meth:`state_dict` gives them.
+            state_dict: names to tensors, as `state_dict` gives them.
             strict: whether the names must be exactly those of the module.
             assign: put the given tensors in place of the module's own instead of copying.
 
@@ -839,7 +839,7 @@ class Module:
             The names that were missing and those that were not expected.
 
         Raises:
-            TypeError: ``state_dict`` is no mapping.
+            TypeError: `state_dict` is no mapping.
             RuntimeError: shapes differ, or, when strict, names do.
 
         Example:
@@ -1053,7 +1053,7 @@ def _typename(value: Any) -> str:
 
 
 def _parse_to(args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Sort the arguments of ``to`` into device, dtype and memory_format."""
+    """Sort the arguments of `to` into device, dtype and memory_format."""
     where: dict[str, Any] = {"device": None, "dtype": None, "memory_format": None}
     given = dict(kwargs)
     for name in ("non_blocking", "copy"):  # without a meaning for a module

@@ -164,13 +164,13 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Normalises each channel of (N, C, H, W); takes what :class:`BatchNorm1d` takes."""
+    """Normalises each channel of (N, C, H, W); takes what `BatchNorm1d` takes."""
 
     _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Normalises each channel of (N, C, D, H, W); takes what :class:`BatchNorm1d` takes."""
+    """Normalises each channel of (N, C, D, H, W); takes what `BatchNorm1d` takes."""
 
     _dims = (5,)
 
@@ -226,7 +226,7 @@ class _InstanceNorm(_NormBase):
 class InstanceNorm1d(_InstanceNorm):
     """Normalises each channel of each image, (N, C, L) or (C, L).
 
-    Takes what :class:`BatchNorm1d` takes, but has no parameters and keeps no statistics unless
+    Takes what `BatchNorm1d` takes, but has no parameters and keeps no statistics unless
     `affine` and `track_running_stats` are given.
     """
 

@@ -10,15 +10,15 @@ from ..tensor import Tensor
 
 
 class Parameter(Tensor):
-    """A tensor that a :class:`Module` registers as one of its parameters when it is assigned.
+    """A tensor that a `Module` registers as one of its parameters when it is assigned.
 
     Args:
-        data: the values, of any shape and dtype. The storage is shared, as by ``detach()``; the
+        data: the values, of any shape and dtype. The storage is shared, as by `detach()`; the
             parameter is a leaf. Without it the parameter is empty.
-        requires_grad: whether ``backward()`` fills ``.grad``. ``no_grad`` does not change this.
+        requires_grad: whether `backward()` fills `.grad`. `no_grad` does not change this.
 
     Raises:
-        RuntimeError: ``requires_grad`` with a dtype that cannot carry a gradient.
+        RuntimeError: `requires_grad` with a dtype that cannot carry a gradient.
 
     Example:
         >>> nn.Parameter(adjit.ones(2))
@@ -35,7 +35,7 @@ class Parameter(Tensor):
         return made.requires_grad_(requires_grad)
 
     def __init__(self, data: Tensor | None = None, requires_grad: bool = True) -> None:
-        """Everything happens in ``__new__``."""
+        """Everything happens in `__new__`."""
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
         if id(self) in memo:
@@ -52,11 +52,11 @@ class Parameter(Tensor):
 
 
 class Buffer(Tensor):
-    """A tensor that a :class:`Module` registers as one of its buffers when it is assigned.
+    """A tensor that a `Module` registers as one of its buffers when it is assigned.
 
     Args:
         data: the values, of any shape and dtype; the storage is shared.
-        persistent: whether the buffer belongs to the module's ``state_dict``.
+        persistent: whether the buffer belongs to the module's `state_dict`.
 
     Example:
         >>> module = nn.Module()
@@ -75,7 +75,7 @@ class Buffer(Tensor):
         return buffer
 
     def __init__(self, data: Tensor | None = None, *, persistent: bool = True) -> None:
-        """Everything happens in ``__new__``."""
+        """Everything happens in `__new__`."""
 
 
 def _leaf(cls: type[Any], data: Tensor | None) -> Any:

@@ -118,13 +118,13 @@ class _MaxUnpool(Module):
 class MaxUnpool1d(_MaxUnpool):
     """MaxPool1d reversed: elements at their places, zeros elsewhere.
 
+    Its inputs are what MaxPool1d gives with `return_indices`, and the size that was pooled, where
+    several are pooled to the same.
+
     Args:
         kernel_size: the size of a window of the pooling.
         stride: how far apart its windows lie, `kernel_size` if None.
         padding: the places that it added at both ends.
-
-    Its inputs are what MaxPool1d gives with `return_indices`, and the size that was pooled, where
-    several are pooled to the same.
 
     Example:
         >>> values, places = nn.MaxPool1d(2, return_indices=True)(adjit.tensor([[1.0, 3.0]]))
@@ -455,7 +455,8 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The largest elements of windows at random places over the last three axes; takes what
-    FractionalMaxPool2d takes."""
+    FractionalMaxPool2d takes.
+    """
 
     _pool = staticmethod(F.fractional_max_pool3d)
     _axes = 3

@@ -1,4 +1,4 @@
-"""The ``reduction`` argument of losses, with PyTorch's older spellings of it."""
+"""The `reduction` argument of losses, with PyTorch's older spellings of it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ def chosen_reduction(
     size_average: bool | None, reduce: bool | None, reduction: str, *, stacklevel: int = 3
 ) -> str:
     """The reduction asked for, by its name or by the two deprecated flags, of which a warning tells at the
-    line of the caller's caller, or further out."""
+    line of the caller's caller, or further out.
+    """
     if size_average is None and reduce is None:
         return reduction
     named = "sum" if size_average is False else "mean"

@@ -13,7 +13,7 @@ Sizes = int | Sequence[int]
 
 
 class Upsample(Module):
-    """Images at another size, (N, C, *); all modes of :func:`nn.functional.interpolate`.
+    """Images at another size, (N, C, *); all modes of `nn.functional.interpolate`.
 
     Args:
         size: the new sizes of the spatial axes, or one for all.

@@ -21,7 +21,7 @@ def get_total_norm(
 
     Args:
         tensors: one tensor or an iterable, of floating dtypes and any shapes.
-        norm_type: the order of the norm; ``float("inf")`` for the largest magnitude.
+        norm_type: the order of the norm; `float("inf")` for the largest magnitude.
         error_if_nonfinite: raise where the result is NaN or infinite.
         foreach: without effect; kernels are fused in any case.
 
@@ -29,7 +29,7 @@ def get_total_norm(
         A 0-d tensor, without history; 0 where there are no tensors.
 
     Raises:
-        RuntimeError: a NaN or infinite norm, with ``error_if_nonfinite``.
+        RuntimeError: a NaN or infinite norm, with `error_if_nonfinite`.
 
     Example:
         >>> nn.utils.get_total_norm([adjit.tensor([3.0]), adjit.tensor([4.0])])
@@ -58,9 +58,9 @@ def clip_grads_with_norm_(
     total_norm: Tensor,
     foreach: bool | None = None,
 ) -> None:
-    """Scale the gradients in place by ``max_norm / total_norm`` where that is below one.
+    """Scale the gradients in place by `max_norm / total_norm` where that is below one.
 
-    The arguments are those of :func:`clip_grad_norm_`, and the norm from :func:`get_total_norm`.
+    The arguments are those of `clip_grad_norm_`, and the norm from `get_total_norm`.
     """
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for grad in _grads(parameters):
@@ -74,12 +74,12 @@ def clip_grad_norm_(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Scale the gradients in place so that their norm, all together, is at most ``max_norm``.
+    """Scale the gradients in place so that their norm, all together, is at most `max_norm`.
 
     Args:
         parameters: one tensor or an iterable; those without a gradient are left out.
         max_norm: the bound.
-        norm_type: the order of the norm; ``float("inf")`` for the largest magnitude.
+        norm_type: the order of the norm; `float("inf")` for the largest magnitude.
         error_if_nonfinite: raise where the norm is NaN or infinite, before anything is scaled.
         foreach: without effect; kernels are fused in any case.
 
@@ -87,7 +87,7 @@ def clip_grad_norm_(
         The norm before the scaling, a 0-d tensor.
 
     Raises:
-        RuntimeError: a NaN or infinite norm, with ``error_if_nonfinite``.
+        RuntimeError: a NaN or infinite norm, with `error_if_nonfinite`.
 
     Example:
         >>> weight = nn.Parameter(adjit.zeros(2))
@@ -141,11 +141,11 @@ def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Point every parameter's data at its slice of ``vec``, in the order of
-    :func:`parameters_to_vector`.
+    """Point every parameter's data at its slice of `vec`, in the order of
+    `parameters_to_vector`.
 
     Raises:
-        TypeError: ``vec`` is no tensor, or the parameters lie on different devices.
+        TypeError: `vec` is no tensor, or the parameters lie on different devices.
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__qualname__}")

@@ -348,14 +348,14 @@ def group_norm(
 ) -> Tensor:
     """Normalise groups of channels of each image to mean 0 and variance 1, then scale and shift.
 
+    Differentiable in `input`, `weight` and `bias`, any number of times.
+
     Args:
         input: (N, C, *), floating point.
         num_groups: a divisor of C.
         weight, bias: (C,), or None.
         eps: added to the variance.
         cudnn_enabled: accepted for PyTorch's sake.
-
-    Differentiable in `input`, `weight` and `bias`, any number of times.
 
     Raises:
         RuntimeError: if shapes or dtypes do not fit.

@@ -516,7 +516,8 @@ class Form(NamedTuple):
 @functools.lru_cache(1024)
 def plan_pair(left: Term, right: Term, kept: Term, x_shape: Shape, y_shape: Shape) -> Pair | None:
     """How two operands are multiplied and summed over the subscripts that are not kept; None if there is
-    none of these."""
+    none of these.
+    """
     summed = [s for s in left if s in right and s not in kept]
     if not summed:
         return None
@@ -554,7 +555,8 @@ def plan_single_product(
     terms: Terms, result: Term, x_shape: Shape, y_shape: Shape
 ) -> tuple[Pair, Shape | None] | None:
     """The product that an equation stands for, and the order of its axes; None if there is more to do, or
-    to complain about."""
+    to complain about.
+    """
     left, right = terms
     size = dict(zip(left, x_shape, strict=True))
     fits = all(size.get(s, n) == n for s, n in zip(right, y_shape, strict=True))

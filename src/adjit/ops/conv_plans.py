@@ -396,7 +396,8 @@ def lay_few(
 
 def plan_dots(image: Spec, filters: Spec, given: Geometry, threads: int, *, has_bias: bool) -> Plan:
     """A convolution of few pixels: a copy of what they see, and dot products with the weight as it
-    lies, which would take longer to pack."""
+    lies, which would take longer to pack.
+    """
     kind, groups, columns = image.dtype, given.groups, filters.shape[0] // given.groups
     length, panel = (
         numel(filters.shape[1:]),

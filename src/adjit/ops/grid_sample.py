@@ -297,12 +297,12 @@ def grid_sample(
 
 @export(namespace="nn.functional")
 def affine_grid(theta: Tensor, size: Sequence[int], align_corners: bool | None = None) -> Tensor:
-    """The grid of an affine map, for :func:`grid_sample`.
+    """The grid of an affine map, for `grid_sample`.
 
     Args:
         theta: (N, 2, 3) or (N, 3, 4), floating point.
         size: that of the output images, (N, C, H, W) or (N, C, D, H, W).
-        align_corners: as in :func:`grid_sample`.
+        align_corners: as in `grid_sample`.
 
     Returns:
         (N, H, W, 2) or (N, D, H, W, 3). Differentiable in `theta`.

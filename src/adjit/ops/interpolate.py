@@ -138,6 +138,8 @@ def interpolate(
 ) -> Tensor:
     """`input` at another size.
 
+    Differentiable in `input`; channels-last input gives a channels-last result.
+
     Args:
         input: (N, C, L), (N, C, H, W) or (N, C, D, H, W), floating point; uint8 too for the
             nearest modes.
@@ -151,8 +153,6 @@ def interpolate(
             the one given.
         antialias: for `"bilinear"` and `"bicubic"`, whether no element is left out where an axis
             shrinks.
-
-    Differentiable in `input`; channels-last input gives a channels-last result.
 
     Raises:
         ValueError: unless just one of `size` and `scale_factor` is given, or for options that the

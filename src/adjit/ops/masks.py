@@ -74,7 +74,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 @operation("NonzeroBackward0", differentiable=())
 def places_of_few(x: Tensor) -> tuple[Tensor, Tensor]:
     """Memory for the places of all elements, in which those come first that are not 0, and how many these
-    are: found at once, where they would be counted before."""
+    are: found at once, where they would be counted before.
+    """
     return launch(
         kernels.list_few, (x.contiguous(),), [((x.numel(), x.ndim), dtypes.int64), ((1,), dtypes.int64)],
         bind={"T": x.dtype}, words=(x.numel(), x.ndim, *x.shape), n=1,

@@ -85,7 +85,8 @@ def float_kernels(kind: dtype) -> tuple[Source, Source]:
 @functools.cache
 def memory_words() -> tuple[int, int, int]:
     """The addresses of functions that allocate and release memory without the GIL, and of the words that keep
-    some."""
+    some.
+    """
     names = ("PyMem_RawMalloc", "PyMem_RawFree")
     functions = [getattr(ctypes.pythonapi, name) for name in names]
     first, second = (ctypes.cast(function, ctypes.c_void_p).value or 0 for function in functions)
@@ -173,7 +174,8 @@ def plan_vector(
     kind: dtype, shape: Shape, strides: Shape, step: int, result: Shape
 ) -> Product | None:
     """A matrix by a vector whose elements lie `step` apart, or None where neither rows nor columns
-    of the matrix are dense."""
+    of the matrix are dense.
+    """
     (rows, columns), (down, across) = shape, strides
     if not kind.is_floating_point or columns == 0:
         return None

@@ -77,8 +77,8 @@ def norm(
     """The norm of vectors (`dim` is a number) or of matrices (`dim` is a pair).
 
     Without `ord` it is the root of the sum of squares of all that `dim` names, and of everything without
-    `dim`; with `ord` alone the tensor must be a vector or a matrix. See :func:`vector_norm` and
-    :func:`matrix_norm`.
+    `dim`; with `ord` alone the tensor must be a vector or a matrix. See `vector_norm` and
+    `matrix_norm`.
 
     Raises:
         RuntimeError: if `ord` is given without `dim` for more than two dimensions, or `dim` has more.

@@ -212,7 +212,7 @@ def std(
     *,
     correction: float | None = None,
 ) -> Tensor:
-    """The standard deviation of all elements, or along dimensions: the root of :func:`var`.
+    """The standard deviation of all elements, or along dimensions: the root of `var`.
 
     Example:
         >>> adjit.tensor([1., 2., 3., 4.]).std(correction=0)
@@ -231,7 +231,7 @@ def var_mean(
     *,
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The variance and the mean, in one pass over memory. Takes what :func:`var` takes.
+    """The variance and the mean, in one pass over memory. Takes what `var` takes.
 
     Example:
         >>> adjit.var_mean(adjit.tensor([1., 2., 3., 4.]))
@@ -252,7 +252,7 @@ def std_mean(
     *,
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
-    """The standard deviation and the mean, in one pass over memory. Takes what :func:`std` takes.
+    """The standard deviation and the mean, in one pass over memory. Takes what `std` takes.
 
     Example:
         >>> adjit.std_mean(adjit.tensor([1., 2., 3., 4.]))

@@ -61,12 +61,12 @@ def normalize(
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension.
 
+    Differentiable in `x1` and `x2`.
+
     Args:
         x1, x2: floating point, of shapes that can be broadcast.
         dim: the dimension of the vectors.
         eps: the least norm that a vector is divided by.
-
-    Differentiable in `x1` and `x2`.
 
     Example:
         >>> adjit.cosine_similarity(adjit.tensor([1., 0.]), adjit.tensor([1., 1.]), dim=0)

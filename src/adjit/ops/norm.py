@@ -181,14 +181,14 @@ def layer_norm(
 ) -> Tensor:
     """Normalise the last dimensions to mean 0 and variance 1, then scale and shift.
 
+    Differentiable in `input`, `weight` and `bias`, any number of times.
+
     Args:
         input: (..., *normalized_shape), floating point.
         normalized_shape: the last sizes of `input`.
         weight, bias: of shape `normalized_shape`, or None.
         eps: added to the variance.
         cudnn_enable: accepted for PyTorch's sake.
-
-    Differentiable in `input`, `weight` and `bias`, any number of times.
 
     Raises:
         RuntimeError: if shapes or dtypes do not fit.
@@ -222,13 +222,13 @@ def rms_norm(
 ) -> Tensor:
     """Divide the last dimensions by the root of their mean square, then scale.
 
+    Differentiable in `input` and `weight`.
+
     Args:
         input: (..., *normalized_shape), floating point.
         normalized_shape: the last sizes of `input`.
         weight: of shape `normalized_shape`, or None.
         eps: added to the mean square; the dtype's machine epsilon unless given.
-
-    Differentiable in `input` and `weight`.
 
     Example:
         >>> adjit.rms_norm(adjit.tensor([[3., 4.]]), (2,))

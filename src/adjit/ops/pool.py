@@ -501,6 +501,8 @@ def avg_pool1d(
 ) -> Tensor:
     """The mean of each window over the last axis.
 
+    Differentiable in `input`.
+
     Args:
         input: (N, C, L) or (C, L), floating point.
         kernel_size: the size of a window.
@@ -508,8 +510,6 @@ def avg_pool1d(
         padding: zeros added at both ends, at most half of a window.
         ceil_mode: whether a window may reach beyond the end.
         count_include_pad: whether the zeros count as elements.
-
-    Differentiable in `input`.
 
     Raises:
         RuntimeError: if the settings do not fit the shape.
@@ -536,7 +536,7 @@ def avg_pool2d(
 ) -> Tensor:
     """The mean of each window over the last two axes.
 
-    Takes what :func:`avg_pool1d` takes, and `divisor_override`, by which sums are divided instead
+    Takes what `avg_pool1d` takes, and `divisor_override`, by which sums are divided instead
     of by the number of elements.
     """
     return average_windows(
@@ -555,7 +555,7 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window over the last three axes; takes what :func:`avg_pool2d` takes."""
+    """The mean of each window over the last three axes; takes what `avg_pool2d` takes."""
     return average_windows(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -654,11 +654,11 @@ def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Any:
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     """The means of `output_size` windows that divide the last axis evenly.
 
+    Differentiable in `input`.
+
     Args:
         input: (N, C, L) or (C, L), floating point.
         output_size: how many windows; neighbours overlap where their number does not divide L.
-
-    Differentiable in `input`.
 
     Raises:
         RuntimeError: if the shapes do not fit.
@@ -673,14 +673,14 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
 @export(namespace="nn.functional")
 @finds
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """:func:`adaptive_avg_pool1d` over two axes; a size that is None stays what it is."""
+    """`adaptive_avg_pool1d` over two axes; a size that is None stays what it is."""
     return adaptive_average("adaptive_avg_pool2d", 2, input, output_size)
 
 
 @export(namespace="nn.functional")
 @finds
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """:func:`adaptive_avg_pool1d` over three axes; a size that is None stays what it is."""
+    """`adaptive_avg_pool1d` over three axes; a size that is None stays what it is."""
     return adaptive_average("adaptive_avg_pool3d", 3, input, output_size)
 
 

@@ -758,7 +758,8 @@ def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
 @maker
 def fresh_place(x: Tensor) -> Tensor:
     """Where the blocks for a mask over `x` begin in the stream of the default generator, as a tensor: what
-    draws the mask, and draws it again in backward, is recorded without Python."""
+    draws the mask, and draws it again in backward, is recorded without Python.
+    """
     draw = drawing(blocks_for(x.numel(), kernels.WORDS)[1])
     return launch(
         kernels.beginning, (), [((3,), dtypes.int64)], scalars=draw(), n=1, draw=draw, device=x.device
@@ -903,7 +904,7 @@ def alpha_dropout(
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """:func:`alpha_dropout` of whole channels.
+    """`alpha_dropout` of whole channels.
 
     Args:
         input: (N, C, *), floating point.

@@ -270,14 +270,14 @@ def sum(
 ) -> Tensor:
     """The sum of all elements, or the sums along one or several dimensions.
 
+    Differentiable in `input`. The sum of nothing is 0. A float sum is computed in fixed blocks,
+    so that its error stays small and the number of threads cannot change it.
+
     Args:
         input: any shape; of any dtype. bool and integers are summed in int64.
         dim: an int or ints, negative ones from the end; None and () mean all.
         keepdim: leave the reduced dimensions in the shape, with size 1.
         dtype: convert to this before summing.
-
-    Differentiable in `input`. The sum of nothing is 0. A float sum is computed in fixed blocks,
-    so that its error stays small and the number of threads cannot change it.
 
     Raises:
         IndexError: if there is no such dimension.
@@ -325,13 +325,13 @@ def mean(
 ) -> Tensor:
     """The mean of all elements, or the means along one or several dimensions.
 
+    Differentiable in `input`. The mean of nothing is NaN.
+
     Args:
         input: any shape; of a floating-point dtype unless `dtype` gives one.
         dim: an int or ints; None and () mean all.
         keepdim: leave the reduced dimensions in the shape, with size 1.
         dtype: convert to this before averaging.
-
-    Differentiable in `input`. The mean of nothing is NaN.
 
     Raises:
         RuntimeError: for an integer or bool `input` without `dtype`.
@@ -370,7 +370,7 @@ def nansum(
 ) -> Tensor:
     """The sum of all elements that are no NaN, along dimensions or over all.
 
-    Takes what :func:`sum` takes; differentiable in `input`, where a NaN gets gradient 0.
+    Takes what `sum` takes; differentiable in `input`, where a NaN gets gradient 0.
 
     Example:
         >>> adjit.tensor([1., float("nan"), 2.]).nansum()
@@ -388,7 +388,7 @@ def nanmean(
 ) -> Tensor:
     """The mean of all elements that are no NaN, along dimensions or over all.
 
-    Takes what :func:`mean` takes; differentiable in `input`.
+    Takes what `mean` takes; differentiable in `input`.
 
     Example:
         >>> adjit.tensor([1., float("nan"), 2.]).nanmean()
@@ -726,7 +726,7 @@ def max(
 
     `max(x)` shares the gradient evenly among equal largest elements; `max(x, dim)` gives it to
     the element at the index, which is the first of equals. NaN counts as the largest.
-    `max(x, other)` is :func:`maximum`.
+    `max(x, other)` is `maximum`.
 
     Raises:
         IndexError: if `dim` is no dimension or is empty.
@@ -755,7 +755,7 @@ def min(
 ) -> Any:
     """The smallest element; along a dimension, `(values, indices)`; of two tensors, elementwise.
 
-    The counterpart of :func:`max`; NaN counts as the smallest here.
+    The counterpart of `max`; NaN counts as the smallest here.
 
     Example:
         >>> adjit.tensor([[1., 5.], [3., 4.]]).min(1).values
@@ -986,7 +986,7 @@ def norm(
     keepdim: bool = False,
     dtype: DType | None = None,
 ) -> Tensor:
-    """The norm of all elements, or along dimensions: :func:`linalg.vector_norm` of order `p`.
+    """The norm of all elements, or along dimensions: `linalg.vector_norm` of order `p`.
 
     `p` is a number, or "fro" for 2.
 

@@ -264,13 +264,13 @@ def diff(
 ) -> Tensor:
     """The differences of neighbours along a dimension, taken `n` times.
 
+    Differentiable in all tensors.
+
     Args:
         input: at least 1-d, of any dtype; bools give where neighbours differ.
         n: how often.
         dim: the dimension.
         prepend, append: tensors to put before and after `input` first, where there is a difference to take.
-
-    Differentiable in all tensors.
 
     Example:
         >>> adjit.tensor([1., 4., 9.]).diff()

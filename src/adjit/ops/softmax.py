@@ -111,12 +111,12 @@ def _(g, upper, logs, axis):  # type: ignore[no-untyped-def]
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along a dimension.
 
+    Never overflows: the largest element is subtracted first. Differentiable in `input`.
+
     Args:
         input: any shape, floating point unless `dtype` gives a floating dtype.
         dim: the dimension whose elements sum to 1 afterwards.
         dtype: convert to this first.
-
-    Never overflows: the largest element is subtracted first. Differentiable in `input`.
 
     Example:
         >>> adjit.softmax(adjit.tensor([0., 0.]), 0)
@@ -130,9 +130,9 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 @finds
 @numpy_names
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
-    """The logarithm of :func:`softmax` along a dimension, exact where the softmax underflows.
+    """The logarithm of `softmax` along a dimension, exact where the softmax underflows.
 
-    Takes what :func:`softmax` takes. Differentiable in `input`.
+    Takes what `softmax` takes. Differentiable in `input`.
 
     Example:
         >>> adjit.log_softmax(adjit.tensor([0., 0.]), 0)

@@ -411,14 +411,14 @@ def unique(
 ) -> Any:
     """The distinct elements, or the distinct slices along a dimension, in order.
 
+    The shape depends on the values, so what was recorded is computed. Not differentiable.
+
     Args:
         input: any shape and dtype; two NaN are distinct.
         sorted: accepted for PyTorch's sake; the result is always sorted.
         return_inverse: also give, for each element, where it is in the result.
         return_counts: also give how often each is there.
         dim: compare slices along this dimension; all elements unless given.
-
-    The shape depends on the values, so what was recorded is computed. Not differentiable.
 
     Example:
         >>> adjit.tensor([3, 1, 3]).unique(return_counts=True)
@@ -433,7 +433,7 @@ def unique_consecutive(
 ) -> Any:
     """The elements, or slices along a dimension, without those equal to the one before.
 
-    Takes what :func:`unique` takes.
+    Takes what `unique` takes.
 
     Example:
         >>> adjit.unique_consecutive(adjit.tensor([1, 1, 2, 1]))
@@ -459,14 +459,14 @@ def searchsorted(
 ) -> Tensor:
     """Where values would be put into sorted rows so that they stay sorted.
 
+    Not differentiable.
+
     Args:
         sorted_sequence: (..., n), ascending in its last dimension; or (n,) for any `input`.
         input: (..., m), or a number.
         out_int32: give int32 instead of int64.
         right: after equal elements instead of before them; `side="right"` says the same.
         sorter: the indices that sort `sorted_sequence`, if it is not sorted.
-
-    Not differentiable.
 
     Example:
         >>> adjit.searchsorted(adjit.tensor([1, 3, 5]), adjit.tensor([3, 4]))
@@ -524,13 +524,13 @@ def bucketize(
 ) -> Tensor:
     """The bucket of each value: the index of the first boundary that is not below it.
 
+    Not differentiable.
+
     Args:
         input: any shape, or a number.
         boundaries: (n,), ascending.
         out_int32: give int32 instead of int64.
         right: buckets hold their left boundary instead of their right one.
-
-    Not differentiable.
 
     Example:
         >>> adjit.bucketize(adjit.tensor([0., 2., 9.]), adjit.tensor([1., 3.]))

@@ -34,7 +34,8 @@ def float_words(numbers: Sequence[float]) -> list[int]:
 
 def _go_together(params: list[Tensor]) -> bool:
     """Whether one launch can move them all: they are on one device, have one dtype, and no two share
-    a storage."""
+    a storage.
+    """
     kind, place = params[0].spec.dtype, params[0].spec.device
     for p in params:
         if p.spec.dtype is not kind or p.spec.device is not place:
@@ -44,7 +45,8 @@ def _go_together(params: list[Tensor]) -> bool:
 
 def _lie_plainly(written: list[Tensor], read: list[Tensor]) -> bool:
     """Whether tensors are all of their storages, and what is read lies densely; nobody outside looks at
-    either."""
+    either.
+    """
     return all(map(_is_whole, written)) and all(
         t.spec.contiguous and not t.storage.shared for t in read
     )
@@ -94,7 +96,8 @@ def adam_step(
 ) -> None:
     """Steps of Adam. Numbers: for each parameter -lr over the correction of the mean, then for each
     the correction of the square; the sign, weight decay, the factor of the parameters, the weights
-    of the gradient, of the old square and of the new one, epsilon."""
+    of the gradient, of the old square and of the new one, epsilon.
+    """
 
     def words() -> list[int]:
         return [*float_words(numbers()), int(amsgrad)]

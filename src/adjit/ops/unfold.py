@@ -103,11 +103,11 @@ def unfold(
 ) -> Tensor:
     """The windows of images as columns, (N, C * kernel, L) for L windows.
 
+    Differentiable in `input`; its reverse is `fold`.
+
     Args:
         input: (N, C, H, W) or (C, H, W), floating point.
         kernel_size, dilation, padding, stride: as in a convolution, one number or two.
-
-    Differentiable in `input`; its reverse is :func:`fold`.
 
     Raises:
         RuntimeError: if the settings do not fit the shape.
@@ -153,12 +153,12 @@ def fold(
 ) -> Tensor:
     """Columns of windows, (N, C * kernel, L) or (C * kernel, L), added up to images.
 
+    Differentiable in `input`.
+
     Args:
         input: floating point.
         output_size: H and W.
-        kernel_size, dilation, padding, stride: those of :func:`unfold`.
-
-    Differentiable in `input`.
+        kernel_size, dilation, padding, stride: those of `unfold`.
 
     Raises:
         RuntimeError: if the settings do not fit the shape.
@@ -285,7 +285,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 @export
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(*, C, H * r, W * r) as (*, C * r², H, W): :func:`pixel_shuffle` reversed.
+    """(*, C, H * r, W * r) as (*, C * r², H, W): `pixel_shuffle` reversed.
 
     Differentiable in `input`.
 

@@ -24,9 +24,9 @@ class Adagrad(PerParameterOptimizer):
     Optimization*, JMLR 12, 2011.
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
-        lr_decay: the n-th step is divided by ``1 + (n - 1) * lr_decay``.
+        lr_decay: the n-th step is divided by `1 + (n - 1) * lr_decay`.
         weight_decay: factor of the L2 penalty.
         initial_accumulator_value: where the sum of squares starts.
         eps: added to the denominator.
@@ -36,10 +36,9 @@ class Adagrad(PerParameterOptimizer):
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: ``differentiable=True``.
+        NotImplementedError: `differentiable=True`.
 
-    Example::
-
+    Example:
         >>> optimizer = adjit.optim.Adagrad(model.parameters(), lr=1e-2)
         >>> loss_fn(model(input), target).backward()
         >>> optimizer.step()

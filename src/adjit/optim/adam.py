@@ -21,11 +21,11 @@ from .optimizer import (
 class Adam(PerParameterOptimizer):
     """Adam: steps scaled by running averages of the gradient and of its square.
 
-    Kingma and Ba, *Adam: A Method for Stochastic Optimization*, arXiv:1412.6980; ``amsgrad`` is
+    Kingma and Ba, *Adam: A Method for Stochastic Optimization*, arXiv:1412.6980; `amsgrad` is
     from Reddi, Kale and Kumar, *On the Convergence of Adam and Beyond*, ICLR 2018.
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
         betas: how much of the averages of gradient and squared gradient is kept.
         eps: added to the denominator.
@@ -39,10 +39,9 @@ class Adam(PerParameterOptimizer):
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: ``differentiable=True``.
+        NotImplementedError: `differentiable=True`.
 
-    Example::
-
+    Example:
         >>> optimizer = adjit.optim.Adam(model.parameters(), lr=1e-3)
         >>> optimizer.zero_grad()
         >>> loss_fn(model(input), target).backward()
@@ -162,12 +161,12 @@ class Adam(PerParameterOptimizer):
 
 
 class AdamW(Adam):
-    """Adam with decoupled weight decay: the parameters shrink by ``lr * weight_decay`` a step.
+    """Adam with decoupled weight decay: the parameters shrink by `lr * weight_decay` a step.
 
     Loshchilov and Hutter, *Decoupled Weight Decay Regularization*, arXiv:1711.05101.
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
         betas: how much of the averages of gradient and squared gradient is kept.
         eps: added to the denominator.
@@ -180,10 +179,9 @@ class AdamW(Adam):
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: ``differentiable=True``.
+        NotImplementedError: `differentiable=True`.
 
-    Example::
-
+    Example:
         >>> optimizer = adjit.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
         >>> loss_fn(model(input), target).backward()
         >>> optimizer.step()

@@ -55,13 +55,12 @@ def _register(hooks: Hooks, hook: Callable[..., Any], prepend: bool = False) -> 
 
 
 def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` before each step of every optimiser.
+    """Call `hook(optimizer, args, kwargs)` before each step of every optimiser.
 
-    What the hook returns, unless it is None, replaces ``(args, kwargs)``; ``args[0]`` is the
+    What the hook returns, unless it is None, replaces `(args, kwargs)`; `args[0]` is the
     optimiser itself.
 
-    Example::
-
+    Example:
         >>> handle = adjit.optim.optimizer.register_optimizer_step_pre_hook(
         ...     lambda optimizer, args, kwargs: print("step")
         ... )
@@ -71,10 +70,9 @@ def register_optimizer_step_pre_hook(hook: Callable[..., Any]) -> RemovableHandl
 
 
 def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHandle:
-    """Call ``hook(optimizer, args, kwargs)`` after each step of every optimiser.
+    """Call `hook(optimizer, args, kwargs)` after each step of every optimiser.
 
-    Example::
-
+    Example:
         >>> handle = adjit.optim.optimizer.register_optimizer_step_post_hook(
         ...     lambda optimizer, args, kwargs: print("stepped")
         ... )
@@ -84,7 +82,7 @@ def register_optimizer_step_post_hook(hook: Callable[..., Any]) -> RemovableHand
 
 
 def _typename(value: object) -> str:
-    """The name under which PyTorch's messages would show ``value``'s type."""
+    """The name under which PyTorch's messages would show `value`'s type."""
     if isinstance(value, Tensor):
         return str(value.type())
     named = value if hasattr(value, "__qualname__") else type(value)
@@ -94,7 +92,7 @@ def _typename(value: object) -> str:
 
 
 def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
-    """``step`` between its hooks; a step that calls its base class's runs them once."""
+    """`step` between its hooks; a step that calls its base class's runs them once."""
 
     @functools.wraps(step)
     def hooked_step(*args: Any, **kwargs: Any) -> Any:
@@ -131,20 +129,19 @@ def _hooked(step: Callable[..., Any]) -> Callable[..., Any]:
 class Optimizer:
     """Base class of the optimisers, and of your own.
 
-    Args:
-        params: an iterable of tensors, of ``(name, tensor)`` pairs, or of dicts, each a parameter
-            group with its ``"params"`` and the options in which it differs.
-        defaults: the options of groups that do not give them.
-
-    A subclass defines ``step(closure=None)``. ``param_groups`` and ``state`` (a dict of state by
+    A subclass defines `step(closure=None)`. `param_groups` and `state` (a dict of state by
     parameter) may be read and changed between steps.
 
+    Args:
+        params: an iterable of tensors, of `(name, tensor)` pairs, or of dicts, each a parameter
+            group with its `"params"` and the options in which it differs.
+        defaults: the options of groups that do not give them.
+
     Raises:
-        TypeError: ``params`` is a tensor, a set, or holds something that is not a tensor.
+        TypeError: `params` is a tensor, a set, or holds something that is not a tensor.
         ValueError: no parameters, a tensor that is not a leaf, a parameter in two groups.
 
-    Example::
-
+    Example:
         >>> class SignDescent(adjit.optim.Optimizer):
         ...     def __init__(self, params, lr):
         ...         super().__init__(params, {"lr": lr})
@@ -224,23 +221,21 @@ class Optimizer:
         return text + ")"
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` before each step.
+        """Call `hook(optimizer, args, kwargs)` before each step.
 
-        What the hook returns, unless it is None, replaces ``(args, kwargs)``; ``args[0]`` is the
+        What the hook returns, unless it is None, replaces `(args, kwargs)`; `args[0]` is the
         optimiser itself.
 
-        Example::
-
+        Example:
             >>> handle = optimizer.register_step_pre_hook(lambda opt, args, kwargs: print("step"))
             >>> handle.remove()
         """
         return _register(self._optimizer_step_pre_hooks, hook)
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call ``hook(optimizer, args, kwargs)`` after each step.
+        """Call `hook(optimizer, args, kwargs)` after each step.
 
-        Example::
-
+        Example:
             >>> handle = optimizer.register_step_post_hook(lambda opt, args, kwargs: print("done"))
             >>> handle.remove()
         """
@@ -249,10 +244,9 @@ class Optimizer:
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer)`` before each :meth:`state_dict`, first if ``prepend``.
+        """Call `hook(optimizer)` before each `state_dict`, first if `prepend`.
 
-        Example::
-
+        Example:
             >>> handle = optimizer.register_state_dict_pre_hook(lambda opt: print("saving"))
         """
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
@@ -260,12 +254,11 @@ class Optimizer:
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` on what :meth:`state_dict` will return.
+        """Call `hook(optimizer, state_dict)` on what `state_dict` will return.
 
         The hook may change the dict, or return another in its place.
 
-        Example::
-
+        Example:
             >>> handle = optimizer.register_state_dict_post_hook(
             ...     lambda opt, saved: {**saved, "version": 2}
             ... )
@@ -275,12 +268,11 @@ class Optimizer:
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer, state_dict)`` on what :meth:`load_state_dict` is given.
+        """Call `hook(optimizer, state_dict)` on what `load_state_dict` is given.
 
         The hook may change the (shallowly copied) dict, or return another in its place.
 
-        Example::
-
+        Example:
             >>> handle = optimizer.register_load_state_dict_pre_hook(
             ...     lambda opt, saved: saved["optimizer"]
             ... )
@@ -290,10 +282,9 @@ class Optimizer:
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
-        """Call ``hook(optimizer)`` after each :meth:`load_state_dict`.
+        """Call `hook(optimizer)` after each `load_state_dict`.
 
-        Example::
-
+        Example:
             >>> handle = optimizer.register_load_state_dict_post_hook(lambda opt: print("loaded"))
         """
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
@@ -305,17 +296,16 @@ class Optimizer:
     def _unpack_state(
         self, state: dict[str, Any], param: Tensor, group: dict[str, Any]
     ) -> dict[str, Any]:
-        """The inverse of :meth:`_pack_state`."""
+        """The inverse of `_pack_state`."""
         return state
 
     def state_dict(self) -> StateDict:
         """The state and the groups, with parameters replaced by their positions.
 
-        The layout is PyTorch's: ``{"state": {0: {...}}, "param_groups": [{..., "params": [0]}]}``.
+        The layout is PyTorch's: `{"state": {0: {...}}, "param_groups": [{..., "params": [0]}]}`.
         The tensors in it are those of the optimiser, not copies.
 
-        Example::
-
+        Example:
             >>> saved = optimizer.state_dict()
             >>> optimizer.load_state_dict(saved)
         """
@@ -340,7 +330,7 @@ class Optimizer:
         return saved
 
     def load_state_dict(self, state_dict: StateDict) -> None:
-        """Take over state and options from what :meth:`state_dict` returned.
+        """Take over state and options from what `state_dict` returned.
 
         State tensors are cast to the dtype and device of their parameter; arrays of other
         libraries are copied. Options of the loaded groups replace the present ones.
@@ -348,8 +338,7 @@ class Optimizer:
         Raises:
             ValueError: the groups differ in number or size.
 
-        Example::
-
+        Example:
             >>> optimizer.load_state_dict(saved)
         """
         state_dict = state_dict.copy()
@@ -387,12 +376,11 @@ class Optimizer:
         """Forget the gradients of all parameters, or fill them with zeros.
 
         Args:
-            set_to_none: True sets ``.grad`` to None, so that a parameter without a new gradient is
+            set_to_none: True sets `.grad` to None, so that a parameter without a new gradient is
                 left out of the next step; False zeroes the present gradients in place, detached
                 from the graph that made them.
 
-        Example::
-
+        Example:
             >>> optimizer.zero_grad()
             >>> loss.backward()
             >>> optimizer.step()
@@ -415,10 +403,9 @@ class Optimizer:
 
         Args:
             closure: evaluates the model again, with gradients, and returns the loss, which is
-                then what ``step`` returns.
+                then what `step` returns.
 
-        Example::
-
+        Example:
             >>> loss.backward()
             >>> optimizer.step()
         """
@@ -428,7 +415,7 @@ class Optimizer:
         """Optimise more parameters, with options of their own.
 
         Args:
-            param_group: ``"params"`` (a tensor, an iterable of tensors or of ``(name, tensor)``
+            param_group: `"params"` (a tensor, an iterable of tensors or of `(name, tensor)`
                 pairs), and the options in which the group differs from the defaults.
 
         Raises:
@@ -436,8 +423,7 @@ class Optimizer:
             ValueError: a tensor that is not a leaf, a parameter of another group, names in some
                 groups only, a required option that is missing.
 
-        Example::
-
+        Example:
             >>> optimizer.add_param_group({"params": model.head.parameters(), "lr": 1e-4})
         """
         if not isinstance(param_group, dict):
@@ -493,7 +479,7 @@ class Optimizer:
 
 
 def _cast_like(param: Tensor, value: Any, key: str | None = None) -> Any:
-    """``value`` with its tensors in the dtype and on the device of ``param``, counters as is."""
+    """`value` with its tensors in the dtype and on the device of `param`, counters as is."""
     if not isinstance(value, Tensor) and hasattr(value, "__array__"):
         value = tensor(value.__array__())
     if isinstance(value, Tensor):
@@ -511,7 +497,7 @@ def _cast_like(param: Tensor, value: Any, key: str | None = None) -> Any:
 def check_flags(foreach: bool | None, fused: bool | None, differentiable: bool) -> None:
     """Refuse combinations that PyTorch refuses, and updates with a gradient of their own.
 
-    ``foreach`` and ``fused`` choose among kernels that give equal results; here the scheduler
+    `foreach` and `fused` choose among kernels that give equal results; here the scheduler
     fuses every update, so they change nothing.
     """
     if fused and differentiable:
@@ -526,7 +512,7 @@ def check_flags(foreach: bool | None, fused: bool | None, differentiable: bool) 
 
 
 def check_learning_rate(lr: float | Tensor) -> None:
-    """``lr`` is one number, at least zero."""
+    """`lr` is one number, at least zero."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
     if not lr >= 0.0:
@@ -546,7 +532,7 @@ def as_scalar(value: float | Tensor) -> float | Tensor:
 
 
 def descend(param: Tensor, direction: Tensor, lr: float | Tensor) -> None:
-    """``param -= lr * direction``, without reading ``lr`` if it is a tensor."""
+    """`param -= lr * direction`, without reading `lr` if it is a tensor."""
     if isinstance(lr, Tensor):
         param.addcmul_(direction, lr, value=-1)
     else:
@@ -554,7 +540,7 @@ def descend(param: Tensor, direction: Tensor, lr: float | Tensor) -> None:
 
 
 def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tensor) -> None:
-    """``param -= lr * above / below``, without reading ``lr`` if it is a tensor."""
+    """`param -= lr * above / below`, without reading `lr` if it is a tensor."""
     if isinstance(lr, Tensor):
         param.addcdiv_(above * lr, below, value=-1)
     else:
@@ -562,14 +548,14 @@ def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tenso
 
 
 class PerParameterOptimizer(Optimizer):
-    """An optimiser that treats each parameter on its own, by one method: :meth:`update`.
+    """An optimiser that treats each parameter on its own, by one method: `update`.
 
-    One that also has a kernel for many parameters launches it in :meth:`update_together`.
+    One that also has a kernel for many parameters launches it in `update_together`.
 
-    Options that are ``followed`` are looked up at every step, also by a captured one.
+    Options that are `followed` are looked up at every step, also by a captured one.
 
-    The state's ``step`` is a Python number, so that counting costs no operation; with
-    ``capturable`` it is a 0-d tensor, so that a captured step counts on when it is replayed.
+    The state's `step` is a Python number, so that counting costs no operation; with
+    `capturable` it is a 0-d tensor, so that a captured step counts on when it is replayed.
     Checkpoints always hold the tensor, as PyTorch's do.
     """
 
@@ -578,14 +564,15 @@ class PerParameterOptimizer(Optimizer):
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """Move ``param`` once, in place, along ``grad``."""
+        """Move `param` once, in place, along `grad`."""
         raise NotImplementedError
 
     def update_together(
         self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
     ) -> bool:
-        """Move parameters of a group in one launch, with the numbers of :meth:`update`; False where
-        that cannot be done."""
+        """Move parameters of a group in one launch, with the numbers of `update`; False where
+        that cannot be done.
+        """
         return False
 
     def step(self, closure: Closure | None = None) -> Any:
@@ -593,10 +580,9 @@ class PerParameterOptimizer(Optimizer):
 
         Args:
             closure: evaluates the model again, with gradients, and returns the loss, which is
-                then what ``step`` returns.
+                then what `step` returns.
 
-        Example::
-
+        Example:
             >>> loss.backward()
             >>> optimizer.step()
         """
@@ -662,7 +648,7 @@ class PerParameterOptimizer(Optimizer):
             session.numbers((), count)
 
     def counts(self, group: dict[str, Any]) -> bool:
-        """Whether :meth:`update` computes with the number of the step."""
+        """Whether `update` computes with the number of the step."""
         return True
 
     def first_step(self, param: Tensor, group: dict[str, Any]) -> int | Tensor:

@@ -22,10 +22,10 @@ class RMSprop(PerParameterOptimizer):
     """RMSprop: steps scaled by a running average of the squared gradient.
 
     Hinton's lecture notes; the centred version is from Graves, *Generating Sequences With
-    Recurrent Neural Networks*, arXiv:1308.0850. ``eps`` is added after the square root.
+    Recurrent Neural Networks*, arXiv:1308.0850. `eps` is added after the square root.
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
         alpha: how much of the averages is kept.
         eps: added to the denominator.
@@ -39,10 +39,9 @@ class RMSprop(PerParameterOptimizer):
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: ``differentiable=True``.
+        NotImplementedError: `differentiable=True`.
 
-    Example::
-
+    Example:
         >>> optimizer = adjit.optim.RMSprop(model.parameters(), lr=1e-2, momentum=0.9)
         >>> loss_fn(model(input), target).backward()
         >>> optimizer.step()

@@ -23,10 +23,10 @@ class SGD(PerParameterOptimizer):
     """Stochastic gradient descent, with momentum and weight decay as options.
 
     The velocity starts as the first gradient, which dampening does not touch, and is not scaled by
-    ``lr``, as in PyTorch.
+    `lr`, as in PyTorch.
 
     Args:
-        params: tensors, ``(name, tensor)`` pairs or parameter groups.
+        params: tensors, `(name, tensor)` pairs or parameter groups.
         lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
         momentum: how much of the velocity is kept.
         dampening: how much of the gradient is kept out of the velocity.
@@ -38,10 +38,9 @@ class SGD(PerParameterOptimizer):
 
     Raises:
         ValueError: an option is out of its range.
-        NotImplementedError: ``differentiable=True``.
+        NotImplementedError: `differentiable=True`.
 
-    Example::
-
+    Example:
         >>> optimizer = adjit.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
         >>> optimizer.zero_grad()
         >>> loss_fn(model(input), target).backward()
@@ -88,7 +87,7 @@ class SGD(PerParameterOptimizer):
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
-        """``velocity = momentum * velocity + (1 - dampening) * grad``; step along it."""
+        """`velocity = momentum * velocity + (1 - dampening) * grad`; step along it."""
         momentum = group["momentum"]
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
