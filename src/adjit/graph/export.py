@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, overload
 
@@ -120,7 +121,7 @@ def export(
             add_method(n, short(as_method(f, n)))
         if inplace:
             for n in chosen or names:
-                writing = in_place(f, n)
+                writing = in_place(f, n, inplace != "only")
                 if inplace != "only":
                     add_method(f"{n}_", writing)
                 if inplace is not True:
@@ -162,8 +163,8 @@ def _named(method: Any, f: Any, name: str) -> Any:
     return method
 
 
-def in_place(f: Any, name: str) -> Any:
-    """The op as a method that writes its result into the tensor."""
+def in_place(f: Any, name: str, is_method: bool = True) -> Any:
+    """The op as a method, or only as a function, that writes its result into the tensor."""
 
     def make(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(f, (Elementwise, Choice)) and self.fn is None:
@@ -178,9 +179,37 @@ def in_place(f: Any, name: str) -> Any:
         return inplace.adopt(self, make(self, args, kwargs))
 
     method.__name__ = f"{name}_"
-    method.__doc__ = f"In-place form of `{name}`: writes the result into this tensor, returns it."
+    method.__doc__ = in_place_text(name, f.__doc__ or "", is_method)
     written_by[method.__name__] = f
     return written(f, method)
+
+
+_CALL = r"adjit\.\w+\((?:[^()]|\([^()]*\))*\)"
+_SHOWN = re.compile(
+    rf"(?P<before>(?: *>>> \w+ = .*\n)*)(?P<pad> *)>>> (?:(?P<x>{_CALL})\.|adjit\.(?:nn\.functional\.)?)\w+"
+    rf"\((?P<y>{_CALL})?(?:, )?(?P<rest>.*)\)\n(?P<made>[^>]*)"
+)
+
+
+def in_place_text(name: str, text: str, is_method: bool = True) -> str:
+    """The docstring of an in-place form: the first example of the op's, written into its operand."""
+    doc = f"In-place form of `{name}`: writes the result into this tensor, returns it.\n"
+    if (shown := _SHOWN.search(text)) is None:
+        return doc
+    before, pad, x, y, rest, made = shown.group("before", "pad", "x", "y", "rest", "made")
+    if x is not None:
+        rest = ", ".join(filter(None, (y, rest)))
+    call = (
+        f"x.{name}_({rest})"
+        if is_method
+        else f"adjit.{name}_({', '.join(filter(None, ('x', rest)))})"
+    )
+    if "True" in made or "False" in made:  # which are numbers in a tensor of another dtype
+        call, made = f"{call} is x", "True"
+    lines = (*before.splitlines(), f">>> x = {x or y}", f">>> {call}", *made.rstrip().splitlines())
+    return (
+        doc + "\nExample:" + "".join([f"\n    {line.removeprefix(pad)}" for line in lines]) + "\n"
+    )
 
 
 written_by: dict[str, Any] = {}  # the op, or choice of one, behind each method that writes in place

@@ -26,7 +26,12 @@ from .promotion import floats, only, refusing_bool
     ref=lambda x: np.maximum(x, 0), dtypes=refusing_bool("Boolean inputs not supported for relu")
 )
 def relu(x):
-    """x for positive x, else 0; the gradient at 0 is 0."""
+    """x for positive x, else 0. The gradient at 0 is 0.
+
+    Example:
+        >>> adjit.tensor([-1., 0., 2.]).relu()
+        tensor([0., 0., 2.])
+    """
     return 0 if x < 0 else x
 
 
@@ -56,7 +61,12 @@ def _(g, x, min_val, max_val):
     dtypes=only("iuf", "threshold_cpu"),
 )
 def threshold(x, *, threshold=0.5, value=-1):
-    """x where it is above the threshold, else `value`."""
+    """x where it is above the threshold, else `value`.
+
+    Example:
+        >>> adjit.threshold(adjit.tensor([0.5, 2.]), 1., 0.)
+        tensor([0., 2.])
+    """
     return value if x <= threshold else x
 
 
@@ -106,8 +116,8 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         RuntimeError: if the weights are not as many as the channels.
 
     Example:
-        >>> adjit.prelu(adjit.tensor([-2., 1.]), adjit.tensor([0.5]))
-        tensor([-1.,  1.])
+        >>> adjit.tensor([-1., 2.]).prelu(adjit.tensor([0.25]))
+        tensor([-0.2500,  2.0000])
     """
     if weight.numel() != 1:
         if input.ndim == 0:
@@ -188,7 +198,12 @@ def _(g, x):
     ref=lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x), dtypes=floats("hardshrink_cpu")
 )
 def hardshrink(x, *, lambd=0.5):
-    """x where |x| is above lambd, else 0."""
+    """x where |x| is above `lambd`, else 0.
+
+    Example:
+        >>> adjit.tensor([-1., 0.3, 2.]).hardshrink()
+        tensor([-1.,  0.,  2.])
+    """
     return 0 if (x >= -lambd) & (x <= lambd) else x
 
 
@@ -384,7 +399,12 @@ def _(g, x, beta, threshold):
     backward_name="LogSigmoidBackward0",
 )  # fmt: skip
 def logsigmoid(x):
-    """log(sigmoid(x))."""
+    """The logarithm of the sigmoid, without overflow.
+
+    Example:
+        >>> F.logsigmoid(adjit.tensor([-100., 0., 2.]))
+        tensor([-100.0000,   -0.6931,   -0.1269])
+    """
     low = x if x < 0 else 0
     return low - math.log1p(math.exp(-abs(x)))
 

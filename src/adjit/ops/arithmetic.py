@@ -165,7 +165,7 @@ def add(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         TypeError: if an argument is neither a tensor nor a number.
 
     Example:
-        >>> adjit.add(adjit.tensor([1., 2.]), 3, alpha=2)
+        >>> adjit.tensor([1., 2.]).add(3, alpha=2)
         tensor([7., 8.])
     """
     if alpha == 1 and out is None:
@@ -191,7 +191,7 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
         RuntimeError: also for bool tensors, which have no difference.
 
     Example:
-        >>> adjit.sub(adjit.tensor([1., 2.]), 1)
+        >>> adjit.tensor([1., 2.]).sub(1)
         tensor([0., 1.])
     """
     if alpha == 1 and out is None:
@@ -202,6 +202,12 @@ def sub(input: Any, other: Any, *, alpha: Any = 1, out: Tensor | None = None) ->
 
 @Choice
 def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """`add`, which takes no `out` here.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).add(3, alpha=2)
+        tensor([7., 8.])
+    """
     if alpha == 1:
         return total, (input, other), ()
     check_alpha(alpha, input, other, "add")
@@ -210,6 +216,12 @@ def _add_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 
 @Choice
 def _sub_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
+    """`sub`, which takes no `out` here.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).sub(1)
+        tensor([0., 1.])
+    """
     return subtract_scaled(input, other, alpha)
 
 
@@ -241,7 +253,12 @@ def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
 @export(method=True, name=["mul", "multiply"], inplace=True, out=True)
 @elementwise(ref=np.multiply)
 def mul(x, y):
-    """Product."""
+    """Product, elementwise: input * other. Differentiable in both.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).mul(adjit.tensor([3., 4.]))
+        tensor([3., 8.])
+    """
     return x * y
 
 
@@ -264,7 +281,12 @@ def _(g, x, y):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x: 1 / x, domain=(0.5, 2), dtypes=floating)
 def reciprocal(x):
-    """1 / x."""
+    """The inverse 1 / x.
+
+    Example:
+        >>> adjit.tensor([1., 4.]).reciprocal()
+        tensor([1.0000, 0.2500])
+    """
     return 1 / x
 
 
@@ -282,7 +304,15 @@ def _(g, out):
     ),
 )
 def neg(x):
-    """Negation."""
+    """Negation: -x.
+
+    Raises:
+        RuntimeError: for a bool tensor.
+
+    Example:
+        >>> adjit.tensor([1., -2.]).neg()
+        tensor([-1.,  2.])
+    """
     return -x
 
 
@@ -297,6 +327,10 @@ def positive(input: Tensor) -> Tensor:
 
     Raises:
         RuntimeError: for a bool tensor.
+
+    Example:
+        >>> adjit.tensor([1., -2.]).positive()
+        tensor([ 1., -2.])
     """
     if input.dtype is dtypes.bool:
         raise RuntimeError("The `+` operator, on a bool tensor is not supported.")
@@ -306,7 +340,12 @@ def positive(input: Tensor) -> Tensor:
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=lambda x, t, u, value: x + value * t * u)
 def addcmul(x, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 * tensor2."""
+    """input + value * tensor1 * tensor2, with broadcasting. Differentiable in the three tensors.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).addcmul(adjit.ones(2), adjit.tensor([3., 4.]), value=0.5)
+        tensor([2.5000, 4.0000])
+    """
     return x + value * tensor1 * tensor2
 
 
@@ -337,7 +376,15 @@ def dividing(operands: Kinds) -> tuple[dtypes.dtype, dtypes.dtype]:
     dtypes=dividing,
 )
 def addcdiv(x, tensor1, tensor2, *, value=1):
-    """input + value * tensor1 / tensor2."""
+    """input + value * tensor1 / tensor2, with broadcasting. Differentiable in the three tensors.
+
+    Raises:
+        RuntimeError: if `tensor1` and `tensor2` both hold integers.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).addcdiv(adjit.ones(2), adjit.tensor([2., 4.]), value=2)
+        tensor([2.0000, 2.5000])
+    """
     return x + value * tensor1 / tensor2
 
 
@@ -378,7 +425,7 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Any:
         NotImplementedError: for integers.
 
     Example:
-        >>> adjit.lerp(adjit.tensor([0., 1.]), adjit.tensor([4., 4.]), 0.5)
+        >>> adjit.tensor([0., 1.]).lerp(adjit.tensor([4., 4.]), 0.5)
         tensor([2.0000, 2.5000])
     """
     for name, other in (("end", end), ("weight", weight)):
@@ -411,7 +458,12 @@ def c_name(kind: dtypes.dtype) -> str:
 @export(method=True, name=["abs", "absolute"], inplace="function", out=True)
 @elementwise(ref=np.abs, dtypes=numbers("abs_cpu"))
 def abs(x):
-    """Absolute value; the gradient at 0 is 0."""
+    """Absolute value; the gradient at 0 is 0.
+
+    Example:
+        >>> adjit.tensor([-1.5, 0., 2.]).abs()
+        tensor([1.5000, 0.0000, 2.0000])
+    """
     return abs(x)
 
 
@@ -428,7 +480,12 @@ def sign_of(x: Any) -> Any:
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=sign_of)
 def sign(x):
-    """-1, 0 or 1: the sign of each element; the gradient is 0."""
+    """-1, 0 or 1: the sign of each element; the gradient is 0.
+
+    Example:
+        >>> adjit.tensor([-1.5, 0., 2.]).sign()
+        tensor([-1.,  0.,  1.])
+    """
     return 1 if x > 0 else (-1 if x < 0 else 0)
 
 
@@ -444,7 +501,12 @@ export(method=True, name="sgn", inplace=True, out=True)(sgn)
 @export(method=True, out=True)
 @elementwise(ref=np.signbit, dtypes=test)
 def signbit(x):
-    """Whether the sign bit is set: negative numbers and -0."""
+    """True where the sign bit is set: for negative numbers and -0. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([-1., -0., 0.]).signbit()
+        tensor([ True,  True, False])
+    """
     return math.copysign(1, x) < 0
 
 
@@ -470,7 +532,7 @@ def copysign(input: Tensor, other: Any) -> Any:
     Differentiable in `input`; the gradient at 0 is 0.
 
     Example:
-        >>> adjit.copysign(adjit.tensor([1., 2.]), -0.)
+        >>> adjit.tensor([1., 2.]).copysign(-0.)
         tensor([-1., -2.])
     """
     op = with_sign if record.is_tensor(other) else with_sign_of_number
@@ -480,7 +542,15 @@ def copysign(input: Tensor, other: Any) -> Any:
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=lambda x, y: np.where(x == 0, y, (x > 0).astype(x.dtype)), dtypes=uniform)
 def heaviside(x, values):
-    """0 for negative x, `values` at 0, 1 for positive x."""
+    """0 for negative x, `values` at 0, 1 for positive x. The gradients are 0.
+
+    Raises:
+        RuntimeError: if the dtypes differ.
+
+    Example:
+        >>> adjit.tensor([-2., 0., 3.]).heaviside(adjit.tensor([0.5]))
+        tensor([0.0000, 0.5000, 1.0000])
+    """
     return values if x == 0 else (1 if x > 0 else 0)
 
 
@@ -514,7 +584,12 @@ power_of_number = power.variant("PowBackward2", "x")
 
 @elementwise(ref=np.square, dtypes=widening, backward_name="PowBackward0")
 def square(x):
-    """x * x."""
+    """The square x * x.
+
+    Example:
+        >>> adjit.tensor([-2., 3.]).square()
+        tensor([4., 9.])
+    """
     return x * x
 
 
@@ -540,7 +615,12 @@ export(method=True, name="square", inplace="function")(square)
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sqrt, domain=(0.5, 2), dtypes=floating)
 def sqrt(x):
-    """Square root; the gradient at 0 is infinite."""
+    """Square root; NaN below 0. The gradient at 0 is infinite.
+
+    Example:
+        >>> adjit.tensor([0., 2., 9.]).sqrt()
+        tensor([0.0000, 1.4142, 3.0000])
+    """
     return math.sqrt(x)
 
 
@@ -552,7 +632,12 @@ def _(g, out):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x: 1 / np.sqrt(x), domain=(0.5, 2), dtypes=floating)
 def rsqrt(x):
-    """1 / sqrt(x)."""
+    """The inverse of the square root, 1 / sqrt(x).
+
+    Example:
+        >>> adjit.tensor([1., 4.]).rsqrt()
+        tensor([1.0000, 0.5000])
+    """
     return special.rsqrt(x)
 
 
@@ -581,8 +666,10 @@ def pow(input: Any, exponent: Any) -> Any:
         TypeError: if neither is a tensor.
 
     Example:
-        >>> adjit.pow(adjit.tensor([1., 2., 3.]), 2)
+        >>> adjit.tensor([1., 2., 3.]).pow(2)
         tensor([1., 4., 9.])
+        >>> adjit.pow(2, adjit.tensor([1., 2., 3.]))
+        tensor([2., 4., 8.])
     """
     if record.is_tensor(exponent):
         return power if record.is_tensor(input) else power_of_number, (input, exponent), ()
@@ -616,7 +703,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent, computed in float64; see `pow`.
 
     Example:
-        >>> adjit.float_power(adjit.tensor([2, 3]), -1)
+        >>> adjit.tensor([2, 3]).float_power(-1)
         tensor([0.5000, 0.3333], dtype=adjit.float64)
     """
     return pow(*[v.double() if record.is_tensor(v) else float(v) for v in (input, exponent)])
@@ -626,7 +713,16 @@ _written_in_double = in_place(float_power, "float_power")
 
 
 def float_power_(self: Tensor, exponent: Any) -> Tensor:
-    """In-place form of `float_power`: writes the result into this tensor, which must be float64."""
+    """In-place form of `float_power`: writes the result into this tensor, which must be float64.
+
+    Raises:
+        RuntimeError: for another dtype than float64.
+
+    Example:
+        >>> x = adjit.tensor([2., 3.], dtype=adjit.float64)
+        >>> x.float_power_(2)
+        tensor([4., 9.], dtype=adjit.float64)
+    """
     if self.dtype is not dtypes.float64:
         raise RuntimeError(
             f"the base given to float_power_ has dtype {self.dtype.legacy} but the operation's result "
@@ -641,7 +737,12 @@ add_method("float_power_", float_power_)
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x, y: x * np.exp2(y), domain=((-2, 2), (-3, 3)), dtypes=floating)
 def ldexp(x, y):
-    """x * 2 ** y."""
+    """input * 2 ** other. Differentiable in both.
+
+    Example:
+        >>> adjit.tensor([1., 3.]).ldexp(adjit.tensor([2, -1]))
+        tensor([4.0000, 1.5000])
+    """
     return x * special.exp2(y)
 
 
@@ -653,7 +754,12 @@ def _(g, y, out):
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.hypot, dtypes=only("f", "hypot_cpu"))
 def hypot(x, y):
-    """sqrt(x * x + y * y), without overflow on the way."""
+    """The hypotenuse sqrt(input² + other²), without overflow on the way. Differentiable in both.
+
+    Example:
+        >>> adjit.tensor([3., 1e30]).hypot(adjit.tensor([4., 0.]))
+        tensor([5.0000e+00, 1.0000e+30])
+    """
     a = abs(x)
     b = abs(y)
     larger = b if b > a else a

@@ -18,28 +18,48 @@ from .promotion import bits, integers, logical
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.logical_and, dtypes=logical)
 def logical_and(x: bool, y: bool):
-    """Whether both are not zero."""
+    """True where both operands are not zero. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([0., 1., 2.]).logical_and(adjit.tensor([1., 0., 3.]))
+        tensor([False, False,  True])
+    """
     return x & y
 
 
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.logical_or, dtypes=logical)
 def logical_or(x: bool, y: bool):
-    """Whether one or both are not zero."""
+    """True where at least one operand is not zero. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([0., 1., 2.]).logical_or(adjit.tensor([0., 0., 3.]))
+        tensor([False,  True,  True])
+    """
     return x | y
 
 
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.logical_xor, dtypes=logical)
 def logical_xor(x: bool, y: bool):
-    """Whether one of the two is not zero and the other is."""
+    """True where one operand is zero and the other is not. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([0., 1., 2.]).logical_xor(adjit.tensor([1., 0., 3.]))
+        tensor([ True,  True, False])
+    """
     return x != y
 
 
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.logical_not, dtypes=logical)
 def logical_not(x: bool):
-    """Whether an element is zero."""
+    """True where an element is zero. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([0., 1., 2.]).logical_not()
+        tensor([ True, False, False])
+    """
     return not x
 
 
@@ -49,21 +69,36 @@ def logical_not(x: bool):
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.bitwise_and, dtypes=bits("bitwise_and_cpu"))
 def bitwise_and(x, y):
-    """The bits that both have."""
+    """The bits that both operands have, of integers or bool. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([12, 10]).bitwise_and(6)
+        tensor([4, 2])
+    """
     return x & y
 
 
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.bitwise_or, dtypes=bits("bitwise_or_cpu"))
 def bitwise_or(x, y):
-    """The bits that one or both have."""
+    """The bits that one or both operands have, of integers or bool. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([12, 10]).bitwise_or(6)
+        tensor([14, 14])
+    """
     return x | y
 
 
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.bitwise_xor, dtypes=bits("bitwise_xor_cpu"))
 def bitwise_xor(x, y):
-    """The bits that one of the two has."""
+    """The bits that one of two operands has, of integers or bool. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([12, 10]).bitwise_xor(6)
+        tensor([10, 12])
+    """
     return x ^ y
 
 
@@ -82,7 +117,7 @@ def bitwise_not(input: Tensor) -> Any:
         NotImplementedError: for floating dtypes.
 
     Example:
-        >>> adjit.bitwise_not(adjit.tensor([0, 5]))
+        >>> adjit.tensor([0, 5]).bitwise_not()
         tensor([-1, -6])
     """
     return logical_not if input.dtype is dtypes.bool else complement, (input,), ()
@@ -94,7 +129,12 @@ def bitwise_not(input: Tensor) -> Any:
     dtypes=integers("lshift_cpu"),
 )
 def bitwise_left_shift(x, y):
-    """x * 2 ** y, without the bits that overflow."""
+    """input * 2 ** other for integers, without the bits that overflow. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1, 3]).bitwise_left_shift(2)
+        tensor([ 4, 12])
+    """
     return x << y if (y >= 0) & (y < 64) else 0
 
 
@@ -104,7 +144,12 @@ def bitwise_left_shift(x, y):
     dtypes=integers("rshift_cpu"),
 )
 def bitwise_right_shift(x, y):
-    """x / 2 ** y, rounded down."""
+    """input / 2 ** other for integers, rounded down. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([12, -3]).bitwise_right_shift(1)
+        tensor([ 6, -2])
+    """
     return x >> (y if (y >= 0) & (y < 63) else 63)
 
 

@@ -21,7 +21,12 @@ from .promotion import like_first, only, same
 @export(method=True, out=True)
 @elementwise(ref=np.maximum)
 def maximum(x, y):
-    """The larger of two, NaN if either is; equal ones share the gradient."""
+    """The larger of two elements, NaN if either is; equal ones share the gradient.
+
+    Example:
+        >>> adjit.tensor([1., 5.]).maximum(adjit.tensor([2., 3.]))
+        tensor([2., 5.])
+    """
     return y if (y > x) | (y != y) else x
 
 
@@ -34,7 +39,12 @@ def _(g, x, y):
 @export(method=True, out=True)
 @elementwise(ref=np.minimum)
 def minimum(x, y):
-    """The smaller of two, NaN if either is; equal ones share the gradient."""
+    """The smaller of two elements, NaN if either is; equal ones share the gradient.
+
+    Example:
+        >>> adjit.tensor([1., 5.]).minimum(adjit.tensor([2., 3.]))
+        tensor([1., 3.])
+    """
     return y if (y < x) | (y != y) else x
 
 
@@ -47,7 +57,12 @@ def _(g, x, y):
 @export(method=True, out=True)
 @elementwise(ref=np.fmax)
 def fmax(x, y):
-    """The larger of two, the other one where one is NaN."""
+    """The larger of two elements, the other one where one is NaN. Differentiable in both.
+
+    Example:
+        >>> adjit.tensor([1., float("nan")]).fmax(adjit.tensor([2., 3.]))
+        tensor([2., 3.])
+    """
     return x if (x >= y) | (y != y) else y
 
 
@@ -60,7 +75,12 @@ def _(g, x, y):
 @export(method=True, out=True)
 @elementwise(ref=np.fmin)
 def fmin(x, y):
-    """The smaller of two, the other one where one is NaN."""
+    """The smaller of two elements, the other one where one is NaN. Differentiable in both.
+
+    Example:
+        >>> adjit.tensor([1., float("nan")]).fmin(adjit.tensor([2., 3.]))
+        tensor([1., 3.])
+    """
     return x if (x <= y) | (y != y) else y
 
 
@@ -138,8 +158,8 @@ def clamp(input: Tensor, min: Any = None, max: Any = None) -> Any:
         RuntimeError: if there is no bound.
 
     Example:
-        >>> adjit.clamp(adjit.tensor([-1., 0.5, 2.]), 0, 1)
-        tensor([0.0000, 0.5000, 1.0000])
+        >>> adjit.tensor([-2., 0.5, 3.]).clamp(-1, 1)
+        tensor([-1.0000,  0.5000,  1.0000])
     """
     given = [bound for bound in (min, max) if bound is not None]
     if not given:
@@ -193,8 +213,8 @@ def clamp_min(input: Tensor, min: Any) -> Any:
     """`input`, or `min` where that is more; see `clamp`.
 
     Example:
-        >>> adjit.clamp_min(adjit.tensor([-1., 2.]), 0)
-        tensor([0., 2.])
+        >>> adjit.tensor([-2., 3.]).clamp_min(0)
+        tensor([0., 3.])
     """
     check_bounds(input, (min,))
     return bounded_below if record.is_tensor(min) else below_by_number, (input, min), ()
@@ -206,8 +226,8 @@ def clamp_max(input: Tensor, max: Any) -> Any:
     """`input`, or `max` where that is less; see `clamp`.
 
     Example:
-        >>> adjit.clamp_max(adjit.tensor([-1., 2.]), 0)
-        tensor([-1.,  0.])
+        >>> adjit.tensor([-2., 3.]).clamp_max(0)
+        tensor([-2.,  0.])
     """
     check_bounds(input, (max,))
     return bounded_above if record.is_tensor(max) else above_by_number, (input, max), ()
@@ -293,8 +313,8 @@ def nan_to_num(
     Differentiable; what was replaced has no gradient.
 
     Example:
-        >>> adjit.nan_to_num(adjit.tensor([float("nan"), 1.]), nan=-1)
-        tensor([-1.,  1.])
+        >>> adjit.tensor([1., float("nan"), float("inf")]).nan_to_num(0., 9.)
+        tensor([1., 0., 9.])
     """
     if not input.dtype.is_floating_point:
         return tamed, (input,), (0, 0, 0)

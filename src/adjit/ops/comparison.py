@@ -21,42 +21,72 @@ from .promotion import float_test, test
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=np.equal, dtypes=test)
 def eq(x, y):
-    """Whether x == y."""
+    """True where `input` equals `other`; NaN equals nothing. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3.]).eq(2)
+        tensor([False,  True, False])
+    """
     return x == y
 
 
 @export(method=True, name=["ne", "not_equal"], inplace=True, out=True)
 @elementwise(ref=np.not_equal, dtypes=test)
 def ne(x, y):
-    """Whether x != y."""
+    """True where `input` differs from `other`, as NaN does from all. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3.]).ne(2)
+        tensor([ True, False,  True])
+    """
     return x != y
 
 
 @export(method=True, name=["lt", "less"], inplace=True, out=True)
 @elementwise(ref=np.less, dtypes=test)
 def lt(x, y):
-    """Whether x < y."""
+    """True where `input` is less than `other`. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3.]).lt(2)
+        tensor([ True, False, False])
+    """
     return x < y
 
 
 @export(method=True, name=["le", "less_equal"], inplace=True, out=True)
 @elementwise(ref=np.less_equal, dtypes=test)
 def le(x, y):
-    """Whether x <= y."""
+    """True where `input` is less than `other` or equal to it. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3.]).le(2)
+        tensor([ True,  True, False])
+    """
     return x <= y
 
 
 @export(method=True, name=["gt", "greater"], inplace=True, out=True)
 @elementwise(ref=np.greater, dtypes=test)
 def gt(x, y):
-    """Whether x > y."""
+    """True where `input` is greater than `other`. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3.]).gt(2)
+        tensor([False, False,  True])
+    """
     return x > y
 
 
 @export(method=True, name=["ge", "greater_equal"], inplace=True, out=True)
 @elementwise(ref=np.greater_equal, dtypes=test)
 def ge(x, y):
-    """Whether x >= y."""
+    """True where `input` is greater than `other` or equal to it. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., 2., 3.]).ge(2)
+        tensor([False,  True,  True])
+    """
     return x >= y
 
 
@@ -66,41 +96,71 @@ def ge(x, y):
 @export(method=True)
 @elementwise(ref=np.isnan, dtypes=test)
 def isnan(x):
-    """Whether an element is NaN."""
+    """True where an element is NaN. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., float("nan"), float("inf")]).isnan()
+        tensor([False,  True, False])
+    """
     return x != x
 
 
 @export(method=True)
 @elementwise(ref=np.isinf, dtypes=test)
 def isinf(x):
-    """Whether an element is inf or -inf."""
+    """True where an element is inf or -inf. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., float("nan"), float("-inf")]).isinf()
+        tensor([False, False,  True])
+    """
     return (x == x) & (x - x != 0)
 
 
 @export(method=True)
 @elementwise(ref=np.isfinite, dtypes=test)
 def isfinite(x):
-    """Whether an element is neither NaN nor infinite."""
+    """True where an element is neither NaN nor infinite. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., float("nan"), float("inf")]).isfinite()
+        tensor([ True, False, False])
+    """
     return x - x == 0
 
 
 @export(method=True, out=True)
 @elementwise(ref=np.isposinf, dtypes=test)
 def isposinf(x):
-    """Whether an element is inf."""
+    """True where an element is inf. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., float("inf"), float("-inf")]).isposinf()
+        tensor([False,  True, False])
+    """
     return (x > 0) & (x - x != 0)
 
 
 @export(method=True, out=True)
 @elementwise(ref=np.isneginf, dtypes=test)
 def isneginf(x):
-    """Whether an element is -inf."""
+    """True where an element is -inf. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([1., float("inf"), float("-inf")]).isneginf()
+        tensor([False, False,  True])
+    """
     return (x < 0) & (x - x != 0)
 
 
 @export(method=True)
 def isreal(input: Tensor) -> Tensor:
-    """Whether an element is real: all are."""
+    """True for every element, as no dtype here is complex.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).isreal()
+        tensor([True, True])
+    """
     return eq(input, input) | isnan(input)
 
 
@@ -120,7 +180,7 @@ def near(x, y, *, rtol=0, atol=0, equal_nan=0):
 def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
-    """Whether |input - other| <= atol + rtol * |other|, elementwise.
+    """True where |input - other| <= atol + rtol * |other|, elementwise.
 
     Raises:
         RuntimeError: if dtypes differ or a tolerance is negative.
@@ -145,7 +205,7 @@ def isclose(
 def allclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
-    """Whether all elements are close; see `isclose`. Looks at the values.
+    """True if all elements are close; see `isclose`. Looks at the values.
 
     Example:
         >>> adjit.allclose(adjit.tensor([1.]), adjit.tensor([1. + 1e-9]))
@@ -156,7 +216,7 @@ def allclose(
 
 @export(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether two tensors have the same shape, dtype and elements. Looks at the values.
+    """True if two tensors have the same shape, dtype and elements. Looks at the values.
 
     Raises:
         TypeError: if `other` is no tensor.
@@ -236,7 +296,12 @@ def where(condition: Tensor, input: Any = None, other: Any = None, *, out: Any =
 
 @export(public=False, method="where")
 def where_of(self: Tensor, condition: Tensor, other: Any) -> Tensor:
-    """This tensor's elements where the condition is True, those of `other` elsewhere."""
+    """This tensor's elements where the condition is True, those of `other` elsewhere.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).where(adjit.tensor([True, False]), 0.)
+        tensor([1., 0.])
+    """
     return choice(condition, self, other)
 
 

@@ -95,7 +95,7 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf with a copy of `data`: numbers, nested sequences of them, arrays, tensors.
+    """Make a new leaf with a copy of `data`: numbers, nested sequences of them, arrays, tensors.
 
     Python floats become the default dtype, ints int64, bools bool; arrays keep their dtype.
 
@@ -326,11 +326,19 @@ MOST = 1 << 63  # ints below travel as words
 
 
 def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
-    """A tensor on the memory of an array: writes to one are seen by the other.
+    """Make a tensor on the memory of an array: writes to one are seen by the other.
 
     Raises:
         TypeError: if it is no array, or of a dtype without counterpart.
         ValueError: on negative strides, or other byte order.
+
+    Example:
+        >>> import numpy as np
+        >>> array = np.zeros(2)
+        >>> x = adjit.from_numpy(array)
+        >>> array[0] = 1
+        >>> x
+        tensor([1., 0.], dtype=adjit.float64)
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"expected np.ndarray (got {type(ndarray).__name__})")
@@ -384,7 +392,13 @@ def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec) -> Tensor:
 
 
 def as_tensor(data: Any, dtype: Dtype | None = None, device: Any = None) -> Tensor:
-    """A tensor of `data`, without a copy where none is needed: tensors stay, arrays are shared."""
+    """Make a tensor of `data`, without a copy where none is needed: tensors stay, arrays are shared.
+
+    Example:
+        >>> x = adjit.tensor([1., 2.])
+        >>> adjit.as_tensor(x) is x, adjit.as_tensor([1, 2])
+        (True, tensor([1, 2]))
+    """
     if record.is_tensor(data):
         return data.to(device, dtype)
     if isinstance(data, np.ndarray):
@@ -401,7 +415,12 @@ def scalar_tensor(
     value: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     pin_memory: bool = False, requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A 0-d tensor of a number, in the default dtype."""
+    """Make a 0-d tensor of a number, in the default dtype unless another is given.
+
+    Example:
+        >>> adjit.scalar_tensor(2)
+        tensor(2.)
+    """
     return tensor(
         value, dtype=dtype or dtypes.get_default_dtype(), device=device, pin_memory=pin_memory,
         requires_grad=requires_grad,
@@ -449,10 +468,15 @@ def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of one value; the dtype is that of the value if none is given.
+    """Make a tensor of one value; the dtype is that of the value if none is given.
 
     Raises:
         RuntimeError: on negative sizes.
+
+    Example:
+        >>> adjit.full((2, 2), 7)
+        tensor([[7, 7],
+                [7, 7]])
     """
     if record.is_tensor(fill_value):
         fill_value = fill_value.item()
@@ -474,7 +498,13 @@ def zeros(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of zeros, of the default dtype if none is given."""
+    """Make a tensor of zeros, of the default dtype if none is given.
+
+    Example:
+        >>> adjit.zeros(2, 3)
+        tensor([[0., 0., 0.],
+                [0., 0., 0.]])
+    """
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     made = filled(checked_shape(size), 0, kind, device)
@@ -488,7 +518,13 @@ def ones(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of ones, of the default dtype if none is given."""
+    """Make a tensor of ones, of the default dtype if none is given.
+
+    Example:
+        >>> adjit.ones(2, 3)
+        tensor([[1., 1., 1.],
+                [1., 1., 1.]])
+    """
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     made = filled(checked_shape(size), 1, kind, device)
@@ -501,7 +537,12 @@ def empty(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
 ) -> Tensor:  # fmt: skip
-    """A tensor of undefined elements."""
+    """Make a tensor of undefined elements, of the default dtype if none is given.
+
+    Example:
+        >>> adjit.empty(2, 3).shape
+        adjit.Size([2, 3])
+    """
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     spec = dense_spec(checked_shape(size), kind, devices.check(device))
@@ -513,7 +554,12 @@ def empty_strided(
     size: Any, stride: Any, *, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A tensor of undefined elements with the given strides."""
+    """Make a tensor of undefined elements with the given strides.
+
+    Example:
+        >>> adjit.empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+    """
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     place = devices.check(device)
     spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind, place)
@@ -522,7 +568,7 @@ def empty_strided(
     return _finish(made, requires_grad, pin_memory=pin_memory)
 
 
-def _like(name: str, make: Any, doc: str) -> Any:
+def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
     def like(
         input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, memory_format: Any = None, **more: Any,
@@ -535,34 +581,50 @@ def _like(name: str, make: Any, doc: str) -> Any:
         )  # fmt: skip
 
     like.__name__ = like.__qualname__ = name
-    like.__doc__ = doc
+    like.__doc__ = f"""{elements} in the shape, with the dtype and on the device of another tensor.
+
+    Takes the keyword arguments of `{make.__name__}`, which change the latter two. Without history.
+
+    Example:
+        >>> x = adjit.tensor([1., 2.])
+        >>> adjit.{name}{call}
+        {shown}
+    """
     return like
 
 
-zeros_like = maker(_like("zeros_like", zeros, "Zeros of the shape and dtype of another tensor."))
-ones_like = maker(_like("ones_like", ones, "Ones of the shape and dtype of another tensor."))
-empty_like = _like(
-    "empty_like", empty, "Undefined elements in the shape and dtype of another tensor."
-)
-full_like = maker(_like("full_like", full, "One value in the shape and dtype of another tensor."))
+zeros_like = maker(_like("zeros_like", zeros, "Zeros", "(x)", "tensor([0., 0.])"))
+ones_like = maker(_like("ones_like", ones, "Ones", "(x)", "tensor([1., 1.])"))
+empty_like = _like("empty_like", empty, "Undefined elements", "(x).shape", "adjit.Size([2])")
+full_like = maker(_like("full_like", full, "One value", "(x, 7)", "tensor([7., 7.])"))
 
 
-def _new(name: str, make: Any) -> None:
+def _new(name: str, make: Any, call: str, shown: str) -> None:
     def method(
         self: Tensor, *args: Any, dtype: Dtype | None = None, device: Any = None, **more: Any
     ) -> Tensor:
         place = self.spec.device if device is None else device
         return make(*args, dtype=dtype or self.dtype, device=place, **more)
 
-    method.__doc__ = f"`adjit.{name}` with the dtype and the device of this tensor."
+    method.__doc__ = f"""Call `adjit.{name}` with the dtype and the device of this tensor as defaults.
+
+    Example:
+        >>> x = adjit.ones(2, dtype=adjit.float64)
+        >>> x.new_{name}{call}
+        {shown}
+    """
     add_method(f"new_{name}", method)
 
 
-for _name, _make in (
-    ("zeros", zeros), ("ones", ones), ("empty", empty), ("full", full), ("tensor", tensor),
-    ("empty_strided", empty_strided),
-):  # fmt: skip
-    _new(_name, _make)
+for _name, _make, _call, _shown in (
+    ("zeros", zeros, "(2)", "tensor([0., 0.], dtype=adjit.float64)"),
+    ("ones", ones, "(2)", "tensor([1., 1.], dtype=adjit.float64)"),
+    ("empty", empty, "(2, 3).dtype", "adjit.float64"),
+    ("full", full, "((2,), 7)", "tensor([7., 7.], dtype=adjit.float64)"),
+    ("tensor", tensor, "([3, 4])", "tensor([3., 4.], dtype=adjit.float64)"),
+    ("empty_strided", empty_strided, "((2, 3), (1, 2)).stride()", "(1, 2)"),
+):
+    _new(_name, _make, _call, _shown)
 
 
 @export
@@ -575,6 +637,12 @@ def arange(
 
     Raises:
         RuntimeError: if the step is zero or leads away from `end`.
+
+    Example:
+        >>> adjit.arange(5)
+        tensor([0, 1, 2, 3, 4])
+        >>> adjit.arange(0, 1, 0.25)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
     if end is None:
         start, end = 0, start
@@ -641,6 +709,10 @@ def linspace(
 
     Raises:
         RuntimeError: if `steps` is negative.
+
+    Example:
+        >>> adjit.linspace(0, 1, 5)
+        tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
     made = _spaced("linspace", start, end, steps, kind_of(dtype, out), 0.0, place_of(device, out))
     return _done(made, requires_grad, device, out)
@@ -653,7 +725,12 @@ def logspace(
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`steps` powers of `base`, their exponents equally spaced from `start` to `end`."""
+    """`steps` powers of `base`, their exponents equally spaced from `start` to `end`.
+
+    Example:
+        >>> adjit.logspace(0, 2, 3)
+        tensor([  1.,  10., 100.])
+    """
     made = _spaced(
         "logspace", start, end, steps, kind_of(dtype, out), float(base), place_of(device, out)
     )
@@ -702,7 +779,13 @@ def eye(
     n: int, m: int | None = None, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
-    """A matrix with ones on the diagonal."""
+    """Make a matrix, square unless `m` columns are given, with ones on the diagonal, zeros elsewhere.
+
+    Example:
+        >>> adjit.eye(2, 3)
+        tensor([[1., 0., 0.],
+                [0., 1., 0.]])
+    """
     columns = n if m is None else m
     for name, size in (("n", n), ("m", columns)):
         if size < 0:
@@ -757,7 +840,16 @@ add_method("__new__", _constructed)
 
 
 class LegacyType:
-    """A constructor such as `FloatTensor`; `isinstance` asks for the dtype and the kind of device."""
+    """Make a tensor of one dtype as PyTorch did before `tensor`: of sizes, undefined, or of a list.
+
+    `isinstance` with it asks for the dtype and the kind of device.
+
+    Example:
+        >>> adjit.FloatTensor([1, 2])
+        tensor([1., 2.])
+        >>> isinstance(adjit.ones(2), adjit.FloatTensor)
+        True
+    """
 
     def __init__(self, kind: Dtype, place: str = "cpu") -> None:
         self.dtype, self.place = kind, place

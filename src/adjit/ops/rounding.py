@@ -21,7 +21,12 @@ from .promotion import floats, integers, numbers
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.floor, dtypes=numbers("floor_vml_cpu"))
 def floor(x):
-    """The largest whole number that is not above; the gradient is 0."""
+    """Round down: the largest whole number that is not above. The gradient is 0.
+
+    Example:
+        >>> adjit.tensor([1.5, -1.5]).floor()
+        tensor([ 1., -2.])
+    """
     return special.floor(x)
 
 
@@ -33,7 +38,12 @@ def _(g):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.ceil, dtypes=numbers("ceil_vml_cpu"))
 def ceil(x):
-    """The smallest whole number that is not below; the gradient is 0."""
+    """Round up: the smallest whole number that is not below. The gradient is 0.
+
+    Example:
+        >>> adjit.tensor([1.5, -1.5]).ceil()
+        tensor([ 2., -1.])
+    """
     return special.ceil(x)
 
 
@@ -45,7 +55,12 @@ def _(g):
 @export(method=True, name=["trunc", "fix"], inplace="function", out=True)
 @elementwise(ref=np.trunc, dtypes=numbers("trunc_vml_cpu"))
 def trunc(x):
-    """The whole number next to it towards zero; the gradient is 0."""
+    """Round towards zero. The gradient is 0.
+
+    Example:
+        >>> adjit.tensor([1.5, -1.5]).trunc()
+        tensor([ 1., -1.])
+    """
     return special.trunc(x)
 
 
@@ -57,7 +72,12 @@ def _(g):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=lambda x: x - np.trunc(x), dtypes=floats("frac_cpu"))
 def frac(x):
-    """What `trunc` takes away."""
+    """The part after the point, x - trunc(x).
+
+    Example:
+        >>> adjit.tensor([1.5, -1.25]).frac()
+        tensor([ 0.5000, -0.2500])
+    """
     return x - special.trunc(x)
 
 
@@ -101,8 +121,10 @@ def round(input: Tensor, *, decimals: int = 0) -> Any:
     The gradient is 0.
 
     Example:
-        >>> adjit.round(adjit.tensor([0.5, 1.5, 2.75]))
-        tensor([0., 2., 3.])
+        >>> adjit.tensor([0.5, 1.5, -2.7]).round()
+        tensor([ 0.,  2., -3.])
+        >>> adjit.tensor([1.234]).round(decimals=2)
+        tensor([1.2300])
     """
     if decimals == 0:
         return rounded, (input,), ()
@@ -207,6 +229,8 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
         RuntimeError: for another rounding mode, or integers divided by zero and rounded.
 
     Example:
+        >>> adjit.tensor([7., -7.]).div(2)
+        tensor([ 3.5000, -3.5000])
         >>> adjit.div(adjit.tensor([7, -7]), 2, rounding_mode="floor")
         tensor([ 3, -4])
     """
@@ -228,7 +252,12 @@ export(method=True, name=["div", "divide"], inplace=True, out=True)(div)
 
 @Choice
 def true_divide(input: Any, other: Any) -> Any:
-    """input / other, elementwise; see `div`."""
+    """input / other, elementwise; see `div`.
+
+    Example:
+        >>> adjit.tensor([1., 3.]).true_divide(2)
+        tensor([0.5000, 1.5000])
+    """
     return quotient, (input, other), ()
 
 
@@ -238,13 +267,13 @@ export(method=True, inplace=True, out=True)(true_divide)
 @export(method=True, inplace=True, out=True)
 @Choice
 def floor_divide(input: Any, other: Any) -> Any:
-    """input / other, rounded down, as Python's `//`; the gradient is 0.
+    """input / other, rounded down as by Python's `//`. The gradient is 0.
 
     Raises:
         RuntimeError: for integers divided by zero.
 
     Example:
-        >>> adjit.floor_divide(adjit.tensor([7., -7.]), 2)
+        >>> adjit.tensor([7., -7.]).floor_divide(2)
         tensor([ 3., -4.])
     """
     check_divisor(input, other)
@@ -254,7 +283,7 @@ def floor_divide(input: Any, other: Any) -> Any:
 @export(method=True, inplace=True, out=True)
 @Choice
 def remainder(input: Any, other: Any) -> Any:
-    """What `floor_divide` leaves, as Python's `%`; it has the sign of `other`.
+    """The rest that `floor_divide` leaves, as Python's `%`; it has the sign of `other`.
 
     Differentiable in both.
 
@@ -262,7 +291,7 @@ def remainder(input: Any, other: Any) -> Any:
         RuntimeError: for integers divided by zero.
 
     Example:
-        >>> adjit.remainder(adjit.tensor([5., -5.]), 3)
+        >>> adjit.tensor([5., -5.]).remainder(3)
         tensor([2., 1.])
     """
     check_divisor(input, other)
@@ -273,7 +302,7 @@ def remainder(input: Any, other: Any) -> Any:
 @export(method=True, inplace=True, out=True)
 @Choice
 def fmod(input: Tensor, other: Any) -> Any:
-    """What division towards zero leaves, as C's `fmod`; it has the sign of `input`.
+    """The rest of a division towards zero, as C's `fmod`; it has the sign of `input`.
 
     Differentiable in both.
 
@@ -281,7 +310,7 @@ def fmod(input: Tensor, other: Any) -> Any:
         RuntimeError: for integers divided by zero.
 
     Example:
-        >>> adjit.fmod(adjit.tensor([5., -5.]), 3)
+        >>> adjit.tensor([5., -5.]).fmod(3)
         tensor([ 2., -2.])
     """
     check_divisor(input, other)
@@ -292,14 +321,24 @@ def fmod(input: Tensor, other: Any) -> Any:
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.gcd, dtypes=integers("gcd_cpu"))
 def gcd(x, y):
-    """The greatest common divisor, not negative."""
+    """The greatest common divisor of integers, not negative. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([12, -18]).gcd(adjit.tensor([8]))
+        tensor([4, 2])
+    """
     return special.gcd(x, y)
 
 
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.lcm, dtypes=integers("lcm_cpu"))
 def lcm(x, y):
-    """The least common multiple, not negative."""
+    """The least common multiple of integers, not negative. Not differentiable.
+
+    Example:
+        >>> adjit.tensor([4, -6]).lcm(adjit.tensor([6]))
+        tensor([12,  6])
+    """
     return special.lcm(x, y)
 
 

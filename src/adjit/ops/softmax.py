@@ -174,7 +174,7 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) ->
 
     Example:
         >>> adjit.tensor([1000., 1000.]).logsumexp(0)
-        tensor(1000.6931)
+        tensor(1000.6932)
     """
     if dim is None:
         raise TypeError(

@@ -21,7 +21,12 @@ from .promotion import floating, floats
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.exp, dtypes=floating)
 def exp(x):
-    """e ** x."""
+    """e ** x.
+
+    Example:
+        >>> adjit.tensor([0., 1.]).exp()
+        tensor([1.0000, 2.7183])
+    """
     return math.exp(x)
 
 
@@ -33,7 +38,12 @@ def _(g, out):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.exp2, dtypes=floating)
 def exp2(x):
-    """2 ** x."""
+    """2 ** x.
+
+    Example:
+        >>> adjit.tensor([0., 3., -1.]).exp2()
+        tensor([1.0000, 8.0000, 0.5000])
+    """
     return special.exp2(x)
 
 
@@ -45,7 +55,12 @@ def _(g, out):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.expm1, dtypes=floating)
 def expm1(x):
-    """e ** x - 1, accurate near 0."""
+    """e ** x - 1, accurate near 0.
+
+    Example:
+        >>> adjit.tensor([1e-6, 1.]).expm1()
+        tensor([1.0000e-06, 1.7183e+00])
+    """
     return math.expm1(x)
 
 
@@ -57,7 +72,12 @@ def _(g, out):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log, domain=(0.5, 3), dtypes=floating)
 def log(x):
-    """Natural logarithm."""
+    """Natural logarithm; -inf at 0, NaN below.
+
+    Example:
+        >>> adjit.tensor([1., 2., 10.]).log()
+        tensor([0.0000, 0.6931, 2.3026])
+    """
     return math.log(x)
 
 
@@ -69,7 +89,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log2, domain=(0.5, 3), dtypes=floating)
 def log2(x):
-    """Logarithm to base 2."""
+    """Logarithm to base 2; -inf at 0, NaN below.
+
+    Example:
+        >>> adjit.tensor([1., 8., 10.]).log2()
+        tensor([0.0000, 3.0000, 3.3219])
+    """
     return special.log2(x)
 
 
@@ -81,7 +106,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log10, domain=(0.5, 3), dtypes=floating)
 def log10(x):
-    """Logarithm to base 10."""
+    """Logarithm to base 10; -inf at 0, NaN below.
+
+    Example:
+        >>> adjit.tensor([1., 2., 1000.]).log10()
+        tensor([0.0000, 0.3010, 3.0000])
+    """
     return math.log10(x)
 
 
@@ -93,7 +123,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.log1p, domain=(-0.5, 2), dtypes=floating)
 def log1p(x):
-    """log(1 + x), accurate near 0."""
+    """log(1 + x), accurate near 0.
+
+    Example:
+        >>> adjit.tensor([1e-6, 1.]).log1p()
+        tensor([1.0000e-06, 6.9315e-01])
+    """
     return math.log1p(x)
 
 
@@ -105,7 +140,12 @@ def _(g, x):
 @export(method=True, out=True)
 @elementwise(ref=np.logaddexp, dtypes=floats("logaddexp_cpu"))
 def logaddexp(x, y):
-    """log(e ** x + e ** y), without overflow on the way."""
+    """log(e ** x + e ** y), without overflow on the way.
+
+    Example:
+        >>> adjit.tensor([1000., 0.]).logaddexp(adjit.tensor([1000., 1.]))
+        tensor([1000.6932,    1.3133])
+    """
     larger = y if y > x else x
     smaller = x if y > x else y
     far = larger + math.log1p(math.exp(smaller - larger))
@@ -120,7 +160,12 @@ def _(g, x, y):
 @export(method=True, out=True)
 @elementwise(ref=np.logaddexp2, dtypes=floats("logaddexp2_cpu"))
 def logaddexp2(x, y):
-    """log2(2 ** x + 2 ** y), without overflow on the way."""
+    """log2(2 ** x + 2 ** y), without overflow on the way.
+
+    Example:
+        >>> adjit.tensor([200., 0.]).logaddexp2(adjit.tensor([200., 1.]))
+        tensor([201.0000,   1.5850])
+    """
     larger = y if y > x else x
     smaller = x if y > x else y
     far = larger + math.log1p(special.exp2(smaller - larger)) * 1.4426950408889634
@@ -157,8 +202,8 @@ def xlogy(input: Any, other: Any) -> Any:
     """input * log(other), 0 where `input` is 0; either may be a number. Differentiable in both.
 
     Example:
-        >>> adjit.xlogy(adjit.tensor([0., 1.]), adjit.tensor([0., 1.]))
-        tensor([0., 0.])
+        >>> adjit.tensor([0., 2.]).xlogy(adjit.tensor([0., 2.]))
+        tensor([0.0000, 1.3863])
     """
     if not record.is_tensor(input):
         return scaled_by_number, (input, other), ()
@@ -174,7 +219,12 @@ export(method=True, inplace="function", out=True)(xlogy)
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.deg2rad, dtypes=floating)
 def deg2rad(x):
-    """Degrees to radians."""
+    """Degrees as radians.
+
+    Example:
+        >>> adjit.tensor([90., 180.]).deg2rad()
+        tensor([1.5708, 3.1416])
+    """
     return x * 0.017453292519943295
 
 
@@ -186,7 +236,12 @@ def _(g):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.rad2deg, dtypes=floating)
 def rad2deg(x):
-    """Radians to degrees."""
+    """Radians as degrees.
+
+    Example:
+        >>> adjit.tensor([1., 3.1416]).rad2deg()
+        tensor([ 57.2958, 180.0004])
+    """
     return x * 57.29577951308232
 
 
@@ -198,7 +253,12 @@ def _(g):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sin, dtypes=floating)
 def sin(x):
-    """Sine."""
+    """Sine of an angle in radians.
+
+    Example:
+        >>> adjit.tensor([0., 1., 1.5708]).sin()
+        tensor([0.0000, 0.8415, 1.0000])
+    """
     return math.sin(x)
 
 
@@ -210,7 +270,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.cos, dtypes=floating)
 def cos(x):
-    """Cosine."""
+    """Cosine of an angle in radians.
+
+    Example:
+        >>> adjit.tensor([0., 1., 3.1416]).cos()
+        tensor([ 1.0000,  0.5403, -1.0000])
+    """
     return math.cos(x)
 
 
@@ -222,7 +287,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.tan, domain=(-1, 1), dtypes=floating)
 def tan(x):
-    """Tangent."""
+    """Tangent of an angle in radians.
+
+    Example:
+        >>> adjit.tensor([0., 1.]).tan()
+        tensor([0.0000, 1.5574])
+    """
     return math.tan(x)
 
 
@@ -234,7 +304,12 @@ def _(g, out):
 @export(method=True, name=["asin", "arcsin"], inplace="function", out=True)
 @elementwise(ref=np.arcsin, domain=(-0.9, 0.9), dtypes=floating)
 def asin(x):
-    """Arc sine."""
+    """Arc sine, in [-pi / 2, pi / 2]; NaN outside [-1, 1].
+
+    Example:
+        >>> adjit.tensor([0., 0.5, 1.]).asin()
+        tensor([0.0000, 0.5236, 1.5708])
+    """
     return math.asin(x)
 
 
@@ -246,7 +321,12 @@ def _(g, x):
 @export(method=True, name=["acos", "arccos"], inplace="function", out=True)
 @elementwise(ref=np.arccos, domain=(-0.9, 0.9), dtypes=floating)
 def acos(x):
-    """Arc cosine."""
+    """Arc cosine, in [0, pi]; NaN outside [-1, 1].
+
+    Example:
+        >>> adjit.tensor([0., 0.5, 1.]).acos()
+        tensor([1.5708, 1.0472, 0.0000])
+    """
     return math.acos(x)
 
 
@@ -258,7 +338,12 @@ def _(g, x):
 @export(method=True, name=["atan", "arctan"], inplace="function", out=True)
 @elementwise(ref=np.arctan, dtypes=floating)
 def atan(x):
-    """Arc tangent."""
+    """Arc tangent, in [-pi / 2, pi / 2].
+
+    Example:
+        >>> adjit.tensor([0., 1., -1.]).atan()
+        tensor([ 0.0000,  0.7854, -0.7854])
+    """
     return math.atan(x)
 
 
@@ -270,7 +355,12 @@ def _(g, x):
 @export(method=True, name=["atan2", "arctan2"], inplace=True, out=True)
 @elementwise(ref=np.arctan2, domain=((-2, 2), (0.5, 2)), dtypes=floating)
 def atan2(x, y):
-    """The angle of the point (y, x), in [-pi, pi]."""
+    """The angle of the point (y, x), in [-pi, pi]: of `input` over `other`, in its quadrant.
+
+    Example:
+        >>> adjit.tensor([1., -1.]).atan2(adjit.tensor([1., -1.]))
+        tensor([ 0.7854, -2.3562])
+    """
     return math.atan2(x, y)
 
 
@@ -284,7 +374,12 @@ def _(g, x, y):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sinc, domain=(0.1, 3), dtypes=floating)
 def sinc(x):
-    """sin(pi x) / (pi x), 1 at 0."""
+    """sin(pi x) / (pi x), 1 at 0.
+
+    Example:
+        >>> adjit.tensor([0., 0.5, 1.5]).sinc()
+        tensor([ 1.0000,  0.6366, -0.2122])
+    """
     angle = x * math.pi
     return 1 if x == 0 else math.sin(angle) / angle
 
@@ -303,7 +398,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.sinh, dtypes=floating)
 def sinh(x):
-    """Hyperbolic sine."""
+    """Hyperbolic sine.
+
+    Example:
+        >>> adjit.tensor([0., 1.]).sinh()
+        tensor([0.0000, 1.1752])
+    """
     return math.sinh(x)
 
 
@@ -315,7 +415,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.cosh, dtypes=floating)
 def cosh(x):
-    """Hyperbolic cosine."""
+    """Hyperbolic cosine.
+
+    Example:
+        >>> adjit.tensor([0., 1.]).cosh()
+        tensor([1.0000, 1.5431])
+    """
     return math.cosh(x)
 
 
@@ -327,7 +432,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=np.tanh, domain=(-3, 3), dtypes=floating)
 def tanh(x):
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent, in (-1, 1).
+
+    Example:
+        >>> adjit.tensor([0., 1., -1.]).tanh()
+        tensor([ 0.0000,  0.7616, -0.7616])
+    """
     return math.tanh(x)
 
 
@@ -339,7 +449,12 @@ def _(g, out):
 @export(method=True, name=["asinh", "arcsinh"], inplace="function", out=True)
 @elementwise(ref=np.arcsinh, dtypes=floating)
 def asinh(x):
-    """Inverse hyperbolic sine."""
+    """Inverse hyperbolic sine.
+
+    Example:
+        >>> adjit.tensor([0., 1.]).asinh()
+        tensor([0.0000, 0.8814])
+    """
     return math.asinh(x)
 
 
@@ -351,7 +466,12 @@ def _(g, x):
 @export(method=True, name=["acosh", "arccosh"], inplace="function", out=True)
 @elementwise(ref=np.arccosh, domain=(1.5, 3), dtypes=floating)
 def acosh(x):
-    """Inverse hyperbolic cosine."""
+    """Inverse hyperbolic cosine; NaN below 1.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).acosh()
+        tensor([0.0000, 1.3170])
+    """
     return math.acosh(x)
 
 
@@ -363,7 +483,12 @@ def _(g, x):
 @export(method=True, name=["atanh", "arctanh"], inplace="function", out=True)
 @elementwise(ref=np.arctanh, domain=(-0.9, 0.9), dtypes=floating)
 def atanh(x):
-    """Inverse hyperbolic tangent."""
+    """Inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
+
+    Example:
+        >>> adjit.tensor([0., 0.5]).atanh()
+        tensor([0.0000, 0.5493])
+    """
     return math.atanh(x)
 
 
@@ -378,7 +503,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=reference.erf, dtypes=floating)
 def erf(x):
-    """Error function."""
+    """Error function: 2 / sqrt(pi) times the integral of e ** -t² from 0 to x.
+
+    Example:
+        >>> adjit.tensor([0., 0.5, 1.]).erf()
+        tensor([0.0000, 0.5205, 0.8427])
+    """
     return math.erf(x)
 
 
@@ -390,7 +520,12 @@ def _(g, x):
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=reference.erfc, dtypes=floating)
 def erfc(x):
-    """1 - erf(x), accurate for large x."""
+    """The complement 1 - erf(x), accurate for large x.
+
+    Example:
+        >>> adjit.tensor([0., 0.5, 1.]).erfc()
+        tensor([1.0000, 0.4795, 0.1573])
+    """
     return math.erfc(x)
 
 
@@ -402,7 +537,12 @@ def _(g, x):
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=reference.erfinv, domain=(-0.9, 0.9), dtypes=floating)
 def erfinv(x):
-    """The inverse of the error function."""
+    """The inverse of the error function; infinite at -1 and 1, NaN outside.
+
+    Example:
+        >>> adjit.tensor([0., 0.5]).erfinv()
+        tensor([0.0000, 0.4769])
+    """
     return special.erfinv(x)
 
 
@@ -417,7 +557,12 @@ def _(g, out):
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=reference.gammaln, domain=(0.5, 4), dtypes=floating)
 def lgamma(x):
-    """log(|gamma(x)|)."""
+    """The logarithm of the gamma function's absolute value, log(|gamma(x)|).
+
+    Example:
+        >>> adjit.tensor([0.5, 4.]).lgamma()
+        tensor([0.5724, 1.7918])
+    """
     return math.lgamma(x)
 
 
@@ -429,7 +574,12 @@ def _(g, x):
 @export(method=True, inplace=True, out=True)
 @elementwise(ref=reference.digamma, domain=(0.5, 4), dtypes=floating)
 def digamma(x):
-    """The derivative of `lgamma`."""
+    """The derivative of `lgamma`; NaN at negative whole numbers, -inf at 0.
+
+    Example:
+        >>> adjit.tensor([1., 0.5]).digamma()
+        tensor([-0.5772, -1.9635])
+    """
     return special.digamma(x)
 
 
@@ -460,6 +610,10 @@ def zeta(x, y):
     """Hurwitz's zeta function: the sum of (y + n) ** -x over n >= 0, for x > 1; for y below 0 x is whole.
 
     Differentiable in y; the gradient of x is not implemented, it is NaN.
+
+    Example:
+        >>> adjit.special.zeta(adjit.tensor([2., 4.]), 1)
+        tensor([1.6449, 1.0823])
     """
     return special.zeta(x, y)
 
@@ -513,7 +667,12 @@ def polygamma(n: int, input: Tensor) -> Any:
 @export(public=False, method="polygamma", inplace=True)
 @Choice
 def polygamma_of(self: Tensor, n: int) -> Any:
-    """The derivative of `digamma` of order n; see `adjit.polygamma`."""
+    """The derivative of `digamma` of order n; see `adjit.polygamma`.
+
+    Example:
+        >>> adjit.tensor([1., 0.5]).polygamma(1)
+        tensor([1.6449, 4.9348])
+    """
     return polygamma_of_order(n, self)
 
 
@@ -523,7 +682,12 @@ def polygamma_of(self: Tensor, n: int) -> Any:
 @export(method=True, inplace="function", out=True)
 @elementwise(ref=reference.expit, domain=(-4, 4), dtypes=floating)
 def sigmoid(x):
-    """1 / (1 + e ** -x)."""
+    """The logistic function 1 / (1 + e ** -x), in (0, 1).
+
+    Example:
+        >>> adjit.tensor([0., 1., -1.]).sigmoid()
+        tensor([0.5000, 0.7311, 0.2689])
+    """
     return special.sigmoid(x)
 
 
@@ -567,8 +731,8 @@ def logit(input: Tensor, eps: float | None = None) -> Any:
     Differentiable; NaN outside of [0, 1] without `eps`.
 
     Example:
-        >>> adjit.logit(adjit.tensor([0.5, 0.9]))
-        tensor([0.0000, 2.1972])
+        >>> adjit.tensor([0.2, 0.5]).logit()
+        tensor([-1.3863,  0.0000])
     """
     if eps is None:
         return log_odds, (input,), ()

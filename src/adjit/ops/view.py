@@ -47,7 +47,7 @@ from .layouts import channels_last
 @viewing
 @listed("dims")
 def permute(input: Tensor, *dims: Any) -> Tensor:
-    """The axes in another order: a view.
+    """Put the axes in another order: a view.
 
     Raises:
         RuntimeError: if `dims` is no permutation of the axes.
@@ -84,7 +84,12 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
 @export(method=True, name=("transpose", "swapaxes", "swapdims"))
 @viewing
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two axes exchanged: a view."""
+    """Exchange two axes: a view.
+
+    Example:
+        >>> adjit.zeros(2, 3, 4).transpose(0, 2).shape
+        adjit.Size([4, 3, 2])
+    """
     ndim = input.ndim
     a, b = wrap_dim(dim0, ndim), wrap_dim(dim1, ndim)
     order = list(range(ndim))
@@ -96,10 +101,15 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 @export(method=True)
 @viewing
 def t(input: Tensor) -> Tensor:
-    """A matrix transposed, anything of fewer axes as it is.
+    """Transpose a matrix; anything of fewer axes stays as it is. A view.
 
     Raises:
         RuntimeError: with more than two axes.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).t()
+        tensor([[1, 3],
+                [2, 4]])
     """
     if input.ndim > 2:
         raise RuntimeError(f"t() expects a tensor with <= 2 dimensions, but self is {input.ndim}D")
@@ -109,7 +119,15 @@ def t(input: Tensor) -> Tensor:
 @export(method=True, name=("movedim", "moveaxis"))
 @viewing
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """Axes moved to other places, the rest keeping their order: a view."""
+    """Move axes to other places, the rest keeping their order: a view.
+
+    Raises:
+        RuntimeError: if `source` and `destination` are not as many, or repeat an axis.
+
+    Example:
+        >>> adjit.zeros(2, 3, 4).movedim(0, -1).shape
+        adjit.Size([3, 4, 2])
+    """
     sources = [source] if isinstance(source, int) else list(source)
     targets = [destination] if isinstance(destination, int) else list(destination)
     if len(sources) != len(targets):
@@ -134,12 +152,25 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 @export(public=False, method=True)
 @viewing
 def adjoint(input: Tensor) -> Tensor:
-    """The last two axes exchanged."""
+    """Exchange the last two axes: a view.
+
+    Example:
+        >>> adjit.zeros(5, 2, 3).adjoint().shape
+        adjit.Size([5, 3, 2])
+    """
     return transpose(input, -2, -1)
 
 
 def _matrix_transpose(input: Tensor) -> Tensor:
-    """The last two axes exchanged."""
+    """The matrices of a batch transposed, their last two axes exchanged: a view.
+
+    Raises:
+        RuntimeError: for a tensor of fewer than two axes.
+
+    Example:
+        >>> adjit.zeros(5, 2, 3).mT.shape
+        adjit.Size([5, 3, 2])
+    """
     if input.ndim < 2:
         raise RuntimeError(
             "tensor.mT is only supported on matrices or batches of matrices. Got "
@@ -150,7 +181,12 @@ def _matrix_transpose(input: Tensor) -> Tensor:
 
 @viewing
 def _reversed_axes(input: Tensor) -> Tensor:
-    """All axes reversed."""
+    """The tensor with all its axes reversed: a view.
+
+    Example:
+        >>> adjit.zeros(2, 3, 4).T.shape
+        adjit.Size([4, 3, 2])
+    """
     return _permuted(input, list(range(input.ndim))[::-1], "PermuteBackward0")
 
 
@@ -174,6 +210,11 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
     Raises:
         RuntimeError: if the sizes do not fit, or only a copy could have that shape.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).view(2, -1)
+        tensor([[1, 2],
+                [3, 4]])
     """
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         return _view_dtype(input, shape[0])
@@ -223,7 +264,13 @@ def _view_dtype(t: Tensor, kind: dtypes.dtype) -> Tensor:
 
 @export(method=True)
 def view_as(input: Tensor, other: Tensor) -> Tensor:
-    """The same elements in the shape of another tensor."""
+    """View the same elements in the shape of another tensor; see `view`.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).view_as(adjit.zeros(2, 2))
+        tensor([[1, 2],
+                [3, 4]])
+    """
     return view(input, other.shape)
 
 
@@ -231,10 +278,16 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 @viewing
 @listed("shape")
 def reshape(input: Tensor, *shape: Any) -> Tensor:
-    """The elements in another shape: a view where that is possible, else a copy.
+    """Give the elements another shape, -1 standing for one size: a view where possible, else a copy.
 
     Raises:
         RuntimeError: if the sizes do not fit.
+
+    Example:
+        >>> adjit.tensor([[1, 2, 3], [4, 5, 6]]).reshape(3, -1)
+        tensor([[1, 2],
+                [3, 4],
+                [5, 6]])
     """
     target, strides = _reshaped(input.spec, shape)
     if strides is None:
@@ -245,14 +298,28 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
 
 @export(method=True)
 def reshape_as(input: Tensor, other: Tensor) -> Tensor:
-    """The elements in the shape of another tensor."""
+    """Give the elements the shape of another tensor; see `reshape`.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).reshape_as(adjit.zeros(2, 2))
+        tensor([[1, 2],
+                [3, 4]])
+    """
     return reshape(input, other.shape)
 
 
 @export(method=True)
 @viewing
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Axes from `start_dim` to `end_dim` merged into one."""
+    """Merge the axes from `start_dim` to `end_dim` into one: a view where possible, else a copy.
+
+    Raises:
+        RuntimeError: if `start_dim` comes after `end_dim`.
+
+    Example:
+        >>> adjit.zeros(2, 3, 4).flatten(1).shape
+        adjit.Size([2, 12])
+    """
     first, last = wrap_dim(start_dim, input.ndim), wrap_dim(end_dim, input.ndim)
     if first > last:
         raise RuntimeError("flatten() has invalid args: start_dim cannot come after end_dim")
@@ -268,7 +335,12 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 @export(method=True)
 @viewing
 def ravel(input: Tensor) -> Tensor:
-    """All axes merged into one, in C order: a view where the elements lie so, else a copy."""
+    """Merge all axes into one, in C order: a view where the elements lie so, else a copy.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).ravel()
+        tensor([1, 2, 3, 4])
+    """
     dense = input.contiguous()
     return view(dense, -1) if dense.numel() else view(dense, 0)
 
@@ -276,7 +348,12 @@ def ravel(input: Tensor) -> Tensor:
 @export(method=True)
 @viewing
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
-    """One axis split into several."""
+    """Split one axis into several, of which one may be -1: a view.
+
+    Example:
+        >>> adjit.zeros(2, 12).unflatten(1, (3, -1)).shape
+        adjit.Size([2, 3, 4])
+    """
     d = wrap_dim(dim, input.ndim)
     shape = infer_view_shape((tuple(sizes),), input.shape[d])
     return view(input, (*input.shape[:d], *shape, *input.shape[d + 1 :]))
@@ -285,7 +362,13 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 @export(method=True, inplace=False)
 @viewing
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
-    """A new axis of size 1: a view."""
+    """Put in a new axis of size 1: a view.
+
+    Example:
+        >>> adjit.tensor([1, 2]).unsqueeze(1)
+        tensor([[1],
+                [2]])
+    """
     ndim = input.ndim + 1
     d = wrap_dim(dim, ndim)
     shape, strides = input.spec.shape, input.spec.strides
@@ -299,7 +382,12 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @export(method=True)
 @viewing
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
-    """Axes of size 1 dropped: all, or those given that have size 1."""
+    """Drop axes of size 1: all, or those of the given axes that have size 1. A view.
+
+    Example:
+        >>> adjit.zeros(1, 2, 1).squeeze(-1).shape
+        adjit.Size([1, 2])
+    """
     spec, ndim = input.spec, input.ndim
     if dim is None:
         drop = [d for d in range(ndim) if spec.shape[d] == 1]
@@ -317,7 +405,7 @@ def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     )  # fmt: skip
 
 
-def _reshaping_inplace(function: Any, suffix: str = "1") -> Any:
+def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int]) -> Any:
     def method(self: Tensor, *args: Any) -> Tensor:
         inplace.check(self)
         made = function(self, *args)
@@ -325,32 +413,44 @@ def _reshaping_inplace(function: Any, suffix: str = "1") -> Any:
         self.counter.version += 1
         if made.edge is not None:
             fn = made.edge[0]
-            fn.op = view_op(fn.name()[:-1] + suffix)
+            fn.op = view_op(fn.name()[:-1] + "1")
             fn.__class__ = fn.op.node_class
             self.edge = made.edge
             if self.view_of is not None:
                 self.view_of.version = self.counter.version
         return self
 
-    method.__doc__ = f"In-place form of `{function.__name__}`: this handle takes the new shape."
+    method.__doc__ = f"""In-place form of `{name}`: this tensor takes the new shape, others on its memory stay.
+
+    Example:
+        >>> x = adjit.zeros(1, 2)
+        >>> x.{name}_({arguments}).shape
+        adjit.Size({shape})
+    """
     return method
 
 
-for _name, _function in (
-    ("squeeze_", squeeze), ("unsqueeze_", unsqueeze), ("t_", t), ("transpose_", transpose),
-    ("swapaxes_", transpose), ("swapdims_", transpose),
+for _name, _function, _arguments, _shape in (
+    ("squeeze", squeeze, "0", [2]), ("unsqueeze", unsqueeze, "0", [1, 1, 2]), ("t", t, "", [2, 1]),
+    ("transpose", transpose, "0, 1", [2, 1]), ("swapaxes", transpose, "0, 1", [2, 1]),
+    ("swapdims", transpose, "0, 1", [2, 1]),
 ):  # fmt: skip
-    add_method(_name, _reshaping_inplace(_function))
+    add_method(f"{_name}_", _reshaping_inplace(_function, _name, _arguments, _shape))
 
 
 @export(method=True)
 @viewing
 @listed("size")
 def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
-    """Axes of size 1 repeated without a copy; -1 keeps a size.
+    """Repeat axes of size 1 without a copy; -1 keeps a size. A view.
 
     Raises:
         RuntimeError: if an axis of another size would have to change.
+
+    Example:
+        >>> adjit.tensor([[1], [2]]).expand(-1, 3)
+        tensor([[1, 1, 1],
+                [2, 2, 2]])
     """
     target = list(shape_of(sizes))
     spec = input.spec
@@ -387,14 +487,26 @@ def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
 
 @export(method=True)
 def expand_as(input: Tensor, other: Tensor) -> Tensor:
-    """Expanded to the shape of another tensor."""
+    """Expand to the shape of another tensor; see `expand`.
+
+    Example:
+        >>> adjit.tensor([1, 2]).expand_as(adjit.zeros(2, 2))
+        tensor([[1, 2],
+                [1, 2]])
+    """
     return expand(input, other.shape)
 
 
 @export(method=True)
 @viewing
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """Expanded to a shape."""
+    """Expand to a shape; see `expand`.
+
+    Example:
+        >>> adjit.tensor([1, 2]).broadcast_to((2, 2))
+        tensor([[1, 2],
+                [1, 2]])
+    """
     return expand(input, size)
 
 
@@ -404,10 +516,14 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 @export(method=True)
 @viewing
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """One index of an axis, which goes away: a view.
+    """Take one index of an axis, which goes away: a view.
 
     Raises:
         IndexError: if there is no such index, or no axis.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).select(1, 0)
+        tensor([1, 3])
     """
     spec = input.spec
     if not spec.ndim:
@@ -445,10 +561,14 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tens
 @export(method=True)
 @viewing
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
-    """`length` indices of an axis from `start` on: a view.
+    """Take `length` indices of an axis from `start` on: a view.
 
     Raises:
         RuntimeError: if they are not all there.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).narrow(0, 1, 2)
+        tensor([2, 3])
     """
     if input.ndim == 0:
         raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
@@ -473,7 +593,12 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 @export(method=True)
 @viewing
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two axes, as the last axis: a view."""
+    """View the diagonal of two axes as the last axis; `offset` is positive above the main one.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).diagonal()
+        tensor([1, 4])
+    """
     spec = input.spec
     a, b = wrap_dim(dim1, spec.ndim), wrap_dim(dim2, spec.ndim)
     if a == b:
@@ -493,10 +618,15 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 
 @export(public=False, method=True)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """Windows of `size` along an axis, every `step`, as a new last axis: a view.
+    """View windows of `size` along an axis, one every `step`, as a new last axis.
 
     Raises:
         RuntimeError: if a window does not fit, or the step is not positive.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).unfold(0, 3, 2)
+        tensor([[1, 2, 3],
+                [3, 4, 5]])
     """
     spec = input.spec
     d = wrap_dim(dimension, spec.ndim)
@@ -543,10 +673,14 @@ def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
 @export(method=True)
 @viewing
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
-    """All slices of an axis, as views.
+    """Take an axis apart into its slices: views.
 
     Raises:
         IndexError: on a 0-d tensor.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).unbind()
+        (tensor([1, 2]), tensor([3, 4]))
     """
     spec = input.spec
     if not spec.ndim:
@@ -594,10 +728,14 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 @export(method=True)
 @viewing
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts of an axis, of one size (the last may be smaller) or of the given sizes: views.
+    """Cut an axis into parts of one size (the last may be smaller) or of the given sizes: views.
 
     Raises:
         RuntimeError: if the sizes do not add up, or are negative.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).split(2)
+        (tensor([1, 2]), tensor([3, 4]), tensor([5]))
     """
     if tensor.ndim == 0:
         raise RuntimeError("split expects at least a 1-dimensional tensor")
@@ -631,14 +769,27 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 @export(method=True)
 @viewing
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
-    """Parts of an axis, of the given sizes: views."""
+    """Cut an axis into parts of the given sizes: views.
+
+    Raises:
+        RuntimeError: if the sizes do not add up to that of the axis.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3]).split_with_sizes([1, 2])
+        (tensor([1]), tensor([2, 3]))
+    """
     return split(input, list(split_sizes), dim)
 
 
 @export(method=True)
 @viewing
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
-    """An axis in at most `chunks` parts of equal size (the last may be smaller): views."""
+    """Cut an axis into at most `chunks` parts of equal size (the last may be smaller): views.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).chunk(2)
+        (tensor([1, 2, 3]), tensor([4, 5]))
+    """
     if input.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
     if chunks <= 0:
@@ -653,7 +804,14 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @export(method=True)
 @listed("sections", "indices", "tensor_indices_or_sections")
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
-    """An axis in a number of nearly equal parts, or cut at indices: views."""
+    """Cut an axis into a number of nearly equal parts, or at indices: views.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).tensor_split(2)
+        (tensor([1, 2, 3]), tensor([4, 5]))
+        >>> adjit.tensor([1, 2, 3, 4, 5]).tensor_split((1, 3))
+        (tensor([1]), tensor([2, 3]), tensor([4, 5]))
+    """
     if input.ndim == 0:
         raise RuntimeError(
             "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
@@ -691,10 +849,16 @@ def _cuts_of(found: Tensor) -> Any:
 
 @export(method=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
-    """A view with any geometry on the storage of `input`.
+    """View the storage of `input` with any sizes and strides.
 
     Raises:
         RuntimeError: if it would reach outside the storage.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).as_strided((3, 2), (1, 1))
+        tensor([[1, 2],
+                [2, 3],
+                [3, 4]])
     """
     shape, strides = Size(size), tuple(int(s) for s in stride)
     if len(shape) != len(strides):
@@ -852,7 +1016,13 @@ def _laid_out(g: Tensor, base: Spec) -> Tensor:
 
 @export(method=True)
 def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False) -> Tensor:
-    """A copy with memory of its own; gradients flow through it."""
+    """Copy the tensor into memory of its own; gradients flow through the copy.
+
+    Example:
+        >>> x = adjit.tensor([1., 2.])
+        >>> x.clone().zero_(), x
+        (tensor([0., 0.]), tensor([1., 2.]))
+    """
     if contiguous and not input.spec.contiguous:
         return _compact(input)
     return elementwise.copy(input)
@@ -870,7 +1040,12 @@ def _(g: Any) -> Any:
 
 @export(public=False, method=True)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself if its elements lie in C order, else a copy that does."""
+    """The tensor itself if its elements lie in C order, else a copy of which they do.
+
+    Example:
+        >>> adjit.zeros(2, 3).t().contiguous().stride()
+        (2, 1)
+    """
     return input if input.spec.contiguous else clone(input, contiguous=True)
 
 
@@ -889,11 +1064,15 @@ def _(g: Any) -> Any:
 
 @export(public=False, method=True)
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
-    """The tensor in another dtype or on another device; itself where nothing changes.
+    """Convert to another dtype or move to another device; the tensor itself where nothing changes.
 
     Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`. A copy of
     page-locked memory to a GPU is waited for, unless it is `non_blocking`: then that memory may be
     written only after it.
+
+    Example:
+        >>> adjit.tensor([1, 2]).to(adjit.float64)
+        tensor([1., 2.], dtype=adjit.float64)
     """
     if len(args) == 1 and not kwargs and args[0].__class__ is dtypes.dtype:  # as most calls are
         return input if input.spec.dtype is args[0] else convert(input, dtypes.check(args[0]))
@@ -955,7 +1134,24 @@ def _conversion(name: str, kind: dtypes.dtype) -> None:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
         return self if self.spec.dtype is kind else convert(self, dtypes.check(kind))
 
-    method.__doc__ = f"The tensor as {kind!r}."
+    method.__doc__ = f"""Convert to `{kind!r}`; the tensor itself if that is its dtype.
+
+    Example:
+        >>> adjit.tensor([0, 1]).{name}().dtype
+        {kind!r}
+    """
+    if kind not in dtypes.SUPPORTED:
+        method.__doc__ = f"""Refuse to convert to `{kind!r}`, which no tensor has here.
+
+    Raises:
+        NotImplementedError: always.
+
+    Example:
+        >>> adjit.tensor([0, 1]).{name}()
+        Traceback (most recent call last):
+            ...
+        NotImplementedError: {kind!r} is not supported yet; use adjit.float32 or adjit.float64 ...
+    """
     add_method(name, method)
 
 
@@ -968,13 +1164,18 @@ _conversion("char", dtypes.int8)
 
 @export(public=False, method=True)
 def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor on the CPU; itself if it is there."""
+    """Copy the tensor to the CPU; itself if it is there.
+
+    Example:
+        >>> adjit.tensor([1, 2]).cpu()
+        tensor([1, 2])
+    """
     return to(input, devices.CPU)
 
 
 @export(public=False, method=True)
 def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
-    """The tensor on a GPU, by default the current one; itself if it is there.
+    """Copy the tensor to a GPU, by default the current one; itself if it is there.
 
     Raises:
         RuntimeError: where there is none; the text says what is missing.
@@ -987,7 +1188,7 @@ def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tenso
 
 @export(public=False, method=True)
 def pin_memory(input: Tensor, device: Any = None) -> Tensor:
-    """A copy in page-locked memory, from which GPUs copy without waiting; itself if it is there.
+    """Copy into page-locked memory, from which GPUs copy without waiting; itself if it is there.
 
     Raises:
         RuntimeError: if it is on a GPU, or there is none.
@@ -997,7 +1198,12 @@ def pin_memory(input: Tensor, device: Any = None) -> Tensor:
 
 @export(public=False, method=True)
 def is_pinned(input: Tensor, device: Any = None) -> bool:
-    """Whether the elements are in page-locked memory."""
+    """True if the elements are in page-locked memory.
+
+    Example:
+        >>> adjit.tensor([1, 2]).is_pinned()
+        False
+    """
     if input.spec.device is not devices.CPU:
         return False
     block = value_of(input.storage).address
@@ -1006,7 +1212,11 @@ def is_pinned(input: Tensor, device: Any = None) -> bool:
 
 @export(public=False, method=True)
 def record_stream(input: Tensor, stream: Any) -> None:
-    """Say that a stream of another's uses the elements, so that they stay until it has."""
+    """Tell that a stream of another's uses the elements, so that they stay until it has.
+
+    Raises:
+        RuntimeError: for a tensor on the CPU.
+    """
     if input.spec.device is devices.CPU:
         raise RuntimeError("record_stream: expected a tensor on a GPU")
     block = value_of(input.storage).address
@@ -1016,13 +1226,23 @@ def record_stream(input: Tensor, stream: Any) -> None:
 
 @export(public=False, method=True)
 def type_as(input: Tensor, other: Tensor) -> Tensor:
-    """The tensor in the dtype and on the device of another."""
+    """Convert to the dtype and move to the device of another tensor.
+
+    Example:
+        >>> adjit.tensor([1, 2]).type_as(adjit.zeros(1))
+        tensor([1., 2.])
+    """
     return to(input, other)
 
 
 @export(public=False, method=True)
 def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
-    """The legacy name of the tensor's type, or the tensor converted to another."""
+    """Name the tensor's type as PyTorch's legacy constructors are called, or convert to another.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).type()
+        'torch.FloatTensor'
+    """
     if dtype is None:
         room = "torch.cuda" if input.is_cuda else "torch"
         return f"{room}.{input.dtype.legacy}Tensor"
@@ -1036,6 +1256,11 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
 
     Raises:
         RuntimeError: if the shapes do not fit, or this is a leaf that needs gradients.
+
+    Example:
+        >>> adjit.zeros(2, 2).copy_(adjit.tensor([1, 2]))
+        tensor([[1., 2.],
+                [1., 2.]])
     """
     record.check_tensor("copy_", "other", 1, src)
     inplace.check(self)
@@ -1156,14 +1381,24 @@ def _(g: Any) -> Any:
 
 @fastpath.flooding(of_numbers, None)
 def fill_(self: Tensor, value: Any) -> Tensor:
-    """Write a number, or the value of a 0-d tensor, into every place; returns this tensor."""
+    """Write a number, or the value of a 0-d tensor, into every place; returns this tensor.
+
+    Example:
+        >>> adjit.zeros(2).fill_(3)
+        tensor([3., 3.])
+    """
     inplace.check(self)
     return inplace.adopt(self, filled(self, value), overlap=True)
 
 
 @fastpath.flooding(of_numbers, 0.0)
 def zero_(self: Tensor) -> Tensor:
-    """Write zeros into every place; returns this tensor."""
+    """Write zeros into every place; returns this tensor.
+
+    Example:
+        >>> adjit.ones(2).zero_()
+        tensor([0., 0.])
+    """
     inplace.check(self)
     return inplace.adopt(self, _zeroed(self), overlap=True)
 

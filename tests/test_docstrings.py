@@ -1,0 +1,162 @@
+"""Docstrings of everything public: each says what the thing does, and shows it by an example that runs."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import functools
+import importlib
+import inspect
+import io
+import re
+import types
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import adjit
+from adjit.absent import absent
+
+SOURCE = Path(adjit.__file__).parent
+ROOMS = (
+    "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
+    "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
+    "linalg", "models", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils", "optim",
+    "optim.lr_scheduler", "optim.optimizer", "profiler", "random", "serialization", "special", "utils",
+    "utils.data", "utils.dlpack",
+)  # fmt: skip
+# Members that a class has for the library's own files, not for users.
+INTERNAL = {
+    "Generator": {"advance", "reserve"},
+    "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
+}
+VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
+SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example")
+LACKING: set[str] = set()  # what has no example yet: may only shrink
+
+
+def is_ours(thing: Any) -> bool:
+    modules = (getattr(thing, "__module__", None), type(thing).__module__)
+    return any(m == "adjit" or str(m).startswith("adjit.") for m in modules)
+
+
+def function_of(member: Any) -> Any:
+    """A function or property behind a member of a class, None for anything else."""
+    if isinstance(member, (staticmethod, classmethod)):
+        member = member.__func__
+    if isinstance(member, (property, functools.cached_property)) or inspect.isfunction(member):
+        return member
+    return member if callable(member) and is_ours(member) and not isinstance(member, type) else None
+
+
+def members(name: str, cls: type) -> Iterator[tuple[str, Any]]:
+    """What a class adds to its bases, or says again; what stands silently for a base's is known from there."""
+    inherited = {m for base in cls.__mro__[1:] for m in vars(base)}
+    for member, value in vars(cls).items():
+        function = function_of(value)
+        if function is None or member.startswith("_") or member in INTERNAL.get(name, ()):
+            continue
+        if function.__doc__ or member not in inherited:
+            yield f"{name}.{member}", function
+
+
+@functools.cache
+def public() -> dict[str, dict[str, Any]]:
+    """Everything public, each thing once: for every room its names and what they stand for."""
+    found: dict[str, dict[str, Any]] = {}
+    known: set[int] = set()
+    for room in ROOMS:
+        module = importlib.import_module(f"adjit.{room}".rstrip("."))
+        names = getattr(module, "__all__", None) or sorted(vars(module))
+        things = {f"{room}.{n}".lstrip("."): getattr(module, n) for n in names if n[0] != "_"}
+        found[room] = {}
+        for name, thing in things.items():
+            is_public = (
+                is_ours(thing) and callable(thing) and not isinstance(thing, types.ModuleType)
+            )
+            if not is_public or thing is absent or id(thing) in known:
+                continue
+            known.add(id(thing))
+            found[room][name] = thing
+            if isinstance(thing, type):
+                own = dict(members(name, thing))
+                found[room] |= {n: f for n, f in own.items() if id(f) not in known}
+                known.update(map(id, own.values()))
+    return found
+
+
+def documented() -> dict[str, str]:
+    return {n: t.__doc__ or "" for names in public().values() for n, t in names.items()}
+
+
+def sections(text: str) -> list[str]:
+    return re.findall(rf"^({'|'.join(SECTIONS)}):$", inspect.cleandoc(text), re.M)
+
+
+def failures(name: str, text: str, names: dict[str, Any]) -> str:
+    """What is wrong with the examples in a docstring, run with `names` at hand."""
+    test = doctest.DocTestParser().get_doctest(text, dict(names), name, None, None)
+    told = io.StringIO()
+    doctest.DocTestRunner(verbose=False, optionflags=doctest.ELLIPSIS).run(test, out=told.write)
+    return told.getvalue()
+
+
+def at_hand() -> dict[str, Any]:
+    return {"adjit": adjit, "nn": adjit.nn, "F": adjit.nn.functional}
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_examples_show_what_they_say(room, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    texts = {t.__doc__ or "": name for name, t in public()[room].items()}
+    with gpu_for(room):
+        wrong = [failures(name, text, at_hand()) for text, name in texts.items()]
+    assert not "".join(wrong)
+
+
+def gpu_for(room: str) -> contextlib.AbstractContextManager[object]:
+    """A GPU that the examples of `adjit.cuda` and `adjit.accelerator` can talk to."""
+    if room not in ("accelerator", "cuda"):
+        return contextlib.nullcontext()
+    import stub_driver
+
+    return stub_driver.installed()
+
+
+def test_examples_of_what_is_not_public(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shown = set(documented().values())
+    wrong = []
+    for file in sorted(SOURCE.rglob("*.py")):
+        if ">>> " in file.read_text():
+            module = importlib.import_module(
+                ".".join(("adjit", *file.relative_to(SOURCE).with_suffix("").parts))
+            )
+            for test in doctest.DocTestFinder().find(module):
+                if test.examples and test.docstring not in shown:
+                    wrong.append(failures(test.name, test.docstring, test.globs | at_hand()))
+    assert not "".join(wrong)
+
+
+def test_everything_has_an_example():
+    lacking = {name for name, text in documented().items() if ">>> " not in text}
+    assert lacking == LACKING, f"{len(lacking)} of {len(documented())}: {sorted(lacking)}"
+
+
+def test_summaries_begin_with_what_a_thing_does():
+    vague = [n for n, t in documented().items() if VAGUE.match(t.strip()) or not t.strip()]
+    assert vague == [], len(vague)
+
+
+@pytest.mark.parametrize("sign", ["``", "Example::", "Examples:", ":func:", ":class:", ":meth:"])
+def test_docstrings_speak_one_dialect(sign):
+    assert [name for name, text in documented().items() if sign in text] == []
+
+
+def test_sections_come_in_one_order():
+    texts = {name: sections(text) for name, text in documented().items()}
+    assert [
+        n for n, found in texts.items() if found != sorted(set(found), key=SECTIONS.index)
+    ] == []
