@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..graph import record
 from ..schedule.dispatch import fail
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import settle, settle_tape, tape, waiting
 from .program import Externals
-
-if TYPE_CHECKING:
-    from .replay import Replay
 
 
 class WaitingCall:
@@ -23,7 +20,7 @@ class WaitingCall:
     """
 
     def __init__(
-        self, replay: Replay, externals: Externals, outside: Externals, kept: Externals,
+        self, replay: Any, externals: Externals, outside: Externals, kept: Externals,
         drawn: list[Any],
     ) -> None:  # fmt: skip
         self.replay, self.outside, self.kept, self.drawn = replay, outside, kept, drawn

@@ -10,13 +10,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from .dataset import IterableDataset, items_at
 from .sampler import random_seed
-
-if TYPE_CHECKING:
-    from .loader import DataLoader
 
 
 @dataclass(frozen=True)
@@ -57,7 +54,7 @@ _Fetch = Callable[[Any], Any]
 _Task = tuple["Future[Any]", Any]
 
 
-def _fetcher(loader: DataLoader[Any]) -> _Fetch:
+def _fetcher(loader: Any) -> _Fetch:
     """The function from what the sampler gives to a batch; one for each stream."""
     dataset, collate, batched = loader.dataset, loader.collate_fn, loader._auto_collation
     if not isinstance(dataset, IterableDataset):
@@ -78,7 +75,7 @@ def _fetcher(loader: DataLoader[Any]) -> _Fetch:
     return fetch
 
 
-def _work(loader: DataLoader[Any], info: WorkerInfo, tasks: SimpleQueue[_Task | None]) -> None:
+def _work(loader: Any, info: WorkerInfo, tasks: SimpleQueue[_Task | None]) -> None:
     """A worker's life: set up, then answer tasks in order until there is a None."""
     _worker.info = info
     fetch: _Fetch | None = None
@@ -110,7 +107,7 @@ def _dismiss(queues: list[SimpleQueue[_Task | None]], pending: deque[Future[Any]
 class WorkerBatches(Iterator[Any]):
     """The batches of an epoch, made by worker threads that are kept a few batches ahead."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: Any) -> None:
         workers = loader.num_workers
         seed = random_seed(loader.generator)
         self._indices = iter(loader._index_sampler)
@@ -174,13 +171,13 @@ class WorkerBatches(Iterator[Any]):
         raise StopIteration
 
     def __len__(self) -> int:
-        return len(self._index_sampler)  # type: ignore[arg-type]
+        return len(self._index_sampler)
 
 
 class Batches(Iterator[Any]):
     """The batches of an epoch, made when they are asked for."""
 
-    def __init__(self, loader: DataLoader[Any]) -> None:
+    def __init__(self, loader: Any) -> None:
         self._indices = iter(loader._index_sampler)
         self._index_sampler = loader._index_sampler
         self._fetch = _fetcher(loader)
@@ -189,4 +186,4 @@ class Batches(Iterator[Any]):
         return self._fetch(next(self._indices))
 
     def __len__(self) -> int:
-        return len(self._index_sampler)  # type: ignore[arg-type]
+        return len(self._index_sampler)
