@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ...kernels.language.lanes import BLOCK
-from ..planning.recipe import GRAIN, Element, Fold, Operand, Source, Step, Text
+from ..planning.recipe import GRAIN, Element, Flat, Fold, Operand, Source, Step, Text
 from .body import Pasted, own
 from .loops import (
     CACHED,
@@ -92,10 +92,12 @@ def kernel(
         grain = max(1, GRAIN // max(chunk, 1))
         step = Step(shared(source, f"{label}, sum"), units, grain)
         return step, (length, chunk, chunks)
-    source = render(
-        name, pasted, None, inputs, outputs, frozenset(logical), loop.flags, loop.nested, over,
-        PADDED if padded else "" if over else _blocks(loop, pasted, inputs, outputs),
+    flat = Flat(
+        name, tuple(lines), imports, None, tuple(inputs), tuple(outputs), frozenset(logical),
+        loop.flags, loop.nested,
     )  # fmt: skip
+    blocks = PADDED if padded else "" if over else _blocks(loop, pasted, inputs, outputs)
+    source = render(flat, over, blocks)
     return Step(shared(source, label), loop.n, loop.grain), loop.constants
 
 

@@ -109,173 +109,221 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
     return Loop(flags, True, rows, max(1, GRAIN // max(sizes[-1], 1)), constants)
 
 
-def render(
-    name: str,
-    pasted: Pasted,
-    compute: dtype | None,
-    inputs: Sequence[Operand],
-    outputs: Sequence[Operand],
-    logical: frozenset[str],
-    flags: str,
-    nested: bool,
-    over: Mapping[str, str] | None = None,
-    blocks: str = "",
-) -> Source:
+def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = "") -> Source:
     """The source of one elementwise kernel.
 
-    Operands are converted to and from `compute`; without it the pasted lines do that themselves, and
-    read operands by their names. `logical` names inputs that the body reads as booleans; `over` says
-    which outputs are written to the memory of which inputs. With `blocks` results are computed a block
-    at a time on the stack and moved from there: "streamed" past the caches, or "cached"; "padded"
-    blocks are a line of memory each, the last one too.
+    Operands are converted to and from `compute`; without it the lines do that themselves, and read
+    operands by their names. `logical` names inputs that the lines read as booleans; `over` says which
+    outputs are written to the memory of which inputs. With `blocks` results are computed a block at a
+    time on the stack and moved from there: "streamed" past the caches, or "cached"; "padded" blocks are
+    a line of memory each, the last one too.
     """
-    over = over or {}
-    operands = [o for o in [*inputs, *outputs] if o.strides is not None]
-    letters = dict(zip([o.name for o in [*inputs, *outputs]], flags, strict=True))
-    pointers = [o.name for o in operands]
-    head = ["p = words(args)"]
-    loads: list[str] = []
-    stores: list[str] = []
-    base = len(pointers)
-    strided = [n for n in pointers if letters[n] == STRIDED]
-    rows = [] if nested else [o for o in inputs if letters[o.name] == ROW]
-    tail = f"{base + 2} + outer * {len(pointers) + 1}" if nested else str(base + bool(rows))
-    numbers = [o.name for o in inputs if o.strides is None]
-    if nested:
-        head += [f"outer = p[{base}]", f"inner = p[{base + 1}]", f"tail = {tail}"]
-        tail = "tail"
-    for k, n in enumerate(strided):
-        head.append(f"step_{n} = p[{tail} + {k}]")
-    for k, n in enumerate(numbers):
-        word = f"p[{tail} + {len(strided) + k}]"
-        kind = next(o.dtype for o in inputs if o.name == n)
-        letter = kind.stored if compute is None else "T"
-        head.append(f"{value_name(n, compute)} = {number_text(word, kind, letter, n in logical)}")
+    pieces = _Pieces(kernel, over or {})
+    if kernel.nested:
+        lines = _nested(pieces)
+    elif blocks == PADDED:
+        lines = _padded(pieces)
+    elif blocks:
+        lines = _by_blocks(pieces, is_streamed=blocks == STREAMED)
+    elif pieces.rows:
+        lines = _beside_rows(pieces)
+    else:
+        lines = _flat(pieces)
+    text = "\n".join(_indented(lines))
+    imports = dict.fromkeys(("words", "at"), "adjit.kernels.language.abi") | kernel.imports
+    for module, names in _HELPERS.items():
+        imports |= {name: module for name in names if re.search(rf"\b{name}\(", text)}
+    if not (kernel.nested or pieces.rows):
+        imports |= interleaved(Pasted([*kernel.lines], kernel.imports))
+    bound = {} if kernel.compute is None else {"T": kernel.compute.stored}
+    return Source(kernel.name, assemble(kernel.name, text, imports, bound), kernel)
 
-    body: list[str] = []
-    setup: list[str] = []
-    for k, o in enumerate(operands):
-        source = f"p_{over[o.name]}" if o.name in over else ""
-        if nested:
-            address = f"p[{k}] + o_{o.name} * {o.dtype.itemsize}"
-            setup.append(f"p_{o.name} = " + (source or f"at({address}, {o.dtype.stored})"))
-        else:
-            head.append(f"p_{o.name} = " + (source or f"at(p[{k}], {o.dtype.stored})"))
 
-    if rows:
-        head.append(f"inner = p[{base}]")
-        length = BLOCK if blocks else TOGETHER
-        for o in rows:
-            head.append(f"row_{o.name} = stack({o.dtype.stored}, {MAX_ROW + length})")
+# What the loops call beside functions of the bodies.
+_HELPERS = {
+    "adjit.kernels.language.abi": ("scalar",),
+    "adjit.kernels.language.lanes": (
+        "fence", "past_cache", "repeat_row", "stack", "stream_block",
+    ),
+}  # fmt: skip
+
+
+class _Pieces:
+    """The lines of which the loops of a kernel are put together, whatever their shape."""
+
+    def __init__(self, kernel: Flat, over: Mapping[str, str]) -> None:
+        self.kernel, self.over = kernel, over
+        operands = [*kernel.inputs, *kernel.outputs]
+        self.operands = [o for o in operands if o.strides is not None]
+        self.letters = dict(zip([o.name for o in operands], kernel.flags, strict=True))
+        self.base = len(self.operands)  # the number of the first word behind the addresses
+        self.rows = [] if kernel.nested else [o for o in kernel.inputs if self._is(o, ROW)]
+
+    def _is(self, operand: Operand, letter: str) -> bool:
+        return self.letters[operand.name] == letter
+
+    def flat_head(self, length: int = 0) -> list[str]:
+        """What comes before a loop that is not nested; it goes over `length` elements beside rows."""
+        lines = ["p = words(args)", *self.constants(str(self.base + bool(self.rows)))]
+        for k, o in enumerate(self.operands):
+            lines.append(self._pointer(o, f"p[{k}]"))
+        if self.rows:
+            lines.append(f"inner = p[{self.base}]")
+        for o in self.rows:
+            lines.append(f"row_{o.name} = stack({o.dtype.stored}, {MAX_ROW + length})")
             count = f"min(inner + {length}, stop - start + inner)"
-            head.append(f"repeat_row(p_{o.name}, inner, row_{o.name}, {count})")
+            lines.append(f"repeat_row(p_{o.name}, inner, row_{o.name}, {count})")
+        return lines + self.repeated()
 
-    i = "first + i" if blocks or rows else "i"
+    def constants(self, start: str) -> list[str]:
+        """The steps of strided operands, and the Python numbers: words from `start` on."""
+        compute, lines = self.kernel.compute, []
+        strided = [o for o in self.operands if self._is(o, STRIDED)]
+        for k, o in enumerate(strided):
+            lines.append(f"step_{o.name} = p[{start} + {k}]")
+        numbers = [o for o in self.kernel.inputs if o.strides is None]
+        for k, o in enumerate(numbers):
+            word = f"p[{start} + {len(strided) + k}]"
+            letter = o.dtype.stored if compute is None else "T"
+            text = number_text(word, o.dtype, letter, o.name in self.kernel.logical)
+            lines.append(f"{value_name(o.name, compute)} = {text}")
+        return lines
 
-    def element(n: str) -> str:
-        letter = letters[n]
+    def row_pointers(self) -> list[str]:
+        """Where the operands begin in a row of a nested loop."""
+        return [
+            self._pointer(o, f"p[{k}] + o_{o.name} * {o.dtype.itemsize}")
+            for k, o in enumerate(self.operands)
+        ]
+
+    def _pointer(self, o: Operand, address: str) -> str:
+        shared = self.over.get(o.name)
+        return f"p_{o.name} = " + (f"p_{shared}" if shared else f"at({address}, {o.dtype.stored})")
+
+    def repeated(self) -> list[str]:
+        """The values that are the same in the whole loop."""
+        return [self._load(o, "") for o in self._values() if self._is(o, REPEATED)]
+
+    def inside(self, i: str = "i", into: str = "") -> list[str]:
+        """The innermost lines, for element `i` of memory; results go `into` a block, if that is given."""
+        loads = [self._load(o, i) for o in self._values() if not self._is(o, REPEATED)]
+        stores = [
+            f"{f'{into}_{o.name}[i]' if into else self._element(o, i)} = {self._stored(o)}"
+            for o in self.kernel.outputs
+        ]
+        return [*loads, *self.kernel.lines, *stores]
+
+    def _values(self) -> list[Operand]:
+        """The inputs that lie in memory."""
+        return [o for o in self.kernel.inputs if o.strides is not None]
+
+    def _element(self, o: Operand, i: str) -> str:
+        letter = self.letters[o.name]
         if letter == ROW:
-            return f"row_{n}[phase + i]"
-        index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{n}")
-        return f"p_{n}[{index}]"
+            return f"row_{o.name}[phase + i]"
+        index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{o.name}")
+        return f"p_{o.name}[{index}]"
 
-    for o in inputs:
-        if o.strides is None:
-            continue
-        value = element(o.name)
+    def _load(self, o: Operand, i: str) -> str:
+        compute, value = self.kernel.compute, self._element(o, i)
         if compute is None:
             pass
-        elif o.name in logical:
+        elif o.name in self.kernel.logical:
             value = f"{value} != 0"
         elif o.dtype.stored != compute.stored:
             value = f"T({value})"
-        line = f"{value_name(o.name, compute)} = {value}"
-        (setup if letters[o.name] == REPEATED else loads).append(line)
-    for o in outputs:
+        return f"{value_name(o.name, compute)} = {value}"
+
+    def _stored(self, o: Operand) -> str:
+        """A result as it lies in memory."""
+        compute = self.kernel.compute
         if compute is None:
-            value = o.name
-        elif o.dtype.kind == "b":
-            value = f"uint8({o.name} != 0)" if compute.kind == "b" else f"uint8({o.name})"
-        elif o.dtype.stored != compute.stored:
-            value = f"{o.dtype.stored}({o.name})"
-        else:
-            value = o.name
-        target = f"block_{o.name}[i]" if blocks else element(o.name)
-        stores.append(f"{target} = {value}")
+            return o.name
+        if o.dtype.kind == "b":
+            return f"uint8({o.name} != 0)" if compute.kind == "b" else f"uint8({o.name})"
+        return o.name if o.dtype.stored == compute.stored else f"{o.dtype.stored}({o.name})"
 
-    if nested:
-        offsets = [f"o_{n}" for n in pointers]
-        body.append("for row in range(start, stop):")
-        inside = ["rest = row", *(f"{o} = 0" for o in offsets), "for d in range(outer):"]
-        walk = [f"size = p[{base + 2} + d]", "ahead = rest // size", "at_d = rest - ahead * size",
-                "rest = ahead"]  # fmt: skip
-        for k, offset in enumerate(offsets):
-            walk.append(f"{offset} += at_d * p[{base + 2} + outer * {k + 1} + d]")
-        inside += ["    " + line for line in walk] + setup
-        inside.append("for i in range(inner):")
-        inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]
-        body += ["    " + line for line in inside]
-    elif blocks == PADDED:
-        head += setup
-        width = CACHE_LINE // outputs[0].dtype.itemsize
-        head += [f"block_{o.name} = stack({o.dtype.stored}, {width})" for o in outputs]
-        body += [f"for first in range(start, stop, {width}):", f"    for i in range({width}):"]
-        body += ["        " + line for line in [*loads, *pasted.lines, *stores]]
-        for o in outputs:
-            body.append(f"    for i in range({width}):")
-            body.append(f"        p_{o.name}[first + i] = block_{o.name}[i]")
-    elif blocks:
-        head += setup
-        if blocks == STREAMED:
-            read = sum(o.dtype.itemsize for o in inputs if letters.get(o.name) == CONTIGUOUS)
-            written = sum(o.dtype.itemsize for o in outputs)
-            head.append(f"far = past_cache(p[{UNITS}], start, stop, {read}, {written})")
-        inside = [f"first = min(max(block, start), stop - {BLOCK})"]
-        inside += ["phase = first % inner"] * bool(rows)
-        inside += [f"for i in range({BLOCK}):"]
-        inside += ["    " + line for line in [*loads, *pasted.lines, *stores]]
-        for o in outputs:
-            head.append(f"block_{o.name} = stack({o.dtype.stored}, {BLOCK})")
-            address = f"p[{pointers.index(o.name)}] + first * {o.dtype.itemsize}"
-            far = f"first >= far and ({address}) % {CACHE_LINE} == 0"
-            far = far if blocks == STREAMED else "False"
-            inside.append(f"stream_block(p_{o.name}, first, block_{o.name}, {far})")
-        body.append(f"for block in range(start & -{BLOCK}, stop, {BLOCK}):")
-        body += ["    " + line for line in inside] + ["fence()"] * (blocks == STREAMED)
-    elif rows:
-        head += setup
-        body.append(f"for first in range(start, stop, {TOGETHER}):")
-        body += ["    phase = first % inner", f"    for i in range(min({TOGETHER}, stop - first)):"]
-        body += ["        " + line for line in [*loads, *pasted.lines, *stores]]
-    else:
-        head += setup
-        body.append("for i in range(start, stop):")
-        body += ["    " + line for line in [*loads, *pasted.lines, *stores]]
 
-    text = "\n".join("    " + line for line in head + body)
-    imports = {
-        "words": "adjit.kernels.language.abi",
-        "at": "adjit.kernels.language.abi",
-        **pasted.imports,
-    }
-    if "= scalar(" in text:
-        imports["scalar"] = "adjit.kernels.language.abi"
-    if rows:
-        imports["repeat_row"] = "adjit.kernels.language.lanes"
-    if blocks or rows:
-        imports["stack"] = "adjit.kernels.language.lanes"
-    if blocks in (STREAMED, CACHED):
-        imports["stream_block"] = "adjit.kernels.language.lanes"
-    if blocks == STREAMED:
-        imports |= dict.fromkeys(("fence", "past_cache"), "adjit.kernels.language.lanes")
-    if not (nested or rows):
-        imports |= interleaved(pasted)
-    bound = {} if compute is None else {"T": compute.stored}
-    origin = Flat(
-        name, tuple(pasted.lines), pasted.imports, compute, tuple(inputs), tuple(outputs), logical,
-        flags, nested,
-    )  # fmt: skip
-    return Source(name, assemble(name, text, imports, bound), origin)
+def _flat(pieces: _Pieces) -> list[str]:
+    """One loop over all elements."""
+    loop = ["for i in range(start, stop):", *_indented(pieces.inside())]
+    return pieces.flat_head() + loop
+
+
+def _beside_rows(pieces: _Pieces) -> list[str]:
+    """Blocks of elements, each beside a row that is repeated on the stack."""
+    body = [
+        "phase = first % inner",
+        f"for i in range(min({TOGETHER}, stop - first)):",
+        *_indented(pieces.inside("first + i")),
+    ]
+    loop = [f"for first in range(start, stop, {TOGETHER}):", *_indented(body)]
+    return pieces.flat_head(TOGETHER) + loop
+
+
+def _by_blocks(pieces: _Pieces, *, is_streamed: bool) -> list[str]:
+    """Blocks on the stack, moved to memory when they are done; the last overlaps the one before it."""
+    kernel, head = pieces.kernel, pieces.flat_head(BLOCK)
+    if is_streamed:
+        read = sum(o.dtype.itemsize for o in kernel.inputs if pieces.letters[o.name] == CONTIGUOUS)
+        written = sum(o.dtype.itemsize for o in kernel.outputs)
+        head.append(f"far = past_cache(p[{UNITS}], start, stop, {read}, {written})")
+    body = [f"first = min(max(block, start), stop - {BLOCK})"]
+    body += ["phase = first % inner"] * bool(pieces.rows)
+    body += [f"for i in range({BLOCK}):", *_indented(pieces.inside("first + i", "block"))]
+    for o in kernel.outputs:
+        head.append(f"block_{o.name} = stack({o.dtype.stored}, {BLOCK})")
+        address = f"p[{pieces.operands.index(o)}] + first * {o.dtype.itemsize}"
+        far = f"first >= far and ({address}) % {CACHE_LINE} == 0" if is_streamed else "False"
+        body.append(f"stream_block(p_{o.name}, first, block_{o.name}, {far})")
+    loop = [f"for block in range(start & -{BLOCK}, stop, {BLOCK}):", *_indented(body)]
+    return head + loop + ["fence()"] * is_streamed
+
+
+def _padded(pieces: _Pieces) -> list[str]:
+    """Lines of memory, one after the other, the last one whole too: no rest, no scalar loop."""
+    outputs = pieces.kernel.outputs
+    width = CACHE_LINE // outputs[0].dtype.itemsize
+    blocks = [f"block_{o.name} = stack({o.dtype.stored}, {width})" for o in outputs]
+    body = [f"for i in range({width}):", *_indented(pieces.inside("first + i", "block"))]
+    for o in outputs:
+        body += [f"for i in range({width}):", f"    p_{o.name}[first + i] = block_{o.name}[i]"]
+    loop = [f"for first in range(start, stop, {width}):", *_indented(body)]
+    return pieces.flat_head() + blocks + loop
+
+
+def _nested(pieces: _Pieces) -> list[str]:
+    """Rows of a strided loop: where a row begins follows from its number."""
+    base, names = pieces.base, [o.name for o in pieces.operands]
+    head = [
+        "p = words(args)",
+        f"outer = p[{base}]",
+        f"inner = p[{base + 1}]",
+        f"tail = {base + 2} + outer * {len(names) + 1}",
+        *pieces.constants("tail"),
+    ]
+    walk = [
+        f"size = p[{base + 2} + d]",
+        "ahead = rest // size",
+        "at_d = rest - ahead * size",
+        "rest = ahead",
+    ]
+    walk += [f"o_{n} += at_d * p[{base + 2} + outer * {k + 1} + d]" for k, n in enumerate(names)]
+    body = [
+        "rest = row",
+        *[f"o_{n} = 0" for n in names],
+        "for d in range(outer):",
+        *_indented(walk),
+        *pieces.row_pointers(),
+        *pieces.repeated(),
+        "for i in range(inner):",
+        *_indented(pieces.inside()),
+    ]
+    return [*head, "for row in range(start, stop):", *_indented(body)]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return ["    " + line for line in lines]
 
 
 def value_name(operand: str, compute: dtype | None) -> str:
@@ -350,11 +398,12 @@ def elementwise(
     if source is None:
         pasted = body.paste(wanted, [f"{o.name} = {{}}" for o in outputs], compute)
         streamed = large and waits_for_memory(pasted)
-        source = _sources[key] = render(
-            f"{label}_streamed" if streamed else label, pasted, compute, inputs, outputs,
-            body.logical, loop.flags, loop.nested,
-            {outputs[0].name: inputs[0].name} if alias else None, STREAMED if streamed else "",
+        kernel = Flat(
+            f"{label}_streamed" if streamed else label, tuple(pasted.lines), pasted.imports, compute,
+            tuple(inputs), tuple(outputs), body.logical, loop.flags, loop.nested,
         )  # fmt: skip
+        over = {outputs[0].name: inputs[0].name} if alias else None
+        source = _sources[key] = render(kernel, over, STREAMED if streamed else "")
     return Step(source, loop.n, loop.grain), loop.constants
 
 

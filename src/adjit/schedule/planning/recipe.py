@@ -55,7 +55,7 @@ class Operand(NamedTuple):
 
 
 class Flat(NamedTuple):
-    """What a kernel that goes over elements is made of; see `codegen.render`."""
+    """What a kernel that goes over elements is made of; see `loops.render`."""
 
     name: str
     lines: tuple[str, ...]
