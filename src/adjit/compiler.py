@@ -50,34 +50,68 @@ def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None
 
 
 def is_compiling() -> bool:
-    """Whether a function that `adjit.compile` has made is being called."""
+    """True while a function that `adjit.compile` has made is being called.
+
+    Example:
+        >>> adjit.compiler.is_compiling()
+        False
+    """
     return state.compiling
 
 
 def is_dynamo_compiling() -> bool:
-    """The same as `is_compiling`."""
+    """True while `is_compiling` is, which is the newer name.
+
+    Example:
+        >>> adjit.compiler.is_dynamo_compiling()
+        False
+    """
     return state.compiling
 
 
 def is_exporting() -> bool:
-    """Never: there is no export."""
+    """False: there is no export.
+
+    Example:
+        >>> adjit.compiler.is_exporting()
+        False
+    """
     return False
 
 
 def allow_in_graph(fn: F) -> F:
-    """Accepted: what a function does to tensors is captured in any case, what it reads is guarded."""
+    """Return the function: what it does to tensors is captured in any case, what it reads is guarded.
+
+    Example:
+        >>> adjit.compiler.allow_in_graph(abs) is abs
+        True
+    """
     return fn
 
 
 def assume_constant_result(fn: F) -> F:
-    """Accepted: a result is constant as long as what the function reads is."""
+    """Return the function: its result is taken as constant as long as what it reads is.
+
+    Example:
+        >>> adjit.compiler.assume_constant_result(abs) is abs
+        True
+    """
     return fn
 
 
 def cudagraph_mark_step_begin() -> None:
-    """Accepted: results of captured calls have memory of their own."""
+    """Change nothing: results of captured calls have memory of their own.
+
+    Example:
+        >>> adjit.compiler.cudagraph_mark_step_begin()
+    """
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """The names that `adjit.compile` takes as `backend`."""
+    """List the names that `adjit.compile` takes as `backend`.
+
+    Example:
+        >>> "inductor" in adjit.compiler.list_backends()
+        True
+    """
     return sorted(BACKENDS)

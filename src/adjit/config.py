@@ -26,7 +26,12 @@ from pathlib import Path
 
 
 def user_cache() -> Path:
-    """The user's folder for files that can be had again."""
+    """Find the user's folder for files that can be had again.
+
+    Example:
+        >>> adjit.config.user_cache().name
+        '.cache'
+    """
     if sys.platform == "win32":
         return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     if sys.platform == "darwin":

@@ -131,7 +131,12 @@ def on_first_gpu(listener: Callable[[], object]) -> None:
 
 
 def get_default_device() -> device:
-    """Where tensors are made that are not told where; the CPU at first."""
+    """Tell where tensors are made that are not told where; the CPU at first.
+
+    Example:
+        >>> adjit.get_default_device()
+        device(type='cpu')
+    """
     return check(None)
 
 

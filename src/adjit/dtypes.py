@@ -29,6 +29,12 @@ class dtype:
 
     Attributes: `name`, `itemsize` in bytes, `is_floating_point`, `is_complex`, `is_signed`;
     `numpy` is the NumPy dtype with the same bytes.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).dtype
+        adjit.float32
+        >>> adjit.float64.itemsize, adjit.int64.is_floating_point
+        (8, False)
     """
 
     __slots__ = ("ctype", "is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
@@ -54,9 +60,26 @@ class dtype:
         return by_name, (self.name,)
 
     def to_complex(self) -> dtype:
+        """Refuse: no tensor here is complex.
+
+        Raises:
+            NotImplementedError: always.
+
+        Example:
+            >>> adjit.float32.to_complex()
+            Traceback (most recent call last):
+                ...
+            NotImplementedError: adjit.complex64 is not supported yet; use adjit.float32 ...
+        """
         raise unsupported(complex64 if self is float32 else complex128)
 
     def to_real(self) -> dtype:
+        """The dtype of the real part: this one.
+
+        Example:
+            >>> adjit.float32.to_real()
+            adjit.float32
+        """
         return self
 
 
@@ -130,7 +153,12 @@ def of_numpy(kind: np.dtype[Any]) -> dtype:
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of tensors made from Python floats; `adjit.float32` at first."""
+    """Tell the dtype of tensors made from Python floats; `adjit.float32` at first.
+
+    Example:
+        >>> adjit.get_default_dtype()
+        adjit.float32
+    """
     return _default
 
 
@@ -139,6 +167,12 @@ def set_default_dtype(d: dtype) -> None:
 
     Raises:
         TypeError: if `d` is not `adjit.float32` or `adjit.float64`.
+
+    Example:
+        >>> adjit.set_default_dtype(adjit.float64)
+        >>> adjit.tensor(1.5).dtype
+        adjit.float64
+        >>> adjit.set_default_dtype(adjit.float32)
     """
     global _default
     if not isinstance(d, dtype) or not d.is_floating_point:
@@ -227,12 +261,24 @@ def result_type(*operands: Any) -> dtype:
 
 
 def can_cast(from_: dtype, to: dtype) -> builtins.bool:
-    """Whether an in-place operation may write a result of one dtype into another."""
+    """True if an in-place operation may write a result of one dtype into another.
+
+    Example:
+        >>> adjit.can_cast(adjit.float64, adjit.float32), adjit.can_cast(adjit.float32, adjit.int64)
+        (True, False)
+    """
     return _category[from_.kind] <= _category[to.kind]
 
 
 class finfo:
-    """Limits of a floating-point dtype: `eps`, `max`, `min`, `tiny`, `bits`, `resolution`."""
+    """Limits of a floating-point dtype: `eps`, `max`, `min`, `tiny`, `bits`, `resolution`.
+
+    Example:
+        >>> adjit.finfo(adjit.float32).eps
+        1.1920928955078125e-07
+        >>> adjit.finfo(adjit.float64).bits
+        64
+    """
 
     def __init__(self, kind: dtype | None = None) -> None:
         kind = kind or _default
@@ -250,7 +296,12 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype: `max`, `min`, `bits`."""
+    """Limits of an integer dtype: `max`, `min`, `bits`.
+
+    Example:
+        >>> adjit.iinfo(adjit.int8).max
+        127
+    """
 
     def __init__(self, kind: dtype) -> None:
         if kind.kind not in "iu":

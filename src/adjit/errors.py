@@ -16,7 +16,12 @@ kept_sites: list[tuple[CodeType | None, int, Site | None]] = [(None, -1, None)] 
 
 
 class OutOfMemoryError(RuntimeError):
-    """A tensor was asked for that this machine has no memory for."""
+    """A tensor was asked for that this machine has no memory for: an error to catch.
+
+    Example:
+        >>> issubclass(adjit.OutOfMemoryError, RuntimeError)
+        True
+    """
 
 
 def user_frame() -> FrameType | None:

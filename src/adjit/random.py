@@ -52,10 +52,14 @@ class Generator:
         self._seed, self._offset = DEFAULT_SEED, 0
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start again from a seed; negative ones count down from 2**64.
+        """Start again from a seed; negative ones count down from 2**64. Returns the generator.
 
         Raises:
             ValueError: if the seed needs more than 64 bits.
+
+        Example:
+            >>> adjit.Generator().manual_seed(5).initial_seed()
+            5
         """
         number = int(seed)
         if not -(1 << 63) <= number < 1 << 64:
@@ -67,13 +71,24 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Start again from a seed that the operating system gives; returns it."""
+        """Start again from a seed that the operating system gives; returns it.
+
+        Example:
+            >>> generator = adjit.Generator()
+            >>> generator.seed() == generator.initial_seed()
+            True
+        """
         number = secrets.randbits(64)
         self.manual_seed(number)
         return number
 
     def initial_seed(self) -> int:
-        """The seed that the stream started from."""
+        """Tell the seed that the stream started from.
+
+        Example:
+            >>> adjit.Generator().manual_seed(5).initial_seed()
+            5
+        """
         return self._seed
 
     def reserve(self, blocks: int) -> Place:
@@ -92,7 +107,12 @@ class Generator:
         return place
 
     def get_state(self) -> Tensor:
-        """The state as a uint8 tensor, for `set_state`."""
+        """Give the state as a uint8 tensor, for `set_state`.
+
+        Example:
+            >>> adjit.Generator().get_state().dtype
+            adjit.uint8
+        """
         from .ops.creation import tensor
 
         with self._lock:
@@ -105,6 +125,14 @@ class Generator:
         Raises:
             TypeError: if it is no uint8 tensor.
             RuntimeError: if it has the wrong size.
+
+        Example:
+            >>> generator = adjit.Generator()
+            >>> state = generator.get_state()
+            >>> first = adjit.rand(2, generator=generator)
+            >>> generator.set_state(state)
+            >>> adjit.equal(first, adjit.rand(2, generator=generator))
+            True
         """
         if getattr(new_state, "dtype", None) is not _byte():
             raise TypeError("RNG state must be a torch.ByteTensor")
@@ -154,25 +182,49 @@ def manual_seed(seed: int) -> Generator:
 
 @export
 def seed() -> int:
-    """Start the default generator again from a seed that the operating system gives."""
+    """Start the default generator again from a seed that the operating system gives; returns it.
+
+    Example:
+        >>> adjit.seed() == adjit.initial_seed()
+        True
+    """
     return default_generator.seed()
 
 
 @export
 def initial_seed() -> int:
-    """The seed that the default generator started from."""
+    """Tell the seed that the default generator started from.
+
+    Example:
+        >>> generator = adjit.manual_seed(5)
+        >>> adjit.initial_seed()
+        5
+    """
     return default_generator.initial_seed()
 
 
 @export
 def get_rng_state() -> Tensor:
-    """The state of the default generator as a uint8 tensor."""
+    """Give the state of the default generator as a uint8 tensor.
+
+    Example:
+        >>> adjit.get_rng_state().dtype
+        adjit.uint8
+    """
     return default_generator.get_state()
 
 
 @export
 def set_rng_state(new_state: Tensor) -> None:
-    """Let the default generator continue from a state that `get_rng_state` gave."""
+    """Continue the default generator from a state that `get_rng_state` gave.
+
+    Example:
+        >>> state = adjit.get_rng_state()
+        >>> first = adjit.rand(2)
+        >>> adjit.set_rng_state(state)
+        >>> adjit.equal(first, adjit.rand(2))
+        True
+    """
     default_generator.set_state(new_state)
 
 

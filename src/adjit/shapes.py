@@ -13,12 +13,24 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class Size(tuple[int, ...]):
-    """A shape. A tuple of ints that prints as `adjit.Size([2, 3])`."""
+    """The shape of a tensor: a tuple of ints that prints as `adjit.Size([2, 3])`.
+
+    Example:
+        >>> adjit.zeros(2, 3).shape
+        adjit.Size([2, 3])
+        >>> tuple(adjit.Size([2, 3]))
+        (2, 3)
+    """
 
     __slots__ = ()
 
     def numel(self) -> int:
-        """The number of elements: the product of the sizes."""
+        """Multiply the sizes: the number of elements.
+
+        Example:
+            >>> adjit.Size([2, 3]).numel()
+            6
+        """
         return math.prod(self)
 
     def __repr__(self) -> str:
@@ -83,10 +95,14 @@ def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
 
 
 def broadcast_shapes(*shapes: Any) -> Size:
-    """The common shape of operands; a number is the shape of a vector.
+    """Find the common shape of operands; a number is the shape of a vector.
 
     Raises:
         RuntimeError: where two sizes differ and neither is 1.
+
+    Example:
+        >>> adjit.broadcast_shapes((2, 1), (3,))
+        adjit.Size([2, 3])
     """
     if int in map(type, shapes):
         shapes = tuple([(s,) if isinstance(s, int) else s for s in shapes])

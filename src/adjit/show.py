@@ -449,7 +449,7 @@ def _text(x: float, y: float, text: str, anchor: str, *, bold: bool = False) -> 
 
 
 def _tensor_kernels(self: Tensor, backward: bool = False, device: Any = None) -> str:
-    """The source of the kernels that would compute this tensor from what is there already.
+    """Show the source of the kernels that would compute this tensor from what is there already.
 
     Operations on large tensors are fused: several become one kernel. That is what runs once the
     same operations have been recorded before; the first time, each runs its own.
@@ -475,7 +475,7 @@ def _tensor_kernels(self: Tensor, backward: bool = False, device: Any = None) ->
 
 
 def _tensor_plan(self: Tensor, backward: bool = False) -> Outline:
-    """The steps that would compute this tensor, and where their operands lie.
+    """Show the steps that would compute this tensor, and where their operands lie.
 
     Values from outside are "external"; "block" is memory of its own, for what somebody holds;
     all else shares an arena, in which one value takes the place of another. `print` shows a line

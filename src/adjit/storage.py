@@ -188,7 +188,12 @@ def _drop_large() -> None:
 
 
 def memory_stats() -> dict[str, int]:
-    """Bytes in blocks over 16 KiB: `live` now, `peak` so far, `kept` in the pool for reuse."""
+    """Count the bytes in blocks over 16 KiB: `live` now, `peak` so far, `kept` in the pool for reuse.
+
+    Example:
+        >>> sorted(adjit.memory_stats())
+        ['kept', 'live', 'peak']
+    """
     return {"live": _live, "peak": _peak, "kept": _kept}
 
 

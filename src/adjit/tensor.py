@@ -111,11 +111,21 @@ class Tensor:
 
     @property
     def shape(self) -> Size:
-        """The sizes of the axes."""
+        """The sizes of the axes, as `adjit.Size`.
+
+        Example:
+            >>> adjit.zeros(2, 3).shape
+            adjit.Size([2, 3])
+        """
         return self.spec.shape
 
     def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one axis."""
+        """Give the shape, or the size of one axis.
+
+        Example:
+            >>> adjit.zeros(2, 3).size(), adjit.zeros(2, 3).size(-1)
+            (adjit.Size([2, 3]), 3)
+        """
         if dim is None:
             return self.spec.shape
         from .shapes import wrap_dim
@@ -126,23 +136,43 @@ class Tensor:
 
     @property
     def ndim(self) -> int:
-        """The number of axes."""
+        """The number of axes.
+
+        Example:
+            >>> adjit.zeros(2, 3).ndim
+            2
+        """
         return self.spec.ndim
 
     def dim(self) -> int:
-        """The number of axes."""
+        """Count the axes.
+
+        Example:
+            >>> adjit.zeros(2, 3).dim()
+            2
+        """
         return self.spec.ndim
 
     ndimension = dim
 
     def numel(self) -> int:
-        """The number of elements."""
+        """Count the elements.
+
+        Example:
+            >>> adjit.zeros(2, 3).numel()
+            6
+        """
         return self.spec.numel
 
     nelement = numel
 
     def stride(self, dim: int | None = None) -> Any:
-        """Elements to step over from one index to the next, of all axes or of one."""
+        """Give the elements to step over from one index to the next, of all axes or of one.
+
+        Example:
+            >>> adjit.zeros(2, 3).stride(), adjit.zeros(2, 3).stride(0)
+            ((3, 1), 3)
+        """
         if dim is None:
             return self.spec.strides
         from .shapes import wrap_dim
@@ -150,45 +180,90 @@ class Tensor:
         return self.spec.strides[wrap_dim(dim, self.spec.ndim)]
 
     def storage_offset(self) -> int:
-        """Where the first element lies in the storage, in elements."""
+        """Tell where the first element lies in the storage, in elements.
+
+        Example:
+            >>> adjit.zeros(2, 3)[1].storage_offset()
+            3
+        """
         return self.offset
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """Whether the elements lie in C order without gaps."""
+        """True if the elements lie in C order without gaps.
+
+        Example:
+            >>> adjit.zeros(2, 3).is_contiguous(), adjit.zeros(2, 3).t().is_contiguous()
+            (True, False)
+        """
         return self.spec.contiguous
 
     @property
     def dtype(self) -> dtype:
-        """The type of the elements."""
+        """The type of the elements.
+
+        Example:
+            >>> adjit.zeros(2).dtype
+            adjit.float32
+        """
         return self.spec.dtype
 
     @property
     def device(self) -> devices.device:
-        """Where the elements are."""
+        """The device that the elements are on.
+
+        Example:
+            >>> adjit.zeros(2).device
+            device(type='cpu')
+        """
         return self.spec.device
 
     @property
     def itemsize(self) -> int:
-        """Bytes of one element."""
+        """Bytes of one element.
+
+        Example:
+            >>> adjit.zeros(2).itemsize
+            4
+        """
         return self.spec.dtype.itemsize
 
     def element_size(self) -> int:
-        """Bytes of one element."""
+        """Tell the bytes of one element.
+
+        Example:
+            >>> adjit.zeros(2).element_size()
+            4
+        """
         return self.spec.dtype.itemsize
 
     @property
     def nbytes(self) -> int:
-        """Bytes of all elements."""
+        """Bytes of all elements.
+
+        Example:
+            >>> adjit.zeros(2, 3).nbytes
+            24
+        """
         return self.spec.numel * self.spec.dtype.itemsize
 
     @property
     def layout(self) -> str:
-        """Always strided."""
+        """Always strided.
+
+        Example:
+            >>> adjit.zeros(2).layout
+            'adjit.strided'
+        """
         return "adjit.strided"
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the elements are on a GPU."""
+        """True if the elements are on a GPU.
+
+        Example:
+            >>> adjit.zeros(2).is_cuda
+            False
+        """
         return self.spec.device is not devices.CPU
 
     is_sparse = False
@@ -196,39 +271,81 @@ class Tensor:
     is_meta = False
 
     def get_device(self) -> int:
-        """The number of the GPU that the elements are on, -1 on the CPU."""
+        """Tell the number of the GPU that the elements are on, -1 on the CPU.
+
+        Example:
+            >>> adjit.zeros(2).get_device()
+            -1
+        """
         index = self.spec.device.index
         return -1 if index is None else index
 
     def is_floating_point(self) -> bool:
-        """Whether the dtype is a floating one."""
+        """True if the dtype is a floating one.
+
+        Example:
+            >>> adjit.zeros(2).is_floating_point(), adjit.tensor(1).is_floating_point()
+            (True, False)
+        """
         return self.spec.dtype.is_floating_point
 
     def is_complex(self) -> bool:
-        """Whether the dtype is complex."""
+        """True if the dtype is complex: never, as no tensor here is.
+
+        Example:
+            >>> adjit.zeros(2).is_complex()
+            False
+        """
         return False
 
     def is_signed(self) -> bool:
-        """Whether the dtype has negative numbers."""
+        """True if the dtype has negative numbers.
+
+        Example:
+            >>> adjit.zeros(2).is_signed(), adjit.tensor(True).is_signed()
+            (True, False)
+        """
         return self.spec.dtype.is_signed
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in inference mode."""
+        """True if the tensor was made in inference mode.
+
+        Example:
+            >>> adjit.zeros(2).is_inference()
+            False
+        """
         return self.counter is record.INFERENCE
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether another tensor has the same shape."""
+        """True if another tensor has the same shape.
+
+        Example:
+            >>> adjit.zeros(2).is_same_size(adjit.ones(2))
+            True
+        """
         return self.spec.shape == other.spec.shape
 
     def is_set_to(self, other: Tensor) -> bool:
-        """Whether another tensor is the same view of the same storage."""
+        """True if another tensor is the same view of the same storage.
+
+        Example:
+            >>> x = adjit.zeros(2)
+            >>> x.is_set_to(x.view(2)), x.is_set_to(x.clone())
+            (True, False)
+        """
         return self.storage is other.storage and (self.spec, self.offset) == (
             other.spec,
             other.offset,
         )
 
     def data_ptr(self) -> int:
-        """The address of the first element; from now on writes go to the same bytes."""
+        """Give the address of the first element; from now on writes go to the same bytes.
+
+        Example:
+            >>> x = adjit.zeros(2)
+            >>> x.view(2).data_ptr() == x.data_ptr()
+            True
+        """
         if self.spec.numel == 0:
             return 0
         if not self.storage.shared:
@@ -237,7 +354,13 @@ class Tensor:
         return record.value_address(self)
 
     def untyped_storage(self) -> Any:
-        """The storage, with `data_ptr()` and `nbytes()`: equal addresses mean shared memory."""
+        """Give the storage, with `data_ptr()` and `nbytes()`: equal addresses mean shared memory.
+
+        Example:
+            >>> x = adjit.zeros(2, 3)
+            >>> x[1].untyped_storage().nbytes()
+            24
+        """
         return _StorageView(self)
 
     # ----- autograd fields -----
@@ -260,7 +383,13 @@ class Tensor:
 
     @property
     def requires_grad(self) -> bool:
-        """Whether gradients are recorded for this tensor. Can be set on leaves."""
+        """True if gradients are recorded for this tensor. Can be set on leaves.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> x.requires_grad, (x * 2).requires_grad, x.detach().requires_grad
+            (True, True, False)
+        """
         return record.needs_grad(self)
 
     @requires_grad.setter
@@ -278,6 +407,10 @@ class Tensor:
 
         Raises:
             RuntimeError: on a tensor that is not a leaf, or not of floating-point dtype.
+
+        Example:
+            >>> adjit.ones(2).requires_grad_()
+            tensor([1., 1.], requires_grad=True)
         """
         value = bool(requires_grad)
         if self.grad_fn is not None and not value:
@@ -298,12 +431,24 @@ class Tensor:
 
     @property
     def is_leaf(self) -> bool:
-        """Whether the tensor was not computed from tensors that need gradients."""
+        """True if the tensor was not computed from tensors that need gradients.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> x.is_leaf, (x * 2).is_leaf
+            (True, False)
+        """
         return self.grad_fn is None
 
     @property
     def grad_fn(self) -> Any:
-        """The backward function that made this tensor, None on leaves."""
+        """The backward function that made this tensor, None on leaves.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> (x * 2).grad_fn.name(), x.grad_fn
+            ('MulBackward0', None)
+        """
         return self.fn if self.view_of is None else current_fn(self)
 
     def current_fn(self) -> Any:
@@ -316,12 +461,24 @@ class Tensor:
 
     @property
     def output_nr(self) -> int:
-        """Which output of `grad_fn` this tensor is."""
+        """The number of the output of `grad_fn` that this tensor is.
+
+        Example:
+            >>> adjit.ones(2, requires_grad=True).unbind()[1].output_nr
+            1
+        """
         return self.nr
 
     @property
     def grad(self) -> Tensor | None:
-        """The accumulated gradient of a leaf, or None."""
+        """The accumulated gradient of a leaf, or None.
+
+        Example:
+            >>> x = adjit.tensor([1., 2.], requires_grad=True)
+            >>> x.square().sum().backward()
+            >>> x.grad
+            tensor([2., 4.])
+        """
         if self.meta is not None and self.meta.grad is not None:
             return self.meta.grad
         if self.fn is not None and not (self.meta is not None and self.meta.retains_grad):
@@ -382,7 +539,14 @@ class Tensor:
 
     @property
     def retains_grad(self) -> bool:
-        """Whether this non-leaf keeps its gradient."""
+        """True if this non-leaf keeps its gradient; see `retain_grad`.
+
+        Example:
+            >>> y = adjit.ones(2, requires_grad=True) * 2
+            >>> y.retain_grad()
+            >>> y.retains_grad
+            True
+        """
         return self.meta is not None and self.meta.retains_grad
 
     def retain_grad(self) -> None:
@@ -390,6 +554,13 @@ class Tensor:
 
         Raises:
             RuntimeError: if the tensor needs no gradient.
+
+        Example:
+            >>> y = adjit.ones(2, requires_grad=True) * 2
+            >>> y.retain_grad()
+            >>> y.square().sum().backward()
+            >>> y.grad
+            tensor([4., 4.])
         """
         import weakref
 
@@ -418,6 +589,13 @@ class Tensor:
 
         Raises:
             RuntimeError: if the tensor needs no gradient.
+
+        Example:
+            >>> x = adjit.tensor(3., requires_grad=True)
+            >>> handle = x.register_hook(lambda grad: 10 * grad)
+            >>> (x * 2).backward()
+            >>> x.grad
+            tensor(20.)
         """
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -433,6 +611,12 @@ class Tensor:
 
         Raises:
             RuntimeError: if the tensor is not a leaf or needs no gradient.
+
+        Example:
+            >>> x = adjit.tensor(3., requires_grad=True)
+            >>> handle = x.register_post_accumulate_grad_hook(lambda t: print(t.grad))
+            >>> (x * 2).backward()
+            tensor(2.)
         """
         if not self.requires_grad:
             raise RuntimeError("cannot register a hook on a tensor that doesn't require gradient")
@@ -443,7 +627,13 @@ class Tensor:
         return RemovableHandle(self.more().post_hooks, hook)
 
     def detach(self) -> Tensor:
-        """The same elements without history; shares storage and version counter."""
+        """Give the same elements without history; shares storage and version counter.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> (x * 2).detach()
+            tensor([2., 2.])
+        """
         return record.make_tensor(self.storage, self.spec, self.offset, self.counter)
 
     def detach_(self) -> Tensor:
@@ -451,6 +641,11 @@ class Tensor:
 
         Raises:
             RuntimeError: on a view.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True) * 2
+            >>> x.detach_()
+            tensor([2., 2.])
         """
         if self.view_of is not None:
             raise RuntimeError(
@@ -465,7 +660,15 @@ class Tensor:
 
     @property
     def data(self) -> Tensor:
-        """The same elements without history and with a version counter of their own."""
+        """The same elements without history and with a version counter of their own.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> x.data.mul_(3)
+            tensor([3., 3.])
+            >>> x
+            tensor([3., 3.], requires_grad=True)
+        """
         return record.make_tensor(self.storage, self.spec, self.offset, Version())
 
     @data.setter
@@ -483,7 +686,14 @@ class Tensor:
             self.counter = fresh
 
     def as_subclass(self, cls: type[Any]) -> Any:
-        """The same tensor as an instance of a subclass."""
+        """Give the same tensor as an instance of a subclass.
+
+        Example:
+            >>> class Image(adjit.Tensor):
+            ...     pass
+            >>> isinstance(adjit.zeros(2, 2).as_subclass(Image), Image)
+            True
+        """
         made = record.new_tensor(cls)
         for field in ("storage", "spec", "offset", "counter", "needs_grad", "edge", "view_of"):
             setattr(made, field, getattr(self, field))
@@ -532,7 +742,7 @@ class Tensor:
         )
 
     def numpy(self, *, force: bool = False) -> np.ndarray[Any, Any]:
-        """A NumPy array on the same memory: writes to one are seen by the other.
+        """Give a NumPy array on the same memory: writes to one are seen by the other.
 
         The array can only be read where the tensor cannot be written in place (see `view`).
 
@@ -542,6 +752,10 @@ class Tensor:
         Raises:
             RuntimeError: if the tensor needs gradients and `force` is False.
             TypeError: if it is on a GPU and `force` is False.
+
+        Example:
+            >>> adjit.tensor([1., 2.]).numpy()
+            array([1., 2.], dtype=float32)
         """
         if self.requires_grad and not force:
             raise RuntimeError(
@@ -580,10 +794,14 @@ class Tensor:
 
     @_reading("read_one")
     def item(self) -> Any:
-        """The only element as a Python number.
+        """Give the only element as a Python number.
 
         Raises:
             RuntimeError: if there is not exactly one element.
+
+        Example:
+            >>> adjit.tensor(1.5).item()
+            1.5
         """
         if self.spec.numel != 1:
             raise RuntimeError(
@@ -604,7 +822,12 @@ class Tensor:
 
     @_reading("read_all")
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers."""
+        """Give the elements as nested lists of Python numbers, a 0-d tensor as a number.
+
+        Example:
+            >>> adjit.tensor([[1, 2], [3, 4]]).tolist()
+            [[1, 2], [3, 4]]
+        """
         return self._values().tolist()
 
     @_reading("is_true")

@@ -269,6 +269,12 @@ def _tensor_backward(
     Raises:
         RuntimeError: with PyTorch's texts, without a gradient for a non-scalar, on a wrong
             shape, if nothing needs gradients, or if saved values are gone or overwritten.
+
+    Example:
+        >>> x = adjit.tensor([1., 2.], requires_grad=True)
+        >>> (x * x).backward(adjit.tensor([1., 10.]))
+        >>> x.grad
+        tensor([ 2., 40.])
     """
     if retain_graph is None and retain_variables is not None:
         retain_graph = retain_variables

@@ -177,27 +177,65 @@ class Function(metaclass=_Static):
         ...         ctx.save_for_backward(x)
         ...         return x * x
         ...     @staticmethod
-        ...     def backward(ctx, g):
-        ...         x, = ctx.saved_tensors
-        ...         return 2 * x * g
-        >>> y = Square.apply(x)
+        ...     def backward(ctx, grad):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 2 * x * grad
+        >>> x = adjit.tensor(3., requires_grad=True)
+        >>> Square.apply(x).backward()
+        >>> x.grad
+        tensor(6.)
     """
 
     @staticmethod
     def forward(*args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs; to be written by the subclass."""
+        """Compute the outputs from the inputs: static, written by the subclass.
+
+        Example:
+            >>> class Double(adjit.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         return 2 * x
+            >>> Double.apply(adjit.tensor([1., 2.]))
+            tensor([2., 4.])
+        """
         raise NotImplementedError(
             "You must implement the forward function for custom autograd.Function."
         )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> Any:
-        """Save for backward, where `forward` takes no context."""
+        """Save for `backward`, where `forward` takes no context: static, written by the subclass.
+
+        Example:
+            >>> class Square(adjit.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(x):
+            ...         return x * x
+            ...     @staticmethod
+            ...     def setup_context(ctx, inputs, output):
+            ...         ctx.save_for_backward(inputs[0])
+            >>> Square.apply(adjit.tensor([1., 2.]))
+            tensor([1., 4.])
+        """
         raise NotImplementedError("setup_context is not implemented.")
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
-        """Turn gradients of the outputs into gradients of the inputs; written by the subclass."""
+        """Turn gradients of the outputs into gradients of the inputs: static, written by the subclass.
+
+        Example:
+            >>> class Double(adjit.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         return 2 * x
+            ...     @staticmethod
+            ...     def backward(ctx, grad):
+            ...         return 2 * grad
+            >>> x = adjit.tensor(3., requires_grad=True)
+            >>> Double.apply(x).backward()
+            >>> x.grad
+            tensor(2.)
+        """
         raise NotImplementedError(
             "You must implement either the backward or vjp method for your custom "
             "autograd.Function to use it with backward mode AD."
@@ -205,7 +243,16 @@ class Function(metaclass=_Static):
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
-        """Call the function and record it."""
+        """Call the function and record it, so that `backward` is called on the way back.
+
+        Example:
+            >>> class Double(adjit.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         return 2 * x
+            >>> Double.apply(adjit.tensor([1., 2.]))
+            tensor([2., 4.])
+        """
         ctx = FunctionCtx()
         tensors = [a for a in args if record.is_tensor(a)]
         ctx.needs_input_grad = tuple(record.is_tensor(a) and record.needs_grad(a) for a in args)

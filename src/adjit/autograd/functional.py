@@ -214,7 +214,8 @@ def vjp(
         RuntimeError: `v` is missing or has the wrong shape; independence in strict mode.
 
     Example:
-        >>> vjp(lambda x: x.exp().sum(dim=1), adjit.zeros(2, 2), adjit.ones(2))
+        >>> row_sums = lambda x: x.exp().sum(dim=1)
+        >>> adjit.autograd.functional.vjp(row_sums, adjit.zeros(2, 2), adjit.ones(2))
         (tensor([2., 2.]), tensor([[1., 1.],
                 [1., 1.]]))
     """
@@ -268,7 +269,8 @@ def jvp(
         RuntimeError: `v` is missing or has the wrong shape; independence in strict mode.
 
     Example:
-        >>> jvp(lambda x: x.exp().sum(dim=1), adjit.zeros(2, 2), adjit.ones(2, 2))
+        >>> row_sums = lambda x: x.exp().sum(dim=1)
+        >>> adjit.autograd.functional.jvp(row_sums, adjit.zeros(2, 2), adjit.ones(2, 2))
         (tensor([2., 2.]), tensor([2., 2.]))
     """
     with enable_grad():
@@ -314,7 +316,8 @@ def vhp(
             independence in strict mode.
 
     Example:
-        >>> vhp(lambda x: x.pow(3).sum(), adjit.ones(2), adjit.tensor([1.0, 2.0]))
+        >>> cubes = lambda x: x.pow(3).sum()
+        >>> adjit.autograd.functional.vhp(cubes, adjit.ones(2), adjit.tensor([1.0, 2.0]))
         (tensor(2.), tensor([ 6., 12.]))
     """
     with enable_grad():
@@ -361,7 +364,8 @@ def hvp(
             independence in strict mode.
 
     Example:
-        >>> hvp(lambda x: x.pow(3).sum(), adjit.ones(2), adjit.tensor([1.0, 2.0]))
+        >>> cubes = lambda x: x.pow(3).sum()
+        >>> adjit.autograd.functional.hvp(cubes, adjit.ones(2), adjit.tensor([1.0, 2.0]))
         (tensor(2.), tensor([ 6., 12.]))
     """
     with enable_grad():
@@ -423,7 +427,7 @@ def jacobian(
         NotImplementedError: `strategy="forward-mode"`.
 
     Example:
-        >>> jacobian(lambda x: x * x, adjit.tensor([1.0, 2.0]))
+        >>> adjit.autograd.functional.jacobian(lambda x: x * x, adjit.tensor([1.0, 2.0]))
         tensor([[2., 0.],
                 [0., 4.]])
     """
@@ -499,7 +503,7 @@ def hessian(
         NotImplementedError: `outer_jacobian_strategy="forward-mode"`.
 
     Example:
-        >>> hessian(lambda x: x.pow(3).sum(), adjit.tensor([1.0, 2.0]))
+        >>> adjit.autograd.functional.hessian(lambda x: x.pow(3).sum(), adjit.tensor([1.0, 2.0]))
         tensor([[ 6.,  0.],
                 [ 0., 12.]])
     """

@@ -59,7 +59,7 @@ def gradcheck(
     fast_mode: bool = False,
     masked: bool | None = None,
 ) -> bool:
-    """Whether the gradients of `func` at `inputs` are its central differences.
+    """True if the gradients of `func` at `inputs` are its central differences.
 
     The inputs are moved in place by `eps`, one element at a time, and moved back: they should be
     float64 and must not overlap in memory.
@@ -86,7 +86,7 @@ def gradcheck(
 
     Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
-        >>> gradcheck(adjit.sin, x)
+        >>> adjit.autograd.gradcheck(adjit.sin, x)
         True
     """
     if not (check_forward_ad or check_backward_ad):
@@ -139,7 +139,7 @@ def gradgradcheck(
     fast_mode: bool = False,
     masked: bool = False,
 ) -> bool:
-    """Whether the second gradients of `func` are the central differences of its first.
+    """True if the second gradients of `func` are the central differences of its first.
 
     The function that is checked maps `inputs` and `grad_outputs` to the gradients.
 
@@ -167,7 +167,7 @@ def gradgradcheck(
 
     Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
-        >>> gradgradcheck(adjit.sin, x)
+        >>> adjit.autograd.gradgradcheck(adjit.sin, x)
         True
     """
     if not (check_fwd_over_rev or check_rev_over_rev):

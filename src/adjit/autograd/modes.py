@@ -76,6 +76,7 @@ class no_grad(_Mode):
     """Do not record gradients: in a `with` block, or in a function decorated with it.
 
     Example:
+        >>> x = adjit.ones(2, requires_grad=True)
         >>> with adjit.no_grad():
         ...     y = x * 2
         >>> y.requires_grad
@@ -97,7 +98,15 @@ class no_grad(_Mode):
 
 
 class enable_grad(no_grad):
-    """Record gradients, also inside a `no_grad` block; inference mode is stronger."""
+    """Record gradients, also inside a `no_grad` block; inference mode is stronger.
+
+    Example:
+        >>> x = adjit.ones(2, requires_grad=True)
+        >>> with adjit.no_grad(), adjit.enable_grad():
+        ...     y = x * 2
+        >>> y.requires_grad
+        True
+    """
 
     def __enter__(self) -> Self:
         self.before = record_gradients(not state.inference)
@@ -108,8 +117,11 @@ class set_grad_enabled(_Mode):
     """Record gradients or not, from now on or inside a `with` block.
 
     Example:
-        >>> with adjit.set_grad_enabled(training):
-        ...     y = model(x)
+        >>> x = adjit.ones(2, requires_grad=True)
+        >>> with adjit.set_grad_enabled(False):
+        ...     y = x * 2
+        >>> y.requires_grad
+        False
     """
 
     def __init__(self, mode: bool) -> None:
@@ -132,7 +144,14 @@ class set_grad_enabled(_Mode):
 
 
 class inference_mode(_Mode):
-    """Like `no_grad`, and results can never enter a graph: they keep no version counter."""
+    """Do not record gradients, as `no_grad`, and let results never enter a graph: they count no writes.
+
+    Example:
+        >>> with adjit.inference_mode():
+        ...     y = adjit.ones(2) * 2
+        >>> y.is_inference()
+        True
+    """
 
     if not TYPE_CHECKING:
 
@@ -160,8 +179,12 @@ class detect_anomaly(_Mode):
     """Keep the forward traceback of every op, and raise where a gradient becomes NaN.
 
     Example:
+        >>> x = adjit.tensor(0., requires_grad=True)
         >>> with adjit.autograd.detect_anomaly():
-        ...     loss.backward()
+        ...     (x.sqrt() * 0).backward()
+        Traceback (most recent call last):
+            ...
+        RuntimeError: Function 'SqrtBackward0' returned nan values in its 0th output.
     """
 
     def __init__(self, check_nan: bool = True) -> None:
@@ -192,7 +215,15 @@ class detect_anomaly(_Mode):
 
 
 class set_detect_anomaly(_Mode):
-    """Switch anomaly detection on or off, from now on or inside a `with` block."""
+    """Switch anomaly detection on or off, from now on or inside a `with` block.
+
+    Example:
+        >>> with adjit.autograd.set_detect_anomaly(True):
+        ...     adjit.is_anomaly_enabled()
+        True
+        >>> adjit.is_anomaly_enabled()
+        False
+    """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = state.anomaly, state.check_nan
@@ -207,20 +238,44 @@ class set_detect_anomaly(_Mode):
 
 
 def is_grad_enabled() -> bool:
-    """Whether operations of this thread record gradients."""
+    """True if operations of this thread record gradients.
+
+    Example:
+        >>> with adjit.no_grad():
+        ...     adjit.is_grad_enabled()
+        False
+    """
     return state.grad
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether this thread is inside `inference_mode`."""
+    """True if this thread is inside `inference_mode`.
+
+    Example:
+        >>> with adjit.inference_mode():
+        ...     adjit.is_inference_mode_enabled()
+        True
+    """
     return state.inference
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly detection is on."""
+    """True if anomaly detection is on.
+
+    Example:
+        >>> with adjit.autograd.set_detect_anomaly(True):
+        ...     adjit.is_anomaly_enabled()
+        True
+    """
     return state.anomaly
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether anomaly detection looks for NaN."""
+    """True if anomaly detection looks for NaN.
+
+    Example:
+        >>> with adjit.autograd.set_detect_anomaly(True, check_nan=False):
+        ...     adjit.is_anomaly_check_nan_enabled()
+        False
+    """
     return state.check_nan

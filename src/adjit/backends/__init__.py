@@ -48,16 +48,30 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """How exactly products of float32 matrices have to be computed: "highest", "high" or "medium"."""
+    """Tell how exactly products of float32 matrices are computed: "highest", "high" or "medium".
+
+    Example:
+        >>> adjit.get_float32_matmul_precision()
+        'highest'
+    """
     return config.MATMUL_PRECISION
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """Nothing: every kernel of adjit gives the same bits in every run."""
+    """Change nothing: every kernel of adjit gives the same bits in every run.
+
+    Example:
+        >>> adjit.use_deterministic_algorithms(True)
+    """
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """True: every kernel of adjit gives the same bits in every run."""
+    """True, as every kernel of adjit gives the same bits in every run.
+
+    Example:
+        >>> adjit.are_deterministic_algorithms_enabled()
+        True
+    """
     return True
 
 

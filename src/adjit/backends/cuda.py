@@ -9,7 +9,12 @@ __all__ = ["is_built", "matmul"]
 
 
 def is_built() -> bool:
-    """True: nothing of CUDA is built in, and what a GPU needs is looked for when it is asked for."""
+    """True: nothing of CUDA is built in, and what a GPU needs is looked for when it is asked for.
+
+    Example:
+        >>> adjit.backends.cuda.is_built()
+        True
+    """
     return True
 
 

@@ -15,9 +15,19 @@ allow_tf32 = True
 
 
 def is_available() -> bool:
-    """False: convolutions have kernels of their own."""
+    """False: convolutions have kernels of their own.
+
+    Example:
+        >>> adjit.backends.cudnn.is_available()
+        False
+    """
     return False
 
 
 def version() -> None:
-    """None: there is no cuDNN."""
+    """None: there is no cuDNN.
+
+    Example:
+        >>> adjit.backends.cudnn.version() is None
+        True
+    """

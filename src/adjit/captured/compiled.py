@@ -440,7 +440,11 @@ _BY_VALUE = frozenset(
 
 
 def reset() -> None:
-    """Forget everything that was captured, of all functions."""
+    """Forget everything that was captured, of all functions.
+
+    Example:
+        >>> adjit.compiler.reset()
+    """
     for compiled in list(_made):
         compiled.reset()
 

@@ -121,7 +121,7 @@ def export(
             add_method(n, short(as_method(f, n)))
         if inplace:
             for n in chosen or names:
-                writing = in_place(f, n, inplace != "only")
+                writing = in_place(f, n, in_place_text(n, f.__doc__ or "", inplace != "only"))
                 if inplace != "only":
                     add_method(f"{n}_", writing)
                 if inplace is not True:
@@ -163,8 +163,8 @@ def _named(method: Any, f: Any, name: str) -> Any:
     return method
 
 
-def in_place(f: Any, name: str, is_method: bool = True) -> Any:
-    """The op as a method, or only as a function, that writes its result into the tensor."""
+def in_place(f: Any, name: str, doc: str | None = None) -> Any:
+    """The op as a method that writes its result into the tensor."""
 
     def make(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if isinstance(f, (Elementwise, Choice)) and self.fn is None:
@@ -179,7 +179,7 @@ def in_place(f: Any, name: str, is_method: bool = True) -> Any:
         return inplace.adopt(self, make(self, args, kwargs))
 
     method.__name__ = f"{name}_"
-    method.__doc__ = in_place_text(name, f.__doc__ or "", is_method)
+    method.__doc__ = doc
     written_by[method.__name__] = f
     return written(f, method)
 
@@ -191,8 +191,10 @@ _SHOWN = re.compile(
 )
 
 
-def in_place_text(name: str, text: str, is_method: bool = True) -> str:
-    """The docstring of an in-place form: the first example of the op's, written into its operand."""
+def in_place_text(name: str, text: str, is_method: bool) -> str:
+    """The docstring of an in-place form: the op's if that shows it, else its first example in place."""
+    if f".{name}_(" in text:
+        return text
     doc = f"In-place form of `{name}`: writes the result into this tensor, returns it.\n"
     if (shown := _SHOWN.search(text)) is None:
         return doc

@@ -119,17 +119,26 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """x clamped to [0, 6], elementwise; differentiable."""
+    """x clamped to [0, 6], elementwise; differentiable.
+
+    Example:
+        >>> F.relu6(adjit.tensor([-1., 2., 9.]))
+        tensor([0., 2., 6.])
+    """
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
 def hardtanh(
     input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False
 ) -> Tensor:
-    """x clamped to [min_val, max_val], elementwise; the derivative at the bounds is 0.
+    """Clamp x to [min_val, max_val], elementwise; differentiable, with derivative 0 at the bounds.
 
     Raises:
         ValueError: the bounds are in the wrong order.
+
+    Example:
+        >>> F.hardtanh(adjit.tensor([-2., 0.5, 3.]))
+        tensor([-1.0000,  0.5000,  1.0000])
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
@@ -139,12 +148,22 @@ def hardtanh(
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where it is above `threshold`, `value` elsewhere; differentiable."""
+    """x where it is above `threshold`, `value` elsewhere; differentiable.
+
+    Example:
+        >>> F.threshold(adjit.tensor([0.5, 2.]), 1.0, 0.0)
+        tensor([0., 2.])
+    """
     return _activation(activations.threshold, input, inplace, threshold, value)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """x for positive x, negative_slope x otherwise; differentiable."""
+    """x for positive x, negative_slope * x otherwise; differentiable.
+
+    Example:
+        >>> F.leaky_relu(adjit.tensor([-1., 2.]), 0.1)
+        tensor([-0.1000,  2.0000])
+    """
     return _activation(activations.leaky_relu, input, inplace, negative_slope)
 
 
@@ -155,42 +174,87 @@ def rrelu(
     training: bool = False,
     inplace: bool = False,
 ) -> Tensor:
-    """leaky_relu with slopes drawn from [lower, upper] in training, else with their mean."""
+    """Apply `leaky_relu` with slopes drawn from [lower, upper] in training, else with their mean.
+
+    Differentiable (Xu et al., 2015).
+
+    Example:
+        >>> F.rrelu(adjit.tensor([-1., 2.]), 0.1, 0.3)
+        tensor([-0.2000,  2.0000])
+    """
     return _activation(activations.rrelu, input, inplace, lower, upper, training)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x for positive x, alpha (exp(x) - 1) otherwise; differentiable."""
+    """x for positive x, alpha * (exp(x) - 1) otherwise; differentiable (Clevert et al., 2015).
+
+    Example:
+        >>> F.elu(adjit.tensor([-1., 2.]))
+        tensor([-0.6321,  2.0000])
+    """
     return _activation(activations.elu, input, inplace, alpha)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """1.0507 (x for positive x, 1.6733 (exp(x) - 1) otherwise); differentiable."""
+    """Scale an ELU by 1.0507, its alpha being 1.6733; differentiable (Klambauer et al., 2017).
+
+    Example:
+        >>> F.selu(adjit.tensor([-1., 2.]))
+        tensor([-1.1113,  2.1014])
+    """
     return _activation(activations.selu, input, inplace)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x for positive x, alpha (exp(x / alpha) - 1) otherwise; differentiable."""
+    """x for positive x, alpha * (exp(x / alpha) - 1) otherwise; differentiable (Barron, 2017).
+
+    Raises:
+        RuntimeError: if `alpha` is 0.
+
+    Example:
+        >>> F.celu(adjit.tensor([-1., 2.]), 0.5)
+        tensor([-0.4323,  2.0000])
+    """
     return _activation(activations.celu, input, inplace, alpha)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """x sigmoid(x), elementwise; differentiable."""
+    """x * sigmoid(x), elementwise; differentiable (Hendrycks and Gimpel, 2016).
+
+    Example:
+        >>> F.silu(adjit.tensor([-1., 0., 2.]))
+        tensor([-0.2689,  0.0000,  1.7616])
+    """
     return _activation(activations.silu, input, inplace)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x tanh(softplus(x)), elementwise; differentiable."""
+    """x * tanh(softplus(x)), elementwise; differentiable (Misra, 2019).
+
+    Example:
+        >>> F.mish(adjit.tensor([-1., 0., 2.]))
+        tensor([-0.3034,  0.0000,  1.9440])
+    """
     return _activation(activations.mish, input, inplace)
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x relu6(x + 3) / 6, elementwise; differentiable."""
+    """x * relu6(x + 3) / 6, elementwise; differentiable (Howard et al., 2019).
+
+    Example:
+        >>> F.hardswish(adjit.tensor([-4., 1., 4.]))
+        tensor([-0.0000, 0.6667, 4.0000])
+    """
     return _activation(activations.hardswish, input, inplace)
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """relu6(x + 3) / 6, elementwise; differentiable."""
+    """relu6(x + 3) / 6, elementwise; differentiable.
+
+    Example:
+        >>> F.hardsigmoid(adjit.tensor([-4., 0., 1.]))
+        tensor([0.0000, 0.5000, 0.6667])
+    """
     return _activation(activations.hardsigmoid, input, inplace)
 
 
@@ -210,32 +274,62 @@ celu_ = functools.partial(celu, inplace=True)
 
 
 def sigmoid(input: Tensor) -> Tensor:
-    """1 / (1 + exp(-x)), elementwise; differentiable."""
+    """1 / (1 + exp(-x)), elementwise; differentiable.
+
+    Example:
+        >>> F.sigmoid(adjit.tensor([-1., 0., 2.]))
+        tensor([0.2689, 0.5000, 0.8808])
+    """
     return input.sigmoid()
 
 
 def tanh(input: Tensor) -> Tensor:
-    """The hyperbolic tangent, elementwise; differentiable."""
+    """The hyperbolic tangent, elementwise; differentiable.
+
+    Example:
+        >>> F.tanh(adjit.tensor([-1., 0., 2.]))
+        tensor([-0.7616,  0.0000,  0.9640])
+    """
     return input.tanh()
 
 
 def tanhshrink(input: Tensor) -> Tensor:
-    """x - tanh(x), elementwise; differentiable."""
+    """x - tanh(x), elementwise; differentiable.
+
+    Example:
+        >>> F.tanhshrink(adjit.tensor([-1., 0., 2.]))
+        tensor([-0.2384,  0.0000,  1.0360])
+    """
     return input - input.tanh()
 
 
 def softsign(input: Tensor) -> Tensor:
-    """x / (1 + |x|), elementwise; differentiable."""
+    """x / (1 + |x|), elementwise; differentiable.
+
+    Example:
+        >>> F.softsign(adjit.tensor([-1., 0., 3.]))
+        tensor([-0.5000,  0.0000,  0.7500])
+    """
     return input / (input.abs() + 1)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`."""
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above `threshold`; differentiable.
+
+    Example:
+        >>> F.softplus(adjit.tensor([-1., 0., 30.]))
+        tensor([ 0.3133,  0.6931, 30.0000])
+    """
     return activations.softplus(input, beta, threshold)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x where |x| is above `lambd`, 0 elsewhere; differentiable."""
+    """x where |x| is above `lambd`, 0 elsewhere; differentiable.
+
+    Example:
+        >>> F.hardshrink(adjit.tensor([-1., 0.3, 2.]))
+        tensor([-1.,  0.,  2.])
+    """
     return activations.hardshrink(input, lambd)
 
 
@@ -244,6 +338,10 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
     Raises:
         RuntimeError: `lambd` is negative or not finite.
+
+    Example:
+        >>> F.softshrink(adjit.tensor([-1., 0.3, 2.]))
+        tensor([-0.5000,  0.0000,  1.5000])
     """
     largest = finfo(input.dtype).max
     if not 0 <= lambd <= largest:
@@ -255,10 +353,14 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """The first half of dimension `dim` times the sigmoid of the second half; differentiable.
+    """Gate: the first half of dimension `dim` times the sigmoid of the second half; differentiable.
 
     Raises:
         RuntimeError: a 0-d input, or an odd size.
+
+    Example:
+        >>> F.glu(adjit.tensor([1., 2., 0., 0.]))
+        tensor([0.5000, 1.0000])
     """
     if input.dim() == 0:
         raise RuntimeError("glu does not support scalars because halving size must be even")
@@ -291,7 +393,12 @@ def softmax(
 def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: DType | None = None
 ) -> Tensor:
-    """exp(-x) over its sum along `dim`; differentiable. Takes what `softmax` takes."""
+    """exp(-x) over its sum along `dim`; differentiable. Takes what `softmax` takes.
+
+    Example:
+        >>> F.softmin(adjit.tensor([1., 2., 3.]), dim=0)
+        tensor([0.6652, 0.2447, 0.0900])
+    """
     return nn.softmax(-input, _softmax_dim("softmin", input, dim, _stacklevel), dtype)
 
 
@@ -301,6 +408,10 @@ def log_softmax(
     """log(softmax(x)) along `dim`, without overflow; differentiable.
 
     Takes what `softmax` takes.
+
+    Example:
+        >>> F.log_softmax(adjit.zeros(2), dim=0)
+        tensor([-0.6931, -0.6931])
     """
     return nn.log_softmax(input, _softmax_dim("log_softmax", input, dim, _stacklevel), dtype)
 
@@ -308,7 +419,7 @@ def log_softmax(
 def gumbel_softmax(
     logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1
 ) -> Tensor:
-    """A draw from the Gumbel-softmax distribution along `dim`; differentiable.
+    """Draw from the Gumbel-softmax distribution along `dim`; differentiable (Jang et al., 2016).
 
     Args:
         logits: unnormalised log-probabilities.
@@ -316,6 +427,10 @@ def gumbel_softmax(
         hard: return one-hot vectors whose gradient is that of the soft ones.
         eps: without effect.
         dim: the dimension of the classes.
+
+    Example:
+        >>> F.gumbel_softmax(adjit.zeros(3, 4), hard=True).sum(dim=-1)
+        tensor([1., 1., 1.])
     """
     if eps != 1e-10:
         warnings.warn("`eps` parameter is deprecated and has no effect.", stacklevel=2)
@@ -409,6 +524,11 @@ def instance_norm(
     Raises:
         ValueError: for one value in a channel of an image.
         RuntimeError: if shapes or dtypes do not fit, or statistics are missing.
+
+    Example:
+        >>> F.instance_norm(adjit.tensor([[[1.0, 3.0], [2.0, 6.0]]]))
+        tensor([[[-1.0000,  1.0000],
+                 [-1.0000,  1.0000]]])
     """
     if use_input_stats and math.prod(input.shape[2:]) == 1:
         raise ValueError(
@@ -426,11 +546,17 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`adjit.group_norm` that refuses groups of one value.
+    """Normalise groups of channels of each image, as `adjit.group_norm` does (Wu and He, 2018).
+
+    Differentiable in `input`, `weight` and `bias`.
 
     Raises:
         ValueError: for groups of one value.
         RuntimeError: if shapes or dtypes do not fit.
+
+    Example:
+        >>> F.group_norm(adjit.tensor([[1.0, 3.0, 2.0, 6.0]]), 2)
+        tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
     """
     if input.ndim >= 2:
         images, channels = input.shape[:2]
@@ -483,7 +609,7 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target|; differentiable.
+    """The absolute error |input - target|; differentiable.
 
     Args:
         input: any shape, floating.
@@ -495,6 +621,10 @@ def l1_loss(
 
     Raises:
         ValueError: another reduction, or a weight of another shape.
+
+    Example:
+        >>> F.l1_loss(adjit.tensor([1.0, 2.0]), adjit.tensor([0.0, 4.0]))
+        tensor(1.5000)
     """
     _warn_about_broadcasting(input, target)
     reduction = chosen_reduction(size_average, reduce, reduction)
@@ -511,7 +641,7 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)²; differentiable. Arguments and errors are those of `l1_loss`.
+    """The squared error (input - target)²; differentiable. Arguments and errors are those of `l1_loss`.
 
     Example:
         >>> F.mse_loss(adjit.tensor([1.0, 2.0]), adjit.tensor([0.0, 0.0]))
@@ -537,6 +667,10 @@ def smooth_l1_loss(
     Raises:
         ValueError: a reduction that is not known.
         RuntimeError: `beta` is negative.
+
+    Example:
+        >>> F.smooth_l1_loss(adjit.tensor([0.5, 3.0]), adjit.zeros(2), reduction="none")
+        tensor([0.1250, 2.5000])
     """
     _warn_about_broadcasting(input, target)
     reduction = chosen_reduction(size_average, reduce, reduction)
@@ -559,6 +693,10 @@ def huber_loss(
     Raises:
         ValueError: another reduction, or a weight of another shape.
         RuntimeError: `delta` is not positive.
+
+    Example:
+        >>> F.huber_loss(adjit.tensor([0.5, 3.0]), adjit.zeros(2), reduction="none", delta=2.0)
+        tensor([0.1250, 4.0000])
     """
     _warn_about_broadcasting(input, target)
     if weight is None:
@@ -617,9 +755,13 @@ def nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """-input at the target's class, the input being log-probabilities; differentiable.
+    """The negative of `input` at the target's class, the input being log-probabilities; differentiable.
 
     The arguments and errors are those of `cross_entropy` with class indices.
+
+    Example:
+        >>> F.nll_loss(adjit.tensor([[-0.5, -1.0], [-2.0, -0.1]]), adjit.tensor([0, 1]))
+        tensor(0.3000)
     """
     if size_average is None and reduce is None:
         return found_by(nn.nll_loss, input, target, weight, ignore_index, reduction)
@@ -637,6 +779,8 @@ def binary_cross_entropy(
 ) -> Tensor:
     """-(target log(input) + (1 - target) log(1 - input)), logarithms being at least -100.
 
+    Differentiable.
+
     Args:
         input: probabilities of any shape.
         target: of the same shape, in [0, 1].
@@ -648,6 +792,10 @@ def binary_cross_entropy(
     Raises:
         ValueError: another reduction, or a target of another shape.
         RuntimeError: an input outside [0, 1], once the values are computed.
+
+    Example:
+        >>> F.binary_cross_entropy(adjit.tensor([0.9, 0.2]), adjit.tensor([1.0, 0.0]))
+        tensor(0.1643)
     """
     if target.shape != input.shape:
         raise ValueError(
@@ -680,6 +828,10 @@ def binary_cross_entropy_with_logits(
 
     Raises:
         ValueError: another reduction, or a target of another shape.
+
+    Example:
+        >>> F.binary_cross_entropy_with_logits(adjit.tensor([0.0, 3.0]), adjit.tensor([1.0, 1.0]))
+        tensor(0.3709)
     """
     if target.shape != input.shape:
         raise ValueError(
@@ -699,7 +851,7 @@ def kl_div(
     reduction: str = "mean",
     log_target: bool = False,
 ) -> Tensor:
-    """target (log(target) - input), the input being log-probabilities; differentiable.
+    """target * (log(target) - input), the input being log-probabilities; differentiable.
 
     Args:
         input: log-probabilities of any shape.
@@ -712,6 +864,10 @@ def kl_div(
 
     Raises:
         ValueError: another reduction.
+
+    Example:
+        >>> F.kl_div(adjit.tensor([[0.5, 0.5]]).log(), adjit.tensor([[0.9, 0.1]]), reduction="batchmean")
+        tensor(0.3681)
     """
     if size_average is None and reduce is None and reduction == "mean":
         warnings.warn(
@@ -738,9 +894,15 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """exp(input) - target input, or input - target log(input + eps) without `log_input`.
+    """exp(input) - target * input, or input - target * log(input + eps) without `log_input`.
 
     `full` adds Stirling's approximation of log(target!) where the target is above 1.
+
+    Differentiable.
+
+    Example:
+        >>> F.poisson_nll_loss(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 2.0]))
+        tensor(0.8591)
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
     losses = input.exp() - target * input if log_input else input - target * (input + eps).log()
@@ -772,6 +934,10 @@ def gaussian_nll_loss(
 
     Raises:
         ValueError: negative variances, a `var` of another shape, or another reduction.
+
+    Example:
+        >>> F.gaussian_nll_loss(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 1.0]), adjit.tensor([1.0, 4.0]))
+        tensor(0.5966)
     """
     variance = creation.full_like(input, var) if isinstance(var, (int, float)) else var.clone()
     if (variance < 0).any():
@@ -801,7 +967,12 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """input where the target is 1, max(0, margin - input) where it is -1; differentiable."""
+    """`input` where the target is 1, max(0, margin - input) where it is -1; differentiable.
+
+    Example:
+        >>> F.hinge_embedding_loss(adjit.tensor([0.3, 0.4]), adjit.tensor([1, -1]), reduction="none")
+        tensor([0.3000, 0.6000])
+    """
     reduction = chosen_reduction(size_average, reduce, reduction)
     apart = (margin - input).clamp(min=0).where(target != 1, 0.0)
     together = input.where(target != -1, 0.0)
@@ -815,7 +986,12 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """log(1 + exp(-target input)), the target being 1 or -1; differentiable."""
+    """log(1 + exp(-target input)), the target being 1 or -1; differentiable.
+
+    Example:
+        >>> F.soft_margin_loss(adjit.tensor([1.0, -2.0]), adjit.tensor([1.0, 1.0]), reduction="none")
+        tensor([0.3133, 2.1269])
+    """
     reduction = chosen_reduction(size_average, reduce, reduction)
     return reduced(-logsigmoid(target * input), reduction)
 
@@ -828,7 +1004,12 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """The logistic loss of every class, averaged over the last dimension; differentiable."""
+    """The logistic loss of every class, averaged over the last dimension; differentiable.
+
+    Example:
+        >>> F.multilabel_soft_margin_loss(adjit.tensor([[0.0, 2.0]]), adjit.tensor([[0.0, 1.0]]))
+        tensor(0.4100)
+    """
     reduction = chosen_reduction(size_average, reduce, reduction)
     losses = -(target * logsigmoid(input) + (1 - target) * logsigmoid(-input))
     if weight is not None:
@@ -845,10 +1026,14 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, -target (input1 - input2) + margin), the target being 1 or -1; differentiable.
+    """max(0, -target * (input1 - input2) + margin), the target being 1 or -1; differentiable.
 
     Raises:
         RuntimeError: the tensors have different numbers of dimensions.
+
+    Example:
+        >>> F.margin_ranking_loss(adjit.tensor([1.0, 2.0]), adjit.tensor([3.0, 0.0]), adjit.tensor([1.0, 1.0]))
+        tensor(1.)
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
     if input1.dim() != input2.dim() or input1.dim() != target.dim():
@@ -881,6 +1066,11 @@ def cosine_embedding_loss(
 
     Raises:
         RuntimeError: the shapes do not go together.
+
+    Example:
+        >>> x, y = adjit.tensor([[1.0, 0.0], [1.0, 0.0]]), adjit.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> F.cosine_embedding_loss(x, y, adjit.tensor([1, -1]), reduction="none")
+        tensor([1.0000, 0.7071])
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
     if target.dim() > 1:
@@ -910,7 +1100,9 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm as distance.
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm as distance d.
+
+    Differentiable.
 
     Args:
         anchor: (N, D) or (D).
@@ -927,6 +1119,10 @@ def triplet_margin_loss(
     Raises:
         ValueError: `margin` is not positive, or another reduction.
         RuntimeError: the tensors have different numbers of dimensions.
+
+    Example:
+        >>> F.triplet_margin_loss(adjit.zeros(1, 2), adjit.ones(1, 2), adjit.tensor([[2.0, 0.0]]))
+        tensor(0.4142)
     """
     return triplet_margin_with_distance_loss(
         anchor,
@@ -949,7 +1145,14 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` with a distance of the user's own."""
+    """`triplet_margin_loss` with a distance of the user's own; differentiable.
+
+    Example:
+        >>> manhattan = lambda x, y: (x - y).abs().sum(-1)
+        >>> zeros, ones = adjit.zeros(1, 2), adjit.ones(1, 2)
+        >>> F.triplet_margin_with_distance_loss(zeros, ones, 2 * ones, distance_function=manhattan)
+        tensor(0.)
+    """
     if margin <= 0:
         raise ValueError(f"margin must be greater than 0, got {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():

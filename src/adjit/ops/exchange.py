@@ -234,7 +234,12 @@ class _Taken:
 
 @export
 def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule with the memory of a tensor; `from_dlpack` takes tensors themselves too."""
+    """A DLPack capsule with the memory of a tensor; `from_dlpack` takes tensors themselves too.
+
+    Example:
+        >>> adjit.from_dlpack(adjit.utils.dlpack.to_dlpack(adjit.tensor([1., 2.])))
+        tensor([1., 2.])
+    """
     return _dlpack(tensor)
 
 
@@ -255,6 +260,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         ValueError: for negative strides, and for `copy=False` with another device.
 
     Example:
+        >>> import numpy as np
         >>> adjit.from_dlpack(np.ones(2))
         tensor([1., 1.], dtype=adjit.float64)
     """

@@ -185,14 +185,14 @@ def fractional_max_pool(n: int) -> tuple[Callable[..., Any], Callable[..., tuple
     The steps from window to window are two whole numbers next to each other, in an order that is
     drawn for each channel (Graham, 2014).
 
+    Differentiable in `input`; the gradient goes to the first of equal elements.
+
     Args:
         input: (N, C, *) or (C, *), floating point.
         kernel_size: the size of a window, one number or one for each axis.
         output_size: how many windows an axis has, one number or one for each axis.
         output_ratio: that as a part of the input's size, instead.
         return_indices: whether to return the places of the elements too, as flat int64 numbers.
-
-    Differentiable in `input`; the gradient goes to the first of equal elements.
 
     Raises:
         ValueError: if neither `output_size` nor `output_ratio` is given.
@@ -203,7 +203,14 @@ def fractional_max_pool(n: int) -> tuple[Callable[..., Any], Callable[..., tuple
         adjit.Size([1, 1{", 3" * n}])
     """
     both.__name__ = both.__qualname__ = f"{name}_with_indices"
-    both.__doc__ = f"""`{name}` with `return_indices`: the elements and their places."""
+    both.__doc__ = f"""Call `{name}` with `return_indices`: the elements and their places.
+
+    Example:
+        >>> x = adjit.ones(1, 1{", 5" * n})
+        >>> values, places = F.{name}_with_indices(x, 2, output_size=3)
+        >>> places.shape
+        adjit.Size([1, 1{", 3" * n}])
+    """
     exported = export(namespace="nn.functional")
     return exported(one), exported(both)
 

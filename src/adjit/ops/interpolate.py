@@ -227,7 +227,12 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`interpolate`, which is the newer name."""
+    """`interpolate`, which is the newer name.
+
+    Example:
+        >>> F.upsample(adjit.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
     warn_of_upsampling("upsample")
     return interpolate(input, size, scale_factor, mode, align_corners)
 
@@ -238,7 +243,12 @@ def upsample_nearest(
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
 ) -> Tensor:
-    """`interpolate`, each element the nearest one of the input."""
+    """`interpolate`, each element the nearest one of the input.
+
+    Example:
+        >>> F.upsample_nearest(adjit.tensor([[[1.0, 2.0]]]), scale_factor=2)
+        tensor([[[1., 1., 2., 2.]]])
+    """
     warn_of_upsampling("upsample_nearest")
     return interpolate(input, size, scale_factor, "nearest")
 
@@ -249,6 +259,11 @@ def upsample_bilinear(
     size: int | Sequence[int] | None = None,
     scale_factor: float | Sequence[float] | None = None,
 ) -> Tensor:
-    """`interpolate` of (N, C, H, W) images with `mode="bilinear"` between the corners."""
+    """`interpolate` of (N, C, H, W) images with `mode="bilinear"` between the corners.
+
+    Example:
+        >>> F.upsample_bilinear(adjit.tensor([[[[1.0, 2.0]]]]), size=(1, 3))
+        tensor([[[[1.0000, 1.5000, 2.0000]]]])
+    """
     warn_of_upsampling("upsample_bilinear")
     return interpolate(input, size, scale_factor, "bilinear", True)

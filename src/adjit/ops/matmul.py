@@ -513,7 +513,13 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 
 @export(method=True, out=True)
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
-    """The old name of `outer`."""
+    """Compute the outer product: the old name of `outer`.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).ger(adjit.tensor([3., 4.]))
+        tensor([[3., 4.],
+                [6., 8.]])
+    """
     return outer(input, vec2)
 
 
@@ -654,8 +660,9 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
         RuntimeError: if sizes or dtypes do not fit.
 
     Example:
-        >>> adjit.addmm(adjit.ones(2), adjit.ones(3, 4), adjit.ones(4, 2))[0]
-        tensor([5., 5.])
+        >>> adjit.addmm(adjit.ones(2, 2), adjit.ones(2, 3), adjit.ones(3, 2), beta=0.5)
+        tensor([[3.5000, 3.5000],
+                [3.5000, 3.5000]])
     """
     check_dims(mat1, 2, f"mat1 must be a matrix, got {mat1.ndim}-D tensor")
     check_dims(mat2, 2, f"mat2 must be a matrix, got {mat2.ndim}-D tensor")
@@ -787,8 +794,9 @@ def baddbmm(
         RuntimeError: if sizes or dtypes do not fit.
 
     Example:
-        >>> adjit.baddbmm(adjit.ones(1), adjit.ones(4, 2, 3), adjit.ones(4, 3, 5)).shape
-        adjit.Size([4, 2, 5])
+        >>> adjit.baddbmm(adjit.ones(1, 2, 2), adjit.ones(1, 2, 3), adjit.ones(1, 3, 2))
+        tensor([[[4., 4.],
+                 [4., 4.]]])
     """
     shape = (*batch1.shape[:2], batch2.shape[-1] if batch2.ndim else 1)
     check_expands(input, shape)
@@ -826,8 +834,9 @@ def addbmm(
         RuntimeError: if sizes or dtypes do not fit.
 
     Example:
-        >>> adjit.addbmm(adjit.zeros(2, 2), adjit.ones(4, 2, 3), adjit.ones(4, 3, 2))[0]
-        tensor([12., 12.])
+        >>> adjit.addbmm(adjit.ones(2, 2), adjit.ones(5, 2, 3), adjit.ones(5, 3, 2))
+        tensor([[16., 16.],
+                [16., 16.]])
     """
     if batch1.ndim > 1 and batch2.ndim > 2:
         check_expands(input, (batch1.shape[1], batch2.shape[2]))

@@ -320,9 +320,13 @@ def with_indices(function: Callable[..., Any], settings: int) -> Callable[..., A
         return function(input, *given[:settings], **named)
 
     found.__name__ = found.__qualname__ = f"{function.__name__}_with_indices"
-    found.__doc__ = (
-        f"""`{function.__name__}` with `return_indices`: the elements and their places."""
-    )
+    n = int(function.__name__[-2])
+    found.__doc__ = f"""Call `{function.__name__}` with `return_indices`: the elements and their places.
+
+    Example:
+        >>> F.{found.__name__}(adjit.arange({4**n}.0).view(1{", 4" * n}), 2)[1].flatten()[:2]
+        tensor([{sum(4**k for k in range(n))}, {sum(4**k for k in range(n)) + 2}])
+    """
     return export(namespace="nn.functional")(found)
 
 
@@ -375,6 +379,8 @@ def max_pool(n: int) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""The largest element of each window over the last {n} axes.
 
+    Differentiable in `input`; the gradient goes to the first of equal elements.
+
     Args:
         input: (N, C, *) or (C, *).
         kernel_size: the size of a window, one number or one for each axis.
@@ -385,14 +391,14 @@ def max_pool(n: int) -> Callable[..., Any]:
         ceil_mode: whether a window may reach beyond the end.
         return_indices: whether to return the places of the elements too, as flat int64 numbers.
 
-    Differentiable in `input`; the gradient goes to the first of equal elements.
-
     Raises:
         RuntimeError: if the settings do not fit the shape.
 
     Example:
         >>> F.max_pool1d(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
         tensor([[3., 2.]])
+        >>> F.max_pool{n}d(adjit.zeros(2, 3{", 8" * n}), 2).shape
+        adjit.Size([2, 3{", 4" * n}])
     """
     return export(function)
 
@@ -538,6 +544,11 @@ def avg_pool2d(
 
     Takes what `avg_pool1d` takes, and `divisor_override`, by which sums are divided instead
     of by the number of elements.
+
+    Example:
+        >>> F.avg_pool2d(adjit.arange(16.0).view(1, 4, 4), 2)
+        tensor([[[ 2.5000,  4.5000],
+                 [10.5000, 12.5000]]])
     """
     return average_windows(
         2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
@@ -555,7 +566,12 @@ def avg_pool3d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window over the last three axes; takes what `avg_pool2d` takes."""
+    """The mean of each window over the last three axes; takes what `avg_pool2d` takes.
+
+    Example:
+        >>> F.avg_pool3d(adjit.zeros(1, 4, 4, 4), 2).shape
+        adjit.Size([1, 2, 2, 2])
+    """
     return average_windows(
         3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
     )
@@ -673,14 +689,29 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
 @export(namespace="nn.functional")
 @finds
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """`adaptive_avg_pool1d` over two axes; a size that is None stays what it is."""
+    """Average windows that divide the last two axes evenly; a size that is None stays what it is.
+
+    Takes what `adaptive_avg_pool1d` takes. Differentiable in `input`.
+
+    Example:
+        >>> F.adaptive_avg_pool2d(adjit.arange(16.0).view(1, 4, 4), (2, 1))
+        tensor([[[ 3.5000],
+                 [11.5000]]])
+    """
     return adaptive_average("adaptive_avg_pool2d", 2, input, output_size)
 
 
 @export(namespace="nn.functional")
 @finds
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
-    """`adaptive_avg_pool1d` over three axes; a size that is None stays what it is."""
+    """Average windows that divide the last three axes evenly; a size that is None stays what it is.
+
+    Takes what `adaptive_avg_pool1d` takes. Differentiable in `input`.
+
+    Example:
+        >>> F.adaptive_avg_pool3d(adjit.zeros(1, 4, 6, 8), (2, None, 1)).shape
+        adjit.Size([1, 2, 6, 1])
+    """
     return adaptive_average("adaptive_avg_pool3d", 3, input, output_size)
 
 
@@ -701,12 +732,12 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""The largest elements of windows that divide the last {n} axes evenly.
 
+    Differentiable in `input`; the gradient goes to the first of equal elements.
+
     Args:
         input: (N, C, *) or (C, *), floating point.
         output_size: how many windows an axis has, one number or one for each axis.
         return_indices: whether to return the places of the elements too, as flat int64 numbers.
-
-    Differentiable in `input`; the gradient goes to the first of equal elements.
 
     Raises:
         RuntimeError: if the shapes do not fit.
@@ -714,6 +745,8 @@ def adaptive_max_pool(n: int) -> Callable[..., Any]:
     Example:
         >>> F.adaptive_max_pool1d(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]), 2)
         tensor([[3., 2.]])
+        >>> F.adaptive_max_pool{n}d(adjit.zeros(2, 3{", 8" * n}), 5).shape
+        adjit.Size([2, 3{", 5" * n}])
     """
     return export(namespace="nn.functional")(function)
 
@@ -817,7 +850,9 @@ def max_unpool(n: int) -> Callable[..., Tensor]:
         return out
 
     function.__name__ = function.__qualname__ = f"max_unpool{n}d"
-    function.__doc__ = f"""`max_pool{n}d` reversed: elements at their places, zeros elsewhere.
+    function.__doc__ = f"""Reverse `max_pool{n}d`: elements at their places, zeros elsewhere.
+
+    Differentiable in `input`.
 
     Args:
         input: (N, C, *) or (C, *), floating point.
@@ -825,11 +860,16 @@ def max_unpool(n: int) -> Callable[..., Tensor]:
         kernel_size, stride, padding: those of the pooling.
         output_size: the sizes that were pooled, where several are pooled to the same.
 
-    Differentiable in `input`.
-
     Raises:
         RuntimeError: if an index is outside of the output, or shapes and dtypes do not fit.
         ValueError: if `output_size` cannot have been pooled to the size of `input`.
+
+    Example:
+        >>> x = adjit.tensor([1.0, 3.0, 2.0, 0.0]).view(1, 4{", 1" * (n - 1)})
+        >>> window = (2{", 1" * (n - 1)},)
+        >>> values, places = F.max_pool{n}d(x, window, return_indices=True)
+        >>> F.max_unpool{n}d(values, places, window).flatten()
+        tensor([0., 3., 2., 0.])
     """
     return export(namespace="nn.functional")(function)
 
@@ -864,12 +904,16 @@ def power_average_pool(n: int) -> Callable[..., Tensor]:
     function.__name__ = function.__qualname__ = f"lp_pool{n}d"
     function.__doc__ = f"""The p-norm of each window over the last {n} axes.
 
+    Differentiable in `input`.
+
     Args:
         input: (N, C, *) or (C, *), floating point.
         norm_type: p.
         kernel_size, stride, ceil_mode: as in `avg_pool{n}d`.
 
-    Differentiable in `input`.
+    Example:
+        >>> F.lp_pool{n}d(adjit.ones(1, 1{", 4" * n}), 1.0, 2).flatten()[:2]
+        tensor([{2**n}., {2**n}.])
     """
     return export(namespace="nn.functional")(function)
 

@@ -515,10 +515,14 @@ def zero_gradient(g: Tensor) -> Any:
 def uniform_over(
     x: Tensor, from_: float = 0.0, to: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers drawn evenly from [from, to).
+    """Fill with numbers drawn evenly from [from, to); returns this tensor. Not differentiable.
 
     Raises:
         RuntimeError: if `from` is larger than `to`.
+
+    Example:
+        >>> adjit.zeros(3).uniform_(2, 3, generator=adjit.Generator().manual_seed(0))
+        tensor([2.3990, 2.9722, 2.0194])
     """
     return draw_uniform(x.shape, x.dtype, float(from_), float(to), generator, x.device)
 
@@ -528,10 +532,16 @@ def uniform_over(
 def normal_over(
     x: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Normal numbers.
+    """Fill with normal numbers of a mean and a standard deviation; returns this tensor.
+
+    Not differentiable.
 
     Raises:
         RuntimeError: if `std` is negative.
+
+    Example:
+        >>> adjit.zeros(3).normal_(generator=adjit.Generator().manual_seed(0))
+        tensor([ 0.9911, -0.1536, -1.1864])
     """
     return draw_normal(x.shape, x.dtype, float(mean), float(std), generator, x.device)
 
@@ -542,10 +552,16 @@ def integers_over(
     x: Tensor, from_: int | None = None, to: int | None = None, *,
     generator: Generator | None = None,
 ) -> Tensor:  # fmt: skip
-    """Whole numbers of [from, to), of [0, from) where only one is given, else of all that fit.
+    """Fill with whole numbers of [from, to), of [0, from) where only one is given, else of all that fit.
+
+    Returns this tensor. Not differentiable.
 
     Raises:
         RuntimeError: if the range is empty, or the dtype cannot hold it.
+
+    Example:
+        >>> adjit.zeros(3).random_(0, 10, generator=adjit.Generator().manual_seed(0))
+        tensor([3., 9., 0.])
     """
     if from_ is None:
         low, high = 0, FULL_RANGE.get(x.dtype.name, largest_of(x.dtype)) + 1
@@ -559,10 +575,16 @@ def integers_over(
 @export(public=False, name="bernoulli", inplace=True)
 @operation("BernoulliBackward2")
 def bernoulli_over(x: Tensor, p: Any = 0.5, *, generator: Generator | None = None) -> Tensor:
-    """1 with a probability, a number or a tensor, else 0.
+    """Fill with 1 with a probability, a number or a tensor, else 0; returns this tensor.
+
+    Not differentiable.
 
     Raises:
         RuntimeError: if it is not in [0, 1].
+
+    Example:
+        >>> adjit.zeros(4).bernoulli_(0.5, generator=adjit.Generator().manual_seed(0))
+        tensor([1., 0., 1., 0.])
     """
     if isinstance(p, Tensor):
         return trial(p.detach().expand(x.shape), generator).to(x.dtype)
@@ -587,10 +609,14 @@ def check_continuous(name: str, x: Tensor) -> None:
 def exponential_over(
     x: Tensor, lambd: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Waiting times of a rate.
+    """Fill with waiting times of a rate; returns this tensor. Not differentiable.
 
     Raises:
         RuntimeError: if the rate is not positive.
+
+    Example:
+        >>> adjit.zeros(3).exponential_(generator=adjit.Generator().manual_seed(0))
+        tensor([0.5092, 3.5842, 0.0196])
     """
     check_continuous("Exponential", x)
     if not lambd > 0:
@@ -603,10 +629,14 @@ def exponential_over(
 def log_normal_over(
     x: Tensor, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers whose logarithms are normal.
+    """Fill with numbers whose logarithms are normal; returns this tensor. Not differentiable.
 
     Raises:
         RuntimeError: if `std` is not positive.
+
+    Example:
+        >>> adjit.zeros(3).log_normal_(generator=adjit.Generator().manual_seed(0))
+        tensor([19.7327,  1.9992,  0.2534])
     """
     check_continuous("LogNormal", x)
     if not std > 0:
@@ -619,10 +649,14 @@ def log_normal_over(
 def cauchy_over(
     x: Tensor, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None
 ) -> Tensor:
-    """Numbers of the Cauchy distribution.
+    """Fill with numbers of the Cauchy distribution; returns this tensor. Not differentiable.
 
     Raises:
         RuntimeError: if `sigma` is not positive.
+
+    Example:
+        >>> adjit.zeros(3).cauchy_(generator=adjit.Generator().manual_seed(0))
+        tensor([ -0.3282,  11.4379, -16.3457])
     """
     check_continuous("Cauchy", x)
     if not sigma > 0:
@@ -634,10 +668,16 @@ def cauchy_over(
 @export(public=False, name="geometric", inplace=True)
 @operation("GeometricBackward0")
 def geometric_over(x: Tensor, p: float, *, generator: Generator | None = None) -> Tensor:
-    """How many trials of a probability it takes to succeed once.
+    """Fill with numbers of trials that it takes to succeed once; returns this tensor.
+
+    Not differentiable.
 
     Raises:
         RuntimeError: if it is not in (0, 1).
+
+    Example:
+        >>> adjit.zeros(3).geometric_(0.5, generator=adjit.Generator().manual_seed(0))
+        tensor([1., 6., 1.])
     """
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_ expects p to be in (0, 1), but got p={p:g}")

@@ -17,7 +17,12 @@ functions = _runner.functions
 
 
 def get_num_threads() -> int:
-    """The number of threads that big steps are split over."""
+    """Tell the number of threads that big steps are split over.
+
+    Example:
+        >>> adjit.get_num_threads() >= 1
+        True
+    """
     return int(_runner.get_num_threads())
 
 
@@ -26,6 +31,13 @@ def set_num_threads(threads: int) -> None:
 
     Raises:
         RuntimeError: if `threads` is not a positive integer.
+
+    Example:
+        >>> before = adjit.get_num_threads()
+        >>> adjit.set_num_threads(1)
+        >>> adjit.get_num_threads()
+        1
+        >>> adjit.set_num_threads(before)
     """
     _runner.set_num_threads(threads)
 
