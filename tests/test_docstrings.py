@@ -34,6 +34,8 @@ INTERNAL = {
     "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
+HOOKS = ("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
+ON_GPU = {"Tensor.cuda", "Tensor.pin_memory", "Tensor.record_stream", "nn.Module.cuda"}
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example")
 LACKING: set[str] = set()  # what has no example yet: may only shrink
 
@@ -70,7 +72,9 @@ def public() -> dict[str, dict[str, Any]]:
     known: set[int] = set()
     for room in ROOMS:
         module = importlib.import_module(f"adjit.{room}".rstrip("."))
-        names = getattr(module, "__all__", None) or sorted(vars(module))
+        names = (
+            HOOKS if room == "optim.optimizer" else getattr(module, "__all__", sorted(vars(module)))
+        )
         things = {f"{room}.{n}".lstrip("."): getattr(module, n) for n in names if n[0] != "_"}
         found[room] = {}
         for name, thing in things.items():
@@ -114,15 +118,21 @@ def at_hand() -> dict[str, Any]:
 def test_examples_show_what_they_say(room, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     texts = {t.__doc__ or "": name for name, t in public()[room].items()}
-    with gpu_for(room):
-        wrong = [failures(name, text, at_hand()) for text, name in texts.items()]
+    wrong = []
+    for needs_gpu in (False, True):
+        with stub_gpu() if needs_gpu else contextlib.nullcontext():
+            wrong += [
+                failures(n, t, at_hand()) for t, n in texts.items() if is_of_gpu(n) is needs_gpu
+            ]
     assert not "".join(wrong)
 
 
-def gpu_for(room: str) -> contextlib.AbstractContextManager[object]:
-    """A GPU that the examples of `adjit.cuda` and `adjit.accelerator` can talk to."""
-    if room not in ("accelerator", "cuda"):
-        return contextlib.nullcontext()
+def is_of_gpu(name: str) -> bool:
+    return name.startswith(("accelerator.", "cuda.")) or name in ON_GPU
+
+
+def stub_gpu() -> contextlib.AbstractContextManager[object]:
+    """A GPU that examples can talk to, whose kernels the CPU runs."""
     import stub_driver
 
     return stub_driver.installed()

@@ -28,6 +28,8 @@ class _Inplace(Module):
 class ReLU(_Inplace):
     """max(x, 0).
 
+    Any floating shape (*), and the result of the same.
+
     Example:
         >>> nn.ReLU()(adjit.tensor([-1.0, 2.0]))
         tensor([0., 2.])
@@ -38,28 +40,56 @@ class ReLU(_Inplace):
 
 
 class SiLU(_Inplace):
-    """x sigmoid(x)."""
+    """x * sigmoid(x), elementwise (Hendrycks and Gimpel, 2016).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.SiLU()(adjit.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2689,  0.0000,  1.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.silu(input, inplace=self.inplace)
 
 
 class Mish(_Inplace):
-    """x tanh(softplus(x))."""
+    """x * tanh(softplus(x)), elementwise (Misra, 2019).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Mish()(adjit.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.3034,  0.0000,  1.9440])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.mish(input, inplace=self.inplace)
 
 
 class SELU(_Inplace):
-    """1.0507 (x for positive x, 1.6733 (exp(x) - 1) otherwise)."""
+    """1.0507 * (x for positive x, 1.6733 * (exp(x) - 1) otherwise) (Klambauer et al., 2017).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.SELU()(adjit.tensor([-1.0, 2.0]))
+        tensor([-1.1113,  2.1014])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.selu(input, inplace=self.inplace)
 
 
 class Hardswish(_Inplace):
-    """x relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6, elementwise (Howard et al., 2019).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Hardswish()(adjit.tensor([-4.0, 1.0, 4.0]))
+        tensor([-0.0000, 0.6667, 4.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardswish(input, inplace=self.inplace)
@@ -69,7 +99,14 @@ class Hardswish(_Inplace):
 
 
 class Hardsigmoid(_Inplace):
-    """relu6(x + 3) / 6."""
+    """relu6(x + 3) / 6, elementwise.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Hardsigmoid()(adjit.tensor([-4.0, 0.0, 1.0]))
+        tensor([0.0000, 0.5000, 0.6667])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.hardsigmoid(input, inplace=self.inplace)
@@ -79,45 +116,86 @@ class Hardsigmoid(_Inplace):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Sigmoid()(adjit.tensor([-1.0, 0.0, 2.0]))
+        tensor([0.2689, 0.5000, 0.8808])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return input.sigmoid()
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x)), without overflow."""
+    """log(sigmoid(x)), without overflow.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.LogSigmoid()(adjit.tensor([-100.0, 0.0]))
+        tensor([-100.0000,   -0.6931])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.logsigmoid(input)
 
 
 class Tanh(Module):
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent, elementwise.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Tanh()(adjit.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.7616,  0.0000,  0.9640])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return input.tanh()
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Tanhshrink()(adjit.tensor([-1.0, 0.0, 2.0]))
+        tensor([-0.2384,  0.0000,  1.0360])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.tanhshrink(input)
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Softsign()(adjit.tensor([-1.0, 0.0, 3.0]))
+        tensor([-0.5000,  0.0000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softsign(input)
 
 
 class GELU(Module):
-    """x Φ(x), Φ being the normal distribution function.
+    """x * Φ(x), Φ being the normal distribution function (Hendrycks and Gimpel, 2016).
+
+    Any floating shape (*), and the result of the same.
 
     Args:
         approximate: `"none"`, or `"tanh"` for the approximation by tanh.
+
+    Example:
+        >>> nn.GELU()(adjit.tensor([-1.0, 2.0]))
+        tensor([-0.1587,  1.9545])
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -132,7 +210,14 @@ class GELU(Module):
 
 
 class ELU(Module):
-    """x for positive x, alpha (exp(x) - 1) otherwise."""
+    """x for positive x, alpha * (exp(x) - 1) otherwise (Clevert et al., 2015).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.ELU()(adjit.tensor([-1.0, 2.0]))
+        tensor([-0.6321,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -147,7 +232,14 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """x for positive x, alpha (exp(x / alpha) - 1) otherwise."""
+    """x for positive x, alpha * (exp(x / alpha) - 1) otherwise (Barron, 2017).
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.CELU(alpha=0.5)(adjit.tensor([-1.0, 2.0]))
+        tensor([-0.4323,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -162,7 +254,14 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x for positive x, negative_slope x otherwise."""
+    """x for positive x, negative_slope * x otherwise.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.LeakyReLU(0.1)(adjit.tensor([-1.0, 2.0]))
+        tensor([-0.1000,  2.0000])
+    """
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -177,7 +276,14 @@ class LeakyReLU(Module):
 
 
 class RReLU(Module):
-    """LeakyReLU with a slope drawn from [lower, upper] in training, with their mean otherwise."""
+    """Apply LeakyReLU with a slope drawn from [lower, upper] in training, with their mean otherwise.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.RReLU(0.1, 0.3).eval()(adjit.tensor([-1.0, 2.0]))
+        tensor([-0.2000,  2.0000])
+    """
 
     def __init__(
         self, lower: float = 1.0 / 8, upper: float = 1.0 / 3, inplace: bool = False
@@ -195,13 +301,19 @@ class RReLU(Module):
 
 
 class PReLU(Module):
-    """x for positive x, weight x otherwise.
+    """x for positive x, weight * x otherwise, the weight being learned (He et al., 2015).
+
+    (N, C, *), and the result of the same; one weight, or one for each channel.
 
     Args:
         num_parameters: the number of weights: one, or one for each channel (dimension 1).
         init: what they start from.
         device: where the weight is.
         dtype: its floating dtype.
+
+    Example:
+        >>> nn.PReLU()(adjit.tensor([-1.0, 2.0])).tolist()
+        [-0.25, 2.0]
     """
 
     def __init__(
@@ -218,7 +330,16 @@ class PReLU(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the weight to its initial value."""
+        """Set the weight to its initial value.
+
+        Example:
+            >>> module = nn.PReLU(init=0.1)
+            >>> module.weight.data.fill_(3)
+            tensor([3.])
+            >>> module.reset_parameters()
+            >>> module.weight.tolist() == adjit.tensor([0.1]).tolist()
+            True
+        """
         init.constant_(self.weight, self.init)
 
     def forward(self, input: Tensor) -> Tensor:
@@ -229,7 +350,14 @@ class PReLU(Module):
 
 
 class Threshold(Module):
-    """x where it is above `threshold`, `value` elsewhere."""
+    """x where it is above `threshold`, `value` elsewhere.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Threshold(1.0, 0.0)(adjit.tensor([0.5, 2.0]))
+        tensor([0., 2.])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -247,8 +375,14 @@ class Threshold(Module):
 class Hardtanh(Module):
     """x clamped to [min_val, max_val].
 
+    Any floating shape (*), and the result of the same.
+
     Raises:
         AssertionError: `max_val` is not above `min_val`.
+
+    Example:
+        >>> nn.Hardtanh()(adjit.tensor([-2.0, 0.5, 3.0]))
+        tensor([-1.0000,  0.5000,  1.0000])
     """
 
     def __init__(
@@ -280,7 +414,14 @@ class Hardtanh(Module):
 
 
 class ReLU6(Hardtanh):
-    """x clamped to [0, 6]."""
+    """x clamped to [0, 6].
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.ReLU6()(adjit.tensor([-1.0, 2.0, 9.0]))
+        tensor([0., 2., 6.])
+    """
 
     def __init__(self, inplace: bool = False) -> None:
         super().__init__(0.0, 6.0, inplace)
@@ -290,7 +431,14 @@ class ReLU6(Hardtanh):
 
 
 class Hardshrink(Module):
-    """x where |x| is above `lambd`, 0 elsewhere."""
+    """x where |x| is above `lambd`, 0 elsewhere.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Hardshrink()(adjit.tensor([-1.0, 0.3, 2.0]))
+        tensor([-1.,  0.,  2.])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -304,7 +452,14 @@ class Hardshrink(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by `lambd`, 0 where it would pass it."""
+    """x moved towards 0 by `lambd`, 0 where it would pass it.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Softshrink()(adjit.tensor([-1.0, 0.3, 2.0]))
+        tensor([-0.5000,  0.0000,  1.5000])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -318,7 +473,14 @@ class Softshrink(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta, and x itself where beta x is above `threshold`."""
+    """log(1 + exp(beta * x)) / beta, and x itself where beta * x is above `threshold`.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Softplus()(adjit.tensor([-1.0, 0.0, 30.0]))
+        tensor([ 0.3133,  0.6931, 30.0000])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -333,7 +495,14 @@ class Softplus(Module):
 
 
 class GLU(Module):
-    """The first half of dimension `dim` times the sigmoid of the second half."""
+    """The first half of dimension `dim` times the sigmoid of the second half.
+
+    (*, 2 n, *) to (*, n, *), the size of `dim` halved.
+
+    Example:
+        >>> nn.GLU()(adjit.tensor([1.0, 2.0, 0.0, 0.0]))
+        tensor([0.5000, 1.0000])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -358,6 +527,8 @@ class _OverDim(Module):
 class Softmax(_OverDim):
     """exp(x) over its sum along `dim`.
 
+    Any floating shape (*), and the result of the same.
+
     Example:
         >>> nn.Softmax(dim=0)(adjit.zeros(2))
         tensor([0.5000, 0.5000])
@@ -368,14 +539,28 @@ class Softmax(_OverDim):
 
 
 class Softmin(_OverDim):
-    """exp(-x) over its sum along `dim`."""
+    """exp(-x) over its sum along `dim`.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.Softmin(dim=0)(adjit.tensor([1.0, 2.0, 3.0]))
+        tensor([0.6652, 0.2447, 0.0900])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class LogSoftmax(_OverDim):
-    """The logarithm of softmax along `dim`, without overflow."""
+    """The logarithm of softmax along `dim`, without overflow.
+
+    Any floating shape (*), and the result of the same.
+
+    Example:
+        >>> nn.LogSoftmax(dim=0)(adjit.zeros(2))
+        tensor([-0.6931, -0.6931])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.log_softmax(input, self.dim, _stacklevel=5)

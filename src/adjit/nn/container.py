@@ -101,7 +101,16 @@ class Sequential(_ModuleSequence):
         return self._modules[self._key(idx)]
 
     def extend(self, sequential: Iterable[Module]) -> Self:
-        """Add the modules of an iterable at the end."""
+        """Add the modules of an iterable at the end.
+
+        Example:
+            >>> net = nn.Sequential(nn.ReLU())
+            >>> net.extend([nn.Tanh()])
+            Sequential(
+              (0): ReLU()
+              (1): Tanh()
+            )
+        """
         for module in sequential:
             self.append(module)
         return self
@@ -112,6 +121,14 @@ class Sequential(_ModuleSequence):
         Raises:
             AssertionError: `module` is no Module.
             IndexError: `index` lies outside.
+
+        Example:
+            >>> net = nn.Sequential(nn.ReLU())
+            >>> net.insert(0, nn.Tanh())
+            Sequential(
+              (0): Tanh()
+              (1): ReLU()
+            )
         """
         if not isinstance(module, Module):
             raise AssertionError(f"module should be of type: {Module}")
@@ -179,7 +196,16 @@ class ModuleList(_ModuleSequence):
         return self._modules[self._key(idx)]
 
     def extend(self, modules: Iterable[Module]) -> Self:
-        """Add the modules of an iterable at the end; TypeError for anything else."""
+        """Add the modules of an iterable at the end; TypeError for anything else.
+
+        Example:
+            >>> layers = nn.ModuleList([nn.ReLU()])
+            >>> layers.extend([nn.Tanh()])
+            ModuleList(
+              (0): ReLU()
+              (1): Tanh()
+            )
+        """
         if not isinstance(modules, Iterable):
             raise TypeError(
                 "ModuleList.extend should be called with an iterable, but got "
@@ -190,7 +216,14 @@ class ModuleList(_ModuleSequence):
         return self
 
     def insert(self, index: int, module: Module) -> None:
-        """Put a module before the one at `index`, counted from the front."""
+        """Put a module before the one at `index`, counted from the front.
+
+        Example:
+            >>> layers = nn.ModuleList([nn.ReLU()])
+            >>> layers.insert(0, nn.Tanh())
+            >>> layers[0]
+            Tanh()
+        """
         self._shift_in(index, module)
 
     def __iadd__(self, modules: Iterable[Module]) -> Self:
@@ -253,23 +286,54 @@ class ModuleDict(Module):
         return key in self._modules
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything.
+
+        Example:
+            >>> d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+            >>> d.clear()
+            >>> len(d)
+            0
+        """
         self._modules.clear()
 
     def pop(self, key: str) -> Any:
-        """Take out and return the module under `key`."""
+        """Take out and return the module under `key`.
+
+        Example:
+            >>> d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+            >>> d.pop("a")
+            ReLU()
+        """
         return self._modules.pop(key)
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Iterate over the names.
+
+        Example:
+            >>> d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+            >>> list(d.keys())
+            ['a', 'b']
+        """
         return self._modules.keys()
 
     def items(self) -> ItemsView[str, Module]:
-        """The pairs of name and module."""
+        """Iterate over the pairs of name and module.
+
+        Example:
+            >>> d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+            >>> list(d.items())
+            [('a', ReLU()), ('b', Tanh())]
+        """
         return self._modules.items()
 
     def values(self) -> ValuesView[Module]:
-        """The modules."""
+        """Iterate over the modules.
+
+        Example:
+            >>> d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+            >>> list(d.values())
+            [ReLU(), Tanh()]
+        """
         return self._modules.values()
 
     def update(self, modules: Mapping[str, Module] | Iterable[tuple[str, Module]]) -> None:
@@ -278,6 +342,12 @@ class ModuleDict(Module):
         Raises:
             TypeError: `modules`, or an element of it, is no iterable.
             ValueError: an element is no pair.
+
+        Example:
+            >>> d = nn.ModuleDict({"a": nn.ReLU(), "b": nn.Tanh()})
+            >>> d.update({"c": nn.GELU()})
+            >>> list(d)
+            ['a', 'b', 'c']
         """
         for key, module in _pairs(modules, "ModuleDict", "ModuleDict"):
             self[key] = module
@@ -331,13 +401,25 @@ class ParameterList(Module):
         return str(position % len(self))
 
     def append(self, value: Any) -> Self:
-        """Add a value at the end."""
+        """Add a value at the end.
+
+        Example:
+            >>> weights = nn.ParameterList([adjit.zeros(2)])
+            >>> len(weights.append(adjit.ones(3)))
+            2
+        """
         self._size += 1
         self[self._size - 1] = value
         return self
 
     def extend(self, values: Iterable[Any]) -> Self:
-        """Add the values of an iterable at the end; TypeError for a tensor or no iterable."""
+        """Add the values of an iterable at the end; TypeError for a tensor or no iterable.
+
+        Example:
+            >>> weights = nn.ParameterList([adjit.zeros(2)])
+            >>> len(weights.extend([adjit.ones(3), adjit.ones(4)]))
+            3
+        """
         if not isinstance(values, Iterable) or isinstance(values, Tensor):
             raise TypeError(
                 "ParameterList.extend should be called with an iterable, but got "
@@ -423,51 +505,112 @@ class ParameterDict(Module):
         return key
 
     def copy(self) -> ParameterDict:
-        """A new dictionary with the same parameters."""
+        """Make a new dictionary with the same parameters.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.copy()["a"] is d["a"]
+            True
+        """
         return ParameterDict(OrderedDict(self.items()))
 
     def setdefault(self, key: str, default: Any = None) -> Any:
-        """The value under `key`, which becomes `default` where there is none."""
+        """Give the value under `key`, which becomes `default` where there is none.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.setdefault("c", adjit.zeros(1)).shape
+            adjit.Size([1])
+        """
         if key not in self:
             self[key] = default
         return self[key]
 
     def clear(self) -> None:
-        """Remove everything."""
+        """Remove everything.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.clear()
+            >>> len(d)
+            0
+        """
         for key in list(self._keys):
             del self[key]
 
     def pop(self, key: str) -> Any:
-        """Take out and return the value under `key`."""
+        """Take out and return the value under `key`.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.pop("a").shape
+            adjit.Size([2])
+        """
         value = self[key]
         del self[key]
         return value
 
     def popitem(self) -> tuple[str, Any]:
-        """Take out and return the pair put in last."""
+        """Take out and return the pair put in last.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.popitem()[0]
+            'b'
+        """
         if not self._keys:
             raise KeyError("popitem(): dictionary is empty")
         key = next(reversed(self._keys))
         return key, self.pop(key)
 
     def get(self, key: str, default: Any = None) -> Any:
-        """The value under `key`, or `default`."""
+        """Give the value under `key`, or `default`.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.get("c") is None
+            True
+        """
         return getattr(self, key) if key in self._keys else default
 
     def fromkeys(self, keys: Iterable[str], default: Any = None) -> ParameterDict:
-        """A new dictionary with `default` under every key."""
+        """Make a new dictionary with `default` under every key.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> list(d.fromkeys(["x", "y"], adjit.zeros(1)))
+            ['x', 'y']
+        """
         return ParameterDict((key, default) for key in keys)
 
     def keys(self) -> KeysView[str]:
-        """The names."""
+        """Iterate over the names.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> list(d.keys())
+            ['a', 'b']
+        """
         return self._keys.keys()
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """The pairs of name and value."""
+        """Iterate over the pairs of name and value.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> [(name, p.shape) for name, p in d.items()]
+            [('a', adjit.Size([2])), ('b', adjit.Size([3]))]
+        """
         return ((key, self[key]) for key in self._keys)
 
     def values(self) -> Iterable[Any]:
-        """The values."""
+        """Iterate over the values.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> [p.shape for p in d.values()]
+            [adjit.Size([2]), adjit.Size([3])]
+        """
         return (self[key] for key in self._keys)
 
     def update(self, parameters: Any) -> None:
@@ -476,6 +619,12 @@ class ParameterDict(Module):
         Raises:
             TypeError: `parameters`, or an element of it, is no iterable.
             ValueError: an element is no pair.
+
+        Example:
+            >>> d = nn.ParameterDict({"a": adjit.zeros(2), "b": adjit.ones(3)})
+            >>> d.update({"c": adjit.zeros(1)})
+            >>> list(d)
+            ['a', 'b', 'c']
         """
         pairs = _pairs(parameters, "ParametersDict", "ParameterDict")
         in_key_order = isinstance(parameters, Mapping) and not isinstance(parameters, OrderedDict)

@@ -141,13 +141,23 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 @no_grad()
 def ones_(tensor: Tensor) -> Tensor:
-    """Fill with ones."""
+    """Fill with ones.
+
+    Example:
+        >>> nn.init.ones_(adjit.empty(2))
+        tensor([1., 1.])
+    """
     return tensor.fill_(1.0)
 
 
 @no_grad()
 def zeros_(tensor: Tensor) -> Tensor:
-    """Fill with zeros."""
+    """Fill with zeros.
+
+    Example:
+        >>> nn.init.zeros_(adjit.empty(2))
+        tensor([0., 0.])
+    """
     return tensor.zero_()
 
 
@@ -157,6 +167,11 @@ def eye_(tensor: Tensor) -> Tensor:
 
     Raises:
         ValueError: `tensor` has not two dimensions.
+
+    Example:
+        >>> nn.init.eye_(adjit.empty(2, 2))
+        tensor([[1., 0.],
+                [0., 1.]])
     """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -169,6 +184,10 @@ def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
 
     Raises:
         ValueError: `tensor` has not three to five dimensions, or `groups` does not divide it.
+
+    Example:
+        >>> nn.init.dirac_(adjit.empty(1, 1, 3))
+        tensor([[[0., 1., 0.]]])
     """
     if tensor.dim() not in (3, 4, 5):
         raise ValueError("Only tensors with 3, 4, or 5 dimensions are supported")
@@ -205,6 +224,10 @@ def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> 
 
     Raises:
         ValueError: `tensor` has fewer than two dimensions.
+
+    Example:
+        >>> nn.init.xavier_normal_(adjit.empty(8, 4)).shape
+        adjit.Size([8, 4])
     """
     fan_in, fan_out = _calculate_fan_in_and_fan_out(tensor)
     std = gain * math.sqrt(2.0 / (fan_in + fan_out))
@@ -252,6 +275,10 @@ def kaiming_normal_(
     """Fill from N(0, s²) with s = gain / sqrt(fan) (He et al., 2015).
 
     The arguments and errors are those of `kaiming_uniform_`.
+
+    Example:
+        >>> nn.init.kaiming_normal_(adjit.empty(8, 4), nonlinearity="relu").shape
+        adjit.Size([8, 4])
     """
     if _is_empty(tensor):
         return tensor
@@ -267,6 +294,11 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
     Raises:
         ValueError: `tensor` has fewer than two dimensions.
+
+    Example:
+        >>> rows = nn.init.orthogonal_(adjit.empty(2, 4))
+        >>> adjit.allclose(rows @ rows.T, adjit.eye(2), atol=1e-6)
+        True
     """
     if tensor.dim() < 2:
         raise ValueError("Only tensors with 2 or more dimensions are supported")
@@ -289,6 +321,10 @@ def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any =
 
     Raises:
         ValueError: `tensor` has not two dimensions.
+
+    Example:
+        >>> (nn.init.sparse_(adjit.empty(4, 2), sparsity=0.5) == 0).sum(0)
+        tensor([2, 2])
     """
     if tensor.dim() != 2:
         raise ValueError("Only tensors with 2 dimensions are supported")
@@ -345,7 +381,14 @@ def _deprecated(initialiser: Callable[P, Tensor], old_name: str) -> Callable[P, 
         return initialiser(*args, **kwargs)
 
     renamed.__name__ = renamed.__qualname__ = old_name
-    renamed.__doc__ = f"The old name of `{old_name}_`; warns."
+    shown = (
+        (initialiser.__doc__ or "")
+        .partition("Example:")[2]
+        .replace(f"{old_name}_(", f"{old_name}(")
+    )
+    renamed.__doc__ = f"""Call `{old_name}_`, which is the newer name, and warn.
+
+    Example:{shown}"""
     return renamed
 
 

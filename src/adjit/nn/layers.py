@@ -17,7 +17,12 @@ from .parameter import Parameter
 
 
 class Identity(Module):
-    """Returns its input; arguments of the constructor are ignored."""
+    """Return the input, of any shape; arguments of the constructor are ignored.
+
+    Example:
+        >>> nn.Identity()(adjit.tensor([1.0, 2.0]))
+        tensor([1., 2.])
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -64,7 +69,16 @@ class Linear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew."""
+        """Draw weight and bias anew.
+
+        Example:
+            >>> layer = nn.Linear(4, 2)
+            >>> layer.bias.data.fill_(9)
+            tensor([9., 9.])
+            >>> layer.reset_parameters()
+            >>> bool(layer.bias.abs().max() <= 0.5)
+            True
+        """
         init.kaiming_uniform_(self.weight, a=math.sqrt(5))  # bounds of 1 / sqrt(in_features)
         if self.bias is not None:
             bound = 1 / math.sqrt(self.in_features) if self.in_features > 0 else 0
@@ -127,7 +141,16 @@ class Bilinear(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw weight and bias anew from U(-k, k), k = 1 / sqrt(in1_features)."""
+        """Draw weight and bias anew from U(-k, k), k = 1 / sqrt(in1_features).
+
+        Example:
+            >>> layer = nn.Bilinear(4, 2, 3)
+            >>> layer.bias.data.fill_(9)
+            tensor([9., 9., 9.])
+            >>> layer.reset_parameters()
+            >>> bool(layer.bias.abs().max() <= 0.5)
+            True
+        """
         if self.in1_features <= 0:
             raise ValueError(
                 f"in1_features must be > 0, but got (in1_features={self.in1_features})"
@@ -233,31 +256,55 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """Dropout of whole channels, (N, C, L) or (C, L)."""
+    """Zero whole channels of (N, C, L) or (C, L) with probability `p` in training, scaling the others.
+
+    Example:
+        >>> dropped = nn.Dropout1d(0.5)(adjit.ones(1, 8, 4))
+        >>> adjit.equal(dropped.amin(-1), dropped.amax(-1))  # a channel is kept or not
+        True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
 class Dropout2d(_Dropout):
-    """Dropout of whole channels, (N, C, H, W) or (C, H, W)."""
+    """Zero whole channels of (N, C, H, W) or (C, H, W) with probability `p` in training.
+
+    Example:
+        >>> nn.Dropout2d(0.5).eval()(adjit.ones(1, 2, 1, 2))
+        tensor([[[[1., 1.]],
+        <BLANKLINE>
+                 [[1., 1.]]]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
 class Dropout3d(_Dropout):
-    """Dropout of whole channels, (N, C, D, H, W) or (C, D, H, W)."""
+    """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p` in training.
+
+    Example:
+        >>> nn.Dropout3d(0.5)(adjit.ones(1, 8, 2, 2, 2)).shape
+        adjit.Size([1, 8, 2, 2, 2])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps zero mean and unit variance, for networks of SELUs.
+    """Drop elements so that zero mean and unit variance stay, for networks of SELUs.
+
+    Any floating shape (*), and the result of the same.
 
     Raises:
         ValueError: `p` is outside [0, 1].
+
+    Example:
+        >>> nn.AlphaDropout(0.2).eval()(adjit.ones(3))
+        tensor([1., 1., 1.])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -265,10 +312,14 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """AlphaDropout of whole channels, (N, C, *).
+    """Drop whole channels of (N, C, *) as AlphaDropout drops elements.
 
     Raises:
         ValueError: `p` is outside [0, 1].
+
+    Example:
+        >>> nn.FeatureAlphaDropout(0.2).eval()(adjit.ones(1, 2, 2)).shape
+        adjit.Size([1, 2, 2])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -317,7 +368,16 @@ class LayerNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the weight to ones and the bias to zeros."""
+        """Set the weight to ones and the bias to zeros.
+
+        Example:
+            >>> norm = nn.LayerNorm(2)
+            >>> norm.weight.data.fill_(3)
+            tensor([3., 3.])
+            >>> norm.reset_parameters()
+            >>> norm.weight.tolist()
+            [1.0, 1.0]
+        """
         if self.weight is not None:
             init.ones_(self.weight)
         if self.bias is not None:
@@ -368,7 +428,16 @@ class RMSNorm(Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Set the weight to ones."""
+        """Set the weight to ones.
+
+        Example:
+            >>> norm = nn.RMSNorm(2)
+            >>> norm.weight.data.fill_(3)
+            tensor([3., 3.])
+            >>> norm.reset_parameters()
+            >>> norm.weight.tolist()
+            [1.0, 1.0]
+        """
         if self.weight is not None:
             init.ones_(self.weight)
 
@@ -437,7 +506,14 @@ class Embedding(Module):
             self.weight = Parameter(_weight, requires_grad=not _freeze)
 
     def reset_parameters(self) -> None:
-        """Draw the table anew from N(0, 1), with zeros in the padding row."""
+        """Draw the table anew from N(0, 1), with zeros in the padding row.
+
+        Example:
+            >>> table = nn.Embedding(3, 2, padding_idx=0)
+            >>> table.reset_parameters()
+            >>> table.weight[0].tolist()
+            [0.0, 0.0]
+        """
         init.normal_(self.weight)
         if self.padding_idx is not None:
             with no_grad():
@@ -476,7 +552,7 @@ class Embedding(Module):
         scale_grad_by_freq: bool = False,
         sparse: bool = False,
     ) -> Embedding:
-        """An Embedding over a given (rows, columns) table, which is not copied.
+        """Make an Embedding over a given (rows, columns) table, which is not copied.
 
         Args:
             embeddings: the table, of a floating dtype.
@@ -489,6 +565,12 @@ class Embedding(Module):
 
         Raises:
             AssertionError: the table has not two dimensions.
+
+        Example:
+            >>> table = nn.Embedding.from_pretrained(adjit.tensor([[1.0, 2.0], [3.0, 4.0]]))
+            >>> table(adjit.tensor([1, 0]))
+            tensor([[3., 4.],
+                    [1., 2.]])
         """
         if embeddings.dim() != 2:
             raise AssertionError("Embeddings parameter is expected to be 2-dimensional")

@@ -62,7 +62,14 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """The L1 loss, rounded off by a parabola where it is below `beta`."""
+    """The L1 loss, rounded off by a parabola where it is below `beta`.
+
+    Input and target of one shape (*).
+
+    Example:
+        >>> nn.SmoothL1Loss()(adjit.tensor([0.5, 3.0]), adjit.zeros(2))
+        tensor(1.3125)
+    """
 
     def __init__(
         self,
@@ -81,8 +88,14 @@ class SmoothL1Loss(_Loss):
 class HuberLoss(_Loss):
     """Half the squared error up to `delta`, a straight line beyond it.
 
+    Input and target of one shape (*).
+
     Raises:
         TypeError: `delta` is no number.
+
+    Example:
+        >>> nn.HuberLoss(delta=2.0)(adjit.tensor([0.5, 3.0]), adjit.zeros(2))
+        tensor(2.0625)
     """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
@@ -139,9 +152,13 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-input at the target's class, the input being log-probabilities (C), (N, C) or (N, C, *).
+    """Take the negative of the input, log-probabilities (C), (N, C) or (N, C, *), at the target's class.
 
     The arguments are those of `CrossEntropyLoss`.
+
+    Example:
+        >>> nn.NLLLoss()(adjit.tensor([[-0.5, -1.0], [-2.0, -0.1]]), adjit.tensor([0, 1]))
+        tensor(0.3000)
     """
 
     def __init__(
@@ -168,11 +185,17 @@ class NLLLoss(_WeightedLoss):
 class BCELoss(_WeightedLoss):
     """-(target log(input) + (1 - target) log(1 - input)), logarithms being at least -100.
 
+    Input and target of one shape (*); a 0-d result unless `reduction` is "none".
+
     Args:
         weight: a factor for every element, broadcast.
         size_average: the old form of `reduction`.
         reduce: the old form of `reduction`.
         reduction: how the elements are put together.
+
+    Example:
+        >>> nn.BCELoss()(adjit.tensor([0.9, 0.2]), adjit.tensor([1.0, 0.0]))
+        tensor(0.1643)
     """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
@@ -180,7 +203,9 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """BCELoss of sigmoid(input), without overflow.
+    """The binary cross entropy of sigmoid(input), without overflow.
+
+    Input and target of one shape (*).
 
     Args:
         weight: a factor for every element, broadcast.
@@ -188,6 +213,10 @@ class BCEWithLogitsLoss(_Loss):
         reduce: the old form of `reduction`.
         reduction: how the elements are put together.
         pos_weight: a factor for the positive share of every class, broadcast.
+
+    Example:
+        >>> nn.BCEWithLogitsLoss()(adjit.tensor([0.0, 3.0]), adjit.tensor([1.0, 1.0]))
+        tensor(0.3709)
     """
 
     def __init__(
@@ -209,13 +238,19 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target (log(target) - input), the input being log-probabilities.
+    """target * (log(target) - input), the input being log-probabilities.
+
+    Input and target of one shape (*).
 
     Args:
         size_average: the old form of `reduction`.
         reduce: the old form of `reduction`.
         reduction: also `"batchmean"`, which is the Kullback-Leibler divergence of a batch.
         log_target: whether the target holds log-probabilities.
+
+    Example:
+        >>> nn.KLDivLoss(reduction="batchmean")(adjit.tensor([[0.5, 0.5]]).log(), adjit.tensor([[0.9, 0.1]]))
+        tensor(0.3681)
     """
 
     def __init__(
@@ -233,9 +268,15 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """exp(input) - target input, or input - target log(input + eps) without `log_input`.
+    """exp(input) - target * input, or input - target * log(input + eps) without `log_input`.
 
     `full` adds Stirling's approximation of log(target!).
+
+    Input and target of one shape (*).
+
+    Example:
+        >>> nn.PoissonNLLLoss()(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 2.0]))
+        tensor(0.8591)
     """
 
     def __init__(
@@ -267,6 +308,12 @@ class GaussianNLLLoss(_Loss):
     """(log(var) + (input - target)² / var) / 2, the variance being at least `eps`.
 
     `full` adds the constant log(2 π) / 2.
+
+    Input (*), the means; the target broadcasts with it; variances of the same shape.
+
+    Example:
+        >>> nn.GaussianNLLLoss()(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 1.0]), adjit.tensor([1.0, 4.0]))
+        tensor(0.5966)
     """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
@@ -281,7 +328,14 @@ class GaussianNLLLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """input where the target is 1, max(0, margin - input) where it is -1."""
+    """The input where the target is 1, max(0, margin - input) where it is -1.
+
+    Input and target of one shape (*).
+
+    Example:
+        >>> nn.HingeEmbeddingLoss()(adjit.tensor([0.3, 0.4]), adjit.tensor([1, -1]))
+        tensor(0.4500)
+    """
 
     def __init__(
         self,
@@ -298,14 +352,28 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target input)), the target being 1 or -1."""
+    """log(1 + exp(-target * input)), the target being 1 or -1.
+
+    Input and target of one shape (*).
+
+    Example:
+        >>> nn.SoftMarginLoss()(adjit.tensor([1.0, -2.0]), adjit.tensor([1.0, 1.0]))
+        tensor(1.2201)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.soft_margin_loss(input, target, reduction=self.reduction)
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The logistic loss of every class, averaged over the last dimension."""
+    """The logistic loss of every class, averaged over the last dimension.
+
+    Input and target (N, C) or (C).
+
+    Example:
+        >>> nn.MultiLabelSoftMarginLoss()(adjit.tensor([[0.0, 2.0]]), adjit.tensor([[0.0, 1.0]]))
+        tensor(0.4100)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(
@@ -314,7 +382,15 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
+
+    Inputs (N, D) or (D), target (N) or ().
+
+    Example:
+        >>> x, y = adjit.tensor([[1.0, 0.0], [1.0, 0.0]]), adjit.tensor([[0.0, 1.0], [1.0, 1.0]])
+        >>> nn.CosineEmbeddingLoss(reduction="none")(x, y, adjit.tensor([1, -1]))
+        tensor([1.0000, 0.7071])
+    """
 
     def __init__(
         self,
@@ -333,7 +409,14 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target (input1 - input2) + margin), the target being 1 or -1."""
+    """max(0, -target * (input1 - input2) + margin), the target being 1 or -1.
+
+    Inputs and target of one shape (N) or ().
+
+    Example:
+        >>> nn.MarginRankingLoss()(adjit.tensor([1.0, 2.0]), adjit.tensor([3.0, 0.0]), adjit.tensor([1.0, 1.0]))
+        tensor(1.)
+    """
 
     def __init__(
         self,
@@ -354,6 +437,8 @@ class MarginRankingLoss(_Loss):
 class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm as distance.
 
+    The three tensors (N, D) or (D).
+
     Args:
         margin: positive.
         p: the order of the norm.
@@ -365,6 +450,10 @@ class TripletMarginLoss(_Loss):
 
     Raises:
         ValueError: `margin` is not positive.
+
+    Example:
+        >>> nn.TripletMarginLoss()(adjit.zeros(1, 2), adjit.ones(1, 2), adjit.tensor([[2.0, 0.0]]))
+        tensor(0.4142)
     """
 
     def __init__(
@@ -398,10 +487,17 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """TripletMarginLoss with a distance of the user's own, `PairwiseDistance` by default.
+    """A triplet margin loss with a distance of the user's own, `PairwiseDistance` by default.
+
+    The three tensors (N, *), as the distance takes them.
 
     Raises:
         ValueError: `margin` is not positive.
+
+    Example:
+        >>> loss = nn.TripletMarginWithDistanceLoss()
+        >>> loss(adjit.zeros(1, 2), adjit.ones(1, 2), adjit.tensor([[2.0, 0.0]]))
+        tensor(0.4142)
     """
 
     def __init__(

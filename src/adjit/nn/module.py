@@ -320,6 +320,13 @@ class Module:
             KeyError: a name that is empty, has a dot or is taken.
             TypeError: `param` is no Parameter, or the name no string.
             ValueError: `param` is computed from other tensors.
+
+        Example:
+            >>> net = nn.Module()
+            >>> net.register_parameter("scale", nn.Parameter(adjit.ones(1)))
+            >>> net.scale
+            Parameter containing:
+            tensor([1.], requires_grad=True)
         """
         self._check_new_name("parameter", name, self.__dict__.get("_parameters"))
         if param is not None and not isinstance(param, Parameter):
@@ -347,6 +354,12 @@ class Module:
             AttributeError: before `Module.__init__`.
             KeyError: a name that is empty, has a dot or is taken.
             TypeError: `tensor` is no Tensor, or the name no string.
+
+        Example:
+            >>> net = nn.Module()
+            >>> net.register_buffer("mean", adjit.zeros(1))
+            >>> list(net.state_dict())
+            ['mean']
         """
         self._check_new_name("buffer", name, self.__dict__.get("_buffers"))
         if tensor is not None and not isinstance(tensor, Tensor):
@@ -366,6 +379,12 @@ class Module:
         Raises:
             TypeError: `module` is no Module, or the name no string.
             KeyError: a name that is empty, has a dot or is taken.
+
+        Example:
+            >>> net = nn.Module()
+            >>> net.add_module("layer", nn.ReLU())
+            >>> net.layer
+            ReLU()
         """
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{_typename(module)} is not a Module subclass")
@@ -380,7 +399,14 @@ class Module:
         self._modules[name] = module
 
     def register_module(self, name: str, module: Module | None) -> None:
-        """The same as `add_module`."""
+        """Add a submodule: another name of `add_module`.
+
+        Example:
+            >>> net = nn.Module()
+            >>> net.register_module("layer", nn.ReLU())
+            >>> net.layer
+            ReLU()
+        """
         self.add_module(name, module)
 
     def _check_new_name(self, kind: str, name: str, registry: dict[str, Any] | None) -> None:
@@ -422,6 +448,12 @@ class Module:
         Raises:
             ValueError: an empty path, or `module` is no Module.
             AttributeError: the parent is missing, or the name holds something else.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.set_submodule("1", nn.Tanh())
+            >>> net[1]
+            Tanh()
         """
         if target == "":
             raise ValueError("Cannot set the submodule without a target name!")
@@ -437,14 +469,26 @@ class Module:
         setattr(parent, name, module)
 
     def get_parameter(self, target: str) -> Parameter:
-        """The parameter at a dotted path; AttributeError where there is none."""
+        """Find the parameter at a dotted path; AttributeError where there is none.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.get_parameter("0.bias").shape
+            adjit.Size([1])
+        """
         param = self._get_tensor(target)
         if not isinstance(param, Parameter):
             raise AttributeError(f"`{target.rpartition('.')[2]}` is not an nn.Parameter")
         return param
 
     def get_buffer(self, target: str) -> Tensor:
-        """The buffer at a dotted path; AttributeError where there is none."""
+        """Find the buffer at a dotted path; AttributeError where there is none.
+
+        Example:
+            >>> net = nn.Sequential(nn.BatchNorm1d(2))
+            >>> net.get_buffer("0.running_mean")
+            tensor([0., 0.])
+        """
         buffer = self._get_tensor(target)
         path, _, name = target.rpartition(".")
         if name not in self.get_submodule(path)._buffers:
@@ -464,9 +508,14 @@ class Module:
         prefix: str = "",
         remove_duplicate: bool = True,
     ) -> Iterator[tuple[str, Module]]:
-        """All modules of the tree with their dotted names, this one first.
+        """Iterate over all modules of the tree with their dotted names, this one first.
 
         A module that occurs several times comes once, unless `remove_duplicate` is False.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> [name for name, _ in net.named_modules()]
+            ['', '0', '1']
         """
         memo = set() if memo is None else memo
         if self in memo:
@@ -479,12 +528,24 @@ class Module:
                 yield from module.named_modules(memo, _joined(prefix, name), remove_duplicate)
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """All modules of the tree, this one first."""
+        """Iterate over all modules of the tree, this one first.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> [type(m).__name__ for m in net.modules()]
+            ['Sequential', 'Linear', 'ReLU']
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_children(self) -> Iterator[tuple[str, Module]]:
-        """The direct submodules with their names, each once."""
+        """Iterate over the direct submodules with their names, each once.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> list(net.named_children())
+            [('0', Linear(in_features=2, out_features=1, bias=True)), ('1', ReLU())]
+        """
         seen: set[Module] = set()
         for name, module in self._modules.items():
             if module is not None and module not in seen:
@@ -492,7 +553,13 @@ class Module:
                 yield name, module
 
     def children(self) -> Iterator[Module]:
-        """The direct submodules, each once."""
+        """Iterate over the direct submodules, each once.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> list(net.children())
+            [Linear(in_features=2, out_features=1, bias=True), ReLU()]
+        """
         for _, module in self.named_children():
             yield module
 
@@ -512,20 +579,36 @@ class Module:
         )
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, shared ones once: what an optimiser is given."""
+        """Iterate over the parameters, shared ones once: what an optimiser is given.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> [p.shape for p in net.parameters()]
+            [adjit.Size([1, 2]), adjit.Size([1])]
+        """
         for _, param in self.named_parameters(recurse=recurse):
             yield param
 
     def named_buffers(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
-        """The buffers with their dotted names."""
+        """Iterate over the buffers with their dotted names.
+
+        Example:
+            >>> [name for name, _ in nn.Sequential(nn.BatchNorm1d(2)).named_buffers()]
+            ['0.running_mean', '0.running_var', '0.num_batches_tracked']
+        """
         yield from self._named_members(
             lambda module: module._buffers.items(), prefix, recurse, remove_duplicate
         )
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
-        """The buffers, shared ones once."""
+        """Iterate over the buffers, shared ones once.
+
+        Example:
+            >>> len(list(nn.BatchNorm1d(2).buffers()))
+            3
+        """
         for _, buffer in self.named_buffers(recurse=recurse):
             yield buffer
 
@@ -555,6 +638,11 @@ class Module:
 
         Raises:
             ValueError: `mode` is no bool.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.train().training, net.train(False).training
+            (True, False)
         """
         if not isinstance(mode, bool):
             raise ValueError("training mode is expected to be boolean")
@@ -564,17 +652,37 @@ class Module:
         return self
 
     def eval(self) -> Self:
-        """Set evaluation mode on the whole tree."""
+        """Set evaluation mode on the whole tree.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.eval().training
+            False
+        """
         return self.train(False)
 
     def requires_grad_(self, requires_grad: bool = True) -> Self:
-        """Set `requires_grad` on all parameters."""
+        """Set `requires_grad` on all parameters.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.requires_grad_(False)[0].weight.requires_grad
+            False
+        """
         for param in self.parameters():
             param.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Drop the gradients of all parameters, or zero them where `set_to_none` is False."""
+        """Drop the gradients of all parameters, or zero them where `set_to_none` is False.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net(adjit.ones(2)).sum().backward()
+            >>> net.zero_grad()
+            >>> net[0].weight.grad is None
+            True
+        """
         for param in self.parameters():
             if param.grad is None:
                 continue
@@ -624,6 +732,11 @@ class Module:
 
         Raises:
             TypeError: an integer or bool dtype, or arguments of another kind.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.to(adjit.float64)[0].weight.dtype
+            adjit.float64
         """
         where = _parse_to(args, kwargs)
         dtype = where.pop("dtype")
@@ -645,7 +758,13 @@ class Module:
         return self._apply(convert)
 
     def cpu(self) -> Self:
-        """Move all parameters and buffers to the CPU, in place."""
+        """Move all parameters and buffers to the CPU, in place.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.cpu()[0].weight.device
+            device(type='cpu')
+        """
         return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self, device: Any = None) -> Self:
@@ -653,11 +772,23 @@ class Module:
         return self._apply(lambda tensor: tensor.cuda(device))
 
     def float(self) -> Self:
-        """Cast the floating-point parameters and buffers to float32, in place."""
+        """Cast the floating-point parameters and buffers to float32, in place.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.double().float()[0].weight.dtype
+            adjit.float32
+        """
         return self._apply(lambda t: t.float() if t.is_floating_point() else t)
 
     def double(self) -> Self:
-        """Cast the floating-point parameters and buffers to float64, in place."""
+        """Cast the floating-point parameters and buffers to float64, in place.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.double()[0].weight.dtype
+            adjit.float64
+        """
         return self._apply(lambda t: t.double() if t.is_floating_point() else t)
 
     def half(self) -> Self:
@@ -669,7 +800,13 @@ class Module:
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def type(self, dst_type: DType | str) -> Self:
-        """Cast all parameters and buffers to `dst_type`, in place."""
+        """Cast all parameters and buffers to `dst_type`, in place.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> net.type(adjit.float64)[0].weight.dtype
+            adjit.float64
+        """
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def share_memory(self) -> Self:
@@ -685,6 +822,12 @@ class Module:
 
         With `with_kwargs` the call is `hook(module, args, kwargs)` and a result is a pair
         `(args, kwargs)`. `prepend` puts it before the hooks already there.
+
+        Example:
+            >>> relu = nn.ReLU()
+            >>> handle = relu.register_forward_pre_hook(lambda module, args: (-args[0],))
+            >>> relu(adjit.tensor([-1.0, 2.0]))
+            tensor([1., 0.])
         """
         called = _WithKwargs(hook) if with_kwargs else hook
         return _register(self._forward_pre_hooks, called, prepend=prepend)
@@ -709,6 +852,12 @@ class Module:
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Run `hook(module, grad_output) -> None or new grad_output` before the backward of the
         module; `grad_output` is a tuple, with None for what is no tensor.
+
+        Example:
+            >>> relu = nn.ReLU()
+            >>> handle = relu.register_full_backward_pre_hook(lambda module, grad_output: print(grad_output))
+            >>> relu(adjit.ones(1, requires_grad=True)).backward()
+            (tensor([1.]),)
         """
         return _register(self._backward_pre_hooks, hook, prepend=prepend)
 
@@ -716,20 +865,48 @@ class Module:
         """Run `hook(module, grad_input, grad_output) -> None or new grad_input` once the
         gradients of the module's positional inputs are there; both are tuples, with None for what
         is no tensor.
+
+        Example:
+            >>> relu = nn.ReLU()
+            >>> handle = relu.register_full_backward_hook(lambda module, grads, outer: print(grads))
+            >>> relu(adjit.ones(1, requires_grad=True)).backward()
+            (tensor([1.]),)
         """
         return _register(self._backward_hooks, hook, prepend=prepend)
 
     def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
-        """Run `hook(module, prefix, keep_vars)` before the module's state is collected."""
+        """Run `hook(module, prefix, keep_vars)` before the module's state is collected.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> handle = net.register_state_dict_pre_hook(lambda module, prefix, keep_vars: print("saving"))
+            >>> names = list(net.state_dict())
+            saving
+        """
         return _register(self._state_dict_pre_hooks, hook)
 
     def register_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
-        """Run `hook(module, state_dict, prefix, local_metadata)`, which may change the dict."""
+        """Run `hook(module, state_dict, prefix, local_metadata)`, which may change the dict.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> def without_bias(module, state_dict, prefix, local_metadata):
+            ...     del state_dict["0.bias"]
+            >>> handle = net.register_state_dict_post_hook(without_bias)
+            >>> list(net.state_dict())
+            ['0.weight']
+        """
         return _register(self._state_dict_hooks, hook)
 
     def register_load_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
         """Run `hook(module, state_dict, prefix, local_metadata, strict, missing_keys,
         unexpected_keys, error_msgs)` before the module takes its state.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> handle = net.register_load_state_dict_pre_hook(lambda module, *_: print("loading"))
+            >>> keys = net.load_state_dict(net.state_dict())
+            loading
         """
         return self._register_load_state_dict_pre_hook(hook, with_module=True)
 
@@ -743,17 +920,45 @@ class Module:
     def register_load_state_dict_post_hook(self, hook: Hook) -> RemovableHandle:
         """Run `hook(module, incompatible_keys)` after the module took its state; the hook may
         change the two lists in place.
+
+        Example:
+            >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+            >>> handle = net.register_load_state_dict_post_hook(lambda module, keys: keys.missing_keys.clear())
+            >>> net.load_state_dict({"0.weight": adjit.zeros(1, 2)})
+            <All keys matched successfully>
         """
         return _register(self._load_state_dict_post_hooks, hook)
 
     # ---- state ---------------------------------------------------------------------------------
 
     def get_extra_state(self) -> Any:
-        """What `state_dict` stores besides tensors; override it with `set_extra_state`."""
+        """Give what `state_dict` stores besides tensors; override it with `set_extra_state`.
+
+        Example:
+            >>> class Counter(nn.Module):
+            ...     count = 3
+            ...     def get_extra_state(self):
+            ...         return self.count
+            >>> Counter().state_dict()["_extra_state"]
+            3
+        """
         raise RuntimeError(f"{self._get_name()} does not override get_extra_state()")
 
     def set_extra_state(self, state: Any) -> None:
-        """Take back what `get_extra_state` returned."""
+        """Take back what `get_extra_state` returned.
+
+        Example:
+            >>> class Counter(nn.Module):
+            ...     count = 3
+            ...     def get_extra_state(self):
+            ...         return self.count
+            ...     def set_extra_state(self, state):
+            ...         self.count = state
+            >>> counter = Counter()
+            >>> keys = counter.load_state_dict({"_extra_state": 5})
+            >>> counter.count
+            5
+        """
         raise RuntimeError(f"{self._get_name()} does not override set_extra_state()")
 
     def state_dict(
@@ -992,7 +1197,12 @@ class Module:
         return self.__class__.__name__
 
     def extra_repr(self) -> str:
-        """What stands between the parentheses of the repr; override it in a subclass."""
+        """Give the text between the parentheses of the repr; override it in a subclass.
+
+        Example:
+            >>> nn.Linear(2, 1).extra_repr()
+            'in_features=2, out_features=1, bias=True'
+        """
         return ""
 
     def __repr__(self) -> str:

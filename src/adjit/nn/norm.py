@@ -164,13 +164,23 @@ class BatchNorm1d(_BatchNorm):
 
 
 class BatchNorm2d(_BatchNorm):
-    """Normalises each channel of (N, C, H, W); takes what `BatchNorm1d` takes."""
+    """Normalises each channel of (N, C, H, W); takes what `BatchNorm1d` takes.
+
+    Example:
+        >>> nn.BatchNorm2d(3)(adjit.zeros(2, 3, 4, 4)).shape
+        adjit.Size([2, 3, 4, 4])
+    """
 
     _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """Normalises each channel of (N, C, D, H, W); takes what `BatchNorm1d` takes."""
+    """Normalises each channel of (N, C, D, H, W); takes what `BatchNorm1d` takes.
+
+    Example:
+        >>> nn.BatchNorm3d(3)(adjit.zeros(2, 3, 4, 4, 4)).shape
+        adjit.Size([2, 3, 4, 4, 4])
+    """
 
     _dims = (5,)
 
@@ -228,19 +238,34 @@ class InstanceNorm1d(_InstanceNorm):
 
     Takes what `BatchNorm1d` takes, but has no parameters and keeps no statistics unless
     `affine` and `track_running_stats` are given.
+
+    Example:
+        >>> nn.InstanceNorm1d(2)(adjit.tensor([[1.0, 3.0], [2.0, 6.0]]))
+        tensor([[-1.0000,  1.0000],
+                [-1.0000,  1.0000]])
     """
 
     _image_dims = 2
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """Normalises each channel of each image, (N, C, H, W) or (C, H, W), as InstanceNorm1d does."""
+    """Normalises each channel of each image, (N, C, H, W) or (C, H, W), as InstanceNorm1d does.
+
+    Example:
+        >>> nn.InstanceNorm2d(3)(adjit.zeros(2, 3, 4, 4)).shape
+        adjit.Size([2, 3, 4, 4])
+    """
 
     _image_dims = 3
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """Normalises each channel of each image, (N, C, D, H, W) or (C, D, H, W)."""
+    """Normalises each channel of each image, (N, C, D, H, W) or (C, D, H, W).
+
+    Example:
+        >>> nn.InstanceNorm3d(3)(adjit.zeros(2, 3, 4, 4, 4)).shape
+        adjit.Size([2, 3, 4, 4, 4])
+    """
 
     _image_dims = 4
 

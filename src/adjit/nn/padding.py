@@ -61,13 +61,25 @@ class CircularPad1d(_CircularPad):
 
 
 class CircularPad2d(_CircularPad):
-    """Pads the last two axes as if their ends were joined; takes what CircularPad1d takes."""
+    """Pads the last two axes as if their ends were joined; takes what CircularPad1d takes.
+
+    Example:
+        >>> nn.CircularPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[2., 1., 2.],
+                 [4., 3., 4.],
+                 [2., 1., 2.]]])
+    """
 
     _axes = 2
 
 
 class CircularPad3d(_CircularPad):
-    """Pads the last three axes as if their ends were joined; takes what CircularPad1d takes."""
+    """Pads the last three axes as if their ends were joined; takes what CircularPad1d takes.
+
+    Example:
+        >>> nn.CircularPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
+        adjit.Size([1, 4, 5, 6])
+    """
 
     _axes = 3
 
@@ -88,13 +100,25 @@ class ReflectionPad1d(_ReflectionPad):
 
 
 class ReflectionPad2d(_ReflectionPad):
-    """Pads the last two axes by their mirror image; takes what CircularPad1d takes."""
+    """Pads the last two axes by their mirror image; takes what CircularPad1d takes.
+
+    Example:
+        >>> nn.ReflectionPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[2., 1., 2.],
+                 [4., 3., 4.],
+                 [2., 1., 2.]]])
+    """
 
     _axes = 2
 
 
 class ReflectionPad3d(_ReflectionPad):
-    """Pads the last three axes by their mirror image; takes what CircularPad1d takes."""
+    """Pads the last three axes by their mirror image; takes what CircularPad1d takes.
+
+    Example:
+        >>> nn.ReflectionPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
+        adjit.Size([1, 4, 5, 6])
+    """
 
     _axes = 3
 
@@ -115,13 +139,25 @@ class ReplicationPad1d(_ReplicationPad):
 
 
 class ReplicationPad2d(_ReplicationPad):
-    """Pads the last two axes by their first and last elements."""
+    """Pads the last two axes by their first and last elements.
+
+    Example:
+        >>> nn.ReplicationPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[1., 1., 2.],
+                 [3., 3., 4.],
+                 [3., 3., 4.]]])
+    """
 
     _axes = 2
 
 
 class ReplicationPad3d(_ReplicationPad):
-    """Pads the last three axes by their first and last elements."""
+    """Pads the last three axes by their first and last elements.
+
+    Example:
+        >>> nn.ReplicationPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
+        adjit.Size([1, 4, 5, 6])
+    """
 
     _axes = 3
 
@@ -152,13 +188,25 @@ class ConstantPad1d(_ConstantPad):
 
 
 class ConstantPad2d(_ConstantPad):
-    """Pads the last two axes by one value."""
+    """Pads the last two axes by one value.
+
+    Example:
+        >>> nn.ConstantPad2d((1, 0, 0, 1), 7.0)(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[7., 1., 2.],
+                 [7., 3., 4.],
+                 [7., 7., 7.]]])
+    """
 
     _axes = 2
 
 
 class ConstantPad3d(_ConstantPad):
-    """Pads the last three axes by one value."""
+    """Pads the last three axes by one value.
+
+    Example:
+        >>> nn.ConstantPad3d(1, 7.0)(adjit.zeros(1, 2, 3, 4)).shape
+        adjit.Size([1, 4, 5, 6])
+    """
 
     _axes = 3
 
@@ -172,12 +220,29 @@ class _ZeroPad(_ConstantPad):
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Pads the last axis by zeros."""
+    """Pads the last axis by zeros.
+
+    Example:
+        >>> nn.ZeroPad1d(1)(adjit.tensor([[1.0, 2.0]]))
+        tensor([[0., 1., 2., 0.]])
+    """
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Pads the last two axes by zeros."""
+    """Pads the last two axes by zeros.
+
+    Example:
+        >>> nn.ZeroPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
+        tensor([[[0., 1., 2.],
+                 [0., 3., 4.],
+                 [0., 0., 0.]]])
+    """
 
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Pads the last three axes by zeros."""
+    """Pads the last three axes by zeros.
+
+    Example:
+        >>> nn.ZeroPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
+        adjit.Size([1, 4, 5, 6])
+    """

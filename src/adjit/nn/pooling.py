@@ -87,7 +87,12 @@ class MaxPool2d(_MaxPool):
 
 
 class MaxPool3d(_MaxPool):
-    """The largest element of each window over the last three axes; takes what MaxPool1d takes."""
+    """The largest element of each window over the last three axes; takes what MaxPool1d takes.
+
+    Example:
+        >>> nn.MaxPool3d(2)(adjit.zeros(1, 4, 6, 8)).shape
+        adjit.Size([1, 2, 3, 4])
+    """
 
     _pool = staticmethod(F.max_pool3d)
 
@@ -137,14 +142,27 @@ class MaxUnpool1d(_MaxUnpool):
 
 
 class MaxUnpool2d(_MaxUnpool):
-    """MaxPool2d reversed; takes what MaxUnpool1d takes."""
+    """MaxPool2d reversed; takes what MaxUnpool1d takes.
+
+    Example:
+        >>> values, places = nn.MaxPool2d(2, return_indices=True)(adjit.tensor([[[1.0, 2.0], [4.0, 3.0]]]))
+        >>> nn.MaxUnpool2d(2)(values, places)
+        tensor([[[0., 0.],
+                 [4., 0.]]])
+    """
 
     _axes = 2
     _unpool = staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpool):
-    """MaxPool3d reversed; takes what MaxUnpool1d takes."""
+    """MaxPool3d reversed; takes what MaxUnpool1d takes.
+
+    Example:
+        >>> values, places = nn.MaxPool3d(2, return_indices=True)(adjit.zeros(1, 4, 4, 4))
+        >>> nn.MaxUnpool3d(2)(values, places).shape
+        adjit.Size([1, 4, 4, 4])
+    """
 
     _axes = 3
     _unpool = staticmethod(F.max_unpool3d)
@@ -237,13 +255,23 @@ class AvgPool2d(_AvgPoolWithDivisor):
 
     Takes what AvgPool1d takes, and `divisor_override`, by which sums are divided instead of by the
     number of elements.
+
+    Example:
+        >>> nn.AvgPool2d(2)(adjit.arange(16.0).view(1, 4, 4))
+        tensor([[[ 2.5000,  4.5000],
+                 [10.5000, 12.5000]]])
     """
 
     _pool = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPoolWithDivisor):
-    """The mean of each window over the last three axes; takes what AvgPool2d takes."""
+    """The mean of each window over the last three axes; takes what AvgPool2d takes.
+
+    Example:
+        >>> nn.AvgPool3d(2)(adjit.zeros(1, 4, 6, 8)).shape
+        adjit.Size([1, 2, 3, 4])
+    """
 
     _pool = staticmethod(F.avg_pool3d)
 
@@ -296,13 +324,23 @@ class LPPool1d(_LPPool):
 
 
 class LPPool2d(_LPPool):
-    """The p-norm of each window over the last two axes; takes what LPPool1d takes."""
+    """The p-norm of each window over the last two axes; takes what LPPool1d takes.
+
+    Example:
+        >>> nn.LPPool2d(2, 2)(adjit.ones(1, 1, 2, 2))
+        tensor([[[[2.]]]])
+    """
 
     _pool = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPool):
-    """The p-norm of each window over the last three axes; takes what LPPool1d takes."""
+    """The p-norm of each window over the last three axes; takes what LPPool1d takes.
+
+    Example:
+        >>> nn.LPPool3d(1, 2)(adjit.ones(1, 1, 2, 2, 2))
+        tensor([[[[[8.]]]]])
+    """
 
     _pool = staticmethod(F.lp_pool3d)
 
@@ -338,13 +376,22 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     """The means of windows that divide the last two axes evenly.
 
     `output_size` is one number, or one for each axis, None for an axis that stays as it is.
+
+    Example:
+        >>> nn.AdaptiveAvgPool2d(1)(adjit.arange(16.0).view(1, 4, 4))
+        tensor([[[7.5000]]])
     """
 
     _pool = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
-    """The means of windows that divide the last three axes evenly; as in AdaptiveAvgPool2d."""
+    """The means of windows that divide the last three axes evenly; as in AdaptiveAvgPool2d.
+
+    Example:
+        >>> nn.AdaptiveAvgPool3d((2, None, 1))(adjit.zeros(1, 4, 6, 8)).shape
+        adjit.Size([1, 2, 6, 1])
+    """
 
     _pool = staticmethod(F.adaptive_avg_pool3d)
 
@@ -370,19 +417,34 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     """The largest elements of `output_size` windows that divide the last axis evenly.
 
     With `return_indices` their places come too.
+
+    Example:
+        >>> nn.AdaptiveMaxPool1d(2)(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]))
+        tensor([[3., 2.]])
     """
 
     _pool = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
-    """The largest elements of windows that divide the last two axes evenly."""
+    """The largest elements of windows that divide the last two axes evenly.
+
+    Example:
+        >>> nn.AdaptiveMaxPool2d(2)(adjit.arange(16.0).view(1, 4, 4))
+        tensor([[[ 5.,  7.],
+                 [13., 15.]]])
+    """
 
     _pool = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
-    """The largest elements of windows that divide the last three axes evenly."""
+    """The largest elements of windows that divide the last three axes evenly.
+
+    Example:
+        >>> nn.AdaptiveMaxPool3d(2)(adjit.zeros(1, 4, 6, 8)).shape
+        adjit.Size([1, 2, 2, 2])
+    """
 
     _pool = staticmethod(F.adaptive_max_pool3d)
 
@@ -456,6 +518,10 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The largest elements of windows at random places over the last three axes; takes what
     FractionalMaxPool2d takes.
+
+    Example:
+        >>> nn.FractionalMaxPool3d(2, output_size=3)(adjit.zeros(1, 5, 5, 5)).shape
+        adjit.Size([1, 3, 3, 3])
     """
 
     _pool = staticmethod(F.fractional_max_pool3d)

@@ -64,7 +64,13 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """(N, C, H, W) at another size, each element the nearest one of the input."""
+    """(N, C, H, W) at another size, each element the nearest one of the input.
+
+    Example:
+        >>> nn.UpsamplingNearest2d(scale_factor=2)(adjit.tensor([[[[1.0, 2.0]]]]))
+        tensor([[[[1., 1., 2., 2.],
+                  [1., 1., 2., 2.]]]])
+    """
 
     def __init__(
         self, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
@@ -73,7 +79,12 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """(N, C, H, W) at another size by bilinear interpolation between the corners."""
+    """(N, C, H, W) at another size by bilinear interpolation between the corners.
+
+    Example:
+        >>> nn.UpsamplingBilinear2d(size=(1, 3))(adjit.tensor([[[[1.0, 2.0]]]]))
+        tensor([[[[1.0000, 1.5000, 2.0000]]]])
+    """
 
     def __init__(
         self, size: Sizes | None = None, scale_factor: float | Sequence[float] | None = None
@@ -171,7 +182,12 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(*, C, H * r, W * r) as (*, C * r², H, W): PixelShuffle reversed."""
+    """(*, C, H * r, W * r) as (*, C * r², H, W): PixelShuffle reversed.
+
+    Example:
+        >>> nn.PixelUnshuffle(2)(adjit.zeros(1, 3, 8, 8)).shape
+        adjit.Size([1, 12, 4, 4])
+    """
 
     def __init__(self, downscale_factor: int) -> None:
         super().__init__()

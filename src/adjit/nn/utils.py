@@ -61,6 +61,13 @@ def clip_grads_with_norm_(
     """Scale the gradients in place by `max_norm / total_norm` where that is below one.
 
     The arguments are those of `clip_grad_norm_`, and the norm from `get_total_norm`.
+
+    Example:
+        >>> w = nn.Parameter(adjit.zeros(2))
+        >>> w.grad = adjit.tensor([3.0, 4.0])
+        >>> nn.utils.clip_grads_with_norm_([w], max_norm=1.0, total_norm=adjit.tensor(5.0))
+        >>> w.grad
+        tensor([0.6000, 0.8000])
     """
     scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for grad in _grads(parameters):
@@ -146,6 +153,12 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
 
     Raises:
         TypeError: `vec` is no tensor, or the parameters lie on different devices.
+
+    Example:
+        >>> layer = nn.Linear(2, 1)
+        >>> nn.utils.vector_to_parameters(adjit.tensor([1.0, 2.0, 3.0]), layer.parameters())
+        >>> layer.weight.tolist(), layer.bias.tolist()
+        ([[1.0, 2.0]], [3.0])
     """
     if not isinstance(vec, Tensor):
         raise TypeError(f"expected torch.Tensor, but got: {type(vec).__qualname__}")
