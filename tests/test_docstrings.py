@@ -31,11 +31,19 @@ ROOMS = (
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
     "Generator": {"advance", "reserve"},
+    **{f"optim.{name}": {"update"} for name in ("Adagrad", "Adam", "RMSprop", "SGD")},
     "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
 HOOKS = ("register_optimizer_step_pre_hook", "register_optimizer_step_post_hook")
-ON_GPU = {"Tensor.cuda", "Tensor.pin_memory", "Tensor.record_stream", "nn.Module.cuda"}
+# Outside of `cuda` and `accelerator` these need a GPU, and the last one there needs none.
+OTHERWISE = {
+    "Tensor.cuda",
+    "Tensor.pin_memory",
+    "Tensor.record_stream",
+    "nn.Module.cuda",
+    "cuda.kernels",
+}
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example")
 LACKING: set[str] = set()  # what has no example yet: may only shrink
 
@@ -128,7 +136,7 @@ def test_examples_show_what_they_say(room, tmp_path, monkeypatch):
 
 
 def is_of_gpu(name: str) -> bool:
-    return name.startswith(("accelerator.", "cuda.")) or name in ON_GPU
+    return name.startswith(("accelerator.", "cuda.")) != (name in OTHERWISE)
 
 
 def stub_gpu() -> contextlib.AbstractContextManager[object]:

@@ -14,7 +14,12 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there is a GPU with a driver that adjit can use; quick, and never an error."""
+    """True if there is a GPU with a driver that adjit can use; quick, and never an error.
+
+    Example:
+        >>> adjit.accelerator.is_available() == adjit.cuda.is_available()
+        True
+    """
     return cuda.is_available()
 
 
@@ -28,20 +33,40 @@ def current_accelerator(check_available: bool = False) -> device | None:
 
 
 def device_count() -> int:
-    """The number of GPUs; 0 where no driver is."""
+    """Count the GPUs; 0 where no driver is.
+
+    Example:
+        >>> adjit.accelerator.device_count() == adjit.cuda.device_count()
+        True
+    """
     return cuda.device_count()
 
 
 def current_device_index() -> int:
-    """The number of the GPU that "cuda" means in this thread."""
+    """Tell the number of the GPU that "cuda" means in this thread.
+
+    Example:
+        >>> adjit.accelerator.current_device_index()
+        0
+    """
     return cuda.current_device()
 
 
 def set_device_index(device: Any) -> None:
-    """Let "cuda" mean another GPU in this thread."""
+    """Let "cuda" mean another GPU in this thread.
+
+    Example:
+        >>> adjit.accelerator.set_device_index(0)
+        >>> adjit.accelerator.current_device_index()
+        0
+    """
     cuda.set_device(device)
 
 
 def synchronize(device: Any = None) -> None:
-    """Wait until all work of a GPU is done; raises what a kernel has found."""
+    """Wait until all work of a GPU is done; raises what a kernel has found.
+
+    Example:
+        >>> adjit.accelerator.synchronize()
+    """
     cuda.synchronize(device)

@@ -43,6 +43,12 @@ class KernelEvent:
         thread: the system's number of the thread that ran it.
         device: where it ran. On a GPU a profile waits after every plan, whose kernels are launched one
             by one, each between two of the GPU's own time stamps.
+
+    Example:
+        >>> with adjit.profiler.profile() as p:
+        ...     total = adjit.ones(1000).sum().item()
+        >>> type(p.events()[0]).__name__
+        'KernelEvent'
     """
 
     name: str
@@ -57,7 +63,7 @@ class KernelEvent:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class KernelAverage:
-    """All runs of one kernel.
+    """The runs of one kernel, summed up.
 
     Attributes:
         key: the kernel.
@@ -65,6 +71,12 @@ class KernelAverage:
         self_cpu_time_total: µs in all runs.
         bytes: read and written in all runs.
         lines: where what it computes was recorded.
+
+    Example:
+        >>> with adjit.profiler.profile() as p:
+        ...     total = adjit.ones(1000).sum().item()
+        >>> type(p.key_averages()[0]).__name__
+        'KernelAverage'
     """
 
     key: str
@@ -75,12 +87,26 @@ class KernelAverage:
 
     @property
     def cpu_time(self) -> float:
-        """µs of one run, on average."""
+        """µs of one run, on average.
+
+        Example:
+            >>> with adjit.profiler.profile() as p:
+            ...     total = adjit.ones(1000).sum().item()
+            >>> p.key_averages()[0].cpu_time > 0
+            True
+        """
         return self.self_cpu_time_total / self.count
 
     @property
     def gb_per_s(self) -> float:
-        """10⁹ bytes a second."""
+        """10⁹ bytes a second.
+
+        Example:
+            >>> with adjit.profiler.profile() as p:
+            ...     total = adjit.ones(1000).sum().item()
+            >>> p.key_averages()[0].gb_per_s > 0
+            True
+        """
         return self.bytes / max(self.self_cpu_time_total, 1e-3) / 1e3
 
 
@@ -124,7 +150,16 @@ class profile:
             self._stop()
 
     def start(self) -> None:
-        """Begin to measure, anew if this profile was used before; `with` does that."""
+        """Begin to measure, anew if this profile was used before; `with` does that.
+
+        Example:
+            >>> p = adjit.profiler.profile()
+            >>> p.start()
+            >>> total = adjit.ones(1000).sum().item()
+            >>> p.stop()
+            >>> len(p.events()) > 0
+            True
+        """
         with lock:
             settle()
             if scheduling.active is not None:
@@ -137,7 +172,16 @@ class profile:
             self._begin = time.monotonic_ns()
 
     def stop(self) -> None:
-        """Run what was recorded, and measure no longer; `with` does that."""
+        """Run what was recorded, and measure no longer; `with` does that.
+
+        Example:
+            >>> p = adjit.profiler.profile()
+            >>> p.start()
+            >>> total = adjit.ones(1000).sum().item()
+            >>> p.stop()
+            >>> len(p.events()) > 0
+            True
+        """
         try:
             settle()
         finally:
@@ -154,7 +198,14 @@ class profile:
     # ----- what was measured -----
 
     def events(self) -> list[KernelEvent]:
-        """Every run of a kernel, in order."""
+        """List every run of a kernel, in order.
+
+        Example:
+            >>> with adjit.profiler.profile() as p:
+            ...     total = adjit.ones(1000).sum().item()
+            >>> len(p.events()) > 0
+            True
+        """
         return [
             KernelEvent(
                 e.note.source.label, e.begin - self._begin, e.end - e.begin, e.note.nbytes,
@@ -164,7 +215,14 @@ class profile:
         ]  # fmt: skip
 
     def key_averages(self) -> list[KernelAverage]:
-        """The runs of each kernel summed up, the kernel that took longest first."""
+        """Sum up the runs of each kernel, the kernel that took longest first.
+
+        Example:
+            >>> with adjit.profiler.profile() as p:
+            ...     total = adjit.ones(1000).sum().item()
+            >>> sum(k.count for k in p.key_averages()) == len(p.events())
+            True
+        """
         groups: dict[int, list[scheduling.Event]] = {}
         for event in self._watcher.events:
             groups.setdefault(id(event.note.source), []).append(event)
@@ -181,7 +239,7 @@ class profile:
         return sorted(averages, key=lambda a: -a.self_cpu_time_total)
 
     def table(self, sort_by: str = "self_cpu_time_total", row_limit: int = 100) -> str:
-        """The kernels as a table.
+        """Show the kernels as a table.
 
         Args:
             sort_by: "self_cpu_time_total", "cpu_time", "count", "bytes" or "gb_per_s", the largest
@@ -190,6 +248,12 @@ class profile:
 
         Raises:
             ValueError: for another `sort_by`.
+
+        Example:
+            >>> with adjit.profiler.profile() as p:
+            ...     total = adjit.ones(1000).sum().item()
+            >>> p.table().splitlines()[0].split()[:2]
+            ['Name', 'Self']
         """
         if sort_by not in _COLUMNS:
             raise ValueError(f"sort_by must be one of {', '.join(_COLUMNS)}, got {sort_by!r}")
@@ -219,6 +283,11 @@ class profile:
         """Write every run in the trace-event format, for chrome://tracing or ui.perfetto.dev.
 
         A name that ends in .gz is written compressed.
+
+        Example:
+            >>> with adjit.profiler.profile() as p:
+            ...     total = adjit.ones(1000).sum().item()
+            >>> p.export_chrome_trace("trace.json")
         """
         process = os.getpid()
         names = {t.native_id: t.name for t in threading.enumerate()}

@@ -37,34 +37,57 @@ __all__ = [
 
 
 def is_available() -> bool:
-    """Whether there is a GPU with a driver that adjit can use; quick, and never an error."""
+    """True if there is a GPU with a driver that adjit can use; quick, and never an error.
+
+    Example:
+        >>> adjit.cuda.is_available() or adjit.cuda.device_count() == 0
+        True
+    """
     return not driver.reason()
 
 
 def is_initialized() -> bool:
-    """Whether a tensor was made on a GPU."""
+    """True if a tensor was made on a GPU.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> adjit.cuda.is_initialized()
+        True
+    """
     return bool(devices.gpus_used)
 
 
 def init() -> None:
-    """Nothing: what a GPU needs is made when it is first used.
+    """Do nothing: what a GPU needs is made when it is first used.
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> adjit.cuda.init()
     """
     _index(None)
 
 
 def device_count() -> int:
-    """The number of GPUs; 0 where no driver is."""
+    """Count the GPUs; 0 where no driver is.
+
+    Example:
+        >>> adjit.cuda.device_count() > 0 or not adjit.cuda.is_available()
+        True
+    """
     return 0 if driver.reason() else driver.load().count
 
 
 def current_device() -> int:
-    """The number of the GPU that "cuda" means in this thread.
+    """Tell the number of the GPU that "cuda" means in this thread.
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> adjit.cuda.current_device()
+        0
     """
     return _index(None)
 
@@ -74,15 +97,25 @@ def set_device(device: Any) -> None:
 
     Raises:
         RuntimeError: if there is no such GPU.
+
+    Example:
+        >>> adjit.cuda.set_device(0)
+        >>> adjit.cuda.current_device()
+        0
     """
     devices.current.index = _index(device)
 
 
 class device:
-    """`with adjit.cuda.device(1):` lets "cuda" mean another GPU inside.
+    """Let "cuda" mean another GPU inside a `with` block.
 
     Raises:
         RuntimeError: if there is no such GPU.
+
+    Example:
+        >>> with adjit.cuda.device(0):
+        ...     adjit.zeros(2, device="cuda").device
+        device(type='cuda', index=0)
     """
 
     def __init__(self, device: Any) -> None:
@@ -97,7 +130,14 @@ class device:
 
 
 class device_of(device):
-    """`with adjit.cuda.device_of(t):` lets "cuda" mean the GPU of a tensor; nothing for one of the CPU."""
+    """Let "cuda" mean the GPU of a tensor inside a `with` block; nothing for a tensor of the CPU.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> with adjit.cuda.device_of(x):
+        ...     adjit.cuda.current_device()
+        0
+    """
 
     def __init__(self, obj: Tensor) -> None:
         self.idx = obj.get_device() if obj.is_cuda else devices.current.index
@@ -132,19 +172,33 @@ class _Properties(NamedTuple):
 
 
 def get_device_name(device: Any = None) -> str:
-    """The name of a GPU."""
+    """Tell the name of a GPU.
+
+    Example:
+        >>> adjit.cuda.get_device_name() == adjit.cuda.get_device_properties().name
+        True
+    """
     index = _index(device)
     return driver.load().name(index)
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:
-    """The compute capability of a GPU, (9, 0) for an H100."""
+    """Tell the compute capability of a GPU, (9, 0) for an H100.
+
+    Example:
+        >>> major, minor = adjit.cuda.get_device_capability()
+    """
     index, found = _index(device), driver.load()
     return found.attribute(driver.MAJOR, index), found.attribute(driver.MINOR, index)
 
 
 def get_device_properties(device: Any = None) -> _Properties:
-    """The name, compute capability, memory and multiprocessors of a GPU."""
+    """Tell the name, compute capability, memory and multiprocessors of a GPU.
+
+    Example:
+        >>> adjit.cuda.get_device_properties().warp_size
+        32
+    """
     index, found = _index(device), driver.load()
     attributes = (
         driver.MULTIPROCESSORS, driver.WARP_SIZE, driver.THREADS_PER_MULTIPROCESSOR, driver.REGISTERS,
@@ -158,12 +212,22 @@ def get_device_properties(device: Any = None) -> _Properties:
 
 
 def is_bf16_supported(including_emulation: bool = True) -> bool:
-    """False: adjit computes in float32 and float64."""
+    """False: adjit computes in float32 and float64.
+
+    Example:
+        >>> adjit.cuda.is_bf16_supported()
+        False
+    """
     return False
 
 
 def get_arch_list() -> list[str]:
-    """Empty: kernels are compiled for the GPU that is there, when they are first used."""
+    """Give an empty list: kernels are compiled for the GPU that is there, when they are first used.
+
+    Example:
+        >>> adjit.cuda.get_arch_list()
+        []
+    """
     return []
 
 
@@ -172,6 +236,10 @@ def can_device_access_peer(device: Any, peer_device: Any) -> bool:
 
     Raises:
         RuntimeError: if there is no such GPU.
+
+    Example:
+        >>> adjit.cuda.can_device_access_peer(0, 0)
+        False
     """
     _index(device), _index(peer_device)
     return False
@@ -204,27 +272,57 @@ def _pool(device: Any) -> gpu.Pool:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes in blocks of tensors on a GPU."""
+    """Count the bytes in blocks of tensors on a GPU.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> adjit.cuda.memory_allocated() > 0
+        True
+    """
     return _counts(device).allocated
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes in blocks of tensors since `reset_peak_memory_stats`."""
+    """Tell the most bytes in blocks of tensors since `reset_peak_memory_stats`.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> adjit.cuda.max_memory_allocated() >= adjit.cuda.memory_allocated()
+        True
+    """
     return _counts(device).peak
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that were taken from the driver, used or kept for later."""
+    """Count the bytes that were taken from the driver, used or kept for later.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> adjit.cuda.memory_reserved() >= adjit.cuda.memory_allocated()
+        True
+    """
     return _counts(device).reserved
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The most bytes that were taken from the driver since `reset_peak_memory_stats`."""
+    """Tell the most bytes that were taken from the driver since `reset_peak_memory_stats`.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> adjit.cuda.max_memory_reserved() >= adjit.cuda.memory_reserved()
+        True
+    """
     return _counts(device).peak_reserved
 
 
 def memory_stats(device: Any = None) -> dict[str, int]:
-    """The counts under PyTorch's names for them; empty without a GPU."""
+    """Give the counts under PyTorch's names for them; empty without a GPU.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> "allocated_bytes.all.peak" in adjit.cuda.memory_stats()
+        True
+    """
     if not is_available():
         return {}
     found = _counts(device)
@@ -237,10 +335,15 @@ def memory_stats(device: Any = None) -> dict[str, int]:
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
-    """The counts as a table for people.
+    """Give the counts as a table for people.
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> print(adjit.cuda.memory_summary().splitlines()[0])
+        memory of cuda:0
     """
     index, found = _index(device), _counts(device)
     rows = [
@@ -252,7 +355,14 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start the counts of `max_memory_allocated` and `max_memory_reserved` anew."""
+    """Start the counts of `max_memory_allocated` and `max_memory_reserved` anew.
+
+    Example:
+        >>> x = adjit.ones(3, device="cuda")
+        >>> adjit.cuda.reset_peak_memory_stats()
+        >>> adjit.cuda.max_memory_allocated() == adjit.cuda.memory_allocated()
+        True
+    """
     if is_available():
         pool = _pool(device)
         pool.peak, pool.peak_reserved = pool.allocated, pool.reserved
@@ -262,17 +372,31 @@ reset_max_memory_allocated = reset_peak_memory_stats
 
 
 def ipc_collect() -> None:
-    """Nothing: no memory of a GPU is shared between processes."""
+    """Do nothing: no memory of a GPU is shared between processes.
+
+    Example:
+        >>> adjit.cuda.ipc_collect()
+    """
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
-    """Free and all bytes of a GPU's memory, as the driver sees them."""
+    """Tell the free and all bytes of a GPU's memory, as the driver sees them.
+
+    Example:
+        >>> free, total = adjit.cuda.mem_get_info()
+        >>> free <= total
+        True
+    """
     index = _index(device)
     return driver.load().memory(index)
 
 
 def empty_cache() -> None:
-    """Give the free blocks of all GPUs back to the driver."""
+    """Give the free blocks of all GPUs back to the driver.
+
+    Example:
+        >>> adjit.cuda.empty_cache()
+    """
     settle()
     for place in devices.gpus_used:
         gpu.pool_of(place).empty_cache()
@@ -309,31 +433,63 @@ class Stream:
 
     @property
     def device(self) -> Device:
-        """The GPU that it runs on."""
+        """The GPU that it runs on.
+
+        Example:
+            >>> adjit.cuda.Stream().device
+            device(type='cuda', index=0)
+        """
         return devices.gpu(self._index)
 
     def synchronize(self) -> None:
-        """Wait until all its work is done; raises what a kernel has found."""
+        """Wait until all its work is done; raises what a kernel has found.
+
+        Example:
+            >>> side = adjit.cuda.Stream()
+            >>> side.synchronize()
+        """
         settle()
         _state(self._index).synchronize(self.cuda_stream)
 
     def query(self) -> bool:
-        """Whether all its work is done."""
+        """True if all its work is done.
+
+        Example:
+            >>> side = adjit.cuda.Stream()
+            >>> side.query()
+            True
+        """
         settle()
         return driver.load().is_done("cuStreamQuery", self.cuda_stream)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Put an event, a new one by default, after its work."""
+        """Put an event, a new one by default, after its work.
+
+        Example:
+            >>> side = adjit.cuda.Stream()
+            >>> event = side.record_event()
+            >>> adjit.cuda.current_stream().wait_event(event)
+        """
         event = Event() if event is None else event
         event.record(self)
         return event
 
     def wait_event(self, event: Event) -> None:
-        """Let what comes wait for an event."""
+        """Let what comes wait for an event.
+
+        Example:
+            >>> side = adjit.cuda.Stream()
+            >>> side.wait_event(adjit.cuda.current_stream().record_event())
+        """
         event.wait(self)
 
     def wait_stream(self, stream: Stream) -> None:
-        """Let what comes wait for all work that another stream has now."""
+        """Let what comes wait for all work that another stream has now.
+
+        Example:
+            >>> side = adjit.cuda.Stream()
+            >>> side.wait_stream(adjit.cuda.current_stream())
+        """
         self.wait_event(stream.record_event())
 
     def __eq__(self, other: object) -> bool:
@@ -375,7 +531,13 @@ class Event:
         self._stream: Stream | None = None  # that it was put into last
 
     def record(self, stream: Stream | None = None) -> None:
-        """Put it after the work of a stream, by default of the current one."""
+        """Put it after the work of a stream, by default of the current one.
+
+        Example:
+            >>> event = adjit.cuda.Event()
+            >>> event.record()
+            >>> event.synchronize()
+        """
         settle()
         stream = current_stream() if stream is None else stream
         found = driver.load()
@@ -386,7 +548,12 @@ class Event:
         self._stream = stream
 
     def wait(self, stream: Stream | None = None) -> None:
-        """Let what comes in a stream, by default the current one, wait for it."""
+        """Let what comes in a stream, by default the current one, wait for it.
+
+        Example:
+            >>> event = adjit.cuda.current_stream().record_event()
+            >>> event.wait(adjit.cuda.Stream())
+        """
         settle()
         stream = current_stream() if stream is None else stream
         if self._stream is not None:
@@ -395,20 +562,41 @@ class Event:
             found.call("cuStreamWaitEvent", stream.cuda_stream, self._handle, 0)
 
     def query(self) -> bool:
-        """Whether all work before it is done."""
+        """True if all work before it is done.
+
+        Example:
+            >>> event = adjit.cuda.Event()
+            >>> event.query()
+            True
+        """
         return self._stream is None or driver.load().is_done("cuEventQuery", self._handle)
 
     def synchronize(self) -> None:
-        """Wait until all work before it is done."""
+        """Wait until all work before it is done.
+
+        Example:
+            >>> event = adjit.cuda.current_stream().record_event()
+            >>> event.synchronize()
+            >>> event.query()
+            True
+        """
         if self._stream is not None:
             driver.load().call("cuEventSynchronize", self._handle)
 
     def elapsed_time(self, end_event: Event) -> float:
-        """Milliseconds from this event to another.
+        """Measure the milliseconds from this event to another.
 
         Raises:
             ValueError: if one was not recorded, or made without `enable_timing`.
             RuntimeError: if one is not done yet.
+
+        Example:
+            >>> start, end = (adjit.cuda.Event(enable_timing=True) for _ in range(2))
+            >>> start.record(), end.record()
+            (None, None)
+            >>> end.synchronize()
+            >>> start.elapsed_time(end) >= 0
+            True
         """
         if not (self.enable_timing and end_event.enable_timing):
             raise ValueError("Both events must be created with argument 'enable_timing=True'.")
@@ -424,19 +612,36 @@ class Event:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream that this thread's work goes to."""
+    """Give the stream that this thread's work goes to.
+
+    Example:
+        >>> adjit.cuda.current_stream() == adjit.cuda.default_stream()
+        True
+    """
     index = _index(device)
     return Stream._of(index, gpu.current_stream(index))
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream that work goes to if nothing else is said."""
+    """Give the stream that work goes to if nothing else is said.
+
+    Example:
+        >>> adjit.cuda.default_stream().cuda_stream
+        0
+    """
     return Stream._of(_index(device), 0)
 
 
 @contextlib.contextmanager
 def stream(stream: Stream | None) -> Iterator[None]:
-    """Put what this thread does inside onto a stream; None changes nothing."""
+    """Put what this thread does inside onto a stream; None changes nothing.
+
+    Example:
+        >>> side = adjit.cuda.Stream()
+        >>> with adjit.cuda.stream(side):
+        ...     adjit.cuda.current_stream() == side
+        True
+    """
     if stream is None:
         yield
         return
@@ -449,7 +654,15 @@ def stream(stream: Stream | None) -> Iterator[None]:
 
 
 def set_stream(stream: Stream) -> None:
-    """Put this thread's work onto a stream from now on."""
+    """Put this thread's work onto a stream from now on.
+
+    Example:
+        >>> side = adjit.cuda.Stream()
+        >>> adjit.cuda.set_stream(side)
+        >>> adjit.cuda.current_stream() == side
+        True
+        >>> adjit.cuda.set_stream(adjit.cuda.default_stream())
+    """
     settle()
     gpu.set_stream(stream._index, stream.cuda_stream)
 
@@ -459,6 +672,9 @@ def synchronize(device: Any = None) -> None:
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> adjit.cuda.synchronize()
     """
     index = _index(device)
     settle()
@@ -475,7 +691,7 @@ def _state(index: int) -> Any:
 
 
 def kernels(t: Tensor, backward: bool = False) -> list[DeviceSource]:
-    """The device kernels that would compute a tensor, each once; no GPU is needed.
+    """List the device kernels that would compute a tensor, each once; no GPU is needed.
 
     `t.kernels(device="cuda")` is their text. As values they can be compiled and looked into
     (`adjit.cuda.inspection.code_of`) or run by themselves (`adjit.cuda.simulator.run`).
@@ -499,18 +715,35 @@ def manual_seed(seed: int) -> None:
     """Seed the random numbers of the current GPU; nothing without one.
 
     The generator is that of the CPU: a seed gives the same numbers on every device.
+
+    Example:
+        >>> adjit.cuda.manual_seed(5)
+        >>> adjit.cuda.initial_seed()
+        5
     """
     if is_available():
         default_generator.manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seed the random numbers of all GPUs, which is `manual_seed`."""
+    """Seed the random numbers of all GPUs, which is `manual_seed`.
+
+    Example:
+        >>> adjit.cuda.manual_seed_all(5)
+        >>> adjit.cuda.initial_seed()
+        5
+    """
     manual_seed(seed)
 
 
 def seed() -> None:
-    """Seed the random numbers of the current GPU with a number that nobody knows; nothing without one."""
+    """Seed the random numbers of the current GPU with a number that nobody knows; nothing without one.
+
+    Example:
+        >>> adjit.cuda.seed()
+        >>> adjit.cuda.initial_seed() == adjit.initial_seed()
+        True
+    """
     if is_available():
         default_generator.seed()
 
@@ -519,20 +752,28 @@ seed_all = seed
 
 
 def initial_seed() -> int:
-    """The seed of the current GPU's random numbers, which is that of the CPU.
+    """Tell the seed of the current GPU's random numbers, which is that of the CPU.
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> adjit.cuda.initial_seed() == adjit.initial_seed()
+        True
     """
     _index(None)
     return default_generator.initial_seed()
 
 
 def get_rng_state(device: Any = "cuda") -> Tensor:
-    """The state of a GPU's random numbers, which is that of the CPU.
+    """Give the state of a GPU's random numbers, which is that of the CPU.
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> adjit.cuda.get_rng_state().dtype
+        adjit.uint8
     """
     _index(device)
     return default_generator.get_state()
@@ -543,13 +784,22 @@ def set_rng_state(new_state: Tensor, device: Any = "cuda") -> None:
 
     Raises:
         RuntimeError: if there is no GPU; the text says what is missing.
+
+    Example:
+        >>> state = adjit.cuda.get_rng_state()
+        >>> adjit.cuda.set_rng_state(state)
     """
     _index(device)
     default_generator.set_state(new_state)
 
 
 def is_current_stream_capturing() -> bool:
-    """False: plans become graphs on a stream of their own."""
+    """False: plans become graphs on a stream of their own.
+
+    Example:
+        >>> adjit.cuda.is_current_stream_capturing()
+        False
+    """
     return False
 
 

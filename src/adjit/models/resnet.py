@@ -34,6 +34,10 @@ class BasicBlock(nn.Module):
     Raises:
         ValueError: for other groups or widths.
         NotImplementedError: for another dilation.
+
+    Example:
+        >>> adjit.models.BasicBlock(4, 4)(adjit.zeros(1, 4, 8, 8)).shape
+        adjit.Size([1, 4, 8, 8])
     """
 
     expansion: ClassVar[int] = 1
@@ -64,7 +68,13 @@ class BasicBlock(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inplanes, H, W) to (N, planes, H / stride, W / stride)."""
+        """Compute the block: (N, inplanes, H, W) to (N, planes, H / stride, W / stride).
+
+        Example:
+            >>> block = adjit.models.BasicBlock(4, 4)
+            >>> block(adjit.zeros(1, 4, 8, 8)).shape
+            adjit.Size([1, 4, 8, 8])
+        """
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.bn2(self.conv2(out))
         return self.relu(out + (x if self.downsample is None else self.downsample(x)))
@@ -82,6 +92,10 @@ class Bottleneck(nn.Module):
         groups, dilation: of the 3x3 convolution.
         base_width: its channels in each group are those of `planes` times this over 64.
         norm_layer: makes a normalisation of so many channels; `nn.BatchNorm2d` without it.
+
+    Example:
+        >>> adjit.models.Bottleneck(16, 4)(adjit.zeros(1, 16, 8, 8)).shape
+        adjit.Size([1, 16, 8, 8])
     """
 
     expansion: ClassVar[int] = 4
@@ -111,7 +125,13 @@ class Bottleneck(nn.Module):
         self.stride = stride
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, inplanes, H, W) to (N, 4 * planes, H / stride, W / stride)."""
+        """Compute the block: (N, inplanes, H, W) to (N, 4 * planes, H / stride, W / stride).
+
+        Example:
+            >>> block = adjit.models.Bottleneck(16, 4)
+            >>> block(adjit.zeros(1, 16, 8, 8)).shape
+            adjit.Size([1, 16, 8, 8])
+        """
         out = self.relu(self.bn1(self.conv1(x)))
         out = self.relu(self.bn2(self.conv2(out)))
         out = self.bn3(self.conv3(out))
@@ -204,7 +224,13 @@ class ResNet(nn.Module):
         return nn.Sequential(first, *rest)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(N, 3, H, W) to (N, num_classes)."""
+        """Classify images: (N, 3, H, W) to (N, num_classes).
+
+        Example:
+            >>> net = adjit.models.resnet18(num_classes=10).eval()
+            >>> net(adjit.zeros(1, 3, 32, 32)).shape
+            adjit.Size([1, 10])
+        """
         x = self.maxpool(self.relu(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
         return self.fc(self.avgpool(x).flatten(1))
@@ -230,21 +256,36 @@ def _imagenet(
 
 
 class ResNet18_Weights(WeightsEnum):
-    """Weights of ResNet-18."""
+    """Weights of ResNet-18, trained on ImageNet.
+
+    Example:
+        >>> adjit.models.ResNet18_Weights.DEFAULT.meta["num_params"]
+        11689512
+    """
 
     IMAGENET1K_V1 = _imagenet("resnet18-f37072fd.pth", 11_689_512, 69.758, 89.078)
     DEFAULT = IMAGENET1K_V1
 
 
 class ResNet34_Weights(WeightsEnum):
-    """Weights of ResNet-34."""
+    """Weights of ResNet-34, trained on ImageNet.
+
+    Example:
+        >>> adjit.models.ResNet34_Weights.DEFAULT.meta["num_params"]
+        21797672
+    """
 
     IMAGENET1K_V1 = _imagenet("resnet34-b627a593.pth", 21_797_672, 73.314, 91.420)
     DEFAULT = IMAGENET1K_V1
 
 
 class ResNet50_Weights(WeightsEnum):
-    """Weights of ResNet-50."""
+    """Weights of ResNet-50, trained on ImageNet.
+
+    Example:
+        >>> adjit.models.ResNet50_Weights.DEFAULT.meta["num_params"]
+        25557032
+    """
 
     IMAGENET1K_V1 = _imagenet("resnet50-0676ba61.pth", 25_557_032, 76.130, 92.862)
     IMAGENET1K_V2 = _imagenet("resnet50-11ad3fa6.pth", 25_557_032, 80.858, 95.434, 232)
@@ -252,7 +293,12 @@ class ResNet50_Weights(WeightsEnum):
 
 
 class ResNet101_Weights(WeightsEnum):
-    """Weights of ResNet-101."""
+    """Weights of ResNet-101, trained on ImageNet.
+
+    Example:
+        >>> adjit.models.ResNet101_Weights.DEFAULT.meta["num_params"]
+        44549160
+    """
 
     IMAGENET1K_V1 = _imagenet("resnet101-63fe2227.pth", 44_549_160, 77.374, 93.546)
     IMAGENET1K_V2 = _imagenet("resnet101-cd907fc2.pth", 44_549_160, 81.886, 95.780, 232)
@@ -260,7 +306,12 @@ class ResNet101_Weights(WeightsEnum):
 
 
 class ResNet152_Weights(WeightsEnum):
-    """Weights of ResNet-152."""
+    """Weights of ResNet-152, trained on ImageNet.
+
+    Example:
+        >>> adjit.models.ResNet152_Weights.DEFAULT.meta["num_params"]
+        60192808
+    """
 
     IMAGENET1K_V1 = _imagenet("resnet152-394f9c45.pth", 60_192_808, 78.312, 94.046)
     IMAGENET1K_V2 = _imagenet("resnet152-f82ba261.pth", 60_192_808, 82.284, 96.002, 232)
@@ -312,26 +363,46 @@ def resnet18(
 def resnet34(
     *, weights: ResNet34_Weights | str | None = None, progress: bool = True, **kwargs: Any
 ) -> ResNet:
-    """ResNet-34; the arguments are those of `resnet18`."""
+    """ResNet-34; the arguments are those of `resnet18`.
+
+    Example:
+        >>> len(list(adjit.models.resnet34().parameters()))
+        110
+    """
     return _resnet(BasicBlock, [3, 4, 6, 3], ResNet34_Weights.verify(weights), progress, kwargs)
 
 
 def resnet50(
     *, weights: ResNet50_Weights | str | None = None, progress: bool = True, **kwargs: Any
 ) -> ResNet:
-    """ResNet-50, with the stride in the 3x3 convolutions; the arguments are those of `resnet18`."""
+    """ResNet-50, with the stride in the 3x3 convolutions; the arguments are those of `resnet18`.
+
+    Example:
+        >>> len(list(adjit.models.resnet50().parameters()))
+        161
+    """
     return _resnet(Bottleneck, [3, 4, 6, 3], ResNet50_Weights.verify(weights), progress, kwargs)
 
 
 def resnet101(
     *, weights: ResNet101_Weights | str | None = None, progress: bool = True, **kwargs: Any
 ) -> ResNet:
-    """ResNet-101; the arguments are those of `resnet18`."""
+    """ResNet-101; the arguments are those of `resnet18`.
+
+    Example:
+        >>> len(list(adjit.models.resnet101().parameters()))
+        314
+    """
     return _resnet(Bottleneck, [3, 4, 23, 3], ResNet101_Weights.verify(weights), progress, kwargs)
 
 
 def resnet152(
     *, weights: ResNet152_Weights | str | None = None, progress: bool = True, **kwargs: Any
 ) -> ResNet:
-    """ResNet-152; the arguments are those of `resnet18`."""
+    """ResNet-152; the arguments are those of `resnet18`.
+
+    Example:
+        >>> len(list(adjit.models.resnet152().parameters()))
+        467
+    """
     return _resnet(Bottleneck, [3, 8, 36, 3], ResNet152_Weights.verify(weights), progress, kwargs)

@@ -10,11 +10,15 @@ from .. import config, serialization
 
 
 class ImageClassification(NamedTuple):
-    """How the images were prepared that a model was measured with.
+    """The preparation of the images that a model was measured with.
 
     The shorter side is scaled to `resize_size` (bilinear, with antialiasing), the middle
     `crop_size` by `crop_size` pixels are taken, brought to [0, 1], and `(x - mean) / std` is
     computed for red, green and blue. A description: adjit reads and scales no images.
+
+    Example:
+        >>> adjit.models.ResNet18_Weights.DEFAULT.transforms().crop_size
+        224
     """
 
     crop_size: int
@@ -24,12 +28,16 @@ class ImageClassification(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Weights that somebody trained.
+    """Weights that somebody trained: a description of their file.
 
     Attributes:
         url: where their file comes from. Its name ends in the first digits of its SHA-256.
         preset: how images have to be prepared.
         meta: what is known: `num_params`, `num_classes`, and `_metrics` as torchvision reports them.
+
+    Example:
+        >>> adjit.models.ResNet18_Weights.DEFAULT.value.meta["num_params"]
+        11689512
     """
 
     url: str
@@ -38,15 +46,24 @@ class Weights(NamedTuple):
 
 
 class WeightsEnum(Enum):
-    """The weights that there are for a model; `DEFAULT` names the best."""
+    """The weights that there are for a model; `DEFAULT` names the best.
+
+    Example:
+        >>> adjit.models.ResNet50_Weights.DEFAULT.name
+        'IMAGENET1K_V2'
+    """
 
     @classmethod
     def verify(cls, obj: Any) -> Self | None:
-        """A member of this enum for a member, its name, or None.
+        """Find a member of this enum for a member, its name, or None.
 
         Raises:
             TypeError: for a member of another model's weights, or anything else.
             KeyError: for a name that is not there.
+
+        Example:
+            >>> adjit.models.ResNet50_Weights.verify("IMAGENET1K_V1").name
+            'IMAGENET1K_V1'
         """
         if obj is None or isinstance(obj, cls):
             return obj
@@ -59,26 +76,46 @@ class WeightsEnum(Enum):
 
     @property
     def url(self) -> str:
-        """Where the file comes from."""
+        """The address that the file comes from.
+
+        Example:
+            >>> adjit.models.ResNet18_Weights.DEFAULT.url
+            'https://download.pytorch.org/models/resnet18-f37072fd.pth'
+        """
         return str(self.value.url)
 
     @property
     def meta(self) -> dict[str, Any]:
-        """What is known about the weights."""
+        """The facts that are known about the weights.
+
+        Example:
+            >>> adjit.models.ResNet18_Weights.DEFAULT.meta["num_classes"]
+            1000
+        """
         return dict(self.value.meta)
 
     def transforms(self) -> ImageClassification:
-        """How images have to be prepared."""
+        """Tell how images have to be prepared.
+
+        Example:
+            >>> adjit.models.ResNet18_Weights.DEFAULT.transforms().resize_size
+            256
+        """
         return self.value.preset
 
     @property
     def path(self) -> Path:
-        """Where the file has to be: in `checkpoints` in the folder that `ADJIT_HOME` names."""
+        """The place where the file has to be: in `checkpoints` in the folder that `ADJIT_HOME` names.
+
+        Example:
+            >>> adjit.models.ResNet18_Weights.DEFAULT.path.name
+            'resnet18-f37072fd.pth'
+        """
         home = Path(config.HOME) if config.HOME else config.user_cache() / "adjit"
         return home / "checkpoints" / self.url.rpartition("/")[2]
 
     def get_state_dict(self, check_hash: bool = True, progress: bool = True) -> dict[str, Any]:
-        """The weights, from their local file.
+        """Read the weights from their local file.
 
         Args:
             check_hash: compare the file's SHA-256 with the digits in its name.
@@ -87,6 +124,12 @@ class WeightsEnum(Enum):
         Raises:
             FileNotFoundError: if there is no such file; says which one to put where.
             RuntimeError: if it is another file than its name says.
+
+        Example:
+            >>> model = adjit.models.resnet18()
+            >>> weights = adjit.models.ResNet18_Weights.DEFAULT
+            >>> if weights.path.exists():
+            ...     model.load_state_dict(weights.get_state_dict())
         """
         path = self.path
         if not path.exists():

@@ -154,6 +154,18 @@ class Module:
             super().__init__(*args, **kwargs)
 
     def _forward_unimplemented(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the output: written by every subclass, and run by calling the module.
+
+        Raises:
+            NotImplementedError: if the subclass has none.
+
+        Example:
+            >>> class Double(nn.Module):
+            ...     def forward(self, x):
+            ...         return 2 * x
+            >>> Double()(adjit.ones(2))
+            tensor([2., 2.])
+        """
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
@@ -768,7 +780,12 @@ class Module:
         return self._apply(lambda tensor: tensor.cpu())
 
     def cuda(self, device: Any = None) -> Self:
-        """Move all parameters and buffers to a GPU, in place."""
+        """Move all parameters and buffers to a GPU, in place.
+
+        Example:
+            >>> nn.Linear(2, 1).cuda().weight.device
+            device(type='cuda', index=0)
+        """
         return self._apply(lambda tensor: tensor.cuda(device))
 
     def float(self) -> Self:
@@ -792,11 +809,31 @@ class Module:
         return self._apply(lambda t: t.double() if t.is_floating_point() else t)
 
     def half(self) -> Self:
-        """Cast the floating-point parameters and buffers to float16, in place."""
+        """Refuse: no tensor has the dtype `adjit.float16` here.
+
+        Raises:
+            NotImplementedError: if there is a floating-point parameter or buffer.
+
+        Example:
+            >>> nn.Linear(2, 1).half()
+            Traceback (most recent call last):
+                ...
+            NotImplementedError: adjit.float16 is not supported yet; use adjit.float32 or adjit.float64 ...
+        """
         return self._apply(lambda t: t.half() if t.is_floating_point() else t)
 
     def bfloat16(self) -> Self:
-        """Cast the floating-point parameters and buffers to bfloat16, in place."""
+        """Refuse: no tensor has the dtype `adjit.bfloat16` here.
+
+        Raises:
+            NotImplementedError: if there is a floating-point parameter or buffer.
+
+        Example:
+            >>> nn.Linear(2, 1).bfloat16()
+            Traceback (most recent call last):
+                ...
+            NotImplementedError: adjit.bfloat16 is not supported yet; use adjit.float32 or adjit.float64 ...
+        """
         return self._apply(lambda t: t.bfloat16() if t.is_floating_point() else t)
 
     def type(self, dst_type: DType | str) -> Self:
@@ -810,7 +847,17 @@ class Module:
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def share_memory(self) -> Self:
-        """Move all parameters and buffers to memory shared between processes."""
+        """Refuse: adjit's tensors cannot be in memory shared between processes.
+
+        Raises:
+            AttributeError: always, as `Tensor.share_memory_` is missing.
+
+        Example:
+            >>> nn.Linear(2, 1).share_memory()
+            Traceback (most recent call last):
+                ...
+            AttributeError: 'Parameter' object has no attribute 'share_memory_'
+        """
         return self._apply(lambda tensor: tensor.share_memory_())
 
     # ---- hooks ---------------------------------------------------------------------------------

@@ -407,7 +407,7 @@ def nanmean(
 @numpy_names
 @maker
 def count_nonzero(input: Tensor, dim: Axes = None) -> Tensor:
-    """How many elements are not zero, as int64; along dimensions or over all.
+    """Count the elements that are not zero, as int64, along dimensions or over all.
 
     Example:
         >>> adjit.count_nonzero(adjit.tensor([[0, 1], [2, 3]]), dim=0)
@@ -839,7 +839,7 @@ def truth(how: Fold, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
 @numpy_names
 @maker
 def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
-    """Whether any element is true (not zero), along dimensions or at all; False for none.
+    """True if any element is true (not zero), along dimensions or at all; False for none.
 
     Example:
         >>> adjit.tensor([[0, 1], [0, 0]]).any(1)
@@ -852,7 +852,7 @@ def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
 @numpy_names
 @maker
 def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
-    """Whether all elements are true (not zero), along dimensions or at all; True for none.
+    """True if all elements are true (not zero), along dimensions or at all; True for none.
 
     Example:
         >>> adjit.tensor([[1, 1], [0, 1]]).all(0)

@@ -457,7 +457,7 @@ def searchsorted(
     side: str | None = None,
     sorter: Tensor | None = None,
 ) -> Tensor:
-    """Where values would be put into sorted rows so that they stay sorted.
+    """Find where values would be put into sorted rows so that they stay sorted.
 
     Not differentiable.
 

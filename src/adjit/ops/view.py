@@ -1179,6 +1179,10 @@ def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tenso
 
     Raises:
         RuntimeError: where there is none; the text says what is missing.
+
+    Example:
+        >>> adjit.tensor([1, 2]).cuda()
+        tensor([1, 2], device='cuda:0')
     """
     place = devices.check("cuda" if device is None else device)
     if place is devices.CPU:
@@ -1192,6 +1196,10 @@ def pin_memory(input: Tensor, device: Any = None) -> Tensor:
 
     Raises:
         RuntimeError: if it is on a GPU, or there is none.
+
+    Example:
+        >>> adjit.tensor([1, 2]).pin_memory().is_pinned()
+        True
     """
     return input if is_pinned(input) else pinned(input)
 
@@ -1216,6 +1224,10 @@ def record_stream(input: Tensor, stream: Any) -> None:
 
     Raises:
         RuntimeError: for a tensor on the CPU.
+
+    Example:
+        >>> x = adjit.tensor([1, 2]).cuda()
+        >>> x.record_stream(adjit.cuda.Stream())
     """
     if input.spec.device is devices.CPU:
         raise RuntimeError("record_stream: expected a tensor on a GPU")

@@ -39,9 +39,12 @@ class Adagrad(PerParameterOptimizer):
         NotImplementedError: `differentiable=True`.
 
     Example:
-        >>> optimizer = adjit.optim.Adagrad(model.parameters(), lr=1e-2)
-        >>> loss_fn(model(input), target).backward()
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.Adagrad([w], lr=0.1)
+        >>> w.square().sum().backward()
         >>> optimizer.step()
+        >>> w
+        tensor([0.9000, 1.9000], requires_grad=True)
     """
 
     def __init__(

@@ -42,10 +42,12 @@ class Adam(PerParameterOptimizer):
         NotImplementedError: `differentiable=True`.
 
     Example:
-        >>> optimizer = adjit.optim.Adam(model.parameters(), lr=1e-3)
-        >>> optimizer.zero_grad()
-        >>> loss_fn(model(input), target).backward()
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.Adam([w], lr=0.1)
+        >>> w.square().sum().backward()
         >>> optimizer.step()
+        >>> w
+        tensor([0.9000, 1.9000], requires_grad=True)
     """
 
     followed = frozenset(
@@ -182,9 +184,12 @@ class AdamW(Adam):
         NotImplementedError: `differentiable=True`.
 
     Example:
-        >>> optimizer = adjit.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05)
-        >>> loss_fn(model(input), target).backward()
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.AdamW([w], lr=0.1, weight_decay=0.05)
+        >>> w.square().sum().backward()
         >>> optimizer.step()
+        >>> w
+        tensor([0.8950, 1.8900], requires_grad=True)
     """
 
     def __init__(

@@ -227,8 +227,12 @@ class Optimizer:
         optimiser itself.
 
         Example:
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> w.square().sum().backward()
             >>> handle = optimizer.register_step_pre_hook(lambda opt, args, kwargs: print("step"))
-            >>> handle.remove()
+            >>> optimizer.step()
+            step
         """
         return _register(self._optimizer_step_pre_hooks, hook)
 
@@ -236,8 +240,12 @@ class Optimizer:
         """Call `hook(optimizer, args, kwargs)` after each step.
 
         Example:
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> w.square().sum().backward()
             >>> handle = optimizer.register_step_post_hook(lambda opt, args, kwargs: print("done"))
-            >>> handle.remove()
+            >>> optimizer.step()
+            done
         """
         return _register(self._optimizer_step_post_hooks, hook)
 
@@ -247,7 +255,11 @@ class Optimizer:
         """Call `hook(optimizer)` before each `state_dict`, first if `prepend`.
 
         Example:
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
             >>> handle = optimizer.register_state_dict_pre_hook(lambda opt: print("saving"))
+            >>> saved = optimizer.state_dict()
+            saving
         """
         return _register(self._optimizer_state_dict_pre_hooks, hook, prepend)
 
@@ -259,9 +271,11 @@ class Optimizer:
         The hook may change the dict, or return another in its place.
 
         Example:
-            >>> handle = optimizer.register_state_dict_post_hook(
-            ...     lambda opt, saved: {**saved, "version": 2}
-            ... )
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> handle = optimizer.register_state_dict_post_hook(lambda opt, saved: {**saved, "version": 2})
+            >>> optimizer.state_dict()["version"]
+            2
         """
         return _register(self._optimizer_state_dict_post_hooks, hook, prepend)
 
@@ -273,9 +287,10 @@ class Optimizer:
         The hook may change the (shallowly copied) dict, or return another in its place.
 
         Example:
-            >>> handle = optimizer.register_load_state_dict_pre_hook(
-            ...     lambda opt, saved: saved["optimizer"]
-            ... )
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> handle = optimizer.register_load_state_dict_pre_hook(lambda opt, saved: saved["inner"])
+            >>> optimizer.load_state_dict({"inner": optimizer.state_dict()})
         """
         return _register(self._optimizer_load_state_dict_pre_hooks, hook, prepend)
 
@@ -285,7 +300,11 @@ class Optimizer:
         """Call `hook(optimizer)` after each `load_state_dict`.
 
         Example:
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
             >>> handle = optimizer.register_load_state_dict_post_hook(lambda opt: print("loaded"))
+            >>> optimizer.load_state_dict(optimizer.state_dict())
+            loaded
         """
         return _register(self._optimizer_load_state_dict_post_hooks, hook, prepend)
 
@@ -306,8 +325,10 @@ class Optimizer:
         The tensors in it are those of the optimiser, not copies.
 
         Example:
-            >>> saved = optimizer.state_dict()
-            >>> optimizer.load_state_dict(saved)
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> optimizer.state_dict()["param_groups"][0]["lr"]
+            0.1
         """
         for hook in self._optimizer_state_dict_pre_hooks.values():
             hook(self)
@@ -339,7 +360,13 @@ class Optimizer:
             ValueError: the groups differ in number or size.
 
         Example:
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> saved = optimizer.state_dict()
+            >>> saved["param_groups"][0]["lr"] = 0.5
             >>> optimizer.load_state_dict(saved)
+            >>> optimizer.param_groups[0]["lr"]
+            0.5
         """
         state_dict = state_dict.copy()
         for hook in self._optimizer_load_state_dict_pre_hooks.values():
@@ -381,9 +408,12 @@ class Optimizer:
                 from the graph that made them.
 
         Example:
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> w.square().sum().backward()
             >>> optimizer.zero_grad()
-            >>> loss.backward()
-            >>> optimizer.step()
+            >>> w.grad is None
+            True
         """
         for param in self._params():
             meta = param.meta
@@ -406,8 +436,12 @@ class Optimizer:
                 then what `step` returns.
 
         Example:
-            >>> loss.backward()
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> w.square().sum().backward()
             >>> optimizer.step()
+            >>> w
+            tensor([0.8000, 1.6000], requires_grad=True)
         """
         raise NotImplementedError
 
@@ -424,7 +458,11 @@ class Optimizer:
                 groups only, a required option that is missing.
 
         Example:
-            >>> optimizer.add_param_group({"params": model.head.parameters(), "lr": 1e-4})
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> optimizer.add_param_group({"params": adjit.zeros(1, requires_grad=True), "lr": 1e-4})
+            >>> [group["lr"] for group in optimizer.param_groups]
+            [0.1, 0.0001]
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group)}")

@@ -42,9 +42,12 @@ class RMSprop(PerParameterOptimizer):
         NotImplementedError: `differentiable=True`.
 
     Example:
-        >>> optimizer = adjit.optim.RMSprop(model.parameters(), lr=1e-2, momentum=0.9)
-        >>> loss_fn(model(input), target).backward()
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.RMSprop([w], lr=0.05, momentum=0.9)
+        >>> w.square().sum().backward()
         >>> optimizer.step()
+        >>> w
+        tensor([0.5000, 1.5000], requires_grad=True)
     """
 
     def __init__(

@@ -41,10 +41,12 @@ class SGD(PerParameterOptimizer):
         NotImplementedError: `differentiable=True`.
 
     Example:
-        >>> optimizer = adjit.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
-        >>> optimizer.zero_grad()
-        >>> loss_fn(model(input), target).backward()
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.SGD([w], lr=0.1, momentum=0.9)
+        >>> w.square().sum().backward()
         >>> optimizer.step()
+        >>> w
+        tensor([0.8000, 1.6000], requires_grad=True)
     """
 
     followed = frozenset({"lr", "momentum", "dampening", "weight_decay", "maximize"})
