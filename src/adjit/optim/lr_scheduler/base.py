@@ -59,26 +59,27 @@ def require_optimizer(optimizer: object) -> None:
 class LRScheduler:
     """Base class of the schedules, and of your own.
 
-    A subclass defines :meth:`get_lr`, from ``last_epoch``, ``base_lrs`` (the learning rates at the
-    start) and ``optimizer.param_groups``.
+    A subclass defines `get_lr`, from `last_epoch`, `base_lrs` (the learning rates at the
+    start) and `optimizer.param_groups`.
 
     Args:
         optimizer: whose learning rates are scheduled.
         last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
-        TypeError: ``optimizer`` is not an optimiser.
-        KeyError: resuming, and a group does not hold its ``initial_lr``.
+        TypeError: `optimizer` is not an optimiser.
+        KeyError: resuming, and a group does not hold its `initial_lr`.
 
-    Example::
-
+    Example:
         >>> class Halving(adjit.optim.lr_scheduler.LRScheduler):
         ...     def get_lr(self):
         ...         return [lr * 0.5**self.last_epoch for lr in self.base_lrs]
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
         >>> scheduler = Halving(optimizer)
-        >>> for epoch in range(10):
-        ...     train()
-        ...     scheduler.step()
+        >>> optimizer.step()
+        >>> scheduler.step()
+        >>> scheduler.get_last_lr()
+        [0.5]
     """
 
     optimizer: Optimizer
@@ -120,33 +121,48 @@ class LRScheduler:
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimiser, as a dict.
 
-        Example::
-
-            >>> saved = scheduler.state_dict()
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.StepLR(optimizer, step_size=1)
+            >>> scheduler.state_dict()["last_epoch"]
+            0
         """
         return {key: value for key, value in self.__dict__.items() if key != "optimizer"}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` returned.
+        """Go on from what `state_dict` returned.
 
-        Example::
-
-            >>> scheduler.load_state_dict(saved)
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.StepLR(optimizer, step_size=1)
+            >>> scheduler.load_state_dict({**scheduler.state_dict(), "last_epoch": 5})
+            >>> scheduler.last_epoch
+            5
         """
         self.__dict__.update(state_dict)
 
     def get_last_lr(self) -> list[Rate]:
         """The learning rate that was last set, for each parameter group.
 
-        Example::
-
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.StepLR(optimizer, step_size=1)
             >>> scheduler.get_last_lr()
-            [0.05]
+            [1.0]
         """
         return self._last_lr
 
     def get_lr(self) -> list[Rate]:
-        """The learning rates of ``last_epoch``; called by :meth:`step` after it has moved on."""
+        """Compute the learning rates of `last_epoch`; called by `step` after it has moved on.
+
+        Example:
+            >>> class Halving(adjit.optim.lr_scheduler.LRScheduler):
+            ...     def get_lr(self):
+            ...         return [group["lr"] / 2 for group in self.optimizer.param_groups]
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> Halving(optimizer).get_last_lr()
+            [0.5]
+        """
         raise NotImplementedError
 
     @contextmanager
@@ -172,10 +188,13 @@ class LRScheduler:
         Args:
             epoch: deprecated; go to this epoch instead.
 
-        Example::
-
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.StepLR(optimizer, step_size=1)
             >>> optimizer.step()
             >>> scheduler.step()
+            >>> scheduler.get_last_lr()
+            [0.1]
         """
         if self._step_count == 1:
             self._warn_unless_optimizer_stepped()
@@ -217,7 +236,7 @@ class LRScheduler:
         return of_groups(self.optimizer, "lr")
 
     def _scaled(self, factor: float) -> list[Rate]:
-        """The present rates times ``factor``."""
+        """The present rates times `factor`."""
         return [group["lr"] * factor for group in self.optimizer.param_groups]
 
 

@@ -40,20 +40,25 @@ class _ManySchedulers(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimiser, with the state of the schedules in it.
 
-        Example::
-
-            >>> saved = scheduler.state_dict()
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> decays = [adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma) for gamma in (0.5, 0.1)]
+            >>> scheduler = adjit.optim.lr_scheduler.ChainedScheduler(decays)
+            >>> len(scheduler.state_dict()["_schedulers"])
+            2
         """
         state = super().state_dict()
         state["_schedulers"] = [scheduler.state_dict() for scheduler in self._schedulers]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` returned.
+        """Go on from what `state_dict` returned.
 
-        Example::
-
-            >>> scheduler.load_state_dict(saved)
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> decays = [adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma) for gamma in (0.5, 0.1)]
+            >>> scheduler = adjit.optim.lr_scheduler.ChainedScheduler(decays)
+            >>> scheduler.load_state_dict(scheduler.state_dict())
         """
         schedulers = self._schedulers
         super().load_state_dict({**state_dict, "_schedulers": schedulers})
@@ -66,21 +71,28 @@ class SequentialLR(_ManySchedulers):
     """One schedule after the other.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         schedulers: at least one.
         milestones: the epochs at which the next schedule begins, one fewer than schedules.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: no schedules, schedules of different optimisers, the wrong number of
-            milestones, a ``ReduceLROnPlateau``.
+            milestones, a `ReduceLROnPlateau`.
 
-    Example::
-
-        >>> warmup = LinearLR(optimizer, start_factor=0.1, total_iters=10)
-        >>> decay = CosineAnnealingLR(optimizer, T_max=90)
-        >>> scheduler = SequentialLR(optimizer, [warmup, decay], milestones=[10])
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> warmup = adjit.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+        >>> decay = adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        >>> scheduler = adjit.optim.lr_scheduler.SequentialLR(optimizer, [warmup, decay], milestones=[2])
+        >>> for epoch in range(4):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.1
+        1.0
+        0.9
+        0.81
     """
 
     def __init__(
@@ -122,10 +134,14 @@ class SequentialLR(_ManySchedulers):
     def step(self) -> None:  # type: ignore[override]
         """Move on by an epoch, with the schedule whose turn it is.
 
-        Example::
-
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> decays = [adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma) for gamma in (0.5, 0.1)]
+            >>> scheduler = adjit.optim.lr_scheduler.SequentialLR(optimizer, decays, milestones=[1])
             >>> optimizer.step()
             >>> scheduler.step()
+            >>> scheduler.get_last_lr()
+            [1.0]
         """
         self.last_epoch += 1
         turn = bisect_right(self._milestones, self.last_epoch)
@@ -145,16 +161,20 @@ class ChainedScheduler(_ManySchedulers):
         optimizer: theirs, if given.
 
     Raises:
-        ValueError: no schedules, schedules of different optimisers, a ``ReduceLROnPlateau``.
+        ValueError: no schedules, schedules of different optimisers, a `ReduceLROnPlateau`.
 
-    Example::
-
-        >>> warmup = ConstantLR(optimizer, factor=0.1, total_iters=10)
-        >>> decay = ExponentialLR(optimizer, gamma=0.95)
-        >>> scheduler = ChainedScheduler([warmup, decay])
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> warmup = adjit.optim.lr_scheduler.ConstantLR(optimizer, factor=0.1, total_iters=2)
+        >>> decay = adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        >>> scheduler = adjit.optim.lr_scheduler.ChainedScheduler([warmup, decay])
+        >>> for epoch in range(3):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.09
+        0.81
+        0.729
     """
 
     def __init__(
@@ -172,10 +192,14 @@ class ChainedScheduler(_ManySchedulers):
     def step(self) -> None:  # type: ignore[override]
         """Move all schedules on by an epoch.
 
-        Example::
-
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> decays = [adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma) for gamma in (0.5, 0.1)]
+            >>> scheduler = adjit.optim.lr_scheduler.ChainedScheduler(decays)
             >>> optimizer.step()
             >>> scheduler.step()
+            >>> scheduler.get_last_lr()
+            [0.05]
         """
         for scheduler in self._schedulers:
             scheduler.step()

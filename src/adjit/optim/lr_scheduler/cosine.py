@@ -10,20 +10,27 @@ from .base import LRScheduler, Rate, document_common_args, of_groups, set_option
 
 @document_common_args
 class CosineAnnealingLR(LRScheduler):
-    """Down to ``eta_min`` along half a cosine over ``T_max`` epochs, and up again.
+    """Down to `eta_min` along half a cosine over `T_max` epochs, and up again.
 
     Loshchilov and Hutter, *SGDR*, arXiv:1608.03983, without the restarts.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         T_max: epochs of half a period.
         eta_min: the lowest learning rate.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
-    Example::
-
-        >>> scheduler = CosineAnnealingLR(optimizer, T_max=100)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=4)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.8536
+        0.5
+        0.1464
+        0.0
     """
 
     def __init__(
@@ -34,7 +41,7 @@ class CosineAnnealingLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """What is above ``eta_min``, times the quotient of this epoch's height and the last's."""
+        """The height above `eta_min`, times the quotient of this epoch's height and the last's."""
         self._warn_outside_step()
         if self._is_initial:
             return self._unchanged()
@@ -61,26 +68,32 @@ class CosineAnnealingLR(LRScheduler):
 
 @document_common_args
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Down to ``eta_min`` along half a cosine, again and again, each time ``T_mult`` times longer.
+    """Down to `eta_min` along half a cosine, again and again, each time `T_mult` times longer.
 
     Loshchilov and Hutter, *SGDR: Stochastic Gradient Descent with Warm Restarts*,
     arXiv:1608.03983.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         T_0: epochs until the first restart.
         T_mult: how much longer each run is than the one before.
         eta_min: the lowest learning rate.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
-        ValueError: ``T_0`` or ``T_mult`` is no integer of at least 1.
+        ValueError: `T_0` or `T_mult` is no integer of at least 1.
 
-    Example::
-
-        >>> scheduler = CosineAnnealingWarmRestarts(optimizer, T_0=10, T_mult=2)
-        >>> for epoch in range(70):
-        ...     for i, batch in enumerate(batches):
-        ...         train(batch)
-        ...         scheduler.step(epoch + i / len(batches))
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2, T_mult=2)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.5
+        1.0
+        0.8536
+        0.5
     """
 
     def __init__(
@@ -107,20 +120,24 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """The cosine at ``T_cur`` of ``T_i``."""
+        """The cosine at `T_cur` of `T_i`."""
         self._warn_outside_step()
         height = 1 + math.cos(math.pi * self.T_cur / self.T_i)
         return [self.eta_min + (base - self.eta_min) * height / 2 for base in self.base_lrs]
 
     def step(self, epoch: float | None = None) -> None:
-        """Move on by an epoch, or to ``epoch``, which may be a fraction.
+        """Move on by an epoch, or to `epoch`, which may be a fraction.
 
         Raises:
-            ValueError: ``epoch`` is negative.
+            ValueError: `epoch` is negative.
 
-        Example::
-
-            >>> scheduler.step(epoch + i / len(batches))
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.CosineAnnealingWarmRestarts(optimizer, T_0=2)
+            >>> optimizer.step()
+            >>> scheduler.step(0.5)  # in the middle of the first epoch
+            >>> round(scheduler.get_last_lr()[0], 4)
+            0.8536
         """
         if epoch is None and self.last_epoch < 0:
             epoch = 0
@@ -141,7 +158,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         self._last_lr = of_groups(self.optimizer, "lr")
 
     def _go_to(self, epoch: float) -> None:
-        """Find the run that ``epoch`` lies in; the lengths of runs are a geometric series."""
+        """Find the run that `epoch` lies in; the lengths of runs are a geometric series."""
         if epoch < self.T_0:
             self.T_i, self.T_cur = self.T_0, epoch
         elif self.T_mult == 1:

@@ -44,7 +44,7 @@ class _MomentumCycling(LRScheduler):
 class CyclicLR(_MomentumCycling):
     """Up and down between two learning rates, with the momentum going the other way.
 
-    Smith, *Cyclical Learning Rates for Training Neural Networks*, arXiv:1506.01186. Call ``step``
+    Smith, *Cyclical Learning Rates for Training Neural Networks*, arXiv:1506.01186. Call `step`
     after every batch.
 
     Args:
@@ -53,27 +53,32 @@ class CyclicLR(_MomentumCycling):
         max_lr: the highest, or one for each group.
         step_size_up: steps from the lowest to the highest.
         step_size_down: steps back; as many as up if None.
-        mode: ``"triangular"``; ``"triangular2"``, which halves the height with each cycle; or
-            ``"exp_range"``, which multiplies it by ``gamma`` with each step.
-        gamma: for ``"exp_range"``.
-        scale_fn: your own factor of the height, in place of ``mode``.
-        scale_mode: whether ``scale_fn`` is given the number of the ``"cycle"`` or of
-            ``"iterations"``.
-        cycle_momentum: whether to move ``momentum``, or the first of ``betas``.
+        mode: `"triangular"`; `"triangular2"`, which halves the height with each cycle; or
+            `"exp_range"`, which multiplies it by `gamma` with each step.
+        gamma: for `"exp_range"`.
+        scale_fn: your own factor of the height, in place of `mode`.
+        scale_mode: whether `scale_fn` is given the number of the `"cycle"` or of
+            `"iterations"`.
+        cycle_momentum: whether to move `momentum`, or the first of `betas`.
         base_momentum: the lowest momentum, or one for each group.
         max_momentum: the highest, or one for each group.
         last_epoch: the step to resume after; -1 starts anew.
 
     Raises:
-        TypeError: ``optimizer`` is not an optimiser.
+        TypeError: `optimizer` is not an optimiser.
         ValueError: unknown mode, or an optimiser without momentum to cycle.
 
-    Example::
-
-        >>> scheduler = CyclicLR(optimizer, base_lr=0.01, max_lr=0.1, step_size_up=500)
-        >>> for batch in batches:
-        ...     train(batch)
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.5, step_size_up=2)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.3
+        0.5
+        0.3
+        0.1
     """
 
     def __init__(
@@ -117,7 +122,14 @@ class CyclicLR(_MomentumCycling):
         self.base_lrs = base_lrs
 
     def scale_fn(self, x: float) -> float:
-        """The factor of the height at cycle, or step, ``x``."""
+        """The factor of the height at cycle, or step, `x`.
+
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.5)
+            >>> scheduler.scale_fn(1)
+            1.0
+        """
         if self._scale_fn_custom is not None:
             return self._scale_fn_custom(x)
         if self.mode == "triangular":
@@ -127,7 +139,14 @@ class CyclicLR(_MomentumCycling):
         return float(self.gamma**x)
 
     def get_lr(self) -> list[Rate]:
-        """The learning rates of this step; sets the momentum too."""
+        """Compute the learning rates of this step; sets the momentum too.
+
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.5)
+            >>> scheduler.get_lr()
+            [0.1]
+        """
         self._warn_outside_step()
         cycle = math.floor(1 + self.last_epoch / self.total_size)
         x = 1.0 + self.last_epoch / self.total_size - cycle
@@ -144,22 +163,27 @@ class CyclicLR(_MomentumCycling):
         ]
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the optimiser and ``scale_fn``; of a callable object, its attributes.
+        """Everything but the optimiser and `scale_fn`; of a callable object, its attributes.
 
-        Example::
-
-            >>> saved = scheduler.state_dict()
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.5)
+            >>> scheduler.state_dict()["total_size"]
+            4000.0
         """
         state = super().state_dict()
         state["_scale_fn_custom"] = state_of_callable(self._scale_fn_custom)
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` returned.
+        """Go on from what `state_dict` returned.
 
-        Example::
-
-            >>> scheduler.load_state_dict(saved)
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.CyclicLR(optimizer, base_lr=0.1, max_lr=0.5)
+            >>> scheduler.load_state_dict({**scheduler.state_dict(), "last_epoch": 5})
+            >>> scheduler.last_epoch
+            5
         """
         function = self._scale_fn_custom
         super().load_state_dict({**state_dict, "_scale_fn_custom": function})
@@ -168,38 +192,42 @@ class CyclicLR(_MomentumCycling):
 
 
 class OneCycleLR(_MomentumCycling):
-    """One cycle: up to ``max_lr``, then far down, with the momentum going the other way.
+    """One cycle: up to `max_lr`, then far down, with the momentum going the other way.
 
-    Smith and Topin, *Super-Convergence*, arXiv:1708.07120. Call ``step`` after every batch.
+    Smith and Topin, *Super-Convergence*, arXiv:1708.07120. Call `step` after every batch.
 
     Args:
         optimizer: whose learning rates are scheduled.
         max_lr: the highest learning rate, or one for each group.
-        total_steps: the steps of the cycle; or give ``epochs`` and ``steps_per_epoch``.
-        epochs: see ``total_steps``.
-        steps_per_epoch: see ``total_steps``.
+        total_steps: the steps of the cycle; or give `epochs` and `steps_per_epoch`.
+        epochs: see `total_steps`.
+        steps_per_epoch: see `total_steps`.
         pct_start: the part of the cycle that goes up.
-        anneal_strategy: ``"cos"`` or ``"linear"``.
-        cycle_momentum: whether to move ``momentum``, or the first of ``betas``.
+        anneal_strategy: `"cos"` or `"linear"`.
+        cycle_momentum: whether to move `momentum`, or the first of `betas`.
         base_momentum: the lowest momentum, or one for each group.
         max_momentum: the highest, or one for each group.
-        div_factor: the cycle begins at ``max_lr / div_factor``.
-        final_div_factor: and ends at that over ``final_div_factor``.
+        div_factor: the cycle begins at `max_lr / div_factor`.
+        final_div_factor: and ends at that over `final_div_factor`.
         three_phase: go down to the initial rate as fast as up, and only then to the lowest.
         last_epoch: the step to resume after; -1 starts anew.
 
     Raises:
-        TypeError: ``optimizer`` is not an optimiser.
+        TypeError: `optimizer` is not an optimiser.
         ValueError: no number of steps, an option out of its range, an optimiser without momentum
             to cycle, or a step beyond the last.
 
-    Example::
-
-        >>> scheduler = OneCycleLR(optimizer, max_lr=0.1, epochs=10, steps_per_epoch=len(batches))
-        >>> for epoch in range(10):
-        ...     for batch in batches:
-        ...         train(batch)
-        ...         scheduler.step()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.5, total_steps=5)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.4752
+        0.3056
+        0.0941
+        0.0
     """
 
     def __init__(

@@ -37,20 +37,25 @@ class _LambdaScheduler(LRScheduler):
     def state_dict(self) -> dict[str, Any]:
         """Everything but the optimiser and the functions; of callable objects, their attributes.
 
-        Example::
-
-            >>> saved = scheduler.state_dict()
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.95**epoch)
+            >>> scheduler.state_dict()["last_epoch"]
+            0
         """
         state = super().state_dict()
         state["lr_lambdas"] = [state_of_callable(function) for function in self.lr_lambdas]
         return state
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on from what :meth:`state_dict` returned.
+        """Go on from what `state_dict` returned.
 
-        Example::
-
-            >>> scheduler.load_state_dict(saved)
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.95**epoch)
+            >>> scheduler.load_state_dict({**scheduler.state_dict(), "last_epoch": 5})
+            >>> scheduler.last_epoch
+            5
         """
         functions = self.lr_lambdas
         super().load_state_dict({**state_dict, "lr_lambdas": functions})
@@ -64,21 +69,26 @@ class LambdaLR(_LambdaScheduler):
     """The initial learning rate times a function of the epoch.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         lr_lambda: a function from the epoch to a factor, or one for each group.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: there are not as many functions as groups.
 
-    Example::
-
-        >>> scheduler = LambdaLR(optimizer, lambda epoch: 0.95**epoch)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.LambdaLR(optimizer, lambda epoch: 0.95**epoch)
+        >>> for epoch in range(2):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.95
+        0.9025
     """
 
     def get_lr(self) -> list[Rate]:
-        """``initial_lr * f(epoch)``."""
+        """`initial_lr * f(epoch)`."""
         self._warn_outside_step()
         return [
             base * function(self.last_epoch)
@@ -91,22 +101,27 @@ class MultiplicativeLR(_LambdaScheduler):
     """The present learning rate times a function of the epoch.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         lr_lambda: a function from the epoch to a factor, or one for each group.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: there are not as many functions as groups.
         TypeError: something that cannot be called.
 
-    Example::
-
-        >>> scheduler = MultiplicativeLR(optimizer, lambda epoch: 0.95)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.MultiplicativeLR(optimizer, lambda epoch: 0.95)
+        >>> for epoch in range(2):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.95
+        0.9025
     """
 
     def get_lr(self) -> list[Rate]:
-        """``lr * f(epoch)``."""
+        """`lr * f(epoch)`."""
         self._warn_outside_step()
         if self._is_initial:
             return self._unchanged()

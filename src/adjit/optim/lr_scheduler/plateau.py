@@ -10,28 +10,33 @@ from .base import LRScheduler, of_groups, require_optimizer, set_option, warn_ep
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Times ``factor`` when a metric has not improved for more than ``patience`` epochs.
+    """Times `factor` when a metric has not improved for more than `patience` epochs.
 
     Args:
         optimizer: whose learning rates are scheduled.
-        mode: ``"min"`` or ``"max"``: which way is better.
+        mode: `"min"` or `"max"`: which way is better.
         factor: below 1.
         patience: epochs without improvement that are let pass.
         threshold: how much counts as an improvement.
-        threshold_mode: ``"rel"`` to the best value, or ``"abs"``.
+        threshold_mode: `"rel"` to the best value, or `"abs"`.
         cooldown: epochs after a reduction in which nothing is counted.
         min_lr: the lowest learning rate, or one for each group.
         eps: a smaller change of the learning rate is not made.
 
     Raises:
-        ValueError: ``factor`` is not below 1, an unknown mode, the wrong number of ``min_lr``.
+        ValueError: `factor` is not below 1, an unknown mode, the wrong number of `min_lr`.
 
-    Example::
-
-        >>> scheduler = ReduceLROnPlateau(optimizer, "min", patience=5)
-        >>> for epoch in range(100):
-        ...     train()
-        ...     scheduler.step(validation_loss())
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", patience=1)
+        >>> for loss in (1.0, 0.5, 0.6, 0.7, 0.8):
+        ...     scheduler.step(loss)
+        ...     print(scheduler.get_last_lr())
+        [1.0]
+        [1.0]
+        [1.0]
+        [0.1]
+        [0.1]
     """
 
     best: float
@@ -81,7 +86,14 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def mode_worse(self) -> float:
-        """The value that every other one improves on."""
+        """The value that every other one improves on.
+
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", patience=1)
+            >>> scheduler.mode_worse
+            inf
+        """
         return math.inf if self.mode == "min" else -math.inf
 
     def _reset(self) -> None:
@@ -93,9 +105,12 @@ class ReduceLROnPlateau(LRScheduler):
     def step(self, metrics: SupportsFloat, epoch: int | None = None) -> None:  # type: ignore[override]
         """Take note of a metric, and reduce the learning rates if it has not improved for long.
 
-        Example::
-
-            >>> scheduler.step(validation_loss)
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", patience=1)
+            >>> scheduler.step(0.5)
+            >>> scheduler.best, scheduler.get_last_lr()
+            (0.5, [1.0])
         """
         current = float(metrics)
         if epoch is None:
@@ -136,7 +151,14 @@ class ReduceLROnPlateau(LRScheduler):
 
     @property
     def in_cooldown(self) -> bool:
-        """Whether the last reduction is too recent to count bad epochs."""
+        """True if the last reduction is too recent to count bad epochs.
+
+        Example:
+            >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+            >>> scheduler = adjit.optim.lr_scheduler.ReduceLROnPlateau(optimizer, "min", patience=1)
+            >>> scheduler.in_cooldown
+            False
+        """
         return self.cooldown_counter > 0
 
     def _is_better(self, value: float, best: float) -> bool:

@@ -12,18 +12,25 @@ from .base import LRScheduler, Rate, document_common_args
 
 @document_common_args
 class StepLR(LRScheduler):
-    """Times ``gamma`` every ``step_size`` epochs.
+    """Times `gamma` every `step_size` epochs.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         step_size: epochs between two changes.
         gamma: the factor.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
-    Example::
-
-        >>> scheduler = StepLR(optimizer, step_size=30, gamma=0.1)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.StepLR(optimizer, step_size=2, gamma=0.1)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        1.0
+        0.1
+        0.1
+        0.01
     """
 
     def __init__(
@@ -34,7 +41,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """``lr * gamma`` at the multiples of ``step_size``."""
+        """`lr * gamma` at the multiples of `step_size`."""
         self._warn_outside_step()
         if self.last_epoch == 0 or self.last_epoch % self.step_size != 0:
             return self._unchanged()
@@ -47,18 +54,24 @@ class StepLR(LRScheduler):
 
 @document_common_args
 class MultiStepLR(LRScheduler):
-    """Times ``gamma`` at every milestone.
+    """Times `gamma` at every milestone.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         milestones: the epochs; one named twice counts twice.
         gamma: the factor.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
-    Example::
-
-        >>> scheduler = MultiStepLR(optimizer, milestones=[30, 80], gamma=0.1)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.MultiStepLR(optimizer, milestones=[1, 3], gamma=0.1)
+        >>> for epoch in range(3):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.1
+        0.1
+        0.01
     """
 
     def __init__(
@@ -73,7 +86,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """``lr * gamma`` at the milestones."""
+        """`lr * gamma` at the milestones."""
         self._warn_outside_step()
         if self.last_epoch not in self.milestones:
             return self._unchanged()
@@ -86,21 +99,27 @@ class MultiStepLR(LRScheduler):
 
 @document_common_args
 class ConstantLR(LRScheduler):
-    """Times ``factor`` for the first ``total_iters`` epochs.
+    """Times `factor` for the first `total_iters` epochs.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         factor: between 0 and 1.
         total_iters: epochs until the learning rate is back at its own value.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
-        ValueError: ``factor`` is out of its range.
+        ValueError: `factor` is out of its range.
 
-    Example::
-
-        >>> scheduler = ConstantLR(optimizer, factor=0.5, total_iters=4)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.ConstantLR(optimizer, factor=0.5, total_iters=2)
+        >>> for epoch in range(3):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.5
+        1.0
+        1.0
     """
 
     def __init__(
@@ -117,7 +136,7 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """``lr * factor`` at first, ``lr / factor`` at epoch ``total_iters``."""
+        """`lr * factor` at first, `lr / factor` at epoch `total_iters`."""
         self._warn_outside_step()
         if self.last_epoch == 0:
             return self._scaled(self.factor)
@@ -132,22 +151,27 @@ class ConstantLR(LRScheduler):
 
 @document_common_args
 class LinearLR(LRScheduler):
-    """Times a factor that goes linearly from ``start_factor`` to ``end_factor``.
+    """Times a factor that goes linearly from `start_factor` to `end_factor`.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         start_factor: above 0, at most 1.
         end_factor: between 0 and 1.
-        total_iters: epochs until ``end_factor`` is reached.
+        total_iters: epochs until `end_factor` is reached.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: a factor is out of its range.
 
-    Example::
-
-        >>> warmup = LinearLR(optimizer, start_factor=0.1, total_iters=10)
-        >>> for epoch in range(100):
-        ...     train()
-        ...     warmup.step()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.LinearLR(optimizer, start_factor=0.5, total_iters=2)
+        >>> for epoch in range(2):
+        ...     optimizer.step()
+        ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.75
+        1.0
     """
 
     def __init__(
@@ -171,7 +195,7 @@ class LinearLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """``lr`` times the quotient of this epoch's factor and the last one's."""
+        """`lr` times the quotient of this epoch's factor and the last one's."""
         self._warn_outside_step()
         if self.last_epoch == 0:
             return self._scaled(self.start_factor)
@@ -191,17 +215,22 @@ class LinearLR(LRScheduler):
 
 @document_common_args
 class ExponentialLR(LRScheduler):
-    """Times ``gamma`` every epoch.
+    """Times `gamma` every epoch.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         gamma: the factor.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
-    Example::
-
-        >>> scheduler = ExponentialLR(optimizer, gamma=0.95)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.ExponentialLR(optimizer, gamma=0.9)
+        >>> for epoch in range(2):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.9
+        0.81
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
@@ -209,7 +238,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """``lr * gamma``."""
+        """`lr * gamma`."""
         self._warn_outside_step()
         return self._unchanged() if self._is_initial else self._scaled(self.gamma)
 
@@ -219,18 +248,25 @@ class ExponentialLR(LRScheduler):
 
 @document_common_args
 class PolynomialLR(LRScheduler):
-    """Down to zero over ``total_iters`` epochs, as a power of what is left of them.
+    """Down to zero over `total_iters` epochs, as a power of what is left of them.
 
     Args:
+        optimizer: whose learning rates are scheduled.
         total_iters: epochs until zero.
         power: 1 is a straight line.
+        last_epoch: the epoch to resume after; -1 starts anew.
 
-    Example::
-
-        >>> scheduler = PolynomialLR(optimizer, total_iters=100, power=2.0)
-        >>> for epoch in range(100):
-        ...     train()
+    Example:
+        >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
+        >>> scheduler = adjit.optim.lr_scheduler.PolynomialLR(optimizer, total_iters=4, power=2.0)
+        >>> for epoch in range(4):
+        ...     optimizer.step()
         ...     scheduler.step()
+        ...     print(round(scheduler.get_last_lr()[0], 4))
+        0.5625
+        0.25
+        0.0625
+        0.0
     """
 
     def __init__(
@@ -245,7 +281,7 @@ class PolynomialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Rate]:
-        """``lr`` times the quotient of what is left now and what was left, to the power."""
+        """`lr` times the quotient of what is left now and what was left, to the power."""
         self._warn_outside_step()
         if self._is_initial or self.last_epoch > self.total_iters:
             return self._unchanged()

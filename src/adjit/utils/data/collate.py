@@ -15,7 +15,7 @@ from ...tensor import Tensor
 
 
 def _rebuild(template: Any, entries: dict[Any, Any] | list[Any]) -> Any:
-    """``entries`` in a container of ``template``'s type; a plain one where that cannot be made."""
+    """`entries` in a container of `template`'s type; a plain one where that cannot be made."""
     try:
         if isinstance(template, (MutableMapping, MutableSequence)):
             clone = copy.copy(template)
@@ -37,9 +37,9 @@ def default_convert(data: Any) -> Any:
 
     What a loader without batches does to each sample. Strings and other objects stay.
 
-    Example::
-
-        >>> default_convert({"x": np.arange(2), "name": "a"})
+    Example:
+        >>> import numpy as np
+        >>> adjit.utils.data.default_convert({"x": np.arange(2), "name": "a"})
         {'x': tensor([0, 1]), 'name': 'a'}
     """
     match data:
@@ -89,9 +89,8 @@ def default_collate(batch: Sequence[Any]) -> Any:
         RuntimeError: sequences of different lengths, tensors of different shapes.
         TypeError: samples of any other type.
 
-    Example::
-
-        >>> default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])
+    Example:
+        >>> adjit.utils.data.default_collate([{"x": 1, "name": "a"}, {"x": 2, "name": "b"}])
         {'x': tensor([1, 2]), 'name': ['a', 'b']}
     """
     first = batch[0]

@@ -16,18 +16,18 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """A map from indices to samples: a subclass defines ``__getitem__`` and ``__len__``.
+    """A map from indices to samples: a subclass defines `__getitem__` and `__len__`.
 
-    With ``__getitems__(indices)`` it may fetch a whole batch at once.
+    With `__getitems__(indices)` it may fetch a whole batch at once.
 
-    Example::
-
-        >>> class Squares(Dataset):
+    Example:
+        >>> class Squares(adjit.utils.data.Dataset):
         ...     def __len__(self):
         ...         return 10
-        ...
         ...     def __getitem__(self, index):
         ...         return index, index**2
+        >>> Squares()[3]
+        (3, 9)
     """
 
     def __getitem__(self, index: Any) -> T_co:
@@ -38,15 +38,16 @@ class Dataset(Generic[T_co]):
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
-    """A stream of samples: a subclass defines ``__iter__``.
+    """A stream of samples: a subclass defines `__iter__`.
 
-    With workers, every worker iterates it: use :func:`get_worker_info` to give each its part.
+    With workers, every worker iterates it: use `get_worker_info` to give each its part.
 
-    Example::
-
-        >>> class Countdown(IterableDataset):
+    Example:
+        >>> class Countdown(adjit.utils.data.IterableDataset):
         ...     def __iter__(self):
-        ...         return iter(range(10, 0, -1))
+        ...         return iter(range(3, 0, -1))
+        >>> list(Countdown())
+        [3, 2, 1]
     """
 
     def __add__(self, other: Dataset[Any]) -> Dataset[Any]:
@@ -57,14 +58,14 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Tensors of one length, as a dataset of their rows.
 
     Args:
-        tensors: of shapes ``(N, ...)``.
+        tensors: of shapes `(N, ...)`.
 
     Raises:
         AssertionError: the lengths differ.
 
-    Example::
-
-        >>> x, y = TensorDataset(adjit.rand(100, 3), adjit.arange(100))[0]
+    Example:
+        >>> adjit.utils.data.TensorDataset(adjit.eye(2), adjit.arange(2))[1]
+        (tensor([0., 1.]), tensor(1))
     """
 
     tensors: tuple[Tensor, ...]
@@ -87,9 +88,9 @@ class StackDataset(Dataset[Any]):
     Raises:
         ValueError: no datasets, named and unnamed ones, or lengths that differ.
 
-    Example::
-
-        >>> StackDataset(image=images, label=labels)[0]["label"]
+    Example:
+        >>> adjit.utils.data.StackDataset(image=["a", "b"], label=[3, 4])[1]
+        {'image': 'b', 'label': 4}
     """
 
     datasets: tuple[Any, ...] | dict[str, Any]
@@ -139,14 +140,13 @@ def items_at(dataset: Any, indices: list[Any]) -> list[Any]:
 
 
 class ConcatDataset(Dataset[T_co]):
-    """Datasets one after the other; also what ``a + b`` makes.
+    """Datasets one after the other; also what `a + b` makes.
 
     Raises:
         AssertionError: no datasets, or an iterable one.
 
-    Example::
-
-        >>> len(ConcatDataset([range(3), range(4)]))
+    Example:
+        >>> len(adjit.utils.data.ConcatDataset([range(3), range(4)]))
         7
     """
 
@@ -181,9 +181,12 @@ class ChainDataset(IterableDataset[T_co]):
     Raises:
         AssertionError: a dataset that is not iterable.
 
-    Example::
-
-        >>> list(ChainDataset([stream, other_stream]))
+    Example:
+        >>> class Countdown(adjit.utils.data.IterableDataset):
+        ...     def __iter__(self):
+        ...         return iter(range(2, 0, -1))
+        >>> list(adjit.utils.data.ChainDataset([Countdown(), Countdown()]))
+        [2, 1, 2, 1]
     """
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -211,11 +214,10 @@ class Subset(Dataset[T_co]):
         indices: which.
 
     Raises:
-        NotImplementedError: a subclass that redefines ``__getitem__`` alone.
+        NotImplementedError: a subclass that redefines `__getitem__` alone.
 
-    Example::
-
-        >>> Subset("abcdef", [2, 3, 5])[0]
+    Example:
+        >>> adjit.utils.data.Subset("abcdef", [2, 3, 5])[0]
         'c'
     """
 
@@ -261,9 +263,10 @@ def random_split(
     Raises:
         ValueError: a fraction out of range, or lengths that do not add up to the dataset's.
 
-    Example::
-
-        >>> train, test = random_split(dataset, [0.8, 0.2], adjit.Generator().manual_seed(42))
+    Example:
+        >>> train, test = adjit.utils.data.random_split(range(10), [0.8, 0.2])
+        >>> len(train), len(test)
+        (8, 2)
     """
     total = len(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1:

@@ -37,20 +37,20 @@ class DataLoader(Generic[T_co]):
     Workers are threads: they share the dataset and the process's memory, so nothing is pickled,
     and they help where samples wait for files or the network, or are made by code that releases
     the interpreter lock. Batches keep the order of the sampler. A dataset that draws random
-    numbers in workers should do so from a generator seeded with ``get_worker_info().seed``.
+    numbers in workers should do so from a generator seeded with `get_worker_info().seed`.
 
     Args:
-        dataset: has ``__getitem__`` and ``__len__``, or is an :class:`IterableDataset`.
+        dataset: has `__getitem__` and `__len__`, or is an `IterableDataset`.
         batch_size: samples in a batch; None gives single samples.
         shuffle: a new random order in each epoch.
-        sampler: the order of the indices, in place of ``shuffle``.
-        batch_sampler: the order of lists of indices, in place of ``batch_size``, ``shuffle``,
-            ``sampler`` and ``drop_last``.
+        sampler: the order of the indices, in place of `shuffle`.
+        batch_sampler: the order of lists of indices, in place of `batch_size`, `shuffle`,
+            `sampler` and `drop_last`.
         num_workers: threads that fetch samples; 0 fetches when a batch is asked for.
-        collate_fn: makes a batch from a list of samples; :func:`default_collate` if None, and
-            :func:`default_convert` for single samples.
+        collate_fn: makes a batch from a list of samples; `default_collate` if None, and
+            `default_convert` for single samples.
         pin_memory: put batches into page-locked memory, from which a GPU copies while the program goes
-            on (``non_blocking=True``). Without a GPU nothing is done.
+            on (`non_blocking=True`). Without a GPU nothing is done.
         drop_last: leave out a last batch that is smaller.
         timeout: seconds to wait for a worker; 0 waits for ever.
         worker_init_fn: called in each worker with its number, before the first sample.
@@ -62,15 +62,17 @@ class DataLoader(Generic[T_co]):
         in_order: False gives batches as they are done.
 
     Raises:
-        ValueError: options that contradict each other or are out of range, ``timeout`` without
+        ValueError: options that contradict each other or are out of range, `timeout` without
             workers included.
-        RuntimeError: a worker took longer than ``timeout``.
+        RuntimeError: a worker took longer than `timeout`.
 
-    Example::
-
-        >>> loader = DataLoader(TensorDataset(x, y), batch_size=32, shuffle=True)
-        >>> for inputs, targets in loader:
-        ...     train(inputs, targets)
+    Example:
+        >>> data = adjit.utils.data.TensorDataset(adjit.arange(5), adjit.arange(5) * 10)
+        >>> for inputs, targets in adjit.utils.data.DataLoader(data, batch_size=2):
+        ...     print(inputs, targets)
+        tensor([0, 1]) tensor([ 0, 10])
+        tensor([2, 3]) tensor([20, 30])
+        tensor([4]) tensor([40])
     """
 
     _initialized = False
@@ -212,7 +214,7 @@ class DataLoader(Generic[T_co]):
 
 
 def _warning_beyond(batches: Iterator[Any], loader: DataLoader[Any]) -> Iterator[Any]:
-    """``batches``, with a warning where there are more of them than the loader's length said."""
+    """`batches`, with a warning where there are more of them than the loader's length said."""
     announced = loader._announced_length
     for fetched, batch in enumerate(batches, 1):
         if fetched > announced:

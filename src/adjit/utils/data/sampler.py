@@ -15,16 +15,16 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """An order of indices, or of batches of them: a subclass defines ``__iter__``.
+    """An order of indices, or of batches of them: a subclass defines `__iter__`.
 
-    Example::
-
-        >>> class Backwards(Sampler):
+    Example:
+        >>> class Backwards(adjit.utils.data.Sampler):
         ...     def __init__(self, data):
         ...         self.data = data
-        ...
         ...     def __iter__(self):
         ...         return iter(range(len(self.data) - 1, -1, -1))
+        >>> list(Backwards("abc"))
+        [2, 1, 0]
     """
 
     def __iter__(self) -> Iterator[T_co]:
@@ -34,9 +34,8 @@ class Sampler(Generic[T_co]):
 class SequentialSampler(Sampler[int]):
     """0, 1, 2 and so on.
 
-    Example::
-
-        >>> list(SequentialSampler("abc"))
+    Example:
+        >>> list(adjit.utils.data.SequentialSampler("abc"))
         [0, 1, 2]
     """
 
@@ -51,22 +50,22 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A permutation, or with ``replacement`` independent draws.
+    """A permutation, or with `replacement` independent draws.
 
     Args:
         data_source: whose indices.
         replacement: whether an index may come twice.
-        num_samples: how many; the length of ``data_source`` if None. Without replacement more than
+        num_samples: how many; the length of `data_source` if None. Without replacement more than
             that is permutation after permutation.
         generator: of the draws; None seeds a new one from the global one for each iteration.
 
     Raises:
-        TypeError: ``replacement`` is no bool.
-        ValueError: ``num_samples`` is no positive integer.
+        TypeError: `replacement` is no bool.
+        ValueError: `num_samples` is no positive integer.
 
-    Example::
-
-        >>> sampler = RandomSampler(dataset, generator=adjit.Generator().manual_seed(0))
+    Example:
+        >>> sorted(adjit.utils.data.RandomSampler("abc"))
+        [0, 1, 2]
     """
 
     def __init__(
@@ -88,7 +87,12 @@ class RandomSampler(Sampler[int]):
 
     @property
     def num_samples(self) -> int:
-        """How many indices one iteration gives; follows the data source if it was not given."""
+        """The number of indices that one iteration gives; follows the data source if it was not given.
+
+        Example:
+            >>> adjit.utils.data.RandomSampler("abc").num_samples
+            3
+        """
         return len(self.data_source) if self._num_samples is None else self._num_samples
 
     def __iter__(self) -> Iterator[int]:
@@ -113,9 +117,9 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """The given indices in random order.
 
-    Example::
-
-        >>> loader = DataLoader(dataset, sampler=SubsetRandomSampler(training_indices))
+    Example:
+        >>> sorted(adjit.utils.data.SubsetRandomSampler([4, 7, 9]))
+        [4, 7, 9]
     """
 
     def __init__(self, indices: Sequence[int], generator: Any = None) -> None:
@@ -131,7 +135,7 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices drawn with probabilities proportional to ``weights``.
+    """Indices drawn with probabilities proportional to `weights`.
 
     Args:
         weights: a sequence, or a tensor of one dimension; they need not add up to 1.
@@ -140,13 +144,12 @@ class WeightedRandomSampler(Sampler[int]):
         generator: of the draws.
 
     Raises:
-        ValueError: ``num_samples`` is no positive integer, ``replacement`` no bool, ``weights``
+        ValueError: `num_samples` is no positive integer, `replacement` no bool, `weights`
             not one-dimensional.
 
-    Example::
-
-        >>> list(WeightedRandomSampler([0.1, 0.9, 0.4, 0.7], 5, replacement=True))
-        [1, 1, 3, 1, 2]
+    Example:
+        >>> list(adjit.utils.data.WeightedRandomSampler([0.0, 1.0, 0.0], 3))
+        [1, 1, 1]
     """
 
     def __init__(
@@ -182,7 +185,7 @@ class WeightedRandomSampler(Sampler[int]):
 
 
 class BatchSampler(Sampler[list[int]]):
-    """Lists of ``batch_size`` indices of another sampler.
+    """Lists of `batch_size` indices of another sampler.
 
     Args:
         sampler: any iterable of indices.
@@ -190,11 +193,10 @@ class BatchSampler(Sampler[list[int]]):
         drop_last: leave out a last list that is shorter.
 
     Raises:
-        ValueError: ``batch_size`` is no positive integer, ``drop_last`` no bool.
+        ValueError: `batch_size` is no positive integer, `drop_last` no bool.
 
-    Example::
-
-        >>> list(BatchSampler(range(5), batch_size=2, drop_last=False))
+    Example:
+        >>> list(adjit.utils.data.BatchSampler(range(5), batch_size=2, drop_last=False))
         [[0, 1], [2, 3], [4]]
     """
 

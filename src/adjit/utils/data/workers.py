@@ -18,7 +18,7 @@ from .sampler import random_seed
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """What :func:`get_worker_info` says about the worker it is called in."""
+    """What `get_worker_info` says about the worker it is called in."""
 
     id: int
     num_workers: int
@@ -30,17 +30,18 @@ _worker = threading.local()
 
 
 def get_worker_info() -> WorkerInfo | None:
-    """The worker this is called in, with ``id``, ``num_workers``, ``seed`` and ``dataset``.
+    """The worker this is called in, with `id`, `num_workers`, `seed` and `dataset`.
 
     None outside of workers. An iterable dataset uses it to give each worker its own part.
 
-    Example::
-
-        >>> class Lines(IterableDataset):
+    Example:
+        >>> class Shards(adjit.utils.data.IterableDataset):
         ...     def __iter__(self):
-        ...         worker = get_worker_info()
+        ...         worker = adjit.utils.data.get_worker_info()
         ...         begin, step = (worker.id, worker.num_workers) if worker else (0, 1)
-        ...         return itertools.islice(open("data.txt"), begin, None, step)
+        ...         return iter(range(begin, 6, step))
+        >>> list(Shards())
+        [0, 1, 2, 3, 4, 5]
     """
     return getattr(_worker, "info", None)
 
