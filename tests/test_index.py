@@ -6,7 +6,7 @@ import importlib
 
 import numpy as np
 import pytest
-from against_torch import agree, agree_in_error, agree_in_gradients, backward_name
+from against_torch import agree, agree_in_error, agree_in_gradients, backward_name, plain
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -472,6 +472,54 @@ def test_take_along_dim():
     agree_in_gradients(lambda T, x: T.take_along_dim(x, T.tensor([[0], [1], [0]]), 1), x)
     agree_in_error(lambda T, x: T.take_along_dim(x, T.tensor([0]), 0), x)
     agree_in_error(lambda T, x: T.take_along_dim(x, T.ones(3, 1), 0), x)
+    around = [[5, 7, -4, -9, 2**40, -(2**63)]]
+    agree(lambda T, x: T.take_along_dim(x, T.tensor(around), 1), x)
+    agree_in_gradients(lambda T, x: T.take_along_dim(x, T.tensor(around), 1), x)
+    agree(lambda T, x: T.take_along_dim(x, T.tensor([0, 5], dtype=T.int32)), x)
+    agree_in_error(lambda T, x: T.take_along_dim(x, T.tensor([0, 12])), x)
+    agree_in_error(lambda T, x: T.take_along_dim(x[:0], T.tensor([[0]]), 0), x)
+
+
+INDICES = {
+    "gather": lambda T, x, i: x.gather(1, i.view(2, -1)),
+    "scatter": lambda T, x, i: x.scatter(1, i.view(2, -1), x),
+    "scatter a number": lambda T, x, i: x.scatter(1, i.view(2, -1), 5.0),
+    "scatter_add": lambda T, x, i: x.scatter_add(1, i.view(2, -1), x),
+    "scatter_reduce": lambda T, x, i: x.scatter_reduce(1, i.view(2, -1), x, "amax"),
+    "take_along_dim": lambda T, x, i: T.take_along_dim(x, i.view(2, -1), 1),
+    "index_select": lambda T, x, i: x.index_select(0, i),
+    "take": lambda T, x, i: x.take(i),
+    "put": lambda T, x, i: x.put(i, T.ones(4)),
+    "index_put": lambda T, x, i: x.index_put((i,), T.tensor(7.0)),
+    "item": lambda T, x, i: x[i],
+    "columns": lambda T, x, i: x[:, i],
+    "of no axis": lambda T, x, i: x[i[0]],
+    "index_add": lambda T, x, i: x.index_add(1, i, T.ones(2, 4)),
+    "index_copy": lambda T, x, i: x.index_copy(1, i, T.ones(2, 4)),
+    "index_fill": lambda T, x, i: x.index_fill(1, i, 5.0),
+    "embedding": lambda T, x, i: T.nn.functional.embedding(i, x),
+}
+KINDS_OF_INDICES = ["int64", "int32", "int16", "int8", "uint8", "bool", "float32"]
+
+
+@pytest.mark.parametrize("kind", KINDS_OF_INDICES)
+@pytest.mark.parametrize("name", INDICES)
+def test_indices_beyond_the_ends_and_of_all_dtypes(name: str, kind: str) -> None:
+    """The same values or the same errors as PyTorch."""
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    wrong = [[0, 1, 1, 0]]
+    if kind == "int64":
+        wrong += [[0, -1, 1, 0], [0, -3, 0, 0], [-7, 0, 0, 0], [0, 0, 3, 0], [0, 6, 0, 0]]
+    for places in wrong:
+        said = []
+        for T in (adjit, pytest.importorskip("torch")):
+            index = T.tensor(places, dtype=getattr(T, kind))
+            try:
+                found = INDICES[name](T, T.tensor(x), index)
+                said.append((list(found.shape), found.tolist()))
+            except (RuntimeError, IndexError) as error:
+                said.append((type(error), plain(error).splitlines()[0]))
+        assert said[0] == said[1], places
 
 
 @pytest.mark.parametrize(

@@ -48,9 +48,10 @@ def embedding(
         adjit.Size([1, 2, 3])
     """
     if input.dtype not in (dtypes.int32, dtypes.int64):
+        name = "CPUBoolType" if input.dtype is dtypes.bool else f"torch.{input.dtype.legacy}Tensor"
         raise RuntimeError(
             "Expected tensor for argument #1 'indices' to have one of the following scalar types: "
-            f"Long, Int; but got torch.{input.dtype.legacy}Tensor instead (while checking "
+            f"Long, Int; but got {name} instead (while checking "
             "arguments for embedding)"
         )
     if weight.ndim != 2:

@@ -17,7 +17,6 @@ from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim
 from ..tensor import Tensor
 from . import creation
-from .elementwise import where
 from .tables import IN_GRID, at_least_1d, over_first
 
 LONG = 8  # lines of so many indices take longer than to find where they begin
@@ -392,14 +391,14 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     Args:
         input: any tensor.
         indices: int64, with as many axes as `input`, as `argmax` and `argsort` give them; along an axis
-            negative ones count from its end.
+            they are counted from its beginning again once it has ended, as in PyTorch.
         dim: the axis; None reads both as vectors.
 
     Returns:
         The elements. Differentiable in `input`.
 
     Raises:
-        RuntimeError: if the numbers of axes differ, `indices` is not int64, or one does not exist.
+        RuntimeError: if the numbers of axes differ, `indices` is not int64, or there is nothing along the axis.
 
     Example:
         >>> x = adjit.tensor([[3., 1.], [2., 4.]])
@@ -407,13 +406,13 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         tensor([[3.],
                 [4.]])
     """
+    if dim is None:
+        return gather(input.reshape(-1), 0, indices.reshape(-1))
     if indices.dtype is not dtypes.int64:
         raise RuntimeError(
             "torch.take_along_dim(): dtype of indices should be Long but got "
             f"{indices.dtype.legacy}"
         )
-    if dim is None:
-        return gather(input.reshape(-1), 0, indices.reshape(-1))
     if input.ndim != indices.ndim:
         raise RuntimeError(
             "torch.take_along_dim(): input and indices should have the same number of dimensions, "
@@ -422,8 +421,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     if not input.ndim:
         raise IndexError(f"Dimension specified as {dim} but tensor has no dimensions")
     axis = wrap_dim(dim, input.ndim)
-    size = input.shape[axis]
-    indices = where((indices < 0) & (indices >= -size), indices + size, indices)
+    indices = indices % input.shape[axis]
     sizes = [list(t.shape) for t in (input, indices)]
     for shape in sizes:
         shape[axis] = 1

@@ -238,8 +238,8 @@ def walk_tensor(
             found[dim] = place
             dim += 1
         return viewed, dim
-    if index.dtype not in (dtypes.int64, dtypes.int32, dtypes.int16, dtypes.int8):
-        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
+    if index.ndim or index.dtype.kind != "i":
+        check_index(index)
     if index.ndim == 0 and isinstance(item, Tensor):
         return picked(viewed, dim, int(index.item()), axis), dim
     found[dim] = index
@@ -384,12 +384,20 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
             check_mask(item, len(places), input)
             places += nonzero(item, as_tuple=True)
         else:
+            if item is not None:
+                check_index(item)
             places.append(item)
     if len(places) > input.ndim:
         raise IndexError(
             f"too many indices for tensor of dimension {input.ndim} (got {len(places)})"
         )
     return put(input, places, values, accumulate)
+
+
+def check_index(index: Tensor) -> None:
+    """Refuse what counts nothing."""
+    if index.dtype not in (dtypes.int64, dtypes.int32):
+        raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
 
 
 def check_put(x: Tensor, indices: Indices, values: Tensor) -> None:

@@ -107,7 +107,9 @@ def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: 
             f"type: {index.dtype.legacy} and size: {list(index.shape)}"
         )
     if index.dtype not in (dtypes.int32, dtypes.int64):
-        raise RuntimeError("index_add_(): Expected dtype int32/int64 for index")
+        raise RuntimeError(
+            f"index_add_(): Expected dtype int32/int64 for index but got: {index.dtype.legacy}"
+        )
     if source.dtype is not input.dtype:
         raise RuntimeError(
             f"index_add_(): self ({input.dtype.legacy}) and source ({source.dtype.legacy}) must "
