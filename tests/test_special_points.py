@@ -322,3 +322,65 @@ def test_cross_entropies_of_logits_keep_their_digits(kind: str) -> None:
         adjit.ones(1), adjit.full((1,), math.inf)
     )
     assert infinite.item() == -math.inf
+
+
+# ----- what a gradient goes to, of several elements -----
+
+NAN, INF = math.nan, math.inf
+ROWS = {
+    "ties": [[2.0, 2.0, 1.0], [2.0, 1.0, 2.0]],
+    "infinite": [[INF, 1.0, INF], [-INF, -INF, 0.0]],
+    "all infinite": [[INF, INF], [INF, INF]],
+    "zeros": [[0.0, -0.0, 0.0], [-0.0, 0.0, -0.0]],
+    "NaN": [[1.0, NAN, 2.0], [3.0, 0.0, NAN]],
+    "all NaN": [[NAN, NAN], [NAN, NAN]],
+    "all sorts": [[NAN, INF, -INF], [INF, NAN, 1.0]],
+}
+CHOOSING: dict[str, Callable[..., Any]] = {
+    "amax": lambda T, x: T.amax(x),
+    "amax of columns": lambda T, x: T.amax(x, 0),
+    "amax of rows": lambda T, x: x.amax(1, keepdim=True),
+    "amin": lambda T, x: x.amin((0, 1)),
+    "amin of rows": lambda T, x: T.amin(x, 1),
+    "aminmax": lambda T, x: sum(T.aminmax(x)),
+    "aminmax of rows": lambda T, x: T.aminmax(x, dim=1)[0],
+    "max": lambda T, x: x.max(),
+    "max of rows": lambda T, x: x.max(1)[0],
+    "min": lambda T, x: x.min(),
+    "min of columns": lambda T, x: x.min(0)[0],
+    "median": lambda T, x: x.median(),
+    "nanmedian": lambda T, x: x.nanmedian(),
+    "cummax": lambda T, x: x.cummax(1)[0],
+    "cummin": lambda T, x: x.cummin(0)[0],
+    "logsumexp": lambda T, x: x.logsumexp(1),
+    "logsumexp of all": lambda T, x: x.logsumexp((0, 1)),
+    "logcumsumexp": lambda T, x: x.logcumsumexp(1),
+    "softmax": lambda T, x: x.softmax(1),
+    "sort": lambda T, x: T.sort(x, dim=1, stable=True)[0],
+    "sort downwards": lambda T, x: T.sort(x, dim=1, descending=True, stable=True)[0],
+    "norm": lambda T, x: T.linalg.vector_norm(x, INF),
+    "least size": lambda T, x: T.linalg.vector_norm(x, -INF, 1),
+    "sums of columns": lambda T, x: T.linalg.matrix_norm(x, 1),
+    "max_pool1d": lambda T, x: T.nn.functional.max_pool1d(x[None], 2),
+    "adaptive_max_pool1d": lambda T, x: T.nn.functional.adaptive_max_pool1d(x[None], 1),
+    "clamp": lambda T, x: x.clamp(-1.0, 2.0),
+    "clamp by NaN": lambda T, x: x.clamp(min=NAN),
+    **{
+        name: lambda T, x, name=name: getattr(T, name)(x, x.flip(0))
+        for name in ("maximum", "minimum", "fmax", "fmin", "max", "min", "logaddexp", "hypot")
+    },
+}
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("name", CHOOSING)
+def test_gradients_go_where_those_of_pytorch_go(name: str, rows: str) -> None:
+    found = []
+    for library in (adjit, pytest.importorskip("torch")):
+        x = library.tensor(np.array(ROWS[rows]), requires_grad=True)
+        out = CHOOSING[name](library, x)
+        weights = np.arange(1.0, 1 + out.numel()).reshape(tuple(out.shape))
+        (grad,) = library.autograd.grad(out, x, library.tensor(weights))
+        found.append((out.detach().numpy(), grad.numpy(force=True)))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-12, equal_nan=True)

@@ -500,23 +500,19 @@ def check_not_empty(name: str, x: Tensor, axes: Shape | None) -> None:
             raise IndexError(f"{name}(): Expected reduction dim {d} to have non-zero size.")
 
 
-def share(g: Tensor, x: Tensor, out: Tensor) -> Tensor:
-    """The gradient of an extreme of all elements, divided evenly among those that equal it, as NaN does NaN."""
-    axes = tuple(range(x.ndim))
-    x, value = x.detach(), spread_back(out.detach(), axes, False, x.shape)
-    return shared_out(g, (x == value) | (x != x) & (value != value), axes, False)
+def share(
+    g: Tensor, x: Tensor, out: Tensor, axes: Shape, keepdim: bool, *, nan: bool = False
+) -> Tensor:
+    """A gradient divided evenly among the elements that are the extreme.
 
-
-def share_along(g: Tensor, x: Tensor, out: Tensor, axes: Shape, keepdim: bool) -> Tensor:
-    """The gradient of extremes along axes, divided evenly among the elements that equal them. Nothing equals
-    NaN: its gradient is NaN, as in PyTorch."""
-    mask = x.detach() == spread_back(out.detach(), axes, keepdim, x.shape)
-    return shared_out(g, mask, axes, keepdim)
-
-
-def shared_out(g: Tensor, mask: Tensor, axes: Shape, keepdim: bool) -> Tensor:
-    """A gradient divided evenly among the elements that a mask names."""
-    return spread_back(g, axes, keepdim, mask.shape) * mask / sum(mask, axes, keepdim=True)
+    Where that is NaN, among all that are NaN if `nan`; else NaN goes to every element, as in PyTorch.
+    """
+    value = spread_back(out.detach(), axes, keepdim, x.shape)
+    x = x.detach()
+    mask = x == value
+    if nan:
+        mask = mask | (x != x) & (value != value)
+    return spread_back(g, axes, keepdim, x.shape) * mask / sum(mask, axes, keepdim=True)
 
 
 def without_elements(shape: Shape, like: Tensor, *others: Tensor | None) -> Tensor:
@@ -535,7 +531,7 @@ def amax_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
 
 @amax_axes.vjp
 def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
-    return share_along(g, x, out, axes, keepdim)
+    return share(g, x, out, axes, keepdim)
 
 
 @operation("AminBackward0")
@@ -546,7 +542,7 @@ def amin_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
 
 @amin_axes.vjp
 def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
-    return share_along(g, x, out, axes, keepdim)
+    return share(g, x, out, axes, keepdim)
 
 
 @export(method=True, out=True)
@@ -598,7 +594,7 @@ def aminmax_axes(x: Tensor, axes: Shape, keepdim: bool) -> tuple[Tensor, Tensor]
 @aminmax_axes.vjp
 def _(gs, x, outs, axes, keepdim):  # type: ignore[no-untyped-def]
     low, high = (
-        None if g is None else share_along(g, x, out, axes, keepdim)
+        None if g is None else share(g, x, out, axes, keepdim)
         for g, out in zip(gs, outs, strict=True)
     )
     return low if high is None else high if low is None else low + high
@@ -700,7 +696,7 @@ def max_all(x: Tensor) -> Tensor:
 
 @max_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
-    return share(g, x, out)
+    return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
 @operation("MinBackward1")
@@ -711,7 +707,7 @@ def min_all(x: Tensor) -> Tensor:
 
 @min_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
-    return share(g, x, out)
+    return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
 Max, Min = return_type("max", "values indices"), return_type("min", "values indices")

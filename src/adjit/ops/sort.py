@@ -177,7 +177,7 @@ def median_all(x: Tensor) -> Tensor:
 
 @median_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
-    return share(g, x, out)
+    return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
 @operation("MedianBackward1", differentiable=(0,))
@@ -199,7 +199,7 @@ def nanmedian_all(x: Tensor) -> Tensor:
 
 @nanmedian_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
-    return share(g, x, out)
+    return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
 @operation("NanmedianBackward1", differentiable=(0,))
