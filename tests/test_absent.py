@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import adjit
-from adjit.absent import SUBJECTS
+from adjit.absent import METHODS, OTHER_SUBJECTS, SUBJECTS
 
 NAMES = [(s, name) for s in SUBJECTS for name in s.names.split()]
 ROOMS = ["nn.functional", "optim", "linalg", "special"]
@@ -65,6 +65,48 @@ def test_the_readme_has_every_subject():
     text = (Path(__file__).parents[1] / "README.md").read_text()
     listed = re.findall(r"^  - (.+?)(?: \(|$)", text.split("## What is not supported")[1], re.M)
     assert listed == [subject.title for subject in SUBJECTS]
+
+
+INSTEAD = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
+MISSING = [(title, name) for title, names in METHODS.items() for name in names.split()]
+
+
+@pytest.mark.parametrize(("title", "name"), MISSING, ids=[name for _, name in MISSING])
+def test_the_error_of_a_missing_method_says_what_to_do_instead(title, name):
+    x = adjit.ones(2)
+    with pytest.raises(AttributeError) as caught:
+        getattr(x, name)
+    assert str(caught.value).startswith(f"'Tensor' object has no attribute '{name}'. {title}: ")
+    assert str(caught.value).endswith(INSTEAD[title])
+    assert (caught.value.name, caught.value.obj) == (name, x)
+    assert not hasattr(x, name)
+    assert not hasattr(adjit.Tensor, name)
+    assert getattr(x, name, None) is None
+    assert name not in dir(x)
+
+
+def test_every_method_of_pytorch_is_there_or_in_the_table():
+    torch = pytest.importorskip("torch")
+    listed = [name for _, name in MISSING]
+    assert len(set(listed)) == len(listed)
+    public = {name for name in dir(torch.Tensor) if not name.startswith("_")}
+    assert {name for name in public if not hasattr(adjit.Tensor, name)} == set(listed)
+
+
+def test_what_a_user_names_as_a_missing_method_is_found():
+    class Named(adjit.Tensor):
+        values = "mine"
+
+    x = adjit.ones(2)
+    x.name = "weights"
+    assert x.name == "weights"
+    assert x.as_subclass(Named).values == "mine"
+    with pytest.raises(
+        AttributeError, match=r"^'Parameter' object has no attribute 'svd'\. Decomp"
+    ):
+        adjit.nn.Parameter(x).svd()
+    with pytest.raises(AttributeError, match=r"^'Tensor' object has no attribute 'sinn'$"):
+        x.sinn()
 
 
 def test_a_slip_of_the_keyboard_is_told_as_such():

@@ -6,7 +6,9 @@ One table, from which errors are told. The list in the README has the same subje
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+import inspect
+from collections.abc import Iterable
+from typing import Any, NamedTuple, NoReturn
 
 
 class Subject(NamedTuple):
@@ -104,6 +106,80 @@ SUBJECTS = (
 )  # fmt: skip
 
 
+# Methods of tensors that are missing, by the title of a subject above or of one below.
+METHODS = {
+    "Decompositions and solvers": """cholesky cholesky_inverse cholesky_solve det eig geqrf inverse logdet lstsq
+        lu lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet solve svd symeig
+        triangular_solve""",
+    "Small functions of vectors and matrices": "corrcoef cov dist renorm renorm_",
+    "Quantiles, histograms and counts": "bincount hash_tensor histc histogram nanquantile quantile",
+    "Transforms, windows and complex numbers": """angle cdouble cfloat chalf conj conj_physical conj_physical_
+        imag is_conj is_neg istft real resolve_conj resolve_neg stft""",
+    "Special functions of physics and statistics": """frexp i0 i0_ igamma igamma_ igammac igammac_ mvlgamma
+        mvlgamma_ nextafter nextafter_""",
+    "Sparse, quantised and half-precision tensors": """ccol_indices coalesce col_indices crow_indices dense_dim
+        dequantize indices int_repr is_coalesced is_mkldnn is_nested is_sparse_csr q_per_channel_axis
+        q_per_channel_scales q_per_channel_zero_points q_scale q_zero_point qscheme
+        resize_as_sparse_ row_indices slice_inverse smm sparse_dim sparse_mask sparse_resize_
+        sparse_resize_and_clear_ sspaddmm to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
+        to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
+    "Other processes, other compilers": "is_distributed is_shared share_memory_",
+    "Other devices": """ipu is_cpu is_ipu is_maia is_mps is_mtia is_vulkan is_xla is_xpu mtia xpu""",
+    "Memory of another size or elsewhere": """as_strided_ const_data_ptr new resize resize_ resize_as resize_as_
+        set_ storage_type""",
+    "Python on every element": "apply_ map2_ map_",
+    "Parts and rows": """as_strided_scatter dsplit fill_diagonal_ hsplit index index_reduce index_reduce_
+        narrow_copy nonzero_static sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes
+        vsplit""",
+    "What PyTorch uses itself or has no longer": """dim_order grad_dtype is_nonzero module_load name reinforce
+        volatile""",
+}  # fmt: skip
+OTHER_SUBJECTS = {
+    "Other devices": "look at x.device and x.is_cuda",
+    "Memory of another size or elsewhere": "make a new tensor, with new_empty, as_strided or narrow",
+    "Python on every element": "use the functions of tensors, or adjit.tensor of a list",
+    "Parts and rows": "use tensor_split, split, chunk, narrow, diagonal, scatter_reduce, x[...]",
+    "What PyTorch uses itself or has no longer": "there is nothing to do instead",
+}
+
+
+class Missing:
+    """Stands for a method that tensors have not: to look at it is the error that says what to do instead.
+
+    `hasattr` and `getattr` with a default find nothing, and what a user sets is found before.
+    """
+
+    __slots__ = ("name", "told")
+
+    def __init__(self, name: str, told: str) -> None:
+        self.name, self.told = name, told
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        what = (
+            f"type object '{owner.__name__}'" if instance is None else f"'{owner.__name__}' object"
+        )
+        raise AttributeError(
+            f"{what} has no attribute {self.name!r}. {self.told}", name=self.name, obj=instance
+        )
+
+
+def missing_methods() -> Iterable[Missing]:
+    """What to put in the place of methods that tensors have not."""
+    instead = {subject.title: subject.instead for subject in SUBJECTS} | OTHER_SUBJECTS
+    for title, names in METHODS.items():
+        for name in names.split():
+            yield Missing(name, _told(title, instead[title]))
+
+
+def is_missing(value: Any, name: str) -> bool:
+    """Whether an attribute that `dir` lists is a method that is missing."""
+    return isinstance(inspect.getattr_static(value, name, None), Missing)
+
+
+def _told(title: str, instead: str) -> str:
+    return f"{title}: adjit has not all that PyTorch has; {instead}"
+
+
 @functools.cache
 def _by_name() -> dict[str, Subject]:
     """The subject of each name."""
@@ -116,6 +192,4 @@ def absent(room: str, name: str) -> AttributeError:
     subject = _by_name().get(f"{room}.{name}" if room else name)
     if subject is None:
         return AttributeError(told)
-    return AttributeError(
-        f"{told}. {subject.title}: adjit has not all that PyTorch has; {subject.instead}"
-    )
+    return AttributeError(f"{told}. {_told(subject.title, subject.instead)}")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import devices, dtypes, printing
+from .absent import Missing, is_missing, missing_methods
 from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
@@ -955,7 +956,7 @@ class Tensor:
     # ----- indexing and containers -----
 
     def __dir__(self) -> list[str]:
-        return sorted({*object.__dir__(self)})
+        return sorted(name for name in {*object.__dir__(self)} if not is_missing(self, name))
 
 
 def on_host(t: Tensor) -> Tensor:
@@ -999,7 +1000,7 @@ def _ctype(kind: dtype) -> str:
 
 
 def _attach(name: str, function: Any) -> None:
-    if name not in Tensor.__dict__:
+    if name not in Tensor.__dict__ or isinstance(Tensor.__dict__[name], Missing):
         setattr(Tensor, name, function)
 
 
@@ -1007,5 +1008,7 @@ native.keep_attributes_in_dicts(Tensor)
 record.adopt_classes(Tensor, Meta)
 native.know(TENSOR=Tensor, META=Meta)
 attach_methods(_attach)
+for _missing in missing_methods():
+    setattr(Tensor, _missing.name, _missing)
 
 __all__ = ["Tensor"]
