@@ -1,9 +1,12 @@
 """Where objects are not as machine code takes them to be, it does not touch them."""
 
 import os
+import re
 import subprocess
 import sys
+import sysconfig
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -51,6 +54,22 @@ WRONG = [
 def test_what_is_elsewhere_is_noticed(module, name, value, told, monkeypatch):
     monkeypatch.setattr(module, name, value)
     assert told in interpreter.misfit()
+
+
+HEADERS = Path(sysconfig.get_path("include"))
+IN_C = {"void": "none", "int": "int32", "double": "float64"}  # every other result is a word
+
+
+@pytest.mark.skipif(not (HEADERS / "Python.h").exists(), reason="Python's headers are missing")
+def test_functions_of_the_interpreter_give_what_its_headers_say():
+    """An int is the lower half of a register, whose upper half may be anything."""
+    said = "\n".join(path.read_text(encoding="utf-8") for path in HEADERS.rglob("*.h"))
+    functions = [f for f in vars(objects).values() if isinstance(f, objects.ExternalFunction)]
+    assert len(functions) > 40
+    for function in functions:
+        declared = re.search(rf"PyAPI_FUNC\(([^)]*)\)\s*{function.symbol}\s*\(", said)
+        assert declared, function.symbol
+        assert str(function.sig.return_type) == IN_C.get(declared[1], "int64"), function.symbol
 
 
 @usual

@@ -39,6 +39,9 @@ INT_SUBCLASS = 1 << 24
 NUMBER_OF_ARGUMENTS = (1 << 63) - 1  # the top bit of the number says something else
 
 
+C_INT = types.int32  # what lies above it in the register of a result means nothing
+
+
 def _imported(name: str, arguments: int, result: Any = types.int64) -> Any:
     """A function of the interpreter; all its arguments are words."""
     return ExternalFunction(name, result(*[types.int64] * arguments))
@@ -57,30 +60,30 @@ new_word = _imported("PyLong_FromLongLong", 1)
 _word_of_any = _imported("PyLong_AsLongLong", 1)
 float_of = _imported("PyFloat_AsDouble", 1, types.float64)
 find = _imported("PyDict_GetItemWithError", 2)
-remember = _imported("PyDict_SetItem", 3)
-forget = _imported("PyDict_DelItem", 2)
+remember = _imported("PyDict_SetItem", 3, C_INT)
+forget = _imported("PyDict_DelItem", 2, C_INT)
 new_set = _imported("PySet_New", 1)  # of what an iterable gives, or 0
-add = _imported("PySet_Add", 2)
-discard = _imported("PySet_Discard", 2)
-contains = _imported("PySet_Contains", 2)
+add = _imported("PySet_Add", 2, C_INT)
+discard = _imported("PySet_Discard", 2, C_INT)
+contains = _imported("PySet_Contains", 2, C_INT)
 set_length = _imported("PySet_Size", 1)
-append = _imported("PyList_Append", 2)
+append = _imported("PyList_Append", 2, C_INT)
 new_part = _imported("PyList_GetSlice", 3)  # from, to
-replace_items = _imported("PyList_SetSlice", 4)  # from, to, by those of a list or 0
+replace_items = _imported("PyList_SetSlice", 4, C_INT)  # from, to, by those of a list or 0
 new_float = ExternalFunction("PyFloat_FromDouble", types.int64(types.float64))
-is_set = _imported("PyObject_IsTrue", 1)
-set_attribute = _imported("PyObject_SetAttr", 3)
+is_set = _imported("PyObject_IsTrue", 1, C_INT)
+set_attribute = _imported("PyObject_SetAttr", 3, C_INT)
 new_attribute = _imported("PyObject_GetAttr", 2)
 untrack = _imported("PyObject_GC_UnTrack", 1, types.void)  # the collector no longer looks into it
 track = _imported("PyObject_GC_Track", 1, types.void)
 new_weak_reference = _imported("PyWeakref_NewRef", 2)  # to an object, with 0
 new_next = _imported("PyIter_Next", 1)
-equal = _imported("PyObject_RichCompareBool", 3)
+equal = _imported("PyObject_RichCompareBool", 3, C_INT)
 new_result = _imported("PyObject_Vectorcall", 4)
 new_result_of_nothing = _imported("PyObject_CallNoArgs", 1)
 has_failed = _imported("PyErr_Occurred", 0)
-check_signals = _imported("PyErr_CheckSignals", 0)  # not 0 if what Ctrl-C does has raised
-failed_with = _imported("PyErr_ExceptionMatches", 1)  # an exception of a class
+check_signals = _imported("PyErr_CheckSignals", 0, C_INT)  # not 0 if what Ctrl-C does has raised
+failed_with = _imported("PyErr_ExceptionMatches", 1, C_INT)  # an exception of a class
 forget_error = _imported("PyErr_Clear", 0, types.void)
 take_error = _imported(
     "PyErr_Fetch", 3, types.void
@@ -90,7 +93,7 @@ this_thread = _imported("PyThread_get_thread_ident", 0)
 this_frame = _imported("PyEval_GetFrame", 0)  # that of Python which runs; 0 if there is none
 new_frame_behind = _imported("PyFrame_GetBack", 1)  # the one that called, or 0
 new_code_of = _imported("PyFrame_GetCode", 1)
-instruction_of = _imported("PyFrame_GetLasti", 1, types.int32)  # where a frame is in its code
+instruction_of = _imported("PyFrame_GetLasti", 1, C_INT)  # where a frame is in its code
 release = _imported("PyEval_SaveThread", 0)  # the interpreter's lock; what takes it back
 take_back = _imported("PyEval_RestoreThread", 1, types.void)
 EQUAL = 2  # the comparison that `equal` asks for
