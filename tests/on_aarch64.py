@@ -1,14 +1,17 @@
-"""What the kernels are on a processor that this one is not: machine code of aarch64, looked at and never run.
+"""What the kernels are, and compute, on a processor that this one is not: an ARM with NEON.
 
 `python tests/on_aarch64.py` prints figures and faults as JSON; with the word `all`, of every program of
 `on_level.py` and of all of the interpreter's part. One process runs the programs as usual and notes the
-texts of their kernels. Another one, which takes its processor for an ARM with NEON, compiles them and what
-needs no program: the tiles, the runner, the interpreter's part. LLVM comes with every processor it knows.
+texts of their kernels and the bits of their results. Another one, which takes its processor for an ARM,
+compiles the texts and what needs no program: the tiles, the runner, the interpreter's part. A third one
+runs the programs as that ARM would, where there is an emulator.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import inspect
+import io
 import json
 import os
 import pkgutil
@@ -17,49 +20,72 @@ import struct
 import subprocess
 import sys
 import tempfile
+import traceback
 from collections import Counter
+from contextlib import redirect_stdout
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 TRIPLE = "aarch64-unknown-linux-gnu"
-PROCESSOR = os.environ.get(
-    "ADJIT_AARCH64", "neoverse-n1"
-)  # generic: the oldest; neoverse-v2 has SVE
+# Others are `generic`, the oldest instructions, and neoverse-v2, which has SVE.
+PROCESSOR = os.environ.get("ADJIT_AARCH64", "neoverse-n1")
 FEATURES = "+neon,+fp-armv8"
-PARTS = ("texts", "look")  # what the two processes do
+PARTS = ("texts", "look", "run")  # what the processes do
 
-if __name__ == "__main__":
+part = sys.argv[1] if __name__ == "__main__" and sys.argv[1:] else ""
+if part in PARTS:
     # Before adjit is imported: chains are fused, however short, and at once.
     os.environ |= {"ADJIT_JIT": "sync", "ADJIT_HOT": "1", "ADJIT_MIN_FUSED": "1"}
-    if sys.argv[1:2] == ["look"]:
-        import llvmlite.binding as llvm
+if part in ("texts", "run"):
+    # The interpreter's machine code has constants of a process; the emulator is for one thread.
+    os.environ |= {"ADJIT_RECORDER": "python", "ADJIT_NUM_THREADS": "1"}
+if part in ("look", "run"):
+    import llvmlite.binding as llvm
 
-        os.environ |= {"NUMBA_CPU_NAME": PROCESSOR, "NUMBA_CPU_FEATURES": FEATURES}
-        os.environ["ADJIT_CACHE_DIR"] = tempfile.mkdtemp(prefix="adjit_aarch64_")
-        for module in (llvm, llvm.targets):
-            module.get_process_triple = module.get_default_triple = lambda: TRIPLE
-        llvm.initialize_all_targets()
-        llvm.initialize_all_asmprinters()
-    else:
-        os.environ["ADJIT_RECORDER"] = "python"  # whose machine code has constants of a process
+    folder = tempfile.TemporaryDirectory(prefix="adjit_aarch64_")
+    os.environ |= {"NUMBA_CPU_NAME": PROCESSOR, "NUMBA_CPU_FEATURES": FEATURES}
+    os.environ["ADJIT_CACHE_DIR"] = folder.name
+    os.environ.pop("ADJIT_CPU", None)  # a level of another architecture
+    for module in (llvm, llvm.targets):
+        module.get_process_triple = module.get_default_triple = lambda: TRIPLE
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
 
 FEW = {  # programs of `on_level.py` that stand for all
     "exp adjit.float32", "pow adjit.float64", "lgamma adjit.float32", "where adjit.float64", "chain, fused",
     "long sums", "whole numbers", "conversions", "norms", "sorted", "convolution float32",
+    "convolution of points float64",
 }  # fmt: skip
+FEWER = {"exp adjit.float32", "conversions", "long sums", "convolution of points float64"}  # to run
 FEW_FAMILIES = {"record", "recycle"}  # of the interpreter's part
 
 # ----- what is there to be compiled -----
 
 
-def texts(every: bool) -> list[tuple[str, str, str]]:
-    """Name, text and signature of each kernel that programs ask for."""
+def run(chosen: set[str]) -> dict[str, str]:
+    """Run the programs with some names, by default all; the bits of their results."""
     import cuda_cases
     import numpy as np
     from on_level import digest, programs
 
     import adjit
-    from adjit.schedule import cache, settle
+    from adjit.schedule import settle
+
+    bits = {}
+    for name, program, _ in programs(not chosen):
+        if not chosen or name in chosen:
+            adjit.manual_seed(0)
+            cuda_cases.rng = np.random.default_rng(0)
+            for _ in range(2):  # the second time by a plan
+                bits[name] = digest(program())
+    settle.settle()
+    return bits
+
+
+def texts(every: bool) -> dict[str, Any]:
+    """Name, text and signature of each kernel that programs ask for, and the bits of their results."""
+    from adjit.schedule import cache
 
     unit, found = cache._unit, {}
 
@@ -68,14 +94,7 @@ def texts(every: bool) -> list[tuple[str, str, str]]:
         return unit(name, text, signature)
 
     cache._unit = noted
-    for name, program, _ in programs(every):
-        if every or name in FEW:
-            adjit.manual_seed(0)
-            cuda_cases.rng = np.random.default_rng(0)
-            for _ in range(2):  # the second time by a plan
-                digest(program())
-    settle.settle()
-    return list(found)
+    return {"bits": run(set() if every else FEW), "texts": list(found)}
 
 
 def emitters() -> list[Any]:
@@ -220,29 +239,53 @@ def look_at_all(wanted: dict[str, Any]) -> list[Look]:
     return looks
 
 
-def main(part: str, every: bool) -> None:
+# ----- what is run -----
+
+
+def emulate() -> None:
+    """Have machine code run by an emulator once it is linked."""
+    from adjit.kernels import target
+    from emulator import Emulator
+
+    from adjit.schedule import cache
+
+    def fail(what: Any) -> None:
+        """End this process for an error that would be let pass, as nobody can raise it through machine code."""
+        traceback.print_exception(what.exc_value)
+        os._exit(1)
+
+    emulator, load, linked = Emulator(), target.load, target.loader().get_function_address
+    cache.load = lambda symbol, code: emulator.callable(load(symbol, code))
+    cache.loader = lambda: SimpleNamespace(
+        get_function_address=lambda name: emulator.callable(linked(name))
+    )
+    sys.unraisablehook = fail
+
+
+def facts() -> dict[str, str]:
+    """What `python -m adjit info` says."""
+    from adjit.__main__ import main
+
+    with redirect_stdout(io.StringIO()) as said:
+        main(["info"])
+    return dict(line.split(maxsplit=1) for line in said.getvalue().splitlines())
+
+
+def told_by(part: str, every: bool, given: Any) -> Any:
+    """What one of the processes finds out."""
     if part == "texts":
-        json.dump(texts(every), sys.stdout)
-        return
-    if part == "look":
-        looks = look_at_all(units(json.load(sys.stdin), every))
-    else:
-        words, given = ["all"] * every, None
-        for name in PARTS:
-            done = subprocess.run(
-                [sys.executable, __file__, name, *words], input=given, text=True,
-                stdout=subprocess.PIPE, check=True,
-            )  # fmt: skip
-            given = done.stdout
-        print(given)
-        return
+        return texts(every)
+    if part == "run":
+        emulate()
+        return run(set() if every else FEWER)
     from adjit.kernels import micro, processor
 
-    totals = Counter()
+    looks = look_at_all(units(given["texts"], every))
+    totals: Counter[str] = Counter()
     for one in looks:
         totals.update({k: v for k, v in one._asdict().items() if isinstance(v, int)})
-    told = {
-        "processor": processor.CHOSEN._asdict(),
+    return {
+        "facts": facts(),
         "vector_bytes": processor.VECTOR_BYTES,
         "fused": processor.FUSED,
         "tile": [micro.HEIGHT, micro.WIDTH],
@@ -250,8 +293,22 @@ def main(part: str, every: bool) -> None:
         "units": {one.name: one._asdict() for one in looks},
         "faults": [f"{one.name}: {fault}" for one in looks for fault in one.faults],
     }
+
+
+def main() -> None:
+    every = "all" in sys.argv[1:]
+    if part in PARTS:
+        told = told_by(part, every, json.load(sys.stdin))
+    else:
+        told = {}
+        for name in PARTS if importlib.util.find_spec("unicorn") else PARTS[:2]:
+            done = subprocess.run(
+                [sys.executable, __file__, name, *["all"] * every], stdout=subprocess.PIPE,
+                input=json.dumps(told.get("texts")), text=True, check=True,
+            )  # fmt: skip
+            told[name] = json.loads(done.stdout)
     json.dump(told, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1] if sys.argv[1:2] and sys.argv[1] in PARTS else "", "all" in sys.argv[1:])
+    main()

@@ -70,6 +70,13 @@ def test_a_level_of_another_architecture_is_refused():
         assert other.limited(NATIVE) == other
 
 
+def test_an_arm_that_llvm_cannot_ask_has_vectors(monkeypatch):
+    monkeypatch.setattr(processor.llvm, "get_process_triple", lambda: "arm64-apple-darwin")
+    monkeypatch.setattr(processor, "get_host_cpu_features", lambda: "")
+    monkeypatch.setattr(processor.config, "CPU_FEATURES", None)
+    assert processor.host.__wrapped__().features == "+neon"
+
+
 def test_an_unknown_level_is_refused_when_adjit_is_imported():
     done = child("import adjit", ADJIT_CPU="avx2")
     assert done.returncode != 0

@@ -77,7 +77,10 @@ def host() -> Processor:
     """This processor."""
     features = get_host_cpu_features() if config.CPU_FEATURES is None else config.CPU_FEATURES
     name = config.CPU_NAME or llvm.get_host_cpu_name()
-    return Processor(NATIVE, llvm.get_process_triple(), name, features)
+    found = Processor(NATIVE, llvm.get_process_triple(), name, features)
+    # LLVM cannot ask every ARM what it has, but all of them have vectors.
+    is_told = bool(features) or found.architecture != "aarch64"
+    return found if is_told else found._replace(features="+neon")
 
 
 CHOSEN = host().limited(os.environ.get(SETTING, "").strip() or NATIVE)
