@@ -18,6 +18,8 @@ def put_in_place(
     real = getattr(module, name)
     monkeypatch.setattr(module, name, other)
     if hasattr(settle.settle, "context"):
-        twin, shared = settle.settle.context
-        swapped = tuple([other if known is real else known for known in shared])
-        monkeypatch.setattr(settle.settle, "context", (twin, swapped))
+        context = settle.settle.context
+        swapped = settle.Scheduler(
+            *[other if known is real else known for known in context.scheduler]
+        )
+        monkeypatch.setattr(settle.settle, "context", context._replace(scheduler=swapped))

@@ -316,7 +316,7 @@ def test_without_the_search_cycles_would_stay(monkeypatch):
 
 
 def test_the_search_is_registered_once():
-    fastpath.shared()
+    fastpath.runtime()
     assert gc.callbacks.count(cycles.bring_back) == 1
 
 

@@ -64,7 +64,7 @@ IN_C = {"void": "none", "int": "int32", "double": "float64"}  # every other resu
 def test_functions_of_the_interpreter_give_what_its_headers_say():
     """An int is the lower half of a register, whose upper half may be anything."""
     said = "\n".join(path.read_text(encoding="utf-8") for path in HEADERS.rglob("*.h"))
-    functions = [f for f in vars(objects).values() if isinstance(f, objects.ExternalFunction)]
+    functions = [f for f in vars(cpython).values() if isinstance(f, cpython.ExternalFunction)]
     assert len(functions) > 40
     for function in functions:
         declared = re.search(rf"PyAPI_FUNC\(([^)]*)\)\s*{function.symbol}\s*\(", said)

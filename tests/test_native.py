@@ -608,25 +608,11 @@ def test_a_view_that_is_known_does_not_need_its_twin():
     cut = next(f for f in native.families if f.module == "views")
     assert cut._address
     select = T.Tensor.select
-    shared, known, _ = select.context
-    fast = view_cache._views.function(refuse_twin, (shared, known, refuse_twin))
+    fast = view_cache._views.function(refuse_twin, select.context._replace(twin=refuse_twin))
     assert described(fast(x, 1, 2), (x,)) == described(x.select(1, 2), (x,))
     for args in [(x, 1, True), (x,), (1, x, 2), (x, x, 2), (x, 1, [2])]:
         with pytest.raises(AssertionError, match="the twin was called"):
             fast(*args)
-
-
-def test_all_that_machine_code_leaves_open_is_bound():
-    for family in native.families:
-        names = {}
-        text = native._bound(f"fastpath.{family.module}")
-        exec(compile(text, family.module, "exec"), names)
-        opened = {
-            n for line in re.findall(r"^(.*= )BOUND", text, re.M) for n in line.split(" = ")[:-1]
-        }
-        assert opened or family.module == "freelists"
-        assert "(\n    BOUND\n)" not in text  # which would not be found
-        assert all(names[n] for n in opened)
 
 
 def test_a_call_that_can_fail_on_values_names_its_line():
@@ -1326,7 +1312,7 @@ def test_what_a_step_asks_of_tensors_agrees(others):
 def test_what_a_step_asks_of_plain_tensors_is_asked_without_the_twin(monkeypatch):
     tensors = [T.ones(2), T.ones(3)]
     for function in (steps.go_together, steps.lie_plainly):
-        monkeypatch.setattr(function, "context", (*function.context[:1], refuse_twin))
+        monkeypatch.setattr(function, "context", function.context._replace(twin=refuse_twin))
     assert steps.go_together(tensors)
     assert steps.lie_plainly(tensors, [T.ones(4)])
     assert not steps.go_together([*tensors, T.ones(2, dtype=T.float64)])
@@ -1955,11 +1941,10 @@ def slow_settles(monkeypatch):
     """The calls of settling that machine code leaves to Python."""
     found = []
     for made in (scheduling.settle, scheduling.value_of):
-        twin, shared = made.context
         noted = functools.partial(
-            lambda twin, *args, **kw: found.append(twin) or twin(*args, **kw), twin
+            lambda twin, *args, **kw: found.append(twin) or twin(*args, **kw), made.context.twin
         )
-        monkeypatch.setattr(made, "context", (noted, shared))
+        monkeypatch.setattr(made, "context", made.context._replace(twin=noted))
     return found
 
 

@@ -31,29 +31,9 @@ from .cpython import (
     remember,
     set_length,
     word_of,
-)  # fmt: skip
+)
 from .sorting import sort_by
 from .tensors import (
-    EMPTY,
-    INT,
-    INTEGERS,
-    LIST,
-    MAX_PENDING,
-    NO_GRAD,
-    NODE,
-    NONE,
-    NUMBERS,
-    RECIPE,
-    STORAGE,
-    STORAGE_SPEC,
-    STORAGE_VALUE,
-    TAPE,
-    TENSOR_META,
-    TENSOR_NEEDS_GRAD,
-    TENSOR_OFFSET,
-    TENSOR_SPEC,
-    TENSOR_STORAGE,
-    TRUE,
     is_private,
     is_tensor,
     is_usual,
@@ -62,26 +42,31 @@ from .tensors import (
     new_view,
     version_of,
     zero,
-)  # fmt: skip
+)
 from .traces import MOST_VALUES, completed
 
-# Where the slots of the classes lie; bound when the module is compiled.
-STORAGE_VERSION = RECIPE_VJPS = RECIPE_SPEC = FUNCTION_CONTEXT = BOUND
-GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_EXTRAS = GRAD_SCALARS = BOUND
-GRAD_OP = GRAD_MASK = GRAD_SAVED = SPEC_NUMEL = SPEC_CONTIGUOUS = SAVING_TEMPLATES = BOUND
-GRAD_SEQ = PULL_TEMPLATES = LEAF_VARIABLE = META_GRAD = META_POST_HOOKS = BOUND
-TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = BOUND
+ADVANCE_CAPTURED = ADVANCE_KEEP = ADVANCE_MEET = ADVANCE_MET = ADVANCE_ORDER = BOUND
+ADVANCE_WAITING = BOUND
+AS_IS = AS_TENSOR = BOUND
+BACKWARD_ACCUMULATE_OP = BACKWARD_FIT = BACKWARD_FITS = BACKWARD_MOST = BACKWARD_PULL_CLASS = BOUND
+BACKWARD_RUNTIME = BACKWARD_SAVING_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
+BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
+BASIC_TWIN = FITTED = FUNCTION_CONTEXT = BOUND
+GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = GRAD_RECIPE = BOUND
+GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
+KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BOUND
+META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
+OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
+PASSED = PULL_TEMPLATES = RECIPE_SPEC = RECIPE_VJPS = BOUND
+RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
+RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = RUNTIME_RECIPE_CLASS = BOUND
+RUNTIME_STORAGE_CLASS = RUNTIME_TAPE = RUNTIME_TRUE = BOUND
+SAVING_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
+STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
+TEMPLATE_FRESH = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
+TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
+VJP_FORMS = VJP_KERNELS = VJP_SOURCES = BOUND
 
-# The context.
-SHARED, FIT, FITS, TOTAL_OF, TOTALS, MOST, SMALL, SAVING, PULL, TEMPLATE, ACCUMULATE = range(11)
-TWIN = 1  # in the context of `reach`
-ORDER, WAITING, MET, MEET, KEEP, CAPTURED = range(6)  # the arguments of `advance`
-# What `record.plan_vjp` found: the kernels, and for each operand which of them it needs, and how.
-KERNELS, SOURCES, FORMS = range(2, 5)
-PASSED, NOTHING = -1, -2  # among the sources: the gradient itself, none
-AS_IS, AS_TENSOR, FITTED = range(3)
-KERNEL_RECIPE, KERNEL_NUMBERS, KERNEL_READS = 0, 3, 5
-IS_VIEW, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
 PAIRS = 2 * MOST_VALUES
 
 
@@ -91,7 +76,7 @@ def reach(function, arguments, count, names):
     What it returns are those from which nothing can be reached.
     """
     context = get(function, FUNCTION_CONTEXT)
-    none, ends = item(item(context, SHARED), NONE), new_list(0)
+    none, ends = item(item(context, BACKWARD_RUNTIME), RUNTIME_NONE), new_list(0)
     order, seen = get(arguments, 0), get(arguments, 8)
     known, at = set_length(seen), 0
     is_well = ends != 0
@@ -112,29 +97,31 @@ def reach(function, arguments, count, names):
     if is_well and sort_by(order, GRAD_SEQ):
         return ends
     drop(ends)
-    return 0 if has_failed() != 0 else new_result(item(context, TWIN), arguments, count, names)
+    return (
+        0 if has_failed() != 0 else new_result(item(context, BASIC_TWIN), arguments, count, names)
+    )
 
 
 def advance(function, arguments, count, names):
     """Walk over the nodes at the end of the order as long as they are plain."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
-    order, waiting = get(arguments, 8 * ORDER), get(arguments, 8 * WAITING)
-    captured = get(arguments, 8 * CAPTURED)
+    runtime = item(context, BACKWARD_RUNTIME)
+    order, waiting = get(arguments, 8 * ADVANCE_ORDER), get(arguments, 8 * ADVANCE_WAITING)
+    captured = get(arguments, 8 * ADVANCE_CAPTURED)
     while length(waiting) > 0 and length(order) > 0:
         fn = list_item(order, length(order) - 1)
         grads = find(waiting, fn)
         if grads != 0 and not join(context, arguments, fn, grads):
             return 0
         if grads != 0:
-            is_leaf = get(fn, GRAD_OP) == item(context, ACCUMULATE)
-            is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(shared, RECIPE)
+            is_leaf = get(fn, GRAD_OP) == item(context, BACKWARD_ACCUMULATE_OP)
+            is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(runtime, RUNTIME_RECIPE_CLASS)
             if is_leaf:
-                way = new_grad(shared, fn, list_item(grads, 0), captured)
+                way = new_grad(runtime, fn, list_item(grads, 0), captured)
             elif is_elementwise:
-                way = plain_vjp(shared, fn, list_item(grads, 0))
+                way = plain_vjp(runtime, fn, list_item(grads, 0))
             else:
-                way = new_way(context, shared, fn, grads)
+                way = new_way(context, runtime, fn, grads)
             if way == 0:
                 break
             own(grads)
@@ -142,68 +129,68 @@ def advance(function, arguments, count, names):
         put(order, LENGTH, length(order) - 1)  # its reference is ours now
         if grads != 0:
             if is_leaf:
-                passed = end(shared, fn, way, captured)
+                passed = end(runtime, fn, way, captured)
             elif is_elementwise:
                 passed = pass_on(context, arguments, fn, way, list_item(grads, 0))
             else:
                 passed = follow(context, arguments, fn, way, grads)
                 drop(way)
             drop(grads)
-            if passed and get(arguments, 8 * KEEP) != item(shared, TRUE):
-                free_saved(shared, fn)
+            if passed and get(arguments, 8 * ADVANCE_KEEP) != item(runtime, RUNTIME_TRUE):
+                free_saved(runtime, fn)
         drop(fn)
         if has_failed() != 0:
             return 0
-    return 0 if has_failed() != 0 else own(item(shared, NONE))
+    return 0 if has_failed() != 0 else own(item(runtime, RUNTIME_NONE))
 
 
 @helper
-def new_grad(shared, fn, g, captured):
+def new_grad(runtime, fn, g, captured):
     """What a gradient becomes at a leaf without hooks: its `.grad`, if it has none, or one of those
     that are `captured`; else 0."""
-    none, leaf = item(shared, NONE), get(fn, LEAF_VARIABLE)
+    none, leaf = item(runtime, RUNTIME_NONE), get(fn, LEAF_VARIABLE)
     if get(fn, GRAD_EXTRAS) != none or g == none:
         return 0
-    if captured == none and not is_free(shared, leaf):
+    if captured == none and not is_free(runtime, leaf):
         return 0
-    if class_of(g) == item(shared, NODE):
-        return new_tensor(shared, own(g), item(get(fn, GRAD_OUTPUTS), 0))
-    return new_own_copy(shared, g) if captured == none else own(g)
+    if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
+        return new_tensor(runtime, own(g), item(get(fn, GRAD_OUTPUTS), 0))
+    return new_own_copy(runtime, g) if captured == none else own(g)
 
 
 @helper
-def is_free(shared, leaf):
+def is_free(runtime, leaf):
     """Whether a leaf wants a gradient and has none yet, and nothing is to be called once it has one."""
-    none, meta = item(shared, NONE), get(leaf, TENSOR_META)
-    if get(leaf, TENSOR_NEEDS_GRAD) != item(shared, TRUE):
+    none, meta = item(runtime, RUNTIME_NONE), get(leaf, TENSOR_META)
+    if get(leaf, TENSOR_NEEDS_GRAD) != item(runtime, RUNTIME_TRUE):
         return False
     return meta != none and get(meta, META_GRAD) == none and length(get(meta, META_POST_HOOKS)) == 0
 
 
 @helper
-def new_own_copy(shared, g):
+def new_own_copy(runtime, g):
     """A handle of its own on the value of a gradient, if that is all of its memory; else 0."""
-    if not is_tensor(shared, g) or get(g, TENSOR_OFFSET) != zero(shared):
+    if not is_tensor(runtime, g) or get(g, TENSOR_OFFSET) != zero(runtime):
         return 0
     storage, spec = get(g, TENSOR_STORAGE), get(g, TENSOR_SPEC)
     whole = get(storage, STORAGE_SPEC)
     is_whole = spec == whole or (
-        get(spec, SPEC_CONTIGUOUS) == item(shared, TRUE)
+        get(spec, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE)
         and word_of(get(spec, SPEC_NUMEL)) == word_of(get(whole, SPEC_NUMEL))
     )
-    if not is_whole or not is_private(shared, storage):
+    if not is_whole or not is_private(runtime, storage):
         return 0
-    return new_tensor(shared, own(get(storage, STORAGE_VALUE)), spec)
+    return new_tensor(runtime, own(get(storage, STORAGE_VALUE)), spec)
 
 
 @helper
-def end(shared, fn, grad, captured):
+def end(runtime, fn, grad, captured):
     """Leave a gradient, whose reference is taken over, at its leaf; whether that went well."""
-    if captured == item(shared, NONE):
+    if captured == item(runtime, RUNTIME_NONE):
         put(get(get(fn, LEAF_VARIABLE), TENSOR_META), META_GRAD, grad)
-        drop(item(shared, NONE))
+        drop(item(runtime, RUNTIME_NONE))
         return True
-    place = new_pair(own(fn), own(zero(shared)))
+    place = new_pair(own(fn), own(zero(runtime)))
     failed = remember(captured, place, grad) if place != 0 else 1
     drop(place)
     drop(grad)
@@ -211,15 +198,15 @@ def end(shared, fn, grad, captured):
 
 
 @helper
-def is_list(shared, g):
+def is_list(runtime, g):
     """Whether these are several gradients that have yet to be summed."""
-    return class_of(g) == item(shared, LIST)
+    return class_of(g) == item(runtime, RUNTIME_LIST_CLASS)
 
 
 @helper
 def join(context, arguments, fn, grads):
     """Sum the gradients of a node's only output, if there are several; whether that went well."""
-    if length(grads) != 1 or not is_list(item(context, SHARED), list_item(grads, 0)):
+    if length(grads) != 1 or not is_list(item(context, BACKWARD_RUNTIME), list_item(grads, 0)):
         return True
     own(grads)
     gathered, spec = list_item(grads, 0), item(get(fn, GRAD_OUTPUTS), 0)
@@ -228,11 +215,11 @@ def join(context, arguments, fn, grads):
         words = stack_words(2)
         put(words, 0, gathered)
         put(words, 8, spec)
-        joined = new_result(item(context, TOTAL_OF), words, 2, 0)
+        joined = new_result(item(context, BACKWARD_TOTAL_OF), words, 2, 0)
     if joined != 0:
         drop(gathered)
         put_list_item(grads, 0, joined)
-        discard(get(arguments, 8 * MET), fn)
+        discard(get(arguments, 8 * ADVANCE_MET), fn)
     drop(grads)
     return joined != 0
 
@@ -248,44 +235,44 @@ def new_tuple_of(collection):
 
 
 @helper
-def plain_vjp(shared, fn, g):
+def plain_vjp(runtime, fn, g):
     """What `plan_vjp` found for a node and its gradient, if nothing about them is unusual; else 0."""
-    none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
+    none, saved = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED)
     if get(fn, GRAD_EXTRAS) != none or saved == none:
         return 0
     vjps = get(get(fn, GRAD_RECIPE), RECIPE_VJPS)
-    if class_of(g) == item(shared, NODE):
+    if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
         vjp = find(vjps, get(fn, GRAD_MASK))
-    elif is_tensor(shared, g) and is_private(shared, get(g, TENSOR_STORAGE)):
+    elif is_tensor(runtime, g) and is_private(runtime, get(g, TENSOR_STORAGE)):
         key = new_pair(own(get(g, TENSOR_SPEC)), own(get(fn, GRAD_MASK)))
         vjp = find(vjps, key) if key != 0 else 0
         drop(key)
     else:
         return 0
-    if vjp == 0 or item(vjp, SOURCES) == none:
+    if vjp == 0 or item(vjp, VJP_SOURCES) == none:
         return 0
-    if length(item(shared, TAPE)) + length(item(vjp, KERNELS)) >= MAX_PENDING:
+    if length(item(runtime, RUNTIME_TAPE)) + length(item(vjp, VJP_KERNELS)) >= MAX_PENDING:
         return 0
-    return vjp if all_as_saved(shared, saved) else 0
+    return vjp if all_as_saved(runtime, saved) else 0
 
 
 @helper
-def all_as_saved(shared, saved):
+def all_as_saved(runtime, saved):
     """Whether all that was saved is unwritten and not shared."""
     unwritten = True
     for k in range(0, length(saved), 2):
-        unwritten = unwritten and is_as_saved(shared, item(saved, k), item(saved, k + 1))
+        unwritten = unwritten and is_as_saved(runtime, item(saved, k), item(saved, k + 1))
     return unwritten
 
 
 @helper
-def is_as_saved(shared, kept, version):
+def is_as_saved(runtime, kept, version):
     """Whether a saved tensor, or the cell of a saved result, is unwritten and not shared."""
-    if class_of(kept) == item(shared, STORAGE):
+    if class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS):
         now, storage = get(kept, STORAGE_VERSION), kept
     else:
-        now, storage = version_of(shared, kept), get(kept, TENSOR_STORAGE)
-    if now == 0 or not is_private(shared, storage):
+        now, storage = version_of(runtime, kept), get(kept, TENSOR_STORAGE)
+    if now == 0 or not is_private(runtime, storage):
         return False
     return now == version or equal(now, version, EQUAL) == 1
 
@@ -293,14 +280,14 @@ def is_as_saved(shared, kept, version):
 @helper
 def pass_on(context, arguments, fn, vjp, g):
     """Record the kernels of a node and let the gradients arrive; whether that went well."""
-    shared = item(context, SHARED)
-    kernels, sources, forms = item(vjp, KERNELS), item(vjp, SOURCES), item(vjp, FORMS)
+    runtime = item(context, BACKWARD_RUNTIME)
+    kernels, sources, forms = item(vjp, VJP_KERNELS), item(vjp, VJP_SOURCES), item(vjp, VJP_FORMS)
     nodes = new_tuple(length(kernels))
     if nodes == 0:
         return False
     for k in range(length(kernels)):
-        node = new_pullback(shared, fn, item(kernels, k), g)
-        if node == 0 or append(item(shared, TAPE), node) != 0:
+        node = new_pullback(runtime, fn, item(kernels, k), g)
+        if node == 0 or append(item(runtime, RUNTIME_TAPE), node) != 0:
             drop(node)
             drop(nodes)
             return False
@@ -309,7 +296,7 @@ def pass_on(context, arguments, fn, vjp, g):
     edges = get(fn, GRAD_EDGES)
     for k in range(length(edges)):
         edge, source = item(edges, k), word_of(item(sources, k))
-        if edge == item(shared, NONE) or source == NOTHING:
+        if edge == item(runtime, RUNTIME_NONE) or source == NOTHING:
             continue
         if source == PASSED:
             found, spec = g, item(get(fn, GRAD_OUTPUTS), 0)
@@ -328,7 +315,7 @@ def pass_on(context, arguments, fn, vjp, g):
 
 
 @helper
-def new_pullback(shared, fn, kernel, g):
+def new_pullback(runtime, fn, kernel, g):
     """The node of one kernel of a vjp; 0 on failure."""
     saved, reads, numbers = (
         get(fn, GRAD_SAVED),
@@ -336,20 +323,20 @@ def new_pullback(shared, fn, kernel, g):
         item(kernel, KERNEL_NUMBERS),
     )
     inputs = new_tuple(length(reads))
-    scalars = new_tuple(length(numbers)) if length(numbers) else own(item(shared, EMPTY))
+    scalars = new_tuple(length(numbers)) if length(numbers) else own(item(runtime, RUNTIME_EMPTY))
     is_shifted = False
     for k in range(length(reads)):
-        is_shifted |= offset_of(shared, read_of(item(reads, k), saved, g)) != zero(shared)
-    offsets = new_tuple(length(reads)) if is_shifted else own(item(shared, NONE))
+        is_shifted |= offset_of(runtime, read_of(item(reads, k), saved, g)) != zero(runtime)
+    offsets = new_tuple(length(reads)) if is_shifted else own(item(runtime, RUNTIME_NONE))
     if inputs != 0 and offsets != 0 and scalars != 0:
         for k in range(length(reads)):
             kept = read_of(item(reads, k), saved, g)
-            fill(inputs, k, own(value_of(shared, kept)))
+            fill(inputs, k, own(value_of(runtime, kept)))
             if is_shifted:
-                fill(offsets, k, own(offset_of(shared, kept)))
+                fill(offsets, k, own(offset_of(runtime, kept)))
         for k in range(length(numbers)):
             fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
-    return new_node(shared, own(item(kernel, KERNEL_RECIPE)), inputs, offsets, scalars)
+    return new_node(runtime, own(item(kernel, KERNEL_RECIPE)), inputs, offsets, scalars)
 
 
 @helper
@@ -359,82 +346,88 @@ def read_of(place, saved, g):
 
 
 @helper
-def value_of(shared, kept):
+def value_of(runtime, kept):
     """The value of a tensor or of a cell, or that value itself."""
-    if class_of(kept) == item(shared, NODE):
+    if class_of(kept) == item(runtime, RUNTIME_NODE_CLASS):
         return kept
-    storage = kept if class_of(kept) == item(shared, STORAGE) else get(kept, TENSOR_STORAGE)
+    storage = (
+        kept
+        if class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS)
+        else get(kept, TENSOR_STORAGE)
+    )
     return get(storage, STORAGE_VALUE)
 
 
 @helper
-def offset_of(shared, kept):
+def offset_of(runtime, kept):
     """Where it starts."""
-    if class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE):
-        return zero(shared)
+    if class_of(kept) == item(runtime, RUNTIME_NODE_CLASS) or class_of(kept) == item(
+        runtime, RUNTIME_STORAGE_CLASS
+    ):
+        return zero(runtime)
     return get(kept, TENSOR_OFFSET)
 
 
 @helper
 def new_gradient(context, edge, found, spec, wanted, form):
     """What arrives at the end of an edge: a bare value, or a tensor where it looks different."""
-    shared = item(context, SHARED)
+    runtime = item(context, BACKWARD_RUNTIME)
     if form == AS_IS:
-        return new_as_is(shared, edge, found, wanted)
-    is_bare = class_of(found) == item(shared, NODE)
+        return new_as_is(runtime, edge, found, wanted)
+    is_bare = class_of(found) == item(runtime, RUNTIME_NODE_CLASS)
     if form == FITTED:
         made = new_fitted(context, edge, found, spec, wanted)
         if made != 0 or has_failed() != 0:
             return made
-    made = new_tensor(shared, own(found), spec) if is_bare else own(found)
+    made = new_tensor(runtime, own(found), spec) if is_bare else own(found)
     if form == AS_TENSOR or made == 0:
         return made
     words = stack_words(2)
     put(words, 0, made)
     put(words, 8, wanted)
-    fitted = new_result(item(context, FIT), words, 2, 0)
+    fitted = new_result(item(context, BACKWARD_FIT), words, 2, 0)
     drop(made)
     return fitted
 
 
 @helper
-def new_as_is(shared, edge, found, wanted):
+def new_as_is(runtime, edge, found, wanted):
     """A gradient that looks as is wanted; as a tensor where its receiver expects another layout."""
     expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
-    if class_of(found) == item(shared, NODE) and expected != wanted:
-        return new_tensor(shared, own(found), wanted)
+    if class_of(found) == item(runtime, RUNTIME_NODE_CLASS) and expected != wanted:
+        return new_tensor(runtime, own(found), wanted)
     return own(found)
 
 
 @helper
 def new_fitted(context, edge, found, spec, wanted):
     """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
-    shared = item(context, SHARED)
-    is_bare = class_of(found) == item(shared, NODE)
-    if not is_usual(shared) or not (is_bare or is_private(shared, get(found, TENSOR_STORAGE))):
+    runtime = item(context, BACKWARD_RUNTIME)
+    is_bare = class_of(found) == item(runtime, RUNTIME_NODE_CLASS)
+    if not is_usual(runtime) or not (is_bare or is_private(runtime, get(found, TENSOR_STORAGE))):
         return 0
     key = new_pair(own(spec if is_bare else get(found, TENSOR_SPEC)), own(wanted))
-    template = own(find(item(context, FITS), key)) if key != 0 else 0
+    template = own(find(item(context, BACKWARD_FITS), key)) if key != 0 else 0
     drop(key)
     made = 0
-    true = item(shared, TRUE)
-    is_fresh = template != 0 and fits_in(context, shared, template)
+    true = item(runtime, RUNTIME_TRUE)
+    is_fresh = template != 0 and fits_in(context, runtime, template)
     if is_fresh and get(template, TEMPLATE_FRESH) == true:
         steps = get(template, TEMPLATE_STEPS)
         starts = stack_words(1)
-        put(starts, 0, word_of(offset_of(shared, found)))
+        put(starts, 0, word_of(offset_of(runtime, found)))
         values = new_tuple(1 + length(steps))
         if values != 0:
-            fill(values, 0, own(value_of(shared, found)))
-            values = completed(shared, steps, values, 1, starts if get(starts, 0) != 0 else 0)
+            fill(values, 0, own(value_of(runtime, found)))
+            values = completed(runtime, steps, values, 1, starts if get(starts, 0) != 0 else 0)
         if values != 0:
             output = list_item(get(template, TEMPLATE_OUTPUTS), 0)
-            part = new_part(shared, template, values, 0, output)
+            part = new_part(runtime, template, values, 0, output)
             if part != 0 and item(output, OUTPUT_SPEC) == wanted:
-                made = new_as_is(shared, edge, part, wanted)
+                made = new_as_is(runtime, edge, part, wanted)
                 drop(part)
-            elif part != 0 and class_of(part) == item(shared, NODE):
-                made = new_tensor(shared, part, item(output, OUTPUT_SPEC))
+            elif part != 0 and class_of(part) == item(runtime, RUNTIME_NODE_CLASS):
+                made = new_tensor(runtime, part, item(output, OUTPUT_SPEC))
             else:
                 made = part
             drop(values)
@@ -445,8 +438,8 @@ def new_fitted(context, edge, found, spec, wanted):
 @helper
 def arrive(context, arguments, edge, g):
     """Let a gradient, whose reference is taken over, arrive at the end of an edge."""
-    none = item(item(context, SHARED), NONE)
-    waiting = get(arguments, 8 * WAITING)
+    none = item(item(context, BACKWARD_RUNTIME), RUNTIME_NONE)
+    waiting = get(arguments, 8 * ADVANCE_WAITING)
     parent, number = item(edge, 0), word_of(item(edge, 1))
     grads = find(waiting, parent)
     if grads == 0:
@@ -472,7 +465,7 @@ def arrive(context, arguments, edge, g):
     put(words, 8, item(edge, 1))
     put(words, 16, before)
     put(words, 24, g)
-    met = new_result(get(arguments, 8 * MEET), words, 4, 0)
+    met = new_result(get(arguments, 8 * ADVANCE_MEET), words, 4, 0)
     drop(g)
     if met != 0:
         put_list_item(grads, number, met)
@@ -481,15 +474,15 @@ def arrive(context, arguments, edge, g):
 
 
 @helper
-def bare(shared, g, spec):
+def bare(runtime, g, spec):
     """The value of a gradient that has the layout `spec` and whose bytes nobody looks at; else 0."""
-    if class_of(g) == item(shared, NODE):
+    if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
         return g
-    if not is_tensor(shared, g) or get(g, TENSOR_SPEC) != spec:
+    if not is_tensor(runtime, g) or get(g, TENSOR_SPEC) != spec:
         return 0
-    if offset_of(shared, g) != zero(shared) or not is_private(shared, get(g, TENSOR_STORAGE)):
+    if offset_of(runtime, g) != zero(runtime) or not is_private(runtime, get(g, TENSOR_STORAGE)):
         return 0
-    return value_of(shared, g)
+    return value_of(runtime, g)
 
 
 @helper
@@ -498,23 +491,26 @@ def gather(context, arguments, parent, number, grads, g):
 
     `Walk.meet` says when; this is the usual case of it.
     """
-    shared = item(context, SHARED)
+    runtime = item(context, BACKWARD_RUNTIME)
     before, spec = list_item(grads, number), item(get(parent, GRAD_OUTPUTS), number)
-    value = bare(shared, g, spec)
+    value = bare(runtime, g, spec)
     if value == 0:
         return False
-    if is_list(shared, before):
-        if length(before) + 1 >= word_of(item(context, MOST)) or append(before, value) != 0:
+    if is_list(runtime, before):
+        if (
+            length(before) + 1 >= word_of(item(context, BACKWARD_MOST))
+            or append(before, value) != 0
+        ):
             return False
         drop(g)
         return True
-    other = bare(shared, before, spec)
-    if other == 0 or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+    other = bare(runtime, before, spec)
+    if other == 0 or get(spec, SPEC_CONTIGUOUS) != item(runtime, RUNTIME_TRUE):
         return False
-    if word_of(get(spec, SPEC_NUMEL)) > word_of(item(context, SMALL)):
+    if word_of(get(spec, SPEC_NUMEL)) > word_of(item(context, BACKWARD_SMALL)):
         both = new_sum(context, spec, new_pair(own(other), own(value)))
     else:
-        both = new_list(2) if add(get(arguments, 8 * MET), parent) == 0 else 0
+        both = new_list(2) if add(get(arguments, 8 * ADVANCE_MET), parent) == 0 else 0
         if both != 0:
             put_list_item(both, 0, own(other))
             put_list_item(both, 1, own(value))
@@ -532,29 +528,31 @@ def new_sum(context, spec, values):
 
     The tuple is taken over.
     """
-    shared = item(context, SHARED)
+    runtime = item(context, BACKWARD_RUNTIME)
     recipe = 0
-    if values != 0 and is_usual(shared):
-        count = item(item(shared, INTEGERS), length(values))
+    if values != 0 and is_usual(runtime):
+        count = item(item(runtime, RUNTIME_INTEGERS), length(values))
         key = new_pair(own(spec), own(count))
-        recipe = own(find(item(context, TOTALS), key)) if key != 0 else 0
+        recipe = own(find(item(context, BACKWARD_TOTALS), key)) if key != 0 else 0
         drop(key)
     if recipe == 0:
         drop(values)
         return 0
-    node = new_node(shared, recipe, values, own(item(shared, NONE)), own(item(shared, EMPTY)))
-    if node != 0 and append(item(shared, TAPE), node) != 0:
+    node = new_node(
+        runtime, recipe, values, own(item(runtime, RUNTIME_NONE)), own(item(runtime, RUNTIME_EMPTY))
+    )
+    if node != 0 and append(item(runtime, RUNTIME_TAPE), node) != 0:
         drop(node)
         return 0
     return node
 
 
 @helper
-def free_saved(shared, fn):
+def free_saved(runtime, fn):
     """Forget what a node saved; a second walk is refused by that."""
     saved = get(fn, GRAD_SAVED)
-    if length(saved) > 0 or saved == item(shared, NUMBERS):
-        put(fn, GRAD_SAVED, own(item(shared, NONE)))
+    if length(saved) > 0 or saved == item(runtime, RUNTIME_NUMBERS):
+        put(fn, GRAD_SAVED, own(item(runtime, RUNTIME_NONE)))
         drop(saved)
 
 
@@ -562,39 +560,39 @@ def free_saved(shared, fn):
 
 
 @helper
-def new_way(context, shared, fn, grads):
+def new_way(context, runtime, fn, grads):
     """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
-    none, saved, recipe = item(shared, NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
-    if class_of(recipe) == item(context, SAVING):
+    none, saved, recipe = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
+    if class_of(recipe) == item(context, BACKWARD_SAVING_CLASS):
         templates = get(recipe, SAVING_TEMPLATES)
-    elif class_of(recipe) == item(context, PULL):
+    elif class_of(recipe) == item(context, BACKWARD_PULL_CLASS):
         templates = get(recipe, PULL_TEMPLATES)
     else:
         return 0
-    if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(shared):
+    if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(runtime):
         return 0
-    if length(grads) + length(saved) // 2 > MOST_VALUES or not all_as_saved(shared, saved):
+    if length(grads) + length(saved) // 2 > MOST_VALUES or not all_as_saved(runtime, saved):
         return 0
-    key = new_key(context, shared, fn, grads)
+    key = new_key(context, runtime, fn, grads)
     if key == 0:
         return 0
     template = own(find(templates, key))
     drop(key)
-    if template != 0 and not fits_in(context, shared, template):
+    if template != 0 and not fits_in(context, runtime, template):
         drop(template)
         return 0
     return template
 
 
 @helper
-def new_key(context, shared, fn, grads):
+def new_key(context, runtime, fn, grads):
     """What the gradients that arrived look like: a spec for each, None for none; else 0."""
-    none = item(shared, NONE)
+    none = item(runtime, RUNTIME_NONE)
     for k in range(length(grads)):
         g = list_item(grads, k)
-        if g == none or class_of(g) == item(shared, NODE):
+        if g == none or class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
             continue
-        if not is_tensor(shared, g) or not is_private(shared, get(g, TENSOR_STORAGE)):
+        if not is_tensor(runtime, g) or not is_private(runtime, get(g, TENSOR_STORAGE)):
             return 0
     key = new_tuple(length(grads))
     if key == 0:
@@ -603,7 +601,7 @@ def new_key(context, shared, fn, grads):
         g = list_item(grads, k)
         if g == none:
             spec = none
-        elif class_of(g) == item(shared, NODE):
+        elif class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
             spec = item(get(fn, GRAD_OUTPUTS), k)
         else:
             spec = get(g, TENSOR_SPEC)
@@ -612,18 +610,18 @@ def new_key(context, shared, fn, grads):
 
 
 @helper
-def fits_in(context, shared, template):
+def fits_in(context, runtime, template):
     """Whether this is a template that fits onto the tape."""
-    if class_of(template) != item(context, TEMPLATE):
+    if class_of(template) != item(context, BACKWARD_TEMPLATE_CLASS):
         return False
-    return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+    return length(item(runtime, RUNTIME_TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
 
 
 @helper
 def follow(context, arguments, fn, template, grads):
     """Record the nodes of a template and let the gradients arrive; whether that went well."""
-    shared = item(context, SHARED)
-    none, saved = item(shared, NONE), get(fn, GRAD_SAVED)
+    runtime = item(context, BACKWARD_RUNTIME)
+    none, saved = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED)
     steps, outputs = get(template, TEMPLATE_STEPS), get(template, TEMPLATE_OUTPUTS)
     operands, starts = stack_words(PAIRS), stack_words(MOST_VALUES)
     given, is_shifted = 0, False
@@ -633,16 +631,16 @@ def follow(context, arguments, fn, template, grads):
         if kept != none:
             spec = item(get(fn, GRAD_OUTPUTS), k) if is_gradient else none
             put(operands, 16 * given, kept)
-            put(operands, 16 * given + 8, spec_of(shared, kept, spec))
-            put(starts, 8 * given, word_of(offset_of(shared, kept)))
+            put(operands, 16 * given + 8, spec_of(runtime, kept, spec))
+            put(starts, 8 * given, word_of(offset_of(runtime, kept)))
             is_shifted |= get(starts, 8 * given) != 0
             given += 1
     values = new_tuple(given + length(steps))
     if values == 0:
         return False
     for k in range(given):
-        fill(values, k, own(value_of(shared, get(operands, 16 * k))))
-    values = completed(shared, steps, values, given, starts if is_shifted else 0)
+        fill(values, k, own(value_of(runtime, get(operands, 16 * k))))
+    values = completed(runtime, steps, values, given, starts if is_shifted else 0)
     if values == 0:
         return False
     is_well = True
@@ -651,8 +649,8 @@ def follow(context, arguments, fn, template, grads):
         edge, output = item(edges, k), list_item(outputs, k)
         if edge == none or output == none:
             continue
-        wanted, spec = item(get(fn, GRAD_INPUTS), k), spec_of_part(shared, operands, output)
-        part = new_part(shared, template, values, operands, output)
+        wanted, spec = item(get(fn, GRAD_INPUTS), k), spec_of_part(runtime, operands, output)
+        part = new_part(runtime, template, values, operands, output)
         made = 0
         if part != 0:
             made = new_gradient(
@@ -667,41 +665,50 @@ def follow(context, arguments, fn, template, grads):
 
 
 @helper
-def spec_of(shared, kept, spec):
+def spec_of(runtime, kept, spec):
     """The spec of a tensor; for a bare value that is to be known."""
-    is_bare = class_of(kept) == item(shared, NODE) or class_of(kept) == item(shared, STORAGE)
+    is_bare = class_of(kept) == item(runtime, RUNTIME_NODE_CLASS) or class_of(kept) == item(
+        runtime, RUNTIME_STORAGE_CLASS
+    )
     return spec if is_bare else get(kept, TENSOR_SPEC)
 
 
 @helper
-def spec_of_part(shared, operands, output):
+def spec_of_part(runtime, operands, output):
     """The spec of a result of a template."""
-    if class_of(output) == item(shared, INT):
+    if class_of(output) == item(runtime, RUNTIME_INT_CLASS):
         return get(operands, 16 * word_of(output) + 8)
     return item(output, OUTPUT_SPEC)
 
 
 @helper
-def new_part(shared, template, values, operands, output):
+def new_part(runtime, template, values, operands, output):
     """A result of a template: an operand, a view of one, a bare new value, a part of one."""
-    if class_of(output) == item(shared, INT):
+    if class_of(output) == item(runtime, RUNTIME_INT_CLASS):
         return own(get(operands, 16 * word_of(output)))
     number, spec = word_of(item(output, OUTPUT_NUMBER)), item(output, OUTPUT_SPEC)
     offset = item(output, OUTPUT_OFFSET)
-    if item(output, IS_VIEW) == item(shared, TRUE):
+    if item(output, OUTPUT_IS_VIEW) == item(runtime, RUNTIME_TRUE):
         t = get(operands, 16 * number)
-        if class_of(t) == item(shared, NODE):
-            t = new_tensor(shared, own(t), get(operands, 16 * number + 8))
+        if class_of(t) == item(runtime, RUNTIME_NODE_CLASS):
+            t = new_tensor(runtime, own(t), get(operands, 16 * number + 8))
         else:
             own(t)
-        part = 0 if t == 0 else new_view(shared, t, spec, word_of(offset), item(shared, NO_GRAD))
+        part = (
+            0
+            if t == 0
+            else new_view(runtime, t, spec, word_of(offset), item(runtime, RUNTIME_NO_GRAD))
+        )
         drop(t)
         return part
     storage = list_item(get(template, TEMPLATE_STORAGES), number)
-    value, whole = item(values, word_of(item(storage, 0))), item(storage, 1)
-    if spec == whole and offset == zero(shared):
+    value, whole = (
+        item(values, word_of(item(storage, NEW_STORAGE_VALUE))),
+        item(storage, NEW_STORAGE_SPEC),
+    )
+    if spec == whole and offset == zero(runtime):
         return own(value)
-    part = new_tensor(shared, own(value), whole)
+    part = new_tensor(runtime, own(value), whole)
     if part != 0:
         drop(get(part, TENSOR_SPEC))
         put(part, TENSOR_SPEC, own(spec))

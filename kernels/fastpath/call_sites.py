@@ -6,6 +6,7 @@ which `errors.user_site` finds and keeps the first time, with the lines of the l
 
 from ..language.abi import helper
 from .cpython import (
+    BOUND,
     drop,
     instruction_of,
     item,
@@ -18,31 +19,33 @@ from .cpython import (
     this_frame,
     word_of,
 )
-from .tensors import NONE, SITES, USER_SITE
 
-CODE, INSTRUCTION, SITE = range(3)  # of what is kept; a line of the library is no site
+KEPT_SITE_CODE = KEPT_SITE_INSTRUCTION = KEPT_SITE_SITE = BOUND
+RUNTIME_KEPT_SITES = RUNTIME_NONE = RUNTIME_USER_SITE = BOUND
 
 
 @helper
-def new_site(shared):
+def new_site(runtime):
     """File, line and function of the user's call, None if there is none; 0 on failure."""
-    frame, site = own(this_frame()), item(shared, NONE)
-    while frame != 0 and site == item(shared, NONE):
-        site = kept_site(shared, frame)
+    frame, site = own(this_frame()), item(runtime, RUNTIME_NONE)
+    while frame != 0 and site == item(runtime, RUNTIME_NONE):
+        site = kept_site(runtime, frame)
         behind = new_frame_behind(frame)
         drop(frame)
         frame = behind
     drop(frame)
-    if site != 0 and site != item(shared, NONE):
+    if site != 0 and site != item(runtime, RUNTIME_NONE):
         return own(site)
-    return new_result_of_nothing(item(shared, USER_SITE))
+    return new_result_of_nothing(item(runtime, RUNTIME_USER_SITE))
 
 
 @helper
-def kept_site(shared, frame):
+def kept_site(runtime, frame):
     """What is kept of where a frame is, 0 if that is nothing."""
-    sites, code, at = item(shared, SITES), new_code_of(frame), instruction_of(frame)
+    sites, code, at = item(runtime, RUNTIME_KEPT_SITES), new_code_of(frame), instruction_of(frame)
     drop(code)  # the frame holds it
     kept = list_item(sites, (code // 16 + at // 2) % length(sites))
-    is_kept = item(kept, CODE) == code and word_of(item(kept, INSTRUCTION)) == at
-    return item(kept, SITE) if is_kept else 0
+    is_kept = (
+        item(kept, KEPT_SITE_CODE) == code and word_of(item(kept, KEPT_SITE_INSTRUCTION)) == at
+    )
+    return item(kept, KEPT_SITE_SITE) if is_kept else 0

@@ -19,7 +19,9 @@ from numba.extending import intrinsic
 
 from ..language.abi import helper
 
-BOUND = 0  # stands for a number of this process, which is known when a module is compiled
+# Stands for a number that is known when a module is compiled: `NODE_INPUTS` for the place of a slot, a field
+# or a parameter, `MAX_PENDING` for a number of the library. `native.know` is told of all of them.
+BOUND = 0
 
 COUNT, CLASS, LENGTH = 0, 8, 16  # offsets
 ITEMS = tuple.__basicsize__  # in a tuple; newer interpreters keep its hash before them

@@ -13,22 +13,22 @@ from .cpython import (
     new_result_of_nothing,
 )
 
-FUNCTION_CONTEXT = BOUND  # where the slot lies; bound when the module is compiled
-
-GET_OBJECTS, TUPLE, MODULE = range(3)  # the context
+CYCLES_GET_OBJECTS = CYCLES_MODULE_CLASS = CYCLES_TUPLE_CLASS = FUNCTION_CONTEXT = BOUND
 
 
 def tracked(function, arguments, count, names):
     """All objects that the collector tracks, but for tuples and modules, in a list."""
     context = get(function, FUNCTION_CONTEXT)
-    everything = new_result_of_nothing(item(context, GET_OBJECTS))
+    everything = new_result_of_nothing(item(context, CYCLES_GET_OBJECTS))
     if everything == 0:
         return 0
     kept = new_list(0)
     for k in range(length(everything) if kept != 0 else 0):
         found = list_item(everything, k)
         kind = class_of(found)
-        is_left_out = kind == item(context, TUPLE) or kind == item(context, MODULE)
+        is_left_out = kind == item(context, CYCLES_TUPLE_CLASS) or kind == item(
+            context, CYCLES_MODULE_CLASS
+        )
         if not is_left_out and append(kept, found) != 0:
             drop(kept)
             kept = 0

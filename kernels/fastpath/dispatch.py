@@ -3,7 +3,7 @@ wanted, the rows of words of those that run one by one, and what is left of them
 """
 
 from ..language.abi import helper
-from ..runtime.runner import THREADS
+from ..runtime.runner import HEADER, STATUS_WORDS, THREADS
 from .cpython import (
     BOUND,
     LENGTH,
@@ -29,22 +29,22 @@ from .cpython import (
 from .pool import new_block
 from .stream import run_stream
 
-# Where the slots of the classes lie; bound when the module is compiled.
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_SCALARS = NODE_ADDRESS = NODE_OTHERS = BOUND
-RECIPE_PLAIN = RECIPE_HEAD = RECIPE_WANTS = RECIPE_ITEMSIZES = RECIPE_CONSTANTS = BOUND
-RECIPE_LARGE = RECIPE_ROOM = RECIPE_NBYTES = RECIPE_SCRATCH = RECIPE_FALLIBLE = BOUND
-RECIPE_WRITE = RECIPE_ALIAS = RECIPE_HERE = RECIPE_OVER = RECIPE_PICK = FUNCTION_CONTEXT = BOUND
+DISPATCH_ALLOCATE = DISPATCH_COPY = DISPATCH_EXCEPTION = DISPATCH_FALSE = DISPATCH_FOREIGN = BOUND
+DISPATCH_LARGE_CLASS = DISPATCH_NONE = DISPATCH_NO_WRITE = DISPATCH_RECIPE_CLASS = BOUND
+DISPATCH_TRUE = BOUND
+FUNCTION_CONTEXT = BOUND
+NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_OTHERS = NODE_RECIPE = NODE_SCALARS = BOUND
+RECIPE_ALIAS = RECIPE_CONSTANTS = RECIPE_FALLIBLE = RECIPE_HEAD = RECIPE_HERE = BOUND
+RECIPE_ITEMSIZES = RECIPE_LARGE = RECIPE_NBYTES = RECIPE_OVER = RECIPE_PICK = RECIPE_PLAIN = BOUND
+RECIPE_ROOM = RECIPE_SCRATCH = RECIPE_WANTS = RECIPE_WRITE = BOUND
+WANTED_FREE = WANTED_SIZE = BOUND
 
-# The context of `run`.
-RECIPE, LARGE, FOREIGN, ALLOCATE, NONE, TRUE, FALSE, NO_WRITE, COPY, EXCEPTION = range(10)
-HEADER = 4  # words of a row before its arguments
-STATUS_WORDS = 4
-ROOM = 1 << 18  # bytes of results after which a stream runs, as `STREAM_BYTES`
+ROOM = 1 << 18  # bytes of results after which a stream runs
 
 
 def drop_unwanted(function, arguments, count, names):
     """Keep the nodes that something beside the batch refers to; later nodes go first."""
-    none = item(get(function, FUNCTION_CONTEXT), 0)
+    none = item(get(function, FUNCTION_CONTEXT), DISPATCH_NONE)
     batch = get(arguments, 0)
     nodes = length(batch)
     for at in range(nodes - 1, -1, -1):
@@ -66,7 +66,7 @@ def drop_unwanted(function, arguments, count, names):
 
 def forget(function, arguments, count, names):
     """Let nodes that have run forget how."""
-    none = item(get(function, FUNCTION_CONTEXT), 0)
+    none = item(get(function, FUNCTION_CONTEXT), DISPATCH_NONE)
     batch = get(arguments, 0)
     for at in range(length(batch)):
         finish(list_item(batch, at), none)
@@ -97,7 +97,7 @@ def run(function, arguments, count, names):
             return 0
         if stopped < 0 and (length(batch) == 0 or length(batch) == before):
             break
-    return own(item(context, TRUE if stopped >= 0 else FALSE))
+    return own(item(context, DISPATCH_TRUE if stopped >= 0 else DISPATCH_FALSE))
 
 
 @helper
@@ -143,10 +143,10 @@ def extent(context, batch, team):
         if can_fail or size >= ROOM or not is_usual(context, recipe, team):
             break
         words += word_of(get(recipe, RECIPE_ROOM))
-        if get(recipe, RECIPE_ALIAS) != item(context, NONE):
+        if get(recipe, RECIPE_ALIAS) != item(context, DISPATCH_NONE):
             words += word_of(get(get(recipe, RECIPE_ALIAS), RECIPE_ROOM))
         size += word_of(get(recipe, RECIPE_NBYTES))
-        can_fail = get(recipe, RECIPE_FALLIBLE) != item(context, NONE)
+        can_fail = get(recipe, RECIPE_FALLIBLE) != item(context, DISPATCH_NONE)
         nodes += 1
     return nodes, words, can_fail
 
@@ -154,11 +154,11 @@ def extent(context, batch, team):
 @helper
 def is_usual(context, recipe, team):
     """Whether a node is recorded, its kernels are linked, and the threads that it asks for are there."""
-    if class_of(recipe) != item(context, RECIPE):
+    if class_of(recipe) != item(context, DISPATCH_RECIPE_CLASS):
         return False
     if not is_linked(context, recipe) and word_of(get(recipe, RECIPE_PICK)) < 0:
         return False
-    return get(recipe, RECIPE_LARGE) != item(context, TRUE) or get(team, 8 * THREADS) != 0
+    return get(recipe, RECIPE_LARGE) != item(context, DISPATCH_TRUE) or get(team, 8 * THREADS) != 0
 
 
 @helper
@@ -167,7 +167,7 @@ def is_linked(context, recipe):
     if length(get(recipe, RECIPE_HEAD)) != 0:
         return True
     alias = get(recipe, RECIPE_ALIAS)
-    return alias != item(context, NONE) and length(get(alias, RECIPE_HEAD)) != 0
+    return alias != item(context, DISPATCH_NONE) and length(get(alias, RECIPE_HEAD)) != 0
 
 
 @helper
@@ -175,7 +175,7 @@ def take_off(context, batch, at):
     """Take the last node off a batch: it has run, or will have when the stream has."""
     node = list_item(batch, at)
     put(batch, LENGTH, at)
-    finish(node, item(context, NONE))
+    finish(node, item(context, DISPATCH_NONE))
     drop(node)
 
 
@@ -192,18 +192,21 @@ def rows_in(place, end):
 @helper
 def row_end(context, node, place, blocks, status):
     """Write the rows of a node, which has its memory then; where they end, 0 if that went wrong."""
-    recipe, none = get(node, NODE_RECIPE), item(context, NONE)
+    recipe, none = get(node, NODE_RECIPE), item(context, DISPATCH_NONE)
     end = 0
     if are_ready(node, none) and keep_inputs(context, node, blocks):
-        if get(recipe, RECIPE_PLAIN) == item(context, TRUE) and get(node, NODE_OFFSETS) == none:
+        if (
+            get(recipe, RECIPE_PLAIN) == item(context, DISPATCH_TRUE)
+            and get(node, NODE_OFFSETS) == none
+        ):
             end = plain_end(context, node, recipe, place, blocks)
         elif word_of(get(recipe, RECIPE_PICK)) >= 0:
             end = picked(node, recipe, place)
-        elif get(recipe, RECIPE_WRITE) != item(context, NO_WRITE):
+        elif get(recipe, RECIPE_WRITE) != item(context, DISPATCH_NO_WRITE):
             end = write_end(context, node, recipe, place, blocks)
         else:
             end = special_end(context, node, recipe, place, blocks, status)
-    if end == 0 and has_failed() != 0 and failed_with(item(context, EXCEPTION)) != 0:
+    if end == 0 and has_failed() != 0 and failed_with(item(context, DISPATCH_EXCEPTION)) != 0:
         forget_error()  # Python meets it again; anything else, as Ctrl-C, goes through
     return end
 
@@ -231,7 +234,9 @@ def keep_inputs(context, node, blocks):
 @helper
 def keep_block(context, block, blocks):
     """Keep a block that could go back to the system; small ones never do."""
-    if class_of(block) != item(context, LARGE) and class_of(block) != item(context, FOREIGN):
+    if class_of(block) != item(context, DISPATCH_LARGE_CLASS) and class_of(block) != item(
+        context, DISPATCH_FOREIGN
+    ):
         return True
     return append(blocks, block) == 0
 
@@ -241,7 +246,10 @@ def new_wanted(context, recipe, k, blocks):
     """Memory for result `k`, or what follows the results; it is kept. 0 if there is none."""
     wanted = item(get(recipe, RECIPE_WANTS), k)
     block = new_block(
-        item(wanted, 1), item(wanted, 0), item(context, NONE), item(context, ALLOCATE)
+        item(wanted, WANTED_FREE),
+        item(wanted, WANTED_SIZE),
+        item(context, DISPATCH_NONE),
+        item(context, DISPATCH_ALLOCATE),
     )
     if block != 0 and not keep_block(context, block, blocks):
         drop(block)
@@ -286,7 +294,7 @@ def address_of(context, node, recipe, k):
     """Where what a node reads begins."""
     offsets = get(node, NODE_OFFSETS)
     address = word_of(get(item(get(node, NODE_INPUTS), k), NODE_ADDRESS))
-    if offsets != item(context, NONE):
+    if offsets != item(context, DISPATCH_NONE):
         address += word_of(item(offsets, k)) * word_of(item(get(recipe, RECIPE_ITEMSIZES), k))
     return address
 
@@ -294,7 +302,9 @@ def address_of(context, node, recipe, k):
 @helper
 def is_free(context, value):
     """Whether only the node that reads a value holds it, so that its memory may be written."""
-    return count_of(value) == 1 and class_of(get(value, NODE_ADDRESS)) != item(context, FOREIGN)
+    return count_of(value) == 1 and class_of(get(value, NODE_ADDRESS)) != item(
+        context, DISPATCH_FOREIGN
+    )
 
 
 @helper
@@ -304,7 +314,7 @@ def write_end(context, node, recipe, place, blocks):
     target, source = address_of(context, node, recipe, 0), address_of(context, node, recipe, 1)
     given, head = item(get(node, NODE_INPUTS), 0), get(recipe, RECIPE_HEAD)
     block = get(given, NODE_ADDRESS)
-    if get(recipe, RECIPE_WRITE) == item(context, COPY) and not is_free(context, given):
+    if get(recipe, RECIPE_WRITE) == item(context, DISPATCH_COPY) and not is_free(context, given):
         if length(head) == HEADER:  # the kernel that copies is not linked
             return 0
         fresh = new_wanted(context, recipe, 0, blocks)
@@ -331,9 +341,9 @@ def write_end(context, node, recipe, place, blocks):
 def special_end(context, node, recipe, place, blocks, status):
     """Write the rows of a node with several steps or results, with scratch memory, that can fail, that
     reads a part of a value or may write over one."""
-    none, inputs = item(context, NONE), get(node, NODE_INPUTS)
+    none, inputs = item(context, DISPATCH_NONE), get(node, NODE_INPUTS)
     alias, over = get(recipe, RECIPE_ALIAS), word_of(get(recipe, RECIPE_OVER))
-    is_here = get(recipe, RECIPE_HERE) == item(context, TRUE)
+    is_here = get(recipe, RECIPE_HERE) == item(context, DISPATCH_TRUE)
     offsets = get(node, NODE_OFFSETS)
     may_alias = alias != none and (offsets == none or word_of(item(offsets, 0)) == 0)
     if may_alias and (is_here or is_free(context, item(inputs, 0))):

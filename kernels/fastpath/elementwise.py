@@ -29,21 +29,9 @@ from .cpython import (
     own,
     put,
     word_of,
-)  # fmt: skip
+)
 from .grad_nodes import give_history, history_of, new_edge, noted
 from .tensors import (
-    EMPTY,
-    FLOAT,
-    INT,
-    INTEGERS,
-    NONE,
-    NUMBERS,
-    STORAGE_VALUE,
-    TAPE,
-    TENSOR_OFFSET,
-    TENSOR_SPEC,
-    TENSOR_STORAGE,
-    TRUE,
     is_private,
     is_tensor,
     is_usual,
@@ -52,16 +40,16 @@ from .tensors import (
     records_gradients,
     version_of,
     zero,
-)  # fmt: skip
+)
 
-# Where the slots of the classes lie; bound when the module is compiled.
 FUNCTION_CONTEXT = BOUND
-RECIPE_SPEC = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_DIFFERENTIABLE = BOUND
-RECIPE_FLOATING = RECIPE_WHOLE = BOUND
-
-# A recorder's context.
-SHARED, ARITY, RECIPES, GRAD_CLASS, OP, SAVES, FALLBACK = range(7)
-
+RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_SPEC = BOUND
+RECIPE_WHOLE = BOUND
+RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_RECIPES = RECORDER_RUNTIME = BOUND
+RECORDER_SAVES = RECORDER_TWIN = BOUND
+RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
+RUNTIME_NUMBERS = RUNTIME_TAPE = RUNTIME_TRUE = BOUND
+STORAGE_VALUE = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
 # What a call records, in words: a recipe, the node's inputs, offsets and scalars, whether a backward
 # node comes along, and the operands that are tensors (0 for others).
@@ -72,89 +60,89 @@ CALL_SIZE = 7
 def record(recorder, arguments, count, names):
     """Record an op on one tensor, on two, or on a tensor and a Python number in either order."""
     context = get(recorder, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, RECORDER_RUNTIME)
     call = stack_words(CALL_SIZE)
-    if names == 0 and is_known(context, shared, arguments, count & NUMBER_OF_ARGUMENTS, call):
+    if names == 0 and is_known(context, runtime, arguments, count & NUMBER_OF_ARGUMENTS, call):
         recipe, scalars = get(call, CALL_RECIPE), get(call, CALL_SCALARS)
-        out = around(shared, recipe, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), scalars)
+        out = around(runtime, recipe, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), scalars)
         if get(call, CALL_HISTORY) != 0 and out != 0:
             first, second = get(call, FIRST), get(call, SECOND)
-            kept = 0 if scalars == item(shared, EMPTY) else scalars
-            out = with_history(context, shared, recipe, first, second, kept, out)
-        out = recorded(shared, out)
+            kept = 0 if scalars == item(runtime, RUNTIME_EMPTY) else scalars
+            out = with_history(context, runtime, recipe, first, second, kept, out)
+        out = recorded(runtime, out)
         if out != 0:
             return out
     if has_failed() != 0:
         return 0
-    return new_result(item(context, FALLBACK), arguments, count, names)
+    return new_result(item(context, RECORDER_TWIN), arguments, count, names)
 
 
 @helper
-def is_known(context, shared, arguments, count, call):
+def is_known(context, runtime, arguments, count, call):
     """Find what a call records; its references are the caller's then. False if it is not usual."""
-    if item(context, ARITY) != item(item(shared, INTEGERS), min(count, 3)):
+    if item(context, RECORDER_ARITY) != item(item(runtime, RUNTIME_INTEGERS), min(count, 3)):
         return False
     a = get(arguments, 0)
     b = get(arguments, 8) if count == 2 else 0
     if count == 1:
-        return is_tensor(shared, a) and on_tensor(context, shared, a, call)
-    if is_tensor(shared, a):
-        if is_tensor(shared, b):
-            return on_tensors(context, shared, a, b, call)
-        return on_tensor_and_number(context, shared, a, b, 0, call)
-    return is_tensor(shared, b) and on_tensor_and_number(context, shared, b, a, 1, call)
+        return is_tensor(runtime, a) and on_tensor(context, runtime, a, call)
+    if is_tensor(runtime, a):
+        if is_tensor(runtime, b):
+            return on_tensors(context, runtime, a, b, call)
+        return on_tensor_and_number(context, runtime, a, b, 0, call)
+    return is_tensor(runtime, b) and on_tensor_and_number(context, runtime, b, a, 1, call)
 
 
 @helper
-def history_of_call(shared, history):
+def history_of_call(runtime, history):
     """What tensors ask of an op on them, in a thread that may have switched that off."""
-    return 0 if history == 0 else history * records_gradients(shared)
+    return 0 if history == 0 else history * records_gradients(runtime)
 
 
 @helper
-def on_tensor(context, shared, a, call):
+def on_tensor(context, runtime, a, call):
     """Find what an op on one tensor records; whether this is the usual case."""
-    if not is_usual(shared) or not is_private(shared, get(a, TENSOR_STORAGE)):
+    if not is_usual(runtime) or not is_private(runtime, get(a, TENSOR_STORAGE)):
         return False
-    history = history_of_call(shared, history_of(shared, a))
+    history = history_of_call(runtime, history_of(runtime, a))
     if history > 1:
         return False
-    recipe = own(find(item(context, RECIPES), get(a, TENSOR_SPEC)))
+    recipe = own(find(item(context, RECORDER_RECIPES), get(a, TENSOR_SPEC)))
     if recipe == 0:
         return False
-    scalars = own(item(shared, EMPTY))
-    return fill_call(shared, call, recipe, scalars, history, a, 0)
+    scalars = own(item(runtime, RUNTIME_EMPTY))
+    return fill_call(runtime, call, recipe, scalars, history, a, 0)
 
 
 @helper
-def on_tensors(context, shared, a, b, call):
+def on_tensors(context, runtime, a, b, call):
     """Find what an op on two tensors records; whether this is the usual case."""
     first, second = get(a, TENSOR_STORAGE), get(b, TENSOR_STORAGE)
-    if not is_usual(shared) or not is_private(shared, first) or not is_private(shared, second):
+    if not is_usual(runtime) or not is_private(runtime, first) or not is_private(runtime, second):
         return False
-    history = history_of_call(shared, max(history_of(shared, a), history_of(shared, b)))
+    history = history_of_call(runtime, max(history_of(runtime, a), history_of(runtime, b)))
     if history > 1:
         return False
     key = new_pair(own(get(a, TENSOR_SPEC)), own(get(b, TENSOR_SPEC)))
     if key == 0:
         return False
-    recipe = own(find(item(context, RECIPES), key))
+    recipe = own(find(item(context, RECORDER_RECIPES), key))
     drop(key)
     if recipe == 0:
         return False
-    scalars = own(item(shared, EMPTY))
-    return fill_call(shared, call, recipe, scalars, history, a, b)
+    scalars = own(item(runtime, RUNTIME_EMPTY))
+    return fill_call(runtime, call, recipe, scalars, history, a, b)
 
 
 @helper
-def on_tensor_and_number(context, shared, t, number, at, call):
+def on_tensor_and_number(context, runtime, t, number, at, call):
     """Find what an op on a tensor, its operand `at`, and a number records; whether this is usual."""
     kind = class_of(number)
-    if kind != item(shared, FLOAT) and kind != item(shared, INT):
+    if kind != item(runtime, RUNTIME_FLOAT_CLASS) and kind != item(runtime, RUNTIME_INT_CLASS):
         return False
-    if not is_usual(shared) or not is_private(shared, get(t, TENSOR_STORAGE)):
+    if not is_usual(runtime) or not is_private(runtime, get(t, TENSOR_STORAGE)):
         return False
-    history = history_of_call(shared, history_of(shared, t))
+    history = history_of_call(runtime, history_of(runtime, t))
     if history > 1:
         return False
     spec = own(get(t, TENSOR_SPEC))
@@ -162,16 +150,16 @@ def on_tensor_and_number(context, shared, t, number, at, call):
     key = new_pair(kind, spec) if at else new_pair(spec, kind)
     if key == 0:
         return False
-    recipe = own(find(item(context, RECIPES), key))
+    recipe = own(find(item(context, RECORDER_RECIPES), key))
     drop(key)
-    word = new_number_word(shared, recipe, number) if recipe != 0 else 0
+    word = new_number_word(runtime, recipe, number) if recipe != 0 else 0
     if word == 0:
         drop(recipe)
         return False
     scalars = new_single(word)
     if at:
-        return fill_call(shared, call, recipe, scalars, history, 0, t)
-    return fill_call(shared, call, recipe, scalars, history, t, 0)
+        return fill_call(runtime, call, recipe, scalars, history, 0, t)
+    return fill_call(runtime, call, recipe, scalars, history, t, 0)
 
 
 @helper
@@ -185,11 +173,13 @@ def new_float_word(number):
 
 
 @helper
-def new_number_word(shared, recipe, number):
+def new_number_word(runtime, recipe, number):
     """The word of a number in the dtype that a recipe computes in; 0 where Python has to see to it."""
-    if get(recipe, RECIPE_FLOATING) == item(shared, TRUE):
+    if get(recipe, RECIPE_FLOATING) == item(runtime, RUNTIME_TRUE):
         return new_float_word(number)
-    if get(recipe, RECIPE_WHOLE) != item(shared, TRUE) or class_of(number) != item(shared, INT):
+    if get(recipe, RECIPE_WHOLE) != item(runtime, RUNTIME_TRUE) or class_of(number) != item(
+        runtime, RUNTIME_INT_CLASS
+    ):
         return 0
     if word_of(number) == -1 and has_failed() != 0:
         forget_error()
@@ -198,7 +188,7 @@ def new_number_word(shared, recipe, number):
 
 
 @helper
-def fill_call(shared, call, recipe, scalars, history, first, second):
+def fill_call(runtime, call, recipe, scalars, history, first, second):
     """Note what a call on these tensors records: True."""
     put(call, CALL_RECIPE, recipe)
     put(call, CALL_SCALARS, scalars)
@@ -207,16 +197,18 @@ def fill_call(shared, call, recipe, scalars, history, first, second):
     put(call, SECOND, second)
     if first != 0 and second != 0:
         put(call, CALL_INPUTS, new_pair(own(value_of(first)), own(value_of(second))))
-        if offset_of(first) == zero(shared) and offset_of(second) == zero(shared):
-            put(call, CALL_OFFSETS, own(item(shared, NONE)))
+        if offset_of(first) == zero(runtime) and offset_of(second) == zero(runtime):
+            put(call, CALL_OFFSETS, own(item(runtime, RUNTIME_NONE)))
         else:
             put(call, CALL_OFFSETS, new_pair(own(offset_of(first)), own(offset_of(second))))
         return True
     t = first if first != 0 else second
     put(call, CALL_INPUTS, new_single(own(value_of(t))))
-    is_shifted = offset_of(t) != zero(shared)
+    is_shifted = offset_of(t) != zero(runtime)
     put(
-        call, CALL_OFFSETS, new_single(own(offset_of(t))) if is_shifted else own(item(shared, NONE))
+        call,
+        CALL_OFFSETS,
+        new_single(own(offset_of(t))) if is_shifted else own(item(runtime, RUNTIME_NONE)),
     )
     return True
 
@@ -234,18 +226,18 @@ def offset_of(t):
 
 
 @helper
-def around(shared, recipe, inputs, offsets, scalars):
+def around(runtime, recipe, inputs, offsets, scalars):
     """A tensor without history around a new node, which takes the references over; 0 on failure."""
-    node = new_node(shared, recipe, inputs, offsets, scalars)
-    return 0 if node == 0 else new_tensor(shared, node, get(recipe, RECIPE_SPEC))
+    node = new_node(runtime, recipe, inputs, offsets, scalars)
+    return 0 if node == 0 else new_tensor(runtime, node, get(recipe, RECIPE_SPEC))
 
 
 @helper
-def recorded(shared, out):
+def recorded(runtime, out):
     """The result, its node put onto the tape."""
     if out != 0:
         node = get(get(out, TENSOR_STORAGE), STORAGE_VALUE)
-        if append(item(shared, TAPE), node) != 0:
+        if append(item(runtime, RUNTIME_TAPE), node) != 0:
             drop(out)
             return 0
     return out
@@ -258,13 +250,13 @@ def operand(saves, k, a, b):
 
 
 @helper
-def new_saved(shared, saves, a, b, out):
+def new_saved(runtime, saves, a, b, out):
     """What backward needs: operands by number and the result's cell for -1, with their versions."""
     count = 0
     for k in range(length(saves)):
         count += word_of(item(saves, k)) < 0 or operand(saves, k, a, b) != 0
     if count == 0:
-        return own(item(shared, NUMBERS if length(saves) else EMPTY))
+        return own(item(runtime, RUNTIME_NUMBERS if length(saves) else RUNTIME_EMPTY))
     saved = new_tuple(2 * count)
     if saved == 0:
         return 0
@@ -273,10 +265,10 @@ def new_saved(shared, saves, a, b, out):
         t = operand(saves, k, a, b)
         if word_of(item(saves, k)) < 0:
             fill(saved, at, own(get(out, TENSOR_STORAGE)))
-            fill(saved, at + 1, own(zero(shared)))
+            fill(saved, at + 1, own(zero(runtime)))
             at += 2
         elif t != 0:
-            version = version_of(shared, t)
+            version = version_of(runtime, t)
             if version == 0:
                 drop(saved)
                 return 0
@@ -287,17 +279,17 @@ def new_saved(shared, saves, a, b, out):
 
 
 @helper
-def with_history(context, shared, recipe, a, b, scalars, out):
+def with_history(context, runtime, recipe, a, b, scalars, out):
     """The result with its backward node. Operands that are numbers, or not there, are 0.
 
     0 if this turns out not to be the usual case; the result is dropped then.
     """
-    if get(recipe, RECIPE_DIFFERENTIABLE) != item(shared, TRUE):
+    if get(recipe, RECIPE_DIFFERENTIABLE) != item(runtime, RUNTIME_TRUE):
         return out
-    none = item(shared, NONE)
-    first = new_edge(shared, a)
+    none = item(runtime, RUNTIME_NONE)
+    first = new_edge(runtime, a)
     alone = b == 0 and scalars == 0
-    second = 0 if alone else new_edge(shared, b)
+    second = 0 if alone else new_edge(runtime, b)
     if first == 0 or (second == 0 and not alone):
         drop(first)
         drop(second)
@@ -306,13 +298,14 @@ def with_history(context, shared, recipe, a, b, scalars, out):
     mask = int(first != none)
     if not alone:
         mask += 2 * int(second != none)
-    integers = item(shared, INTEGERS)
-    saves = find(item(context, SAVES), item(integers, mask))
+    integers = item(runtime, RUNTIME_INTEGERS)
+    saves = find(item(context, RECORDER_SAVES), item(integers, mask))
     edges = new_single(first) if alone else new_pair(first, second)
-    saved = 0 if saves == 0 else new_saved(shared, saves, a, b, out)
+    saved = 0 if saves == 0 else new_saved(runtime, saves, a, b, out)
     out = give_history(
-        shared, item(context, GRAD_CLASS), item(context, OP), recipe, get(recipe, RECIPE_OPERANDS),
+        runtime, item(context, RECORDER_NODE_CLASS), item(context, RECORDER_OP), recipe,
+        get(recipe, RECIPE_OPERANDS),
         get(recipe, RECIPE_OUTPUTS), edges, saved,
-        own(scalars if scalars != 0 else item(shared, EMPTY)), own(item(integers, mask)), out,
+        own(scalars if scalars != 0 else item(runtime, RUNTIME_EMPTY)), own(item(integers, mask)), out,
     )  # fmt: skip
-    return noted(shared, recipe, out)
+    return noted(runtime, recipe, out)

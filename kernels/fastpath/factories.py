@@ -30,125 +30,116 @@ from .cpython import (
     own,
     put,
     word_of,
-)  # fmt: skip
+)
 from .elementwise import new_float_word, recorded
-from .tensors import (
-    EMPTY,
-    FALSE,
-    FLOAT,
-    INT,
-    LIST,
-    NODE_RECIPE,
-    NONE,
-    TENSOR_NEEDS_GRAD,
-    TENSOR_SPEC,
-    TRUE,
-    is_tensor,
-    is_usual,
-    new_node,
-    new_ready,
-    new_tensor,
-)  # fmt: skip
+from .tensors import is_tensor, is_usual, new_node, new_ready, new_tensor
 
-# Where the slots of the classes lie; bound when the module is compiled.
-FUNCTION_CONTEXT = RECIPE_SPEC = BOUND
-
-SHARED, TWIN, OF_NUMBERS, OF_LISTS, DTYPE, REQUIRES_GRAD = range(6)  # the context
-SPEC, FREE, KIND = range(3)  # of what is known of lists of some length
-FLOAT32, FLOAT64, INT64 = range(3)  # kinds
+FACTORY_DTYPE = FACTORY_OF_LISTS = FACTORY_OF_NUMBERS = FACTORY_REQUIRES_GRAD = BOUND
+FACTORY_RUNTIME = FACTORY_TWIN = BOUND
+FUNCTION_CONTEXT = KNOWN_LIST_FREE = KNOWN_LIST_KIND = KNOWN_LIST_SPEC = BOUND
+LIST_KINDS_FLOAT32 = LIST_KINDS_FLOAT64 = LIST_KINDS_INT64 = NODE_RECIPE = RECIPE_SPEC = BOUND
+RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
+RUNTIME_NONE = RUNTIME_TRUE = BOUND
+TENSOR_NEEDS_GRAD = TENSOR_SPEC = BOUND
 
 
 def constant(function, arguments, count, names):
     """Record a number as a new tensor without axes, or in every place of one like a given tensor; or make a
     tensor of a list, or of a list of lists."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, FACTORY_RUNTIME)
     positional = count & NUMBER_OF_ARGUMENTS
     out = 0
-    if is_usual(shared):
-        if positional == 1 and class_of(get(arguments, 0)) == item(shared, LIST):
-            out = new_from_list(context, shared, arguments, names)
+    if is_usual(runtime):
+        if positional == 1 and class_of(get(arguments, 0)) == item(runtime, RUNTIME_LIST_CLASS):
+            out = new_from_list(context, runtime, arguments, names)
         elif names == 0 and (positional == 1 or positional == 2):
-            out = new_constant(context, shared, arguments, positional == 2)
+            out = new_constant(context, runtime, arguments, positional == 2)
     if out != 0 or has_failed() != 0:
         return out
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, FACTORY_TWIN), arguments, count, names)
 
 
 # ----- a number -----
 
 
 @helper
-def new_constant(context, shared, arguments, is_like):
+def new_constant(context, runtime, arguments, is_like):
     """A number as a tensor; 0 if this is not the usual case."""
     number = get(arguments, 8 if is_like else 0)
     kind = class_of(number)
-    if kind != item(shared, FLOAT) and kind != item(shared, INT):
+    if kind != item(runtime, RUNTIME_FLOAT_CLASS) and kind != item(runtime, RUNTIME_INT_CLASS):
         return 0
-    if is_like and not is_tensor(shared, get(arguments, 0)):
+    if is_like and not is_tensor(runtime, get(arguments, 0)):
         return 0
     spec = get(get(arguments, 0), TENSOR_SPEC) if is_like else kind
-    node = new_number(context, shared, spec, number)
+    node = new_number(runtime, item(context, FACTORY_OF_NUMBERS), spec, number)
     if node == 0:
         return 0
-    return recorded(shared, new_tensor(shared, node, get(get(node, NODE_RECIPE), RECIPE_SPEC)))
+    return recorded(runtime, new_tensor(runtime, node, get(get(node, NODE_RECIPE), RECIPE_SPEC)))
 
 
 @helper
-def new_number(context, shared, key, number):
+def new_number(runtime, recipes, key, number):
     """The node of a number in every place; 0 if it is too large, or the first with this key."""
-    recipe = own(find(item(context, OF_NUMBERS), key))
+    recipe = own(find(recipes, key))
     word = new_float_word(number) if recipe != 0 else 0
     if word == 0:
         drop(recipe)
         return 0
-    inputs, offsets = own(item(shared, EMPTY)), own(item(shared, NONE))
-    return new_node(shared, recipe, inputs, offsets, new_single(word))
+    inputs, offsets = own(item(runtime, RUNTIME_EMPTY)), own(item(runtime, RUNTIME_NONE))
+    return new_node(runtime, recipe, inputs, offsets, new_single(word))
 
 
 # ----- a list -----
 
 
 @helper
-def new_from_list(context, shared, arguments, names):
+def new_from_list(context, runtime, arguments, names):
     """A tensor of a list of floats or of ints, or of such lists; 0 if this is not the usual case."""
-    numbers, dtype, wants_grad = get(arguments, 0), item(shared, NONE), item(shared, FALSE)
+    numbers, dtype, wants_grad = (
+        get(arguments, 0),
+        item(runtime, RUNTIME_NONE),
+        item(runtime, RUNTIME_FALSE),
+    )
     for k in range(length(names) if names != 0 else 0):
-        if item(names, k) == item(context, DTYPE):
+        if item(names, k) == item(context, FACTORY_DTYPE):
             dtype = get(arguments, 8 * (k + 1))
-        elif item(names, k) == item(context, REQUIRES_GRAD):
+        elif item(names, k) == item(context, FACTORY_REQUIRES_GRAD):
             wants_grad = get(arguments, 8 * (k + 1))
         else:
             return 0
-    by_dtype = find(item(context, OF_LISTS), dtype)
+    by_dtype = find(item(context, FACTORY_OF_LISTS), dtype)
     if has_failed() != 0:  # it has no hash
         forget_error()
-    facts = facts_of(shared, by_dtype, numbers) if by_dtype != 0 else 0
+    facts = facts_of(runtime, by_dtype, numbers) if by_dtype != 0 else 0
     if facts == 0:
         return 0
-    kind = word_of(item(facts, KIND))
-    if wants_grad != item(shared, FALSE) and (wants_grad != item(shared, TRUE) or kind == INT64):
+    kind = word_of(item(facts, KNOWN_LIST_KIND))
+    if wants_grad != item(runtime, RUNTIME_FALSE) and (
+        wants_grad != item(runtime, RUNTIME_TRUE) or kind == LIST_KINDS_INT64
+    ):
         return 0
-    out = new_written(shared, facts, kind, numbers)
-    if out != 0 and wants_grad == item(shared, TRUE):
+    out = new_written(runtime, facts, kind, numbers)
+    if out != 0 and wants_grad == item(runtime, RUNTIME_TRUE):
         exchange(out, TENSOR_NEEDS_GRAD, own(wants_grad))
     return out
 
 
 @helper
-def facts_of(shared, known, numbers):
+def facts_of(runtime, known, numbers):
     """What is known of lists like this one; 0 if that is nothing."""
     count, columns = length(numbers), -1
     if count == 0:
         return 0
     first = list_item(numbers, 0)
-    if class_of(first) == item(shared, LIST):
+    if class_of(first) == item(runtime, RUNTIME_LIST_CLASS):
         columns = length(first)
         if columns == 0:
             return 0
         first = list_item(first, 0)
     kind = class_of(first)
-    if kind != item(shared, FLOAT) and kind != item(shared, INT):
+    if kind != item(runtime, RUNTIME_FLOAT_CLASS) and kind != item(runtime, RUNTIME_INT_CLASS):
         return 0
     if columns < 0:
         if not are_all(numbers, kind):
@@ -156,11 +147,11 @@ def facts_of(shared, known, numbers):
     else:
         for k in range(count):
             row = list_item(numbers, k)
-            if class_of(row) != item(shared, LIST) or length(row) != columns:
+            if class_of(row) != item(runtime, RUNTIME_LIST_CLASS) or length(row) != columns:
                 return 0
             if not are_all(row, kind):
                 return 0
-    key = new_word(count if kind == item(shared, FLOAT) else ~count)
+    key = new_word(count if kind == item(runtime, RUNTIME_FLOAT_CLASS) else ~count)
     if columns >= 0:
         key = new_pair(key, new_word(columns))
     facts = find(known, key) if key != 0 else 0
@@ -178,14 +169,14 @@ def are_all(numbers, kind):
 
 
 @helper
-def new_written(shared, facts, kind, numbers):
+def new_written(runtime, facts, kind, numbers):
     """A tensor of the numbers; 0 if one is too large, or no block is free."""
-    free = item(facts, FREE)
+    free = item(facts, KNOWN_LIST_FREE)
     last = length(free) - 1
     if last < 0:
         return 0
     address = word_of(list_item(free, last))
-    if class_of(list_item(numbers, 0)) == item(shared, LIST):
+    if class_of(list_item(numbers, 0)) == item(runtime, RUNTIME_LIST_CLASS):
         for k in range(length(numbers)):
             address = write(list_item(numbers, k), kind, address)
     else:
@@ -195,7 +186,7 @@ def new_written(shared, facts, kind, numbers):
         return 0
     block = list_item(free, last)
     put(free, LENGTH, last)  # its reference is ours now
-    return new_tensor(shared, new_ready(shared, block), item(facts, SPEC))
+    return new_tensor(runtime, new_ready(runtime, block), item(facts, KNOWN_LIST_SPEC))
 
 
 @helper
@@ -203,13 +194,13 @@ def write(numbers, kind, address):
     """Write the numbers of a list from an address on; where they end. An exception is set if one is too
     large."""
     count = length(numbers)
-    if kind == FLOAT32:
+    if kind == LIST_KINDS_FLOAT32:
         for k in range(count):
             at(address, np.float32)[k] = np.float32(float_of(list_item(numbers, k)))
         return address + 4 * count
     for k in range(count):
         number = list_item(numbers, k)
-        if kind == FLOAT64:
+        if kind == LIST_KINDS_FLOAT64:
             at(address, np.float64)[k] = float_of(number)
         else:
             put(address, 8 * k, word_of(number))

@@ -18,78 +18,65 @@ from .cpython import (
     new_weak_reference,
     own,
     put,
-)  # fmt: skip
+)
 from .freelists import new_recycled
-from .tensors import (
-    ACCUMULATOR,
-    EMPTY,
-    LEAVES,
-    NONE,
-    SAVERS,
-    SEQUENCE,
-    TENSOR_EDGE,
-    TENSOR_META,
-    TENSOR_NEEDS_GRAD,
-    TENSOR_SPEC,
-    TENSOR_VIEW_OF,
-    TRUE,
-    hide,
-    show,
-    version_of,
-    zero,
-)  # fmt: skip
+from .tensors import hide, show, version_of, zero
 
-# Where the slots of the classes lie; bound when a module that imports this is compiled.
-META_ACCUMULATOR = META_HOOKS = LEAF_VARIABLE = VIEW_BASE = VIEW_VERSION = BOUND
-GRAD_OP = GRAD_RECIPE = GRAD_EDGES = GRAD_INPUTS = GRAD_OUTPUTS = GRAD_SEQ = BOUND
-GRAD_EXTRAS = GRAD_SCALARS = GRAD_MASK = GRAD_SAVED = RECIPE_LARGE = BOUND
+GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = GRAD_RECIPE = BOUND
+GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
+LEAF_KIND_NODE_CLASS = LEAF_KIND_OP = LEAF_VARIABLE = META_ACCUMULATOR = META_HOOKS = BOUND
+RECIPE_LARGE = BOUND
+RUNTIME_ACCUMULATOR = RUNTIME_EMPTY = RUNTIME_LEAVES = RUNTIME_NONE = RUNTIME_SAVERS = BOUND
+RUNTIME_SEQUENCE = RUNTIME_TRUE = BOUND
+TENSOR_EDGE = TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_SPEC = TENSOR_VIEW_OF = BOUND
+VIEW_BASE = VIEW_VERSION = BOUND
 
 
 @helper
-def history_of(shared, t):
+def history_of(runtime, t):
     """What a tensor asks of an op on it: 0 nothing, 1 a backward node, 2 more than is usual."""
     view = get(t, TENSOR_VIEW_OF)
-    needs_grad = get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE)
-    if view == item(shared, NONE):
+    needs_grad = get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE)
+    if view == item(runtime, RUNTIME_NONE):
         return int(needs_grad)
-    if needs_grad and get(view, VIEW_VERSION) == version_of(shared, t):
+    if needs_grad and get(view, VIEW_VERSION) == version_of(runtime, t):
         return 1
     base = get(view, VIEW_BASE)
-    return 2 * int(needs_grad or get(base, TENSOR_NEEDS_GRAD) == item(shared, TRUE))
+    return 2 * int(needs_grad or get(base, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE))
 
 
 @helper
-def new_edge(shared, t):
+def new_edge(runtime, t):
     """Where the gradient of an operand goes; None for a number (0) and what needs no gradient."""
-    none = item(shared, NONE)
+    none = item(runtime, RUNTIME_NONE)
     if t == 0:
         return own(none)
     edge = get(t, TENSOR_EDGE)
-    if edge != none or get(t, TENSOR_NEEDS_GRAD) != item(shared, TRUE):
+    if edge != none or get(t, TENSOR_NEEDS_GRAD) != item(runtime, RUNTIME_TRUE):
         return own(edge)
-    accumulator = known_accumulator(shared, get(t, TENSOR_META))
+    accumulator = known_accumulator(runtime, get(t, TENSOR_META))
     if accumulator == 0:
-        accumulator = new_accumulator(shared, t)
+        accumulator = new_accumulator(runtime, t)
     if accumulator == 0 and has_failed() == 0:
-        make = new_attribute(t, item(shared, ACCUMULATOR))
+        make = new_attribute(t, item(runtime, RUNTIME_ACCUMULATOR))
         accumulator = new_result_of_nothing(make) if make != 0 else 0
         drop(make)
-    return new_place(shared, accumulator, own(zero(shared)))
+    return new_place(runtime, accumulator, own(zero(runtime)))
 
 
 @helper
-def new_place(shared, fn, number):
+def new_place(runtime, fn, number):
     """An output of a backward node, as an edge; it takes the references over. 0 if one of them is 0."""
     edge = new_pair(fn, number)
     if edge != 0:
-        hide(shared, edge)
+        hide(runtime, edge)
     return edge
 
 
 @helper
-def known_accumulator(shared, meta):
+def known_accumulator(runtime, meta):
     """The accumulator of a leaf, with a reference; 0 if no graph holds one."""
-    none = item(shared, NONE)
+    none = item(runtime, RUNTIME_NONE)
     if meta == none or get(meta, META_ACCUMULATOR) == none:
         return 0
     accumulator = new_result_of_nothing(get(meta, META_ACCUMULATOR))
@@ -100,13 +87,13 @@ def known_accumulator(shared, meta):
 
 
 @helper
-def new_accumulator(shared, leaf):
+def new_accumulator(runtime, leaf):
     """The accumulator of a leaf without hooks, as `autograd/engine.py` makes it; 0 if it has to."""
-    kind, meta = item(shared, LEAVES), get(leaf, TENSOR_META)
-    if meta == item(shared, NONE) or length(get(meta, META_HOOKS)) != 0:
+    kind, meta = list_item(item(runtime, RUNTIME_LEAVES), 0), get(leaf, TENSOR_META)
+    if meta == item(runtime, RUNTIME_NONE) or length(get(meta, META_HOOKS)) != 0:
         return 0
-    fn = new_recycled(list_item(kind, 0))
-    seq = new_next(item(shared, SEQUENCE))
+    fn = new_recycled(item(kind, LEAF_KIND_NODE_CLASS))
+    seq = new_next(item(runtime, RUNTIME_SEQUENCE))
     outputs = new_single(own(get(leaf, TENSOR_SPEC)))
     reference = new_weak_reference(fn, 0) if fn != 0 else 0
     if seq == 0 or outputs == 0 or reference == 0:
@@ -115,30 +102,30 @@ def new_accumulator(shared, leaf):
         drop(outputs)
         drop(reference)
         return 0
-    put(fn, GRAD_OP, own(list_item(kind, 1)))
-    put(fn, GRAD_RECIPE, own(item(shared, NONE)))
-    put(fn, GRAD_EDGES, own(item(shared, EMPTY)))
-    put(fn, GRAD_INPUTS, own(item(shared, EMPTY)))
+    put(fn, GRAD_OP, own(item(kind, LEAF_KIND_OP)))
+    put(fn, GRAD_RECIPE, own(item(runtime, RUNTIME_NONE)))
+    put(fn, GRAD_EDGES, own(item(runtime, RUNTIME_EMPTY)))
+    put(fn, GRAD_INPUTS, own(item(runtime, RUNTIME_EMPTY)))
     put(fn, GRAD_OUTPUTS, outputs)
     put(fn, GRAD_SEQ, seq)
-    put(fn, GRAD_EXTRAS, own(item(shared, NONE)))
-    put(fn, GRAD_SAVED, own(item(shared, EMPTY)))
+    put(fn, GRAD_EXTRAS, own(item(runtime, RUNTIME_NONE)))
+    put(fn, GRAD_SAVED, own(item(runtime, RUNTIME_EMPTY)))
     put(fn, LEAF_VARIABLE, own(leaf))
-    show(shared, fn)
+    show(runtime, fn)
     drop(get(meta, META_ACCUMULATOR))
     put(meta, META_ACCUMULATOR, reference)
     return fn
 
 
 @helper
-def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalars, mask, out):
+def give_history(runtime, kind, op, recipe, inputs, outputs, edges, saved, scalars, mask, out):
     """A result, from now on with a backward node of the class `kind`; 0 on failure.
 
     The references from `edges` on are taken over; one that is 0 is a failure.
     """
     fn = new_recycled(kind)
-    seq = new_next(item(shared, SEQUENCE))
-    edge = new_place(shared, fn, own(zero(shared))) if fn != 0 else 0
+    seq = new_next(item(runtime, RUNTIME_SEQUENCE))
+    edge = new_place(runtime, fn, own(zero(runtime))) if fn != 0 else 0
     if edges == 0 or saved == 0 or out == 0 or seq == 0 or edge == 0:
         drop(edges)
         drop(saved)
@@ -154,30 +141,30 @@ def give_history(shared, kind, op, recipe, inputs, outputs, edges, saved, scalar
     put(fn, GRAD_INPUTS, own(inputs))
     put(fn, GRAD_OUTPUTS, own(outputs))
     put(fn, GRAD_SEQ, seq)
-    put(fn, GRAD_EXTRAS, own(item(shared, NONE)))
+    put(fn, GRAD_EXTRAS, own(item(runtime, RUNTIME_NONE)))
     put(fn, GRAD_SCALARS, scalars)
     put(fn, GRAD_MASK, mask)
     put(fn, GRAD_SAVED, saved)
-    hide(shared, edges)
-    hide(shared, saved)
-    hide(shared, scalars)
-    show(shared, fn)
+    hide(runtime, edges)
+    hide(runtime, saved)
+    hide(runtime, scalars)
+    show(runtime, fn)
     drop(get(out, TENSOR_EDGE))
     put(out, TENSOR_EDGE, edge)
     drop(get(out, TENSOR_NEEDS_GRAD))
-    put(out, TENSOR_NEEDS_GRAD, own(item(shared, TRUE)))
+    put(out, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
     return out
 
 
 @helper
-def noted(shared, recipe, out):
+def noted(runtime, recipe, out):
     """The result, its backward node noted if it has saved much, for `schedule/deferred.py`; 0 on failure."""
-    if out == 0 or get(recipe, RECIPE_LARGE) != item(shared, TRUE):
+    if out == 0 or get(recipe, RECIPE_LARGE) != item(runtime, RUNTIME_TRUE):
         return out
     fn = item(get(out, TENSOR_EDGE), 0)
     if length(get(fn, GRAD_SAVED)) != 0:
         reference = new_weak_reference(fn, 0)
-        has_room = reference != 0 and append(item(shared, SAVERS), reference) == 0
+        has_room = reference != 0 and append(item(runtime, RUNTIME_SAVERS), reference) == 0
         drop(reference)
         if not has_room:
             drop(out)

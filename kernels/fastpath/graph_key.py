@@ -24,12 +24,10 @@ from .cpython import (
     word_of,
 )
 
-# Where the slots of the classes lie; bound when the module is instantiated.
-NODE_RECIPE = NODE_INPUTS = NODE_OFFSETS = NODE_AT = NODE_ADDRESS = BOUND
-RECIPE_SERIAL = RECIPE_OVER = RECIPE_WRITE = RECIPE_ALIAS = BOUND
 FUNCTION_CONTEXT = BOUND
-
-FALLBACK, RECIPE, NONE, NO_WRITE, COPY, FOREIGN = range(6)  # the context
+KEY_COPY = KEY_FOREIGN = KEY_NONE = KEY_NO_WRITE = KEY_RECIPE_CLASS = KEY_TWIN = BOUND
+NODE_ADDRESS = NODE_AT = NODE_INPUTS = NODE_OFFSETS = NODE_RECIPE = BOUND
+RECIPE_ALIAS = RECIPE_OVER = RECIPE_SERIAL = RECIPE_WRITE = BOUND
 
 # Words that are known of an external.
 VALUE, OFFSET, USES, ENTRIES, REPLACED = range(5)
@@ -44,14 +42,14 @@ def read(function, arguments, count, names):
     reads = 0
     for at in range(nodes):
         node = list_item(batch, at)
-        if class_of(get(node, NODE_RECIPE)) != item(context, RECIPE):
-            return new_result(item(context, FALLBACK), arguments, count, names)
+        if class_of(get(node, NODE_RECIPE)) != item(context, KEY_RECIPE_CLASS):
+            return new_result(item(context, KEY_TWIN), arguments, count, names)
         reads += length(get(node, NODE_INPUTS))
     # The key at its longest, the uses of each node, what is known of the externals.
     longest = nodes + 2 * reads + nodes + reads + 2
     memory = new_memory(8 * (longest + nodes + EXTERNAL_WORDS * reads))
     if memory == 0:
-        return new_result(item(context, FALLBACK), arguments, count, names)
+        return new_result(item(context, KEY_TWIN), arguments, count, names)
     uses = memory + 8 * longest
     externals = uses + 8 * nodes
     for at in range(nodes):
@@ -83,7 +81,7 @@ def number(node, at):
 @helper
 def walk(context, batch, nodes, place, uses, externals):
     """Write what the nodes tell; where that ends, and the number of externals."""
-    none = item(context, NONE)
+    none = item(context, KEY_NONE)
     found = 0
     for at in range(nodes):
         node = list_item(batch, at)
@@ -103,7 +101,7 @@ def walk(context, batch, nodes, place, uses, externals):
                 where = word_of(get(value, NODE_AT))
                 put(uses, 8 * where, get(uses, 8 * where) + 1)
             else:
-                fixed = offset if k == 0 and write != item(context, NO_WRITE) else 0
+                fixed = offset if k == 0 and write != item(context, KEY_NO_WRITE) else 0
                 position, found = external(value, offset - fixed, externals, found)
                 entry = externals + 8 * EXTERNAL_WORDS * position
                 put(
@@ -125,8 +123,8 @@ def written_over(context, recipe):
     """How many inputs, the first ones, a recipe writes over if nobody else looks at them."""
     over = word_of(get(recipe, RECIPE_OVER))
     if over == 0:
-        copies = get(recipe, RECIPE_WRITE) == item(context, COPY)
-        over = int(copies or get(recipe, RECIPE_ALIAS) != item(context, NONE))
+        copies = get(recipe, RECIPE_WRITE) == item(context, KEY_COPY)
+        over = int(copies or get(recipe, RECIPE_ALIAS) != item(context, KEY_NONE))
     return over
 
 
@@ -187,7 +185,7 @@ def own_up(context, externals, found, place):
         if (
             get(entry, 8 * REPLACED)
             and count_of(value) <= get(first, 8 * USES)
-            and class_of(get(value, NODE_ADDRESS)) != item(context, FOREIGN)
+            and class_of(get(value, NODE_ADDRESS)) != item(context, KEY_FOREIGN)
         ):
             put(place, 0, position)
             place += 8

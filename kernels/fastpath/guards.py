@@ -3,7 +3,9 @@
 from .cpython import BOUND, CONTENTS, LENGTH, get, new_word
 
 GUARDS_TABLE = BOUND
-ADDRESS, MASK, WANTED, SIZE = 0, 8, 16, 24  # of an entry
+WORD_ADDRESS = WORD_FIELDS = WORD_MASK = WORD_WANTED = BOUND
+
+SIZE = 8 * WORD_FIELDS  # of an entry
 
 
 def first_changed(function, arguments, count, names):
@@ -12,6 +14,7 @@ def first_changed(function, arguments, count, names):
     begin = table + CONTENTS
     end = begin + get(table, LENGTH)
     for entry in range(begin, end, SIZE):
-        if get(get(entry, ADDRESS), 0) & get(entry, MASK) != get(entry, WANTED):
+        address, mask = get(entry, 8 * WORD_ADDRESS), get(entry, 8 * WORD_MASK)
+        if get(address, 0) & mask != get(entry, 8 * WORD_WANTED):
             return new_word((entry - begin) // SIZE)
     return new_word(-1)

@@ -28,7 +28,7 @@ from .cpython import (
     own,
     put,
     word_of,
-)  # fmt: skip
+)
 from .elementwise import (
     CALL_HISTORY,
     CALL_INPUTS,
@@ -36,92 +36,73 @@ from .elementwise import (
     CALL_RECIPE,
     CALL_SCALARS,
     CALL_SIZE,
-    FALLBACK,
     FIRST,
     SECOND,
-    SHARED,
     is_known,
     value_of,
-)  # fmt: skip
+)
 from .factories import new_number
-from .tensors import (
-    EMPTY,
-    FLOAT,
-    INT,
-    MAX_PENDING,
-    NONE,
-    STORAGE_SPEC,
-    STORAGE_VALUE,
-    STORAGE_VERSION,
-    TAPE,
-    TENSOR_COUNTER,
-    TENSOR_EDGE,
-    TENSOR_NEEDS_GRAD,
-    TENSOR_OFFSET,
-    TENSOR_SPEC,
-    TENSOR_STORAGE,
-    TENSOR_VIEW_OF,
-    TRUE,
-    VIEW_BASE,
-    is_private,
-    is_tensor,
-    is_usual,
-    new_node,
-    zero,
-)  # fmt: skip
+from .tensors import is_private, is_tensor, is_usual, new_node, zero
 
-# Where the slots of the classes lie; bound when the module is compiled.
-FUNCTION_CONTEXT = RECIPE_SPEC = RECIPE_VJPS = STORAGE_SITE = STORAGE_TWIN = BOUND
+ADOPT_RUNTIME = ADOPT_TWIN = ADOPT_WRITES = BOUND
+COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_TWIN = BOUND
+COPY_CONVERSIONS = COPY_RUNTIME = COPY_TWIN = COPY_WRITES = BOUND
+FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_TWIN = BOUND
+FUNCTION_CONTEXT = MAX_PENDING = RECIPE_SPEC = RECIPE_VJPS = BOUND
+RECORDER_OVER = RECORDER_RUNTIME = RECORDER_TWIN = BOUND
+REPLACE_PICKS = REPLACE_RUNTIME = REPLACE_TWIN = BOUND
+RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_TAPE = BOUND
+RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_NUMEL = BOUND
+STORAGE_SITE = STORAGE_SPEC = STORAGE_TWIN = STORAGE_VALUE = STORAGE_VERSION = BOUND
+TENSOR_COUNTER = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
+TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
+VIEW_BASE = BOUND
 
-# Contexts: that of `write` ends, after what a recorder has, with the name of the recipe wanted.
-OVER = FALLBACK + 1
-_, TWIN, PICKS = range(3)  # of `replace`
-WRITES, CONVERSIONS = 2, 3  # of `adopt`, and of `copy`
-MAKE, ADOPT = 2, 3  # of `compute`
-NUMBER = 3  # of `flood`, None if it is an argument; the recipes stand before it
 SMALL = 1 << 14  # elements; in a larger memory a function may do better to write over them
 
 
 def write(function, arguments, count, names):
     """Write the result of an op on a tensor, and perhaps another one or a Python number, into it."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, RECORDER_RUNTIME)
     call = stack_words(CALL_SIZE)
     positional = count & NUMBER_OF_ARGUMENTS
-    if names == 0 and positional > 0 and is_whole(shared, get(arguments, 0)):
+    if names == 0 and positional > 0 and is_whole(runtime, get(arguments, 0)):
         t = get(arguments, 0)
-        known = is_known(context, shared, arguments, positional, call)
-        if known and over_itself(context, shared, t, call):
+        known = is_known(context, runtime, arguments, positional, call)
+        if known and over_itself(runtime, item(context, RECORDER_OVER), t, call):
             return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, FALLBACK), arguments, count, names)
+    return new_result(item(context, RECORDER_TWIN), arguments, count, names)
 
 
 @helper
-def is_whole(shared, t):
+def is_whole(runtime, t):
     """Whether this is a tensor without history that is all of a memory that nobody else looks at."""
-    if not is_tensor(shared, t):
+    if not is_tensor(runtime, t):
         return False
-    if get(t, TENSOR_VIEW_OF) != item(shared, NONE) or get(t, TENSOR_EDGE) != item(shared, NONE):
+    if get(t, TENSOR_VIEW_OF) != item(runtime, RUNTIME_NONE) or get(t, TENSOR_EDGE) != item(
+        runtime, RUNTIME_NONE
+    ):
         return False
-    return is_all(shared, t)
+    return is_all(runtime, t)
 
 
 @helper
-def is_all(shared, t):
+def is_all(runtime, t):
     """Whether a tensor is all of a memory that nobody else looks at, and counts its writes."""
     storage = get(t, TENSOR_STORAGE)
     if get(t, TENSOR_COUNTER) != storage or get(t, TENSOR_SPEC) != get(storage, STORAGE_SPEC):
         return False
-    if get(t, TENSOR_OFFSET) != zero(shared) or get(storage, STORAGE_TWIN) != 0:
+    if get(t, TENSOR_OFFSET) != zero(runtime) or get(storage, STORAGE_TWIN) != 0:
         return False
-    return is_private(shared, storage)
+    return is_private(runtime, storage)
 
 
 @helper
-def over_itself(context, shared, t, call):
+def over_itself(runtime, key, t, call):
     """Record what was found as the new value of a tensor; whether that went well.
 
     The references are taken over.
@@ -130,7 +111,7 @@ def over_itself(context, shared, t, call):
     over = 0
     fits = get(call, CALL_HISTORY) == 0 and get(recipe, RECIPE_SPEC) == get(t, TENSOR_SPEC)
     if fits and not overlaps(t, get(call, FIRST)) and not overlaps(t, get(call, SECOND)):
-        over = own(find(get(recipe, RECIPE_VJPS), item(context, OVER)))
+        over = own(find(get(recipe, RECIPE_VJPS), key))
     drop(recipe)
     inputs, offsets = get(call, CALL_INPUTS), get(call, CALL_OFFSETS)
     scalars = get(call, CALL_SCALARS)
@@ -139,8 +120,8 @@ def over_itself(context, shared, t, call):
         drop(offsets)
         drop(scalars)
         return False
-    node = on_tape(shared, new_node(shared, over, inputs, offsets, scalars))
-    return node != 0 and is_put(shared, storage, node)
+    node = on_tape(runtime, new_node(runtime, over, inputs, offsets, scalars))
+    return node != 0 and is_put(runtime, storage, node)
 
 
 @helper
@@ -172,97 +153,101 @@ def overlaps(t, other):
 def adopt(function, arguments, count, names):
     """Write a new tensor without history into another one, all of its memory or a part."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, ADOPT_RUNTIME)
     t, made = get(arguments, 0), get(arguments, 8)
-    fits = count & NUMBER_OF_ARGUMENTS == 2 and can_adopt(shared, t, made)
-    if fits and put_into(context, shared, t, made):
+    fits = count & NUMBER_OF_ARGUMENTS == 2 and can_adopt(runtime, t, made)
+    if fits and put_into(runtime, item(context, ADOPT_WRITES), t, made):
         return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, ADOPT_TWIN), arguments, count, names)
 
 
 def copy(function, arguments, count, names):
     """Copy a tensor into another one, all of its memory or a part; nobody asks for gradients of either."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
-    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_copy(shared, arguments):
-        t, source = get(arguments, 0), get(arguments, 8)
-        if is_other_block(shared, t, source):
+    runtime = item(context, COPY_RUNTIME)
+    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_copy(runtime, arguments):
+        t, source, writes = get(arguments, 0), get(arguments, 8), item(context, COPY_WRITES)
+        if is_other_block(runtime, t, source):
             value = new_written(
-                context, shared, t, own(value_of(source)), get(source, TENSOR_OFFSET)
+                runtime, writes, t, own(value_of(source)), get(source, TENSOR_OFFSET)
             )
         else:
-            value = new_copy(context, shared, t, source)
+            value = new_copy(runtime, item(context, COPY_CONVERSIONS), t, source)
             if value != 0 and get(t, TENSOR_SPEC) != get(get(t, TENSOR_STORAGE), STORAGE_SPEC):
-                value = new_written(context, shared, t, value, zero(shared))
-        if value != 0 and is_put(shared, get(t, TENSOR_STORAGE), value):
+                value = new_written(runtime, writes, t, value, zero(runtime))
+        if value != 0 and is_put(runtime, get(t, TENSOR_STORAGE), value):
             return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, COPY_TWIN), arguments, count, names)
 
 
 @helper
-def can_copy(shared, arguments):
+def can_copy(runtime, arguments):
     """Whether the second tensor may be copied into the first one, of which it shows no part."""
     t, source = get(arguments, 0), get(arguments, 8)
-    if not is_usual(shared) or length(item(shared, TAPE)) + 2 >= MAX_PENDING:
+    if not is_usual(runtime) or length(item(runtime, RUNTIME_TAPE)) + 2 >= MAX_PENDING:
         return False
-    if not is_tensor(shared, t) or not is_tensor(shared, source) or not can_write(shared, t):
+    if not is_tensor(runtime, t) or not is_tensor(runtime, source) or not can_write(runtime, t):
         return False
-    if not is_out_of_graph(shared, t) or not is_out_of_graph(shared, source):
+    if not is_out_of_graph(runtime, t) or not is_out_of_graph(runtime, source):
         return False
     if get(t, TENSOR_STORAGE) == get(source, TENSOR_STORAGE):
-        return lie_apart(shared, t, source)
-    return is_private(shared, get(source, TENSOR_STORAGE))
+        return lie_apart(runtime, t, source)
+    return is_private(runtime, get(source, TENSOR_STORAGE))
 
 
 @helper
-def is_other_block(shared, t, source):
+def is_other_block(runtime, t, source):
     """Whether a part of one memory is to become a block of another one, which can be read where it lies."""
     spec, storage = get(t, TENSOR_SPEC), get(t, TENSOR_STORAGE)
     if spec != get(source, TENSOR_SPEC) or spec == get(storage, STORAGE_SPEC):
         return False
-    return get(spec, SPEC_CONTIGUOUS) == item(shared, TRUE) and storage != get(
+    return get(spec, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE) and storage != get(
         source, TENSOR_STORAGE
     )
 
 
 @helper
-def lie_apart(shared, t, source):
+def lie_apart(runtime, t, source):
     """Whether two tensors with one storage show blocks of it without a common element."""
     spec = get(t, TENSOR_SPEC)
-    if spec != get(source, TENSOR_SPEC) or get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+    if spec != get(source, TENSOR_SPEC) or get(spec, SPEC_CONTIGUOUS) != item(
+        runtime, RUNTIME_TRUE
+    ):
         return False
     apart = word_of(get(t, TENSOR_OFFSET)) - word_of(get(source, TENSOR_OFFSET))
     return max(apart, -apart) >= word_of(get(spec, SPEC_NUMEL))
 
 
 @helper
-def new_copy(context, shared, t, source):
+def new_copy(runtime, conversions, t, source):
     """The value of a copy of one tensor with the spec of another one; 0 if it is the first of its kind, or
     what is to be written is no block."""
     spec = get(t, TENSOR_SPEC)
     is_all = spec == get(get(t, TENSOR_STORAGE), STORAGE_SPEC)
-    if not is_all and get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+    if not is_all and get(spec, SPEC_CONTIGUOUS) != item(runtime, RUNTIME_TRUE):
         return 0
     key = new_pair(own(get(source, TENSOR_SPEC)), own(spec))
-    recipe = own(find(item(context, CONVERSIONS), key)) if key != 0 else 0
+    recipe = own(find(conversions, key)) if key != 0 else 0
     drop(key)
     if recipe == 0:
         return 0
     offset = get(source, TENSOR_OFFSET)
-    is_shifted = offset != zero(shared)
-    offsets = new_single(own(offset)) if is_shifted else own(item(shared, NONE))
+    is_shifted = offset != zero(runtime)
+    offsets = new_single(own(offset)) if is_shifted else own(item(runtime, RUNTIME_NONE))
     inputs = new_single(own(value_of(source)))
-    return on_tape(shared, new_node(shared, recipe, inputs, offsets, own(item(shared, EMPTY))))
+    return on_tape(
+        runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
+    )
 
 
 @helper
-def on_tape(shared, node):
+def on_tape(runtime, node):
     """A node, put onto the tape; 0 on failure."""
-    if node != 0 and append(item(shared, TAPE), node) != 0:
+    if node != 0 and append(item(runtime, RUNTIME_TAPE), node) != 0:
         drop(node)
         return 0
     return node
@@ -271,22 +256,22 @@ def on_tape(shared, node):
 def compute(function, arguments, count, names):
     """Write what a function makes of a tensor, all of a memory, and other arguments into the tensor."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, COMPUTE_RUNTIME)
     positional = count & NUMBER_OF_ARGUMENTS
-    if positional == 0 or not is_alone(shared, arguments, positional):
-        return new_result(item(context, TWIN), arguments, count, names)
+    if positional == 0 or not is_alone(runtime, arguments, positional):
+        return new_result(item(context, COMPUTE_TWIN), arguments, count, names)
     t = get(arguments, 0)
-    made = new_result(item(context, MAKE), arguments, count, names)
+    made = new_result(item(context, COMPUTE_MAKE), arguments, count, names)
     if made == 0:
         return 0
-    if can_adopt(shared, t, made) and get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC):
-        done = is_put(shared, get(t, TENSOR_STORAGE), own(value_of(made)))
+    if can_adopt(runtime, t, made) and get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC):
+        done = is_put(runtime, get(t, TENSOR_STORAGE), own(value_of(made)))
         drop(made)
         return own(t) if done else 0
     words = stack_words(2)
     put(words, 0, t)
     put(words, 8, made)
-    out = new_result(item(context, ADOPT), words, 2, 0) if has_failed() == 0 else 0
+    out = new_result(item(context, COMPUTE_ADOPT), words, 2, 0) if has_failed() == 0 else 0
     drop(made)
     return out
 
@@ -294,33 +279,39 @@ def compute(function, arguments, count, names):
 def flood(function, arguments, count, names):
     """Write a number, that of the context or an argument, into every place of a tensor."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, FLOOD_RUNTIME)
     positional = count & NUMBER_OF_ARGUMENTS
-    number = item(context, NUMBER)
-    given = int(number == item(shared, NONE))
-    if names == 0 and positional == 1 + given and is_alone(shared, arguments, 1):
+    number = item(context, FLOOD_NUMBER)
+    given = int(number == item(runtime, RUNTIME_NONE))
+    if names == 0 and positional == 1 + given and is_alone(runtime, arguments, 1):
         t = get(arguments, 0)
         number = get(arguments, 8) if given else number
         kind = class_of(number)
-        is_number = kind == item(shared, FLOAT) or kind == item(shared, INT)
-        if is_number and is_usual(shared) and is_flooded(context, shared, t, number):
+        is_number = kind == item(runtime, RUNTIME_FLOAT_CLASS) or kind == item(
+            runtime, RUNTIME_INT_CLASS
+        )
+        if (
+            is_number
+            and is_usual(runtime)
+            and is_flooded(runtime, item(context, FLOOD_RECIPES), t, number)
+        ):
             return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, FLOOD_TWIN), arguments, count, names)
 
 
 @helper
-def is_flooded(context, shared, t, number):
+def is_flooded(runtime, recipes, t, number):
     """Record a number as the new value of a whole memory; whether that went well."""
-    node = on_tape(shared, new_number(context, shared, get(t, TENSOR_SPEC), number))
-    return node != 0 and is_put(shared, get(t, TENSOR_STORAGE), node)
+    node = on_tape(runtime, new_number(runtime, recipes, get(t, TENSOR_SPEC), number))
+    return node != 0 and is_put(runtime, get(t, TENSOR_STORAGE), node)
 
 
 @helper
-def is_put(shared, storage, value):
+def is_put(runtime, storage, value):
     """Give a cell a value, which is taken over, written at the user's line; whether that went well."""
-    site = new_site(shared)
+    site = new_site(runtime)
     version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if site != 0 else 0
     if version == 0:
         drop(value)
@@ -331,85 +322,92 @@ def is_put(shared, storage, value):
 
 
 @helper
-def is_alone(shared, arguments, positional):
+def is_alone(runtime, arguments, positional):
     """Whether the first argument is a tensor for which no gradients are wanted, all of a memory of up to
     `SMALL` elements that no other argument shows a part of."""
     t = get(arguments, 0)
-    if not is_whole(shared, t) or get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE):
+    if not is_whole(runtime, t) or get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE):
         return False
     if word_of(get(get(t, TENSOR_SPEC), SPEC_NUMEL)) > SMALL:
         return False
     for k in range(1, positional):
         other = get(arguments, 8 * k)
-        if is_tensor(shared, other) and overlaps(t, other):
+        if is_tensor(runtime, other) and overlaps(t, other):
             return False
     return True
 
 
 @helper
-def is_out_of_graph(shared, t):
+def is_out_of_graph(runtime, t):
     """Whether a tensor has no history, is no leaf, and is no view of one."""
-    if get(t, TENSOR_EDGE) != item(shared, NONE) or get(t, TENSOR_NEEDS_GRAD) == item(shared, TRUE):
+    if get(t, TENSOR_EDGE) != item(runtime, RUNTIME_NONE) or get(t, TENSOR_NEEDS_GRAD) == item(
+        runtime, RUNTIME_TRUE
+    ):
         return False
     view = get(t, TENSOR_VIEW_OF)
-    if view == item(shared, NONE):
+    if view == item(runtime, RUNTIME_NONE):
         return True
-    return get(get(view, VIEW_BASE), TENSOR_NEEDS_GRAD) != item(shared, TRUE)
+    return get(get(view, VIEW_BASE), TENSOR_NEEDS_GRAD) != item(runtime, RUNTIME_TRUE)
 
 
 @helper
-def put_into(context, shared, t, made):
+def put_into(runtime, writes, t, made):
     """Write what one tensor shows into another one that may adopt it; whether this is the usual case."""
     storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
     if spec != get(made, TENSOR_SPEC):
         return False
     value = own(value_of(made))
-    if not shows_all(shared, t):
-        if get(spec, SPEC_CONTIGUOUS) != item(shared, TRUE):
+    if not shows_all(runtime, t):
+        if get(spec, SPEC_CONTIGUOUS) != item(runtime, RUNTIME_TRUE):
             drop(value)
             return False
-        value = new_written(context, shared, t, value, zero(shared))
-    return value != 0 and is_put(shared, storage, value)
+        value = new_written(runtime, writes, t, value, zero(runtime))
+    return value != 0 and is_put(runtime, storage, value)
 
 
 @helper
-def shows_all(shared, t):
+def shows_all(runtime, t):
     """Whether a tensor shows all elements of its memory in the order in which they lie there."""
     spec, whole = get(t, TENSOR_SPEC), get(get(t, TENSOR_STORAGE), STORAGE_SPEC)
     if spec == whole:
         return True
-    are_dense = get(spec, SPEC_CONTIGUOUS) == get(whole, SPEC_CONTIGUOUS) == item(shared, TRUE)
+    are_dense = (
+        get(spec, SPEC_CONTIGUOUS) == get(whole, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE)
+    )
     is_as_long = word_of(get(spec, SPEC_NUMEL)) == word_of(get(whole, SPEC_NUMEL))
     return are_dense and is_as_long and get(spec, SPEC_DTYPE) == get(whole, SPEC_DTYPE)
 
 
 @helper
-def can_adopt(shared, t, made):
+def can_adopt(runtime, t, made):
     """Whether a tensor may take over, without further ado, what another one shows."""
-    none = item(shared, NONE)
-    if not is_usual(shared) or not is_tensor(shared, t) or not is_tensor(shared, made):
+    none = item(runtime, RUNTIME_NONE)
+    if not is_usual(runtime) or not is_tensor(runtime, t) or not is_tensor(runtime, made):
         return False
     other = get(made, TENSOR_STORAGE)
-    if get(made, TENSOR_NEEDS_GRAD) == item(shared, TRUE) or get(made, TENSOR_VIEW_OF) != none:
+    if (
+        get(made, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE)
+        or get(made, TENSOR_VIEW_OF) != none
+    ):
         return False
-    if get(made, TENSOR_OFFSET) != zero(shared) or get(made, TENSOR_SPEC) != get(
+    if get(made, TENSOR_OFFSET) != zero(runtime) or get(made, TENSOR_SPEC) != get(
         other, STORAGE_SPEC
     ):
         return False
-    return get(t, TENSOR_STORAGE) != other and can_write(shared, t) and is_private(shared, other)
+    return get(t, TENSOR_STORAGE) != other and can_write(runtime, t) and is_private(runtime, other)
 
 
 @helper
-def can_write(shared, t):
+def can_write(runtime, t):
     """Whether a tensor counts its writes and nobody else looks at its memory."""
     storage = get(t, TENSOR_STORAGE)
     if get(t, TENSOR_COUNTER) != storage or get(storage, STORAGE_TWIN) != 0:
         return False
-    return is_private(shared, storage)
+    return is_private(runtime, storage)
 
 
 @helper
-def new_written(context, shared, t, value, offset):
+def new_written(runtime, writes, t, value, offset):
     """The value of a memory, a block of which shows another value now, from an offset on; 0 if this is not
     the usual case. The other value is taken over."""
     storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
@@ -420,29 +418,31 @@ def new_written(context, shared, t, value, offset):
     fill(key, 0, own(spec))
     fill(key, 1, own(spec))
     fill(key, 2, own(get(storage, STORAGE_SPEC)))
-    fill(key, 3, own(zero(shared)))
-    recipe = own(find(item(context, WRITES), key))
+    fill(key, 3, own(zero(runtime)))
+    recipe = own(find(writes, key))
     drop(key)
     if recipe == 0:
         drop(value)
         return 0
     inputs = new_pair(own(get(storage, STORAGE_VALUE)), value)
     offsets = new_pair(own(get(t, TENSOR_OFFSET)), own(offset))
-    return on_tape(shared, new_node(shared, recipe, inputs, offsets, own(item(shared, EMPTY))))
+    return on_tape(
+        runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
+    )
 
 
 def replace(function, arguments, count, names):
     """Record a node whose results are the new values of some tensors, as `replace` of
     `graph/write.py`."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, REPLACE_RUNTIME)
     recipe, written, read = get(arguments, 0), get(arguments, 8), get(arguments, 16)
-    picks = find(get(recipe, RECIPE_VJPS), item(context, PICKS))
-    if picks == 0 or not can_replace(shared, written, read):
+    picks = find(get(recipe, RECIPE_VJPS), item(context, REPLACE_PICKS))
+    if picks == 0 or not can_replace(runtime, written, read):
         if has_failed() != 0:
             return 0
-        return new_result(item(context, TWIN), arguments, count, names)
-    site = new_site(shared)
+        return new_result(item(context, REPLACE_TWIN), arguments, count, names)
+    site = new_site(runtime)
     inputs = new_tuple(length(written) + length(read)) if site != 0 else 0
     if inputs == 0:
         drop(site)
@@ -451,14 +451,14 @@ def replace(function, arguments, count, names):
         fill(inputs, k, own(value_of(list_item(written, k))))
     for k in range(length(read)):
         fill(inputs, length(written) + k, own(value_of(list_item(read, k))))
-    none, scalars = item(shared, NONE), get(arguments, 24)
-    node = new_node(shared, own(recipe), inputs, own(none), own(scalars))
-    if node == 0 or append(item(shared, TAPE), node) != 0:
+    none, scalars = item(runtime, RUNTIME_NONE), get(arguments, 24)
+    node = new_node(runtime, own(recipe), inputs, own(none), own(scalars))
+    if node == 0 or append(item(runtime, RUNTIME_TAPE), node) != 0:
         drop(node)
         drop(site)
         return 0
     for k in range(length(written)):
-        if not renew(shared, list_item(written, k), node, list_item(picks, k), site):
+        if not renew(runtime, list_item(written, k), node, list_item(picks, k), site):
             break
     drop(node)
     drop(site)
@@ -466,31 +466,31 @@ def replace(function, arguments, count, names):
 
 
 @helper
-def can_replace(shared, written, read):
+def can_replace(runtime, written, read):
     """Whether several tensors are all of their memories, and what is read lies at the beginning."""
-    if length(written) < 2 or not is_usual(shared):
+    if length(written) < 2 or not is_usual(runtime):
         return False
-    if length(item(shared, TAPE)) + length(written) + 1 >= MAX_PENDING:
+    if length(item(runtime, RUNTIME_TAPE)) + length(written) + 1 >= MAX_PENDING:
         return False
     for k in range(length(written)):
         t = list_item(written, k)
-        if not is_tensor(shared, t) or not is_all(shared, t):
+        if not is_tensor(runtime, t) or not is_all(runtime, t):
             return False
     for k in range(length(read)):
         t = list_item(read, k)
-        if not is_tensor(shared, t) or get(t, TENSOR_OFFSET) != zero(shared):
+        if not is_tensor(runtime, t) or get(t, TENSOR_OFFSET) != zero(runtime):
             return False
     return True
 
 
 @helper
-def renew(shared, t, node, pick, site):
+def renew(runtime, t, node, pick, site):
     """Give a tensor one of the results of a node; whether that went well."""
     storage, inputs = get(t, TENSOR_STORAGE), new_single(own(node))
-    none, scalars = own(item(shared, NONE)), own(item(shared, EMPTY))
-    value = new_node(shared, own(pick), inputs, none, scalars)
+    none, scalars = own(item(runtime, RUNTIME_NONE)), own(item(runtime, RUNTIME_EMPTY))
+    value = new_node(runtime, own(pick), inputs, none, scalars)
     version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1)
-    if value == 0 or version == 0 or append(item(shared, TAPE), value) != 0:
+    if value == 0 or version == 0 or append(item(runtime, RUNTIME_TAPE), value) != 0:
         drop(value)
         drop(version)
         return False

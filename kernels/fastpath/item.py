@@ -26,12 +26,14 @@ from .cpython import (
     word_of,
 )
 
-# Where the slots of the classes lie; bound when the module is compiled.
-TENSOR_STORAGE = TENSOR_SPEC = TENSOR_OFFSET = NODE_ADDRESS = FUNCTION_CONTEXT = BOUND
-SPEC_NUMEL = SPEC_NDIM = SPEC_STRIDES = SPEC_DTYPE = SPEC_DEVICE = DTYPE_ITEMSIZE = BOUND
-
-TWIN, CLASSES, KINDS, CPU, WATCHERS, VALUE_OF, STATE, STEADY, FALSE, TRUE = range(10)  # the context
-BOOL, UINT8, INT8, INT16, INT32, INT64, FLOAT32, FLOAT64 = range(8)  # of the kinds
+DTYPE_ITEMSIZE = FUNCTION_CONTEXT = BOUND
+ITEM_CPU = ITEM_FALSE = ITEM_KINDS = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = BOUND
+ITEM_TRUE = ITEM_TWIN = ITEM_VALUE_OF = ITEM_WATCHERS = BOUND
+KINDS_BOOL = KINDS_FLOAT32 = KINDS_FLOAT64 = KINDS_INT16 = KINDS_INT32 = KINDS_INT64 = BOUND
+KINDS_INT8 = BOUND
+NODE_ADDRESS = BOUND
+SPEC_DEVICE = SPEC_DTYPE = SPEC_NDIM = SPEC_NUMEL = SPEC_STRIDES = BOUND
+TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
 
 def read_one(function, arguments, count, names):
@@ -39,7 +41,7 @@ def read_one(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     if is_usual(context, arguments, count, names) and is_single(get(arguments, 0)):
         return new_elements(context, get(arguments, 0), True)
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, ITEM_TWIN), arguments, count, names)
 
 
 def is_true(function, arguments, count, names):
@@ -51,8 +53,8 @@ def is_true(function, arguments, count, names):
             return 0
         found = is_set(number)
         drop(number)
-        return own(item(context, TRUE if found != 0 else FALSE))
-    return new_result(item(context, TWIN), arguments, count, names)
+        return own(item(context, ITEM_TRUE if found != 0 else ITEM_FALSE))
+    return new_result(item(context, ITEM_TWIN), arguments, count, names)
 
 
 def read_all(function, arguments, count, names):
@@ -62,18 +64,18 @@ def read_all(function, arguments, count, names):
         ndim = word_of(get(get(get(arguments, 0), TENSOR_SPEC), SPEC_NDIM))
         if ndim <= 1:
             return new_elements(context, get(arguments, 0), ndim == 0)
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, ITEM_TWIN), arguments, count, names)
 
 
 @helper
 def is_usual(context, arguments, count, names):
     """Whether there is one argument, a tensor on the CPU, and nobody watches what is read."""
-    if names != 0 or count & NUMBER_OF_ARGUMENTS != 1 or length(item(context, WATCHERS)) != 0:
+    if names != 0 or count & NUMBER_OF_ARGUMENTS != 1 or length(item(context, ITEM_WATCHERS)) != 0:
         return False
     t = get(arguments, 0)
-    return contains(item(context, CLASSES), class_of(t)) == 1 and get(
+    return contains(item(context, ITEM_TENSOR_CLASSES), class_of(t)) == 1 and get(
         get(t, TENSOR_SPEC), SPEC_DEVICE
-    ) == item(context, CPU)
+    ) == item(context, ITEM_CPU)
 
 
 @helper
@@ -85,10 +87,10 @@ def is_single(t):
 @helper
 def new_elements(context, t, is_single):
     """The first element of a tensor, or a list of those of its only dimension."""
-    set_attribute(item(context, STATE), item(context, STEADY), item(context, FALSE))
+    set_attribute(item(context, ITEM_STATE), item(context, ITEM_STEADY), item(context, ITEM_FALSE))
     words = stack_words(1)
     put(words, 0, get(t, TENSOR_STORAGE))
-    value = new_result(item(context, VALUE_OF), words, 1, 0)
+    value = new_result(item(context, ITEM_VALUE_OF), words, 1, 0)
     if value == 0:
         return 0
     spec = get(t, TENSOR_SPEC)
@@ -115,19 +117,19 @@ def new_elements(context, t, is_single):
 @helper
 def new_number(context, dtype, address):
     """The element at an address as a Python number."""
-    kinds = item(context, KINDS)
-    if dtype == item(kinds, FLOAT32):
+    kinds = item(context, ITEM_KINDS)
+    if dtype == item(kinds, KINDS_FLOAT32):
         return new_float(np.float64(at(address, np.float32)[0]))
-    if dtype == item(kinds, FLOAT64):
+    if dtype == item(kinds, KINDS_FLOAT64):
         return new_float(at(address, np.float64)[0])
-    if dtype == item(kinds, INT64):
+    if dtype == item(kinds, KINDS_INT64):
         return new_word(at(address, np.int64)[0])
-    if dtype == item(kinds, BOOL):
-        return own(item(context, TRUE if at(address, np.uint8)[0] != 0 else FALSE))
-    if dtype == item(kinds, INT32):
+    if dtype == item(kinds, KINDS_BOOL):
+        return own(item(context, ITEM_TRUE if at(address, np.uint8)[0] != 0 else ITEM_FALSE))
+    if dtype == item(kinds, KINDS_INT32):
         return new_word(np.int64(at(address, np.int32)[0]))
-    if dtype == item(kinds, INT16):
+    if dtype == item(kinds, KINDS_INT16):
         return new_word(np.int64(at(address, np.int16)[0]))
-    if dtype == item(kinds, INT8):
+    if dtype == item(kinds, KINDS_INT8):
         return new_word(np.int64(at(address, np.int8)[0]))
     return new_word(np.int64(at(address, np.uint8)[0]))

@@ -21,18 +21,10 @@ from .cpython import (
     new_tuple,
     own,
     word_of,
-)  # fmt: skip
+)
 from .grad_nodes import give_history, history_of, new_edge
 from .signatures import SIZE, START, TENSORS, describe, known, tensor
 from .tensors import (
-    EMPTY,
-    FALSE,
-    MAX_PENDING,
-    NONE,
-    STORAGE_VALUE,
-    TAPE,
-    TENSOR_STORAGE,
-    TRUE,
     is_private,
     is_usual,
     new_handle,
@@ -40,65 +32,63 @@ from .tensors import (
     records_gradients,
     version_of,
     zero,
-)  # fmt: skip
+)
 from .traces import completed
 
-# Where the slots of the classes lie; bound when the module is compiled.
-FUNCTION_CONTEXT = BOUND
-CALL_TEMPLATE = CALL_PLACES = CALL_SAVINGS = CALL_DIFFERENTIABLE = CALL_OP = CALL_NODE_CLASS = BOUND
-TEMPLATE_STEPS = TEMPLATE_STORAGES = TEMPLATE_OUTPUTS = TEMPLATE_FRESH = TEMPLATE_MANY = BOUND
-SAVING_INPUTS = SAVING_OUTPUTS = SAVING_TARGETS = SAVING_KEPT = BOUND
-
-_, OUTPUT_NUMBER, OUTPUT_SPEC, OUTPUT_OFFSET = range(4)  # of a result of a template
-
-# The context.
-SHARED, CALLS, TEMPLATE, FALLBACK, FIRST = range(
-    5
-)  # the last: whether only the first result is wanted
+CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVINGS = CALL_TEMPLATE = BOUND
+FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
+OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_RUNTIME = OPERATION_TEMPLATE_CLASS = BOUND
+OPERATION_TWIN = BOUND
+OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
+RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_TAPE = RUNTIME_TRUE = BOUND
+SAVING_INPUTS = SAVING_KEPT = SAVING_OUTPUTS = SAVING_TARGETS = BOUND
+STORAGE_VALUE = BOUND
+TEMPLATE_FRESH = TEMPLATE_MANY = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
+TENSOR_STORAGE = BOUND
 
 
 def call(function, arguments, count, names):
     """Record what the body of an op recorded when it was called with such arguments before."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, OPERATION_RUNTIME)
     looks = stack_words(SIZE)
-    if is_usual(shared) and describe(shared, arguments, count, names, looks):
-        out = from_template(context, shared, looks)
+    if is_usual(runtime) and describe(runtime, arguments, count, names, looks):
+        out = from_template(context, runtime, looks)
         if out != 0 or has_failed() != 0:
             return out
-    return new_result(item(context, FALLBACK), arguments, count, names)
+    return new_result(item(context, OPERATION_TWIN), arguments, count, names)
 
 
 # ----- recording -----
 
 
 @helper
-def from_template(context, shared, looks):
+def from_template(context, runtime, looks):
     """The result of a call by its template; 0 if this is not the usual case."""
     history = 0
     is_shifted = False
     for k in range(get(looks, TENSORS)):
         t = tensor(looks, k)
-        if not is_private(shared, get(t, TENSOR_STORAGE)):
+        if not is_private(runtime, get(t, TENSOR_STORAGE)):
             return 0
-        history = max(history, history_of(shared, t))
+        history = max(history, history_of(runtime, t))
         is_shifted |= get(looks, START + 8 * k) != 0
     if history != 0:
-        history *= records_gradients(shared)
+        history *= records_gradients(runtime)
         if history > 1:
             return 0
-    found = known(item(context, CALLS), looks)
+    found = known(item(context, OPERATION_CALLS), looks)
     if found == 0:
         return 0
     out = 0
     template = own(get(found, CALL_TEMPLATE))
-    if is_fresh(context, shared, template):
-        if history != 0 and get(found, CALL_DIFFERENTIABLE) == item(shared, TRUE):
-            out = with_history(context, shared, looks, is_shifted, found, template)
+    if is_fresh(context, runtime, template):
+        if history != 0 and get(found, CALL_DIFFERENTIABLE) == item(runtime, RUNTIME_TRUE):
+            out = with_history(context, runtime, looks, is_shifted, found, template)
         else:
-            out = without_history(shared, looks, is_shifted, template)
-    is_one = get(template, TEMPLATE_MANY) != item(shared, TRUE)
-    if out != 0 and (is_one or item(context, FIRST) == item(shared, TRUE)):
+            out = without_history(runtime, looks, is_shifted, template)
+    is_one = get(template, TEMPLATE_MANY) != item(runtime, RUNTIME_TRUE)
+    if out != 0 and (is_one or item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)):
         out = new_first(out)
     drop(template)
     drop(found)
@@ -114,17 +104,17 @@ def new_first(results):
 
 
 @helper
-def is_fresh(context, shared, template):
+def is_fresh(context, runtime, template):
     """Whether a template gives new tensors, no views of operands, and fits onto the tape."""
-    if class_of(template) != item(context, TEMPLATE):
+    if class_of(template) != item(context, OPERATION_TEMPLATE_CLASS):
         return False
-    if get(template, TEMPLATE_FRESH) != item(shared, TRUE):
+    if get(template, TEMPLATE_FRESH) != item(runtime, RUNTIME_TRUE):
         return False
-    return length(item(shared, TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+    return length(item(runtime, RUNTIME_TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
 
 
 @helper
-def without_history(shared, looks, is_shifted, template):
+def without_history(runtime, looks, is_shifted, template):
     """The results of a template as a tuple; 0 on failure."""
     given = get(looks, TENSORS)
     steps = get(template, TEMPLATE_STEPS)
@@ -133,13 +123,13 @@ def without_history(shared, looks, is_shifted, template):
         return 0
     for k in range(given):
         fill(values, k, own(get(get(tensor(looks, k), TENSOR_STORAGE), STORAGE_VALUE)))
-    values = completed(shared, steps, values, given, looks + START if is_shifted else 0)
+    values = completed(runtime, steps, values, given, looks + START if is_shifted else 0)
     if values == 0:
         return 0
     outputs = get(template, TEMPLATE_OUTPUTS)
     outs = new_tuple(length(outputs))
     for k in range(length(outputs) if outs != 0 else 0):
-        out = new_output(shared, template, values, outs, k)
+        out = new_output(runtime, template, values, outs, k)
         if out == 0:
             drop(outs)
             outs = 0
@@ -150,9 +140,9 @@ def without_history(shared, looks, is_shifted, template):
 
 
 @helper
-def new_output(shared, template, values, outs, k):
+def new_output(runtime, template, values, outs, k):
     """A result of a template, those before it being there; 0 on failure."""
-    none, outputs = item(shared, NONE), get(template, TEMPLATE_OUTPUTS)
+    none, outputs = item(runtime, RUNTIME_NONE), get(template, TEMPLATE_OUTPUTS)
     output = list_item(outputs, k)
     if output == none:
         return own(none)
@@ -164,35 +154,35 @@ def new_output(shared, template, values, outs, k):
             break
     if storage == 0:
         place = list_item(get(template, TEMPLATE_STORAGES), word_of(item(output, OUTPUT_NUMBER)))
-        value = item(values, word_of(item(place, 0)))
-        storage = new_storage(shared, own(value), item(place, 1))
+        value = item(values, word_of(item(place, NEW_STORAGE_VALUE)))
+        storage = new_storage(runtime, own(value), item(place, NEW_STORAGE_SPEC))
     if storage == 0:
         return 0
     spec, offset = item(output, OUTPUT_SPEC), own(item(output, OUTPUT_OFFSET))
-    return new_handle(shared, storage, own(storage), spec, offset, own(none))
+    return new_handle(runtime, storage, own(storage), spec, offset, own(none))
 
 
 @helper
-def with_history(context, shared, looks, is_shifted, found, template):
+def with_history(context, runtime, looks, is_shifted, found, template):
     """The results of a template as a tuple, the first with its backward node; 0 if this is not the
     usual case."""
     places = get(found, CALL_PLACES)
-    if places == item(shared, NONE):
+    if places == item(runtime, RUNTIME_NONE):
         return 0
-    edges = new_edges(shared, looks, places)
+    edges = new_edges(runtime, looks, places)
     if edges == 0:
         return 0
-    saving = new_saving(shared, found, edges)
-    if saving == 0 or not is_savable(shared, looks, saving):
+    saving = new_saving(runtime, found, edges)
+    if saving == 0 or not is_savable(runtime, looks, saving):
         drop(edges)
         drop(saving)
         return 0
-    outs = without_history(shared, looks, is_shifted, template)
-    saved = 0 if outs == 0 else new_saved(shared, looks, saving, outs)
+    outs = without_history(runtime, looks, is_shifted, template)
+    saved = 0 if outs == 0 else new_saved(runtime, looks, saving, outs)
     first = 0 if outs == 0 else own(item(outs, 0))
     first = give_history(
-        shared, get(found, CALL_NODE_CLASS), get(found, CALL_OP), saving, get(saving, SAVING_INPUTS),
-        get(saving, SAVING_OUTPUTS), edges, saved, own(item(shared, EMPTY)), own(zero(shared)), first,
+        runtime, get(found, CALL_NODE_CLASS), get(found, CALL_OP), saving, get(saving, SAVING_INPUTS),
+        get(saving, SAVING_OUTPUTS), edges, saved, own(item(runtime, RUNTIME_EMPTY)), own(zero(runtime)), first,
     )  # fmt: skip
     if first == 0:
         drop(outs)
@@ -203,15 +193,15 @@ def with_history(context, shared, looks, is_shifted, found, template):
 
 
 @helper
-def new_edges(shared, looks, places):
+def new_edges(runtime, looks, places):
     """Where the gradients of the inputs go; 0 if one has to be made an accumulator first."""
     edges = new_tuple(length(places))
     if edges == 0:
         return 0
     for k in range(length(places)):
         place = list_item(places, k)
-        t = 0 if place == item(shared, NONE) else tensor(looks, word_of(place))
-        edge = new_edge(shared, t)
+        t = 0 if place == item(runtime, RUNTIME_NONE) else tensor(looks, word_of(place))
+        edge = new_edge(runtime, t)
         if edge == 0:
             drop(edges)
             return 0
@@ -220,35 +210,39 @@ def new_edges(shared, looks, places):
 
 
 @helper
-def new_saving(shared, found, edges):
+def new_saving(runtime, found, edges):
     """How a call with these edges gets its history, with a reference; 0 if there was none yet."""
-    none = item(shared, NONE)
+    none = item(runtime, RUNTIME_NONE)
     wanted = new_tuple(length(edges))
     if wanted == 0:
         return 0
     for k in range(length(edges)):
         is_wanted = item(edges, k) != none
-        fill(wanted, k, own(item(shared, TRUE) if is_wanted else item(shared, FALSE)))
+        fill(
+            wanted,
+            k,
+            own(item(runtime, RUNTIME_TRUE) if is_wanted else item(runtime, RUNTIME_FALSE)),
+        )
     saving = own(find(get(found, CALL_SAVINGS), wanted))
     drop(wanted)
     return saving
 
 
 @helper
-def is_savable(shared, looks, saving):
+def is_savable(runtime, looks, saving):
     """Whether the first result alone gets a history and no operand is one that cannot be saved."""
     targets, kept = get(saving, SAVING_TARGETS), get(saving, SAVING_KEPT)
     if length(targets) != 1 or word_of(list_item(targets, 0)) != 0:
         return False
     for k in range(length(kept)):
         place = word_of(list_item(kept, k))
-        if place >= 0 and version_of(shared, tensor(looks, place)) == 0:
+        if place >= 0 and version_of(runtime, tensor(looks, place)) == 0:
             return False
     return True
 
 
 @helper
-def new_saved(shared, looks, saving, outs):
+def new_saved(runtime, looks, saving, outs):
     """What backward needs: operands by number, cells of the results, with their versions."""
     kept = get(saving, SAVING_KEPT)
     saved = new_tuple(2 * length(kept))
@@ -259,8 +253,8 @@ def new_saved(shared, looks, saving, outs):
         if place >= 0:
             t = tensor(looks, place)
             fill(saved, 2 * k, own(t))
-            fill(saved, 2 * k + 1, own(version_of(shared, t)))
+            fill(saved, 2 * k + 1, own(version_of(runtime, t)))
         else:
             fill(saved, 2 * k, own(get(item(outs, -1 - place), TENSOR_STORAGE)))
-            fill(saved, 2 * k + 1, own(zero(shared)))
+            fill(saved, 2 * k + 1, own(zero(runtime)))
     return saved

@@ -23,21 +23,21 @@ from .cpython import (
     put,
     put_list_item,
     word_of,
-)  # fmt: skip
+)
 from .dispatch import finish
 from .pool import new_block
 from .stream import run_stream
 
-# Where the slots of the classes lie; bound when the module is compiled.
-NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = FUNCTION_CONTEXT = BOUND
-
-TWIN, ALLOCATE, FOREIGN, NONE, ZERO, FALSE, TRUE = range(7)  # the context
-# Of a table, and of a course.
-EXTERNALS, BLOCKS, _, _, WORDS_AT, PLACES_AT, PLACES, _, NUMBERS_AT, NUMBERS = range(10)
-TABLE, NUMBERED, RESULTS, STEPS, STATUS_AT, CAN_FAIL, WALK, LARGE, TEAM = range(9)
-NODE, ITS_BLOCKS = range(2)  # of a result
-ELEMENT, PADDED = range(2)  # of an external
-TAKEN, SIZE, FREE = range(3)  # of a block
+BLOCK_FREE = BLOCK_SIZE = BLOCK_TAKEN = BOUND
+COURSE_CAN_FAIL = COURSE_LARGE = COURSE_NUMBERED = COURSE_RESULTS = COURSE_STATUS_AT = BOUND
+COURSE_STEPS = COURSE_TABLE = COURSE_TEAM = COURSE_WALK = BOUND
+EXTERNAL_PADDED = EXTERNAL_SIZE = FUNCTION_CONTEXT = BOUND
+NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = NUMBER_POSITION = NUMBER_WHICH = NUMBER_WORDS = BOUND
+PLACE_EXTRA = PLACE_POSITION = PLACE_SOURCE = PLACE_WORDS = BOUND
+PLAN_ALLOCATE = PLAN_FALSE = PLAN_FOREIGN = PLAN_NONE = PLAN_TRUE = PLAN_TWIN = PLAN_ZERO = BOUND
+RESULT_BLOCKS = RESULT_NODE = BOUND
+TABLE_BLOCKS = TABLE_EXTERNALS = TABLE_NUMBERS_AT = TABLE_NUMBERS_COUNT = TABLE_PLACES_AT = BOUND
+TABLE_PLACES_COUNT = TABLE_WORDS_AT = BOUND
 
 
 def fill_in(function, arguments, count, names):
@@ -46,25 +46,25 @@ def fill_in(function, arguments, count, names):
     blocks = new_blocks(context, get(arguments, 0), get(arguments, 8))
     if blocks != 0 or has_failed() != 0:
         return blocks
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, PLAN_TWIN), arguments, count, names)
 
 
 @helper
 def new_blocks(context, table, externals):
     """Blocks for the held values, in the table like the addresses of the externals; 0 if this is not
     the usual case."""
-    described, wanted = item(table, EXTERNALS), item(table, BLOCKS)
+    described, wanted = item(table, TABLE_EXTERNALS), item(table, TABLE_BLOCKS)
     outside, held = length(described), length(wanted)
     addresses = new_memory(8 * (outside + held))
     if addresses == 0:
         return 0
     for k in range(outside):
         value, offset = block_and_offset(externals, k)
-        padded = item(item(described, k), PADDED) != item(context, ZERO)
-        if padded and (offset != 0 or class_of(value) == item(context, FOREIGN)):
+        padded = item(item(described, k), EXTERNAL_PADDED) != item(context, PLAN_ZERO)
+        if padded and (offset != 0 or class_of(value) == item(context, PLAN_FOREIGN)):
             free(addresses)
             return 0
-        size = word_of(item(item(described, k), ELEMENT))
+        size = word_of(item(item(described, k), EXTERNAL_SIZE))
         put(addresses, 8 * k, word_of(value) + offset * size)
     blocks = new_list(held)
     for k in range(held):
@@ -75,11 +75,11 @@ def new_blocks(context, table, externals):
             return 0
         put_list_item(blocks, k, block)
         put(addresses, 8 * (outside + k), word_of(block))
-    words, place = word_of(item(table, WORDS_AT)), word_of(item(table, PLACES_AT))
-    for _ in range(word_of(item(table, PLACES))):
-        address = get(addresses, 8 * get(place, 8)) + get(place, 16)
-        put(words, 8 * get(place, 0), address)
-        place += 24
+    words, place = word_of(item(table, TABLE_WORDS_AT)), word_of(item(table, TABLE_PLACES_AT))
+    for _ in range(word_of(item(table, TABLE_PLACES_COUNT))):
+        source = get(addresses, 8 * get(place, 8 * PLACE_SOURCE))
+        put(words, 8 * get(place, 8 * PLACE_POSITION), source + get(place, 8 * PLACE_EXTRA))
+        place += 8 * PLACE_WORDS
     free(addresses)
     return blocks
 
@@ -88,8 +88,8 @@ def write_numbers(function, arguments, count, names):
     """Write the Python numbers of a run into the table."""
     context = get(function, FUNCTION_CONTEXT)
     if are_written(get(arguments, 0), get(arguments, 8)):
-        return own(item(context, NONE))
-    return 0 if has_failed() != 0 else new_result(item(context, TWIN), arguments, count, names)
+        return own(item(context, PLAN_NONE))
+    return 0 if has_failed() != 0 else new_result(item(context, PLAN_TWIN), arguments, count, names)
 
 
 @helper
@@ -107,10 +107,11 @@ def are_written(table, given):
             put(at, 0, word_of(item(list_item(given, k), i)))
             at += 8
     is_well = has_failed() == 0
-    words, place = word_of(item(table, WORDS_AT)), word_of(item(table, NUMBERS_AT))
-    for _ in range(word_of(item(table, NUMBERS)) if is_well else 0):
-        put(words, 8 * get(place, 0), get(numbers, 8 * get(place, 8)))
-        place += 16
+    words, place = word_of(item(table, TABLE_WORDS_AT)), word_of(item(table, TABLE_NUMBERS_AT))
+    for _ in range(word_of(item(table, TABLE_NUMBERS_COUNT)) if is_well else 0):
+        word = get(numbers, 8 * get(place, 8 * NUMBER_WHICH))
+        put(words, 8 * get(place, 8 * NUMBER_POSITION), word)
+        place += 8 * NUMBER_WORDS
     free(numbers)
     return is_well
 
@@ -125,11 +126,13 @@ def block_and_offset(externals, k):
 @helper
 def new_held(context, wanted, externals):
     """The block of a held value: that of a value from outside which it takes over, or a new one."""
-    taken = word_of(item(wanted, TAKEN))
+    taken = word_of(item(wanted, BLOCK_TAKEN))
     if taken >= 0:
         return own(block_and_offset(externals, taken)[0])
-    none = item(context, NONE)
-    return new_block(item(wanted, FREE), item(wanted, SIZE), none, item(context, ALLOCATE))
+    none = item(context, PLAN_NONE)
+    return new_block(
+        item(wanted, BLOCK_FREE), item(wanted, BLOCK_SIZE), none, item(context, PLAN_ALLOCATE)
+    )
 
 
 def run(function, arguments, count, names):
@@ -137,23 +140,23 @@ def run(function, arguments, count, names):
     run, as it is not the usual case."""
     context = get(function, FUNCTION_CONTEXT)
     course, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
-    table, status = item(course, TABLE), word_of(item(course, STATUS_AT))
-    team = word_of(item(course, TEAM))
-    if item(course, LARGE) == item(context, TRUE) and get(team, 8 * THREADS) == 0:
-        return own(item(context, FALSE))  # the threads are not there yet
+    table, status = item(course, COURSE_TABLE), word_of(item(course, COURSE_STATUS_AT))
+    team = word_of(item(course, COURSE_TEAM))
+    if item(course, COURSE_LARGE) == item(context, PLAN_TRUE) and get(team, 8 * THREADS) == 0:
+        return own(item(context, PLAN_FALSE))  # the threads are not there yet
     blocks = new_blocks(context, table, externals)
-    if blocks == 0 or not are_numbers_written(batch, table, item(course, NUMBERED)):
+    if blocks == 0 or not are_numbers_written(batch, table, item(course, COURSE_NUMBERED)):
         drop(blocks)
-        return 0 if has_failed() != 0 else own(item(context, FALSE))
+        return 0 if has_failed() != 0 else own(item(context, PLAN_FALSE))
     put(status, 0, 0)
-    walk, stream = word_of(item(course, WALK)), word_of(item(table, WORDS_AT))
-    steps = word_of(item(course, STEPS))
-    where = status if item(course, CAN_FAIL) == item(context, TRUE) else 0
+    walk, stream = word_of(item(course, COURSE_WALK)), word_of(item(table, TABLE_WORDS_AT))
+    steps = word_of(item(course, COURSE_STEPS))
+    where = status if item(course, COURSE_CAN_FAIL) == item(context, PLAN_TRUE) else 0
     stopped = run_stream(walk, stream, steps, where, team)
     if stopped >= 0:
         drop(blocks)
         return new_word(stopped)
-    done = handed_out(context, batch, item(course, RESULTS), blocks)
+    done = handed_out(context, batch, item(course, COURSE_RESULTS), blocks)
     if done != 0 and has_failed() != 0:  # Ctrl-C
         drop(done)
         return 0
@@ -182,7 +185,10 @@ def handed_out(context, batch, results, blocks):
     """True, when the nodes that somebody holds have their memory, and the batch is done with."""
     for k in range(length(results)):
         result = item(results, k)
-        node, numbers = list_item(batch, word_of(item(result, NODE))), item(result, ITS_BLOCKS)
+        node, numbers = (
+            list_item(batch, word_of(item(result, RESULT_NODE))),
+            item(result, RESULT_BLOCKS),
+        )
         if length(numbers) > 1:
             others = new_list(length(numbers))
             if others == 0:
@@ -197,11 +203,11 @@ def handed_out(context, batch, results, blocks):
         put(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
         drop(before)
     drop(blocks)
-    none = item(context, NONE)
+    none = item(context, PLAN_NONE)
     nodes = length(batch)
     for at in range(nodes):
         finish(list_item(batch, at), none)
     put(batch, LENGTH, 0)
     for at in range(nodes):
         drop(list_item(batch, at))
-    return own(item(context, TRUE))
+    return own(item(context, PLAN_TRUE))

@@ -22,33 +22,20 @@ from .cpython import (
     own,
     put_list_item,
     word_of,
-)  # fmt: skip
-from .tensors import (
-    FALSE,
-    NODE_RECIPE,
-    NONE,
-    STORAGE_SPEC,
-    STORAGE_VALUE,
-    STORAGE_VERSION,
-    TENSOR_META,
-    TENSOR_NEEDS_GRAD,
-    TENSOR_OFFSET,
-    TENSOR_SPEC,
-    TENSOR_STORAGE,
-    TRUE,
-    is_private,
-    new_ready,
-    new_tensor,
-)  # fmt: skip
+)
+from .tensors import is_private, new_ready, new_tensor
 
-# Where the slots of the classes lie; bound when the module is compiled.
-NODE_ADDRESS = META_GRAD = FUNCTION_CONTEXT = BOUND
-
-SHARED, TWIN, FOREIGN = range(3)  # the context
-GRADS, UNCHANGED, WRITTEN = range(3)  # of what a call must find
-SPEC, OFFSET, WHOLE = range(3)  # of a layout
-CELLS, CONSTANT, ARGUMENT, START, OWNED = range(5)  # of a source
-TENSORS, EFFECTS, CLEARED = range(3)  # of what a replay leaves behind
+CELL_OF_ARGUMENT = CELL_OF_CELL = CELL_OF_META = EFFECT_BLOCK = EFFECT_CELL = EFFECT_WRITES = BOUND
+FOUND_GRADS = FOUND_GRAD_ARGUMENT = FOUND_GRAD_LAYOUT = FOUND_GRAD_META = BOUND
+FOUND_TENSOR_NEEDS_GRAD = FOUND_TENSOR_OFFSET = FOUND_TENSOR_SPEC = FOUND_TENSOR_STORAGE = BOUND
+FOUND_TENSOR_TENSOR = FOUND_UNCHANGED = FOUND_WRITTEN = BOUND
+FUNCTION_CONTEXT = LAYOUT_OFFSET = LAYOUT_SPEC = LAYOUT_WHOLE = BOUND
+LEAVING_CLEARED = LEAVING_EFFECTS = LEAVING_TENSORS = META_GRAD = BOUND
+NEW_TENSOR_BLOCK = NEW_TENSOR_OWNER = NEW_TENSOR_SPEC = NODE_ADDRESS = NODE_RECIPE = BOUND
+REPLAY_FOREIGN = REPLAY_RUNTIME = REPLAY_TWIN = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_TRUE = BOUND
+SOURCE_ARGUMENT = SOURCE_CELLS = SOURCE_CONSTANT = SOURCE_IS_OWNED = SOURCE_OFFSET = BOUND
+STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
+TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
 
 # ----- whether a capture fits -----
@@ -56,58 +43,60 @@ TENSORS, EFFECTS, CLEARED = range(3)  # of what a replay leaves behind
 
 def fits(function, arguments, count, names):
     """Whether gradients, tensors and cells from outside are as they were."""
-    shared = item(get(function, FUNCTION_CONTEXT), SHARED)
+    runtime = item(get(function, FUNCTION_CONTEXT), REPLAY_RUNTIME)
     wanted, given = get(arguments, 0), get(arguments, 8)
     well = (
-        all_grads_fit(shared, item(wanted, GRADS), given)
-        and all_are_unchanged(shared, item(wanted, UNCHANGED))
-        and all_are_private(shared, item(wanted, WRITTEN))
+        all_grads_fit(runtime, item(wanted, FOUND_GRADS), given)
+        and all_are_unchanged(runtime, item(wanted, FOUND_UNCHANGED))
+        and all_are_private(runtime, item(wanted, FOUND_WRITTEN))
     )
-    return own(item(shared, TRUE if well else FALSE))
+    return own(item(runtime, RUNTIME_TRUE if well else RUNTIME_FALSE))
 
 
 @helper
-def all_grads_fit(shared, wanted, given):
+def all_grads_fit(runtime, wanted, given):
     """Whether gradients lie as they did, or are not there as they were not."""
-    none = item(shared, NONE)
+    none = item(runtime, RUNTIME_NONE)
     for k in range(length(wanted)):
         before = item(wanted, k)
-        grad = gradient(none, word_of(item(before, 0)), item(before, 1), given)
-        layout = item(before, 2)
+        grad = gradient(
+            none, word_of(item(before, FOUND_GRAD_ARGUMENT)), item(before, FOUND_GRAD_META), given
+        )
+        layout = item(before, FOUND_GRAD_LAYOUT)
         if grad == none or layout == none:
             if grad != layout:
                 return False
         elif (
-            get(grad, TENSOR_SPEC) != item(layout, SPEC)
-            or word_of(get(grad, TENSOR_OFFSET)) != word_of(item(layout, OFFSET))
-            or get(get(grad, TENSOR_STORAGE), STORAGE_SPEC) != item(layout, WHOLE)
+            get(grad, TENSOR_SPEC) != item(layout, LAYOUT_SPEC)
+            or word_of(get(grad, TENSOR_OFFSET)) != word_of(item(layout, LAYOUT_OFFSET))
+            or get(get(grad, TENSOR_STORAGE), STORAGE_SPEC) != item(layout, LAYOUT_WHOLE)
         ):
             return False
     return True
 
 
 @helper
-def all_are_unchanged(shared, wanted):
+def all_are_unchanged(runtime, wanted):
     """Whether tensors from outside look at the same elements, and need gradients as they did."""
     for k in range(length(wanted)):
         seen = item(wanted, k)
-        t = item(seen, 0)
+        t = item(seen, FOUND_TENSOR_TENSOR)
         if (
-            get(t, TENSOR_STORAGE) != item(seen, 1)
-            or get(t, TENSOR_SPEC) != item(seen, 2)
-            or word_of(get(t, TENSOR_OFFSET)) != word_of(item(seen, 3))
-            or get(t, TENSOR_NEEDS_GRAD) != item(seen, 4)
+            get(t, TENSOR_STORAGE) != item(seen, FOUND_TENSOR_STORAGE)
+            or get(t, TENSOR_SPEC) != item(seen, FOUND_TENSOR_SPEC)
+            or word_of(get(t, TENSOR_OFFSET)) != word_of(item(seen, FOUND_TENSOR_OFFSET))
+            or get(t, TENSOR_NEEDS_GRAD) != item(seen, FOUND_TENSOR_NEEDS_GRAD)
         ):
             return False
     return True
 
 
 @helper
-def all_are_private(shared, cells):
+def all_are_private(runtime, cells):
     """Whether nobody outside looks at the bytes of cells."""
     private = True
     for k in range(length(cells)):
-        private &= is_private(shared, item(cells, k))
+        private &= is_private(runtime, item(cells, k))
     return private
 
 
@@ -126,9 +115,9 @@ def look_up(function, arguments, count, names):
         value = value_of(context, source, given)
         if value == 0:
             drop(found)
-            return new_result(item(context, TWIN), arguments, count, names)
-        offset = own(item(source, START))
-        argument = word_of(item(source, ARGUMENT))
+            return new_result(item(context, REPLAY_TWIN), arguments, count, names)
+        offset = own(item(source, SOURCE_OFFSET))
+        argument = word_of(item(source, SOURCE_ARGUMENT))
         if argument >= 0:
             start = word_of(offset) + word_of(get(list_item(given, argument), TENSOR_OFFSET))
             drop(offset)
@@ -144,9 +133,9 @@ def look_up(function, arguments, count, names):
 @helper
 def value_of(context, source, given):
     """The value of a source, 0 if this is not the usual case."""
-    shared = item(context, SHARED)
-    none = item(shared, NONE)
-    value, cells = item(source, CONSTANT), item(source, CELLS)
+    runtime = item(context, REPLAY_RUNTIME)
+    none = item(runtime, RUNTIME_NONE)
+    value, cells = item(source, SOURCE_CONSTANT), item(source, SOURCE_CELLS)
     for k in range(length(cells)):
         cell = find_cell(none, item(cells, k), given)
         held = none if cell == none else get(cell, STORAGE_VALUE)
@@ -155,8 +144,8 @@ def value_of(context, source, given):
         value = held
     if get(value, NODE_RECIPE) != none:
         return 0
-    if item(source, OWNED) == item(shared, TRUE) and (
-        count_of(value) != 1 or class_of(get(value, NODE_ADDRESS)) == item(context, FOREIGN)
+    if item(source, SOURCE_IS_OWNED) == item(runtime, RUNTIME_TRUE) and (
+        count_of(value) != 1 or class_of(get(value, NODE_ADDRESS)) == item(context, REPLAY_FOREIGN)
     ):
         return 0
     return value
@@ -165,7 +154,11 @@ def value_of(context, source, given):
 @helper
 def find_cell(none, place, given):
     """A cell: always the same one, that of an argument, or that of a gradient; else None."""
-    argument, meta, cell = word_of(item(place, 0)), item(place, 1), item(place, 2)
+    argument, meta, cell = (
+        word_of(item(place, CELL_OF_ARGUMENT)),
+        item(place, CELL_OF_META),
+        item(place, CELL_OF_CELL),
+    )
     if cell != none:
         return cell
     if meta == none:
@@ -187,36 +180,37 @@ def gradient(none, argument, meta, given):
 
 def leave(function, arguments, count, names):
     """Tensors around some blocks, some of them gradients; other blocks become values of cells."""
-    shared = item(get(function, FUNCTION_CONTEXT), SHARED)
+    runtime = item(get(function, FUNCTION_CONTEXT), REPLAY_RUNTIME)
     left, blocks = get(arguments, 0), get(arguments, 8)
-    tensors, effects = item(left, TENSORS), item(left, EFFECTS)
+    tensors, effects = item(left, LEAVING_TENSORS), item(left, LEAVING_EFFECTS)
     made = new_list(length(tensors))
     if made == 0:
         return 0
     for k in range(length(effects)):
         effect = item(effects, k)
-        node = new_ready(shared, own(list_item(blocks, word_of(item(effect, 1)))))
+        node = new_ready(runtime, own(list_item(blocks, word_of(item(effect, EFFECT_BLOCK)))))
         version = new_word(
-            word_of(get(item(effect, 0), STORAGE_VERSION)) + word_of(item(effect, 2))
+            word_of(get(item(effect, EFFECT_CELL), STORAGE_VERSION))
+            + word_of(item(effect, EFFECT_WRITES))
         )
         if node == 0 or version == 0:
             drop(node)
             drop(version)
             drop(made)
             return 0
-        exchange(item(effect, 0), STORAGE_VALUE, node)
-        exchange(item(effect, 0), STORAGE_VERSION, version)
-    for k in range(length(item(left, CLEARED))):
-        exchange(item(item(left, CLEARED), k), META_GRAD, own(item(shared, NONE)))
+        exchange(item(effect, EFFECT_CELL), STORAGE_VALUE, node)
+        exchange(item(effect, EFFECT_CELL), STORAGE_VERSION, version)
+    for k in range(length(item(left, LEAVING_CLEARED))):
+        exchange(item(item(left, LEAVING_CLEARED), k), META_GRAD, own(item(runtime, RUNTIME_NONE)))
     for k in range(length(tensors)):
         wanted = item(tensors, k)
-        node = new_ready(shared, own(list_item(blocks, word_of(item(wanted, 0)))))
-        t = new_tensor(shared, node, item(wanted, 1))
+        node = new_ready(runtime, own(list_item(blocks, word_of(item(wanted, NEW_TENSOR_BLOCK)))))
+        t = new_tensor(runtime, node, item(wanted, NEW_TENSOR_SPEC))
         if t == 0:
             drop(made)
             return 0
         put_list_item(made, k, t)
-        meta = item(wanted, 2)
-        if meta != item(shared, NONE):
+        meta = item(wanted, NEW_TENSOR_OWNER)
+        if meta != item(runtime, RUNTIME_NONE):
             exchange(meta, META_GRAD, own(t))
     return made

@@ -28,61 +28,66 @@ from .cpython import (
     this_thread,
 )
 
-# Where the slots of the classes lie; bound when the module is compiled.
-NODE_RECIPE = NODE_INPUTS = STORAGE_VALUE = ENTRY_COURSE = FUNCTION_CONTEXT = BOUND
-
-TWIN, SHARED = range(2)  # the context
-(LISTS, SETS, FLAGS, TAPE, ACQUIRE, RELEASE, ENTRIES, DROP_UNWANTED, READ, RUN_COURSE, STOPPED,
- RUN_READ, PLACES, RUN_ROWS, BAD_VALUE, RUN, RUNNING, FRESH, ZERO, NONE, TRUE, FALSE,
- SETTLE) = range(23)  # fmt: skip
-MODULE, NAME, USUAL = range(3)  # of a flag, and of what is set
+ENTRY_COURSE = FUNCTION_CONTEXT = GLOBAL_MODULE = GLOBAL_NAME = GLOBAL_USUAL = BOUND
+NODE_INPUTS = NODE_RECIPE = BOUND
+SCHEDULER_ACQUIRE = SCHEDULER_DROP_UNWANTED = SCHEDULER_ENTRIES = SCHEDULER_FALSE = BOUND
+SCHEDULER_FLAGS = SCHEDULER_FRESH = SCHEDULER_LISTS = SCHEDULER_NONE = SCHEDULER_PLACES = BOUND
+SCHEDULER_RAISE_BAD_VALUE = SCHEDULER_RAISE_STOPPED = SCHEDULER_READ_BATCH = BOUND
+SCHEDULER_RELEASE = SCHEDULER_RUN = SCHEDULER_RUNNING = SCHEDULER_RUN_COURSE = BOUND
+SCHEDULER_RUN_READ = SCHEDULER_RUN_ROWS = SCHEDULER_SETS = SCHEDULER_SETTLE = SCHEDULER_TAPE = BOUND
+SCHEDULER_TRUE = SCHEDULER_ZERO = BOUND
+SETTLE_SCHEDULER = SETTLE_TWIN = STORAGE_VALUE = BOUND
 
 
 def settle(function, arguments, count, names):
     """Run what is recorded and still wanted."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
-    if names != 0 or length(item(shared, PLACES)) == 0 or not is_usual(shared):
-        return new_result(item(context, TWIN), arguments, count, names)
-    none = item(shared, NONE)
-    entered = new_result_of_nothing(item(shared, ACQUIRE))
+    scheduler = item(context, SETTLE_SCHEDULER)
+    if names != 0 or length(item(scheduler, SCHEDULER_PLACES)) == 0 or not is_usual(scheduler):
+        return new_result(item(context, SETTLE_TWIN), arguments, count, names)
+    none = item(scheduler, SCHEDULER_NONE)
+    entered = new_result_of_nothing(item(scheduler, SCHEDULER_ACQUIRE))
     if entered == 0:
         return 0
     drop(entered)
-    if is_usual(shared):
-        done = int(run_tape(shared))
+    if is_usual(scheduler):
+        done = int(run_tape(scheduler))
     else:  # by what another thread did meanwhile
-        done = new_result(item(context, TWIN), arguments, count, names)
+        done = new_result(item(context, SETTLE_TWIN), arguments, count, names)
         drop(done)
-    leave(shared)
+    leave(scheduler)
     return own(none) if done != 0 else 0
 
 
 def value_of(function, arguments, count, names):
     """The value of a cell, settled."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
-    if is_usual(shared):
+    scheduler = item(context, SETTLE_SCHEDULER)
+    if is_usual(scheduler):
         value = get(get(arguments, 0), STORAGE_VALUE)
-        if get(value, NODE_RECIPE) == item(shared, NONE):
+        if get(value, NODE_RECIPE) == item(scheduler, SCHEDULER_NONE):
             return own(value)
         own(value)
-        settled = new_result_of_nothing(item(shared, SETTLE))
+        settled = new_result_of_nothing(item(scheduler, SCHEDULER_SETTLE))
         drop(settled)
         if settled == 0:
             drop(value)
             return 0
-        if get(value, NODE_RECIPE) == item(shared, NONE):
+        if get(value, NODE_RECIPE) == item(scheduler, SCHEDULER_NONE):
             return value
         drop(value)
-    return new_result(item(context, TWIN), arguments, count, names)
+    return new_result(item(context, SETTLE_TWIN), arguments, count, names)
 
 
 @helper
-def is_usual(shared):
+def is_usual(scheduler):
     """Whether nothing waits but the tape, nothing is captured, watched or running elsewhere, and there is
     nothing but the CPU."""
-    lists, sets, flags = item(shared, LISTS), item(shared, SETS), item(shared, FLAGS)
+    lists, sets, flags = (
+        item(scheduler, SCHEDULER_LISTS),
+        item(scheduler, SCHEDULER_SETS),
+        item(scheduler, SCHEDULER_FLAGS),
+    )
     usual = True
     for k in range(length(lists)):
         usual &= length(item(lists, k)) == 0
@@ -90,32 +95,34 @@ def is_usual(shared):
         usual &= set_length(item(sets, k)) == 0
     for k in range(length(flags)):
         flag = item(flags, k)
-        usual &= find(item(flag, MODULE), item(flag, NAME)) == item(flag, USUAL)
+        usual &= find(item(flag, GLOBAL_MODULE), item(flag, GLOBAL_NAME)) == item(
+            flag, GLOBAL_USUAL
+        )
     return usual
 
 
 @helper
-def leave(shared):
+def leave(scheduler):
     """Give the lock back; what was raised meanwhile goes on."""
     error = stack_words(3)
     take_error(error, error + 8, error + 16)
-    drop(new_result_of_nothing(item(shared, RELEASE)))
+    drop(new_result_of_nothing(item(scheduler, SCHEDULER_RELEASE)))
     put_error_back(get(error, 0), get(error, 8), get(error, 16))
 
 
 @helper
-def run_tape(shared):
+def run_tape(scheduler):
     """Run what is on the tape; whether that went well. What is not reached stays there."""
-    tape = item(shared, TAPE)
+    tape = item(scheduler, SCHEDULER_TAPE)
     batch = new_part(tape, 0, length(tape))
     if batch == 0:
         return False
     replace_items(tape, 0, length(batch), 0)
-    set_flag(item(shared, FRESH), item(shared, ZERO))
-    done = called(item(shared, DROP_UNWANTED), batch)
+    set_flag(item(scheduler, SCHEDULER_FRESH), item(scheduler, SCHEDULER_ZERO))
+    done = called(item(scheduler, SCHEDULER_DROP_UNWANTED), batch)
     drop(done)
     if done != 0 and length(batch) > 0:
-        run_batch(shared, batch)
+        run_batch(scheduler, batch)
     if length(batch) > 0:
         replace_items(tape, 0, 0, batch)
     drop(batch)
@@ -125,7 +132,7 @@ def run_tape(shared):
 @helper
 def set_flag(flag, value):
     """Set a global of a module."""
-    remember(item(flag, MODULE), item(flag, NAME), value)
+    remember(item(flag, GLOBAL_MODULE), item(flag, GLOBAL_NAME), value)
 
 
 @helper
@@ -137,26 +144,26 @@ def called(function, argument):
 
 
 @helper
-def run_batch(shared, batch):
+def run_batch(scheduler, batch):
     """Run nodes by their plan, if they have one that is ready, else one by one; or an error is set."""
     if length(batch) == 1:
-        run_single(shared, batch)
-    elif are_usual(shared, batch):
-        pair = called(item(shared, READ), batch)
+        run_single(scheduler, batch)
+    elif are_usual(scheduler, batch):
+        pair = called(item(scheduler, SCHEDULER_READ_BATCH), batch)
         if pair != 0:
-            done = new_run(shared, batch, item(pair, 0), item(pair, 1))
+            done = new_run(scheduler, batch, item(pair, 0), item(pair, 1))
             drop(pair)  # before anything else runs: it holds values
             drop(done)
-            if done == item(shared, FALSE):
-                drop(called(item(shared, RUN), batch))
+            if done == item(scheduler, SCHEDULER_FALSE):
+                drop(called(item(scheduler, SCHEDULER_RUN), batch))
     else:
-        drop(called(item(shared, RUN), batch))
+        drop(called(item(scheduler, SCHEDULER_RUN), batch))
 
 
 @helper
-def are_usual(shared, batch):
+def are_usual(scheduler, batch):
     """Whether no node of a batch has run or failed, and none reads what has failed: that has no inputs."""
-    none = item(shared, NONE)
+    none = item(scheduler, SCHEDULER_NONE)
     usual = True
     for at in range(length(batch)):
         inputs = get(list_item(batch, at), NODE_INPUTS)
@@ -169,46 +176,50 @@ def are_usual(shared, batch):
 
 
 @helper
-def new_run(shared, batch, key, externals):
+def new_run(scheduler, batch, key, externals):
     """Run nodes whose structure was read by their plan: True, False if they have none, 0 after an error."""
-    entries, words = item(shared, ENTRIES), stack_words(3)
+    entries, words = item(scheduler, SCHEDULER_ENTRIES), stack_words(3)
     entry = find(entries, key)
-    if entry != 0 and get(entry, ENTRY_COURSE) != item(shared, NONE):
+    if entry != 0 and get(entry, ENTRY_COURSE) != item(scheduler, SCHEDULER_NONE):
         own(entry)
         forget(entries, key)
         remember(entries, key, entry)  # as the one used last
         put(words, 0, get(entry, ENTRY_COURSE))
         put(words, 8, externals)
         put(words, 16, batch)
-        done = new_result(item(shared, RUN_COURSE), words, 3, 0)
-        if done != 0 and done != item(shared, TRUE) and done != item(shared, FALSE):
+        done = new_result(item(scheduler, SCHEDULER_RUN_COURSE), words, 3, 0)
+        if (
+            done != 0
+            and done != item(scheduler, SCHEDULER_TRUE)
+            and done != item(scheduler, SCHEDULER_FALSE)
+        ):
             put(words, 0, entry)
             put(words, 8, done)
-            drop(new_result(item(shared, STOPPED), words, 3, 0))
+            drop(new_result(item(scheduler, SCHEDULER_RAISE_STOPPED), words, 3, 0))
         drop(entry)
-        if done != item(shared, FALSE):
+        if done != item(scheduler, SCHEDULER_FALSE):
             return done
         drop(done)
     put(words, 0, batch)
     put(words, 8, key)
     put(words, 16, externals)
-    return new_result(item(shared, RUN_READ), words, 3, 0) if has_failed() == 0 else 0
+    return new_result(item(scheduler, SCHEDULER_RUN_READ), words, 3, 0) if has_failed() == 0 else 0
 
 
 @helper
-def run_single(shared, batch):
+def run_single(scheduler, batch):
     """Run a batch of one node."""
-    places, words = item(shared, PLACES), stack_words(4)
+    places, words = item(scheduler, SCHEDULER_PLACES), stack_words(4)
     put(words, 0, batch)
     for k in range(3):
         put(words, 8 + 8 * k, list_item(places, k))
     thread = new_word(this_thread())
-    set_flag(item(shared, RUNNING), thread)
+    set_flag(item(scheduler, SCHEDULER_RUNNING), thread)
     drop(thread)
-    failed = new_result(item(shared, RUN_ROWS), words, 4, 0)
-    set_flag(item(shared, RUNNING), item(shared, ZERO))
+    failed = new_result(item(scheduler, SCHEDULER_RUN_ROWS), words, 4, 0)
+    set_flag(item(scheduler, SCHEDULER_RUNNING), item(scheduler, SCHEDULER_ZERO))
     drop(failed)
-    if failed == item(shared, TRUE):
-        drop(called(item(shared, BAD_VALUE), batch))
+    if failed == item(scheduler, SCHEDULER_TRUE):
+        drop(called(item(scheduler, SCHEDULER_RAISE_BAD_VALUE), batch))
     elif failed != 0 and length(batch) > 0:
-        drop(called(item(shared, RUN), batch))
+        drop(called(item(scheduler, SCHEDULER_RUN), batch))

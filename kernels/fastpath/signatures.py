@@ -2,6 +2,7 @@
 
 from ..language.abi import bits_of_float, helper
 from .cpython import (
+    BOUND,
     BOUNDS_OF_SLICE,
     NUMBER_OF_ARGUMENTS,
     class_of,
@@ -17,21 +18,13 @@ from .cpython import (
     own,
     put,
     word_of,
-)  # fmt: skip
-from .tensors import (
-    FLOAT,
-    INT,
-    INTEGERS,
-    LIST,
-    MINUS_ZERO,
-    PLAIN,
-    SLICE,
-    TENSOR_OFFSET,
-    TENSOR_SPEC,
-    TUPLE,
-    ZERO,
-    is_tensor,
-)  # fmt: skip
+)
+from .tensors import is_tensor
+
+RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
+RUNTIME_MINUS_ZERO = RUNTIME_PLAIN_CLASSES = RUNTIME_SLICE_CLASS = RUNTIME_TUPLE_CLASS = BOUND
+RUNTIME_ZERO = BOUND
+TENSOR_OFFSET = TENSOR_SPEC = BOUND
 
 # What a call looks like, in words: how many parts its signature has and how many tensors there are
 # among the arguments; these parts; these tensors; where each starts in its memory.
@@ -43,75 +36,79 @@ SIZE = 2 + MOST_PARTS + 2 * MOST_TENSORS
 
 
 @helper
-def describe(shared, arguments, count, names, looks):
+def describe(runtime, arguments, count, names, looks):
     """Find the parts of a signature, as `describe` of `graph/signature.py`; whether they are usual ones."""
     put(looks, PARTS, 0)
     put(looks, TENSORS, 0)
     positional = count & NUMBER_OF_ARGUMENTS
     for k in range(positional):
-        if not describe_argument(shared, get(arguments, 8 * k), looks):
+        if not describe_argument(runtime, get(arguments, 8 * k), looks):
             return False
     if names != 0:
         for k in range(length(names)):
             if not add_part(looks, item(names, k)):
                 return False
         for k in range(length(names)):
-            if not describe_argument(shared, get(arguments, 8 * (positional + k)), looks):
+            if not describe_argument(runtime, get(arguments, 8 * (positional + k)), looks):
                 return False
     return True
 
 
 @helper
-def describe_argument(shared, value, looks):
+def describe_argument(runtime, value, looks):
     """Add an argument: a tensor, a plain value, or a sequence of these."""
     kind = class_of(value)
-    if kind != item(shared, TUPLE) and kind != item(shared, LIST):
-        return describe_value(shared, value, looks)
+    if kind != item(runtime, RUNTIME_TUPLE_CLASS) and kind != item(runtime, RUNTIME_LIST_CLASS):
+        return describe_value(runtime, value, looks)
     size = length(value)
-    if size >= length(item(shared, INTEGERS)):
+    if size >= length(item(runtime, RUNTIME_INTEGERS)):
         return False
-    if not (add_part(looks, kind) and add_part(looks, item(item(shared, INTEGERS), size))):
+    if not (add_part(looks, kind) and add_part(looks, item(item(runtime, RUNTIME_INTEGERS), size))):
         return False
     for k in range(size):
-        part = item(value, k) if kind == item(shared, TUPLE) else list_item(value, k)
-        if not describe_value(shared, part, looks):
+        part = item(value, k) if kind == item(runtime, RUNTIME_TUPLE_CLASS) else list_item(value, k)
+        if not describe_value(runtime, part, looks):
             return False
     return True
 
 
 @helper
-def describe_value(shared, value, looks):
+def describe_value(runtime, value, looks):
     """Add a tensor or a plain value."""
-    if is_tensor(shared, value):
+    if is_tensor(runtime, value):
         return add_tensor(looks, value) and add_part(looks, get(value, TENSOR_SPEC))
     kind = class_of(value)
-    if kind == item(shared, SLICE):
-        return add_part(looks, kind) and all_plain(shared, value, looks)
-    if kind == item(shared, FLOAT) and float_of(value) == 0:  # equal, but not the same
-        value = item(shared, MINUS_ZERO if bits_of_float(float_of(value)) < 0 else ZERO)
+    if kind == item(runtime, RUNTIME_SLICE_CLASS):
+        return add_part(looks, kind) and all_plain(runtime, value, looks)
+    if (
+        kind == item(runtime, RUNTIME_FLOAT_CLASS) and float_of(value) == 0
+    ):  # equal, but not the same
+        value = item(
+            runtime, RUNTIME_MINUS_ZERO if bits_of_float(float_of(value)) < 0 else RUNTIME_ZERO
+        )
         return add_part(looks, kind) and add_part(looks, value)
-    return is_plain(shared, value) and add_part(looks, kind) and add_part(looks, value)
+    return is_plain(runtime, value) and add_part(looks, kind) and add_part(looks, value)
 
 
 @helper
-def all_plain(shared, cut, looks):
+def all_plain(runtime, cut, looks):
     """Add the three numbers of a slice."""
     for k in range(3):
         part = get(cut, BOUNDS_OF_SLICE + 8 * k)
         if not (
-            is_plain(shared, part) and add_part(looks, class_of(part)) and add_part(looks, part)
+            is_plain(runtime, part) and add_part(looks, class_of(part)) and add_part(looks, part)
         ):
             return False
     return True
 
 
 @helper
-def is_plain(shared, value):
+def is_plain(runtime, value):
     """Whether equality tells a value apart from others of its class."""
     kind = class_of(value)
-    known = kind == item(shared, INT) or kind == item(shared, FLOAT)
-    for k in range(length(item(shared, PLAIN))):
-        known |= kind == item(item(shared, PLAIN), k)
+    known = kind == item(runtime, RUNTIME_INT_CLASS) or kind == item(runtime, RUNTIME_FLOAT_CLASS)
+    for k in range(length(item(runtime, RUNTIME_PLAIN_CLASSES))):
+        known |= kind == item(item(runtime, RUNTIME_PLAIN_CLASSES), k)
     return known
 
 

@@ -17,14 +17,13 @@ from .cpython import (
     put,
     untrack,
     word_of,
-)  # fmt: skip
-from .tensors import MAX_PENDING, NONE, TAPE, WATCHERS, new_node  # fmt: skip
+)
+from .tensors import new_node
 
-# Where the slots of the classes lie; bound when the module is compiled.
-FUNCTION_CONTEXT = RECIPE_FALLIBLE = RECIPE_DRAW = NODE_SITE = BOUND
+BASIC_RUNTIME = BASIC_TWIN = FUNCTION_CONTEXT = MAX_PENDING = NODE_SITE = BOUND
+RECIPE_DRAW = RECIPE_FALLIBLE = RUNTIME_NONE = RUNTIME_TAPE = RUNTIME_WATCHERS = BOUND
+STEP_OFFSETS = STEP_PLACES = STEP_RECIPE = STEP_SCALARS = BOUND
 
-SHARED, TWIN = range(2)  # the context of `repeat`
-STEP_RECIPE, STEP_PLACES, _, STEP_OFFSETS, STEP_SCALARS = range(5)
 MOST_VALUES = 64  # that a template is given
 
 
@@ -32,13 +31,13 @@ def repeat(function, arguments, count, names):
     """Record the nodes of a template on some values, from where those start (None: at 0); a tuple of
     these and of those."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, BASIC_RUNTIME)
     steps, values, shifts = get(arguments, 0), get(arguments, 8), get(arguments, 16)
-    tape, nodes, given = item(shared, TAPE), length(steps), length(values)
+    tape, nodes, given = item(runtime, RUNTIME_TAPE), length(steps), length(values)
     is_full = length(tape) + nodes >= MAX_PENDING or given > MOST_VALUES
-    if length(item(shared, WATCHERS)) != 0 or is_full:
-        return new_result(item(context, TWIN), arguments, count, names)
-    starts, is_shifted = stack_words(MOST_VALUES), shifts != item(shared, NONE)
+    if length(item(runtime, RUNTIME_WATCHERS)) != 0 or is_full:
+        return new_result(item(context, BASIC_TWIN), arguments, count, names)
+    starts, is_shifted = stack_words(MOST_VALUES), shifts != item(runtime, RUNTIME_NONE)
     for k in range(given if is_shifted else 0):
         put(starts, 8 * k, word_of(item(shifts, k)))
     made = new_tuple(given + nodes)
@@ -46,18 +45,18 @@ def repeat(function, arguments, count, names):
         return 0
     for k in range(given):
         fill(made, k, own(item(values, k)))
-    return completed(shared, steps, made, given, starts if is_shifted else 0)
+    return completed(runtime, steps, made, given, starts if is_shifted else 0)
 
 
 @helper
-def completed(shared, steps, made, given, starts):
+def completed(runtime, steps, made, given, starts):
     """A tuple that begins with the given values, with the nodes recorded on them behind.
 
     `starts` has the offset of each of those in its memory, as words; 0 where all are 0. The tuple
     is taken over: 0 on failure.
     """
     untrack(made)  # it has gaps, and the collector may run in between
-    site = new_site_of(shared, steps)
+    site = new_site_of(runtime, steps)
     if site == 0:
         drop(made)
         return 0
@@ -68,12 +67,12 @@ def completed(shared, steps, made, given, starts):
         if inputs != 0:
             for i in range(length(places)):
                 fill(inputs, i, own(item(made, word_of(item(places, i)))))
-        offsets = new_offsets(shared, item(step, STEP_OFFSETS), places, given, starts)
-        scalars = new_scalars(shared, step)
-        node = new_node(shared, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
-        if node != 0 and can_fail(shared, step):
+        offsets = new_offsets(runtime, item(step, STEP_OFFSETS), places, given, starts)
+        scalars = new_scalars(runtime, step)
+        node = new_node(runtime, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
+        if node != 0 and can_fail(runtime, step):
             put(node, NODE_SITE, own(site))
-        if node == 0 or append(item(shared, TAPE), node) != 0:
+        if node == 0 or append(item(runtime, RUNTIME_TAPE), node) != 0:
             drop(node)
             drop(made)
             made = 0
@@ -84,23 +83,23 @@ def completed(shared, steps, made, given, starts):
 
 
 @helper
-def can_fail(shared, step):
+def can_fail(runtime, step):
     """Whether the node of a step may find a bad value."""
-    return get(item(step, STEP_RECIPE), RECIPE_FALLIBLE) != item(shared, NONE)
+    return get(item(step, STEP_RECIPE), RECIPE_FALLIBLE) != item(runtime, RUNTIME_NONE)
 
 
 @helper
-def new_site_of(shared, steps):
+def new_site_of(runtime, steps):
     """The user's line, which an error of one of the nodes will name, None if they cannot fail; 0 on
     failure."""
     for k in range(length(steps)):
-        if can_fail(shared, item(steps, k)):
-            return new_site(shared)
-    return own(item(shared, NONE))
+        if can_fail(runtime, item(steps, k)):
+            return new_site(runtime)
+    return own(item(runtime, RUNTIME_NONE))
 
 
 @helper
-def new_offsets(shared, offsets, places, given, starts):
+def new_offsets(runtime, offsets, places, given, starts):
     """The offsets of a node: those of the template, from where the given values start."""
     if starts == 0:
         return own(offsets)
@@ -110,7 +109,7 @@ def new_offsets(shared, offsets, places, given, starts):
     for i in range(length(places)):
         place = word_of(item(places, i))
         start = get(starts, 8 * place) if place < given else 0
-        if offsets != item(shared, NONE):
+        if offsets != item(runtime, RUNTIME_NONE):
             start += word_of(item(offsets, i))
         number = new_word(start)
         if number == 0:
@@ -121,10 +120,10 @@ def new_offsets(shared, offsets, places, given, starts):
 
 
 @helper
-def new_scalars(shared, step):
+def new_scalars(runtime, step):
     """The scalars of a node: those of the template, then where its random numbers begin."""
     scalars, draw = item(step, STEP_SCALARS), get(item(step, STEP_RECIPE), RECIPE_DRAW)
-    if draw == item(shared, NONE):
+    if draw == item(runtime, RUNTIME_NONE):
         return own(scalars)
     place = new_result(draw, stack_words(1), 0, 0)
     if place == 0:

@@ -20,73 +20,60 @@ from .cpython import (
     own,
     put,
     word_of,
-)  # fmt: skip
+)
 from .grad_nodes import give_history, history_of, new_edge, new_place
 from .signatures import PART, SIZE, TENSORS, describe, known, tensor
-from .tensors import (
-    EMPTY,
-    MULTIPLE,
-    NO_GRAD,
-    NONE,
-    TENSOR_EDGE,
-    TENSOR_NEEDS_GRAD,
-    TRUE,
-    is_usual,
-    new_view,
-    records_gradients,
-    version_of,
-    zero,
-)  # fmt: skip
+from .tensors import is_usual, new_view, records_gradients, version_of, zero
 
-# Where the slots of the classes lie; bound when the module is compiled.
-FUNCTION_CONTEXT = TENSOR_SPEC = BOUND
-CUT_PARTS = CUT_IS_TUPLE = CUT_OP = CUT_NODE_CLASS = CUT_PULL = CUT_INPUTS = CUT_OUTPUTS = BOUND
-
-SHARED, CUTS, FALLBACK = range(3)  # the context
+CUT_INPUTS = CUT_IS_TUPLE = CUT_NODE_CLASS = CUT_OP = CUT_OUTPUTS = CUT_PARTS = BOUND
+CUT_PART_SHIFT = CUT_PART_SPEC = CUT_PULL = BOUND
+FUNCTION_CONTEXT = BOUND
+RUNTIME_EMPTY = RUNTIME_MULTIPLE = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_TRUE = BOUND
+TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CUTS = VIEWS_RUNTIME = VIEWS_TWIN = BOUND
 
 
 def view(function, arguments, count, names):
     """The views of a tensor that such a call gave before."""
     context = get(function, FUNCTION_CONTEXT)
-    shared = item(context, SHARED)
+    runtime = item(context, VIEWS_RUNTIME)
     looks = stack_words(SIZE)
-    if is_usual(shared) and describe(shared, arguments, count, names, looks):
+    if is_usual(runtime) and describe(runtime, arguments, count, names, looks):
         t = tensor(looks, 0)
         if get(looks, TENSORS) == 1 and get(looks, PART) == get(t, TENSOR_SPEC):
-            cut = known(item(context, CUTS), looks)
-            made = views_of(shared, t, cut) if cut != 0 else 0
+            cut = known(item(context, VIEWS_CUTS), looks)
+            made = views_of(runtime, t, cut) if cut != 0 else 0
             drop(cut)
             if made != 0 or has_failed() != 0:
                 return made
-    return new_result(item(context, FALLBACK), arguments, count, names)
+    return new_result(item(context, VIEWS_TWIN), arguments, count, names)
 
 
 @helper
-def views_of(shared, t, cut):
+def views_of(runtime, t, cut):
     """The parts of a tensor, one or a tuple; 0 if this is not the usual case."""
-    history = history_of(shared, t)
-    is_graded = records_gradients(shared)
-    if history * is_graded > 1 or version_of(shared, t) == 0:
+    history = history_of(runtime, t)
+    is_graded = records_gradients(runtime)
+    if history * is_graded > 1 or version_of(runtime, t) == 0:
         return 0
-    is_tuple = get(cut, CUT_IS_TUPLE) == item(shared, TRUE)
+    is_tuple = get(cut, CUT_IS_TUPLE) == item(runtime, RUNTIME_TRUE)
     edge = 0
     if history != 0 and is_graded:
-        if get(cut, CUT_PULL) == item(shared, NONE):
+        if get(cut, CUT_PULL) == item(runtime, RUNTIME_NONE):
             return 0
-        edge = new_edge(shared, t)
+        edge = new_edge(runtime, t)
         if edge == 0:
             return 0
-    kind = item(shared, MULTIPLE) if is_tuple else 0
+    kind = item(runtime, RUNTIME_MULTIPLE) if is_tuple else 0
     parts = get(cut, CUT_PARTS)
     made = new_tuple(length(parts))
     for k in range(length(parts) if made != 0 else 0):
         part = item(parts, k)
         out = new_view(
-            shared,
+            runtime,
             t,
-            item(part, 0),
-            word_of(item(part, 1)),
-            kind if is_graded else item(shared, NO_GRAD),
+            item(part, CUT_PART_SPEC),
+            word_of(item(part, CUT_PART_SHIFT)),
+            kind if is_graded else item(runtime, RUNTIME_NO_GRAD),
         )
         if out == 0:
             drop(made)
@@ -94,7 +81,7 @@ def views_of(shared, t, cut):
             break
         fill(made, k, out)
     if made != 0 and edge != 0:
-        made = with_history(shared, cut, own(edge), made)
+        made = with_history(runtime, cut, own(edge), made)
     drop(edge)
     if is_tuple or made == 0:
         return made
@@ -104,12 +91,13 @@ def views_of(shared, t, cut):
 
 
 @helper
-def with_history(shared, cut, edge, made):
+def with_history(runtime, cut, edge, made):
     """A tuple of views as the outputs of one backward node; it takes the references over."""
+    empty = item(runtime, RUNTIME_EMPTY)
     first = give_history(
-        shared, get(cut, CUT_NODE_CLASS), get(cut, CUT_OP), get(cut, CUT_PULL), get(cut, CUT_INPUTS),
-        get(cut, CUT_OUTPUTS), new_single(edge), own(item(shared, EMPTY)), own(item(shared, EMPTY)),
-        own(zero(shared)), own(item(made, 0)),
+        runtime, get(cut, CUT_NODE_CLASS), get(cut, CUT_OP), get(cut, CUT_PULL), get(cut, CUT_INPUTS),
+        get(cut, CUT_OUTPUTS), new_single(edge), own(empty), own(empty), own(zero(runtime)),
+        own(item(made, 0)),
     )  # fmt: skip
     if first == 0:
         drop(made)
@@ -117,7 +105,7 @@ def with_history(shared, cut, edge, made):
     fn = item(get(first, TENSOR_EDGE), 0)
     for k in range(1, length(made)):
         t = item(made, k)
-        edge = new_place(shared, own(fn), new_word(k))
+        edge = new_place(runtime, own(fn), new_word(k))
         if edge == 0:
             drop(first)
             drop(made)
@@ -125,6 +113,6 @@ def with_history(shared, cut, edge, made):
         drop(get(t, TENSOR_EDGE))
         put(t, TENSOR_EDGE, edge)
         drop(get(t, TENSOR_NEEDS_GRAD))
-        put(t, TENSOR_NEEDS_GRAD, own(item(shared, TRUE)))
+        put(t, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
     drop(first)
     return made

@@ -65,7 +65,8 @@ from .workers import (
     work,
 )
 
-HEADER = 4  # kernel address, n, grain, k
+HEADER = 4  # words of a record before its arguments: kernel address, n, grain, k
+STATUS_WORDS = 4  # of what a kernel has found: whether it is a bad value, then what
 
 # Words of a team: the threads, the function that runs parts, what it runs, and its workers.
 THREADS, PARALLEL_FOR, RUN_PARTS, POOL = range(4)

@@ -5,14 +5,22 @@ from __future__ import annotations
 import os
 import sys
 from types import CodeType, FrameType
+from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 Site = tuple[str, int, str]
 
 
-# Lines that called: a code object, how far it was, and its site, None for one of the library.
-kept_sites: list[tuple[CodeType | None, int, Site | None]] = [(None, -1, None)] * 256
+class KeptSite(NamedTuple):
+    """A line that called."""
+
+    code: CodeType | None
+    instruction: int  # how far the code was
+    site: Site | None  # None where that is a line of the library
+
+
+kept_sites = [KeptSite(None, -1, None)] * 256
 
 
 class OutOfMemoryError(RuntimeError):
@@ -43,7 +51,7 @@ def user_site() -> Site | None:
         site = None
         if not code.co_filename.startswith(_PACKAGE):
             site = code.co_filename, frame.f_lineno, code.co_name
-        kept_sites[(id(code) // 16 + at // 2) % len(kept_sites)] = code, at, site
+        kept_sites[(id(code) // 16 + at // 2) % len(kept_sites)] = KeptSite(code, at, site)
         if site is not None:
             return site
         frame = frame.f_back

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy as copying
 import warnings
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
 from .graph.node import RemovableHandle, Spec
-from .graph.state import state, watchers
+from .graph.state import State, state, watchers
 from .graph.view import current_fn
 from .graph.write import has_twin
 from .schedule import settle as scheduling
@@ -24,13 +24,48 @@ from .shapes import Size
 from .storage import Export, Storage, Version
 
 
+class Kinds(NamedTuple):
+    """The dtypes of which elements are read."""
+
+    bool: dtypes.dtype
+    uint8: dtypes.dtype
+    int8: dtypes.dtype
+    int16: dtypes.dtype
+    int32: dtypes.dtype
+    int64: dtypes.dtype
+    float32: dtypes.dtype
+    float64: dtypes.dtype
+
+
+class ItemContext(NamedTuple):
+    """What making Python's numbers of elements needs."""
+
+    twin: Callable[..., Any]
+    tensor_classes: set[Any]
+    kinds: Kinds
+    cpu: devices.device
+    watchers: list[Any]
+    value_of: Callable[..., Any]
+    state: State
+    steady: str  # the name of a switch of the state
+    false: bool
+    true: bool
+
+
+native.know(KINDS=Kinds, ITEM=ItemContext)
+
+
 def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
     """A method that makes Python's numbers of elements."""
-    context = (
-        record.tensor_classes, dtypes.SUPPORTED, devices.CPU, watchers, scheduling.value_of,
-        state, "steady", False, True,
-    )  # fmt: skip
-    return lambda twin: native.Family("item", name).function(twin, (twin, *context))
+
+    def made(twin: Callable[..., Any]) -> Any:
+        context = ItemContext(
+            twin, record.tensor_classes, Kinds(**{kind.name: kind for kind in dtypes.SUPPORTED}),
+            devices.CPU, watchers, scheduling.value_of, state, native.named(State, "steady"), False, True,
+        )  # fmt: skip
+        return native.Family("item", name).function(twin, context)
+
+    return made
 
 
 class Meta:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import threading
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..graph import record
-from ..graph.fastpath import shared
-from ..graph.node import GradNode, Node, leaves, sequence
+from ..graph.fastpath import Runtime, basic, runtime
+from ..graph.node import GradNode, LeafKind, Node, leaves, sequence
 from ..graph.operation import Saving
 from ..graph.record import as_tensor, as_tensors
 from ..graph.state import record_gradients, state, watchers
@@ -25,6 +25,7 @@ from ..graph.trace import Template, remembered
 from ..graph.view import Pull
 from ..ops.arithmetic import total, total_of, totals
 from ..schedule.jit import native
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import settle
 from ..shapes import is_dense
 from ..tensor import Tensor
@@ -87,7 +88,7 @@ def accumulator(t: Any) -> AccumulateGrad:
 
 
 Tensor.accumulator = accumulator  # type: ignore[assignment]
-leaves[:] = AccumulateGrad, _accumulate
+leaves[:] = [LeafKind(AccumulateGrad, _accumulate)]
 
 
 def accumulate(t: Any, g: Any, is_own: bool = False) -> None:
@@ -199,14 +200,30 @@ def _advance(
     """Walk over plain nodes at the end of `order`; in Python `Walk.run` takes them all."""
 
 
-reach = native.Family("backward", "reach").function(_reach, (shared(), _reach))
-native.know(PULL=Pull, LEAF=AccumulateGrad)
+class BackwardContext(NamedTuple):
+    """What the walk over plain nodes needs."""
+
+    runtime: Runtime
+    fit: Callable[[Any, Any], Any]
+    fits: dict[Any, Any]  # templates of `fit`
+    total_of: Callable[..., Node]
+    totals: dict[Any, Recipe]
+    most: int
+    small: int
+    saving_class: type
+    pull_class: type
+    template_class: type
+    accumulate_op: Accumulate
+
+
+native.know(PULL=Pull, LEAF=AccumulateGrad, BACKWARD=BackwardContext, ADVANCE=_advance)
+reach = basic("backward", "reach", _reach)
 advance = native.Family("backward", "advance").function(
     _advance,
-    (
-        shared(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template, _accumulate,
+    BackwardContext(
+        runtime(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template, _accumulate
     ),
-)  # fmt: skip
+)
 
 
 class Walk:

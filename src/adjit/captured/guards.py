@@ -28,14 +28,25 @@ from types import (
     MethodDescriptorType,
     WrapperDescriptorType,
 )
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..schedule.jit import native
 from ..schedule.jit.interpreter import is_pointer, offset_of
 
-Word = tuple[int, int, int]  # address, mask, what is there
+# As `WordFields`; to make thousands of those would take time.
+Word = tuple[int, int, int]
+
+
+class WordFields(NamedTuple):
+    """A word of memory that is to stay as it is."""
+
+    address: int
+    mask: int  # of the bits that count
+    wanted: int  # what they are
+
+
 ALL = (1 << 64) - 1
 _HALF = (1 << 32) - 1
 
@@ -472,7 +483,7 @@ class Guards:
                 self._firsts.append(len(words))
                 self._listed.append(unit)
                 words += found
-        self.table = np.array(words, np.uint64).reshape(-1, 3).tobytes()
+        self.table = np.array(words, np.uint64).reshape(-1, len(WordFields._fields)).tobytes()
 
     def is_like(self, other: Guards) -> bool:
         """Whether the other asks the same of the same objects, all by words."""
@@ -514,12 +525,12 @@ def _kind(unit: Unit) -> tuple[type, str]:
 
 def _first_changed(guards: Guards) -> int:
     """The number of the first word that is not what it was, -1 if all are."""
-    table = np.frombuffer(guards.table, np.uint64).reshape(-1, 3).tolist()
+    table = np.frombuffer(guards.table, np.uint64).reshape(-1, len(WordFields._fields)).tolist()
     for k, (address, mask, wanted) in enumerate(table):
         if _peek(address) & mask != wanted:
             return k
     return -1
 
 
-native.know(GUARDS=Guards)
+native.know(GUARDS=Guards, WORD=WordFields, WORD_FIELDS=len(WordFields._fields))
 first_changed = native.Family("guards", "first_changed").function(_first_changed, ())

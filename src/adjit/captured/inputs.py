@@ -61,9 +61,27 @@ class Layout(NamedTuple):
         return t.spec is spec and t.offset == offset and t.storage.spec is whole
 
 
+class FoundGrad(NamedTuple):
+    """A gradient that a call must find as it was."""
+
+    argument: int  # whose it is, -1 if that of the meta
+    meta: Meta
+    layout: Layout | None  # None where there was none
+
+
+class FoundTensor(NamedTuple):
+    """A tensor that a call must find as it was."""
+
+    tensor: Any
+    storage: Storage
+    spec: Any
+    offset: int
+    needs_grad: bool
+
+
 class Found(NamedTuple):
     """What a call must find as it was."""
 
-    grads: tuple[tuple[int, Meta, Layout | None], ...]  # of an argument, else of that meta
-    unchanged: tuple[tuple[Any, Storage, Any, int, bool], ...]  # tensors: the first slots of Seen
+    grads: tuple[FoundGrad, ...]
+    unchanged: tuple[FoundTensor, ...]
     written: tuple[Storage, ...]  # which nobody outside may look at

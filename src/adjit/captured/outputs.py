@@ -68,11 +68,27 @@ class GradientOf(NamedTuple):
 Output = NewTensor | ArgumentView | NewHandle | Existing | GradientOf
 
 
+class BlockTensor(NamedTuple):
+    """A tensor around a block."""
+
+    block: int
+    spec: Any
+    owner: Meta | None  # whose gradient it becomes
+
+
+class Effect(NamedTuple):
+    """A cell that gets the value in a block."""
+
+    cell: Storage
+    block: int
+    writes: int  # that this counts as
+
+
 class Leaving(NamedTuple):
     """What a replay leaves behind that has a block of the plan to itself."""
 
-    tensors: tuple[tuple[int, Any, Meta | None], ...]  # block, spec, whose gradient it becomes
-    effects: tuple[tuple[Storage, int, int], ...]  # cell, block, writes
+    tensors: tuple[BlockTensor, ...]
+    effects: tuple[Effect, ...]
     cleared: tuple[Meta, ...]  # which have no gradient any more
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ..devices import CPU
 from ..dtypes import float32
 from ..graph import record
-from ..graph.fastpath import shared
+from ..graph.fastpath import Runtime, Twin, runtime
 from ..graph.node import Spec
 from ..graph.state import state
 from ..schedule import plan_cache
@@ -22,9 +22,11 @@ from ..shapes import Size
 from ..storage import SMALL, Foreign, Storage, Version
 from ..tensor import Meta
 from .backward import Sending, lose_history
-from .inputs import CellOf, Found, Layout, Source, meta_of
+from .inputs import CellOf, Found, FoundGrad, FoundTensor, Layout, Source, meta_of
 from .outputs import (
     ArgumentView,
+    BlockTensor,
+    Effect,
     Existing,
     GradientOf,
     Leaving,
@@ -112,7 +114,9 @@ class Replay:
             meta for meta in session.grads if id(meta) in known or meta not in session.new_metas
         }
         grads_before = [
-            (self._argument_metas.get(id(meta), -1), meta, None if g is None else Layout.of(g))
+            FoundGrad(
+                self._argument_metas.get(id(meta), -1), meta, None if g is None else Layout.of(g)
+            )
             for meta, g in session.grads.items()
             if meta in self._lasting
         ]
@@ -132,7 +136,12 @@ class Replay:
         )
         self.found = Found(
             tuple(grads_before),
-            tuple([seen[:5] for seen in self._outside]),
+            tuple(
+                [
+                    FoundTensor(seen.tensor, seen.storage, seen.spec, seen.offset, seen.needs_grad)
+                    for seen in self._outside
+                ]
+            ),
             tuple([place.cell for place in places if place.cell is not None]),
         )
 
@@ -367,8 +376,12 @@ class Replay:
         if not self.is_plain:
             return
         self.left = Leaving(
-            tuple([(left.slot.block, left.spec, owners.get(id(left))) for left in makes]),
-            tuple([(place.cell, slot.block, n) for place, slot, n in self.effects if place.cell]),
+            tuple(
+                [BlockTensor(left.slot.block, left.spec, owners.get(id(left))) for left in makes]
+            ),
+            tuple(
+                [Effect(place.cell, slot.block, n) for place, slot, n in self.effects if place.cell]
+            ),
             cleared,
         )
         self.numbers = numbers
@@ -595,9 +608,21 @@ def _leave(left: Leaving, blocks: Sequence[Any]) -> list[Any]:
     return made
 
 
-fits = native.Family("replay", "fits").function(_fits, (shared(), _fits))
-look_up = native.Family("replay", "look_up").function(_look_up, (shared(), _look_up, Foreign))
-leave = native.Family("replay", "leave").function(_leave, (shared(), _leave))
+class ReplayContext(NamedTuple):
+    """What a replay needs in machine code."""
+
+    runtime: Runtime
+    twin: Twin
+    foreign: type = Foreign
+
+
+native.know(
+    REPLAY=ReplayContext, SOURCE=Source, CELL_OF=CellOf, LAYOUT=Layout, FOUND=Found,
+    FOUND_GRAD=FoundGrad, FOUND_TENSOR=FoundTensor, LEAVING=Leaving, NEW_TENSOR=BlockTensor, EFFECT=Effect,
+)  # fmt: skip
+fits = native.Family("replay", "fits").function(_fits, ReplayContext(runtime(), _fits))
+look_up = native.Family("replay", "look_up").function(_look_up, ReplayContext(runtime(), _look_up))
+leave = native.Family("replay", "leave").function(_leave, ReplayContext(runtime(), _leave))
 
 
 def _calibrate() -> int:

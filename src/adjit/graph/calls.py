@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from types import MethodType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..schedule.jit import native
-from .fastpath import shared
+from .fastpath import Runtime, Twin, runtime
 from .trace import Template
 
 _calls = native.Family("operations", "call")
 
 
-def short(known: dict[Any, Any], twin: Callable[..., Any], *, first: bool = False) -> Any:
+class OperationContext(NamedTuple):
+    """What calls an op that launches kernels."""
+
+    runtime: Runtime
+    calls: dict[Any, Any]  # those that came before, by signature
+    template_class: type
+    twin: Twin
+    is_first: bool  # whether only the first result is wanted
+
+
+native.know(OPERATION=OperationContext)
+
+
+def short(known: dict[Any, Any], twin: Twin, *, first: bool = False) -> Any:
     """`twin`, recorded without it where such a call is among the known ones; `first` says whether it gives
     the first result alone."""
     return _calls.function(twin, _context(known, twin, first))
@@ -24,5 +36,5 @@ def compile_calls(op: Any) -> None:
     _calls.serve(op, _context(op.calls, MethodType(type(op).__call__, op), False))
 
 
-def _context(known: dict[Any, Any], fallback: Callable[..., Any], first: bool) -> tuple[Any, ...]:
-    return shared(), known, Template, fallback, first
+def _context(known: dict[Any, Any], twin: Twin, first: bool) -> OperationContext:
+    return OperationContext(runtime(), known, Template, twin, first)

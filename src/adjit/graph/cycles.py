@@ -17,8 +17,9 @@ import atexit
 import ctypes
 import functools
 import gc
+from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..schedule.jit import native
 from . import record
@@ -62,8 +63,17 @@ def _tracked() -> list[Any]:
     return []
 
 
+class CyclesContext(NamedTuple):
+    """What machine code needs to look through the collector's objects."""
+
+    get_objects: Callable[[], list[Any]]
+    tuple_class: type
+    module_class: type
+
+
+native.know(CYCLES=CyclesContext)
 _tracking = native.Family("cycles", "tracked")
-tracked = _tracking.function(_tracked, (gc.get_objects, tuple, ModuleType))
+tracked = _tracking.function(_tracked, CyclesContext(gc.get_objects, tuple, ModuleType))
 
 
 def track_behind(graph: list[Any], kinds: set[type]) -> None:

@@ -340,6 +340,9 @@ class Chosen(NamedTuple):
     attributes: tuple[Any, ...]
 
 
+native.know(CHOSEN=Chosen)
+
+
 def _of_tensors_or_numbers(op: Elementwise, *operands: Any) -> Any:
     """Call an op as a body does that is read on tensors: all its operands may be numbers."""
     if any(is_tensor(operand) for operand in operands):

@@ -14,7 +14,7 @@ from .. import config, devices, dtypes
 from ..dtypes import dtype
 from ..schedule import deferred
 from ..schedule.codegen import loops
-from ..schedule.planning.recipe import Element, Operand, Recipe, Step
+from ..schedule.planning.recipe import HERE, OVER, Element, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, settle, tape
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from .node import Node, Spec, spec_of
@@ -221,7 +221,7 @@ def elementwise_recipe(
 
 def recipe_over(op: Any, recipe: Recipe) -> Recipe:
     """The recipe that may write its result over its first input."""
-    found = recipe.vjps.get("over")
+    found = recipe.vjps.get(OVER)
     if found is None:
         found = recipe
         specs = recipe.operands
@@ -243,18 +243,18 @@ def recipe_over(op: Any, recipe: Recipe) -> Recipe:
                 op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
                 recipe.inputs, True,
             )  # fmt: skip
-        recipe.vjps["over"] = found
+        recipe.vjps[OVER] = found
     return found
 
 
 def recipe_here(recipe: Recipe) -> Recipe:
     """A recipe that may write over its first input as one that does, whoever looks at that."""
-    found: Recipe | None = recipe.vjps.get("here")
+    found: Recipe | None = recipe.vjps.get(HERE)
     if found is None:
         found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
                        scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
         found.plain, found.here, found.alias = False, True, recipe.alias
-        recipe.vjps["here"] = found
+        recipe.vjps[HERE] = found
     return found
 
 

@@ -93,8 +93,8 @@ class Vjp(NamedTuple):
     passed: Callable[[Any], Any] | None  # of (g, None): those that are `g` itself, if there are any
     fits: bool  # whether `g` has the specs of these operands
     kernels: tuple[Kernel, ...]  # for the others
-    sources: tuple[int, ...] | None  # for each operand its kernel, -1 for `g`, -2 for none
-    forms: tuple[int, ...]  # what to make of that: 0 nothing, 1 a tensor, 2 one of another shape
+    sources: tuple[int, ...] | None  # for each operand its kernel, `PASSED` for `g`, or `NOTHING`
+    forms: tuple[int, ...]  # for each operand what to make of that, as `form` says
 
 
 def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
@@ -152,19 +152,20 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
         kernel.which[0]: kernel.recipe.spec for kernel in kernels
     }
     sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
-    forms = tuple([form(made[k], specs[k]) if k in made else 0 for k in range(len(specs))])
+    forms = tuple([form(made[k], specs[k]) if k in made else AS_IS for k in range(len(specs))])
     return Vjp(passing, fits, tuple(kernels), sources, forms)
 
 
 def form(found: Spec, wanted: Spec) -> int:
-    """What becomes of a gradient: 0 it fits as it is, 1 as a tensor, 2 after a sum or conversion."""
+    """How a gradient fits: as it is, as a tensor, or after a sum or a conversion."""
     if found is wanted:
-        return 0
+        return AS_IS
     alike = found.dtype is wanted.dtype and found.device is wanted.device
-    return 1 if alike and found.shape == wanted.shape else 2
+    return AS_TENSOR if alike and found.shape == wanted.shape else FITTED
 
 
 PASSED, NOTHING = -1, -2  # among the sources of a vjp
+AS_IS, AS_TENSOR, FITTED = range(3)  # its forms
 
 
 def picker(places: Sequence[int]) -> Callable[[Any], Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..devices import CPU, device
 from ..dtypes import dtype
@@ -84,8 +84,14 @@ counter = itertools.count()  # numbers backward nodes in the order of their crea
 sequence = counter.__next__
 
 
-# The class of the backward nodes of leaves and their op: what `autograd/engine.py` puts here.
-leaves: list[Any] = []
+class LeafKind(NamedTuple):
+    """What the backward nodes of leaves are."""
+
+    node_class: type
+    op: Any
+
+
+leaves: list[LeafKind] = []  # what `autograd/engine.py` puts here, one
 
 # Not empty while the collector of cycles is to know of what is recorded: see cycles.py.
 attached: list[bool] = []

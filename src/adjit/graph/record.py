@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import devices, errors
 from ..schedule.gpu import lower
-from ..schedule.planning.recipe import Recipe
+from ..schedule.planning.recipe import PICKS, Recipe
 from ..schedule.settle import MAX_PENDING, settle, tape, value_of
 from ..storage import Storage, Version
 from .node import GradNode, Node, Spec, sequence
@@ -247,9 +247,9 @@ def picks(node: Node) -> list[Node]:
         return [node]
     found = []
     recipe: Recipe = node.recipe
-    recipes = recipe.vjps.get("picks")
+    recipes = recipe.vjps.get(PICKS)
     if recipes is None:
-        recipes = recipe.vjps["picks"] = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
+        recipes = recipe.vjps[PICKS] = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
     for pick in recipes:
         picked = new_node(Node)
         picked.recipe = pick

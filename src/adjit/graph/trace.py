@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import errors
 from ..schedule.jit import native
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, settle, tape
 from ..shapes import Size
 from . import record
 from .elementwise_vjp import picker
-from .fastpath import shared
+from .fastpath import basic
 from .node import NO_GRAD, Node, Spec, View
 from .primitives import filled
 from .record import make_storage, make_tensor, new_node
@@ -31,6 +32,32 @@ SEEN, UNSTEADY = "seen", "unsteady"
 Values = tuple[Any, ...]
 
 
+class TracedNode(NamedTuple):
+    """A node to record."""
+
+    recipe: Recipe
+    places: tuple[int, ...]  # the numbers of its inputs
+    pick: Callable[[Values], Values]  # what picks them
+    offsets: tuple[int, ...] | None
+    scalars: tuple[int, ...]
+
+
+class NewStorage(NamedTuple):
+    """A storage to make for results."""
+
+    value: int  # its number
+    spec: Spec
+
+
+class Output(NamedTuple):
+    """A result to make."""
+
+    is_view: bool  # of an operand
+    number: int  # of that, or of the new storage
+    spec: Spec
+    offset: int  # from where that begins
+
+
 class Template:
     """The nodes to record on operands of given specs, and the results to make of them.
 
@@ -41,19 +68,16 @@ class Template:
 
     def __init__(
         self,
-        steps: list[tuple[Any, ...]],
-        storages: list[tuple[int, Spec]],
-        outputs: list[Any],
+        steps: list[TracedNode],
+        storages: list[NewStorage],
+        outputs: list[Output | int | None],
         many: bool,
     ) -> None:
-        # For each node: recipe, numbers of its inputs, what picks them, offsets, scalars.
         self.steps = tuple(steps)
-        self.storages = storages  # for each storage of the results: number of its value, spec
-        # For each result: None, the number of an operand, or whether it is a view of one, then
-        # the number of that operand or of the storage, spec, offset.
-        self.outputs = outputs
+        self.storages = storages
+        self.outputs = outputs  # a number stands for the operand itself, None for no result
         self.many = many
-        self.fresh = all(o is None or (o.__class__ is tuple and not o[0]) for o in outputs)
+        self.fresh = all(o is None or (isinstance(o, Output) and not o.is_view) for o in outputs)
 
     def record(
         self,
@@ -79,6 +103,7 @@ class Template:
             if output is None:
                 made.append(None)
                 continue
+            assert isinstance(output, Output)
             _, number, spec, offset = output
             at, whole = self.storages[number]
             if spec is wanted and spec is whole and not offset:
@@ -91,7 +116,7 @@ class Template:
         storages = [make_storage(values[at], spec) for at, spec in self.storages]
         made: list[Any] = []
         for output in self.outputs:
-            if output.__class__ is not tuple:
+            if not isinstance(output, Output):
                 made.append(output if output is None else operands[output])
                 continue
             is_view, number, spec, offset = output
@@ -102,11 +127,11 @@ class Template:
         return tuple(made) if self.many else made[0]
 
 
-native.know(TEMPLATE=Template)
+native.know(TEMPLATE=Template, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
 
 
 def _recorded(
-    steps: tuple[tuple[Any, ...], ...], values: Values, starts: tuple[int, ...] | None
+    steps: tuple[TracedNode, ...], values: Values, starts: tuple[int, ...] | None
 ) -> Values:
     """Record nodes on values, from where those start in their memory; all these, and those."""
     for recipe, places, pick, offsets, scalars in steps:
@@ -130,9 +155,7 @@ def _recorded(
 @functools.cache
 def recorded() -> Callable[..., Values]:
     """`_recorded`, compiled."""
-    made: Callable[..., Values] = native.Family("traces", "repeat").function(
-        _recorded, (shared(), _recorded)
-    )
+    made: Callable[..., Values] = basic("traces", "repeat", _recorded)
     return made
 
 
@@ -215,7 +238,7 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
     number = {id(value): k for k, value in enumerate(values)}
     many = out.__class__ is tuple
     cells: dict[int, Any] = {}
-    outputs: list[Any] = []
+    outputs: list[Output | int | None] = []
     for o in out if many else (out,):
         if o is None:
             outputs.append(None)
@@ -227,11 +250,11 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
             return UNSTEADY
         if k is None:
             cells.setdefault(id(o.storage), o.storage)
-            outputs.append((False, list(cells).index(id(o.storage)), o.spec, o.offset))
+            outputs.append(Output(False, list(cells).index(id(o.storage)), o.spec, o.offset))
         elif o is operands[k]:
             outputs.append(k)
         else:
-            outputs.append((True, k, o.spec, o.offset - operands[k].offset))
+            outputs.append(Output(True, k, o.spec, o.offset - operands[k].offset))
     storages = list(cells.values())
 
     wanted = {id(s.value) for s in storages}
@@ -254,8 +277,9 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
         given = node.offsets or (0,) * len(places)
         offsets = tuple([a - starts[k] for a, k in zip(given, places, strict=True)])
         kept = None if node.offsets is None and not any(offsets) else offsets
-        steps.append((node.recipe, places, picker(places), kept, lasting_scalars(node)))
-    return Template(steps, [(number[id(s.value)], s.spec) for s in storages], outputs, many)
+        steps.append(TracedNode(node.recipe, places, picker(places), kept, lasting_scalars(node)))
+    made = [NewStorage(number[id(s.value)], s.spec) for s in storages]
+    return Template(steps, made, outputs, many)
 
 
 def lasting_scalars(node: Any) -> tuple[int, ...]:

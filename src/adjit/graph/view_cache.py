@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..schedule.jit import native
 from . import record
-from .fastpath import shared
+from .fastpath import Runtime, Twin, runtime
+from .node import Spec
 from .signature import signature_of
 from .trace import usable
 from .view import Pull, ViewOp
@@ -22,13 +23,20 @@ MAX_CUTS = 4096  # of one op
 _views = native.Family("views", "view")
 
 
+class CutPart(NamedTuple):
+    """A view of a tensor."""
+
+    spec: Spec
+    shift: int  # of its first element from the tensor's
+
+
 class Cut:
-    """The views that a call gives: spec and shift of each, and their backward side, if any was."""
+    """The views that a call gives, and their backward side, if any was."""
 
     __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "pull")
 
     def __init__(self, t: Any, views: tuple[Any, ...], is_tuple: bool) -> None:
-        self.parts = tuple([(view.spec, view.offset - t.offset) for view in views])
+        self.parts = tuple([CutPart(view.spec, view.offset - t.offset) for view in views])
         self.is_tuple = is_tuple
         self.op: ViewOp | None = None
         self.pull: Pull | None = None
@@ -40,7 +48,15 @@ class Cut:
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 
-native.know(CUT=Cut)
+class ViewsContext(NamedTuple):
+    """What makes views of cuts."""
+
+    runtime: Runtime
+    cuts: dict[tuple[Any, ...], Cut]
+    twin: Twin
+
+
+native.know(CUT=Cut, CUT_PART=CutPart, VIEWS=ViewsContext)
 
 
 def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -57,7 +73,7 @@ def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
             _remember(cuts, args, kwargs, made)
         return made
 
-    made: Callable[..., Any] = _views.function(view, (shared(), cuts, view))
+    made: Callable[..., Any] = _views.function(view, ViewsContext(runtime(), cuts, view))
     return made
 
 

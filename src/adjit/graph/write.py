@@ -9,7 +9,7 @@ from typing import Any
 from .. import errors
 from ..devices import device
 from ..schedule.codegen import loops
-from ..schedule.planning.recipe import Operand, Recipe
+from ..schedule.planning.recipe import COPY, IN_PLACE, Operand, Recipe
 from ..schedule.settle import MAX_PENDING, remember, settle, tape
 from ..shapes import is_dense
 from ..storage import Storage
@@ -140,7 +140,7 @@ def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:
     )  # fmt: skip
     recipe = Recipe("write", (spec, other), (whole,), [step], constants)
     recipe.plain = False
-    recipe.write = "here" if shared else "copy"
+    recipe.write = IN_PLACE if shared else COPY
     find_device_steps(recipe)
     return recipe
 

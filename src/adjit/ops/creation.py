@@ -9,7 +9,7 @@ import numbers
 import warnings
 from array import array
 from ctypes import c_float, memmove
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from ..graph.primitives import (
     number,
 )
 from ..kernels.ops import fill
+from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word
 from ..shapes import Size, checked_shape, is_dense, listed
@@ -45,9 +46,29 @@ of_numbers: dict[Any, Recipe] = {}
 dtypes.on_default_change(of_numbers.clear)
 devices.on_first_gpu(of_numbers.clear)
 
-# What machine code knows of lists, by the dtype that is asked for or None, and by their length, ~length for
-# ints, or that and the length of the lists in them: the spec, where free blocks are, which dtype it is.
-of_lists: dict[Any, dict[Any, tuple[Spec, list[Any], int]]] = {}
+
+class ListKinds(NamedTuple):
+    """The dtypes of which machine code makes tensors of lists."""
+
+    float32: Dtype
+    float64: Dtype
+    int64: Dtype
+
+
+class KnownList(NamedTuple):
+    """What machine code knows of lists of one length."""
+
+    spec: Spec
+    free: list[Any]  # where blocks of that size wait
+    kind: int  # which of the dtypes it is
+
+
+native.know(LIST_KINDS=ListKinds, KNOWN_LIST=KnownList)
+_list_kinds = ListKinds(dtypes.float32, dtypes.float64, dtypes.int64)
+
+# By the dtype that is asked for or None, and by their length, ~length for ints, or that and the length of
+# the lists in them.
+of_lists: dict[Any, dict[Any, KnownList]] = {}
 dtypes.on_default_change(of_lists.clear)
 devices.on_first_gpu(of_lists.clear)
 
@@ -190,8 +211,8 @@ def _know_lists(asked: Any, are_floats: bool, spec: Spec) -> None:
             known.clear()
         length, *columns = spec.shape
         key = length if are_floats else ~length
-        kind = (dtypes.float32, dtypes.float64, dtypes.int64).index(spec.dtype)
-        known[(key, *columns) if columns else key] = spec, free, kind
+        kind = _list_kinds.index(spec.dtype)
+        known[(key, *columns) if columns else key] = KnownList(spec, free, kind)
 
 
 @functools.lru_cache(1024)

@@ -9,12 +9,11 @@ from typing import Any
 
 from ..devices import CPU
 from ..graph import inplace, write
-from ..graph.fastpath import shared
+from ..graph.fastpath import basic, replacing
 from ..graph.node import Spec
 from ..graph.record import find_device_steps
 from ..graph.state import state
 from ..kernels.ops import optim as kernels
-from ..schedule.jit import native
 from ..schedule.jit.cache import expect, instantiate
 from ..schedule.planning.recipe import GRAIN, Recipe, Step
 from ..schedule.settle import settle
@@ -58,12 +57,8 @@ def _is_whole(t: Tensor) -> bool:
     return spec is storage.spec and spec.contiguous and not (t.offset or storage.shared)
 
 
-go_together = native.Family("multi_tensor", "go_together").function(
-    _go_together, (shared(), _go_together)
-)
-lie_plainly = native.Family("multi_tensor", "lie_plainly").function(
-    _lie_plainly, (shared(), _lie_plainly)
-)
+go_together = basic("multi_tensor", "go_together", _go_together)
+lie_plainly = basic("multi_tensor", "lie_plainly", _lie_plainly)
 
 
 def prepare(step: Callable[..., None], params: Iterable[Tensor]) -> None:
@@ -138,9 +133,7 @@ def _step(
         settle()
 
 
-_replace = native.Family("inplace", "replace").function(
-    write.replace, (shared(), write.replace, "picks")
-)
+_replace = replacing(write.replace)
 MAX_STEPS = 256
 LARGE = 1 << 22  # bytes of gradients that a recorded step must not keep alive beside the next ones
 _recipes: dict[Any, tuple[Recipe, bool]] = {}  # and whether its gradients are large

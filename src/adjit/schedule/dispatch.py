@@ -12,15 +12,16 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..devices import CPU
+from ..kernels.runtime.runner import HEADER, STATUS_WORDS
 from ..storage import Foreign, LargeBlock, allocate, size_class
 from . import profile, run_cpu
 from .jit import native
 from .jit.cache import compile_ahead, link
 from .planning.lower import copy_words
-from .planning.recipe import HEADER, Recipe
+from .planning.recipe import COPY, NO_WRITE, Recipe
 
 _refcount = sys.getrefcount
 
@@ -163,11 +164,29 @@ def _run_rows(batch: list[Any], walk: int, team: int, status: int) -> bool:
     return False
 
 
-_context = Recipe, LargeBlock, Foreign, allocate, None, True, False, "", "copy", Exception
-rows = native.Family("dispatch", "run")
-run_rows = rows.function(_run_rows, _context)
+class DispatchContext(NamedTuple):
+    """What running nodes one by one needs."""
 
-_status = array("q", [0, 0, 0, 0])  # what the kernel that ran last has found
+    recipe_class: type
+    large_class: type
+    foreign: type
+    allocate: Callable[[int], Any]
+    none: None
+    true: bool
+    false: bool
+    no_write: str  # kinds of writes
+    copy: str
+    exception: type
+
+
+native.know(DISPATCH=DispatchContext)
+context = DispatchContext(
+    Recipe, LargeBlock, Foreign, allocate, None, True, False, NO_WRITE, COPY, Exception
+)
+rows = native.Family("dispatch", "run")
+run_rows = rows.function(_run_rows, context)
+
+_status = array("q", [0] * STATUS_WORDS)  # what the kernel that ran last has found
 _status_at = _status.buffer_info()[0]
 places: list[int] = []  # of the walk, of the team and of the status, once there is something to run
 
@@ -313,13 +332,13 @@ def found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception
 def _write(node: Any, recipe: Recipe, words: list[int]) -> tuple[int, list[Any]]:
     """Copy into a part of the old value: in its own bytes if nobody else looks, else in a copy.
 
-    "here" writes into the same bytes whatever else looks at them: they are shared on purpose.
+    IN_PLACE writes into the same bytes whatever else looks at them: they are shared on purpose.
     """
     target, source = _addresses(node)
     block = node.inputs[0].address
     head = _head(recipe)
     steps = 1
-    if recipe.write == "copy" and not is_free(node.inputs[0]):
+    if recipe.write == COPY and not is_free(node.inputs[0]):
         if len(head) == HEADER:
             copy = link(copy_words()), (recipe.spec.nbytes + 7) // 8, 1 << 15, 2
             recipe.head = head = head + copy

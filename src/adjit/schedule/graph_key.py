@@ -9,13 +9,13 @@ from __future__ import annotations
 import sys
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..storage import Foreign
 from .jit import native
-from .planning.recipe import Recipe
+from .planning.recipe import COPY, NO_WRITE, Recipe, Wanted
 
 _refcount = sys.getrefcount
 
@@ -98,7 +98,7 @@ def reads_of(node: Any, numbers: dict[tuple[Any, int], int]) -> list[tuple[int, 
 
 def written_over(recipe: Any) -> int:
     """How many inputs, the first ones, a recipe writes over if nobody else looks at them."""
-    return recipe.over or int(recipe.write == "copy" or recipe.alias is not None)
+    return recipe.over or int(recipe.write == COPY or recipe.alias is not None)
 
 
 def structure_of(batch: list[Any], tape: Sequence[Any] = ()) -> Structure:
@@ -211,7 +211,18 @@ def _calibrate() -> tuple[int, int]:
 NOBODY, _OWNED = _calibrate()
 
 
-native.know(RECIPE=Recipe)
+class KeyContext(NamedTuple):
+    """What reading the structure of a batch needs."""
+
+    twin: Callable[..., Any]
+    recipe_class: type
+    none: None
+    no_write: str  # kinds of writes
+    copy: str
+    foreign: type
+
+
+native.know(RECIPE=Recipe, WANTED=Wanted, KEY=KeyContext)
 read_batch = native.Family("graph_key", "read").function(
-    read, (read, Recipe, None, "", "copy", Foreign)
+    read, KeyContext(read, Recipe, None, NO_WRITE, COPY, Foreign)
 )

@@ -23,6 +23,7 @@ from .graph_key import Structure
 from .jit import native
 from .jit.cache import compile_ahead, count_missing
 from .planning.plan import Plan
+from .planning.recipe import IN_PLACE
 
 MAX_PLANS = 1024
 MAX_NODES = 1 << 16  # in all plans together, which take up to 2 KB a node
@@ -114,7 +115,7 @@ def _make_at_once(entry: Entry, batch: Sequence[Any], structure: Structure) -> N
 
 def _laid_out(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """A plan for a batch, None where it has to go the cold road for good."""
-    if any(node.recipe.write == "here" or node.recipe.here for node in batch):
+    if any(node.recipe.write == IN_PLACE or node.recipe.here for node in batch):
         return None  # writes into shared memory are done at once, one by one
     try:
         plan = plan_for(batch, structure, config.MIN_FUSED)

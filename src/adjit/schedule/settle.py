@@ -11,10 +11,11 @@ import struct
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import config, devices
 from ..devices import CPU, device
+from ..kernels.runtime.runner import STATUS_WORDS
 from ..storage import allocate, size_class
 from . import deferred, dispatch, plan_cache, profile
 from .dispatch import Failed, fail, found_error
@@ -145,7 +146,9 @@ def _drop_unwanted(batch: list[Any]) -> None:
             del batch[at]
 
 
-drop_unwanted = native.Family("dispatch", "drop_unwanted").function(_drop_unwanted, (None,))
+drop_unwanted = native.Family("dispatch", "drop_unwanted").function(
+    _drop_unwanted, dispatch.context
+)
 
 
 def _reads_failed(batch: list[Any]) -> bool:
@@ -201,7 +204,7 @@ def _stopped(plan: Any, step: int, batch: list[Any]) -> BaseException:
 def _failed(plan: Any, batch: list[Any]) -> BaseException:
     """The error of a node that found a bad value, which is taken off the batch."""
     node = batch.pop(plan.failed_node())
-    error = found_error(node.recipe, tuple(plan.status[:4]), node.site)
+    error = found_error(node.recipe, tuple(plan.status[:STATUS_WORDS]), node.site)
     fail(node, error)
     return error
 
@@ -223,7 +226,7 @@ def _forget(batch: list[Any]) -> None:
         node.recipe = node.inputs = None
 
 
-forget = native.Family("dispatch", "forget").function(_forget, (None,))
+forget = native.Family("dispatch", "forget").function(_forget, dispatch.context)
 
 
 def _calibrate() -> int:
@@ -351,18 +354,73 @@ def _raise_stopped(entry: plan_cache.Entry, step: int, batch: list[Any]) -> None
     raise _stopped(entry.plan, step, batch)
 
 
-_shared: tuple[Any, ...] = (
-    (waiting, deferred.nodes, deferred.savers, devices.gpus_used),
-    (captured_threads,),
-    (
-        (vars(native), "is_wanted", False),
-        (vars(plan_cache), "is_on", True),
-        (vars(profile), "active", None),
-        (vars(dispatch), "running", 0),
+class Scheduler(NamedTuple):
+    """What settling in machine code looks at, and what it calls."""
+
+    lists: tuple[list[Any], ...]  # all of these are empty as a rule, as are these
+    sets: tuple[set[Any], ...]
+    flags: tuple[native.Global, ...]  # and these have their usual values
+    tape: list[Any]
+    acquire: Callable[[], bool]  # the lock
+    release: Callable[[], None]
+    entries: dict[Any, plan_cache.Entry]
+    drop_unwanted: Callable[..., None]
+    read_batch: Callable[..., Any]
+    run_course: Callable[..., Any]
+    raise_stopped: Callable[..., None]
+    run_read: Callable[..., bool]
+    places: list[int]  # of the walk, of the team, of the status: empty before anything has run
+    run_rows: Callable[..., bool]
+    raise_bad_value: Callable[..., None]
+    run: Callable[..., None]
+    running: native.Global
+    fresh: native.Global
+    zero: int
+    none: None
+    true: bool
+    false: bool
+    settle: Any = None
+
+
+class SettleContext(NamedTuple):
+    """What settling, and looking at a value, gets."""
+
+    twin: Callable[..., Any]
+    scheduler: Scheduler
+
+
+native.know(SCHEDULER=Scheduler, SETTLE=SettleContext)
+_running = native.variable(dispatch.__name__, "running", 0)
+_scheduler = Scheduler(
+    lists=(waiting, deferred.nodes, deferred.savers, devices.gpus_used),
+    sets=(captured_threads,),
+    flags=(
+        native.variable(native.__name__, "is_wanted", False),
+        native.variable(plan_cache.__name__, "is_on", True),
+        native.variable(profile.__name__, "active", None),
+        _running,
     ),
-    tape, lock.acquire, lock.release, plan_cache.entries, drop_unwanted, read_batch, run_course,
-    _raise_stopped, _run_read, dispatch.places, dispatch.run_rows, dispatch.raise_bad_value, dispatch.run,
-    (vars(dispatch), "running"), (globals(), "_fresh"), 0, None, True, False,
-)  # fmt: skip
-settle = native.Family("settle", "settle").function(_settle, (_settle, _shared))
-value_of = native.Family("settle", "value_of").function(_value_of, (_value_of, (*_shared, settle)))
+    tape=tape,
+    acquire=lock.acquire,
+    release=lock.release,
+    entries=plan_cache.entries,
+    drop_unwanted=drop_unwanted,
+    read_batch=read_batch,
+    run_course=run_course,
+    raise_stopped=_raise_stopped,
+    run_read=_run_read,
+    places=dispatch.places,
+    run_rows=dispatch.run_rows,
+    raise_bad_value=dispatch.raise_bad_value,
+    run=dispatch.run,
+    running=_running,
+    fresh=native.variable(__name__, "_fresh", 0),
+    zero=0,
+    none=None,
+    true=True,
+    false=False,
+)
+settle = native.Family("settle", "settle").function(_settle, SettleContext(_settle, _scheduler))
+value_of = native.Family("settle", "value_of").function(
+    _value_of, SettleContext(_value_of, _scheduler._replace(settle=settle))
+)

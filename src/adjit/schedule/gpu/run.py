@@ -21,7 +21,7 @@ from ..codegen import units_cuda
 from ..dispatch import Failed, fail, found_error, inherit_error, is_free
 from ..jit import nvidia
 from ..jit.cache import instantiate, link
-from ..planning.recipe import DeviceSource, Recipe, Source
+from ..planning.recipe import COPY, DeviceSource, Recipe, Source
 from . import products
 
 BESIDE = 1 << 18  # bytes that take longer to copy than to wait for on another stream
@@ -371,7 +371,7 @@ def _write(owner: Gpu, node: Any, recipe: Recipe) -> None:
     launches = owner.launches(recipe)
     target, source = _addresses(owner, node, recipe)
     block = node.inputs[0].address
-    if recipe.write == "copy" and not is_free(node.inputs[0]):
+    if recipe.write == COPY and not is_free(node.inputs[0]):
         fresh = owner.pool.allocate(recipe.spec.nbytes)
         _copy(owner, "cuMemcpyDtoDAsync_v2", fresh, block, recipe.spec.nbytes)
         target += fresh - block

@@ -22,8 +22,8 @@ import re
 import sys
 import types
 import warnings
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 from ... import config, heap_types
 from ...heap_types import HAVE_VECTORCALL, METHOD_DESCRIPTOR, Member
@@ -46,19 +46,71 @@ why_python = _why_python()
 is_supported = why_python is None
 
 
-# ----- where the slots of a class lie -----
+# ----- what machine code knows by name -----
 
 
-def know(**classes: type) -> None:
-    """Let machine code find the slots of some classes: their offsets are constants `NAME_SLOT`."""
-    for prefix, cls in classes.items():
-        for ancestor in cls.__mro__:
-            for name, member in vars(ancestor).items():
-                if is_supported and isinstance(member, types.MemberDescriptorType):
-                    constants[f"{prefix}_{name.upper()}"] = offset_of(member)
+def know(**things: type | Callable[..., Any] | int) -> None:
+    """Let machine code find things by constants, which it names after them: `NODE_INPUTS` is the offset of a
+    slot where NODE is a class, the place of a field where it is a NamedTuple, that of a parameter where it
+    is a function; NODE is a number where it is one.
+
+    Raises:
+        ValueError: if a name stands for something else already.
+    """
+    for name, thing in things.items():
+        if isinstance(thing, int):
+            _provide(name, thing)
+        elif isinstance(thing, types.FunctionType):
+            code = thing.__code__
+            _provide_places(name, code.co_varnames[: code.co_argcount])
+        elif isinstance(thing, type) and issubclass(thing, tuple):
+            _provide_places(name, vars(thing)["_fields"])
+        elif is_supported:
+            for ancestor in cast(type, thing).__mro__:
+                for slot, member in vars(ancestor).items():
+                    if isinstance(member, types.MemberDescriptorType):
+                        _provide(f"{name}_{slot.upper()}", offset_of(member))
+
+
+def _provide_places(prefix: str, names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
+        _provide(f"{prefix}_{name.upper()}", place)
+
+
+def _provide(name: str, number: int) -> None:
+    if constants.setdefault(name, number) != number:
+        raise ValueError(f"{name} is known to machine code as {constants[name]}, not {number}")
 
 
 constants: dict[str, int] = {}  # what machine code may ask for
+
+
+class Global(NamedTuple):
+    """A variable of a module, which machine code looks at or sets."""
+
+    module: dict[str, Any]  # its variables
+    name: str
+    usual: Any  # the value that asks nothing special of machine code
+
+
+def variable(module: str, name: str, usual: Any) -> Global:
+    """A variable of a module, for machine code.
+
+    Raises:
+        AttributeError: if the module has none of that name.
+    """
+    getattr(sys.modules[module], name)
+    return Global(vars(sys.modules[module]), name, usual)
+
+
+def named(cls: type, name: str) -> str:
+    """The name of an attribute of the objects of a class, for machine code.
+
+    Raises:
+        AttributeError: if the class has none of that name.
+    """
+    getattr(cls, name)
+    return name
 
 
 def keep_attributes_in_dicts(cls: type) -> None:
@@ -141,7 +193,7 @@ class Family:
 
 
 _IMPORT = re.compile(r"^from (\.[\w.]*) import ", re.MULTILINE)
-_OPEN = re.compile(r"^((?:[A-Z_]+ = )+)BOUND\b", re.MULTILINE)
+_OPEN = re.compile(r"^((?:[A-Z_0-9]+ = )+)BOUND\b", re.MULTILINE)
 
 
 @functools.cache
@@ -155,7 +207,15 @@ def _bound(name: str) -> str:
     """The text of a module, to be run on its own, with its constants.
 
     What it imports from modules that leave some open too, it imports from these with theirs.
+
+    Raises:
+        NameError: if it leaves a name open that nobody has made known.
     """
+
+    text = kernel_files.text_of(name)
+    if unknown := sorted(opened(text) - constants.keys()):
+        where = f"kernels/{name.replace('.', '/')}.py"
+        raise NameError(f"{where} wants {', '.join(unknown)}, which `native.know` was not told")
 
     def imported(match: re.Match[str]) -> str:
         part = kernel_files.absolute(match[1], name)
@@ -164,10 +224,19 @@ def _bound(name: str) -> str:
             return f"from {_bound_module(part)} import "
         return f"from {kernel_files.PACKAGE}.{part} import "
 
-    text = kernel_files.text_of(name)
-    wanted = {capital for line in _OPEN.findall(text) for capital in line.split(" = ") if capital}
-    bound = [f"{capital} = {constants[capital]}" for capital in sorted(wanted)]
-    return "\n".join([_IMPORT.sub(imported, text), *bound, ""])
+    def bound(match: re.Match[str]) -> str:
+        return "; ".join([f"{capital} = {constants[capital]}" for capital in _names_in(match[1])])
+
+    return _OPEN.sub(bound, _IMPORT.sub(imported, text))
+
+
+def opened(text: str) -> set[str]:
+    """The names that the text of a module leaves open."""
+    return {capital for names in _OPEN.findall(text) for capital in _names_in(names)}
+
+
+def _names_in(names: str) -> list[str]:
+    return names.removesuffix(" = ").split(" = ")
 
 
 def _bound_module(name: str) -> str:
@@ -306,7 +375,7 @@ class Function(Native):
         return f"<compiled {self.__name__}>"
 
 
-know(FUNCTION=Native)
+know(FUNCTION=Native, GLOBAL=Global)
 
 
 # ----- objects that are used again -----

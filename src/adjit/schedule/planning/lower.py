@@ -17,7 +17,7 @@ from ..fusion.row_groups import Limits, is_plain, steps_in
 from ..graph_key import Structure, reads_of
 from ..jit.cache import instantiate
 from .memory import MemoryPlan, Place
-from .recipe import Operand, Recipe, Source, Step
+from .recipe import IN_PLACE, Operand, Recipe, Source, Step
 from .step_info import Note, Use, copy_note, node_notes
 
 
@@ -213,7 +213,7 @@ class Layout:
         recipe, (target, source), v = item.recipe, item.reads, item.writes[0]
         size = recipe.inputs[0].dtype.itemsize
         old = self.memory.place(target.value)
-        if recipe.write == "here":
+        if recipe.write == IN_PLACE:
             raise ValueError("a write into shared memory cannot be planned")
         if not (self._read_once(item, target) and self.memory.reuse(v, target.value, position)):
             fresh = self.memory.place(v)

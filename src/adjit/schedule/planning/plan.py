@@ -7,7 +7,7 @@ somebody holds, and Python numbers.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -40,19 +40,41 @@ class BlockOf(NamedTuple):
     free: list[Any] | None  # where the pool keeps blocks of that size, if they are small
 
 
+class PlaceRow(NamedTuple):
+    """A word of a plan that is an address which is new at every run."""
+
+    position: int
+    source: int  # which external or else block it is in
+    extra: int  # how far
+
+
+class NumberRow(NamedTuple):
+    """A word of a plan that is a Python number."""
+
+    position: int
+    which: int  # of the numbers of a run
+
+
 class Table(NamedTuple):
-    """The words of a plan, and which of them are addresses that are new at every run."""
+    """The words of a plan, and what fills them in at every run."""
 
     externals: tuple[ExternalOf, ...]
     blocks: tuple[BlockOf, ...]
     words: Any
-    places: Any  # rows: a word's position, which external or else block it is in, how far
+    places: Any  # an array with the rows of some `PlaceRow`
     words_at: int
     places_at: int
     places_count: int
-    numbers: Any  # rows: a word's position, which of the Python numbers it is
+    numbers: Any  # an array with the rows of some `NumberRow`
     numbers_at: int
     numbers_count: int
+
+
+class Result(NamedTuple):
+    """A node that somebody holds."""
+
+    node: int  # its position in the batch
+    blocks: tuple[int, ...]  # the numbers of its blocks
 
 
 class Course(NamedTuple):
@@ -60,7 +82,7 @@ class Course(NamedTuple):
 
     table: Table
     numbered: tuple[int, ...]  # nodes whose Python numbers are wanted
-    results: tuple[tuple[int, tuple[int, ...]], ...]  # nodes, and the numbers of their blocks
+    results: tuple[Result, ...]
     steps: int
     status_at: int
     can_fail: bool
@@ -91,7 +113,7 @@ class Plan:
         self.owners = made.owners  # the node behind each step, -1 where it cannot fail
         self.can_fail = any(at >= 0 for at in made.owners)
         self.arena = size_class(made.memory.arena.size) if made.memory.arena.size else 0
-        self.results = tuple(made.results)
+        self.results = tuple([Result(*found) for found in made.results])
         self.numbered = made.numbered
         # What a kernel found; whether the last step has run; where the table has the arena.
         self.status = array("q", [0] * 6)
@@ -151,8 +173,8 @@ class Plan:
             else:
                 filled.append((position, start[place.kind] + place.at, place.extra))
         self._arena_at = np.array(arena, np.intp)
-        places = np.array(filled, np.int64).reshape(-1, 3)
-        open_numbers = np.array(numbers, np.int64).reshape(-1, 2)
+        places = np.array(filled, np.int64).reshape(-1, len(PlaceRow._fields))
+        open_numbers = np.array(numbers, np.int64).reshape(-1, len(NumberRow._fields))
         self._table = Table(
             self._externals, self._blocks, self.words, places, self.words.ctypes.data,
             places.ctypes.data, len(places), open_numbers, open_numbers.ctypes.data, len(numbers),
@@ -256,8 +278,24 @@ def write_addresses(table: Table, externals: list[tuple[Any, int]], blocks: Sequ
     table.words[positions] = np.array([*addresses, *blocks], np.int64)[sources] + extra
 
 
-_context = _fill_in, allocate, Foreign, None, 0, False, True
-fill_in = native.Family("plans", "fill_in").function(_fill_in, _context)
+class PlanContext(NamedTuple):
+    """What filling in and running a plan needs."""
+
+    twin: Callable[..., Any]
+    allocate: Callable[[int], Any] = allocate
+    foreign: type = Foreign
+    none: None = None
+    zero: int = 0
+    false: bool = False
+    true: bool = True
+
+
+native.know(
+    PLAN=PlanContext, TABLE=Table, COURSE=Course, RESULT=Result, EXTERNAL=ExternalOf, BLOCK=BlockOf,
+    PLACE=PlaceRow, PLACE_WORDS=len(PlaceRow._fields), NUMBER=NumberRow,
+    NUMBER_WORDS=len(NumberRow._fields),
+)  # fmt: skip
+fill_in = native.Family("plans", "fill_in").function(_fill_in, PlanContext(_fill_in))
 
 
 def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
@@ -267,7 +305,7 @@ def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
 
 
 write_numbers = native.Family("plans", "write_numbers").function(
-    _write_numbers, (_write_numbers, *_context[1:])
+    _write_numbers, PlanContext(_write_numbers)
 )
 
 
@@ -276,7 +314,7 @@ def _run_course(course: Course, externals: list[tuple[Any, int]], batch: list[An
     return False
 
 
-run_course = native.Family("plans", "run").function(_run_course, _context)
+run_course = native.Family("plans", "run").function(_run_course, PlanContext(_run_course))
 
 
 def copied(value: Any, address: int, nbytes: int) -> Any:

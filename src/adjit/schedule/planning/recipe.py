@@ -9,10 +9,15 @@ from typing import Any, NamedTuple
 from ...devices import CPU, device
 from ...dtypes import dtype
 from ...kernels.language.abi import Row
+from ...kernels.runtime.runner import HEADER
 from ...storage import free_small, size_class
 
-HEADER = 4  # words of a row before its arguments
 COPY_ROOM = HEADER + 2  # words of the row in front of a write that copies all of the old value
+# How a recipe writes into a part of an old value: not at all, in a copy where others look, or in its bytes.
+NO_WRITE, COPY, IN_PLACE = "", "copy", "here"
+# Keys of `Recipe.vjps` beside those of vjps: the recipe that may write over its first input, the same whoever
+# looks at that, those that pick single results.
+OVER, HERE, PICKS = "over", "here", "picks"
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
 
@@ -122,6 +127,13 @@ class RowCall(NamedTuple):
     words: tuple[int, ...]  # the length of a row, and what follows it
 
 
+class Wanted(NamedTuple):
+    """Memory that running a node takes."""
+
+    size: int  # a size class
+    free: list[Any] | None  # where the pool keeps blocks of that size, if they are small
+
+
 _serials = itertools.count()
 
 
@@ -169,7 +181,7 @@ class Recipe:
         self.nbytes = sum(self.sizes) + scratch  # that running it takes
         # What memory it wants, for results and then for scratch: how much, and where small blocks wait.
         spare = (size_class(scratch),) if scratch else ()
-        self.wants = tuple([(size, free_small.get(size)) for size in (*self.sizes, *spare)])
+        self.wants = tuple([Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)])
         self.itemsizes = tuple([0 if s is None else s.dtype.itemsize for s in inputs])
         self.scalars = scalars  # Python numbers among the words of a row
         self.count = len(inputs) + len(outputs) + len(constants) + scalars
@@ -189,7 +201,7 @@ class Recipe:
             s is not None and s.device is not self.device for s in (*outputs, *inputs)
         )
         self.moves = False  # no kernel, a copy of bytes from one device to another
-        self.write = ""  # "copy" or "here": input 1 goes into a part of input 0
+        self.write = NO_WRITE  # else input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
         self.here = False  # whether that is to be run, whoever looks at input 0
         self.careful = False  # whether what fails has not written anything over its input
