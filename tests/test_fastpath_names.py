@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from adjit.autograd import engine
 from adjit.graph import fastpath, trace
 from adjit.graph.state import State
 from adjit.schedule import plan_cache
@@ -98,6 +99,11 @@ def test_a_name_that_is_gone_is_an_error_at_load(name, monkeypatch):
         if family.module == BREAKS[name][2]:
             with pytest.raises(NameError, match=constant):
                 family.load(compiling=False)
+
+
+def test_machine_code_has_the_small_ints_that_it_needs():
+    most = native.constants["MOST_OPERANDS"]
+    assert len(fastpath.runtime().integers) > max(engine.MOST, (1 << most) - 1)
 
 
 def test_what_is_known_by_name():

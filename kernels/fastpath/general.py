@@ -30,12 +30,11 @@ from .tensors import is_private, is_tensor, is_usual, records_gradients, version
 CHOSEN_ATTRIBUTES = CHOSEN_OP = CHOSEN_OPERANDS = FUNCTION_CONTEXT = BOUND
 GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OVER = GENERAL_RECIPES = GENERAL_RUNTIME = BOUND
 GENERAL_SAVES = GENERAL_TWIN = BOUND
+MOST_OPERANDS = BOUND
 RECIPE_DIFFERENTIABLE = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_VJPS = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_TRUE = RUNTIME_TUPLE_CLASS = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
-
-MOST = 5  # operands: sets of those that need gradients are among the small numbers
 
 
 def elementwise(function, arguments, count, names):
@@ -109,7 +108,7 @@ def new_out(context, runtime, op, operands, attributes, is_over):
 @helper
 def asked_history(runtime, operands):
     """What the operands ask of the op: 0 nothing, 1 a backward node, 2 more than is usual."""
-    if not is_usual(runtime) or length(operands) > MOST:
+    if not is_usual(runtime) or length(operands) > MOST_OPERANDS:
         return 2
     history = 0
     for k in range(length(operands)):

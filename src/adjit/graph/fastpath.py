@@ -34,6 +34,8 @@ native.recycled(View)
 # Classes of arguments that equality tells apart.
 PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
 
+MOST_OPERANDS = 5  # that machine code records: all sets of those are among the small ints
+
 Twin = Callable[..., Any]  # what does in Python what machine code does, and all that it leaves
 
 _recorders = native.Family("elementwise", "record")
@@ -123,7 +125,7 @@ def runtime() -> Runtime:
         true=True,
         false=False,
         empty=(),
-        integers=tuple(range(33)),
+        integers=tuple(range((1 << MOST_OPERANDS) + 1)),
         tuple_class=tuple,
         list_class=list,
         plain_classes=PLAIN,
@@ -230,8 +232,8 @@ class ReplaceContext(NamedTuple):
 
 
 native.know(
-    RUNTIME=Runtime, BASIC=BasicContext, RECORDER=RecorderContext, GENERAL=GeneralContext,
-    FACTORY=FactoryContext, ADOPT=AdoptContext, COPY=CopyContext, FLOOD=FloodContext,
+    MOST_OPERANDS=MOST_OPERANDS, RUNTIME=Runtime, BASIC=BasicContext, RECORDER=RecorderContext,
+    GENERAL=GeneralContext, FACTORY=FactoryContext, ADOPT=AdoptContext, COPY=CopyContext, FLOOD=FloodContext,
     COMPUTE=ComputeContext, REPLACE=ReplaceContext,
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from ... import gpu
 from ...errors import Site
 from ...kernels.on_gpu.block import PARTS_BYTES
 from ...kernels.runtime import launcher
+from ...kernels.runtime.runner import HEADER
 from ...shapes import extent
 from .. import profile, run_cpu
 from ..fusion.row_groups import Limits
@@ -32,7 +33,6 @@ ROOM = 200 << 10  # bytes for the values of a row, unless a GPU has less: comput
 WORTH_A_GRAPH = 4  # steps; fewer are launched as fast one by one
 REPEATS = 3  # how often words are seen until they become a graph
 MAX_GRAPHS = 4  # of a plan
-HEADER = 4  # words of a step before its row
 
 
 class GpuLayout(Layout):
