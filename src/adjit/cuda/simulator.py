@@ -562,6 +562,7 @@ def value(t: Tensor, *, blocks: int | None = None, reverse: bool = False) -> Ten
         ValueError: if nothing is left to run, or if some of it lies on a GPU.
 
     Example:
+        >>> from adjit.cuda import simulator
         >>> x = adjit.linspace(0, 1, 5)
         >>> bool((simulator.value(x.exp()) == x.exp()).all())
         True
@@ -583,6 +584,7 @@ def grad(
     those of `value`; where an input is not behind the tensor, its gradient is None.
 
     Example:
+        >>> from adjit.cuda import simulator
         >>> x = adjit.tensor([1.0, 2.0], requires_grad=True)
         >>> simulator.grad(x * x, x)
         (tensor([2., 4.]),)

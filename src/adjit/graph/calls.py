@@ -27,7 +27,8 @@ native.know(OPERATION=OperationContext)
 
 def short(known: dict[Any, Any], twin: Twin, *, first: bool = False) -> Any:
     """`twin`, recorded without it where such a call is among the known ones; `first` says whether it gives
-    the first result alone."""
+    the first result alone.
+    """
     return _calls.function(twin, _context(known, twin, first))
 
 

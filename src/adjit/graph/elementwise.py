@@ -333,7 +333,8 @@ MOST_CHOSEN = 256
 
 class Chosen(NamedTuple):
     """An op with its operands and attributes; once remembered, of the operands the numbers of those
-    that are tensors among the arguments, and those that are Python numbers each in a tuple."""
+    that are tensors among the arguments, and those that are Python numbers each in a tuple.
+    """
 
     op: Elementwise
     operands: tuple[Any, ...]
@@ -374,12 +375,13 @@ def elementwise(
         dtypes: the rule that gives (compute dtype, result dtype): `same`, `floating`, `test`, …
 
     Example:
-        >>> @elementwise(ref=np.square)
-        ... def squared(x):
-        ...     return x * x
-        >>> @squared.vjp
-        ... def _(g, x):
-        ...     return 2 * g * x
+        @elementwise(ref=np.square)
+        def squared(x):
+            return x * x
+
+        @squared.vjp
+        def _(g, x):
+            return 2 * g * x
     """
 
     def define(function: Callable[..., Any]) -> Elementwise:

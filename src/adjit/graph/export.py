@@ -121,7 +121,9 @@ def export(
             add_method(n, short(as_method(f, n)))
         if inplace:
             for n in chosen or names:
-                writing = in_place(f, n, in_place_text(n, f.__doc__ or "", inplace != "only"))
+                writing = in_place(
+                    f, n, in_place_text(n, f.__doc__ or "", "adjit" if inplace == "only" else None)
+                )
                 if inplace != "only":
                     add_method(f"{n}_", writing)
                 if inplace is not True:
@@ -186,13 +188,17 @@ def in_place(f: Any, name: str, doc: str | None = None) -> Any:
 
 _CALL = r"adjit\.\w+\((?:[^()]|\([^()]*\))*\)"
 _SHOWN = re.compile(
-    rf"(?P<before>(?: *>>> \w+ = .*\n)*)(?P<pad> *)>>> (?:(?P<x>{_CALL})\.|adjit\.(?:nn\.functional\.)?)\w+"
+    rf"(?P<before>(?: *>>> \w+ = .*\n)*)(?P<pad> *)>>> "
+    rf"(?:(?P<x>{_CALL})|adjit(?:\.nn\.functional)?|F)\.\w+"
     rf"\((?P<y>{_CALL})?(?:, )?(?P<rest>.*)\)\n(?P<made>[^>]*)"
 )
 
 
-def in_place_text(name: str, text: str, is_method: bool) -> str:
-    """The docstring of an in-place form: the op's if that shows it, else its first example in place."""
+def in_place_text(name: str, text: str, room: str | None) -> str:
+    """The docstring of an in-place form: the op's if that shows it, else its first example in place.
+
+    `room` has the form as a function; None for a method.
+    """
     if f".{name}_(" in text:
         return text
     doc = f"In-place form of `{name}`: writes the result into this tensor, returns it.\n"
@@ -201,11 +207,8 @@ def in_place_text(name: str, text: str, is_method: bool) -> str:
     before, pad, x, y, rest, made = shown.group("before", "pad", "x", "y", "rest", "made")
     if x is not None:
         rest = ", ".join(filter(None, (y, rest)))
-    call = (
-        f"x.{name}_({rest})"
-        if is_method
-        else f"adjit.{name}_({', '.join(filter(None, ('x', rest)))})"
-    )
+    arguments = ", ".join(filter(None, ("x", rest)))
+    call = f"x.{name}_({rest})" if room is None else f"{room}.{name}_({arguments})"
     if "True" in made or "False" in made:  # which are numbers in a tensor of another dtype
         call, made = f"{call} is x", "True"
     lines = (*before.splitlines(), f">>> x = {x or y}", f">>> {call}", *made.rstrip().splitlines())

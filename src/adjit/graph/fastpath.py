@@ -253,7 +253,8 @@ def compiled(op: Any, twin: Twin) -> Any:
 
 def writing(op: Any, twin: Twin) -> Any:
     """A method that writes the result of `op` on one or two operands into the first; `twin` is the
-    same in Python."""
+    same in Python.
+    """
     return _writers.function(twin, _context(op, twin))
 
 
@@ -283,7 +284,8 @@ def adopting(writes: dict[Any, Recipe]) -> Decorator:
 def constants(recipes: dict[Any, Recipe], lists: dict[Any, Any] | None = None) -> Decorator:
     """A function that makes tensors of numbers, given the recipes of floating ones: by the class of the
     number, or, where there is a tensor to be like, by its spec; and perhaps of lists, given what is
-    known of those: by the dtype that is asked for, then by their lengths."""
+    known of those: by the dtype that is asked for, then by their lengths.
+    """
     known = {} if lists is None else lists
     return lambda twin: _factories.function(
         twin, FactoryContext(runtime(), twin, recipes, known, "dtype", "requires_grad")
@@ -299,7 +301,8 @@ def copying(writes: dict[Any, Recipe], conversions: dict[Any, Recipe]) -> Decora
 
 def flooding(recipes: dict[Any, Recipe], number: float | None) -> Decorator:
     """A method that writes a number into every place, or its argument where that is None; `recipes` are
-    those of `constants`."""
+    those of `constants`.
+    """
     return lambda twin: _floods.function(
         twin, lambda: FloodContext(runtime(), twin, recipes, number)
     )

@@ -28,7 +28,8 @@ _F = TypeVar("_F")
 
 class Number(int):
     """Which operand of a call stands in a place. (The first call may have one tensor in two places, and
-    the next one two tensors.)"""
+    the next one two tensors.)
+    """
 
 
 class Call:
@@ -202,7 +203,8 @@ class Operation(native.Native):
         self, given: tuple[Any, ...], named: dict[str, Any], args: tuple[Any, ...]
     ) -> None:
         """Note that a function which is called with `given` and `named` calls this op with `args`: the same
-        tensors in the same order, and all the rest follows from their specs and plain values."""
+        tensors in the same order, and all the rest follows from their specs and plain values.
+        """
         self.calls[signature_of(given, named, [])] = self._call(signature_of(args, {}, []))
 
     def on(self, *args: Any, **kwargs: Any) -> Any:
@@ -469,11 +471,12 @@ def operation(
     them, are its inputs; `differentiable` numbers the outputs that carry gradients (all).
 
     Example:
-        >>> @operation("FlipBackward0")
-        ... def flip(input, dims): ...
-        >>> @flip.vjp
-        ... def _(g, dims):
-        ...     return flip(g, dims)
+        @operation("FlipBackward0")
+        def flip(input, dims): ...
+
+        @flip.vjp
+        def _(g, dims):
+            return flip(g, dims)
     """
     return lambda function: Operation(function, backward_name, differentiable)
 

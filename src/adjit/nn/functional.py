@@ -12,7 +12,7 @@ from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
 from ..dtypes import finfo, uint8
-from ..graph.export import in_place
+from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
 from ..graph.operation import finds_first, found_by
 from ..ops import activations, creation, nn
@@ -263,14 +263,16 @@ def _activation(op: Any, input: Tensor, inplace: bool, *settings: Any) -> Tensor
     return called(input, *settings)
 
 
-relu_ = functools.partial(relu, inplace=True)
-hardtanh_ = functools.partial(hardtanh, inplace=True)
-threshold_ = functools.partial(threshold, inplace=True)
-leaky_relu_ = functools.partial(leaky_relu, inplace=True)
-rrelu_ = functools.partial(rrelu, inplace=True)
-elu_ = functools.partial(elu, inplace=True)
-selu_ = functools.partial(selu, inplace=True)
-celu_ = functools.partial(celu, inplace=True)
+def _writing(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """An activation that writes into its input."""
+    made = functools.partial(function, inplace=True)
+    made.__doc__ = in_place_text(function.__name__, function.__doc__ or "", "F")
+    return made
+
+
+relu_, hardtanh_, threshold_ = _writing(relu), _writing(hardtanh), _writing(threshold)
+leaky_relu_, rrelu_ = _writing(leaky_relu), _writing(rrelu)
+elu_, selu_, celu_ = _writing(elu), _writing(selu), _writing(celu)
 
 
 def sigmoid(input: Tensor) -> Tensor:

@@ -621,8 +621,12 @@ class PerParameterOptimizer(Optimizer):
                 then what `step` returns.
 
         Example:
-            >>> loss.backward()
+            >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+            >>> optimizer = adjit.optim.SGD([w], lr=0.1)
+            >>> w.square().sum().backward()
             >>> optimizer.step()
+            >>> w
+            tensor([0.8000, 1.6000], requires_grad=True)
         """
         loss = None
         if closure is not None:
