@@ -25,7 +25,14 @@ DOUBLE = re.compile(r"D(ADD|MUL|FMA|SETP|MNMX)\b|(F2F|I2F|F2I|FRND)\.(\S*\.)?F64
 
 
 class Code(NamedTuple):
-    """The machine code of a kernel."""
+    """The machine code of a kernel, as `code_of` finds it: its registers, memory and instructions.
+
+    Example:
+        >>> from collections import Counter
+        >>> from adjit.cuda import inspection
+        >>> inspection.Code(8, 0, 0, 0, Counter({"FADD": 2})).registers
+        8
+    """
 
     registers: int
     stack: int  # bytes of a thread's stack: its arrays, and spilled registers
@@ -35,11 +42,25 @@ class Code(NamedTuple):
 
     @property
     def double(self) -> list[str]:
-        """The instructions that compute in float64."""
+        """The names of the instructions that compute in float64.
+
+        Example:
+            >>> from collections import Counter
+            >>> from adjit.cuda import inspection
+            >>> inspection.Code(8, 0, 0, 0, Counter({"DADD": 1, "FADD": 2})).double
+            ['DADD']
+        """
         return sorted(name for name in self.instructions if DOUBLE.match(name))
 
     def count(self, name: str) -> int:
-        """How many instructions begin with a name."""
+        """Count the instructions that begin with a name.
+
+        Example:
+            >>> from collections import Counter
+            >>> from adjit.cuda import inspection
+            >>> inspection.Code(8, 0, 0, 0, Counter({"LDG.E": 1, "LDG.E.128": 2})).count("LDG")
+            3
+        """
         return sum(k for found, k in self.instructions.items() if found.startswith(name))
 
 
@@ -55,7 +76,12 @@ def _tool(name: str) -> str | None:
 
 
 def has_tools() -> bool:
-    """Whether machine code can be looked into here."""
+    """True if machine code can be looked into here: the tools are found.
+
+    Example:
+        >>> from adjit.cuda import inspection
+        >>> can_look = inspection.has_tools()
+    """
     return _tool("cuobjdump") is not None and _tool("nvdisasm") is not None
 
 
@@ -65,6 +91,12 @@ def code_of(source: DeviceSource, cc: tuple[int, int]) -> Code:
     Raises:
         ToolkitMissing: if it cannot be compiled here.
         RuntimeError: if the tools are not there.
+
+    Example:
+        >>> from adjit.cuda import inspection
+        >>> (kernel,) = adjit.cuda.kernels(-adjit.tensor([1.0, 2.0]))
+        >>> if inspection.has_tools():
+        ...     code = inspection.code_of(kernel, (9, 0))
     """
     if not has_tools():
         raise RuntimeError(

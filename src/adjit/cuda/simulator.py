@@ -57,7 +57,17 @@ __all__ = ["DeviceSource", "Pointer", "SimulationError", "grad", "run", "value"]
 
 
 class SimulationError(RuntimeError):
-    """A kernel did what a GPU leaves undefined."""
+    """A kernel did what a GPU leaves undefined: the error of the simulator.
+
+    Example:
+        >>> import numpy as np
+        >>> from adjit.cuda import simulator
+        >>> (kernel,) = adjit.cuda.kernels(-adjit.tensor([1.0, 2.0]))
+        >>> simulator.run(kernel, (np.zeros(2, np.float32), np.zeros(1, np.float32), 2))
+        Traceback (most recent call last):
+            ...
+        adjit.cuda.simulator.SimulationError: element 1 of an array of 1 was written
+    """
 
 
 class Pointer:
@@ -434,6 +444,15 @@ def run(
     Raises:
         SimulationError: for what a GPU leaves undefined.
         TypeError: if an argument does not fit the signature.
+
+    Example:
+        >>> import numpy as np
+        >>> from adjit.cuda import simulator
+        >>> (kernel,) = adjit.cuda.kernels(-adjit.tensor([1.0, 2.0]))
+        >>> x, out = np.array([3.0, 4.0], np.float32), np.zeros(2, np.float32)
+        >>> simulator.run(kernel, (x, out, 2))
+        >>> out
+        array([-3., -4.], dtype=float32)
     """
     if len(arguments) != len(kernel.signature):
         raise TypeError(f"{kernel.name} takes {len(kernel.signature)} words, got {len(arguments)}")

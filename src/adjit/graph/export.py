@@ -202,7 +202,7 @@ def in_place_text(name: str, text: str, room: str | None) -> str:
     if f".{name}_(" in text:
         return text
     doc = f"In-place form of `{name}`: writes the result into this tensor, returns it.\n"
-    if (shown := _SHOWN.search(text)) is None:
+    if (shown := _SHOWN.match(text.partition("Example:\n")[2])) is None:
         return doc
     before, pad, x, y, rest, made = shown.group("before", "pad", "x", "y", "rest", "made")
     if x is not None:

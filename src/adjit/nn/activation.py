@@ -495,7 +495,7 @@ class Softplus(Module):
 
 
 class GLU(Module):
-    """The first half of dimension `dim` times the sigmoid of the second half.
+    """The first half of dimension `dim` times the sigmoid of the second half (Dauphin et al., 2016).
 
     (*, 2 n, *) to (*, n, *), the size of `dim` halved.
 

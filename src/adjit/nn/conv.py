@@ -164,6 +164,9 @@ class _Forward(_Convolution):
 class Conv1d(_Forward):
     """Convolution of signals (batch, channels, length) or (channels, length): see `Conv2d`.
 
+    (N, C, L), or without the N, to the same with out_channels and, for sizes n,
+    (n + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
+
     Example:
         >>> nn.Conv1d(16, 33, 3, stride=2)(adjit.randn(20, 16, 50)).shape
         adjit.Size([20, 33, 24])
@@ -178,6 +181,9 @@ class Conv2d(_Forward):
 
     Weight (out_channels, in_channels / groups, *kernel_size) and bias (out_channels,) start from
     U(-k, k), k = 1 / sqrt(in_channels / groups * kernel elements).
+
+    (N, C, H, W), or without the N, to the same with out_channels and, for sizes n,
+    (n + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
 
     Args:
         in_channels: channels of the input.
@@ -207,6 +213,9 @@ class Conv2d(_Forward):
 
 class Conv3d(_Forward):
     """Convolution of volumes (batch, channels, depth, height, width), or without batch: see `Conv2d`.
+
+    (N, C, D, H, W), or without the N, to the same with out_channels and, for sizes n,
+    (n + 2 padding - dilation (kernel_size - 1) - 1) / stride + 1, rounded down.
 
     Example:
         >>> nn.Conv3d(2, 3, (3, 5, 2), stride=(2, 1, 1))(adjit.randn(1, 2, 10, 10, 10)).shape
@@ -282,6 +291,9 @@ class _Transposed(_Convolution):
 class ConvTranspose1d(_Transposed):
     """Transposed convolution of signals (batch, channels, length): see `ConvTranspose2d`.
 
+    (N, C, L), or without the N, to the same with out_channels and, for sizes n,
+    (n - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
+
     Example:
         >>> nn.ConvTranspose1d(16, 33, 3, stride=2)(adjit.randn(20, 16, 50)).shape
         adjit.Size([20, 33, 101])
@@ -297,6 +309,9 @@ class ConvTranspose2d(_Transposed):
     A call takes `output_size`, a size among those that the stride makes possible. Weight
     (in_channels, out_channels / groups, *kernel_size) and bias (out_channels,) start from U(-k, k),
     k = 1 / sqrt(out_channels / groups * kernel elements).
+
+    (N, C, H, W), or without the N, to the same with out_channels and, for sizes n,
+    (n - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
 
     Args:
         in_channels: channels of the input.
@@ -327,6 +342,9 @@ class ConvTranspose2d(_Transposed):
 class ConvTranspose3d(_Transposed):
     """Transposed convolution of volumes (batch, channels, depth, height, width): see
     `ConvTranspose2d`.
+
+    (N, C, D, H, W), or without the N, to the same with out_channels and, for sizes n,
+    (n - 1) stride - 2 padding + dilation (kernel_size - 1) + output_padding + 1.
 
     Example:
         >>> nn.ConvTranspose3d(2, 3, 3, stride=2)(adjit.randn(1, 2, 4, 4, 4)).shape

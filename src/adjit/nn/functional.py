@@ -357,6 +357,8 @@ def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """Gate: the first half of dimension `dim` times the sigmoid of the second half; differentiable.
 
+    After Dauphin et al. (2016).
+
     Raises:
         RuntimeError: a 0-d input, or an odd size.
 
@@ -552,6 +554,12 @@ def group_norm(
 
     Differentiable in `input`, `weight` and `bias`.
 
+    Args:
+        input: (N, C, *), floating point.
+        num_groups: divides C.
+        weight, bias: (C,), or None.
+        eps: added to the variance.
+
     Raises:
         ValueError: for groups of one value.
         RuntimeError: if shapes or dtypes do not fit.
@@ -664,7 +672,13 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """The L1 loss, rounded off by a parabola where it is below `beta`; differentiable.
+    """The L1 loss, rounded off by a parabola where it is below `beta`; differentiable (Girshick, 2015).
+
+    Args:
+        input: any shape, floating.
+        target: of the same shape; one that only broadcasts gets a warning.
+        beta: the error where the parabola ends.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         ValueError: a reduction that is not known.
@@ -691,6 +705,12 @@ def huber_loss(
     """Half the squared error up to `delta`, a straight line beyond it; differentiable.
 
     With a `weight` of the shape of the input the mean is that of the weighted elements.
+
+    Args:
+        input: any shape, floating.
+        target: of the same shape; one that only broadcasts gets a warning.
+        delta: the error where the parabola ends.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         ValueError: another reduction, or a weight of another shape.
@@ -902,6 +922,14 @@ def poisson_nll_loss(
 
     Differentiable.
 
+    Args:
+        input: any shape, floating.
+        target: counts of the same shape.
+        log_input: whether the input holds logarithms of rates.
+        full: add Stirling's approximation of log(target!).
+        eps: keeps the logarithm of a rate of 0 finite.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> F.poisson_nll_loss(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 2.0]))
         tensor(0.8591)
@@ -971,6 +999,12 @@ def hinge_embedding_loss(
 ) -> Tensor:
     """`input` where the target is 1, max(0, margin - input) where it is -1; differentiable.
 
+    Args:
+        input: distances of any shape.
+        target: 1 or -1, of the same shape.
+        margin: the distance up to which pairs with -1 cost.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> F.hinge_embedding_loss(adjit.tensor([0.3, 0.4]), adjit.tensor([1, -1]), reduction="none")
         tensor([0.3000, 0.6000])
@@ -990,6 +1024,11 @@ def soft_margin_loss(
 ) -> Tensor:
     """log(1 + exp(-target input)), the target being 1 or -1; differentiable.
 
+    Args:
+        input: any shape, floating.
+        target: 1 or -1, of the same shape.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> F.soft_margin_loss(adjit.tensor([1.0, -2.0]), adjit.tensor([1.0, 1.0]), reduction="none")
         tensor([0.3133, 2.1269])
@@ -1007,6 +1046,12 @@ def multilabel_soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """The logistic loss of every class, averaged over the last dimension; differentiable.
+
+    Args:
+        input: logits (N, C) or (C).
+        target: 0 or 1, of the same shape.
+        weight: a factor for every class, (C).
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> F.multilabel_soft_margin_loss(adjit.tensor([[0.0, 2.0]]), adjit.tensor([[0.0, 1.0]]))
@@ -1029,6 +1074,12 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin), the target being 1 or -1; differentiable.
+
+    Args:
+        input1, input2: of one shape.
+        target: 1 where `input1` should be larger, -1 where `input2` should.
+        margin: the least difference that costs nothing.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         RuntimeError: the tensors have different numbers of dimensions.
@@ -1106,6 +1157,8 @@ def triplet_margin_loss(
 
     Differentiable.
 
+    After Balntas et al. (2016).
+
     Args:
         anchor: (N, D) or (D).
         positive: the same.
@@ -1148,6 +1201,13 @@ def triplet_margin_with_distance_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """`triplet_margin_loss` with a distance of the user's own; differentiable.
+
+    Args:
+        anchor, positive, negative: (N, *), as the distance takes them.
+        distance_function: takes two of them and returns distances (N); the Euclidean one unless given.
+        margin: the least difference of distances that costs nothing.
+        swap: take the distance of positive and negative where that is less than that of the anchor.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> manhattan = lambda x, y: (x - y).abs().sum(-1)

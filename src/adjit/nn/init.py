@@ -60,6 +60,10 @@ _GAINS = {
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with draws from the uniform distribution on [a, b).
 
+    Args:
+        tensor: any shape.
+        a, b: the ends.
+
     Example:
         >>> weight = nn.init.uniform_(adjit.empty(3, 5), -1.0, 1.0)
     """
@@ -69,6 +73,10 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 @no_grad()
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Fill with draws from the normal distribution.
+
+    Args:
+        tensor: any shape.
+        mean, std: of the distribution.
 
     Example:
         >>> weight = nn.init.normal_(adjit.empty(3, 5), std=0.02)
@@ -88,6 +96,11 @@ def trunc_normal_(
     """Fill with draws from the normal distribution, those outside [a, b] drawn again.
 
     Warns where the mean lies more than two standard deviations outside [a, b].
+
+    Args:
+        tensor: any shape.
+        mean, std: of the distribution.
+        a, b: the ends that it is cut at.
 
     Example:
         >>> weight = nn.init.trunc_normal_(adjit.empty(3, 5), std=0.02)
@@ -131,6 +144,10 @@ def _propose_uniform(
 @no_grad()
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """Fill with one value.
+
+    Args:
+        tensor: any shape.
+        val: a number.
 
     Example:
         >>> nn.init.constant_(adjit.empty(2), 0.3)

@@ -102,6 +102,8 @@ class Linear(Module):
 class Bilinear(Module):
     """y = x1ᵀ A x2 + b over the last dimensions of two inputs.
 
+    Inputs (*, in1_features) and (*, in2_features), the result (*, out_features).
+
     Args:
         in1_features: the size of the last dimension of x1.
         in2_features: the size of the last dimension of x2.
@@ -173,6 +175,8 @@ class Bilinear(Module):
 class Flatten(Module):
     """Joins the dimensions from `start_dim` to `end_dim`; by default all but the batch.
 
+    (*, the flattened sizes, *) to (*, their product, *).
+
     Example:
         >>> nn.Flatten()(adjit.zeros(32, 1, 5, 5)).shape
         adjit.Size([32, 25])
@@ -192,6 +196,8 @@ class Flatten(Module):
 
 class Unflatten(Module):
     """Splits dimension `dim` into several.
+
+    (*, a size, *) to (*, the sizes that it is split into, *).
 
     Args:
         dim: the dimension.
@@ -243,6 +249,10 @@ class _Dropout(Module):
 class Dropout(_Dropout):
     """In training, zeroes every element with probability `p` and scales the rest by 1 / (1 - p).
 
+    Any floating shape (*), and the result of the same.
+
+    After Hinton et al. (2012).
+
     Raises:
         ValueError: `p` is outside [0, 1].
 
@@ -271,6 +281,8 @@ class Dropout1d(_Dropout):
 class Dropout2d(_Dropout):
     """Zero whole channels of (N, C, H, W) or (C, H, W) with probability `p` in training.
 
+    After Tompson et al. (2014).
+
     Example:
         >>> nn.Dropout2d(0.5).eval()(adjit.ones(1, 2, 1, 2))
         tensor([[[[1., 1.]],
@@ -295,7 +307,7 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Drop elements so that zero mean and unit variance stay, for networks of SELUs.
+    """Drop elements so that zero mean and unit variance stay, for networks of SELUs (Klambauer et al., 2017).
 
     Any floating shape (*), and the result of the same.
 
@@ -327,7 +339,7 @@ class FeatureAlphaDropout(_Dropout):
 
 
 class LayerNorm(Module):
-    """Normalises over the last dimensions: (x - mean) / sqrt(var + eps) * weight + bias.
+    """Normalises over the last dimensions: (x - mean) / sqrt(var + eps) * weight + bias (Ba et al., 2016).
 
     Args:
         normalized_shape: the sizes of those dimensions, or one int for the last one.
@@ -395,6 +407,8 @@ class LayerNorm(Module):
 
 class RMSNorm(Module):
     """Divides by the root mean square over the last dimensions: x / sqrt(mean(x²) + eps) * weight.
+
+    After Zhang and Sennrich (2019).
 
     Args:
         normalized_shape: the sizes of those dimensions, or one int for the last one.
@@ -591,6 +605,8 @@ class Embedding(Module):
 class CosineSimilarity(Module):
     """The cosine of the angle between two inputs along `dim`; norms are at least `eps`.
 
+    Inputs that broadcast with each other; the result without the dimension `dim`.
+
     Example:
         >>> nn.CosineSimilarity(dim=0)(adjit.tensor([1.0, 0.0]), adjit.tensor([2.0, 0.0]))
         tensor(1.)
@@ -607,6 +623,8 @@ class CosineSimilarity(Module):
 
 class PairwiseDistance(Module):
     """The p-norm of x1 - x2 + eps over the last dimension.
+
+    Inputs (N, D) or (D), the result (N) or ().
 
     Example:
         >>> nn.PairwiseDistance()(adjit.zeros(3, 4), adjit.ones(3, 4))

@@ -40,6 +40,9 @@ class _WeightedLoss(_Loss):
 class L1Loss(_Loss):
     """|input - target|.
 
+    Args:
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> nn.L1Loss()(adjit.tensor([1.0, 2.0]), adjit.tensor([0.0, 0.0]))
         tensor(1.5000)
@@ -52,6 +55,9 @@ class L1Loss(_Loss):
 class MSELoss(_Loss):
     """(input - target)².
 
+    Args:
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> nn.MSELoss()(adjit.tensor([1.0, 2.0]), adjit.tensor([0.0, 0.0]))
         tensor(2.5000)
@@ -62,9 +68,13 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """The L1 loss, rounded off by a parabola where it is below `beta`.
+    """The L1 loss, rounded off by a parabola where it is below `beta` (Girshick, 2015).
 
     Input and target of one shape (*).
+
+    Args:
+        beta: the error where the parabola ends.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> nn.SmoothL1Loss()(adjit.tensor([0.5, 3.0]), adjit.zeros(2))
@@ -89,6 +99,10 @@ class HuberLoss(_Loss):
     """Half the squared error up to `delta`, a straight line beyond it.
 
     Input and target of one shape (*).
+
+    Args:
+        delta: the error where the parabola ends.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         TypeError: `delta` is no number.
@@ -274,6 +288,12 @@ class PoissonNLLLoss(_Loss):
 
     Input and target of one shape (*).
 
+    Args:
+        log_input: whether the input holds logarithms of rates.
+        full: add Stirling's approximation of log(target!).
+        eps: keeps the logarithm of a rate of 0 finite.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> nn.PoissonNLLLoss()(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 2.0]))
         tensor(0.8591)
@@ -311,6 +331,11 @@ class GaussianNLLLoss(_Loss):
 
     Input (*), the means; the target broadcasts with it; variances of the same shape.
 
+    Args:
+        full: add the constant log(2 π) / 2.
+        eps: the least variance.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> nn.GaussianNLLLoss()(adjit.tensor([0.0, 1.0]), adjit.tensor([1.0, 1.0]), adjit.tensor([1.0, 4.0]))
         tensor(0.5966)
@@ -331,6 +356,10 @@ class HingeEmbeddingLoss(_Loss):
     """The input where the target is 1, max(0, margin - input) where it is -1.
 
     Input and target of one shape (*).
+
+    Args:
+        margin: the distance up to which pairs that do not belong together cost.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> nn.HingeEmbeddingLoss()(adjit.tensor([0.3, 0.4]), adjit.tensor([1, -1]))
@@ -356,6 +385,9 @@ class SoftMarginLoss(_Loss):
 
     Input and target of one shape (*).
 
+    Args:
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> nn.SoftMarginLoss()(adjit.tensor([1.0, -2.0]), adjit.tensor([1.0, 1.0]))
         tensor(1.2201)
@@ -369,6 +401,10 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     """The logistic loss of every class, averaged over the last dimension.
 
     Input and target (N, C) or (C).
+
+    Args:
+        weight: a factor for every class, (C).
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> nn.MultiLabelSoftMarginLoss()(adjit.tensor([[0.0, 2.0]]), adjit.tensor([[0.0, 1.0]]))
@@ -385,6 +421,10 @@ class CosineEmbeddingLoss(_Loss):
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1.
 
     Inputs (N, D) or (D), target (N) or ().
+
+    Args:
+        margin: the cosine above which pairs that do not belong together cost.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Example:
         >>> x, y = adjit.tensor([[1.0, 0.0], [1.0, 0.0]]), adjit.tensor([[0.0, 1.0], [1.0, 1.0]])
@@ -413,6 +453,10 @@ class MarginRankingLoss(_Loss):
 
     Inputs and target of one shape (N) or ().
 
+    Args:
+        margin: the least difference that costs nothing.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
     Example:
         >>> nn.MarginRankingLoss()(adjit.tensor([1.0, 2.0]), adjit.tensor([3.0, 0.0]), adjit.tensor([1.0, 1.0]))
         tensor(1.)
@@ -438,6 +482,8 @@ class TripletMarginLoss(_Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin) with the p-norm as distance.
 
     The three tensors (N, D) or (D).
+
+    After Balntas et al. (2016).
 
     Args:
         margin: positive.
@@ -490,6 +536,12 @@ class TripletMarginWithDistanceLoss(_Loss):
     """A triplet margin loss with a distance of the user's own, `PairwiseDistance` by default.
 
     The three tensors (N, *), as the distance takes them.
+
+    Args:
+        distance_function: takes two of the tensors and returns distances (N).
+        margin: the least difference of distances that costs nothing.
+        swap: take the distance of positive and negative where that is less than that of the anchor.
+        reduction: `"mean"`, `"sum"` or `"none"`.
 
     Raises:
         ValueError: `margin` is not positive.

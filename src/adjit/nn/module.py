@@ -438,6 +438,9 @@ class Module:
     def get_submodule(self, target: str) -> Module:
         """The submodule at a dotted path; the empty path is the module itself.
 
+        Args:
+            target: the path, such as `"0.head"`; "" is this module.
+
         Raises:
             AttributeError: a part of the path is missing or no Module.
 
@@ -456,6 +459,11 @@ class Module:
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Put a module at a dotted path; with `strict` only where one is already.
+
+        Args:
+            target: the path, such as `"0.head"`.
+            module: the new module.
+            strict: raise where there is none yet.
 
         Raises:
             ValueError: an empty path, or `module` is no Module.
@@ -483,6 +491,9 @@ class Module:
     def get_parameter(self, target: str) -> Parameter:
         """Find the parameter at a dotted path; AttributeError where there is none.
 
+        Args:
+            target: the path, such as `"0.weight"`.
+
         Example:
             >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
             >>> net.get_parameter("0.bias").shape
@@ -495,6 +506,9 @@ class Module:
 
     def get_buffer(self, target: str) -> Tensor:
         """Find the buffer at a dotted path; AttributeError where there is none.
+
+        Args:
+            target: the path, such as `"0.weight"`.
 
         Example:
             >>> net = nn.Sequential(nn.BatchNorm1d(2))
@@ -523,6 +537,11 @@ class Module:
         """Iterate over all modules of the tree with their dotted names, this one first.
 
         A module that occurs several times comes once, unless `remove_duplicate` is False.
+
+        Args:
+            memo: modules that were found before, which are left out.
+            prefix: put before the names.
+            remove_duplicate: whether shared modules come once.
 
         Example:
             >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
@@ -580,6 +599,11 @@ class Module:
     ) -> Iterator[tuple[str, Parameter]]:
         """The parameters with their dotted names; a shared one comes once, under its first name.
 
+        Args:
+            prefix: put before the names.
+            recurse: those of submodules too.
+            remove_duplicate: whether shared ones come once.
+
         Example:
             >>> for name, param in nn.Linear(2, 1).named_parameters():
             ...     print(name, param.shape)
@@ -592,6 +616,9 @@ class Module:
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Iterate over the parameters, shared ones once: what an optimiser is given.
+
+        Args:
+            recurse: those of submodules too.
 
         Example:
             >>> net = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
@@ -606,6 +633,11 @@ class Module:
     ) -> Iterator[tuple[str, Tensor]]:
         """Iterate over the buffers with their dotted names.
 
+        Args:
+            prefix: put before the names.
+            recurse: those of submodules too.
+            remove_duplicate: whether shared ones come once.
+
         Example:
             >>> [name for name, _ in nn.Sequential(nn.BatchNorm1d(2)).named_buffers()]
             ['0.running_mean', '0.running_var', '0.num_batches_tracked']
@@ -616,6 +648,9 @@ class Module:
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Iterate over the buffers, shared ones once.
+
+        Args:
+            recurse: those of submodules too.
 
         Example:
             >>> len(list(nn.BatchNorm1d(2).buffers()))

@@ -140,6 +140,8 @@ class _BatchNorm(_NormBase):
 class BatchNorm1d(_BatchNorm):
     """Normalises each channel of (N, C) or (N, C, L) over the batch, then scales and shifts it.
 
+    After Ioffe and Szegedy (2015).
+
     Args:
         num_features: C.
         eps: added to the variance.
@@ -234,7 +236,7 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Normalises each channel of each image, (N, C, L) or (C, L).
+    """Normalises each channel of each image, (N, C, L) or (C, L) (Ulyanov et al., 2016).
 
     Takes what `BatchNorm1d` takes, but has no parameters and keeps no statistics unless
     `affine` and `track_running_stats` are given.
@@ -251,6 +253,8 @@ class InstanceNorm1d(_InstanceNorm):
 class InstanceNorm2d(_InstanceNorm):
     """Normalises each channel of each image, (N, C, H, W) or (C, H, W), as InstanceNorm1d does.
 
+    Takes what `InstanceNorm1d` takes.
+
     Example:
         >>> nn.InstanceNorm2d(3)(adjit.zeros(2, 3, 4, 4)).shape
         adjit.Size([2, 3, 4, 4])
@@ -262,6 +266,8 @@ class InstanceNorm2d(_InstanceNorm):
 class InstanceNorm3d(_InstanceNorm):
     """Normalises each channel of each image, (N, C, D, H, W) or (C, D, H, W).
 
+    Takes what `InstanceNorm1d` takes.
+
     Example:
         >>> nn.InstanceNorm3d(3)(adjit.zeros(2, 3, 4, 4, 4)).shape
         adjit.Size([2, 3, 4, 4, 4])
@@ -271,7 +277,7 @@ class InstanceNorm3d(_InstanceNorm):
 
 
 class GroupNorm(_Affine):
-    """Normalises groups of channels of each image, (N, C, *).
+    """Normalises groups of channels of each image, (N, C, *) (Wu and He, 2018).
 
     Args:
         num_groups: how many groups the channels are divided into.
@@ -324,6 +330,8 @@ class GroupNorm(_Affine):
 
 class LocalResponseNorm(Module):
     """Divides each element of (N, C, *) by what its neighbouring channels amount to.
+
+    After Krizhevsky et al. (2012).
 
     Args:
         size: how many channels are neighbours.

@@ -63,6 +63,8 @@ class CircularPad1d(_CircularPad):
 class CircularPad2d(_CircularPad):
     """Pads the last two axes as if their ends were joined; takes what CircularPad1d takes.
 
+    Input (N, C, H, W) or (C, H, W); the result has the padded sizes in place of the last two.
+
     Example:
         >>> nn.CircularPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
         tensor([[[2., 1., 2.],
@@ -75,6 +77,8 @@ class CircularPad2d(_CircularPad):
 
 class CircularPad3d(_CircularPad):
     """Pads the last three axes as if their ends were joined; takes what CircularPad1d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W); the result has the padded sizes in place of the last three.
 
     Example:
         >>> nn.CircularPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
@@ -91,6 +95,8 @@ class _ReflectionPad(_Pad):
 class ReflectionPad1d(_ReflectionPad):
     """Pads the last axis by its mirror image; takes what CircularPad1d takes.
 
+    Input (N, C, L) or (C, L); the result has the padded sizes in place of the last one.
+
     Example:
         >>> nn.ReflectionPad1d(1)(adjit.tensor([[1.0, 2.0, 3.0]]))
         tensor([[2., 1., 2., 3., 2.]])
@@ -101,6 +107,8 @@ class ReflectionPad1d(_ReflectionPad):
 
 class ReflectionPad2d(_ReflectionPad):
     """Pads the last two axes by their mirror image; takes what CircularPad1d takes.
+
+    Input (N, C, H, W) or (C, H, W); the result has the padded sizes in place of the last two.
 
     Example:
         >>> nn.ReflectionPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -114,6 +122,8 @@ class ReflectionPad2d(_ReflectionPad):
 
 class ReflectionPad3d(_ReflectionPad):
     """Pads the last three axes by their mirror image; takes what CircularPad1d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W); the result has the padded sizes in place of the last three.
 
     Example:
         >>> nn.ReflectionPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
@@ -130,6 +140,8 @@ class _ReplicationPad(_Pad):
 class ReplicationPad1d(_ReplicationPad):
     """Pads the last axis by its first and last elements; takes what CircularPad1d takes.
 
+    Input (N, C, L) or (C, L); the result has the padded sizes in place of the last one.
+
     Example:
         >>> nn.ReplicationPad1d(1)(adjit.tensor([[1.0, 2.0, 3.0]]))
         tensor([[1., 1., 2., 3., 3.]])
@@ -140,6 +152,10 @@ class ReplicationPad1d(_ReplicationPad):
 
 class ReplicationPad2d(_ReplicationPad):
     """Pads the last two axes by their first and last elements.
+
+    Input (N, C, H, W) or (C, H, W); the result has the padded sizes in place of the last two.
+
+    Takes what `CircularPad1d` takes.
 
     Example:
         >>> nn.ReplicationPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -153,6 +169,10 @@ class ReplicationPad2d(_ReplicationPad):
 
 class ReplicationPad3d(_ReplicationPad):
     """Pads the last three axes by their first and last elements.
+
+    Input (N, C, D, H, W) or (C, D, H, W); the result has the padded sizes in place of the last three.
+
+    Takes what `CircularPad1d` takes.
 
     Example:
         >>> nn.ReplicationPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape
@@ -179,6 +199,8 @@ class _ConstantPad(_Pad):
 class ConstantPad1d(_ConstantPad):
     """Pads the last axis by one value; takes what CircularPad1d takes, and the value.
 
+    Input (*), of at least one axis; the result has the padded sizes in place of the last one.
+
     Example:
         >>> nn.ConstantPad1d((1, 0), 7.0)(adjit.tensor([1.0, 2.0]))
         tensor([7., 1., 2.])
@@ -189,6 +211,10 @@ class ConstantPad1d(_ConstantPad):
 
 class ConstantPad2d(_ConstantPad):
     """Pads the last two axes by one value.
+
+    Input (*), of at least two axes; the result has the padded sizes in place of the last two.
+
+    Takes what `ConstantPad1d` takes.
 
     Example:
         >>> nn.ConstantPad2d((1, 0, 0, 1), 7.0)(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -202,6 +228,10 @@ class ConstantPad2d(_ConstantPad):
 
 class ConstantPad3d(_ConstantPad):
     """Pads the last three axes by one value.
+
+    Input (*), of at least three axes; the result has the padded sizes in place of the last three.
+
+    Takes what `ConstantPad1d` takes.
 
     Example:
         >>> nn.ConstantPad3d(1, 7.0)(adjit.zeros(1, 2, 3, 4)).shape
@@ -222,6 +252,10 @@ class _ZeroPad(_ConstantPad):
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
     """Pads the last axis by zeros.
 
+    Input (*), of at least one axis; the result has the padded sizes in place of the last one.
+
+    Takes what `CircularPad1d` takes.
+
     Example:
         >>> nn.ZeroPad1d(1)(adjit.tensor([[1.0, 2.0]]))
         tensor([[0., 1., 2., 0.]])
@@ -230,6 +264,10 @@ class ZeroPad1d(_ZeroPad, ConstantPad1d):
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
     """Pads the last two axes by zeros.
+
+    Input (*), of at least two axes; the result has the padded sizes in place of the last two.
+
+    Takes what `CircularPad1d` takes.
 
     Example:
         >>> nn.ZeroPad2d((1, 0, 0, 1))(adjit.tensor([[[1.0, 2.0], [3.0, 4.0]]]))
@@ -241,6 +279,10 @@ class ZeroPad2d(_ZeroPad, ConstantPad2d):
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
     """Pads the last three axes by zeros.
+
+    Input (*), of at least three axes; the result has the padded sizes in place of the last three.
+
+    Takes what `CircularPad1d` takes.
 
     Example:
         >>> nn.ZeroPad3d(1)(adjit.zeros(1, 2, 3, 4)).shape

@@ -78,6 +78,8 @@ class MaxPool1d(_MaxPool):
 class MaxPool2d(_MaxPool):
     """The largest element of each window over the last two axes; takes what MaxPool1d takes.
 
+    Input (N, C, H, W) or (C, H, W).
+
     Example:
         >>> nn.MaxPool2d(3, stride=2, padding=1)(adjit.randn(1, 2, 8, 8)).shape
         adjit.Size([1, 2, 4, 4])
@@ -88,6 +90,8 @@ class MaxPool2d(_MaxPool):
 
 class MaxPool3d(_MaxPool):
     """The largest element of each window over the last three axes; takes what MaxPool1d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
 
     Example:
         >>> nn.MaxPool3d(2)(adjit.zeros(1, 4, 6, 8)).shape
@@ -126,6 +130,8 @@ class MaxUnpool1d(_MaxUnpool):
     Its inputs are what MaxPool1d gives with `return_indices`, and the size that was pooled, where
     several are pooled to the same.
 
+    Input (N, C, L) or (C, L).
+
     Args:
         kernel_size: the size of a window of the pooling.
         stride: how far apart its windows lie, `kernel_size` if None.
@@ -144,6 +150,8 @@ class MaxUnpool1d(_MaxUnpool):
 class MaxUnpool2d(_MaxUnpool):
     """MaxPool2d reversed; takes what MaxUnpool1d takes.
 
+    Input (N, C, H, W) or (C, H, W).
+
     Example:
         >>> values, places = nn.MaxPool2d(2, return_indices=True)(adjit.tensor([[[1.0, 2.0], [4.0, 3.0]]]))
         >>> nn.MaxUnpool2d(2)(values, places)
@@ -157,6 +165,8 @@ class MaxUnpool2d(_MaxUnpool):
 
 class MaxUnpool3d(_MaxUnpool):
     """MaxPool3d reversed; takes what MaxUnpool1d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
 
     Example:
         >>> values, places = nn.MaxPool3d(2, return_indices=True)(adjit.zeros(1, 4, 4, 4))
@@ -256,6 +266,8 @@ class AvgPool2d(_AvgPoolWithDivisor):
     Takes what AvgPool1d takes, and `divisor_override`, by which sums are divided instead of by the
     number of elements.
 
+    Input (N, C, H, W) or (C, H, W).
+
     Example:
         >>> nn.AvgPool2d(2)(adjit.arange(16.0).view(1, 4, 4))
         tensor([[[ 2.5000,  4.5000],
@@ -267,6 +279,8 @@ class AvgPool2d(_AvgPoolWithDivisor):
 
 class AvgPool3d(_AvgPoolWithDivisor):
     """The mean of each window over the last three axes; takes what AvgPool2d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
 
     Example:
         >>> nn.AvgPool3d(2)(adjit.zeros(1, 4, 6, 8)).shape
@@ -326,6 +340,8 @@ class LPPool1d(_LPPool):
 class LPPool2d(_LPPool):
     """The p-norm of each window over the last two axes; takes what LPPool1d takes.
 
+    Input (N, C, H, W) or (C, H, W).
+
     Example:
         >>> nn.LPPool2d(2, 2)(adjit.ones(1, 1, 2, 2))
         tensor([[[[2.]]]])
@@ -336,6 +352,8 @@ class LPPool2d(_LPPool):
 
 class LPPool3d(_LPPool):
     """The p-norm of each window over the last three axes; takes what LPPool1d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
 
     Example:
         >>> nn.LPPool3d(1, 2)(adjit.ones(1, 1, 2, 2, 2))
@@ -377,6 +395,8 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
     `output_size` is one number, or one for each axis, None for an axis that stays as it is.
 
+    Input (N, C, H, W) or (C, H, W).
+
     Example:
         >>> nn.AdaptiveAvgPool2d(1)(adjit.arange(16.0).view(1, 4, 4))
         tensor([[[7.5000]]])
@@ -387,6 +407,11 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     """The means of windows that divide the last three axes evenly; as in AdaptiveAvgPool2d.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        output_size: how many windows an axis has, one number or one for each axis; None keeps a size.
 
     Example:
         >>> nn.AdaptiveAvgPool3d((2, None, 1))(adjit.zeros(1, 4, 6, 8)).shape
@@ -418,6 +443,8 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
     With `return_indices` their places come too.
 
+    Input (N, C, L) or (C, L).
+
     Example:
         >>> nn.AdaptiveMaxPool1d(2)(adjit.tensor([[1.0, 3.0, 2.0, 0.0]]))
         tensor([[3., 2.]])
@@ -428,6 +455,12 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """The largest elements of windows that divide the last two axes evenly.
+
+    Input (N, C, H, W) or (C, H, W).
+
+    Args:
+        output_size: how many windows an axis has, one number or one for each axis; None keeps a size.
+        return_indices: whether to return the places of the elements too.
 
     Example:
         >>> nn.AdaptiveMaxPool2d(2)(adjit.arange(16.0).view(1, 4, 4))
@@ -440,6 +473,12 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """The largest elements of windows that divide the last three axes evenly.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
+
+    Args:
+        output_size: how many windows an axis has, one number or one for each axis; None keeps a size.
+        return_indices: whether to return the places of the elements too.
 
     Example:
         >>> nn.AdaptiveMaxPool3d(2)(adjit.zeros(1, 4, 6, 8)).shape
@@ -495,7 +534,9 @@ class _FractionalMaxPool(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPool):
-    """The largest elements of windows at random places over the last two axes.
+    """The largest elements of windows at random places over the last two axes (Graham, 2014).
+
+    Input (N, C, H, W) or (C, H, W).
 
     Args:
         kernel_size: the size of a window, one number or one for each axis.
@@ -518,6 +559,8 @@ class FractionalMaxPool2d(_FractionalMaxPool):
 class FractionalMaxPool3d(_FractionalMaxPool):
     """The largest elements of windows at random places over the last three axes; takes what
     FractionalMaxPool2d takes.
+
+    Input (N, C, D, H, W) or (C, D, H, W).
 
     Example:
         >>> nn.FractionalMaxPool3d(2, output_size=3)(adjit.zeros(1, 5, 5, 5)).shape

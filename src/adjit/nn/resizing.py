@@ -165,6 +165,8 @@ class Fold(Module):
 class PixelShuffle(Module):
     """(*, C * r², H, W) as (*, C, H * r, W * r): groups of channels become squares of places.
 
+    After Shi et al. (2016).
+
     Example:
         >>> nn.PixelShuffle(3)(adjit.ones(1, 9, 4, 4)).shape
         adjit.Size([1, 1, 12, 12])

@@ -63,6 +63,8 @@ def _(g, x, min_val, max_val):
 def threshold(x, *, threshold=0.5, value=-1):
     """x where it is above the threshold, else `value`.
 
+    Differentiable.
+
     Example:
         >>> adjit.threshold(adjit.tensor([0.5, 2.]), 1., 0.)
         tensor([0., 2.])
@@ -199,6 +201,8 @@ def _(g, x):
 )
 def hardshrink(x, *, lambd=0.5):
     """x where |x| is above `lambd`, else 0.
+
+    Differentiable.
 
     Example:
         >>> adjit.tensor([-1., 0.3, 2.]).hardshrink()
@@ -400,6 +404,8 @@ def _(g, x, beta, threshold):
 )  # fmt: skip
 def logsigmoid(x):
     """The logarithm of the sigmoid, without overflow.
+
+    Differentiable.
 
     Example:
         >>> F.logsigmoid(adjit.tensor([-100., 0., 2.]))

@@ -236,6 +236,8 @@ export(method=True, name="subtract")(sub)
 def rsub(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     """other - alpha * input, elementwise.
 
+    Differentiable.
+
     Example:
         >>> adjit.rsub(adjit.tensor([1., 2.]), 1)
         tensor([ 0., -1.])
@@ -283,6 +285,8 @@ def _(g, x, y):
 def reciprocal(x):
     """The inverse 1 / x.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([1., 4.]).reciprocal()
         tensor([1.0000, 0.2500])
@@ -305,6 +309,8 @@ def _(g, out):
 )
 def neg(x):
     """Negation: -x.
+
+    Differentiable.
 
     Raises:
         RuntimeError: for a bool tensor.
@@ -617,6 +623,8 @@ export(method=True, name="square", inplace="function")(square)
 def sqrt(x):
     """Square root; NaN below 0. The gradient at 0 is infinite.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 2., 9.]).sqrt()
         tensor([0.0000, 1.4142, 3.0000])
@@ -633,6 +641,8 @@ def _(g, out):
 @elementwise(ref=lambda x: 1 / np.sqrt(x), domain=(0.5, 2), dtypes=floating)
 def rsqrt(x):
     """The inverse of the square root, 1 / sqrt(x).
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., 4.]).rsqrt()
@@ -702,6 +712,8 @@ export(method=True, inplace=True, out=True)(pow)
 def float_power(input: Any, exponent: Any) -> Tensor:
     """input ** exponent, computed in float64; see `pow`.
 
+    Differentiable.
+
     Example:
         >>> adjit.tensor([2, 3]).float_power(-1)
         tensor([0.5000, 0.3333], dtype=adjit.float64)
@@ -738,6 +750,8 @@ add_method("float_power_", float_power_)
 @elementwise(ref=lambda x, y: x * np.exp2(y), domain=((-2, 2), (-3, 3)), dtypes=floating)
 def ldexp(x, y):
     """input * 2 ** other. Differentiable in both.
+
+    Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., 3.]).ldexp(adjit.tensor([2, -1]))

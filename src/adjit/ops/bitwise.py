@@ -113,6 +113,8 @@ def complement(x):
 def bitwise_not(input: Tensor) -> Any:
     """The bits that are not set; of bool, the opposite.
 
+    Not differentiable.
+
     Raises:
         NotImplementedError: for floating dtypes.
 

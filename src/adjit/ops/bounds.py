@@ -212,6 +212,8 @@ above_by_number = bounded_above.variant("ClampMaxBackward0", "high")
 def clamp_min(input: Tensor, min: Any) -> Any:
     """`input`, or `min` where that is more; see `clamp`.
 
+    Differentiable.
+
     Example:
         >>> adjit.tensor([-2., 3.]).clamp_min(0)
         tensor([0., 3.])
@@ -224,6 +226,8 @@ def clamp_min(input: Tensor, min: Any) -> Any:
 @Choice
 def clamp_max(input: Tensor, max: Any) -> Any:
     """`input`, or `max` where that is less; see `clamp`.
+
+    Differentiable.
 
     Example:
         >>> adjit.tensor([-2., 3.]).clamp_max(0)

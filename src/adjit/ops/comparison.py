@@ -157,6 +157,8 @@ def isneginf(x):
 def isreal(input: Tensor) -> Tensor:
     """True for every element, as no dtype here is complex.
 
+    Not differentiable.
+
     Example:
         >>> adjit.tensor([1., 2.]).isreal()
         tensor([True, True])
@@ -181,6 +183,8 @@ def isclose(
     input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> Tensor:
     """True where |input - other| <= atol + rtol * |other|, elementwise.
+
+    Not differentiable.
 
     Raises:
         RuntimeError: if dtypes differ or a tolerance is negative.
@@ -207,6 +211,8 @@ def allclose(
 ) -> bool:
     """True if all elements are close; see `isclose`. Looks at the values.
 
+    Not differentiable.
+
     Example:
         >>> adjit.allclose(adjit.tensor([1.]), adjit.tensor([1. + 1e-9]))
         True
@@ -217,6 +223,8 @@ def allclose(
 @export(method=True)
 def equal(input: Tensor, other: Tensor) -> bool:
     """True if two tensors have the same shape, dtype and elements. Looks at the values.
+
+    Not differentiable.
 
     Raises:
         TypeError: if `other` is no tensor.

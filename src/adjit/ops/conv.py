@@ -415,6 +415,8 @@ def conv1d(
 ) -> Tensor:  # fmt: skip
     """Convolution of signals: `conv2d` with one axis.
 
+    Differentiable.
+
     Args:
         input: (batch, channels, length) or (channels, length).
         weight: (out_channels, channels / groups, kernel).
@@ -470,6 +472,8 @@ def conv3d(
 ) -> Tensor:  # fmt: skip
     """Convolution of volumes: `conv2d` with three axes.
 
+    Differentiable.
+
     Args:
         input: (batch, channels, depth, height, width) or (channels, depth, height, width).
         weight: (out_channels, channels / groups, kernel_depth, kernel_height, kernel_width).
@@ -491,6 +495,8 @@ def conv_transpose1d(
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution of signals: `conv_transpose2d` with one axis.
+
+    Differentiable.
 
     Args:
         input: (batch, channels, length) or (channels, length).
@@ -572,6 +578,8 @@ def conv_transpose3d(
     dilation: int | Sequence[int] = 1,
 ) -> Tensor:  # fmt: skip
     """Transposed convolution of volumes: `conv_transpose2d` with three axes.
+
+    Differentiable.
 
     Args:
         input: (batch, channels, depth, height, width) or (channels, depth, height, width).

@@ -491,6 +491,10 @@ def full(
 ) -> Tensor:  # fmt: skip
     """Make a tensor of one value; the dtype is that of the value if none is given.
 
+    Args:
+        size: the shape.
+        fill_value: a number or a bool.
+
     Raises:
         RuntimeError: on negative sizes.
 
@@ -521,6 +525,9 @@ def zeros(
 ) -> Tensor:  # fmt: skip
     """Make a tensor of zeros, of the default dtype if none is given.
 
+    Args:
+        size: the shape, as one sequence or as numbers.
+
     Example:
         >>> adjit.zeros(2, 3)
         tensor([[0., 0., 0.],
@@ -541,6 +548,9 @@ def ones(
 ) -> Tensor:  # fmt: skip
     """Make a tensor of ones, of the default dtype if none is given.
 
+    Args:
+        size: the shape, as one sequence or as numbers.
+
     Example:
         >>> adjit.ones(2, 3)
         tensor([[1., 1., 1.],
@@ -560,6 +570,9 @@ def empty(
 ) -> Tensor:  # fmt: skip
     """Make a tensor of undefined elements, of the default dtype if none is given.
 
+    Args:
+        size: the shape, as one sequence or as numbers.
+
     Example:
         >>> adjit.empty(2, 3).shape
         adjit.Size([2, 3])
@@ -576,6 +589,10 @@ def empty_strided(
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Make a tensor of undefined elements with the given strides.
+
+    Args:
+        size: the shape.
+        stride: elements to step over from one index to the next, for each axis.
 
     Example:
         >>> adjit.empty_strided((2, 3), (1, 2)).stride()
@@ -801,6 +818,10 @@ def eye(
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
     """Make a matrix, square unless `m` columns are given, with ones on the diagonal, zeros elsewhere.
+
+    Args:
+        n: rows.
+        m: columns; as many as rows unless given.
 
     Example:
         >>> adjit.eye(2, 3)

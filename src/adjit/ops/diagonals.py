@@ -70,6 +70,8 @@ def _(g: Tensor, diagonal: int) -> Any:
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of matrices, zeros below; see `tril`.
 
+    Differentiable.
+
     Example:
         >>> adjit.triu(adjit.ones(2, 2))
         tensor([[1., 1.],
@@ -103,6 +105,12 @@ def tril_indices(
 ) -> Tensor:  # fmt: skip
     """Row and column numbers of the lower triangle of a matrix, as a tensor (2, places).
 
+    Not differentiable.
+
+    Args:
+        row, col: the sizes of the matrix.
+        offset: of the last diagonal that counts: above 0 further up, below 0 further down.
+
     Example:
         >>> adjit.tril_indices(2, 2)
         tensor([[0, 1, 1],
@@ -117,6 +125,12 @@ def triu_indices(
     layout: Any = None,
 ) -> Tensor:  # fmt: skip
     """Row and column numbers of the upper triangle of a matrix, as a tensor (2, places).
+
+    Not differentiable.
+
+    Args:
+        row, col: the sizes of the matrix.
+        offset: of the first diagonal that counts: above 0 further up, below 0 further down.
 
     Example:
         >>> adjit.triu_indices(2, 2)
@@ -173,6 +187,8 @@ def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The matrix with a vector on a diagonal, or a diagonal of a matrix.
 
+    Differentiable.
+
     Raises:
         RuntimeError: if `input` is neither vector nor matrix.
 
@@ -202,6 +218,8 @@ def diagflat(input: Tensor, offset: int = 0) -> Tensor:
 @export(method=True, out=True)
 def trace(input: Tensor) -> Tensor:
     """The sum of the main diagonal of a matrix.
+
+    Differentiable.
 
     Raises:
         RuntimeError: if `input` is no matrix.

@@ -472,6 +472,8 @@ def _(g: Tensor, input: Tensor, tensor: Tensor) -> Any:
 def vdot(input: Tensor, other: Tensor) -> Tensor:
     """Sum of the products of two vectors, conjugating the first; see `dot`.
 
+    Differentiable.
+
     Example:
         >>> adjit.vdot(adjit.tensor([2., 3.]), adjit.tensor([2., 1.]))
         tensor(7.)
@@ -514,6 +516,8 @@ def outer(input: Tensor, vec2: Tensor) -> Tensor:
 @export(method=True, out=True)
 def ger(input: Tensor, vec2: Tensor) -> Tensor:
     """Compute the outer product: the old name of `outer`.
+
+    Differentiable.
 
     Example:
         >>> adjit.tensor([1., 2.]).ger(adjit.tensor([3., 4.]))

@@ -214,6 +214,8 @@ def std(
 ) -> Tensor:
     """The standard deviation of all elements, or along dimensions: the root of `var`.
 
+    Differentiable.
+
     Example:
         >>> adjit.tensor([1., 2., 3., 4.]).std(correction=0)
         tensor(1.1180)
@@ -232,6 +234,8 @@ def var_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The variance and the mean, in one pass over memory. Takes what `var` takes.
+
+    Differentiable in `input`, both results.
 
     Example:
         >>> adjit.var_mean(adjit.tensor([1., 2., 3., 4.]))
@@ -253,6 +257,8 @@ def std_mean(
     correction: float | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The standard deviation and the mean, in one pass over memory. Takes what `std` takes.
+
+    Differentiable in `input`, both results.
 
     Example:
         >>> adjit.std_mean(adjit.tensor([1., 2., 3., 4.]))

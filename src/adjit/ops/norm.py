@@ -179,7 +179,7 @@ def layer_norm(
     eps: float = 1e-5,
     cudnn_enable: bool = True,
 ) -> Tensor:
-    """Normalise the last dimensions to mean 0 and variance 1, then scale and shift.
+    """Normalise the last dimensions to mean 0 and variance 1, then scale and shift (Ba et al., 2016).
 
     Differentiable in `input`, `weight` and `bias`, any number of times.
 
@@ -220,7 +220,7 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """Divide the last dimensions by the root of their mean square, then scale.
+    """Divide the last dimensions by the root of their mean square, then scale (Zhang and Sennrich, 2019).
 
     Differentiable in `input` and `weight`.
 

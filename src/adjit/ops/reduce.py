@@ -409,6 +409,12 @@ def nanmean(
 def count_nonzero(input: Tensor, dim: Axes = None) -> Tensor:
     """Count the elements that are not zero, as int64, along dimensions or over all.
 
+    Not differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int or ints; None and () mean all.
+
     Example:
         >>> adjit.count_nonzero(adjit.tensor([[0, 1], [2, 3]]), dim=0)
         tensor([1, 2])
@@ -469,6 +475,12 @@ def prod(
 
     Takes any dtype; bool and integers are multiplied in int64. Differentiable in `input`, also
     where elements are zero. The product of nothing is 1.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements.
+        keepdim: leave the reduced dimension in the shape, with size 1.
+        dtype: convert to this before multiplying; int64 for integers unless given.
 
     Example:
         >>> adjit.tensor([[1., 2.], [3., 4.]]).prod(1)
@@ -553,6 +565,11 @@ def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
 
     Differentiable in `input`: equal largest elements share the gradient evenly.
 
+    Args:
+        input: any shape and dtype.
+        dim: an int or ints; None and () mean all.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
+
     Raises:
         IndexError: if a reduced dimension is empty.
 
@@ -572,6 +589,11 @@ def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """The smallest element along dimensions, or of all; NaN if there is one.
 
     Differentiable in `input`: equal smallest elements share the gradient evenly.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int or ints; None and () mean all.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
 
     Raises:
         IndexError: if a reduced dimension is empty.
@@ -607,6 +629,13 @@ MinMax = return_type("aminmax", "min max")
 @numpy_names
 def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
     """The smallest and the largest element, along a dimension or of all, as `(min, max)`.
+
+    Differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements.
+        keepdim: leave the reduced dimension in the shape, with size 1.
 
     Example:
         >>> adjit.aminmax(adjit.tensor([3., 1., 2.])).max
@@ -724,6 +753,12 @@ def max(
     the element at the index, which is the first of equals. NaN counts as the largest.
     `max(x, other)` is `maximum`.
 
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements; another tensor stands for `other`.
+        keepdim: leave the reduced dimension in the shape, with size 1.
+        other: a tensor to compare with, elementwise.
+
     Raises:
         IndexError: if `dim` is no dimension or is empty.
         RuntimeError: for the largest of no elements.
@@ -752,6 +787,14 @@ def min(
     """The smallest element; along a dimension, `(values, indices)`; of two tensors, elementwise.
 
     The counterpart of `max`; NaN counts as the smallest here.
+
+    Differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements; another tensor stands for `other`.
+        keepdim: leave the reduced dimension in the shape, with size 1.
+        other: a tensor to compare with, elementwise.
 
     Example:
         >>> adjit.tensor([[1., 5.], [3., 4.]]).min(1).values
@@ -791,6 +834,13 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
     The first of equal elements; the first NaN if there is one.
 
+    Not differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements.
+        keepdim: leave the reduced dimension in the shape, with size 1.
+
     Raises:
         IndexError: if there is nothing to choose from.
         RuntimeError: for bool.
@@ -809,6 +859,13 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     """The index of the smallest element along a dimension, or in the flattened tensor, as int64.
 
     The first of equal elements; the first NaN if there is one.
+
+    Not differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements.
+        keepdim: leave the reduced dimension in the shape, with size 1.
 
     Example:
         >>> adjit.tensor([[1., 5.], [3., 4.]]).argmin(0)
@@ -837,6 +894,13 @@ def truth(how: Fold, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
 def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """True if any element is true (not zero), along dimensions or at all; False for none.
 
+    Not differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int or ints; None means all, () none: each element by itself.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
+
     Example:
         >>> adjit.tensor([[0, 1], [0, 0]]).any(1)
         tensor([ True, False])
@@ -849,6 +913,13 @@ def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
 @maker
 def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """True if all elements are true (not zero), along dimensions or at all; True for none.
+
+    Not differentiable.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int or ints; None means all, () none: each element by itself.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
 
     Example:
         >>> adjit.tensor([[1, 1], [0, 1]]).all(0)
@@ -985,6 +1056,8 @@ def norm(
     """The norm of all elements, or along dimensions: `linalg.vector_norm` of order `p`.
 
     `p` is a number, or "fro" for 2.
+
+    Differentiable.
 
     Example:
         >>> adjit.tensor([3., 4.]).norm()

@@ -74,6 +74,8 @@ def _(g):
 def frac(x):
     """The part after the point, x - trunc(x).
 
+    Differentiable.
+
     Example:
         >>> adjit.tensor([1.5, -1.25]).frac()
         tensor([ 0.5000, -0.2500])

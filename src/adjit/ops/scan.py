@@ -66,6 +66,11 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 
     bool and integers are summed in int64, float32 with the digits of float64. Differentiable in `input`.
 
+    Args:
+        input: any shape and dtype.
+        dim: an int.
+        dtype: convert to this first; int64 for integers unless given.
+
     Example:
         >>> adjit.tensor([1., 2., 3.]).cumsum(0)
         tensor([1., 3., 6.])
@@ -122,6 +127,11 @@ def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     bool and integers are multiplied in int64. Differentiable in `input`, also where elements are
     zero.
 
+    Args:
+        input: any shape and dtype.
+        dim: an int.
+        dtype: convert to this first; int64 for integers unless given.
+
     Example:
         >>> adjit.tensor([1., 2., 3.]).cumprod(0)
         tensor([1., 2., 6.])
@@ -170,6 +180,10 @@ def cummax(input: Tensor, dim: int) -> Any:
 
     The last of equal elements; once there is a NaN, NaN. Differentiable in `input`.
 
+    Args:
+        input: any shape and dtype.
+        dim: an int.
+
     Example:
         >>> adjit.tensor([1., 3., 2.]).cummax(0).values
         tensor([1., 3., 3.])
@@ -183,6 +197,10 @@ def cummin(input: Tensor, dim: int) -> Any:
     """The smallest of each element and all before it, as `(values, indices)`.
 
     The last of equal elements; once there is a NaN, NaN. Differentiable in `input`.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int.
 
     Example:
         >>> adjit.tensor([3., 1., 2.]).cummin(0).values
@@ -226,6 +244,10 @@ def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension, without overflow.
 
     Differentiable in `input`, which must be floating point.
+
+    Args:
+        input: any shape, floating point.
+        dim: an int.
 
     Example:
         >>> adjit.tensor([0., 0.]).logcumsumexp(0)

@@ -38,6 +38,8 @@ def stacked_like(name: str, tensors: Any) -> list[Tensor]:
 def hstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second axis, vectors along their only one.
 
+    Differentiable.
+
     Example:
         >>> adjit.hstack([adjit.tensor([1.]), adjit.tensor([2.])])
         tensor([1., 2.])
@@ -50,6 +52,8 @@ def hstack(tensors: Sequence[Tensor]) -> Tensor:
 def vstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the first axis, vectors as rows.
 
+    Differentiable.
+
     Example:
         >>> adjit.vstack([adjit.tensor([1., 2.]), adjit.tensor([3., 4.])]).shape
         adjit.Size([2, 2])
@@ -61,6 +65,8 @@ def vstack(tensors: Sequence[Tensor]) -> Tensor:
 def dstack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the third axis, after `atleast_3d`.
 
+    Differentiable.
+
     Example:
         >>> adjit.dstack([adjit.tensor([1., 2.]), adjit.tensor([3., 4.])]).shape
         adjit.Size([1, 2, 2])
@@ -71,6 +77,8 @@ def dstack(tensors: Sequence[Tensor]) -> Tensor:
 @export(out=True)
 def column_stack(tensors: Sequence[Tensor]) -> Tensor:
     """Tensors joined along the second axis, vectors as columns.
+
+    Differentiable.
 
     Example:
         >>> adjit.column_stack([adjit.tensor([1., 2.]), adjit.tensor([3., 4.])])
@@ -321,6 +329,8 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 def cartesian_prod(*tensors: Tensor) -> Tensor:
     """All combinations of elements of vectors, one row for each.
 
+    Differentiable.
+
     Raises:
         RuntimeError: if an argument is no vector.
 
@@ -342,6 +352,8 @@ def cartesian_prod(*tensors: Tensor) -> Tensor:
 @export
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
     """All choices of `r` elements of a vector, in order, one row for each.
+
+    Differentiable.
 
     Raises:
         RuntimeError: if `input` is no vector, or `r` is negative.

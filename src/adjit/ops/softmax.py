@@ -172,6 +172,11 @@ def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) ->
 
     Integers are converted to the default dtype. Differentiable in `input`.
 
+    Args:
+        input: any shape; integers count as the default floating dtype.
+        dim: an int or ints.
+        keepdim: leave the reduced dimensions in the shape, with size 1.
+
     Example:
         >>> adjit.tensor([1000., 1000.]).logsumexp(0)
         tensor(1000.6932)

@@ -84,6 +84,12 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that put a tensor in order along a dimension, as int64; stable.
 
+    Args:
+        input: any shape and dtype.
+        dim: the dimension; the last unless given.
+        descending: the largest first.
+        stable: accepted; equal elements always keep their order.
+
     Example:
         >>> adjit.tensor([3., 1., 2.]).argsort()
         tensor([1, 2, 0])
@@ -136,6 +142,13 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 
     NaN is the largest; of equal elements at the limit the first are taken. Differentiable in
     `input`. The rows are not sorted, only what is taken, so a small k costs little.
+
+    Args:
+        input: any shape and dtype.
+        k: how many.
+        dim: the dimension; the last unless given.
+        largest: the largest, else the smallest.
+        sorted: whether what is taken has to be in order.
 
     Raises:
         RuntimeError: if there are no k elements, and for bool.
@@ -239,6 +252,11 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
 
     NaN if there is one, and for no elements. Differentiable in `input`.
 
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements.
+        keepdim: leave the reduced dimension in the shape, with size 1.
+
     Example:
         >>> adjit.tensor([3., 1., 2., 4.]).median()
         tensor(2.)
@@ -257,6 +275,11 @@ def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> A
     """The lower median of what is no NaN; along a dimension, `(values, indices)`.
 
     Differentiable in `input`.
+
+    Args:
+        input: any shape and dtype.
+        dim: an int; None for all elements.
+        keepdim: leave the reduced dimension in the shape, with size 1.
 
     Example:
         >>> adjit.tensor([3., float("nan"), 2., 4.]).nanmedian()
@@ -287,6 +310,12 @@ def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any
     """The k-th smallest element along a dimension, counted from 1, as `(values, indices)`.
 
     NaN counts as the largest. Differentiable in `input`.
+
+    Args:
+        input: any shape and dtype.
+        k: counted from 1.
+        dim: the dimension; the last unless given.
+        keepdim: leave the reduced dimension in the shape, with size 1.
 
     Raises:
         RuntimeError: if there is no k-th element.
@@ -331,6 +360,11 @@ def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The commonest element along a dimension and its last index, as `(values, indices)`.
 
     The smallest of equally common elements. Differentiable in `input`.
+
+    Args:
+        input: any shape and dtype.
+        dim: the dimension; the last unless given.
+        keepdim: leave the reduced dimension in the shape, with size 1.
 
     Example:
         >>> adjit.tensor([2, 1, 2, 3]).mode().values

@@ -23,6 +23,8 @@ from .promotion import floating, floats
 def exp(x):
     """e ** x.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 1.]).exp()
         tensor([1.0000, 2.7183])
@@ -39,6 +41,8 @@ def _(g, out):
 @elementwise(ref=np.exp2, dtypes=floating)
 def exp2(x):
     """2 ** x.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 3., -1.]).exp2()
@@ -57,6 +61,8 @@ def _(g, out):
 def expm1(x):
     """e ** x - 1, accurate near 0.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([1e-6, 1.]).expm1()
         tensor([1.0000e-06, 1.7183e+00])
@@ -73,6 +79,8 @@ def _(g, out):
 @elementwise(ref=np.log, domain=(0.5, 3), dtypes=floating)
 def log(x):
     """Natural logarithm; -inf at 0, NaN below.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., 2., 10.]).log()
@@ -91,6 +99,8 @@ def _(g, x):
 def log2(x):
     """Logarithm to base 2; -inf at 0, NaN below.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([1., 8., 10.]).log2()
         tensor([0.0000, 3.0000, 3.3219])
@@ -107,6 +117,8 @@ def _(g, x):
 @elementwise(ref=np.log10, domain=(0.5, 3), dtypes=floating)
 def log10(x):
     """Logarithm to base 10; -inf at 0, NaN below.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., 2., 1000.]).log10()
@@ -125,6 +137,8 @@ def _(g, x):
 def log1p(x):
     """log(1 + x), accurate near 0.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([1e-6, 1.]).log1p()
         tensor([1.0000e-06, 6.9315e-01])
@@ -141,6 +155,8 @@ def _(g, x):
 @elementwise(ref=np.logaddexp, dtypes=floats("logaddexp_cpu"))
 def logaddexp(x, y):
     """log(e ** x + e ** y), without overflow on the way.
+
+    Differentiable.
 
     Example:
         >>> adjit.tensor([1000., 0.]).logaddexp(adjit.tensor([1000., 1.]))
@@ -161,6 +177,8 @@ def _(g, x, y):
 @elementwise(ref=np.logaddexp2, dtypes=floats("logaddexp2_cpu"))
 def logaddexp2(x, y):
     """log2(2 ** x + 2 ** y), without overflow on the way.
+
+    Differentiable.
 
     Example:
         >>> adjit.tensor([200., 0.]).logaddexp2(adjit.tensor([200., 1.]))
@@ -221,6 +239,8 @@ export(method=True, inplace="function", out=True)(xlogy)
 def deg2rad(x):
     """Degrees as radians.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([90., 180.]).deg2rad()
         tensor([1.5708, 3.1416])
@@ -237,6 +257,8 @@ def _(g):
 @elementwise(ref=np.rad2deg, dtypes=floating)
 def rad2deg(x):
     """Radians as degrees.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., 3.1416]).rad2deg()
@@ -255,6 +277,8 @@ def _(g):
 def sin(x):
     """Sine of an angle in radians.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 1., 1.5708]).sin()
         tensor([0.0000, 0.8415, 1.0000])
@@ -271,6 +295,8 @@ def _(g, x):
 @elementwise(ref=np.cos, dtypes=floating)
 def cos(x):
     """Cosine of an angle in radians.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 1., 3.1416]).cos()
@@ -289,6 +315,8 @@ def _(g, x):
 def tan(x):
     """Tangent of an angle in radians.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 1.]).tan()
         tensor([0.0000, 1.5574])
@@ -305,6 +333,8 @@ def _(g, out):
 @elementwise(ref=np.arcsin, domain=(-0.9, 0.9), dtypes=floating)
 def asin(x):
     """Arc sine, in [-pi / 2, pi / 2]; NaN outside [-1, 1].
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 0.5, 1.]).asin()
@@ -323,6 +353,8 @@ def _(g, x):
 def acos(x):
     """Arc cosine, in [0, pi]; NaN outside [-1, 1].
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 0.5, 1.]).acos()
         tensor([1.5708, 1.0472, 0.0000])
@@ -340,6 +372,8 @@ def _(g, x):
 def atan(x):
     """Arc tangent, in [-pi / 2, pi / 2].
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 1., -1.]).atan()
         tensor([ 0.0000,  0.7854, -0.7854])
@@ -356,6 +390,8 @@ def _(g, x):
 @elementwise(ref=np.arctan2, domain=((-2, 2), (0.5, 2)), dtypes=floating)
 def atan2(x, y):
     """The angle of the point (y, x), in [-pi, pi]: of `input` over `other`, in its quadrant.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., -1.]).atan2(adjit.tensor([1., -1.]))
@@ -375,6 +411,8 @@ def _(g, x, y):
 @elementwise(ref=np.sinc, domain=(0.1, 3), dtypes=floating)
 def sinc(x):
     """sin(pi x) / (pi x), 1 at 0.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 0.5, 1.5]).sinc()
@@ -400,6 +438,8 @@ def _(g, x):
 def sinh(x):
     """Hyperbolic sine.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 1.]).sinh()
         tensor([0.0000, 1.1752])
@@ -416,6 +456,8 @@ def _(g, x):
 @elementwise(ref=np.cosh, dtypes=floating)
 def cosh(x):
     """Hyperbolic cosine.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 1.]).cosh()
@@ -434,6 +476,8 @@ def _(g, x):
 def tanh(x):
     """Hyperbolic tangent, in (-1, 1).
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 1., -1.]).tanh()
         tensor([ 0.0000,  0.7616, -0.7616])
@@ -450,6 +494,8 @@ def _(g, out):
 @elementwise(ref=np.arcsinh, dtypes=floating)
 def asinh(x):
     """Inverse hyperbolic sine.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 1.]).asinh()
@@ -468,6 +514,8 @@ def _(g, x):
 def acosh(x):
     """Inverse hyperbolic cosine; NaN below 1.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([1., 2.]).acosh()
         tensor([0.0000, 1.3170])
@@ -484,6 +532,8 @@ def _(g, x):
 @elementwise(ref=np.arctanh, domain=(-0.9, 0.9), dtypes=floating)
 def atanh(x):
     """Inverse hyperbolic tangent; infinite at -1 and 1, NaN outside.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 0.5]).atanh()
@@ -505,6 +555,8 @@ def _(g, x):
 def erf(x):
     """Error function: 2 / sqrt(pi) times the integral of e ** -t² from 0 to x.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 0.5, 1.]).erf()
         tensor([0.0000, 0.5205, 0.8427])
@@ -522,6 +574,8 @@ def _(g, x):
 def erfc(x):
     """The complement 1 - erf(x), accurate for large x.
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0., 0.5, 1.]).erfc()
         tensor([1.0000, 0.4795, 0.1573])
@@ -538,6 +592,8 @@ def _(g, x):
 @elementwise(ref=reference.erfinv, domain=(-0.9, 0.9), dtypes=floating)
 def erfinv(x):
     """The inverse of the error function; infinite at -1 and 1, NaN outside.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 0.5]).erfinv()
@@ -559,6 +615,8 @@ def _(g, out):
 def lgamma(x):
     """The logarithm of the gamma function's absolute value, log(|gamma(x)|).
 
+    Differentiable. Integers give the default floating dtype.
+
     Example:
         >>> adjit.tensor([0.5, 4.]).lgamma()
         tensor([0.5724, 1.7918])
@@ -575,6 +633,8 @@ def _(g, x):
 @elementwise(ref=reference.digamma, domain=(0.5, 4), dtypes=floating)
 def digamma(x):
     """The derivative of `lgamma`; NaN at negative whole numbers, -inf at 0.
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([1., 0.5]).digamma()
@@ -683,6 +743,8 @@ def polygamma_of(self: Tensor, n: int) -> Any:
 @elementwise(ref=reference.expit, domain=(-4, 4), dtypes=floating)
 def sigmoid(x):
     """The logistic function 1 / (1 + e ** -x), in (0, 1).
+
+    Differentiable. Integers give the default floating dtype.
 
     Example:
         >>> adjit.tensor([0., 1., -1.]).sigmoid()

@@ -264,6 +264,12 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
     Differentiable in `input`.
 
+    After Shi et al. (2016).
+
+    Args:
+        input: (*, C * r², H, W).
+        upscale_factor: r.
+
     Raises:
         RuntimeError: if the channels are no multiple of r².
 
@@ -288,6 +294,10 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     """(*, C, H * r, W * r) as (*, C * r², H, W): `pixel_shuffle` reversed.
 
     Differentiable in `input`.
+
+    Args:
+        input: (*, C, H * r, W * r).
+        downscale_factor: r.
 
     Raises:
         RuntimeError: if height or width is no multiple of r.

@@ -86,6 +86,9 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes: a view.
 
+    Args:
+        dim0, dim1: the axes; negative ones count from the end.
+
     Example:
         >>> adjit.zeros(2, 3, 4).transpose(0, 2).shape
         adjit.Size([4, 3, 2])
@@ -350,6 +353,10 @@ def ravel(input: Tensor) -> Tensor:
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several, of which one may be -1: a view.
 
+    Args:
+        dim: the axis.
+        sizes: their product is its size; one may be -1.
+
     Example:
         >>> adjit.zeros(2, 12).unflatten(1, (3, -1)).shape
         adjit.Size([2, 3, 4])
@@ -363,6 +370,9 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 @viewing
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Put in a new axis of size 1: a view.
+
+    Args:
+        dim: the place of the new axis in the result.
 
     Example:
         >>> adjit.tensor([1, 2]).unsqueeze(1)
@@ -383,6 +393,9 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 @viewing
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Drop axes of size 1: all, or those of the given axes that have size 1. A view.
+
+    Args:
+        dim: an int or ints; None for all.
 
     Example:
         >>> adjit.zeros(1, 2, 1).squeeze(-1).shape
@@ -595,6 +608,10 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """View the diagonal of two axes as the last axis; `offset` is positive above the main one.
 
+    Args:
+        offset: which diagonal: 0 the main one.
+        dim1, dim2: the axes of the matrices.
+
     Example:
         >>> adjit.tensor([[1, 2], [3, 4]]).diagonal()
         tensor([1, 4])
@@ -619,6 +636,11 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
 @export(public=False, method=True)
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     """View windows of `size` along an axis, one every `step`, as a new last axis.
+
+    Args:
+        dimension: the axis.
+        size: of a window.
+        step: from one window to the next.
 
     Raises:
         RuntimeError: if a window does not fit, or the step is not positive.
@@ -675,6 +697,9 @@ def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Take an axis apart into its slices: views.
 
+    Args:
+        dim: the axis.
+
     Raises:
         IndexError: on a 0-d tensor.
 
@@ -730,6 +755,10 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of one size (the last may be smaller) or of the given sizes: views.
 
+    Args:
+        split_size_or_sections: the size of a part, or the sizes of all.
+        dim: the axis.
+
     Raises:
         RuntimeError: if the sizes do not add up, or are negative.
 
@@ -771,6 +800,10 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of the given sizes: views.
 
+    Args:
+        split_sizes: the sizes of all parts.
+        dim: the axis.
+
     Raises:
         RuntimeError: if the sizes do not add up to that of the axis.
 
@@ -785,6 +818,10 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 @viewing
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into at most `chunks` parts of equal size (the last may be smaller): views.
+
+    Args:
+        chunks: the most parts.
+        dim: the axis.
 
     Example:
         >>> adjit.tensor([1, 2, 3, 4, 5]).chunk(2)
@@ -805,6 +842,10 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 @listed("sections", "indices", "tensor_indices_or_sections")
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into a number of nearly equal parts, or at indices: views.
+
+    Args:
+        indices_or_sections: how many parts, or where to cut.
+        dim: the axis.
 
     Example:
         >>> adjit.tensor([1, 2, 3, 4, 5]).tensor_split(2)
@@ -850,6 +891,11 @@ def _cuts_of(found: Tensor) -> Any:
 @export(method=True)
 def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
     """View the storage of `input` with any sizes and strides.
+
+    Args:
+        size: the shape.
+        stride: elements to step over from one index to the next, for each axis.
+        storage_offset: where the first element lies in the storage; that of `input` unless given.
 
     Raises:
         RuntimeError: if it would reach outside the storage.

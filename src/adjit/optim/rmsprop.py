@@ -19,7 +19,7 @@ from .optimizer import (
 
 
 class RMSprop(PerParameterOptimizer):
-    """RMSprop: steps scaled by a running average of the squared gradient.
+    """RMSprop: steps scaled by a running average of the squared gradient (Tieleman and Hinton, 2012).
 
     Hinton's lecture notes; the centred version is from Graves, *Generating Sequences With
     Recurrent Neural Networks*, arXiv:1308.0850. `eps` is added after the square root.

@@ -20,7 +20,7 @@ from .optimizer import (
 
 
 class SGD(PerParameterOptimizer):
-    """Stochastic gradient descent, with momentum and weight decay as options.
+    """Stochastic gradient descent, with momentum and weight decay as options (Sutskever et al., 2013).
 
     The velocity starts as the first gradient, which dampening does not touch, and is not scaled by
     `lr`, as in PyTorch.
