@@ -46,9 +46,11 @@ from adjit.ops import (
     batch_norm,
     comparison,
     creation,
+    drawing,
+    dropout,
     grids,
+    linear,
     losses,
-    random,
     rows,
     scan,
     softmax,
@@ -284,7 +286,7 @@ CALLS = {
     ),
     "softmax": call_of(softmax.softmax_axis, 1),
     "joined": call_of(lists.join, 0, [2], T.float32),
-    "affine": call_of(products.affine, leaf, lambda: T.ones(3, 3, requires_grad=True)),
+    "affine": call_of(linear.affine, leaf, lambda: T.ones(3, 3, requires_grad=True)),
     "loss": call_of(losses.mse_loss, leaf, reduction="sum"),
     "several results": call_of(losses.class_cross_entropy, labels, -100, "mean"),
     "a result that comes thrice": call_of(losses.class_cross_entropy, labels, -100, "none"),
@@ -1476,10 +1478,10 @@ def test_dropout_draws_its_mask_again():
         for _ in range(5):
             F.dropout(T.ones(size))
         used = T.get_rng_state().numpy().view(np.int64)[1]
-        assert used == 5 * random.blocks_for(size, 256)[1]
-    signatures = len(random.drop.calls)
+        assert used == 5 * drawing.blocks_for(size, 256)[1]
+    signatures = len(dropout.drop.calls)
     masks()
-    assert len(random.drop.calls) == signatures
+    assert len(dropout.drop.calls) == signatures
 
 
 def test_makers_follow_the_default_dtype():

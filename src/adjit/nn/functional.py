@@ -26,6 +26,14 @@ from ..ops.conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from ..ops.dropout import (
+    alpha_dropout,
+    dropout,
+    dropout1d,
+    dropout2d,
+    dropout3d,
+    feature_alpha_dropout,
+)
 from ..ops.embedding import embedding, one_hot
 from ..ops.fractional_pool import (
     fractional_max_pool2d,
@@ -35,7 +43,7 @@ from ..ops.fractional_pool import (
 )
 from ..ops.grid_sample import affine_grid, grid_sample
 from ..ops.interpolate import interpolate, upsample, upsample_bilinear, upsample_nearest
-from ..ops.matmul import bilinear, linear
+from ..ops.linear import bilinear, linear
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
 from ..ops.padding import pad
@@ -64,14 +72,6 @@ from ..ops.pool import (
     max_unpool1d,
     max_unpool2d,
     max_unpool3d,
-)
-from ..ops.random import (
-    alpha_dropout,
-    dropout,
-    dropout1d,
-    dropout2d,
-    dropout3d,
-    feature_alpha_dropout,
 )
 from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from ..tensor import Tensor

@@ -11,7 +11,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
-from . import view
+from . import slicing
 from .joining import stack
 
 
@@ -68,7 +68,7 @@ def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 @operation("LinalgCrossBackward0")
 def cross_product(x: Tensor, y: Tensor, dim: int) -> Tensor:
     """Cross products along `dim`."""
-    a, b = ([view.select(t, dim, k) for k in range(3)] for t in (x, y))
+    a, b = ([slicing.select(t, dim, k) for k in range(3)] for t in (x, y))
     pairs = ((1, 2), (2, 0), (0, 1))
     return stack([a[i] * b[j] - a[j] * b[i] for i, j in pairs], dim)
 

@@ -19,7 +19,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
-from . import creation, view
+from . import creation, slicing
 
 # --------------------------------------------------------------------------- triangles, diagonals
 
@@ -174,13 +174,13 @@ def on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     rest = iter(x.shape[:-1])
     shape = [size if d in (dim1, dim2) else next(rest) for d in range(x.ndim + 1)]
     out = creation.zeros(shape, dtype=x.dtype, device=x.device)
-    write.store(view.diagonal(out, offset, dim1, dim2), x)
+    write.store(slicing.diagonal(out, offset, dim1, dim2), x)
     return out
 
 
 @on_diagonal.vjp
 def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
-    return view.diagonal(g, offset, dim1, dim2)
+    return slicing.diagonal(g, offset, dim1, dim2)
 
 
 @export(method=True, out=True)
@@ -199,7 +199,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     if input.ndim == 1:
         return diag_embed(input, diagonal)
     if input.ndim == 2:
-        return view.diagonal(input, diagonal).clone()
+        return slicing.diagonal(input, diagonal).clone()
     raise RuntimeError(f"diag(): Supports 1D or 2D tensors. Got {input.ndim}D")
 
 
@@ -230,7 +230,7 @@ def trace(input: Tensor) -> Tensor:
     """
     if input.ndim != 2:
         raise RuntimeError(f"trace: expected a matrix, but got tensor with dim {input.ndim}")
-    return view.diagonal(input).sum()
+    return slicing.diagonal(input).sum()
 
 
 # --------------------------------------------------------------------------- writing into parts
@@ -263,19 +263,19 @@ def diagonal_scatter(
         tensor([[1., 0.],
                 [0., 1.]])
     """
-    check_part(src, view.diagonal(input.detach(), offset, dim1, dim2))
+    check_part(src, slicing.diagonal(input.detach(), offset, dim1, dim2))
     return put_diagonal(input, src, offset, dim1, dim2)
 
 
 @operation("DiagonalScatterBackward0")
 def put_diagonal(x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     """`x` with another diagonal."""
-    return with_part(x, src, lambda out: view.diagonal(out, offset, dim1, dim2))
+    return with_part(x, src, lambda out: slicing.diagonal(out, offset, dim1, dim2))
 
 
 @put_diagonal.vjp
 def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
-    part = view.diagonal(g, offset, dim1, dim2)
+    part = slicing.diagonal(g, offset, dim1, dim2)
     return put_diagonal(g, g.new_zeros(part.shape), offset, dim1, dim2), part
 
 
@@ -288,19 +288,19 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
         tensor([[0., 0.],
                 [1., 1.]])
     """
-    check_part(src, view.select(input.detach(), dim, index))
+    check_part(src, slicing.select(input.detach(), dim, index))
     return put_slice(input, src, wrap_dim(dim, input.ndim), index)
 
 
 @operation("SelectScatterBackward0")
 def put_slice(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`x` with another slice at an index."""
-    return with_part(x, src, lambda out: view.select(out, dim, index))
+    return with_part(x, src, lambda out: slicing.select(out, dim, index))
 
 
 @put_slice.vjp
 def _(g: Tensor, dim: int, index: int) -> Any:
-    part = view.select(g, dim, index)
+    part = slicing.select(g, dim, index)
     return put_slice(g, g.new_zeros(part.shape), dim, index), part
 
 
@@ -320,17 +320,17 @@ def slice_scatter(
         raise RuntimeError("slice step must be positive")
     first, last, _ = slice(start, end, step).indices(input.shape[axis])
     last = max(first, last)
-    check_part(src, view.slice_dim(input.detach(), axis, first, last, step))
+    check_part(src, slicing.slice_dim(input.detach(), axis, first, last, step))
     return put_range(input, src, axis, first, last, step)
 
 
 @operation("SliceScatterBackward0")
 def put_range(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     """`x` with another range of slices."""
-    return with_part(x, src, lambda out: view.slice_dim(out, dim, start, stop, step))
+    return with_part(x, src, lambda out: slicing.slice_dim(out, dim, start, stop, step))
 
 
 @put_range.vjp
 def _(g: Tensor, dim: int, start: int, stop: int, step: int) -> Any:
-    part = view.slice_dim(g, dim, start, stop, step)
+    part = slicing.slice_dim(g, dim, start, stop, step)
     return put_range(g, g.new_zeros(part.shape), dim, start, stop, step), part

@@ -16,7 +16,7 @@ from ..graph.view import alias
 from ..graph.view_cache import viewing
 from ..shapes import Shape
 from ..tensor import Tensor
-from . import creation, view
+from . import creation, slicing, view
 from .masks import nonzero, rows_where
 from .tables import IN_BRACKETS, broadcast_indices, read_rows, write_rows
 
@@ -165,7 +165,7 @@ def picked(x: Tensor, dim: int, k: int, axis: int) -> Tensor:
     size = tuple.__getitem__(spec.shape, dim)
     if not -size <= k < size:
         raise IndexError(f"index {k} is out of bounds for dimension {axis} with size {size}")
-    return view.select(x, dim, k)
+    return slicing.select(x, dim, k)
 
 
 def sliced(x: Tensor, dim: int, key: slice) -> Tensor:
@@ -176,7 +176,7 @@ def sliced(x: Tensor, dim: int, key: slice) -> Tensor:
             "step must be greater than zero" if step.__index__() else "slice step cannot be zero"
         )
     start, stop, step = key.indices(tuple.__getitem__(x.spec.shape, dim))
-    return view.slice_dim(x, dim, start, max(start, stop), step)
+    return slicing.slice_dim(x, dim, start, max(start, stop), step)
 
 
 def is_full(key: slice) -> bool:

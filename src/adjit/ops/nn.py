@@ -8,7 +8,9 @@ from .. import dtypes
 from ..graph.export import export
 from ..shapes import broadcast_shapes
 from ..tensor import Tensor
+from .dropout import dropout
 from .embedding import embedding, one_hot
+from .linear import linear
 from .losses import (
     binary_cross_entropy,
     binary_cross_entropy_with_logits,
@@ -20,9 +22,7 @@ from .losses import (
     nll_loss,
     smooth_l1_loss,
 )
-from .matmul import linear
 from .norm import layer_norm, rms_norm
-from .random import dropout
 from .reduce import vector_norm
 from .softmax import log_softmax, softmax
 

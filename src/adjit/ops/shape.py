@@ -22,7 +22,7 @@ from ..shapes import (
     wrap_dim,
 )
 from ..tensor import Tensor
-from . import creation, view
+from . import creation, slicing
 from .joining import cat, check_tensors, promoted, stack
 
 
@@ -139,8 +139,8 @@ def blocks_of(x: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
     blocks = []
     row = column = 0
     for rows, columns in shapes:
-        band = view.slice_dim(x, 0, row, row + rows, 1)
-        blocks.append(view.slice_dim(band, 1, column, column + columns, 1))
+        band = slicing.slice_dim(x, 0, row, row + rows, 1)
+        blocks.append(slicing.slice_dim(band, 1, column, column + columns, 1))
         row, column = row + rows, column + columns
     return blocks
 

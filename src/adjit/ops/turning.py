@@ -21,7 +21,7 @@ from ..shapes import (
     wrap_dims,
 )
 from ..tensor import Tensor
-from . import view
+from . import slicing
 from .joining import cat
 
 
@@ -152,7 +152,8 @@ def rolled(x: Tensor, shifts: Shape, dims: Shape) -> Tensor:
         cut = -shift % max(size, 1)
         if cut:
             parts = [
-                view.slice_dim(out, dim, first, last, 1) for first, last in ((cut, size), (0, cut))
+                slicing.slice_dim(out, dim, first, last, 1)
+                for first, last in ((cut, size), (0, cut))
             ]
             out = cat(parts, dim)
     return out.clone() if out is x else out

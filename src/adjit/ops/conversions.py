@@ -1,0 +1,263 @@
+"""Copies, and copies of another dtype or on another device."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import devices, dtypes, gpu
+from ..graph import elementwise_record, record, write
+from ..graph.export import add_method, export
+from ..graph.node import dense_spec, spec_of
+from ..graph.operation import operation
+from ..schedule.settle import value_of
+from ..tensor import Tensor
+from . import elementwise
+from .creation import legacy_dtype, pinned
+
+
+@export(method=True)
+def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False) -> Tensor:
+    """Copy the tensor into memory of its own; gradients flow through the copy.
+
+    Example:
+        >>> x = adjit.tensor([1., 2.])
+        >>> x.clone().zero_(), x
+        (tensor([0., 0.]), tensor([1., 2.]))
+    """
+    if contiguous and not input.spec.contiguous:
+        return _compact(input)
+    return elementwise.copy(input)
+
+
+@operation("CloneBackward0")
+def _compact(input: Tensor) -> Tensor:
+    return write.convert(input, dense_spec(input.shape, input.dtype, input.spec.device))
+
+
+@_compact.vjp
+def _(g: Any) -> Any:
+    return g
+
+
+@export(public=False, method=True)
+def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
+    """The tensor itself if its elements lie in C order, else a copy of which they do.
+
+    Example:
+        >>> adjit.zeros(2, 3).t().contiguous().stride()
+        (2, 1)
+    """
+    return input if input.spec.contiguous else clone(input, contiguous=True)
+
+
+@operation("ToCopyBackward0")
+def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
+    """A copy in another dtype."""
+    spec = input.spec
+    strides = elementwise_record.result_strides(spec.shape, [spec])
+    return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
+
+
+@convert.vjp
+def _(g: Any) -> Any:
+    return g  # the engine converts to the dtype of the input
+
+
+@export(public=False, method=True)
+def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+    """Convert to another dtype or move to another device; the tensor itself where nothing changes.
+
+    Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`. A copy of
+    page-locked memory to a GPU is waited for, unless it is `non_blocking`: then that memory may be
+    written only after it.
+
+    Example:
+        >>> adjit.tensor([1, 2]).to(adjit.float64)
+        tensor([1., 2.], dtype=adjit.float64)
+    """
+    if len(args) == 1 and not kwargs and args[0].__class__ is dtypes.dtype:  # as most calls are
+        return input if input.spec.dtype is args[0] else convert(input, dtypes.check(args[0]))
+    kind: Any = kwargs.pop("dtype", None)
+    place: Any = kwargs.pop("device", None)
+    copy = kwargs.pop("copy", False)
+    non_blocking = kwargs.pop("non_blocking", False)
+    kwargs.pop("memory_format", None)
+    if kwargs:
+        raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
+    switches: list[Any] = []  # non_blocking, copy
+    for value in args:
+        if isinstance(value, dtypes.dtype):
+            kind = value
+        elif record.is_tensor(value):
+            kind, place = value.dtype, value.spec.device
+        elif isinstance(value, (str, devices.device)) or (
+            isinstance(value, int) and value is not True and value is not False
+        ):
+            place = value
+        elif isinstance(value, bool) and len(switches) < 2:
+            switches.append(value)
+        elif value is None:
+            continue
+        else:
+            raise TypeError(
+                "to() received an invalid combination of arguments - got "
+                f"({', '.join(type(a).__name__ for a in args)})"
+            )
+    non_blocking, copy = (*switches, *(non_blocking, copy)[len(switches) :])
+    made = input
+    if kind is not None and dtypes.check(kind) is not made.dtype:
+        made = convert(made, dtypes.check(kind))
+    if place is not None and devices.check(place) is not made.spec.device:
+        source, made = made, moved(made, devices.check(place))
+        if not non_blocking:
+            wait_for_copies(source)
+    return clone(input) if copy and made is input else made
+
+
+def wait_for_copies(t: Tensor) -> None:
+    """Wait until copies of page-locked memory are done: it may be written as soon as they are."""
+    if t.storage.shared and is_pinned(t):
+        t.storage.value.address.memory.wait()
+
+
+@operation("ToCopyBackward0")
+def moved(input: Tensor, place: devices.device) -> Tensor:
+    """A copy on another device."""
+    return write.move(input, place)
+
+
+@moved.vjp
+def _(g: Any) -> Any:
+    return g  # the engine brings it to the device of the input
+
+
+def _conversion(name: str, kind: dtypes.dtype) -> None:
+    def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        return self if self.spec.dtype is kind else convert(self, dtypes.check(kind))
+
+    method.__doc__ = f"""Convert to `{kind!r}`; the tensor itself if that is its dtype.
+
+    Example:
+        >>> adjit.tensor([0, 1]).{name}().dtype
+        {kind!r}
+    """
+    if kind not in dtypes.SUPPORTED:
+        method.__doc__ = f"""Refuse to convert to `{kind!r}`, which no tensor has here.
+
+    Raises:
+        NotImplementedError: always.
+
+    Example:
+        >>> adjit.tensor([0, 1]).{name}()
+        Traceback (most recent call last):
+            ...
+        NotImplementedError: {kind!r} is not supported yet; use adjit.float32 or adjit.float64 ...
+    """
+    add_method(name, method)
+
+
+for _name in ("float", "double", "int", "long", "short", "half", "bfloat16"):
+    _conversion(_name, getattr(dtypes, _name))
+_conversion("bool", dtypes.bool)
+_conversion("byte", dtypes.uint8)
+_conversion("char", dtypes.int8)
+
+
+@export(public=False, method=True)
+def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
+    """Copy the tensor to the CPU; itself if it is there.
+
+    Example:
+        >>> adjit.tensor([1, 2]).cpu()
+        tensor([1, 2])
+    """
+    return to(input, devices.CPU)
+
+
+@export(public=False, method=True)
+def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+    """Copy the tensor to a GPU, by default the current one; itself if it is there.
+
+    Raises:
+        RuntimeError: where there is none; the text says what is missing.
+
+    Example:
+        >>> adjit.tensor([1, 2]).cuda()
+        tensor([1, 2], device='cuda:0')
+    """
+    place = devices.check("cuda" if device is None else device)
+    if place is devices.CPU:
+        raise RuntimeError(f"Invalid device, must be cuda device, but got: {place}")
+    return to(input, place, non_blocking=non_blocking)
+
+
+@export(public=False, method=True)
+def pin_memory(input: Tensor, device: Any = None) -> Tensor:
+    """Copy into page-locked memory, from which GPUs copy without waiting; itself if it is there.
+
+    Raises:
+        RuntimeError: if it is on a GPU, or there is none.
+
+    Example:
+        >>> adjit.tensor([1, 2]).pin_memory().is_pinned()
+        True
+    """
+    return input if is_pinned(input) else pinned(input)
+
+
+@export(public=False, method=True)
+def is_pinned(input: Tensor, device: Any = None) -> bool:
+    """True if the elements are in page-locked memory.
+
+    Example:
+        >>> adjit.tensor([1, 2]).is_pinned()
+        False
+    """
+    if input.spec.device is not devices.CPU:
+        return False
+    block = value_of(input.storage).address
+    return getattr(block, "memory", None).__class__ is gpu.PinnedMemory
+
+
+@export(public=False, method=True)
+def record_stream(input: Tensor, stream: Any) -> None:
+    """Tell that a stream of another's uses the elements, so that they stay until it has.
+
+    Raises:
+        RuntimeError: for a tensor on the CPU.
+
+    Example:
+        >>> x = adjit.tensor([1, 2]).cuda()
+        >>> x.record_stream(adjit.cuda.Stream())
+    """
+    if input.spec.device is devices.CPU:
+        raise RuntimeError("record_stream: expected a tensor on a GPU")
+    block = value_of(input.storage).address
+    if block.__class__ is gpu.GpuBlock and stream.cuda_stream != block.stream:
+        block.users = tuple({*block.users, stream.cuda_stream})
+
+
+@export(public=False, method=True)
+def type_as(input: Tensor, other: Tensor) -> Tensor:
+    """Convert to the dtype and move to the device of another tensor.
+
+    Example:
+        >>> adjit.tensor([1, 2]).type_as(adjit.zeros(1))
+        tensor([1., 2.])
+    """
+    return to(input, other)
+
+
+@export(public=False, method=True)
+def type(input: Tensor, dtype: Any = None, non_blocking: bool = False) -> Any:
+    """Name the tensor's type as PyTorch's legacy constructors are called, or convert to another.
+
+    Example:
+        >>> adjit.tensor([1., 2.]).type()
+        'torch.FloatTensor'
+    """
+    if dtype is None:
+        room = "torch.cuda" if input.is_cuda else "torch"
+        return f"{room}.{input.dtype.legacy}Tensor"
+    kind, place = legacy_dtype(dtype)
+    return to(input, place, kind, non_blocking=non_blocking)

@@ -1,0 +1,185 @@
+"""Random words of a generator, as elements of tensors: how much is drawn, and from where on."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import dtypes
+from ..devices import device
+from ..dtypes import dtype as Dtype
+from ..graph.launch import launch, launch_recipe, recipe_of
+from ..graph.operation import operation
+from ..graph.record import MAX_RECIPES
+from ..kernels.ops import random as kernels
+from ..random import Generator, Place, default_generator
+from ..schedule.planning.recipe import GRAIN, Recipe
+from ..schedule.settle import float_word
+from ..shapes import Shape, numel
+from ..tensor import Tensor
+
+COST = 8  # element operations that one random number is worth
+FULL_RANGE = {"float32": 1 << 24, "float64": 1 << 53}  # floats that `random_` can hold exactly
+
+
+def blocks_for(size: int, per_chunk: int) -> tuple[int, int]:
+    """Chunks that hold so many numbers, and the blocks they use up."""
+    chunks = -(-size // per_chunk)
+    return chunks, chunks * kernels.CHUNK
+
+
+def drawn(
+    kernel: Any, shape: Shape, kind: Dtype, per_chunk: int, scalars: tuple[int, ...],
+    generator: Generator | None, place: device,
+) -> Tensor:  # fmt: skip
+    """A tensor filled by a kernel that draws, recorded; a seed gives the same on every device."""
+    key = kernel, shape, kind, place
+    found = _draws.get(key)
+    if found is None:
+        size = numel(shape)
+        chunks, blocks = blocks_for(size, per_chunk)
+        draw = drawing(blocks)
+        recipe = recipe_of(
+            kernel, (), [(shape, kind)], bind={"T": kind}, words=(size,), scalars=len(scalars) + 3,
+            n=chunks, grain=max(1, GRAIN // (COST * per_chunk)), draw=draw, device=place,
+        )  # fmt: skip
+        if len(_draws) >= MAX_RECIPES:
+            _draws.clear()
+        found = _draws[key] = recipe, draw
+    recipe, draw = found
+    made: Tensor = launch_recipe(recipe, (), (*scalars, *start(draw, generator)))
+    return made
+
+
+Draw = Callable[[], Place]
+# How to draw, and what says where in the default generator's stream.
+_draws: dict[Any, tuple[Recipe, Draw]] = {}
+
+
+@functools.lru_cache(1024)
+def drawing(blocks: int) -> Draw:
+    """What uses up so many blocks of the default generator, and says where they begin."""
+    return functools.partial(default_generator.advance, blocks)
+
+
+def start(draw: Any, generator: Generator | None) -> Place:
+    """Where a draw begins in the stream of a generator, by default that which it is for."""
+    if generator is None:
+        place: Place = draw()
+        return place
+    return generator_or_default(generator).reserve(*draw.args)
+
+
+def generator_or_default(generator: Any) -> Generator:
+    """The generator to draw from.
+
+    Raises:
+        TypeError: if it is none.
+    """
+    if generator is None:
+        return default_generator
+    if not isinstance(generator, Generator):
+        raise TypeError(
+            f"argument 'generator' must be adjit.Generator, not {type(generator).__name__}"
+        )
+    return generator
+
+
+def draw_uniform(
+    shape: Shape, kind: Dtype, low: float, high: float, generator: Generator | None,
+    place: device,
+) -> Tensor:  # fmt: skip
+    """Numbers of [low, high), recorded."""
+    if not kind.is_floating_point:
+        raise NotImplementedError(f"\"check_uniform_bounds\" not implemented for '{kind.legacy}'")
+    if low > high:
+        raise RuntimeError(
+            f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
+        )
+    single = kind is dtypes.float32
+    return drawn(
+        kernels.uniform_single if single else kernels.uniform_double, shape, kind,
+        kernels.WORDS if single else kernels.PAIRS,
+        (float_word(low), float_word(high - low)), generator, place,
+    )  # fmt: skip
+
+
+def draw_normal(
+    shape: Shape, kind: Dtype, mean: float, std: float, generator: Generator | None,
+    place: device,
+) -> Tensor:  # fmt: skip
+    """Normal numbers, recorded."""
+    if not kind.is_floating_point:
+        raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{kind.legacy}'")
+    if not std >= 0:
+        raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
+    single = kind is dtypes.float32
+    return drawn(
+        kernels.normal_single if single else kernels.normal_double, shape, kind,
+        kernels.WORDS if single else kernels.PAIRS,
+        (float_word(mean), float_word(std)), generator, place,
+    )  # fmt: skip
+
+
+def draw_integers(
+    shape: Shape, kind: Dtype, low: int, high: int, generator: Generator | None,
+    place: device,
+) -> Tensor:  # fmt: skip
+    """Whole numbers of [low, high), recorded."""
+    if low >= high:
+        raise RuntimeError(
+            f"random_ expects 'from' to be less than 'to', but got from={low} >= to={high}"
+        )
+    largest = largest_of(kind)
+    if high - 1 > largest:
+        raise RuntimeError(f"to - 1 is out of bounds for {C_NAMES[kind.name]}")
+    if low < (-largest - 1 if kind.kind in "if" else 0):
+        raise RuntimeError(f"from is out of bounds for {C_NAMES[kind.name]}")
+    limit = high - low
+    words = low, signed(limit)
+    return drawn(kernels.integers, shape, kind, kernels.PAIRS, words, generator, place)
+
+
+C_NAMES = {
+    "float32": "float", "float64": "double", "int8": "signed char", "uint8": "unsigned char",
+    "int16": "short int", "int32": "int", "int64": "long int", "bool": "bool",
+}  # fmt: skip
+
+
+def largest_of(kind: Dtype) -> int:
+    """The largest whole number that a dtype is asked to hold."""
+    if kind.is_floating_point:
+        return (1 << 63) - 1
+    if kind is dtypes.bool:
+        return 1
+    return (1 << (8 * kind.itemsize - (kind.kind == "i"))) - 1
+
+
+def signed(word: int) -> int:
+    """The int64 with the bits of an unsigned number; 2**64 becomes 0."""
+    word %= 1 << 64
+    return word - (1 << 64) if word >> 63 else word
+
+
+CHANCE = "Expected p_in >= 0 && p_in <= 1 to be true, but got false."
+
+
+@operation("BernoulliBackward0")
+def trial(x: Tensor, generator: Generator | None) -> Tensor:
+    """1 with the probability that each element gives."""
+    chances = x.contiguous()
+    size = chances.numel()
+    chunks, blocks = blocks_for(size, kernels.WORDS)
+    draw = drawing(blocks)
+    return launch(
+        kernels.trials, (chances,), [(x.shape, x.dtype)],
+        bind={"T": x.dtype, "X": dtypes.float64}, words=(size,),
+        scalars=start(draw, generator), draw=draw, n=chunks, grain=max(1, GRAIN // (COST * kernels.WORDS)),
+        fallible=True, messages={kernels.BAD_CHANCE: (RuntimeError, CHANCE)},
+    )  # fmt: skip
+
+
+@trial.vjp
+def _(g: Tensor) -> Any:
+    return g.new_zeros(g.shape)

@@ -1,0 +1,206 @@
+"""Dropout: of elements, of channels, and for self-normalising networks."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .. import dtypes
+from ..graph import inplace as writing
+from ..graph.export import export
+from ..graph.factories import maker
+from ..graph.launch import launch
+from ..graph.operation import operation
+from ..kernels.ops import random as kernels
+from ..schedule.planning.recipe import GRAIN
+from ..schedule.settle import float_word
+from ..shapes import Shape
+from ..tensor import Tensor
+from .drawing import COST, blocks_for, drawing
+
+
+def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
+    """Raise if `p` is no probability."""
+    if not 0 <= p <= 1:
+        raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
+
+
+@maker
+def fresh_place(x: Tensor) -> Tensor:
+    """Where the blocks for a mask over `x` begin in the stream of the default generator, as a tensor: what
+    draws the mask, and draws it again in backward, is recorded without Python.
+    """
+    draw = drawing(blocks_for(x.numel(), kernels.WORDS)[1])
+    return launch(
+        kernels.beginning, (), [((3,), dtypes.int64)], scalars=draw(), n=1, draw=draw, device=x.device
+    )  # fmt: skip
+
+
+@operation("NativeDropoutBackward0")
+def drop(x: Tensor, place: Tensor, p: float) -> Tensor:
+    """`x / (1 - p)` where the random word of an element says so, else 0.
+
+    The mask is a function of the place in the stream, so backward draws it again.
+    """
+    if not x.dtype.is_floating_point:
+        raise RuntimeError(
+            f"result type Float can't be cast to the desired output type {x.dtype.legacy}"
+        )
+    dense = x.contiguous()
+    scale = 1.0 / (1.0 - p) if p < 1 else 0.0
+    return launch(
+        kernels.dropout, (dense, place), [(x.shape, x.dtype)], bind={"T": x.dtype},
+        words=(x.numel(),), scalars=(float_word(scale), round(p * (1 << 32))),
+        n=blocks_for(x.numel(), kernels.WORDS)[0], grain=max(1, GRAIN // (COST * kernels.WORDS)),
+    )  # fmt: skip
+
+
+@drop.vjp
+def _(g: Tensor, place: Tensor, p: float) -> Any:
+    return drop(g, place, p), None
+
+
+def written(x: Tensor, made: Tensor, inplace: bool) -> Tensor:
+    """`made`, or `x` with it written into."""
+    if not inplace:
+        return made
+    writing.check(x)
+    return writing.adopt(x, made)
+
+
+@export(namespace="nn.functional")
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Zero elements with probability `p` and scale the others by `1 / (1 - p)`.
+
+    Args:
+        input: any floating tensor.
+        p: the probability.
+        training: without it, `input` is returned as it is.
+        inplace: whether to write the result into `input`.
+
+    Returns:
+        A tensor like `input`. Differentiable in `input`; the mask takes no memory.
+
+    Raises:
+        ValueError: if `p` is no probability.
+
+    Example:
+        >>> F.dropout(adjit.ones(3), p=0.0)
+        tensor([1., 1., 1.])
+    """
+    check_probability(p)
+    if not training or p == 0:
+        return input
+    return written(input, drop(input, fresh_place(input), float(p)), inplace)
+
+
+@export(name="dropout", inplace=True)
+def plain_dropout(input: Tensor, p: float, train: bool) -> Tensor:
+    """`nn.functional.dropout` with all arguments given.
+
+    Raises:
+        RuntimeError: if `p` is no probability.
+
+    Example:
+        >>> adjit.dropout(adjit.ones(3), 0.0, True)
+        tensor([1., 1., 1.])
+    """
+    check_probability(p, RuntimeError)
+    return dropout(input, p, train)
+
+
+def channel_dropout(name: str, axes: int) -> Any:
+    """`dropout1d` and its kin: whole channels of inputs of so many spatial axes are dropped."""
+
+    def function(
+        input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
+    ) -> Tensor:
+        check_probability(p)
+        if not training or p == 0:
+            return input
+        batched = input.ndim == axes + 2
+        channels = input.shape[: 2 if batched else 1]
+        ones = input.new_ones((*channels, *[1] * (input.ndim - len(channels))))
+        return written(input, input * drop(ones, fresh_place(ones), float(p)), inplace)
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = f"""Zero whole channels with probability `p` and scale the others.
+
+    Args:
+        input: (N, C) or (C,) and {axes} more axes.
+        p, training, inplace: as in `dropout`.
+
+    Raises:
+        ValueError: if `p` is no probability.
+
+    Example:
+        >>> F.{name}(adjit.ones({", ".join("2" * (axes + 2))}), p=0.0).sum()
+        tensor({2.0 ** (axes + 2):.0f}.)
+    """
+    return export(namespace="nn.functional")(function)
+
+
+dropout1d = channel_dropout("dropout1d", 1)
+dropout2d = channel_dropout("dropout2d", 2)
+dropout3d = channel_dropout("dropout3d", 3)
+SATURATION = -1.7580993408473766  # where SELU ends on the left: -scale * alpha
+
+
+@export(namespace="nn.functional")
+def alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """Dropout that keeps mean and variance of what SELU gives.
+
+    Elements are set to SELU's negative limit with probability `p`, and the result is scaled and
+    shifted.
+
+    Args:
+        input: any floating tensor.
+        p, training, inplace: as in `dropout`; `training` is False unless given.
+
+    Raises:
+        ValueError: if `p` is no probability.
+
+    Example:
+        >>> F.alpha_dropout(adjit.ones(2), p=0.5, training=False)
+        tensor([1., 1.])
+    """
+    return saturated(input, p, training, inplace, input.shape)
+
+
+@export(namespace="nn.functional")
+def feature_alpha_dropout(
+    input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
+) -> Tensor:
+    """`alpha_dropout` of whole channels.
+
+    Args:
+        input: (N, C, *), floating point.
+        p, training, inplace: as in `alpha_dropout`.
+
+    Raises:
+        ValueError: if `p` is no probability.
+        RuntimeError: for an input of less than two dimensions.
+
+    Example:
+        >>> F.feature_alpha_dropout(adjit.ones(1, 1, 2), p=0.5, training=False)
+        tensor([[[1., 1.]]])
+    """
+    if training and p not in (0, 1) and input.ndim < 2:
+        raise RuntimeError("Feature dropout requires at least 2 dimensions in the input")
+    return saturated(input, p, training, inplace, (*input.shape[:2], *[1] * (input.ndim - 2)))
+
+
+def saturated(input: Tensor, p: float, training: bool, inplace: bool, shape: Shape) -> Tensor:
+    """Alpha dropout with one draw for each element of a shape that broadcasts to the input's."""
+    check_probability(p)
+    if not training or p == 0:
+        return input
+    if p == 1:
+        return written(input, input * 0.0, inplace)
+    scale = 1.0 / math.sqrt((1 - p) * (1 + p * SATURATION**2))
+    ones = input.detach().new_ones(shape)
+    kept = drop(ones, fresh_place(ones), float(p)) * (1 - p)
+    shift = (1 - kept) * (SATURATION * scale) - p * SATURATION * scale
+    return written(input, input * (kept * scale) + shift, inplace)

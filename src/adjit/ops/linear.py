@@ -1,0 +1,103 @@
+"""Products with weights, as layers have them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph.export import export
+from ..graph.operation import finds, operation
+from ..shapes import numel
+from ..tensor import Tensor
+from .matmul import bmm, lines_of, matmul, mm
+from .product_sums import addmm
+
+
+@operation("AddmmBackward0")
+def affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    """`addmm(bias, input, weight.t())` as one op: the weight's gradient comes out in its layout."""
+    return addmm(bias, input, weight.t())
+
+
+@affine.vjp
+def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
+    return g, g.mm(weight), g.t().mm(input)
+
+
+@export(namespace="nn.functional")
+@finds
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`input @ weight.T + bias`.
+
+    Args:
+        input: (..., in_features).
+        weight: (out_features, in_features), or (in_features,).
+        bias: (out_features,), or None.
+
+    Returns:
+        A tensor (..., out_features), without the last axis if `weight` is a vector.
+        Differentiable in all arguments.
+
+    Raises:
+        RuntimeError: if sizes or dtypes do not fit.
+
+    Example:
+        >>> F.linear(adjit.ones(2, 3), adjit.ones(4, 3), adjit.ones(4))[0]
+        tensor([4., 4., 4., 4.])
+    """
+    if bias is None:
+        return matmul(input, weight.t())
+    if input.ndim == 2 and weight.ndim == 2 and bias.ndim == 1:
+        return affine.on(input=input, weight=weight, bias=bias)
+    if input.ndim == 2:
+        return addmm(bias, input, weight.t())
+    rows = lines_of(input) if input.ndim > 1 else input.unsqueeze(0)
+    return addmm(bias, rows, weight.t()).view(*input.shape[:-1], weight.shape[0])
+
+
+@export(namespace="nn.functional")
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """`input1 @ weight[o] @ input2` for every output feature `o`, plus `bias`.
+
+    Args:
+        input1: (..., in1_features).
+        input2: (..., in2_features), with the same batch axes.
+        weight: (out_features, in1_features, in2_features).
+        bias: (out_features,), or None.
+
+    Returns:
+        A tensor (..., out_features). Differentiable in all arguments.
+
+    Raises:
+        RuntimeError: if the sizes do not fit.
+
+    Example:
+        >>> F.bilinear(adjit.ones(2, 3), adjit.ones(2, 4), adjit.ones(5, 3, 4)).shape
+        adjit.Size([2, 5])
+    """
+    if input1.ndim != input2.ndim:
+        raise RuntimeError(
+            f"bilinear(): input dimensions do not match: got {input1.ndim} and {input2.ndim}"
+        )
+    for d, (a, b) in enumerate(zip(input1.shape[:-1], input2.shape[:-1], strict=True)):
+        if a != b:
+            raise RuntimeError(
+                f"bilinear(): input batch dimensions do not match at dim {d}: got {a} and {b}"
+            )
+    for number, (x, size) in enumerate(((input1, weight.shape[1]), (input2, weight.shape[2])), 1):
+        if x.shape[-1] != size:
+            raise RuntimeError(
+                f"bilinear(): input{number} size does not match weight size: got "
+                f"{x.shape[-1]} but expected {size}"
+            )
+    if bias is not None and bias.shape[0] != weight.shape[0]:
+        raise RuntimeError(
+            f"bilinear(): bias size does not match weight size: got {bias.shape[0]} but "
+            f"expected {weight.shape[0]}"
+        )
+    features, first, second = weight.shape
+    batch = input1.shape[:-1]
+    rows = numel(batch)
+    left = weight.transpose(0, 1).reshape(first, features * second)
+    half = mm(input1.reshape(rows, first), left).view(rows, features, second)
+    product = bmm(half, input2.reshape(rows, second, 1)).view(*batch, features)
+    return product if bias is None else product + bias

@@ -1,0 +1,192 @@
+"""Writing over all of a tensor: with another one, with a number, with zeros."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any
+
+import numpy as np
+
+from .. import devices, dtypes
+from ..graph import fastpath, inplace, record, write
+from ..graph.export import add_method, export
+from ..graph.node import dense_spec
+from ..graph.operation import operation
+from ..shapes import (
+    broadcast_shapes,
+    is_dense,
+)
+from ..tensor import Tensor
+from .conversions import wait_for_copies
+from .creation import number_like, of_numbers
+from .view import expand
+
+
+@fastpath.copying(write.writes, write.conversions)
+def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
+    """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
+
+    Raises:
+        RuntimeError: if the shapes do not fit, or this is a leaf that needs gradients.
+
+    Example:
+        >>> adjit.zeros(2, 2).copy_(adjit.tensor([1, 2]))
+        tensor([[1., 2.],
+                [1., 2.]])
+    """
+    record.check_tensor("copy_", "other", 1, src)
+    inplace.check(self)
+    inplace.check_overlap(self, (src,))
+    if src.shape != self.shape:
+        broadcast_shapes(self.shape, src.shape)
+    if _is_other_block(self, src):
+        write.store(self, src)
+        return self
+    if self.storage.shared and _can_be_read_there(self, src):
+        write.store(self, src if src.shape == self.shape else expand(src, self.shape))
+        return self
+    made = inplace.adopt(self, copy_of(self, src))
+    if not non_blocking and src.spec.device is not self.spec.device:
+        wait_for_copies(src)
+    return made
+
+
+def _is_other_block(t: Tensor, source: Tensor) -> bool:
+    """Whether a part of one memory is to become a block of another one, which can be read where it lies."""
+    spec, storage, other = t.spec, t.storage, source.storage
+    if spec is not source.spec or spec is storage.spec or not spec.contiguous or storage is other:
+        return False
+    return not (storage.shared or other.shared) and _is_out_of_graph(t) and _is_out_of_graph(source)
+
+
+def _can_be_read_there(t: Tensor, source: Tensor) -> bool:
+    """Whether the kernel that writes into shared memory reads and converts another tensor where it lies."""
+    spec, given = t.spec, source.spec
+    if spec.dtype is not given.dtype and spec.dtype is dtypes.bool:
+        return False
+    is_here = spec.device is given.device is devices.CPU and is_dense(spec.shape, spec.strides)
+    apart = t.storage is not source.storage and not source.storage.shared
+    return is_here and apart and _is_out_of_graph(t) and _is_out_of_graph(source)
+
+
+def _is_out_of_graph(t: Tensor) -> bool:
+    if t.edge is not None or t.needs_grad:
+        return False
+    return t.view_of is None or not t.view_of.base.needs_grad
+
+
+@operation("CopyBackwards")
+def copy_of(self: Tensor, src: Tensor) -> Tensor:
+    """`src` with the shape, strides and dtype of `self`."""
+    if src.shape != self.shape:
+        src = expand(src, self.shape)
+    spec = self.spec
+    if src.spec.device is not spec.device:
+        src = write.move(src, spec.device)
+    target = (
+        spec
+        if is_dense(spec.shape, spec.strides)
+        else dense_spec(spec.shape, spec.dtype, spec.device)
+    )
+    return write.convert(src, target)
+
+
+@copy_of.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape), g
+
+
+add_method("copy_", copy_)
+
+
+@operation("FillBackward0")
+def _filled_by_number(self: Tensor, value: Any) -> Tensor:
+    return number_like(self, value)
+
+
+@_filled_by_number.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape)
+
+
+@operation("FillBackward1")
+def _filled_by_tensor(self: Tensor, value: Tensor) -> Tensor:
+    return copy_of(self, value)
+
+
+@_filled_by_tensor.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape), g.sum()
+
+
+def filled(self: Tensor, value: Any) -> Tensor:
+    """A number, or the value of a 0-d tensor, in every place of `self`.
+
+    Raises:
+        TypeError: if it is neither.
+        RuntimeError: if a tensor with axes is given.
+    """
+    if isinstance(value, (numbers.Number, np.generic)):
+        return _filled_by_number(self, value)
+    if not record.is_tensor(value):
+        raise TypeError(
+            f"fill_() received an invalid combination of arguments - got ({value.__class__.__name__}), but "
+            "expected one of:\n * (Tensor value)\n * (Number value)\n"
+        )
+    if value.ndim:
+        raise RuntimeError(
+            f"fill_ only supports 0-dimension value tensor but got tensor with {value.ndim} "
+            "dimensions."
+        )
+    return _filled_by_tensor(self, value)
+
+
+@operation("ZeroBackward0")
+def _zeroed(self: Tensor) -> Tensor:
+    return _filled_by_number(self, 0)
+
+
+@_zeroed.vjp
+def _(g: Any) -> Any:
+    return g.new_zeros(g.shape)
+
+
+@fastpath.flooding(of_numbers, None)
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """Write a number, or the value of a 0-d tensor, into every place; returns this tensor.
+
+    Example:
+        >>> adjit.zeros(2).fill_(3)
+        tensor([3., 3.])
+    """
+    inplace.check(self)
+    return inplace.adopt(self, filled(self, value), overlap=True)
+
+
+@fastpath.flooding(of_numbers, 0.0)
+def zero_(self: Tensor) -> Tensor:
+    """Write zeros into every place; returns this tensor.
+
+    Example:
+        >>> adjit.ones(2).zero_()
+        tensor([0., 0.])
+    """
+    inplace.check(self)
+    return inplace.adopt(self, _zeroed(self), overlap=True)
+
+
+@export
+def fill(input: Tensor, value: Any) -> Tensor:
+    """A number, or the value of a 0-d tensor, in the shape and dtype of `input`.
+
+    Differentiable in `value`; the gradient of `input` is zero.
+
+    Example:
+        >>> adjit.fill(adjit.ones(2), 3)
+        tensor([3., 3.])
+    """
+    return input.clone().fill_(value)
+
+
+add_method("fill_", fill_)
+add_method("zero_", zero_)

@@ -1,0 +1,124 @@
+"""Strided regions of a tensor: the gradients of views by any geometry, and of writes into them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..graph import record, write
+from ..graph.launch import launch
+from ..graph.node import Spec, dense_spec, spec_of
+from ..graph.operation import operation
+from ..kernels.ops import strided
+from ..shapes import (
+    is_dense,
+)
+from ..tensor import Tensor
+from .conversions import clone
+from .creation import empty, zeros
+from .view import expand
+
+
+def zeros_in(spec: Spec) -> Tensor:
+    """Zeros of a shape and dtype, on a device, in C order."""
+    return zeros(spec.shape, dtype=spec.dtype, device=spec.device)
+
+
+@operation("ScatterStridedBackward0")
+def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """Zeros in the geometry of `base`, with `g` added where a strided region of it lies."""
+    base, region, offset = follow(base, region, offset)
+    if g.spec.contiguous is False:
+        g = clone(g, contiguous=True)
+    flat = zeros_in(dense_spec((base.numel,), base.dtype, base.device))
+    out = launch(
+        strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
+        words=(base.numel, offset, region.ndim, *region.shape, *region.strides), n=1,
+    )  # fmt: skip
+    return record.make_tensor(out.storage, base)
+
+
+@scatter_strided.vjp
+def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
+    return gather_strided(g, base, region, offset)
+
+
+@operation("GatherStridedBackward0")
+def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """The region of a gradient that has the shape of `base`, wherever its own bytes lie."""
+    base, region, offset = follow(base, region, offset)
+    laid = _laid_out(g, base)
+    before, behind = -min(offset, 0), max(offset + region.extent - base.numel, 0)
+    if before or behind:  # the region may show elements of the storage that `base` does not have
+        flat = record.make_tensor(laid.storage, dense_spec((base.numel,), base.dtype, base.device))
+        laid = zeros(before + base.numel + behind, dtype=base.dtype, device=base.device)
+        laid.narrow(0, before, base.numel).copy_(flat)
+    view = record.make_tensor(laid.storage, region, offset + before)
+    return clone(view, contiguous=True)
+
+
+@gather_strided.vjp
+def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
+    return scatter_strided(g, base, region, offset)
+
+
+@operation("WithoutRegionBackward0")
+def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+    """A gradient of `base` with a strided region set to zero."""
+    base, region, offset = follow(base, region, offset)
+    laid = _laid_out(g, base)
+    write.store(
+        record.make_tensor(laid.storage, region, offset),
+        expand(zeros_in(dense_spec((), base.dtype, base.device)), region.shape),
+    )
+    return record.make_tensor(laid.storage, base)
+
+
+@without_region.vjp
+def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
+    return without_region(g, base, region, offset)
+
+
+def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
+    """A region of `base` as the same region of a tensor without gaps.
+
+    Raises:
+        RuntimeError: if elements of `base` overlap, or the region does not go along its axes.
+    """
+    if is_dense(base.shape, base.strides):
+        return base, region, offset
+    dense = dense_spec(base.shape, base.dtype, base.device)
+    axes = sorted(
+        (
+            (old, new, n)
+            for old, new, n in zip(base.strides, dense.strides, base.shape, strict=True)
+            if n > 1
+        ),
+        reverse=True,
+    )
+    strides = []
+    for stride in region.strides:
+        axis = next(((old, new) for old, new, _ in axes if old and stride % old == 0), None)
+        if stride and axis is None:
+            break
+        strides.append(axis[1] * (stride // axis[0]) if axis is not None and stride else 0)
+    rest, start = offset, 0
+    for old, new, n in axes:
+        if old:
+            steps = min(rest // old, n - 1)
+            rest -= steps * old
+            start += steps * new
+    if rest or len(strides) != region.ndim or any(old == 0 for old, _, _ in axes):
+        raise RuntimeError(
+            "the history of a write into a view of a tensor whose own elements overlap or have gaps "
+            "cannot be kept; clone() the tensor first"
+        )
+    return dense, spec_of(region.shape, tuple(strides), region.dtype, region.device), start
+
+
+def _laid_out(g: Tensor, base: Spec) -> Tensor:
+    """A copy of `g` with the strides of `base` and nothing else in its storage."""
+    flat = empty((base.numel,), dtype=base.dtype, device=base.device)
+    target = record.make_tensor(flat.storage, base)
+    target.storage.spec = base
+    write.store(target, g if g.dtype is base.dtype else g.to(base.dtype))
+    return target

@@ -1,0 +1,447 @@
+"""Parts of tensors, as views, and zeros around the gradient of a part."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+from .. import dtypes
+from ..graph import record
+from ..graph.export import export
+from ..graph.node import Spec, dense_spec, spec_of
+from ..graph.operation import operation
+from ..graph.view import alias, aliases
+from ..graph.view_cache import viewing
+from ..shapes import (
+    Size,
+    listed,
+    wrap_dim,
+)
+from ..tensor import Tensor
+from .joining import cat, stack
+from .regions import scatter_strided, zeros_in
+
+
+@export(method=True)
+@viewing
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """Take one index of an axis, which goes away: a view.
+
+    Raises:
+        IndexError: if there is no such index, or no axis.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).select(1, 0)
+        tensor([1, 3])
+    """
+    spec = input.spec
+    if not spec.ndim:
+        raise IndexError("select() cannot be applied to a 0-dim tensor.")
+    d = wrap_dim(dim, spec.ndim)
+    size = spec.shape[d]
+    k = index.__index__()
+    if not -size <= k < size:
+        raise IndexError(
+            f"select(): index {index} out of range for tensor of size {list(spec.shape)} at "
+            f"dimension {d}"
+        )
+    k %= size
+    shape, strides = spec.shape, spec.strides
+    return alias(
+        input, shape[:d] + shape[d + 1 :], strides[:d] + strides[d + 1 :],
+        input.offset + k * strides[d], "SelectBackward0",
+        lambda g: scatter_part(g, spec, "select", d, k),
+    )  # fmt: skip
+
+
+def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
+    """Indices `start:stop:step` of an axis, already within its size: a view."""
+    spec = input.spec
+    shape, strides = list(spec.shape), list(spec.strides)
+    offset = input.offset + start * strides[dim]
+    shape[dim] = max(0, (stop - start + step - 1) // step)
+    strides[dim] *= step
+    return alias(
+        input, shape, tuple(strides), offset, "SliceBackward0",
+        lambda g: scatter_part(g, spec, "slice", dim, start, stop, step),
+    )  # fmt: skip
+
+
+@export(method=True)
+@viewing
+def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
+    """Take `length` indices of an axis from `start` on: a view.
+
+    Raises:
+        RuntimeError: if they are not all there.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).narrow(0, 1, 2)
+        tensor([2, 3])
+    """
+    if input.ndim == 0:
+        raise RuntimeError("narrow() cannot be applied to a 0-dim tensor.")
+    d = wrap_dim(dim, input.ndim)
+    size = input.shape[d]
+    if record.is_tensor(start) and (start.ndim or start.dtype.kind not in "iu"):
+        raise RuntimeError("start must be an 0-dim integral Tensor.")
+    first = int(start)
+    if length < 0:
+        raise RuntimeError("narrow(): length must be non-negative.")
+    if not -size <= first <= size:
+        raise IndexError(
+            f"start out of range (expected to be in range of [{-size}, {size}], but got {first})"
+        )
+    if first < 0:
+        first += size
+    if first + length > size:
+        raise RuntimeError(f"start ({first}) + length ({length}) exceeds dimension size ({size}).")
+    return slice_dim(input, d, first, first + length, 1)
+
+
+@export(method=True)
+@viewing
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """View the diagonal of two axes as the last axis; `offset` is positive above the main one.
+
+    Args:
+        offset: which diagonal: 0 the main one.
+        dim1, dim2: the axes of the matrices.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).diagonal()
+        tensor([1, 4])
+    """
+    spec = input.spec
+    a, b = wrap_dim(dim1, spec.ndim), wrap_dim(dim2, spec.ndim)
+    if a == b:
+        raise RuntimeError(f"diagonal dimensions cannot be identical {dim1}, {dim2}")
+    rows, columns = spec.shape[a], spec.shape[b]
+    length = max(0, min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns))
+    start = input.offset
+    if length:
+        start += offset * spec.strides[b] if offset >= 0 else -offset * spec.strides[a]
+    rest = [d for d in range(spec.ndim) if d not in (a, b)]
+    return alias(
+        input, [*(spec.shape[d] for d in rest), length],
+        (*(spec.strides[d] for d in rest), spec.strides[a] + spec.strides[b]), start,
+        "DiagonalBackward0", lambda g: scatter_part(g, spec, "diagonal", offset, a, b),
+    )  # fmt: skip
+
+
+@export(public=False, method=True)
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """View windows of `size` along an axis, one every `step`, as a new last axis.
+
+    Args:
+        dimension: the axis.
+        size: of a window.
+        step: from one window to the next.
+
+    Raises:
+        RuntimeError: if a window does not fit, or the step is not positive.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).unfold(0, 3, 2)
+        tensor([[1, 2, 3],
+                [3, 4, 5]])
+    """
+    spec = input.spec
+    d = wrap_dim(dimension, spec.ndim)
+    length = spec.shape[d] if spec.ndim else 1
+    if size > length:
+        raise RuntimeError(
+            f"maximum size for tensor at dimension {d} is {length} but size is {size}"
+        )
+    if step <= 0:
+        raise RuntimeError(f"step is {step} but must be > 0")
+    shape, strides, stride = list(spec.shape), list(spec.strides), 1
+    if spec.ndim:  # of no dimension is a window by itself
+        stride = strides[d]
+        shape[d] = (length - size) // step + 1
+        strides[d] = stride * step
+    made = spec_of((*shape, size), (*strides, stride), spec.dtype, spec.device)
+    return alias(
+        input,
+        made.shape,
+        made.strides,
+        input.offset,
+        "UnfoldBackward0",
+        lambda g: scatter_strided(g, *_relative(spec, made)),
+    )
+
+
+def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
+    """A region of `base` as a region of the same tensor in C order."""
+    dense = dense_spec(base.shape, base.dtype, base.device)
+    if dense is base or base.strides == dense.strides:
+        return dense, region, 0
+    table = {}
+    for old, new in zip(base.strides, dense.strides, strict=True):
+        table[old] = new
+    strides = []
+    for st in region.strides:
+        exact = [o for o in table if o and st % o == 0]
+        if st and not exact:
+            raise RuntimeError("the strides of this view cannot be followed back")
+        strides.append(table[max(exact)] * (st // max(exact)) if st else 0)
+    return dense, spec_of(region.shape, tuple(strides), region.dtype, region.device), 0
+
+
+@export(method=True)
+@viewing
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """Take an axis apart into its slices: views.
+
+    Args:
+        dim: the axis.
+
+    Raises:
+        IndexError: on a 0-d tensor.
+
+    Example:
+        >>> adjit.tensor([[1, 2], [3, 4]]).unbind()
+        (tensor([1, 2]), tensor([3, 4]))
+    """
+    spec = input.spec
+    if not spec.ndim:
+        raise IndexError("Dimension specified as 0 but tensor has no dimensions")
+    d = wrap_dim(dim, spec.ndim)
+    shape, strides = spec.shape[:d] + spec.shape[d + 1 :], spec.strides[:d] + spec.strides[d + 1 :]
+    slice_spec = spec_of(shape, strides, spec.dtype, spec.device)
+    parts = [(slice_spec, k * spec.strides[d]) for k in range(spec.shape[d])]
+    return aliases(input, parts, "UnbindBackward0", lambda gs: _stacked(gs, slice_spec, d))
+
+
+def _stacked(grads: Sequence[Any], spec: Spec, d: int) -> Tensor:
+    return stack([zeros_in(spec) if g is None else g for g in grads], d)
+
+
+def _joined(grads: Sequence[Any], specs: Sequence[Spec], d: int) -> Tensor:
+    return cat([zeros_in(s) if g is None else g for g, s in zip(grads, specs, strict=True)], d)
+
+
+def _parts(input: Tensor, sizes: Sequence[int], d: int, name: str) -> tuple[Tensor, ...]:
+    spec = input.spec
+    parts = _cut(spec, tuple(sizes), d)
+    return aliases(input, parts, name, lambda gs: _joined(gs, [s for s, _ in parts], d))
+
+
+@functools.lru_cache(1024)
+def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
+    """The parts of these sizes along an axis, and where each starts."""
+    shape, strides, kind = spec.shape, spec.strides, spec.dtype
+    starts = itertools.accumulate(sizes, initial=0)
+    return [
+        (
+            spec_of((*shape[:d], size, *shape[d + 1 :]), strides, kind, spec.device),
+            start * strides[d],
+        )
+        for size, start in zip(sizes, starts, strict=False)
+    ]
+
+
+@export(method=True)
+@viewing
+def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut an axis into parts of one size (the last may be smaller) or of the given sizes: views.
+
+    Args:
+        split_size_or_sections: the size of a part, or the sizes of all.
+        dim: the axis.
+
+    Raises:
+        RuntimeError: if the sizes do not add up, or are negative.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).split(2)
+        (tensor([1, 2]), tensor([3, 4]), tensor([5]))
+    """
+    if tensor.ndim == 0:
+        raise RuntimeError("split expects at least a 1-dimensional tensor")
+    d = wrap_dim(dim, tensor.ndim)
+    total = tensor.shape[d]
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size < 0:
+            raise RuntimeError(
+                f"split expects split_size be non-negative, but got split_size={size}"
+            )
+        if size == 0:
+            if total:
+                raise RuntimeError(
+                    "split_size can only be 0 if dimension size is 0, but got dimension size of "
+                    f"{total}"
+                )
+            sizes = [0]
+        else:
+            sizes = [min(size, total - k) for k in range(0, total, size)] or [0]
+        return _parts(tensor, sizes, d, "SplitBackward0")
+    sizes = [int(s) for s in split_size_or_sections]
+    if sum(sizes) != total or any(s < 0 for s in sizes):
+        raise RuntimeError(
+            f"split_with_sizes expects split_sizes to sum exactly to {total} (input tensor's size "
+            f"at dimension {d}), but got split_sizes={sizes}"
+        )
+    return _parts(tensor, sizes, d, "SplitWithSizesBackward0")
+
+
+@export(method=True)
+@viewing
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut an axis into parts of the given sizes: views.
+
+    Args:
+        split_sizes: the sizes of all parts.
+        dim: the axis.
+
+    Raises:
+        RuntimeError: if the sizes do not add up to that of the axis.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3]).split_with_sizes([1, 2])
+        (tensor([1]), tensor([2, 3]))
+    """
+    return split(input, list(split_sizes), dim)
+
+
+@export(method=True)
+@viewing
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut an axis into at most `chunks` parts of equal size (the last may be smaller): views.
+
+    Args:
+        chunks: the most parts.
+        dim: the axis.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).chunk(2)
+        (tensor([1, 2, 3]), tensor([4, 5]))
+    """
+    if input.ndim == 0:
+        raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    if chunks <= 0:
+        raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
+    d = wrap_dim(dim, input.ndim)
+    size = -(-input.shape[d] // chunks)
+    if size == 0:
+        return split(input, [0] * chunks, d)
+    return split(input, size, d)
+
+
+@export(method=True)
+@listed("sections", "indices", "tensor_indices_or_sections")
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+    """Cut an axis into a number of nearly equal parts, or at indices: views.
+
+    Args:
+        indices_or_sections: how many parts, or where to cut.
+        dim: the axis.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4, 5]).tensor_split(2)
+        (tensor([1, 2, 3]), tensor([4, 5]))
+        >>> adjit.tensor([1, 2, 3, 4, 5]).tensor_split((1, 3))
+        (tensor([1]), tensor([2, 3]), tensor([4, 5]))
+    """
+    if input.ndim == 0:
+        raise RuntimeError(
+            "tensor_split expected at least a 1-dimensional tensor, but got a tensor with 0 dims"
+        )
+    d = wrap_dim(dim, input.ndim)
+    total = input.shape[d]
+    if record.is_tensor(indices_or_sections):
+        indices_or_sections = _cuts_of(indices_or_sections)
+    if isinstance(indices_or_sections, int):
+        sections = indices_or_sections
+        if sections <= 0:
+            raise RuntimeError(f"number of sections must be larger than 0, got {sections}")
+        base, extra = divmod(total, sections)
+        cuts = [base * k + min(k, extra) for k in range(1, sections)]
+    else:
+        cuts = [slice(None, int(k)).indices(total)[1] for k in indices_or_sections]
+    parts = []
+    start = 0
+    for stop in [*cuts, total]:
+        parts.append(slice_dim(input, d, min(start, total), max(start, stop), 1))
+        start = stop
+    return tuple(parts)
+
+
+def _cuts_of(found: Tensor) -> Any:
+    """The number of parts, or the indices to cut at, that a tensor holds."""
+    if found.dtype is not dtypes.int64 or found.device.type != "cpu" or found.ndim > 1:
+        raise RuntimeError(
+            "tensor_split expected tensor_indices_or_sections to be a zero-dimensional or "
+            "one-dimensional int64 tensor on cpu, but got tensor_indices_or_sections with "
+            f"{found.ndim} dimensions, dtype {found.dtype.legacy} on {found.device}"
+        )
+    return found.tolist()
+
+
+@export(method=True)
+def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None = None) -> Tensor:
+    """View the storage of `input` with any sizes and strides.
+
+    Args:
+        size: the shape.
+        stride: elements to step over from one index to the next, for each axis.
+        storage_offset: where the first element lies in the storage; that of `input` unless given.
+
+    Raises:
+        RuntimeError: if it would reach outside the storage.
+
+    Example:
+        >>> adjit.tensor([1, 2, 3, 4]).as_strided((3, 2), (1, 1))
+        tensor([[1, 2],
+                [2, 3],
+                [3, 4]])
+    """
+    shape, strides = Size(size), tuple(int(s) for s in stride)
+    if len(shape) != len(strides):
+        raise RuntimeError("mismatch in length of strides and shape")
+    if any(st < 0 for st in strides):
+        raise RuntimeError(
+            f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"
+        )
+    start = input.offset if storage_offset is None else int(storage_offset)
+    spec = spec_of(shape, strides, input.dtype, input.spec.device)
+    room = input.storage.nbytes // input.dtype.itemsize
+    if spec.numel and (start < 0 or start + spec.extent > room):
+        raise RuntimeError(
+            f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {start}, and "
+            f"itemsize {input.dtype.itemsize} requiring a storage size of "
+            f"{(start + spec.extent) * input.dtype.itemsize} are out of bounds for storage of size "
+            f"{input.storage.nbytes}"
+        )
+    base, offset = input.spec, start - input.offset
+    return alias(
+        input,
+        shape,
+        strides,
+        start,
+        "AsStridedBackward0",
+        lambda g: scatter_strided(g, base, spec, offset),
+    )
+
+
+_parts_by_name: dict[str, Any] = {
+    "select": lambda t, d, k: select(t, d, k),
+    "slice": lambda t, d, start, stop, step: slice_dim(t, d, start, stop, step),
+    "diagonal": lambda t, offset, a, b: diagonal(t, offset, a, b),
+}
+
+
+@operation("ScatterPartBackward0")
+def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
+    """Zeros of a shape, with `g` in the part that a view op shows."""
+    out = zeros_in(spec)
+    _parts_by_name[part](out, *where).copy_(g)
+    return record.make_tensor(out.storage, out.spec)
+
+
+@scatter_part.vjp
+def _(g: Any, part: Any, where: Any) -> Any:
+    return _parts_by_name[part](g, *where)
