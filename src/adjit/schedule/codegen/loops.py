@@ -132,7 +132,7 @@ def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = ""
     text = "\n".join(_indented(lines))
     imports = dict.fromkeys(("words", "at"), "adjit.kernels.language.abi") | kernel.imports
     for module, names in _HELPERS.items():
-        imports |= {name: module for name in names if re.search(rf"\b{name}\(", text)}
+        imports |= {name: module for name in names if f" {name}(" in text}
     if not (kernel.nested or pieces.rows):
         imports |= interleaved(Pasted([*kernel.lines], kernel.imports))
     bound = {} if kernel.compute is None else {"T": kernel.compute.stored}
