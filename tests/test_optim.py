@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import copy
 import importlib
+import inspect
 import pickle
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -826,6 +828,14 @@ def overridden(lib: Any) -> None:
     scheduler = lib.optim.lr_scheduler.StepLR(optimizer, 3)
     optimizer.step = lambda closure=None: None
     scheduler.step()
+
+
+@pytest.mark.parametrize("name", T.optim.lr_scheduler.__all__)
+def test_a_schedule_documents_each_of_its_arguments(name: str) -> None:
+    schedule = getattr(T.optim.lr_scheduler, name)
+    documented = re.findall(r"^ {4}(\w+): ", inspect.cleandoc(schedule.__doc__), re.MULTILINE)
+    parameters = list(inspect.signature(schedule).parameters)
+    assert documented[: len(parameters)] == parameters
 
 
 def asked_outside(lib: Any) -> None:
