@@ -508,7 +508,7 @@ def full(
     dtype = kind_of(dtype, out)
     kind = dtypes.check(dtype) if dtype is not None else dtypes.of_scalar(fill_value)
     dtypes.check_fits(fill_value, kind)
-    made = filled(checked_shape((size,)), fill_value, kind, device)
+    made = filled(checked_shape((size,)), fill_value, kind, devices.check(device))
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
@@ -535,7 +535,7 @@ def zeros(
     """
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = filled(checked_shape(size), 0, kind, device)
+    made = filled(checked_shape(size), 0, kind, devices.check(device))
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
@@ -558,7 +558,7 @@ def ones(
     """
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
-    made = filled(checked_shape(size), 1, kind, device)
+    made = filled(checked_shape(size), 1, kind, devices.check(device))
     made = _finish(made, requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
