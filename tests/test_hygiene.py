@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import ast
 import copy
+import importlib.util
 import keyword
 import math
+import os
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -494,3 +496,18 @@ def test_what_bodies_may_not_say() -> None:
             TypeError, match=r"<lambda>: expected parameters of other names than (out|g|g_x): its"
         ):
             elementwise(ref=None)(function)
+
+
+def test_the_text_of_a_body_is_that_of_its_function_though_its_file_was_edited(tmp_path):
+    """It is read when it is needed: another function may stand in its lines by then."""
+    path = tmp_path / "edited_bodies.py"
+    path.write_text("def halved(x):\n    return x / 2\n\n\ndef doubled(x):\n    return x * 2\n")
+    spec = importlib.util.spec_from_file_location("edited_bodies", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    halved, doubled = Body(module.halved), Body(module.doubled)
+    path.write_text("def doubled(x):\n    return x * 3\n\n\ndef halved(x):\n    return x / 2\n")
+    os.utime(path, ns=(1, 1))
+    assert ast.unparse(halved.parsed[1][0]).endswith("/ 2")
+    with pytest.raises(RuntimeError, match=r"doubled: .* has been edited since it was imported"):
+        _ = doubled.parsed

@@ -15,9 +15,12 @@ import copy
 import functools
 import inspect
 import math
+import os
 import textwrap
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import CodeType
 from typing import Any, NamedTuple
 
 from ...dtypes import dtype
@@ -59,6 +62,54 @@ class Pasted(NamedTuple):
     imports: dict[str, str]
 
 
+_stamps: dict[str, int] = {}  # of files with bodies, when they were last written
+
+
+def _stamp(path: str) -> int:
+    """When a file was last written: at the first call for it, so when it was imported; 0 for none."""
+    found = _stamps.get(path)
+    if found is None:
+        found = _stamps[path] = _written(path)
+    return found
+
+
+def _written(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _is_as_it_was(path: str) -> bool:
+    return _written(path) == _stamp(path)
+
+
+def _text_in_edited_file(code: CodeType) -> str:
+    """The definition of a function in a file that was edited since it was imported.
+
+    Raises:
+        RuntimeError: if it is not there as it was: another one may stand in its lines.
+    """
+    path = code.co_filename
+    text = Path(path).read_text(encoding="utf-8")
+    waiting: list[Any] = [compile(text, path, "exec", dont_inherit=True)]
+    while waiting:
+        found = waiting.pop()
+        if found.co_name == code.co_name and _facts(found) == _facts(code):
+            return "".join(inspect.getblock(text.splitlines(True)[found.co_firstlineno - 1 :]))
+        waiting += [c for c in found.co_consts if isinstance(c, CodeType)]
+    raise RuntimeError(
+        f"{code.co_qualname}: the body of an op is read when it is first used, and was not found: {path} "
+        "has been edited since it was imported. Start the process again"
+    )
+
+
+def _facts(code: CodeType) -> tuple[Any, ...]:
+    """What code computes."""
+    numbers = [repr(c) for c in code.co_consts if not isinstance(c, CodeType)]
+    return code.co_varnames, code.co_names, code.co_freevars, numbers, code.co_code
+
+
 class Body:
     """A scalar function, parsed when it is first used: imports must stay quick.
 
@@ -77,14 +128,18 @@ class Body:
         annotations = function.__annotations__
         self.logical = frozenset(p for p in self.params if annotations.get(p) in (bool, "bool"))
         self._on_tensors: dict[tuple[int, ...], Callable[..., Any]] = {}
+        _stamp(code.co_filename)
         if function.__module__ == "__main__":
             _ = self.text
 
     @functools.cached_property
     def text(self) -> str:
         """The definition of the function."""
+        code = self.function.__code__
         try:
-            return textwrap.dedent(inspect.getsource(self.function))
+            if _is_as_it_was(code.co_filename):
+                return textwrap.dedent(inspect.getsource(self.function))
+            return textwrap.dedent(_text_in_edited_file(code))
         except (OSError, TypeError):
             raise TypeError(
                 f"{self.function.__qualname__}: the source text of an op's body is needed and was not "
