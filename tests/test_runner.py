@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,24 @@ def test_a_timed_stream(
     stopped, times = runner.run_timed(address(plan), 4, address(status), large=large)
     assert (stopped, len(times)) == (2, 4)
     assert (x == 40).all()
+
+
+@pytest.mark.parametrize("clock", [True, False])
+@pytest.mark.parametrize("timed", [True, False])
+def test_what_follows_a_run_is_left_out_where_a_step_fails(
+    runner: Runner, timed: bool, clock: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not clock:
+        monkeypatch.setattr(runner_module, "clock_address", lambda: 0)
+    x, status = np.zeros(64, np.int64), np.zeros(3, np.int64)
+    add_one = (compiled(advance), 64, 8, [address(x), 1])
+    stop = (compiled(fail), 64, 8, [address(status), STATUS_INDEX])
+    plan, done = stream(add_one, stop, add_one), []
+    run = runner.run_timed if timed else runner.run
+    run(address(plan), 1, address(status), then=(partial(done.append, 1), partial(done.append, 2)))
+    assert done == [1, 2]
+    run(address(plan), 3, address(status), then=(partial(done.append, 3),))
+    assert done == [1, 2]
 
 
 def test_many_python_threads_at_once(runner: Runner) -> None:

@@ -20,13 +20,16 @@ from .cpython import (
     item,
     length,
     list_item,
+    new_list,
     new_pair,
     new_result,
+    new_result_of_nothing,
     new_single,
     new_tuple,
     new_word,
     own,
     put,
+    put_list_item,
     word_of,
 )
 from .elementwise import (
@@ -457,12 +460,23 @@ def replace(function, arguments, count, names):
         drop(node)
         drop(site)
         return 0
-    for k in range(length(written)):
-        if not renew(runtime, list_item(written, k), node, list_item(picks, k), site):
+    made = new_list(2 * length(written))
+    for k in range(length(written) if made != 0 else 0):
+        if not add_new(runtime, made, k, list_item(written, k), node, list_item(picks, k)):
+            drop(made)
+            made = 0
             break
     drop(node)
+    if made == 0:
+        drop(site)
+        return 0
+    for k in range(length(written)):
+        value, version = own(list_item(made, 2 * k)), own(list_item(made, 2 * k + 1))
+        become(get(list_item(written, k), TENSOR_STORAGE), value, version, own(site))
+    drop(made)
     drop(site)
-    return 0 if has_failed() != 0 else own(none)
+    then = get(arguments, 32)
+    return own(none) if then == none else new_result_of_nothing(then)
 
 
 @helper
@@ -484,8 +498,9 @@ def can_replace(runtime, written, read):
 
 
 @helper
-def renew(runtime, t, node, pick, site):
-    """Give a tensor one of the results of a node; whether that went well."""
+def add_new(runtime, made, k, t, node, pick):
+    """Put into a list the value that a tensor is to have, one of the results of a node, and the number of
+    the write; whether that went well."""
     storage, inputs = get(t, TENSOR_STORAGE), new_single(own(node))
     none, scalars = own(item(runtime, RUNTIME_NONE)), own(item(runtime, RUNTIME_EMPTY))
     value = new_node(runtime, own(pick), inputs, none, scalars)
@@ -494,5 +509,6 @@ def renew(runtime, t, node, pick, site):
         drop(value)
         drop(version)
         return False
-    become(storage, value, version, own(site))
+    put_list_item(made, 2 * k, value)
+    put_list_item(made, 2 * k + 1, version)
     return True

@@ -7,6 +7,7 @@ memory to be copied first) is left to the twins in Python, before anything has b
 from ..language.abi import helper
 from .cpython import (
     BOUND,
+    append,
     class_of,
     count_of,
     drop,
@@ -179,38 +180,52 @@ def gradient(none, argument, meta, given):
 
 
 def leave(function, arguments, count, names):
-    """Tensors around some blocks, some of them gradients; other blocks become values of cells."""
+    """Tensors around some blocks, put into a list, some of them gradients; other blocks become values of
+    cells. All that can fail comes first."""
     runtime = item(get(function, FUNCTION_CONTEXT), REPLAY_RUNTIME)
-    left, blocks = get(arguments, 0), get(arguments, 8)
+    left, blocks, made = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     tensors, effects = item(left, LEAVING_TENSORS), item(left, LEAVING_EFFECTS)
-    made = new_list(length(tensors))
-    if made == 0:
+    written = new_list(2 * length(effects))
+    if written == 0 or not are_made(runtime, tensors, blocks, made):
+        drop(written)
         return 0
     for k in range(length(effects)):
         effect = item(effects, k)
+        cell = item(effect, EFFECT_CELL)
         node = new_ready(runtime, own(list_item(blocks, word_of(item(effect, EFFECT_BLOCK)))))
         version = new_word(
-            word_of(get(item(effect, EFFECT_CELL), STORAGE_VERSION))
-            + word_of(item(effect, EFFECT_WRITES))
+            word_of(get(cell, STORAGE_VERSION)) + word_of(item(effect, EFFECT_WRITES))
         )
         if node == 0 or version == 0:
             drop(node)
             drop(version)
-            drop(made)
+            drop(written)
             return 0
-        exchange(item(effect, EFFECT_CELL), STORAGE_VALUE, node)
-        exchange(item(effect, EFFECT_CELL), STORAGE_VERSION, version)
+        put_list_item(written, 2 * k, node)
+        put_list_item(written, 2 * k + 1, version)
+    for k in range(length(effects)):
+        cell = item(item(effects, k), EFFECT_CELL)
+        exchange(cell, STORAGE_VALUE, own(list_item(written, 2 * k)))
+        exchange(cell, STORAGE_VERSION, own(list_item(written, 2 * k + 1)))
+    drop(written)
     for k in range(length(item(left, LEAVING_CLEARED))):
         exchange(item(item(left, LEAVING_CLEARED), k), META_GRAD, own(item(runtime, RUNTIME_NONE)))
+    for k in range(length(tensors)):
+        meta = item(item(tensors, k), NEW_TENSOR_OWNER)
+        if meta != item(runtime, RUNTIME_NONE):
+            exchange(meta, META_GRAD, own(list_item(made, k)))
+    return own(item(runtime, RUNTIME_NONE))
+
+
+@helper
+def are_made(runtime, tensors, blocks, made):
+    """Put the tensors around blocks that are wanted into a list; whether that went well."""
     for k in range(length(tensors)):
         wanted = item(tensors, k)
         node = new_ready(runtime, own(list_item(blocks, word_of(item(wanted, NEW_TENSOR_BLOCK)))))
         t = new_tensor(runtime, node, item(wanted, NEW_TENSOR_SPEC))
-        if t == 0:
-            drop(made)
-            return 0
-        put_list_item(made, k, t)
-        meta = item(wanted, NEW_TENSOR_OWNER)
-        if meta != item(runtime, RUNTIME_NONE):
-            exchange(meta, META_GRAD, own(t))
-    return made
+        if t == 0 or append(made, t) != 0:
+            drop(t)
+            return False
+        drop(t)
+    return True

@@ -98,6 +98,16 @@ def copy(args, start, stop):
         report[0] = code
 
 
+@kernel
+def put_on_stream(args, start, stop):
+    """Put a graph or an event onto a stream. Words: the driver's function, its handle, stream, report."""
+    p = words(args)
+    code = call(p[0], (p[1], words(p[2])[0]))
+    report = words(p[3])
+    if code != 0 and report[0] == 0:
+        report[0] = code
+
+
 @intrinsic
 def call(typingctx: Any, function: Any, arguments: Any) -> Any:
     """A function of a library over words; its status code."""

@@ -43,7 +43,8 @@ import sys
 import threading
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from itertools import chain, compress, repeat
 from typing import Any
 
 from numba.extending import register_jitable
@@ -210,16 +211,21 @@ def clock_address() -> int:
         return 0
 
 
-Calls = Sequence[Callable[[], None]]
+Calls = Iterable[Callable[[], object]]
 
 
-def at_once(call: Callable[[], int], *others: Callable[[], None]) -> int:
-    """The result of a call; no handler of signals runs between it and the others.
+def at_once(call: Callable[[], int], others: Calls, status: int) -> int:
+    """The result of a call; no handler of signals runs between it and the others, which are left out
+    where the status at an address, if there is one, says that it failed.
 
     Handlers run between instructions of Python, and `map` has none if what it calls has none.
     """
-    found: list[int] = list(map(operator.call, (call, *others)))
-    return found[0]
+    if status:
+        word = (ctypes.c_int64 * 1).from_address(status)
+        others = compress(others, map(operator.not_, map(word.__getitem__, repeat(0))))
+    found: list[Any] = list(map(operator.call, chain((call,), others)))
+    step: int = found[0]
+    return step
 
 
 class Runner:
@@ -249,13 +255,13 @@ class Runner:
 
         `large` says that some step satisfies `is_large`: only then may threads be started. The
         GIL is released meanwhile. Whoever calls keeps the memory behind every address alive. What is to be
-        done `then`, calls without Python, is done before a handler of signals can run.
+        done `then`, calls without Python, is done before a handler of signals can run, unless a step failed.
         """
         walk = self._walk or self._prepare_walk()
         team = self.prepare_parallel() if large else 0
         if not then:
             return walk(stream, steps, status, team)
-        return at_once(functools.partial(walk, stream, steps, status, team), *then)
+        return at_once(functools.partial(walk, stream, steps, status, team), then, status)
 
     def run_timed(
         self, stream: int, steps: int, status: int = 0, *, large: bool = False, then: Calls = ()
@@ -273,7 +279,7 @@ class Runner:
             self._timed_walk,
             stream, steps, status, team, clock, time.CLOCK_MONOTONIC, stamps.buffer_info()[0],
         )  # fmt: skip
-        stopped = at_once(timed, *then)
+        stopped = at_once(timed, then, status)
         ran = steps if stopped < 0 else stopped + 1
         pairs = zip(stamps[: 2 * ran + 2 : 2], stamps[1 : 2 * ran + 2 : 2], strict=True)
         return stopped, [1_000_000_000 * seconds + ns for seconds, ns in pairs]

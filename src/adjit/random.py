@@ -11,6 +11,7 @@ import secrets
 import struct
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from . import devices
@@ -103,8 +104,17 @@ class Generator:
             self._offset = first + blocks
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
         if state.session is not None:
-            state.session.numbers(place, lambda: self.advance(blocks), is_unique=True)
+            state.session.numbers(
+                place, partial(self.advance, blocks), is_unique=True,
+                save=lambda: partial(self._take_back, self._offset, blocks),
+            )  # fmt: skip
         return place
+
+    def _take_back(self, first: int, blocks: int) -> None:
+        """Have blocks again that were used up from `first` on, unless somebody has used more since."""
+        with self._lock:
+            if self._offset == first + blocks:
+                self._offset = first
 
     def get_state(self) -> Tensor:
         """Give the state as a uint8 tensor, for `set_state`.

@@ -715,11 +715,11 @@ class Tensor:
             raise RuntimeError(
                 "data set to a tensor that requires gradients must be floating point or complex dtype"
             )
-        self.storage, self.spec, self.offset = value.storage, value.spec, value.offset
-        if self.counter.__class__ is Storage:
-            fresh = Version()
-            fresh.version = self.counter.version
-            self.counter = fresh
+        storage, spec, offset, counter = value.storage, value.spec, value.offset, self.counter
+        if counter.__class__ is Storage:
+            counter = Version()
+            counter.version = self.counter.version
+        self.storage, self.spec, self.offset, self.counter = storage, spec, offset, counter
 
     def as_subclass(self, cls: type[Any]) -> Any:
         """Give the same tensor as an instance of a subclass.

@@ -9,7 +9,7 @@ from typing import Any
 from ..devices import CPU
 from ..graph import record
 from ..graph.export import add_method
-from ..graph.state import record_gradients, state
+from ..graph.state import record_gradients, resume_gradients, state
 from ..graph.trace import remembered
 from ..ops.creation import ones_like, tensor, zeros_like
 from ..schedule.settle import settle
@@ -155,7 +155,10 @@ def backward(
         for t, g in zip(targets, found, strict=True):
             accumulate(t, g)
     finally:
-        record_gradients(before)
+        if before and not state.grad:
+            resume_gradients()
+        else:
+            record_gradients(before)
     settle()
 
 

@@ -20,7 +20,7 @@ from ..graph.fastpath import Runtime, basic, runtime
 from ..graph.node import GradNode, LeafKind, Node, leaves, sequence
 from ..graph.operation import Saving
 from ..graph.record import as_tensor, as_tensors
-from ..graph.state import record_gradients, state, watchers
+from ..graph.state import record_gradients, resume_gradients, state, watchers
 from ..graph.trace import Template, remembered
 from ..graph.view import Pull
 from ..ops.arithmetic import total, total_of, totals
@@ -468,7 +468,10 @@ def run_backward(
                 walk.send(edge[0], edge[1], g)
         walk.run()
     finally:
-        record_gradients(before)
+        if before and not state.grad:
+            resume_gradients()
+        else:
+            record_gradients(before)
         if (
             not create
         ):  # gradients to go on computing with stay recorded, and fuse with what follows

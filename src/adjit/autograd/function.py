@@ -9,7 +9,7 @@ from typing import Any
 from ..graph import inplace, record
 from ..graph.node import MULTIPLE, GradNode, View, node_class
 from ..graph.saved import FREED, modified_error
-from ..graph.state import record_gradients, state
+from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
 
 
@@ -271,7 +271,10 @@ class Function(metaclass=_Static):
             else:
                 output = cls.forward(ctx, *args, **kwargs)
         finally:
-            record_gradients(before)
+            if before and not state.grad:
+                resume_gradients()
+            else:
+                record_gradients(before)
         outs = output if isinstance(output, tuple) else (output,)
         made = _finish(cls, ctx, outs, tensors, edges, args, wanted, versions)
         return made if isinstance(output, tuple) else made[0]
@@ -362,7 +365,10 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
         try:
             found = function(ctx, *grads)
         finally:
-            record_gradients(before)
+            if before and not state.grad:
+                resume_gradients()
+            else:
+                record_gradients(before)
         if not with_history:
             return found
         results = found if isinstance(found, tuple) else (found,)

@@ -16,7 +16,7 @@ import numpy as np
 from ..graph import record
 from ..graph.node import GradNode, node_class
 from ..graph.saved import FREED, modified_error
-from ..graph.state import record_gradients, state
+from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
 from ..schedule.settle import captured_threads, lock, settle, stop_capturing
 from ..storage import Storage
@@ -126,7 +126,8 @@ class Sending:
                         kept.call.run()
                     found = self._send_back(self.patterns[mask], kept, grads)
         finally:
-            record_gradients(before)
+            if before:
+                resume_gradients()
         return [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
 
     def _send_back(self, pattern: Pattern, kept: Kept, grads: list[Any]) -> list[Any]:
@@ -161,7 +162,7 @@ class Sending:
                 given: Externals = [(record.ready_node(0), 0)] * len(fn.outputs) + kept.values
                 blocks = _run(part, self.cells, given, drawn)
         finally:
-            record_gradients(True)
+            resume_gradients()
         values = [
             given[~block][0] if block < 0 else record.ready_node(blocks[block])
             for block in self.cells.made

@@ -16,7 +16,7 @@ from ..autograd.engine import AccumulateGrad, Walk
 from ..autograd.function import FunctionNode
 from ..graph import record
 from ..graph.node import GradNode, dense_spec
-from ..graph.state import record_gradients
+from ..graph.state import record_gradients, resume_gradients
 from ..schedule.settle import tape
 from ..storage import Storage, allocate, size_class
 from .backward_plan import Gradient, Pattern, reached
@@ -105,7 +105,8 @@ class TracedBackward:
         try:
             self.patterns = {mask: self._walk(session, mask, graphs, ends, given) for mask in masks}
         finally:
-            record_gradients(before)
+            if before:
+                resume_gradients()
         results = list({id(t.storage): t.storage.value for t in made}.values())
         self._find_anew(session, graphs, ends)
         self._cut_off(session, start, results, given, is_alone)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 from typing import Any
 
+from ..atomic import Calls
 from ..errors import Site
 from ..schedule import graph_key, plan_cache, profile
 from ..schedule.dispatch import found_error
@@ -88,14 +89,16 @@ class Part:
         blocks = self.plan.prepare(externals)
         for k, numbers in enumerate(drawn):
             if numbers is not self._written[k]:
-                self._written[k] = numbers
+                self._written[k] = None
                 for places, which in self._renewed[k]:
                     self.plan.words[places] = numbers[which]
+                self._written[k] = numbers
         return blocks
 
-    def run(self) -> None:
-        """Run what was prepared; raises what a kernel found."""
-        self.plan.run(None if profile.active is None else self._sites)
+    def run(self, then: Calls = ()) -> None:
+        """Run what was prepared, and at once, if that went well, what is to be done `then`; raises what a
+        kernel found."""
+        self.plan.run(None if profile.active is None else self._sites, then)
         failed = self.plan.failed_node()
         if failed >= 0:
             recipe, site = self._fallible[failed]

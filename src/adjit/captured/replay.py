@@ -5,10 +5,13 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..atomic import Changes, at_once, calling, setting, together
 from ..devices import CPU
 from ..dtypes import float32
 from ..graph import record
@@ -101,7 +104,7 @@ class Replay:
         self.part.link()
         self._find_replaced()
         self._find_joint()
-        self.draws = [draw.again for draw in session.draws]
+        self.draws = [*session.draws]
         self._drawn: list[tuple[Any, Any]] = [(None, None)] * len(self.draws)  # the last numbers
 
     # ----- what the function did, in terms of any call -----
@@ -415,11 +418,14 @@ class Replay:
                 return False
         return not self.conditions or all(read() == value for read, value in self.conditions)
 
-    def _draw(self) -> list[Any]:
-        """The Python numbers of this call; those that are as they were are the same array."""
+    def _draw(self, journal: list[Callable[[], object]]) -> list[Any]:
+        """The Python numbers of this call; those that are as they were are the same array. The journal gets
+        to know how to take back that they were drawn."""
         drawn = []
-        for k, again in enumerate(self.draws):
-            numbers, (last, array) = again(), self._drawn[k]
+        for k, draw in enumerate(self.draws):
+            if draw.save is not None:
+                journal.append(draw.save())
+            numbers, (last, array) = draw.again(), self._drawn[k]
             if numbers != last:
                 array = np.array(numbers, np.int64)
                 self._drawn[k] = [*numbers], array
@@ -440,32 +446,37 @@ class Replay:
                 outside = look_up(self.rooted[0].outside, arguments) if self.waits else []
             if externals is None or outside is None or None in kept:
                 return None
-            drawn = self._draw()
-            if self.waits and not any(
-                [*[cell.shared for cell in self.read], *[t.storage.shared for t in arguments]]
-            ):
-                return self._wait(arguments, WaitingCall(self, externals, outside, kept[0], drawn))
-            replaced = [_let_go(meta_of(*owner, arguments)) for owner in self.replaced]
-            blocks: list[Any] | None = None
+            # What to do unless the plan runs to its end and its effects with it, the last first.
+            journal: list[Callable[[], object]] = []
             try:
+                drawn = self._draw(journal)
+                if self.waits and not any(
+                    [*[cell.shared for cell in self.read], *[t.storage.shared for t in arguments]]
+                ):
+                    call = WaitingCall(self, externals, outside, kept[0], drawn)
+                    return self._wait(arguments, call, journal)
+                for owner in self.replaced:
+                    _let_go(meta_of(*owner, arguments), journal)
                 blocks = self.part.prepare(externals, drawn)
-                self.part.run()
+                return self._run(arguments, blocks, kept, drawn, journal)
             except BaseException:
-                if blocks is not None and self.part.plan.has_run:
-                    self._leave(arguments, blocks, kept, drawn)
-                else:
-                    for meta, grad in replaced:
-                        meta.grad = grad()
+                while journal:
+                    journal.pop()()
                 raise
-            return self._leave(arguments, blocks, kept, drawn)
 
-    def _leave(
+    def _run(
         self, arguments: Sequence[Any], blocks: Sequence[Any], kept: list[Externals],
-        drawn: list[Any],
+        drawn: list[Any], journal: list[Any],
     ) -> list[Any]:  # fmt: skip
-        """Repeat the effects; the leaves of what the function returns."""
+        """Run the plan and repeat the effects at once; the leaves of what the function returns."""
         if self.is_plain:
-            made: list[Any] = leave(self.left, blocks)
+            made: list[Any] = []
+            if _leaving.is_loaded:
+                leaving = partial(leave, self.left, blocks, made)
+                self.part.run((leaving, journal.clear) if journal else (leaving,))
+            else:
+                effects = _effects(self.left, blocks, made)
+                self.part.run((together(*effects), journal.clear))
             if self.rooted:
                 values_made = [t.storage.value for t in made]
                 for rooted, values in zip(self.rooted, kept, strict=True):
@@ -487,27 +498,30 @@ class Replay:
         make = OutputMaker(arguments, value_of)
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
         grads = [(meta_of(k, meta, arguments), make(left)) for k, meta, left in self.grads]
-        for cell, value, writes in written:
-            cell.value = value
-            cell.version += writes
+        counted: list[tuple[Any, int]] = [(cell, cell.version + n) for cell, _, n in written]
         for k, counter, writes in self.counted:
-            (counter if k < 0 else arguments[k].counter).version += writes
-        for meta, grad in grads:
-            meta.grad = grad
+            counter = counter if k < 0 else arguments[k].counter
+            counted.append((counter, counter.version + writes))
+        done = together(
+            setting([cell for cell, _, _ in written], "value", [value for _, value, _ in written]),
+            setting([counter for counter, _ in counted], "version", [n for _, n in counted]),
+            setting([meta for meta, _ in grads], "grad", [grad for _, grad in grads]),
+        )
+        self.part.run((done, journal.clear))
         results = [make(left) for left in self.results]
         for rooted, values in zip(self.rooted, kept, strict=True):
             values += [(value_of(Slot(block)), 0) for block in rooted.blocks]
         self._connect(arguments, make, make.cells.__getitem__, kept, drawn)
         return results
 
-    def _wait(self, arguments: Sequence[Any], call: WaitingCall) -> list[Any]:
+    def _wait(self, arguments: Sequence[Any], call: WaitingCall, journal: list[Any]) -> list[Any]:
         """The leaves of what the function returns, before its plan has run."""
         made = [
             record.make_tensor(record.make_storage(node, spec), spec)
             for node, (_, spec, _) in zip(call.nodes, self.left.tensors, strict=True)
         ]
         self._connect_plain(arguments, made, [call.kept], call.drawn, call)
-        waiting.append(call)
+        at_once(calling((partial(waiting.append, call), journal.clear)))
         return [itself if k < 0 else made[k] for k, itself in self.returned]
 
     def computed(self, rooted: Rooted, results: Sequence[Any], blocks: Sequence[Any]) -> Externals:
@@ -544,11 +558,12 @@ class Replay:
             lose_history(find(left))
 
 
-def _let_go(meta: Meta) -> tuple[Meta, Callable[[], Any]]:
+def _let_go(meta: Meta, journal: list[Callable[[], object]]) -> None:
     """Take away a gradient; it can be given back as long as somebody else holds it."""
-    grad = weakref.ref(meta.grad) if meta.grad is not None else lambda: None
-    meta.grad = None
-    return meta, grad
+    if meta.grad is not None:
+        grad = weakref.ref(meta.grad)
+        journal.append(lambda: setattr(meta, "grad", grad()))
+        meta.grad = None
 
 
 # ----- what machine code does too -----
@@ -592,20 +607,26 @@ def _look_up(sources: Sequence[Source], arguments: Sequence[Any]) -> list[tuple[
     return externals
 
 
-def _leave(left: Leaving, blocks: Sequence[Any]) -> list[Any]:
-    """Make the tensors, hand out gradients and write the cells that have a block of their own."""
-    for cell, block, writes in left.effects:
-        cell.value = record.ready_node(blocks[block])
-        cell.version += writes
-    for meta in left.cleared:
-        meta.grad = None
-    made = []
-    for block, spec, owner in left.tensors:
+def _effects(left: Leaving, blocks: Sequence[Any], made: list[Any]) -> list[Changes]:
+    """Make the tensors; changes that hand out gradients and write the cells that have a block of their own."""
+    for block, spec, _ in left.tensors:
         value = record.ready_node(blocks[block])
         made.append(record.make_tensor(record.make_storage(value, spec), spec))
-        if owner is not None:
-            owner.grad = made[-1]
-    return made
+    cells = [cell for cell, _, _ in left.effects]
+    owned = [
+        (owner, t) for t, (_, _, owner) in zip(made, left.tensors, strict=True) if owner is not None
+    ]
+    return [
+        setting(cells, "value", [record.ready_node(blocks[block]) for _, block, _ in left.effects]),
+        setting(cells, "version", [cell.version + writes for cell, _, writes in left.effects]),
+        setting(left.cleared, "grad", repeat(None)),
+        setting([owner for owner, _ in owned], "grad", [t for _, t in owned]),
+    ]
+
+
+def _leave(left: Leaving, blocks: Sequence[Any], made: list[Any]) -> None:
+    """Make the tensors, hand out gradients and write the cells that have a block of their own."""
+    at_once(*_effects(left, blocks, made))
 
 
 class ReplayContext(NamedTuple):
@@ -622,7 +643,8 @@ native.know(
 )  # fmt: skip
 fits = native.Family("replay", "fits").function(_fits, ReplayContext(runtime(), _fits))
 look_up = native.Family("replay", "look_up").function(_look_up, ReplayContext(runtime(), _look_up))
-leave = native.Family("replay", "leave").function(_leave, ReplayContext(runtime(), _leave))
+_leaving = native.Family("replay", "leave")
+leave = _leaving.function(_leave, ReplayContext(runtime(), _leave))
 
 
 def _calibrate() -> int:

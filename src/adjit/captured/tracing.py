@@ -12,8 +12,10 @@ import contextlib
 import threading
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
+from ..atomic import at_once, calling, together
 from ..graph import call_sites
 from ..graph.node import GradNode, sequence
 from ..graph.state import state
@@ -65,6 +67,7 @@ class Draw(NamedTuple):
     values: tuple[int, ...]
     again: Callable[[], Sequence[int]]
     is_unique: bool  # no other draw gives the same: every node that has them takes the new ones
+    save: Callable[[], Callable[[], object]] | None  # before `again`: what takes it back
 
 
 class Session:
@@ -94,13 +97,16 @@ class Session:
         return next((s for k, s in self.outside.items() if k not in known | reached), None)
 
     def numbers(
-        self, values: Sequence[int], again: Callable[[], Sequence[int]], is_unique: bool = False
-    ) -> None:
+        self, values: Sequence[int], again: Callable[[], Sequence[int]], is_unique: bool = False,
+        save: Callable[[], Callable[[], object]] | None = None,
+    ) -> None:  # fmt: skip
         """The next node whose Python numbers contain `values` takes those of `again()` later.
+
+        What `save()` gives before that takes back what it changes.
 
         So do all others where the values are unique: backward draws the mask of a dropout again.
         """
-        self.draws.append(Draw(len(tape), tuple(values), again, is_unique))
+        self.draws.append(Draw(len(tape), tuple(values), again, is_unique, save))
 
     def depends_on(self, read: Callable[[], Any]) -> None:
         """What was captured holds as long as `read()` gives what it gives now."""
@@ -110,28 +116,33 @@ class Session:
     def watching(self) -> Iterator[None]:
         """Watch what this thread does; nothing that it records is run meanwhile."""
         self.thread = threading.get_ident()
-        watched: list[tuple[Any, str, Any]] = [
-            (Storage, "value", property(self._get_value, self._set_value)),
-            (Meta, "grad", property(self._get_grad, self._set_grad)),
-            (Tensor, "storage", property(self._get_storage, self._set_storage)),
+        owners = Storage, Meta, Tensor
+        names = "value", "grad", "storage"
+        watched = [
+            property(self._get_value, self._set_value),
+            property(self._get_grad, self._set_grad),
+            property(self._get_storage, self._set_storage),
         ]
         self.made.clear()
-        for owner, name, slot in watched:
-            setattr(owner, name, slot)
-        state.session = self
-        give_up[self.thread] = self.refuse
-        captured_threads.add(self.thread)
+        slots = value_slot, grad_slot, storage_slot
+        leave = together(
+            calling([partial(captured_threads.discard, self.thread)]),
+            calling(
+                [partial(give_up.pop, self.thread, None), partial(setattr, state, "session", None)]
+            ),
+            map(setattr, owners, names, slots),
+        )
         try:
+            at_once(
+                map(setattr, owners, names, watched),
+                calling([partial(setattr, state, "session", self)]),
+                calling([partial(give_up.__setitem__, self.thread, self.refuse)]),
+                calling([partial(captured_threads.add, self.thread)]),
+            )
             with call_sites.noting(self.sites):
                 yield
         finally:
-            captured_threads.discard(self.thread)
-            del give_up[self.thread]
-            state.session = None
-            for (owner, name, _), slot in zip(
-                watched, (value_slot, grad_slot, storage_slot), strict=True
-            ):
-                setattr(owner, name, slot)
+            leave()
 
     def forget_metas(self, lasting: set[Meta]) -> None:
         """Let go of the gradients of tensors that only the function itself has seen."""

@@ -24,6 +24,7 @@ class WaitingCall:
         drawn: list[Any],
     ) -> None:  # fmt: skip
         self.replay, self.outside, self.kept, self.drawn = replay, outside, kept, drawn
+        self.given = len(kept)  # so many are there already
         self.externals: Externals | None = externals  # None: what backward reads is there
         self.nodes = [_waiting_node() for _ in replay.left.tensors]
 
@@ -39,9 +40,8 @@ class WaitingCall:
             self.fail(error)
             raise
         self.finish([blocks[block] for block, _, _ in replay.left.tensors])
-        self.kept += replay.computed(replay.rooted[0], self.nodes, blocks)
-        self.externals = None
-        self.outside = []
+        found = replay.computed(replay.rooted[0], self.nodes, blocks)
+        self.kept[self.given :], self.externals, self.outside = found, None, []
 
     def may_join(self, grads: Sequence[Any]) -> bool:
         """Whether the backward from these gradients can run with the forward; settles them."""

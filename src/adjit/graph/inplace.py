@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import repeat
+from operator import add, attrgetter
+from types import SimpleNamespace
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, errors
+from ..atomic import calling, setting, together
 from ..devices import CPU
 from ..schedule import settle as scheduling
+from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense
 from . import elementwise_record, primitives, record, write
 from .fastpath import adopting
@@ -106,12 +113,10 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
         check_view(t)
     if made is t or made.storage is t.storage or made.view_of is not None:
         made = made.clone()
-    rebind = recorded and spec is t.storage.spec
     if recorded:
-        _keep_old_value(t, made.fn)
-    write.store(t, made)
-    if recorded:
-        rewrite_history(t, made, rebind)
+        _store_with_history(t, made)
+    else:
+        write.store(t, made)
     return t
 
 
@@ -124,26 +129,38 @@ def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> An
     if scheduling.captured_threads:
         return adopt(t, make())
     scheduling.settle()  # by its plan, which a batch with such a write has not; its errors come first
-    value = t.storage.value
-    storages = {x.storage for x in (t, *operands) if record.is_tensor(x) and x.storage.shared}
-    outsiders = [(storage, storage.shared) for storage in storages]
+    cell = t.storage
+    value = cell.value
+    shared = [*{x.storage for x in (t, *operands) if record.is_tensor(x) and x.storage.shared}]
     with scheduling.lock:
-        for storage in storages:
-            storage.shared = 0
+        hide, show = _hiding(shared)
         try:
+            hide()
             made = make()
         finally:
-            for storage, count in outsiders:
-                storage.shared += count
-        goes_over = _can_go_over(t, made, value)
-        if goes_over:
-            node = made.storage.value
-            node.recipe = elementwise_record.recipe_here(node.recipe)
-        scheduling.settle()
-        if not goes_over:
+            show()
+        if not _can_go_over(t, made, value):
+            scheduling.settle()
             return adopt(t, made)
-        write.count((t,))
+        node, counter, site = made.storage.value, write.counter_of(t), errors.user_site()
+        here, version = elementwise_record.recipe_here(node.recipe), counter.version + 1
+        node.recipe, cell.value, counter.version, counter.site = here, node, version, site
+        try:
+            scheduling.settle()
+        finally:
+            if node.recipe.__class__ is Failed:  # the elements are as they were
+                cell.value = value
         return t
+
+
+def _hiding(cells: list[Any]) -> tuple[Callable[[], object], Callable[[], object]]:
+    """How to hide that others look at the memory of cells, and how to have it known again; the latter does
+    nothing where the former has not been done."""
+    counts: list[int] = []
+    now = map(attrgetter("shared"), cells)
+    changes = setting(cells, "shared", map(add, now, counts))
+    note = partial(counts.extend, [cell.shared for cell in cells])
+    return together(calling((note,)), setting(cells, "shared", repeat(0))), together(changes)
 
 
 def _can_go_over(t: Any, made: Any, value: Any) -> bool:
@@ -209,34 +226,74 @@ def _keep_old_value(t: Any, fn: GradNode) -> None:
     fn.saved = (*fn.saved[:place], old, old.counter.version, *fn.saved[place + 2 :])
 
 
-def rewrite_history(t: Any, made: Any, rebind: bool = False) -> None:
-    """Make the history of `made`, whose value was written into `t`, that of `t` and of its base."""
-    fn: GradNode = made.fn
-    if rebind and fn.saved:
+def _store_with_history(t: Any, made: Any) -> None:
+    """Write the elements of a fresh tensor into `t`, which takes over its history: both or neither."""
+    fn, cell, info = made.fn, t.storage, t.view_of
+    _keep_old_value(t, fn)
+    if cell.shared:
+        scheduling.settle()
+    value, counter, site = write.value_with(t, made), write.counter_of(t), errors.user_site()
+    version = counter.version + 1
+    if t.spec is cell.spec and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
         saved = list(fn.saved)
         for k, kept in enumerate(saved):
             if kept is made.storage:
-                saved[k : k + 2] = t.storage, t.counter.version
+                saved[k : k + 2] = cell, version
         fn.saved = tuple(saved)
-    if t.view_of is None:
-        retained = t.meta is not None and t.meta.retains_grad
-        if retained and t.edge is not None:
-            t.edge[0].more().retained.pop(t.edge[1], None)
-        t.edge, t.needs_grad = made.edge, True
-        if retained:
-            t.retain_grad()
+    if info is None:
+        edge = made.edge
+        former, retained = _retain_by(t, edge)
+        (
+            cell.value, counter.version, counter.site, t.edge, t.needs_grad, former.retained,
+        ) = value, version, site, edge, True, retained  # fmt: skip
+    else:
+        base, edge = info.base, _edge_of_slices(t, made)
+        (
+            cell.value, counter.version, counter.site, base.edge, base.needs_grad, t.needs_grad,
+            info.version,
+        ) = value, version, site, edge, True, True, -1  # fmt: skip
+        t.current_fn()  # from the new one of the base
+    write.settle_written(cell)
+
+
+def rewrite_history(t: Any, made: Any) -> None:
+    """Make the history of `made`, whose value was written into `t`, that of `t` and of its base."""
+    info, edge = t.view_of, made.edge
+    if info is None:
+        former, retained = _retain_by(t, edge)
+        t.edge, t.needs_grad, former.retained = edge, True, retained
         return
+    base, edge = info.base, _edge_of_slices(t, made)
+    base.edge, base.needs_grad, t.needs_grad, info.version = edge, True, True, -1
+    t.current_fn()
+
+
+def _retain_by(t: Any, edge: Any) -> tuple[Any, dict[int, Any]]:
+    """Have the gradient of `t` kept, if it is to be, when it arrives at another edge; where it was kept so
+    far, and what is to be kept there from then on."""
+    if t.meta is None or not t.meta.retains_grad:
+        return _NOWHERE, {}
+    fn, nr = edge
+    fn.more().retained[nr] = weakref.ref(t)
+    if t.edge is None:
+        return _NOWHERE, {}
+    former, here = t.edge[0].more(), t.edge[1]
+    return former, {k: kept for k, kept in former.retained.items() if k != here}
+
+
+_NOWHERE = SimpleNamespace()
+
+
+def _edge_of_slices(t: Any, made: Any) -> tuple[GradNode, int]:
+    """Where the gradient of the base of a view goes once `made` was written into the view."""
     base = t.view_of.base
     edge = record.edge_of(base) if base.needs_grad else None
-    node = record.new_grad_node(_copy_slices, (edge, (fn, made.nr)), (base.spec, made.spec))
+    node = record.new_grad_node(_copy_slices, (edge, (made.fn, made.nr)), (base.spec, made.spec))
     node.recipe = (base.spec, t.spec, t.offset - base.offset)
     node.outputs = (base.spec,)
     node.saved = NUMBERS
-    base.edge, base.needs_grad = (node, 0), True
-    t.needs_grad = True
-    t.view_of.version = -1  # its backward node comes from the new one of the base
-    t.current_fn()
+    return node, 0
 
 
 class CopySlices:
@@ -296,13 +353,15 @@ def write_out(name: str, out: Any, made: Any) -> Any:
                 UserWarning,
                 stacklevel=3,
             )
-        resize(out, made.shape)
+        fresh = _fresh_like(out, made.shape)
+        adopt(fresh, made if made.dtype is out.dtype else made.to(out.dtype))
+        cell, spec = fresh.storage, fresh.spec
+        out.storage, out.counter, out.spec, out.offset, out.view_of = cell, cell, spec, 0, None
+        return out
     with_dtype = made if made.dtype is out.dtype else made.to(out.dtype)
     return adopt(out, with_dtype)
 
 
-def resize(t: Any, shape: Size) -> None:
-    """Give a tensor fresh memory of another shape."""
-    fresh = primitives.empty(dense_spec(shape, t.dtype, t.device))
-    t.storage, t.spec, t.offset, t.view_of = fresh.storage, fresh.spec, 0, None
-    t.counter = fresh.storage
+def _fresh_like(t: Any, shape: Size) -> Any:
+    """A tensor of another shape with memory of its own."""
+    return primitives.empty(dense_spec(shape, t.dtype, t.device))

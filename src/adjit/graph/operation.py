@@ -20,7 +20,7 @@ from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
 from .saved import FREED, inference_save_error, unpack
 from .signature import exchanged, signature_of
-from .state import record_gradients, state
+from .state import record_gradients, resume_gradients, state
 from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
 
 _F = TypeVar("_F")
@@ -247,7 +247,8 @@ class Operation(native.Native):
             if given is not operands:
                 out = body(operands)
         finally:
-            record_gradients(before)
+            if before and watched:
+                resume_gradients()
         call.template = template if is_fresh or template is SEEN else UNSTEADY
         return out
 

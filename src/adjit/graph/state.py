@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from functools import partial
+from itertools import repeat
+from operator import call
 from typing import Any
 
 
@@ -31,13 +35,26 @@ def record_gradients(on: bool) -> bool:
     """
     before = state.grad
     if on is not before:
+        if not on:
+            unrecorded[:0] = (
+                None,
+            )  # no call, here and below: an interrupt finds both done or neither
         state.grad = on
         if on:
-            unrecorded.pop()
-        else:
-            unrecorded.append(None)
+            del unrecorded[0]
     return before
 
+
+# `record_gradients(True)` in a thread that records none: a call without Python, which nothing can keep a
+# `finally` from making. An interrupt would be raised where a function of Python begins.
+resume_gradients: Callable[[], object] = partial(
+    next,
+    zip(
+        map(call, repeat(partial(setattr, state, "grad", True))),
+        map(call, repeat(unrecorded.pop)),
+        strict=True,
+    ),
+)
 
 modes_used: list[bool] = []  # not empty once any thread has used inference or anomaly mode
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
 from .. import errors
+from ..atomic import Calls, at_once, calling, setting
 from ..devices import device
 from ..schedule.codegen import loops
 from ..schedule.planning.recipe import COPY, IN_PLACE, Operand, Recipe
 from ..schedule.settle import MAX_PENDING, remember, settle, tape
 from ..shapes import is_dense
-from ..storage import Storage
+from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
 from .node import Spec, dense_spec, spec_of
 from .primitives import turning
@@ -22,18 +24,69 @@ from .registry import registry
 
 def store(t: Any, source: Any) -> None:
     """Write the elements of `source`, a fresh tensor of the same shape and dtype, into `t`."""
-    put(t, source)
-    count((t,))
+    if t.storage.shared:
+        settle()
+    value, site = value_with(t, source), errors.user_site()
+    storage, counter = t.storage, counter_of(t)
+    version = counter.version + 1
+    storage.value, counter.version, counter.site = value, version, site
+    settle_written(storage)
 
 
-def put(t: Any, source: Any) -> None:
-    """`store` that is no write to autograd: versions do not change."""
+def put(written: Sequence[Any], sources: Sequence[Any]) -> None:
+    """`store` into several tensors that is no write to autograd: versions do not change."""
+    if any(t.storage.shared for t in written):
+        settle()
+    values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
+    at_once(setting([t.storage for t in written], "value", values))
+    for t in written:
+        settle_written(t.storage)
+
+
+def store_all(written: Sequence[Any], sources: Sequence[Any], then: Calls = ()) -> None:
+    """`store` into several tensors, and what is to be done `then`, which calls no Python: all or nothing."""
+    if any(t.storage.shared for t in written):
+        settle()
+    values = [value_with(t, source) for t, source in zip(written, sources, strict=True)]
+    commit(written, values, then)
+    for t in written:
+        settle_written(t.storage)
+
+
+def commit(written: Sequence[Any], values: Sequence[Any], then: Calls = ()) -> None:
+    """Give the cells of tensors their recorded values, and count the writes, made at the user's line."""
+    site = errors.user_site()
+    counters = [counter_of(t) for t in written]
+    at_once(
+        setting([t.storage for t in written], "value", values),
+        setting(counters, "version", [counter.version + 1 for counter in counters]),
+        setting(counters, "site", repeat(site)),
+        calling(then),
+    )
+
+
+def counter_of(t: Any) -> Any:
+    """What counts the writes into a tensor; inference tensors have something that nobody looks at."""
+    counter = t.counter
+    return Version() if counter is INFERENCE else counter
+
+
+def value_with(t: Any, source: Any) -> Any:
+    """The value of a memory once `t` shows the elements of `source`; it is on the tape, and nowhere else.
+
+    If others look at that memory, everything has run before, and nothing may until the write is made.
+    """
     storage = t.storage
     refuse_twin(storage)
     if source.spec is t.spec and is_all(t) and not (source.offset or storage.shared):
-        storage.value = source.storage.value
-    elif t.spec.numel:
-        _write_region(t, source)
+        return source.storage.value
+    return _write_region(t, source) if t.spec.numel else storage.value
+
+
+def settle_written(storage: Storage) -> None:
+    """What follows a recorded write: others who look at the same bytes are to see it."""
+    if storage.shared or len(tape) >= MAX_PENDING:
+        settle()
 
 
 def is_all(t: Any) -> bool:
@@ -78,18 +131,15 @@ def refuse_twin(storage: Storage) -> None:
         )
 
 
-def count(written: Sequence[Any]) -> None:
-    """Count a write into tensors, made at the user's line."""
-    site = errors.user_site()
-    for t in written:
-        counter = t.counter
-        if counter is not INFERENCE:
-            counter.version += 1
-            counter.site = site
-
-
-def replace(recipe: Recipe, written: list[Any], read: list[Any], scalars: tuple[int, ...]) -> None:
-    """Record a node whose results are the new values of `written`, whole and unshared tensors.
+def replace(
+    recipe: Recipe,
+    written: list[Any],
+    read: list[Any],
+    scalars: tuple[int, ...],
+    then: Callable[[], object] | None = None,
+) -> None:
+    """Record a node whose results are the new values of `written`, whole and unshared tensors; what is to be
+    done `then`, which calls no Python, is done together with that.
 
     Its inputs are `written`, then `read`; `recipe.over` lets results take over the memory of the
     old values.
@@ -97,33 +147,24 @@ def replace(recipe: Recipe, written: list[Any], read: list[Any], scalars: tuple[
     for t in written:
         refuse_twin(t.storage)
     node = node_on(recipe, (*written, *read), scalars)
-    if len(written) == 1:
-        written[0].storage.value = node
-        remember(node)
-    else:
-        for t, value in zip(written, picks(node), strict=True):
-            t.storage.value = value
-        if len(tape) >= MAX_PENDING:
-            settle()
-    count(written)
+    commit(written, picks(node), () if then is None else (then,))
+    if len(tape) >= MAX_PENDING:
+        settle()
 
 
-def _write_region(t: Any, source: Any) -> None:
-    """Record a node that copies `source` into the part of the old value that `t` shows."""
+def _write_region(t: Any, source: Any) -> Any:
+    """A node, recorded, that copies `source` into the part of the old value that `t` shows."""
     storage, spec, other = t.storage, t.spec, source.spec
     shared = storage.shared
-    if shared:
-        settle()
     key = spec, other, storage.spec, shared
     recipe = writes.get(key)
     if recipe is None:
         if len(writes) >= MAX_RECIPES:
             writes.clear()
         recipe = writes[key] = _write_recipe(*key)
-    storage.value = node = node_on(recipe, (t, source))
-    remember(node)
-    if shared:
-        settle()
+    node = node_on(recipe, (t, source))
+    tape.append(node)
+    return node
 
 
 writes: dict[

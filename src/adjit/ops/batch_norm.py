@@ -238,8 +238,7 @@ def batch_norm(
         input, weight, bias, running_mean, running_var, momentum, eps
     )
     if running_mean is not None:
-        for t, new in zip(running, updated, strict=True):
-            write.put(t, new)
+        write.put(running, updated)
     return out
 
 

@@ -8,7 +8,7 @@ from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
-from ..graph.state import record_gradients
+from ..graph.state import record_gradients, resume_gradients
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..tensor import Tensor
@@ -82,7 +82,8 @@ def limit_norms(weight: Tensor, indices: Tensor, max_norm: float, norm_type: flo
         factors = (max_norm / (norms + 1e-7)).where((used > 0) & (norms > max_norm), 1.0)
         weight.mul_(factors.unsqueeze(1))
     finally:
-        record_gradients(before)
+        if before:
+            resume_gradients()
 
 
 @operation("EmbeddingBackward0")

@@ -8,10 +8,10 @@ from itertools import accumulate
 from typing import Any
 
 from ..devices import CPU
-from ..graph import inplace, write
+from ..graph import write
 from ..graph.fastpath import basic, replacing
 from ..graph.node import Spec
-from ..graph.record import find_device_steps
+from ..graph.record import find_device_steps, make_storage, make_tensor
 from ..graph.state import state
 from ..kernels.ops import optim as kernels
 from ..schedule.jit.cache import expect, instantiate
@@ -21,6 +21,8 @@ from ..tensor import Tensor
 
 Tensors = list[Tensor]
 Numbers = Callable[[], Sequence[float]]  # counts the step, gives its numbers
+Then = Callable[[], object] | None  # calls no Python
+Save = Callable[[], Callable[[], object]] | None
 
 # Element operations that a step of one element is worth: 0.09, 0.15 and 0.6 ns in the second cache.
 COST = {kernels.sgd_step: 1, kernels.momentum_step: 2, kernels.adam_step: 4}
@@ -76,45 +78,49 @@ def sgd_step(params: Tensors, grads: Tensors, numbers: Numbers) -> None:
 
 def momentum_step(
     params: Tensors, velocities: Tensors, grads: Tensors, firsts: Sequence[bool],
-    numbers: Numbers, nesterov: bool,
+    numbers: Numbers, nesterov: bool, then: Then,
 ) -> None:  # fmt: skip
-    """Steps with momentum. Numbers: as for `sgd_step`, momentum, the share of the gradients."""
+    """Steps with momentum, together with what is to be done `then`. Numbers: as for `sgd_step`, momentum,
+    the share of the gradients."""
 
     def words() -> list[int]:
         return [*map(int, firsts), *float_words(numbers()), int(nesterov)]
 
-    _step(kernels.momentum_step, params, velocities, grads, words)
+    _step(kernels.momentum_step, params, velocities, grads, words, then)
 
 
 def adam_step(
-    params: Tensors, states: Tensors, grads: Tensors, numbers: Numbers, amsgrad: bool
-) -> None:
-    """Steps of Adam. Numbers: for each parameter -lr over the correction of the mean, then for each
-    the correction of the square; the sign, weight decay, the factor of the parameters, the weights
-    of the gradient, of the old square and of the new one, epsilon.
+    params: Tensors, states: Tensors, grads: Tensors, numbers: Numbers, amsgrad: bool, then: Then,
+    save: Save,
+) -> None:  # fmt: skip
+    """Steps of Adam, together with what is to be done `then`. Numbers: for each parameter -lr over the
+    correction of the mean, then for each the correction of the square; the sign, weight decay, the factor
+    of the parameters, the weights of the gradient, of the old square and of the new one, epsilon.
     """
 
     def words() -> list[int]:
         return [*float_words(numbers()), int(amsgrad)]
 
-    _step(kernels.adam_step, params, states, grads, words)
+    _step(kernels.adam_step, params, states, grads, words, then, save)
 
 
 def _step(
-    kernel: Any, params: Tensors, states: Tensors, grads: Tensors, numbers: Callable[[], list[int]]
-) -> None:
+    kernel: Any, params: Tensors, states: Tensors, grads: Tensors, numbers: Callable[[], list[int]],
+    then: Then = None, save: Save = None,
+) -> None:  # fmt: skip
     """Record a kernel that gives the parameters and the states new values.
 
-    `numbers` is called once for every step, also for those of a captured function.
+    `numbers` is called once for every step, also for those of a captured function; `save` gives what takes
+    back that it has counted one.
     """
     words = numbers()
     if state.session is not None:
-        state.session.numbers(words, numbers)
+        state.session.numbers(words, numbers, save=save)
     old = written = [*params, *states]
     read = grads
     are_plain = lie_plainly(written, read)
     if not are_plain:
-        written = [t if _is_whole(t) else t.clone(contiguous=True) for t in old]
+        written = [_stand_in(t) if _is_whole(t) else t.clone(contiguous=True) for t in old]
         read = [g if g.spec.contiguous else g.contiguous() for g in grads]
     key = (kernel, len(states), *[p.spec for p in written[: len(params)]])
     found = _recipes.get(key)
@@ -124,13 +130,16 @@ def _step(
         recipe = _recipe(kernel, [t.spec for t in written], key[2:], len(words) + 1)
         found = _recipes[key] = recipe, sum([spec.nbytes for spec in key[2:]]) >= LARGE
     recipe, is_large = found
-    _replace(recipe, written, read, (*words, len(params)))
-    if written is not old:
-        for t, made in zip(old, written, strict=True):
-            if made is not t:
-                inplace.adopt(t, made)
+    _replace(recipe, written, read, (*words, len(params)), then if are_plain else None)
+    if not are_plain:
+        write.store_all(old, written, () if then is None else (then,))
     if is_large or not (are_plain or all(not g.storage.shared for g in read)):
         settle()
+
+
+def _stand_in(t: Tensor) -> Any:
+    """A tensor with the value of another one in a storage of its own."""
+    return make_tensor(make_storage(t.storage.value, t.spec), t.spec)
 
 
 _replace = replacing(write.replace)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from .. import dtypes
@@ -411,15 +412,18 @@ def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int
     def method(self: Tensor, *args: Any) -> Tensor:
         inplace.check(self)
         made = function(self, *args)
-        self.spec, self.offset = made.spec, made.offset
-        self.counter.version += 1
-        if made.edge is not None:
-            fn = made.edge[0]
+        spec, offset, edge, counter = made.spec, made.offset, made.edge, self.counter
+        info = SimpleNamespace() if edge is None or self.view_of is None else self.view_of
+        version = counter.version + 1
+        if edge is None:
+            edge = self.edge
+        else:
+            fn = edge[0]
             fn.op = view_op(fn.name()[:-1] + "1")
             fn.__class__ = fn.op.node_class
-            self.edge = made.edge
-            if self.view_of is not None:
-                self.view_of.version = self.counter.version
+        self.spec, self.offset, counter.version, self.edge, info.version = (
+            spec, offset, version, edge, version,
+        )  # fmt: skip
         return self
 
     method.__doc__ = f"""In-place form of `{name}`: this tensor takes the new shape, others on its memory stay.

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..atomic import calling, together
 from ..ops import steps
 from ..ops.creation import zeros_like
 from ..tensor import Tensor
@@ -101,7 +103,8 @@ class Adam(PerParameterOptimizer):
     ) -> None:
         """Step along the mean gradient over the root of the mean square, both unbiased."""
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
-        self._prepare(param, state, group)
+        if not state:
+            state.update(self._first(param, group))
         state["step"] += 1
         step = state["step"]
 
@@ -120,27 +123,37 @@ class Adam(PerParameterOptimizer):
         scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
         descend_ratio(param, mean, scale, lr / (1 - beta1**step))
 
-    def _prepare(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        """Make the state of a parameter before its first step."""
-        if not state:
-            state["step"] = self.first_step(param, group)
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = zeros_like(param)
+    def _first(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
+        return {
+            "step": self.first_step(param, group),
+            **{name: zeros_like(param) for name in names},
+        }
 
     def update_together(
-        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
-    ) -> bool:
+        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
+        then: Sequence[Callable[[], object]],
+    ) -> bool:  # fmt: skip
         amsgrad = bool(group["amsgrad"])
         for param, state in zip(params, states, strict=True):
-            self._prepare(param, state, group)
+            if not state:
+                state.update(self._first(param, group))
+        counts: list[Any] = []  # those of this step, until it is recorded
+
+        def undo() -> None:
+            for state, count in zip(states, counts, strict=False):
+                state["step"] = count - 1
+
+        def save() -> Callable[[], object]:
+            counts.clear()
+            return undo
 
         def numbers() -> list[float]:
             lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
-            for state in states:
-                state["step"] += 1
-            counts = [state["step"] for state in states]
+            counts[:] = [state["step"] + 1 for state in states]
+            for state, count in zip(states, counts, strict=True):
+                state["step"] = count
             rates = {step: -lr / (1 - beta1**step) for step in set(counts)}
             corrections = {step: (1 - beta2**step) ** 0.5 for step in rates}
             decoupled = group["decoupled_weight_decay"]
@@ -158,7 +171,12 @@ class Adam(PerParameterOptimizer):
 
         names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
         moments = [state[name] for name in names for state in states]
-        steps.adam_step(params, moments, grads, numbers, amsgrad)
+        done = together(calling((counts.clear, *then))) if then else counts.clear
+        try:
+            steps.adam_step(params, moments, grads, numbers, amsgrad, done, save)
+        except BaseException:
+            undo()
+            raise
         return True
 
 

@@ -5,14 +5,18 @@ from __future__ import annotations
 import functools
 import warnings
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
-from itertools import chain
+from functools import partial
+from itertools import chain, repeat
+from operator import setitem
 from typing import Any, TypeAlias
 
+from ..atomic import at_once, calling, setting, together
 from ..autograd.modes import enable_grad
+from ..graph import write
 from ..graph.node import RemovableHandle
-from ..graph.state import record_gradients
+from ..graph.state import record_gradients, resume_gradients
 from ..graph.state import state as switches
 from ..ops.creation import tensor, zeros
 from ..ops.steps import go_together
@@ -516,6 +520,15 @@ class Optimizer:
         self.param_groups.append(param_group)
 
 
+def _go_back(before: list[tuple[Any, ...]], state: dict[str, Any], entries: dict[str, Any]) -> None:
+    """Give tensors that nobody else looks at their values and versions, and a state its entries."""
+    at_once(
+        setting([t.storage for t, _, _ in before], "value", [value for _, value, _ in before]),
+        setting([t.counter for t, _, _ in before], "version", [n for _, _, n in before]),
+        calling([state.clear, partial(state.update, entries)]),
+    )
+
+
 def _cast_like(param: Tensor, value: Any, key: str | None = None) -> Any:
     """`value` with its tensors in the dtype and on the device of `param`, counters as is."""
     if not isinstance(value, Tensor) and hasattr(value, "__array__"):
@@ -606,10 +619,12 @@ class PerParameterOptimizer(Optimizer):
         raise NotImplementedError
 
     def update_together(
-        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
-    ) -> bool:
+        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
+        then: Sequence[Callable[[], object]],
+    ) -> bool:  # fmt: skip
         """Move parameters of a group in one launch, with the numbers of `update`; False where
-        that cannot be done.
+        that cannot be done. `then` puts new states among the others: together with that, if they hold
+        anything.
         """
         return False
 
@@ -637,7 +652,8 @@ class PerParameterOptimizer(Optimizer):
             for group in self.param_groups:
                 self._step_group(group)
         finally:
-            record_gradients(before)
+            if before:
+                resume_gradients()
         return loss
 
     def _step_group(self, group: dict[str, Any]) -> None:
@@ -658,15 +674,58 @@ class PerParameterOptimizer(Optimizer):
         if (
             tensor_lr
             or not go_together(params)
-            or not self.update_together(params, grads, states, group)
-        ):
+            or not self.update_together(
+                params, grads, states, group,
+                [partial(self.state.__setitem__, params[k], states[k]) for k in fresh] if fresh else (),
+            )
+        ):  # fmt: skip
             if switches.session is not None:
                 self._tell(switches.session, states, group)
             for param, grad, state in zip(params, grads, states, strict=True):
-                self.update(param, -grad if group["maximize"] else grad, state, group)
-        for k in fresh:
-            if states[k]:
-                self.state[params[k]] = states[k]
+                self._update(param, -grad if group["maximize"] else grad, state, group)
+
+    def _update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """`update`, all or nothing: the parameter and its state change together."""
+        before: list[tuple[Any, ...]] = []
+        for t in (param, *state.values()):
+            if isinstance(t, Tensor):
+                cell = t.storage
+                if cell.shared:
+                    self._update_shared(param, grad, state, group)
+                    return
+                before.append((t, cell.value, t.counter.version))
+        entries = dict(state)
+        try:
+            self.update(param, grad, state, group)
+            if state:
+                self.state[param] = state
+        except BaseException:
+            _go_back(before, state, entries)
+            raise
+
+    def _update_shared(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """`_update` where others look at memory: what is written there is there for good, so copies change
+        first."""
+        tensors = [t for t in (param, *state.values()) if isinstance(t, Tensor)]
+        copies = {t: t.detach().clone() for t in tensors if t.storage.shared}
+        before = [(t, t.storage.value, t.counter.version) for t in tensors if t not in copies]
+        moving = {n: copies.get(v, v) if isinstance(v, Tensor) else v for n, v in state.items()}
+        done: list[bool] = []
+        try:
+            self.update(copies.get(param, param), grad, moving, group)
+            changed = {n: v for n, v in moving.items() if not any(v is c for c in copies.values())}
+            then = [partial(state.update, changed), partial(done.append, True)]
+            if moving:
+                then.append(partial(self.state.__setitem__, param, state))
+            write.store_all([*copies], [*copies.values()], then)
+        except BaseException:
+            if not done:
+                _go_back(before, state, dict(state))
+            raise
 
     def _tell(self, session: Any, states: list[Any], group: dict[str, Any]) -> None:
         """Tell a capture which Python numbers went into the updates of a group."""
@@ -675,19 +734,25 @@ class PerParameterOptimizer(Optimizer):
             return [(k, v) for k, v in group.items() if k != "params" and not isinstance(v, Tensor)]
 
         def counts() -> list[int]:
-            return [s["step"] for s in states if isinstance(s.get("step"), int)]
+            return [s["step"] for s in counting()]
 
         def count() -> list[int]:
-            for s in states:
-                if isinstance(s.get("step"), int):
-                    s["step"] += 1
+            for s in counting():
+                s["step"] += 1
             return []
+
+        def counting() -> list[Any]:
+            return [s for s in states if isinstance(s.get("step"), int)]
+
+        def save() -> Callable[[], object]:
+            known = counting()
+            return together(map(setitem, known, repeat("step"), [s["step"] for s in known]))
 
         session.depends_on(options)
         if self.counts(group):
             session.depends_on(counts)
         else:
-            session.numbers((), count)
+            session.numbers((), count, save=save)
 
     def counts(self, group: dict[str, Any]) -> bool:
         """Whether `update` computes with the number of the step."""

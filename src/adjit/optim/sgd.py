@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from itertools import repeat
+from operator import setitem
 from typing import Any
 
+from ..atomic import calling, together
 from ..graph.state import state as switches
 from ..ops import steps
 from ..ops.creation import empty_like
@@ -103,8 +107,9 @@ class SGD(PerParameterOptimizer):
         descend(param, grad, as_scalar(group["lr"]))
 
     def update_together(
-        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any]
-    ) -> bool:
+        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
+        then: Sequence[Callable[[], object]],
+    ) -> bool:  # fmt: skip
         momentum = group["momentum"]
 
         def numbers() -> list[float]:
@@ -116,15 +121,19 @@ class SGD(PerParameterOptimizer):
             steps.sgd_step(params, grads, numbers)
             return True
         firsts = [state.get("momentum_buffer") is None for state in states]
-        for param, state, first in zip(params, states, firsts, strict=True):
-            if first:
-                state["momentum_buffer"] = empty_like(param)
-        velocities = [state["momentum_buffer"] for state in states]
+        velocities = [
+            empty_like(param) if first else state["momentum_buffer"]
+            for param, state, first in zip(params, states, firsts, strict=True)
+        ]
+        done = None
+        if any(firsts) or then:
+            kept = map(setitem, states, repeat("momentum_buffer"), velocities)
+            done = together(kept, calling(then))
 
         def numbers_with_momentum() -> list[float]:
             return [*numbers(), group["momentum"], 1 - group["dampening"]]
 
         steps.momentum_step(
-            params, velocities, grads, firsts, numbers_with_momentum, group["nesterov"]
+            params, velocities, grads, firsts, numbers_with_momentum, group["nesterov"], done
         )
         return True

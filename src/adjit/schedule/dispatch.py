@@ -8,12 +8,13 @@ from __future__ import annotations
 import sys
 import threading
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
 
+from ..atomic import Calls
 from ..devices import CPU
 from ..kernels.runtime.runner import HEADER, STATUS_WORDS
 from ..storage import Foreign, LargeBlock, allocate, size_class
@@ -42,8 +43,9 @@ def run(batch: list[Any]) -> None:
         if not places:  # by now, as the walk was compiled with the kernels
             places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
     finally:
-        batch[:] = [node for node in batch[::-1] if node.recipe is not None]
+        batch[:] = batch[::-1]
         running = 0
+        batch[:] = [node for node in batch if node.recipe is not None]
 
 
 def _run_usual(batch: list[Any]) -> None:
@@ -105,43 +107,30 @@ def _run_node(node: Any, recipe: Any) -> None:
         return
     words: list[int] = []  # they also keep the blocks that are written
     steps, blocks = _rows(node, recipe, words)
-    can_fail = recipe.fallible is not None and steps > 0
-    if not can_fail:
-        _go(words, steps, recipe.large, _marks(node, blocks, None))
-        node.inputs = None  # only now: what frees memory is Python, in which a signal would be lost
-        return
+    status = _status_at if recipe.fallible is not None and steps else 0
     _status[0] = 0
-    if any(block is value.address for block in blocks for value in node.inputs):
-        # Running it again would write twice. Whether it has found a bad value is known only afterwards.
-        torn = Failed(RuntimeError(f"{recipe.name} was interrupted while it wrote in place"))
-        _go(words, steps, recipe.large, _marks(node, blocks, torn))
-        Failed.count -= 1  # it was not
-    else:
-        _go(words, steps, recipe.large, ())
+    _go(words, steps, status, recipe.large, marks(node, blocks))
     if _status[0]:
         raise _failed(node, recipe)
-    node.address = blocks[0]
-    if len(blocks) > 1:
-        node.others = blocks
-    node.recipe = node.inputs = None
+    node.inputs = None  # only now: what frees memory is Python, in which a signal would be lost
 
 
-def _marks(node: Any, blocks: list[Any], recipe: Failed | None) -> list[Callable[[], None]]:
-    """What makes a node one that is done, or has failed: calls that run no Python."""
+def marks(node: Any, blocks: list[Any]) -> Calls:
+    """What makes a node one that is done: calls that run no Python."""
     found = [partial(setattr, node, "address", blocks[0])]
     if len(blocks) > 1:
         found.append(partial(setattr, node, "others", blocks))
-    return [*found, partial(setattr, node, "recipe", recipe)]
+    return [*found, partial(setattr, node, "recipe", None)]
 
 
-def _go(words: list[int], steps: int, large: bool, then: Sequence[Callable[[], None]]) -> None:
-    """Run rows, then at once what follows."""
+def _go(words: list[int], steps: int, status: int, large: bool, then: Calls) -> None:
+    """Run rows, then at once what follows, unless a kernel has set the status."""
     stream = array("q", words)
     address = stream.buffer_info()[0]
     if profile.active is None:
-        run_cpu.run(address, steps, 0, large=large, then=then)
+        run_cpu.run(address, steps, status, large=large, then=then)
     else:
-        profile.active.run_node(address, stream, steps, large, then)
+        profile.active.run_node(address, stream, steps, status, large, then)
 
 
 def run_watched(batch: list[Any], watcher: profile.Watcher) -> None:

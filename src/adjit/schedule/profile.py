@@ -7,9 +7,10 @@ through a walk of its own, which notes the time after every step.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from ..atomic import Calls
 from ..devices import CPU, device
 from ..errors import Site
 from . import run_cpu
@@ -61,9 +62,11 @@ class Watcher:
         stream: int,
         status: int,
         large: bool,
+        then: Calls,
     ) -> int:
-        """Run the stream of a plan with a note for each step, a site for each node."""
-        stopped, times = run_cpu.run_timed(stream, len(notes), status, large=large)
+        """Run the stream of a plan with a note for each step, a site for each node; then at once what
+        follows, if it went well."""
+        stopped, times = run_cpu.run_timed(stream, len(notes), status, large=large, then=then)
         self.keep(notes, times, sites)
         return int(stopped)
 
@@ -72,11 +75,12 @@ class Watcher:
         stream: int,
         words: Sequence[int],
         steps: int,
+        status: int,
         large: bool,
-        then: Sequence[Callable[[], None]],
+        then: Calls,
     ) -> None:
-        """Run the steps of the node that is expected, then at once what follows."""
-        _, times = run_cpu.run_timed(stream, steps, 0, large=large, then=then)
+        """Run the steps of the node that is expected, then at once what follows, if it went well."""
+        _, times = run_cpu.run_timed(stream, steps, status, large=large, then=then)
         self.keep_node(times, words[0])
 
     def keep_node(self, times: Sequence[int], kernel: int = 0, place: device = CPU) -> None:

@@ -8,16 +8,22 @@ what it has found, are no part of a graph: they lie in the GPU's memory, copied 
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
+from itertools import chain
+from operator import setitem
 from typing import Any
 
 from ... import gpu
+from ...atomic import Calls
 from ...errors import Site
 from ...kernels.on_gpu.block import PARTS_BYTES
 from ...kernels.runtime import launcher
 from ...kernels.runtime.runner import HEADER
 from ...shapes import extent
-from .. import profile, run_cpu
+from .. import profile
 from ..fusion.row_groups import Limits
 from ..graph_key import Structure
 from ..jit.cache import instantiate, link
@@ -196,7 +202,7 @@ class GpuPlan(Plan):
     def _allocate(self, size: int) -> Any:
         return self.owner.pool.allocate(size)
 
-    def _go(self, sites: Sequence[Site | None] | None) -> None:
+    def _go(self, sites: Sequence[Site | None] | None, then: Calls) -> None:
         """Launch all kernels on the current stream."""
         owner = self.owner
         owner.use_current_stream()
@@ -204,17 +210,16 @@ class GpuPlan(Plan):
             owner.copy_table(self._rows, self._stream + 8 * self._table_at, self._table_words)
             self._rows = 0  # what comes later on this stream may have the block
         if sites is not None and profile.active is not None:
-            times = owner.run_timed([self._stream + 8 * at for at in self._steps_at])
+            times = owner.run_timed([self._stream + 8 * at for at in self._steps_at], then)
             profile.active.keep(profile.active.notes_of(self), times, sites, owner.place)
-            owner.raise_failed_launch()
             return
         graph = self._graph() if self.steps > WORTH_A_GRAPH else 0
         if graph:
-            owner.driver.call("cuGraphLaunch", graph, owner.stream_word[0])
-            self.status[4] = 1
+            words = array("q", owner.put_on_stream("cuGraphLaunch", graph))
+            has_run = partial(setitem, self.status, 4, 1)
+            owner.launch(words.buffer_info()[0], 1, chain(then, (has_run,)))
         else:
-            run_cpu.run(self._stream, self.steps, 0, large=False)
-            owner.raise_failed_launch()
+            owner.launch(self._stream, self.steps, then)
 
     def _graph(self) -> int:
         """The handle of the graph for the words as they are; 0 if there is none yet."""
@@ -231,15 +236,20 @@ class GpuPlan(Plan):
     def _captured(self) -> int:
         """The launches as a graph."""
         owner = self.owner
-        before, owner.stream_word[0] = owner.stream_word[0], owner.capture_stream
-        owner.driver.begin_capture(owner.capture_stream)
+        before = owner.stream_word[0]
         try:
-            run_cpu.run(self._stream, self.steps, 0, large=False)
+            owner.stream_word[0] = owner.capture_stream
+            owner.driver.begin_capture(owner.capture_stream)
+            owner.launch(self._stream, self.steps, ())
+        except BaseException:
+            self.status[4] = 0  # nothing has run, whatever its last step says
+            with suppress(RuntimeError):  # it may not have begun
+                owner.driver.end_capture(owner.capture_stream)
+            raise
         finally:
             owner.stream_word[0] = before
-            graph = owner.driver.end_capture(owner.capture_stream)
-        owner.raise_failed_launch()
-        return graph
+        self.status[4] = 0
+        return owner.driver.end_capture(owner.capture_stream)
 
     def failed_node(self) -> int:
         """-1: what a kernel finds is known once somebody waits for it."""

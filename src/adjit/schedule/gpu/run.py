@@ -13,12 +13,14 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ... import driver, gpu
+from ...atomic import Calls, at_once, calling
 from ...devices import CPU, device
 from ...kernels.runtime import launcher
+from ...kernels.runtime.runner import HEADER
 from ...storage import allocate, size_class
 from .. import profile, run_cpu
 from ..codegen import units_cuda
-from ..dispatch import Failed, fail, found_error, inherit_error, is_free
+from ..dispatch import Failed, fail, found_error, inherit_error, is_free, marks
 from ..jit import nvidia
 from ..jit.cache import instantiate, link
 from ..planning.recipe import COPY, DeviceSource, Recipe, Source
@@ -117,8 +119,15 @@ class Gpu:
                 self.driver.call("cuFuncSetAttribute", function, driver.MOST_SHARED, self.shared)
         return function
 
-    def run(self, launches: Sequence[Launch | products.Call], row: Sequence[int]) -> None:
-        """Launch kernels over the words of a row on the current stream."""
+    def run(
+        self,
+        launches: Sequence[Launch | products.Call],
+        row: Sequence[int],
+        then: Calls = (),
+    ) -> None:
+        """Launch kernels over the words of a row on the current stream, and at once, if that went well, do
+        what follows.
+        """
         words: list[int] = []
         starts: list[int] = []
         self.use_current_stream()
@@ -138,22 +147,28 @@ class Gpu:
         table = array("q", words)
         address = table.buffer_info()[0]
         if profile.active is None:
-            run_cpu.run(address, len(launches), 0, large=False)
+            self.launch(address, len(launches), then)
         else:
-            times = self.run_timed([address + 8 * start for start in starts])
+            times = self.run_timed([address + 8 * start for start in starts], then)
             profile.active.keep_node(times, place=self.place)
+
+    def launch(self, stream: int, steps: int, then: Calls) -> None:
+        """Run a stream of launches, and at once, if that went well, do what follows."""
+        self.report[0] = 0  # what an interrupt has kept from being raised counts as not run
+        run_cpu.run(stream, steps, self.report.buffer_info()[0], large=False, then=then)
         self.raise_failed_launch()
 
-    def run_timed(self, steps: Sequence[int]) -> list[int]:
-        """Run steps at these addresses and wait; when the first began and when each ended, in ns of
-        the monotonic clock, as far apart as the GPU has measured it."""
-        stream = self.stream_word[0]
+    def run_timed(self, steps: Sequence[int], then: Calls) -> list[int]:
+        """Run steps at these addresses, do at once what follows, and wait; when the first began and when
+        each ended, in ns of the monotonic clock, as far apart as the GPU has measured it."""
         events = [self.driver.new_event(timing=True) for _ in range(len(steps) + 1)]
-        begin = time.monotonic_ns()
-        self.driver.call("cuEventRecord", events[0], stream)
+        words = array("q", self.put_on_stream("cuEventRecord", events[0]))
         for address, event in zip(steps, events[1:], strict=True):
-            run_cpu.run(address, 1, 0, large=False)
-            self.driver.call("cuEventRecord", event, stream)
+            count = read_words(address + 8 * (HEADER - 1), 1)[0]
+            words.extend(read_words(address, HEADER + count))
+            words.extend(self.put_on_stream("cuEventRecord", event))
+        begin = time.monotonic_ns()
+        self.launch(words.buffer_info()[0], 2 * len(steps) + 1, then)
         self.driver.call("cuEventSynchronize", events[-1])
         times = [begin + round(1e6 * self.driver.elapsed(events[0], event)) for event in events]
         for event in events:
@@ -167,6 +182,12 @@ class Gpu:
             self.stream_word.buffer_info()[0], self.report.buffer_info()[0], shape.floats,
             len(row) + 1, *row, shape.n,
         ]  # fmt: skip
+
+    def put_on_stream(self, function: str, handle: Any) -> list[int]:
+        """The words of a step that puts a graph or an event onto the current stream."""
+        addresses = self.stream_word.buffer_info()[0], self.report.buffer_info()[0]
+        kernel = link(instantiate(launcher.put_on_stream, {}))
+        return [kernel, 1, 1, 4, self.driver.address(function), int(handle), *addresses]
 
     def product_row(self, call: products.Call, row: Sequence[Any], workspace: Any) -> list[Any]:
         """The words of a call of cuBLASLt over the words of a row."""
@@ -282,34 +303,38 @@ def run(batch: list[Any]) -> None:
     place: device = batch[0].recipe.device
     owner = gpu_of(place)
     owner.driver.use(owner.index)
-    batch.reverse()
     looked = False
+    batch[:] = batch[::-1]  # no call, after which a signal would find the order unknown
     try:
         while batch:
             node = batch[-1]
             recipe = node.recipe
             if recipe is None or recipe.__class__ is Failed:
-                batch.pop()
+                del batch[-1]
                 continue
             if profile.active is not None:
                 profile.active.expect(node)
+            looked = looked or recipe.spec.device is CPU
             try:
                 _run_node(owner, node, recipe)
             except Exception as error:
-                fail(batch.pop(), error)
+                if node.recipe.__class__ is not Failed:
+                    fail(node, error)
+                del batch[-1]
                 raise
-            looked = looked or recipe.spec.device is CPU
-            batch.pop()
+            del batch[-1]
     finally:
-        batch.reverse()
+        batch[:] = batch[::-1]
+        batch[:] = [node for node in batch if node.recipe is not None]
         if looked:
             owner.synchronize(gpu.current_stream(owner.index))
 
 
 def _run_node(owner: Gpu, node: Any, recipe: Recipe) -> None:
-    """Put the work of a node onto the current stream, and give it its memory."""
+    """Put the work of a node onto the current stream, and give it its memory: at once, so that it counts
+    as done together with its work."""
     if recipe.pick >= 0 and node.inputs[0].recipe is None:
-        node.address = node.inputs[0].others[recipe.pick]
+        node.address, node.recipe = node.inputs[0].others[recipe.pick], None
     elif any(value.recipe is not None for value in node.inputs):
         inherit_error(node)
         return
@@ -319,7 +344,7 @@ def _run_node(owner: Gpu, node: Any, recipe: Recipe) -> None:
         _write(owner, node, recipe)
     else:
         _launch(owner, node, recipe)
-    node.recipe = node.inputs = None
+    node.inputs = None  # only now: what frees memory is Python
 
 
 def _launch(owner: Gpu, node: Any, recipe: Recipe) -> None:
@@ -338,11 +363,11 @@ def _launch(owner: Gpu, node: Any, recipe: Recipe) -> None:
     if recipe.fallible is not None:
         row.append(owner.checks.expect(recipe, node.site, gpu.current_stream(owner.index)))
         node.site = None
+    done = marks(node, blocks)
     if launches:
-        owner.run(launches, [*row, *recipe.constants, *node.scalars])
-    node.address = blocks[0]
-    if len(blocks) > 1:
-        node.others = blocks
+        owner.run(launches, [*row, *recipe.constants, *node.scalars], done)
+    else:
+        at_once(calling(done))
 
 
 def _addresses(owner: Gpu, node: Any, recipe: Recipe) -> list[int]:
@@ -376,29 +401,30 @@ def _write(owner: Gpu, node: Any, recipe: Recipe) -> None:
         _copy(owner, "cuMemcpyDtoDAsync_v2", fresh, block, recipe.spec.nbytes)
         target += fresh - block
         block = fresh
-    owner.run(launches, [source, target, *recipe.constants])
-    node.address = block
+    owner.run(launches, [source, target, *recipe.constants], marks(node, [block]))
 
 
 def _move(owner: Gpu, node: Any, recipe: Recipe) -> None:
     """Copy the bytes of a value to another device."""
     (value,), (given,), made = node.inputs, recipe.inputs, recipe.spec
     source, nbytes = value.address + node.offsets[0] * given.dtype.itemsize, given.nbytes
-    if made.device is CPU:
-        node.address = allocate(size_class(nbytes))
-        _copy(owner, "cuMemcpyDtoHAsync_v2", node.address, source, nbytes)
-        return
+    block: Any
     memory = getattr(value.address, "memory", None)
-    if memory.__class__ is gpu.PinnedMemory:
-        node.address = _bring(owner, memory, source, nbytes)
-        return
-    node.address = owner.pool.allocate(nbytes)
-    if given.device is CPU:
-        _copy(owner, "cuMemcpyHtoDAsync_v2", node.address, source, nbytes)
-    elif given.device is made.device:
-        _copy(owner, "cuMemcpyDtoDAsync_v2", node.address, source, nbytes)
+    if made.device is CPU:
+        block = allocate(size_class(nbytes))
+        _copy(owner, "cuMemcpyDtoHAsync_v2", block, source, nbytes)
+        owner.driver.call("cuStreamSynchronize", gpu.current_stream(owner.index))
+    elif memory.__class__ is gpu.PinnedMemory:
+        block = _bring(owner, memory, source, nbytes)
     else:
-        _copy_from_peer(owner, gpu_of(given.device), node.address, source, nbytes)
+        block = owner.pool.allocate(nbytes)
+        if given.device is CPU:
+            _copy(owner, "cuMemcpyHtoDAsync_v2", block, source, nbytes)
+        elif given.device is made.device:
+            _copy(owner, "cuMemcpyDtoDAsync_v2", block, source, nbytes)
+        else:
+            _copy_from_peer(owner, gpu_of(given.device), block, source, nbytes)
+    node.address, node.recipe = block, None
 
 
 def _bring(owner: Gpu, memory: gpu.PinnedMemory, source: int, nbytes: int) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...atomic import Calls
 from ...devices import device
 from ...errors import Site
 from ...storage import WORKSPACE, Foreign, allocate, free_small, size_class, workspace
@@ -220,28 +221,29 @@ class Plan:
         chosen = (which >= start) & (which < start + count)
         return at[chosen], which[chosen] - start
 
-    def run(self, sites: Sequence[Site | None] | None = None) -> None:
-        """Run what was prepared; `sites` are where the nodes came from, for a profile."""
-        arena = self._arena()
+    def run(self, sites: Sequence[Site | None] | None = None, then: Calls = ()) -> None:
+        """Run what was prepared, and at once, if that went well, what is to be done `then`; `sites` are
+        where the nodes came from, for a profile."""
+        arena, at = self._arena(), self._arena_at
         if arena != self.status[5]:
-            self.words[self._arena_at] += int(arena) - self.status[5]
-            self.status[5] = arena
+            further = int(arena) - self.status[5]
+            self.words[at], self.status[5] = self.words[at] + further, arena
         self.status[0] = 0
-        self._go(sites)
+        self._go(sites, then)
 
     def _arena(self) -> Any:
         """Memory for the values in between: a block, or an address that stays."""
         return allocate(self.arena) if self.arena > WORKSPACE else self.status[5]
 
-    def _go(self, sites: Sequence[Site | None] | None) -> None:
+    def _go(self, sites: Sequence[Site | None] | None, then: Calls) -> None:
         """Run the steps."""
         where = self._status if self.can_fail else 0
         if sites is None or profile.active is None:
-            self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large)
+            self.stopped = run_cpu.run(self._stream, self.steps, where, large=self.large, then=then)
         else:
             watcher = profile.active
             self.stopped = watcher.run_plan(
-                watcher.notes_of(self), sites, self._stream, where, self.large
+                watcher.notes_of(self), sites, self._stream, where, self.large, then
             )
 
     @property
