@@ -247,6 +247,7 @@ def lose_nothing(
             values = program()
             Interrupts(at).during(settle)
         assert bits(values) == expected, f"place {at} of {counted.seen}"
+        assert not scheduling.lock._is_owned(), f"place {at} of {counted.seen}"
     assert not scheduling.tape
     return chosen
 
@@ -741,6 +742,7 @@ SIGNALS = """
 import random, signal, sys, time
 import adjit
 from adjit.nn import functional as F
+from adjit.schedule.settle import lock
 
 def train(rounds):
     adjit.manual_seed(0)
@@ -768,6 +770,7 @@ while True:
         signal.setitimer(signal.ITIMER_REAL, 0)
     except KeyboardInterrupt:
         count += 1
+    assert not lock._is_owned(), "a lock is held"
     found = look(values)
     if expected is None:
         expected = look(train(3))

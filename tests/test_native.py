@@ -2002,9 +2002,12 @@ UNUSUAL = in_profile, while_others_run, behind_a_call_that_waits, everything
 
 
 @pytest.mark.parametrize("f", UNUSUAL, ids=[f.__name__ for f in UNUSUAL])
-def test_python_settles_what_is_not_usual(f, slow_settles):
+def test_python_settles_what_is_not_usual(f, monkeypatch, slow_settles):
+    monkeypatch.setattr(config, "JIT", "sync")
     x = T.arange(3.0)
-    assert (x + 1).tolist() == [1, 2, 3]
+    for _ in range(8):  # whatever ran before
+        slow_settles.clear()
+        assert (x + 1).tolist() == [1, 2, 3]
     assert not slow_settles
     assert f(x) == [1, 2, 3]
     assert slow_settles

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 
 from . import devices, driver
 from .errors import OutOfMemoryError
+from .locks import Lock
 from .storage import Block, size_class
 
 SMALLEST = 512  # bytes, as in PyTorch; what is aligned so suits every access
@@ -207,7 +208,7 @@ class PinnedMemory:
 
 
 _pinned: dict[int, list[tuple[int, list[int]]]] = {}
-_choosing = threading.Lock()
+_choosing = Lock()
 
 
 def _are_done(copies: list[int]) -> bool:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 import struct
-import threading
 from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import devices
 from .graph.export import export, namespace
 from .graph.state import state
+from .locks import Lock
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -49,7 +49,7 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         self.device = devices.check(device)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._seed, self._offset = DEFAULT_SEED, 0
 
     def manual_seed(self, seed: int) -> Generator:

@@ -8,7 +8,6 @@ at once.
 
 from __future__ import annotations
 
-import threading
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -23,6 +22,7 @@ from ..graph.record import as_tensor, as_tensors
 from ..graph.state import record_gradients, resume_gradients, state, watchers
 from ..graph.trace import Template, remembered
 from ..graph.view import Pull
+from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
@@ -33,7 +33,7 @@ from ..tensor import Tensor
 MOST = 32  # gradients that are summed at once
 SMALL = 1 << 10  # elements of these; larger ones are summed at once, and fused
 
-_accumulate_lock = threading.RLock()
+_accumulate_lock = Lock()
 
 
 class Accumulate:

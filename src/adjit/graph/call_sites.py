@@ -7,18 +7,18 @@ nothing while nobody asks.
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Iterator
 from typing import Any
 
 from .. import errors
+from ..locks import Lock
 from .node import Node
 from .state import watchers
 
 Sites = dict[int, errors.Site | None]
 
 _scalars: Any = Node.__dict__["scalars"]
-_lock = threading.Lock()
+_lock = Lock()
 
 
 @contextlib.contextmanager

@@ -7,14 +7,13 @@ the child. So a fork waits until no other thread schedules or compiles.
 from __future__ import annotations
 
 import os
-import threading
 
 from . import plan_cache, settle
 from .codegen import body
 from .jit import cache
 
 # In the order in which they are taken.
-LOCKS: tuple[threading.RLock | threading.Lock, ...] = (settle.lock, *cache.locks, body.parsing)
+LOCKS = (settle.lock, *cache.locks, body.parsing)
 
 
 def _before() -> None:

@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import config
 from ..devices import CPU
+from ..locks import Lock
 from ..storage import empty_cache
 from . import run_cpu
 from .graph_key import Structure
@@ -182,7 +183,7 @@ class _Compiler:
     def __init__(self) -> None:
         self._works: list[Callable[[], object]] = []  # the first is being done
         self._thread: threading.Thread | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._closed = False
 
     def add(self, work: Callable[[], object]) -> None:
@@ -238,7 +239,7 @@ class _Compiler:
 
     def after_fork(self) -> None:
         """In a child, which has no threads: what was left is done when more is to be compiled, or never."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._thread = None
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from .. import config, devices
 from ..devices import CPU, device
 from ..kernels.runtime.runner import STATUS_WORDS
+from ..locks import Lock
 from ..storage import allocate, size_class
 from . import deferred, dispatch, plan_cache, profile
 from .dispatch import Failed, fail, found_error
@@ -23,7 +24,7 @@ from .graph_key import Structure, read_batch, structure_of, structure_with
 from .jit import disk, native
 from .planning.plan import copied, run_course
 
-lock: threading.RLock = threading.RLock()
+lock = Lock()
 tape: list[Any] = []
 # Calls of captured functions whose results nobody has looked at: each has a method `run`, which takes
 # it off the list. Recorded nodes may read their results.

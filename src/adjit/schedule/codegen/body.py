@@ -17,15 +17,15 @@ import inspect
 import math
 import os
 import textwrap
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import CodeType
 from typing import Any, NamedTuple
 
 from ...dtypes import dtype
+from ...locks import Lock
 
-parsing = threading.Lock()
+parsing = Lock()
 
 
 def parse(text: str, mode: str = "exec") -> Any:

@@ -6,7 +6,6 @@ finds (an index out of range) is therefore reported there.
 
 from __future__ import annotations
 
-import threading
 import time
 from array import array
 from collections.abc import Sequence
@@ -17,6 +16,7 @@ from ...atomic import Calls, at_once, calling
 from ...devices import CPU, device
 from ...kernels.runtime import launcher
 from ...kernels.runtime.runner import HEADER
+from ...locks import Lock
 from ...storage import allocate, size_class
 from .. import profile, run_cpu
 from ..codegen import units_cuda
@@ -280,7 +280,7 @@ def read_words(address: int, count: int) -> tuple[int, ...]:
 
 
 _gpus: dict[device, Gpu] = {}
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def gpu_of(place: device) -> Gpu:

@@ -31,6 +31,7 @@ from ...dtypes import dtype
 from ...kernels.language import target
 from ...kernels.language.processor import CHOSEN
 from ...kernels.language.target import load, loader, translate
+from ...locks import Lock
 from ..codegen.body import SCALAR_MODULES, VECTOR_MATH, parse
 from ..planning.recipe import Source
 from . import disk, kernel_files
@@ -40,8 +41,8 @@ from .progress import progress
 SIGNATURE = "void(int64, int64, int64)"
 TURN = 1e-4  # seconds for which a thread may keep Python's lock
 
-_lock: threading.RLock = threading.RLock()
-compiler_lock: threading.RLock = threading.RLock()  # one thread compiles at a time
+_lock = Lock()
+compiler_lock = Lock()  # one thread compiles at a time
 locks = compiler_lock, _lock  # in the order in which they are taken
 _linked: dict[str, tuple[int, ...]] = {}
 _expected: dict[Source, None] = {}
