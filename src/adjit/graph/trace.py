@@ -269,6 +269,10 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
     number.update({id(node): len(values) + k for k, node in enumerate(nodes)})
     if not wanted <= number.keys():
         return SEEN if any(s.value.recipe is None for s in storages) else UNSTEADY
+    if any(number[id(s.value)] < len(values) for s in storages):
+        return (
+            UNSTEADY  # a result has an operand's value, which the next one may show from elsewhere
+        )
 
     starts = [t.offset for t in operands] + [0] * len(nodes)
     steps = []

@@ -1,0 +1,17 @@
+"""Where a part is all there is, the result was the operand: known calls lost where that begins in memory."""
+
+v0 = T.arange(12).to(T.float64).reshape((4, 3))
+v1, v2 = v0.split(2, 0)
+v3 = T.slice_scatter(v1, v1, 0, 0, 2)
+v4 = T.slice_scatter(v1, v1, 0, 0, 2)
+v5 = T.slice_scatter(v2, v2, 0, 0, 2)
+v6 = T.tensor([[0.5, 0.5, 0.5]], dtype=T.float64)
+v7 = v6.select_scatter(v0[0], 0, 0)
+v8 = v6.select_scatter(v0[0], 0, 0)
+v9 = v6.select_scatter(v0[2], 0, 0)
+v10 = T.block_diag(v1)
+v11 = T.block_diag(v1)
+v12 = T.block_diag(v2)
+v13 = v0[0, :1].diag_embed()
+v14 = v0[0, :1].diag_embed()
+v15 = v0[2, 1:2].diag_embed()
