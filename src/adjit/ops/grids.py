@@ -249,7 +249,7 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 @operation("ScatterAddBackward0")
 def scatter_sum(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`x` with the elements of `src` added along `dim`."""
-    return write_to_grid(kernels.reduce_grid, x, dim, index, src, (kernels.SUM,))
+    return write_to_grid(kernels.reduce_grid, x, dim, index, src, (joining("sum", x.dtype),))
 
 
 @scatter_sum.vjp
@@ -264,6 +264,11 @@ REDUCTIONS = {
     "amax": kernels.LARGEST,
     "amin": kernels.SMALLEST,
 }
+
+
+def joining(reduce: str, kind: dtype) -> int:
+    """How the kernel joins elements: of truth values a sum is whether there is a true one."""
+    return kernels.LARGEST if reduce == "sum" and kind is dtypes.bool else REDUCTIONS[reduce]
 
 
 @export(method=True, out=True, inplace=True)
@@ -323,7 +328,8 @@ def scatter_join(
     start = x
     if not include_self:
         start = scatter_number(x, dim, index, identity_of(reduce, x.dtype))
-    out = write_to_grid(kernels.reduce_grid, start, dim, index, src, (REDUCTIONS[reduce],))
+    how = (joining(reduce, x.dtype),)
+    out = write_to_grid(kernels.reduce_grid, start, dim, index, src, how)
     if reduce != "mean":
         return out
     counts = counts_along(x, dim, index, include_self)

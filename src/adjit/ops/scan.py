@@ -35,8 +35,14 @@ def scan(
     )  # fmt: skip
 
 
-def running(kernel: Any, x: Tensor, axis: int, dtype: DType) -> Tensor:
-    """A running sum or product; a CPU accumulates float32 in float64."""
+def running(name: str, kernel: Any, x: Tensor, axis: int, dtype: DType) -> Tensor:
+    """A running sum or product; a CPU accumulates float32 in float64.
+
+    Raises:
+        NotImplementedError: for truth values.
+    """
+    if dtype is dtypes.bool:
+        raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
     wide = dtypes.float64 if dtype.is_floating_point else dtype
     out: Tensor = scan(kernel, x, axis, [dtype], {"X": x.dtype, "A": wide, "T": dtype})
     return out
@@ -50,7 +56,7 @@ def from_the_end(x: Tensor, axis: int) -> Tensor:
 @operation("CumsumBackward0")
 def cumsum_axis(x: Tensor, axis: int, dtype: DType) -> Tensor:
     """Running sums along an axis."""
-    return running(kernels.cumsum, x, axis, dtype)
+    return running("cumsum", kernels.cumsum, x, axis, dtype)
 
 
 @cumsum_axis.vjp
@@ -81,7 +87,7 @@ def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
 @operation("CumprodBackward0")
 def cumprod_axis(x: Tensor, axis: int, dtype: DType) -> Tensor:
     """Running products along an axis."""
-    return running(kernels.cumprod, x, axis, dtype)
+    return running("cumprod", kernels.cumprod, x, axis, dtype)
 
 
 @cumprod_axis.vjp
@@ -314,4 +320,4 @@ def diff(
         length = input.shape[axis]
         after, before = input.narrow(axis, 1, length - 1), input.narrow(axis, 0, length - 1)
         input = after != before if input.dtype is dtypes.bool else after - before
-    return input.clone() if input is given else input
+    return input.clone() if input is given and (n == 0 or 0 not in input.shape) else input

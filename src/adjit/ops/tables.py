@@ -151,6 +151,12 @@ def write_rows(
     names: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """`x` with values written to, or added to, the rows that the indices name, recorded."""
+    if add and x.dtype is dtypes.bool:  # its bytes are 0 and 1, and so is that of a sum
+        whole, added = x.to(dtypes.int64), values.to(dtypes.int64)
+        sums = write_rows(
+            whole, axes, indices, added, messages, add=True, wrap=wrap, skip=skip, names=names
+        )
+        return sums != 0
     table = Table(x.contiguous(), axes, indices, wrap=wrap, names=names)
     base, back = table.x.contiguous(), table.back
     if back is not None:
