@@ -86,8 +86,8 @@ def int_pow(x, y):
         if x == -1:
             return -x if y % 2 == 0 else x
         return x * 0
-    result = x * 0 + 1
-    base = x * 1
+    result = np.int64(1)
+    base = x
     while y > 0:
         if y % 2 == 1:
             result *= base
