@@ -210,6 +210,8 @@ def check_divisor(input: Any, other: Any) -> None:
     kind = dtypes.result_type(input, other)
     if kind.kind not in "iu":
         return
+    if record.is_tensor(input) and not input.numel():
+        return
     if isinstance(other, int):  # counted in the dtype's bits, as in the division
         other &= (1 << 8 * kind.itemsize) - 1
     if bool((other == 0).any() if record.is_tensor(other) else other == 0):
