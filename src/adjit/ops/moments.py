@@ -72,8 +72,8 @@ def var_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor
 
 def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
     """The gradient of a variance."""
-    by = freedom(x.shape, axes, correction)
-    factor = 2.0 / by if by > 0 else math.nan
+    by = reduced_count(x.shape, axes) - correction
+    factor = 2.0 / by if by else math.inf
     return spread_back(g * factor, axes, keepdim, x.shape) * (x - mean(x, axes, True))
 
 
