@@ -379,7 +379,7 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 @export
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """Views of the tensors in their common shape.
+    """Views of the tensors in their common shape; those that have it are given as they are.
 
     Raises:
         RuntimeError: if the shapes do not broadcast.
@@ -391,7 +391,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     """
     found = one_or_list(tensors)
     shape = broadcast_shapes(*[t.shape for t in found])
-    return tuple(t.expand(shape) for t in found)
+    return tuple(t if t.shape == shape else t.expand(shape) for t in found)
 
 
 def at_least(tensors: tuple[Any, ...], widen: Any) -> Any:
