@@ -13,7 +13,7 @@ from ..graph.state import record_gradients, resume_gradients, state
 from ..graph.trace import remembered
 from ..ops.creation import ones_like, tensor, zeros_like
 from ..schedule.settle import settle
-from ..shapes import Size
+from ..shapes import Size, is_dense
 from ..tensor import Tensor
 from .engine import accumulate, run_backward
 
@@ -223,6 +223,8 @@ def grad(
             )
         if g is None and materialize_grads:
             g = zeros_like(t, requires_grad=create_graph)
+        if g is not None and not is_dense(g.spec.shape, g.spec.strides):
+            g = g.contiguous()  # one number stands for many: who writes into it means one element
         result.append(g)
     return tuple(result)
 
