@@ -175,7 +175,7 @@ T.dstack([{x}, {s}]); T.row_stack([{x}, {s}]); T.column_stack([{x}, {s}]); {x}.r
 {x}.flip(0, -1); {x2}.fliplr(); {x}.flipud(); {x}.roll(1); {x}.roll(2, {dim}); {x2}.rot90()
 {x2}.rot90({count}, (0, 1)); {x}[{first_places}]; {x}[{mask}]; {x}[{first_mask}]; {x2}[{first_places}, 0]
 {x2}[:, [0, -1]]; {x}[[0]]; {x}.take({flat_places}); {x}.index_select({dim}, {places})
-{x}.gather({dim}, {grid}); {x}.take_along_dim({grid}, {dim}); {x}.masked_select({mask})
+{x}.gather({dim}, {grid}); {x}.take_along_dim(dim={dim}, indices={grid}); {x}.masked_select({mask})
 {x}.scatter({dim}, {grid}, {number}); {x}.scatter({dim}, {grid}, {s}); {x}.scatter_add({dim}, {grid}, {s})
 {x}.scatter_reduce({dim}, {grid}, {s}, {joining}, include_self={flag})
 {x}.index_add({dim}, {places}, {slices}); {x}.index_add({dim}, {places}, {slices}, alpha={factor})

@@ -16,7 +16,7 @@ import numpy as np
 
 from .programs import Program
 from .ways import WAYS, Workers
-from .worker import Outcome, Seen, assigned
+from .worker import Outcome, Seen, assigned, written
 
 # Beside PyTorch: some units in the last place of the largest number, and of what the other rounding changes.
 UNITS, TIMES_SPREAD = 256.0, 64.0
@@ -45,6 +45,11 @@ CREATES = (
 LATE = "should be between 0 and 1|out of bounds|invalid max index|not between 0 and"
 # An error of values in the middle of a write in place: PyTorch has written what came before, adjit nothing.
 HALF_WRITTEN = "ZeroDivisionError"
+# Legal calls that PyTorch refuses, and what it says.
+REFUSED_THERE = {
+    r"\bkron\(": "view size is not compatible with input tensor's size and stride",
+    r"\blogsumexp\(.*\(\), keepdim=False": r"output with shape \[\] doesn't match the broadcast shape",
+}
 # Calls that differ from PyTorch's on purpose, and why: programs that have them are not run beside it.
 ON_PURPOSE = {
     r"\bunique": "PyTorch says that the results require gradients, and raises in backward",
@@ -61,11 +66,12 @@ ON_PURPOSE = {
     r"\b(?:elu|celu|selu)_\(": "PyTorch's gradient at NaN is another one in place",
     r"\bsoftshrink": "PyTorch's gradient at NaN depends on where in a vector that is",
     r"\baddmm\(.*alpha=": "in PyTorch 0 times a product is 0, whatever that is",
-    r"\bindex_add\(.*alpha=": "PyTorch cuts the digits of a factor of whole numbers",
+    r"\bindex_add_?\(.*alpha=": "PyTorch cuts the digits of a factor of whole numbers",
     r"\bldexp": "PyTorch raises 2 to a power of its own",
     r"\bupsample_bilinear|mode='(?:bi|tri)?(?:linear|cubic)'": "in PyTorch 0 times infinity counts",
     r"\bpos_weight=": "PyTorch has no gradient of it, and does not broadcast it to more elements",
-    r"\blogsumexp\((?:v\d+, )?\(\), keepdim=False": "PyTorch refuses to go over all dimensions then",
+    r"(?s)\binf\b.*\b(?:batch|group|instance|layer)_norm\(": "PyTorch adds infinities of x * scale + shift",
+    r"\badaptive_avg_pool\dd\(|mode='area'": "here they are means of means: sums that cancel leave a rounding",
     r"(?s)\b(?:nan|inf)\b.*\bgrid_sample\(": "PyTorch reads NaN there, on a GPU 0",
     r"(?s)\b(?:digamma|psi)_?\(.*(?:backward|grad)\(": "PyTorch's gradient is finite at poles",
     r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
@@ -85,6 +91,9 @@ def found_in(workers: Workers, program: Program, names: list[str]) -> tuple[str,
         asked = [n for n in asked if n != "torch"]
     if raised(plain[0]) != [e for e in plain[0].errors if e]:
         asked = [n for n in asked if n != "compiled"]  # the whole call raises, late
+    refused = [x for x, e in zip(program.lines, plain[0].errors, strict=True) if e]
+    if Program(refused, 0).is_random:
+        asked = [n for n in asked if n != "compiled"]  # what was refused may have drawn numbers
     requests = without_refused(program, plain[0]) if "compiled" in asked else program
     answers = workers.run(program, [n for n in asked if n != "compiled"])
     if "compiled" in asked and requests is not None:
@@ -205,6 +214,10 @@ def beside_torch(lines: list[str], own: Outcome, theirs: Outcome) -> str | None:
                 return None  # PyTorch has no such name, or sends nothing back from there
             if a is None and len(raised(own)) > len([e for e in own.errors if e]):
                 return None  # an error of values, which came when somebody looked
+            if a is None and b is not None and is_refused_there(lines[k], b[1]):
+                return None
+            if a is None and b is not None and re.search(LATE, b[1]) and is_overwritten(lines, k):
+                return None  # an error of values that nobody could see any more
             return f"line {k + 1}: {told(a)}, but torch {told(b)}"
         if a is not None and (FREED in a[1] or OVERWRITTEN in a[1]):
             return None
@@ -223,6 +236,15 @@ def beside_torch(lines: list[str], own: Outcome, theirs: Outcome) -> str | None:
         if found:
             return f"{name}{found}"
     return None
+
+
+def is_refused_there(line: str, text: str) -> bool:
+    return any(re.search(call, line) and re.search(t, text) for call, t in REFUSED_THERE.items())
+
+
+def is_overwritten(lines: list[str], k: int) -> bool:
+    """Whether what a line makes is written in place later on."""
+    return not {*assigned(lines[k])}.isdisjoint(map(written, lines[k + 1 :]))
 
 
 def size(one: Seen | None) -> float:

@@ -25,6 +25,7 @@ import numpy as np
 ASSIGNED = re.compile(r"^\s*(?:with [^\n]*\n\s*)?((?:v\d+, )*v\d+,?) = ")
 SEED = 1
 NOISE = 4.0  # units in the last place
+DIGITS = {"float32": 14, "float64": 26}  # binary ones, of what counts as exact
 
 
 class Seen(NamedTuple):
@@ -57,19 +58,25 @@ def world(library: str) -> dict[str, Any]:
     return {"T": T, "F": T.nn.functional, "nan": math.nan, "inf": math.inf}
 
 
-def run(library: str, lines: list[str], after: Callable[..., None] | None = None) -> Outcome:
+def run(
+    library: str, lines: list[str], after: Callable[..., None] | None = None,
+    before: Callable[..., None] | None = None,
+) -> Outcome:  # fmt: skip
     """Run a program line by line, and look at what is left."""
     names = world(library)
     names["T"].manual_seed(SEED)
-    errors = [run_line(line, names, after) for line in lines]
+    errors = [run_line(line, names, after, before) for line in lines]
     return Outcome(errors, look(names))
 
 
 def run_line(
-    line: str, names: dict[str, Any], after: Callable[..., None] | None = None
-) -> tuple[str, str] | None:
+    line: str, names: dict[str, Any], after: Callable[..., None] | None = None,
+    before: Callable[..., None] | None = None,
+) -> tuple[str, str] | None:  # fmt: skip
     """Run a line; the class and the text of its error."""
     try:
+        if before is not None:
+            before(line, names)
         exec(code_of(line), names)
         if after is not None:
             after(line, names)
@@ -186,13 +193,27 @@ def assigned(line: str) -> list[str]:
     return re.findall(r"v\d+", found[1]) if found else []
 
 
+def written(line: str) -> str:
+    """The variable that a line writes into, which is the first that it names; "" if it makes some."""
+    found = re.search(r"\bv\d+\b", line)
+    return found[0] if found and not assigned(line) else ""
+
+
 # ----- how much rounding may change -----
 
 
 def run_with_spread(library: str, lines: list[str], times: int = 2) -> Outcome:
     """Run a program, then again with every step rounded otherwise: what changes then cannot be compared more
     closely. (This is Monte Carlo arithmetic, as CADNA and Verrou do it.)"""
-    outcome = run(library, lines)
+    is_clear = True
+
+    def watch(line: str, names: dict[str, Any]) -> None:
+        nonlocal is_clear
+        is_clear = is_clear and not reads_what_it_writes(line, names)
+
+    outcome = run(library, lines, before=watch)
+    if not is_clear:
+        return Outcome(outcome.errors, {})
     variables = outcome.variables
     for k in range(times):
         rng = np.random.default_rng(k)
@@ -203,17 +224,44 @@ def run_with_spread(library: str, lines: list[str], times: int = 2) -> Outcome:
     return Outcome(outcome.errors, variables)
 
 
+def reads_what_it_writes(line: str, names: dict[str, Any]) -> bool:
+    """Whether a write in place goes to memory that the same line reads at other places, or twice to one place:
+    what PyTorch reads there may be written already."""
+    Tensor, target = names["T"].Tensor, names.get(written(line))
+    if not isinstance(target, Tensor) or not target.numel() or "backward" in line:
+        return False
+    sizes, strides = target.shape[::-1], target.stride()[::-1]
+    if any(s == 0 and n > 1 for s, n in zip(strides, sizes, strict=True)):
+        return False  # which is refused
+    axes = enumerate(zip(sizes, strides, strict=True))
+    places = sum(np.arange(n).reshape(-1, *[1] * k) * s for k, (n, s) in axes)
+    if np.unique(places).size < target.numel():
+        return True
+    others = [names.get(name) for name in re.findall(r"\bv\d+\b", line)[1:]]
+    read = [t for t in others if isinstance(t, Tensor) and memory_of(t) == memory_of(target)]
+    where = lambda t: (t.data_ptr(), t.shape, t.stride())  # noqa: E731
+    moves = re.search(r"scatter|index_|put_|\]\s*[^\s=]?=", line)
+    return any(moves or where(t) != where(target) for t in read)
+
+
+def memory_of(tensor: Any) -> int:
+    """Where the memory begins that a tensor of PyTorch shows."""
+    return int(tensor.untyped_storage().data_ptr())
+
+
 def disturb(line: str, names: dict[str, Any], rng: np.random.Generator) -> None:
     """Round what a line made otherwise, but for numbers of few digits, which are exact."""
     for name in assigned(line):
         value = names.get(name)
         if not isinstance(value, names["T"].Tensor) or not value.dtype.is_floating_point:
             continue
-        if value._is_view() or value.numel() == 0:
+        others = [t for n, t in names.items() if n != name and isinstance(t, names["T"].Tensor)]
+        if value.numel() == 0 or memory_of(value) in map(memory_of, others):
             continue
         a = value.detach().numpy()
         with np.errstate(all="ignore"):
-            exact = (np.round(a * 1024) == a * 1024) & (np.abs(a) < 1 << 16)
+            digits = np.frexp(a)[0] * float(1 << DIGITS[a.dtype.name])
+            exact = np.round(digits) == digits
             noise = NOISE * np.finfo(a.dtype).eps * rng.uniform(-1, 1, a.shape)
             changed = np.where(exact | ~np.isfinite(a), a, a * (1 + noise)).astype(a.dtype)
         if any(s == 0 and n > 1 for s, n in zip(value.stride(), value.shape, strict=True)):
