@@ -506,14 +506,14 @@ def soft_cross_entropy(
             f"no classes but got weight tensor of shape: {list(weight.shape)}"
         )
     if smoothing:
-        target = target * (1 - smoothing) + smoothing / classes
+        target = target * (1 - smoothing) + smoothing / max(classes, 1)
     losses = logs * target
     if weight is not None:
         losses = losses * along(weight, axis, x.ndim)
     if reduction == "none":
         return -losses.sum(axis)
     total = -losses.sum()
-    return total / (x.numel() / classes) if reduction == "mean" else total
+    return total / (x.numel() / max(classes, 1)) if reduction == "mean" else total
 
 
 def along(weight: Tensor, axis: int, ndim: int) -> Tensor:
@@ -545,4 +545,4 @@ def smoothed_cross_entropy(
         else:
             places = target.masked_fill(skipped, 0).reshape(-1).to(dtypes.int64)
             smooth = smooth / (weight.index_select(0, places) * counted.reshape(-1)).sum()
-    return sharp * (1 - smoothing) + smooth * (smoothing / x.shape[axis])
+    return sharp * (1 - smoothing) + smooth * (smoothing / max(x.shape[axis], 1))
