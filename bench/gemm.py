@@ -124,7 +124,7 @@ def peak(dtype: str) -> float:
     from adjit.kernels.ops import gemm_tile
     from llvmlite import ir
 
-    f = gemm_tile.Code(dtype).function("peak", 2, exported=True)
+    f = gemm_tile.TileCode(dtype).function("peak", 2, exported=True)
     steps, address = f.args
     count = gemm_tile.HEIGHT * gemm_tile.WIDTH
     x = f.load(address)

@@ -60,10 +60,10 @@ class Watched:
 
     def guards(self) -> list[Any]:
         """The guards of all captures."""
-        from adjit.captured.compiled import Compiled
+        from adjit.captured.compiled import CompiledFunction
 
         cells = [c.cell_contents for step in self.made for c in step.__closure__]
-        found = [cell for cell in cells if isinstance(cell, Compiled)]
+        found = [cell for cell in cells if isinstance(cell, CompiledFunction)]
         return [
             capture.guards
             for compiled in found

@@ -43,7 +43,7 @@ class Recorded:
         return self
 
     def __exit__(self, *_: object) -> None:
-        settle.tape.clear()
+        settle.pending.clear()
         dispatch.run, plan_cache.is_on = self.kept
 
 

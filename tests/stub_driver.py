@@ -29,7 +29,7 @@ from adjit.cuda import simulator
 from adjit.schedule.gpu import lower
 from adjit.schedule.jit import nvidia
 from adjit.schedule.jit.cache import link
-from adjit.schedule.jit.disk import Entry
+from adjit.schedule.jit.disk import CacheEntry
 from adjit.schedule.planning.recipe import DeviceSource, DeviceStep, Flat, Recipe, Source
 from adjit.schedule.settle import settle
 
@@ -154,11 +154,11 @@ class Stub:
             return 1
         return 0
 
-    def _row(self, address: int) -> simulator.Row:
+    def _row(self, address: int) -> simulator.SimulatedRow:
         """A row of words in memory; their number lies before them."""
         count = ctypes.c_int64.from_address(address - 8).value
         words = (ctypes.c_int64 * count).from_address(address)
-        return simulator.Row([self._argument(word, "int64") for word in words])
+        return simulator.SimulatedRow([self._argument(word, "int64") for word in words])
 
     def _argument(self, word: int, kind: str) -> Any:
         """A parameter as the simulator takes it: memory up to the end of what the driver gave."""
@@ -170,7 +170,7 @@ class Stub:
         memory = (ctypes.c_uint8 * room).from_address(word)
         return simulator.Pointer(np.frombuffer(memory, kind[1:] if kind[0] == "*" else "uint8"))
 
-    def simulated_cubin(self, source: DeviceSource, cc: tuple[int, int]) -> Entry:
+    def simulated_cubin(self, source: DeviceSource, cc: tuple[int, int]) -> CacheEntry:
         """No machine code, but a symbol that tells the kernel's own text."""
         if (source.name, source.text) in self.sources:  # recorded when the CPU's kernels ran
             return self.cubin(source, cc)
@@ -178,7 +178,7 @@ class Stub:
         symbol = f"simulated_{source.name}_{digest}"
         self.kernels[symbol] = source
         self.library.stub_describe(symbol.encode(), len(source.signature))
-        return Entry(symbol, b"cubin")
+        return CacheEntry(symbol, b"cubin")
 
     def device_steps(self, recipe: Recipe) -> list[DeviceStep]:
         """The steps of the CPU, as those of a GPU would look."""
@@ -199,14 +199,14 @@ class Stub:
         made = DeviceSource(source.name, text, kinds, 128, 128, source.label, by_table=by_table)
         return DeviceStep(made, n)
 
-    def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> Entry:
+    def cubin(self, source: DeviceSource, cc: tuple[int, int]) -> CacheEntry:
         """No machine code, but a symbol that tells the CPU kernel."""
         digest = hashlib.sha256(source.text.encode()).hexdigest()[:16]
         symbol = f"{source.name}_{digest}_{len(source.signature)}"
         count = 0 if source.by_table else len(source.signature)
         self.steps[symbol] = self.sources[source.name, source.text], count
         self.library.stub_describe(symbol.encode(), len(source.signature))
-        return Entry(symbol, b"cubin")
+        return CacheEntry(symbol, b"cubin")
 
 
 @functools.cache

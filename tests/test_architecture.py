@@ -75,6 +75,21 @@ def test_imports_point_one_way(room):
             assert rooms <= allowed, module
 
 
+# PyTorch has both: `torch.device` and `torch.cuda.device`.
+NAMED_TWICE = {"device"}
+
+
+def test_no_two_classes_have_one_name():
+    """So that a search finds one thing."""
+    found = {}
+    for module, path in FILES.items():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(f"{module}:{node.lineno}")
+    twice = {name: where for name, where in found.items() if len(where) > 1}
+    assert twice.keys() == NAMED_TWICE, twice
+
+
 def test_leaf_modules_import_only_leaves():
     for leaf in LEAVES:
         rooms = {name.split(".")[1] for name in imported_files(f"adjit.{leaf}") if name != "adjit"}

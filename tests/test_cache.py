@@ -162,8 +162,8 @@ def test_an_entry_that_expects_what_is_not_there_is_rebuilt(filled):
 
 
 def test_code_that_needs_what_is_not_there_is_refused():
-    entry = disk.Entry("kernel", b"", ("no_such_symbol",))
-    unit = cache.Unit("no_such_kernel", lambda: lambda: entry)
+    entry = disk.CacheEntry("kernel", b"", ("no_such_symbol",))
+    unit = cache.CompilationUnit("no_such_kernel", lambda: lambda: entry)
     with pytest.raises(RuntimeError, match="no_such_kernel needs no_such_symbol, which nothing"):
         cache.addresses(unit)
 

@@ -35,7 +35,7 @@ import pytest
 import adjit as T
 from adjit import nn
 from adjit.captured import codes, guards, replay
-from adjit.captured.compiled import Compiled
+from adjit.captured.compiled import CompiledFunction
 from adjit.captured.guards import Guards
 from adjit.graph.state import state
 from tests.test_compile import bits, data, leaf, observe
@@ -1156,7 +1156,9 @@ def a_weak_reference(wrap):
 def captures_of(compiled):
     """The object behind a compiled function."""
     (found,) = [
-        c.cell_contents for c in compiled.__closure__ if isinstance(c.cell_contents, Compiled)
+        c.cell_contents
+        for c in compiled.__closure__
+        if isinstance(c.cell_contents, CompiledFunction)
     ]
     return found
 

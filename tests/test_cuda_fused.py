@@ -15,7 +15,7 @@ from adjit.cuda import simulator
 from adjit.schedule import plan_cache
 from adjit.schedule.codegen import fused, row_kernels
 from adjit.schedule.gpu.lower import device_step
-from adjit.schedule.planning.recipe import Fold, Operand
+from adjit.schedule.planning.recipe import Operand, Reduction
 
 
 def members(dtype, strides):
@@ -30,7 +30,7 @@ def members(dtype, strides):
     recipes = recorded.recipes
     arguments = [("x", "y"), ("v0",), ("x", "k"), ("v1", "v2")]
     made = [
-        fused.Member(recipe.name, recipe.element, given, (f"v{k}",))
+        fused.GroupMember(recipe.name, recipe.element, given, (f"v{k}",))
         for k, (recipe, given) in enumerate(zip(recipes, arguments, strict=True))
     ]
     dense = (6, 1)
@@ -69,7 +69,7 @@ def test_a_group_of_bodies(dtype, strides):
 def test_a_group_with_the_sum_of_its_rows(length):
     dtype, size = adjit.float32, 2 * length
     _, made, inputs, output = members(dtype, (6, 1))
-    total = fused.Sum("v3", Fold("sum", dtype, dtype, (length, length, 1)))
+    total = fused.FusedSum("v3", Reduction("sum", dtype, dtype, (length, length, 1)))
     step, words = fused.kernel(made, inputs, [output], [total], (size,), {})
     rng = np.random.default_rng(0)
     x, y = (rng.standard_normal(size).astype(np.float32) for _ in range(2))

@@ -81,13 +81,13 @@ def plans(monkeypatch):
 def tasks(monkeypatch):
     """The tasks of all plans that were laid out."""
     found = []
-    build = lower.Layout.build
+    build = lower.PlanLowering.build
 
     def noted(self):
         build(self)
         found.extend(self.order)
 
-    monkeypatch.setattr(lower.Layout, "build", noted)
+    monkeypatch.setattr(lower.PlanLowering, "build", noted)
     return found
 
 

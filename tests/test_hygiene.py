@@ -27,8 +27,8 @@ from adjit.graph.registry import registry
 from adjit.ops.arithmetic import mul
 from adjit.schedule.codegen import fused, loops, loops_cuda, row_kernels, units_cuda
 from adjit.schedule.codegen.body import Body
-from adjit.schedule.fusion.row_groups import Limits, Sheet
-from adjit.schedule.planning.recipe import Element, Fold, Operand, RowCall, Source, Text
+from adjit.schedule.fusion.row_groups import Limits, RowGroup
+from adjit.schedule.planning.recipe import Element, Operand, Reduction, RowCall, Source, Text
 
 # ----- bodies under other names -----
 
@@ -150,7 +150,7 @@ def flat_loops(case: Case) -> Iterator[Source]:
     yield step.source
 
 
-def group_of(case: Case, copies: int = 1) -> tuple[list[fused.Member], list[str], list[str]]:
+def group_of(case: Case, copies: int = 1) -> tuple[list[fused.GroupMember], list[str], list[str]]:
     """The body, some times, and the product of what the first made with itself; names of what is read,
     and of what is made. Once the body converts what it reads."""
     element = Element(
@@ -164,12 +164,12 @@ def group_of(case: Case, copies: int = 1) -> tuple[list[fused.Member], list[str]
         targets = tuple(f"v{len(made) + place}" for place in range(len(case.wanted)))
         made += targets
         which = converting if k == 1 else element
-        members.append(fused.Member(case.label, which, (*reads, *numbers), targets))
+        members.append(fused.GroupMember(case.label, which, (*reads, *numbers), targets))
     kind = case.kinds[0]
     x, y, out = (Operand(name, kind, (1,)) for name in ("x", "y", "out"))
     product = Element(mul.body, (0,), kind, (x, y), (out,), (6,))
     made.append(f"v{len(made)}")
-    members.append(fused.Member("mul", product, (made[0], made[0]), (made[-1],)))
+    members.append(fused.GroupMember("mul", product, (made[0], made[0]), (made[-1],)))
     return members, reads, made
 
 
@@ -201,8 +201,8 @@ def group_loops(case: Case) -> Iterator[Source]:
         yield step.source
     for copies, given in ((1, [(0,), (1,)]), (4, [(1,)])):
         members, _, made = group_of(case, copies)
-        sums = [fused.Sum(made[-1], Fold("sum", kind, kind, (6, 6, 1))),
-                fused.Sum(made[0], Fold("squares", kind, kind, (6, 6, 1)))]  # fmt: skip
+        sums = [fused.FusedSum(made[-1], Reduction("sum", kind, kind, (6, 6, 1))),
+                fused.FusedSum(made[0], Reduction("squares", kind, kind, (6, 6, 1)))]  # fmt: skip
         outputs = [Operand(name, kind, (1,)) for name in made]
         step, _ = fused.kernel(members, group_inputs(case, *given), outputs, sums, (6,), {})
         yield step.source
@@ -210,7 +210,7 @@ def group_loops(case: Case) -> Iterator[Source]:
 
 def sheet_loops(case: Case) -> Iterator[Source]:
     """Groups that go row by row: the body over elements and over rows, sums, and a kernel of rows."""
-    whole, kind = Sheet(8, 96), case.kinds[0]
+    whole, kind = RowGroup(8, 96), case.kinds[0]
     for given in ([(96, 1)], [(0, 1), (96, 1), (1, 0)], [(200, 1)]):
         members, _, made = group_of(case)
         count = len(made)
@@ -222,11 +222,11 @@ def sheet_loops(case: Case) -> Iterator[Source]:
         )  # fmt: skip
         parts = [
             *members,
-            row_kernels.Sum(made[-1], names[0], Fold("sum", kind, kind, (96, 96, 1))),
+            row_kernels.RowSum(made[-1], names[0], Reduction("sum", kind, kind, (96, 96, 1))),
             column,
             members[-1]._replace(arguments=(made[0], column.targets[0]), targets=(names[1],)),
-            row_kernels.Sum(names[1], names[2], Fold("columns", kind, kind, (8, 96, 8, 1))),
-            row_kernels.Call(
+            row_kernels.RowSum(names[1], names[2], Reduction("columns", kind, kind, (8, 96, 8, 1))),
+            row_kernels.RowFunction(
                 RowCall(softmax_rows.row, T.float32, (96, 3)), (names[1],), (names[3],)
             ),
         ]

@@ -28,7 +28,7 @@ from library import T
 
 import adjit
 from adjit import config
-from adjit.captured.program import Part
+from adjit.captured.program import ProgramPart
 from adjit.graph import cycles
 from adjit.profiler import profile
 from adjit.schedule import deferred, dispatch, plan_cache
@@ -248,7 +248,7 @@ def lose_nothing(
             Interrupts(at).during(settle)
         assert bits(values) == expected, f"place {at} of {counted.seen}"
         assert not scheduling.lock._is_owned(), f"place {at} of {counted.seen}"
-    assert not scheduling.tape
+    assert not scheduling.pending
     return chosen
 
 
@@ -670,13 +670,13 @@ REPLAYS: dict[str, Callable[[], World]] = {
 def test_a_replay_is_done_whole_or_not_at_all(
     replay: str, recorder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare, runs = Part.prepare, []
+    prepare, runs = ProgramPart.prepare, []
 
     def noting(part: Any, *rest: Any) -> Any:
         runs.append(part)
         return prepare(part, *rest)
 
-    monkeypatch.setattr(Part, "prepare", noting)
+    monkeypatch.setattr(ProgramPart, "prepare", noting)
     count = all_or_nothing(REPLAYS[replay], 40)
     assert count
     assert len(runs) > len(places(count, 40)) / 2
@@ -719,7 +719,7 @@ def test_an_interrupt_while_a_compiler_is_waited_for_loses_no_value(
                 raise KeyboardInterrupt
             return link(source)
 
-        for node in scheduling.tape:
+        for node in scheduling.pending:
             node.recipe.head = ()
         monkeypatch.setattr(dispatch, "link", interrupted)
         with pytest.raises(KeyboardInterrupt):
@@ -732,7 +732,7 @@ def recorded(program: Callable[[], list[Any]]) -> list[Any]:
     """The nodes that a program records."""
     scheduling.settle()
     kept = program()
-    nodes = scheduling.tape[:]
+    nodes = scheduling.pending[:]
     scheduling.settle()
     del kept
     return [node for node in nodes if node.recipe is not None] or nodes

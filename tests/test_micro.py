@@ -216,7 +216,7 @@ def test_memory_is_released_where_no_more_can_be_kept(dtype, memory):
 
 
 def assembly(dtype: type) -> str:
-    code = gemm_tile.Code(dtype)
+    code = gemm_tile.TileCode(dtype)
     gemm_tile.emit_multiply(code)
     return gemm_tile.assembly(code.module)
 
@@ -225,7 +225,7 @@ def assembly(dtype: type) -> str:
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("kind", ["_dense", ""])
 def test_sums_stay_in_registers(dtype, kind):
-    name = f"tile_{gemm_tile.HEIGHT}x{gemm_tile.WIDTH}{kind}_{gemm_tile.Code(dtype).suffix}"
+    name = f"tile_{gemm_tile.HEIGHT}x{gemm_tile.WIDTH}{kind}_{gemm_tile.TileCode(dtype).suffix}"
     text = re.split(r"\n\w+:", assembly(dtype).split(f"\n{name}:")[1])[0]
     blocks = [block for block in text.split("\n.L") if "vfmadd" in block]
     assert len(blocks) == 1, "one loop multiplies"

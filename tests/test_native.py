@@ -180,14 +180,14 @@ def described(t, operands=()):
 
 def outcome(f, *args):
     """What a call records, or its error."""
-    before = len(scheduling.tape)
+    before = len(scheduling.pending)
     try:
         found = f(*args)
     except Exception as error:
         return type(error), str(error)
     if found is NotImplemented:
         return found
-    return described(found, args), len(scheduling.tape) - before
+    return described(found, args), len(scheduling.pending) - before
 
 
 def both(op, *makers):
@@ -299,7 +299,7 @@ IN_A_LIST = {"joined"}
 def call_outcome(f, make, first, name):
     """What a call leaves, or the error."""
     args, kwargs = make([first] if name in IN_A_LIST else first)
-    before = len(scheduling.tape)
+    before = len(scheduling.pending)
     try:
         found = f(*args, **kwargs)
     except Exception as error:
@@ -307,7 +307,7 @@ def call_outcome(f, make, first, name):
     operands = (first, *args[1:], *kwargs.values())
     results = found if isinstance(found, tuple) else (found,)
     cells = [[a.storage is b.storage for a in results] for b in results]
-    return [described(t, operands) for t in results], cells, len(scheduling.tape) - before
+    return [described(t, operands) for t in results], cells, len(scheduling.pending) - before
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -670,11 +670,11 @@ def test_functions_look_like_functions():
 
 
 @pytest.mark.parametrize("again", [lambda x: x * 1.0, lambda x: x.flip(0), lambda x: x @ T.eye(3)])
-def test_a_full_tape_is_settled(again):
+def test_a_full_list_of_pending_nodes_is_settled(again):
     x = T.ones(3, 3)
     for _ in range(5 * scheduling.MAX_PENDING):
         x = again(x)
-        assert len(scheduling.tape) < scheduling.MAX_PENDING
+        assert len(scheduling.pending) < scheduling.MAX_PENDING
     assert x.tolist() == [[1, 1, 1]] * 3
 
 
@@ -929,7 +929,7 @@ WRITES = {
 
 
 def write_outcome(name, how, first, twin, monkeypatch):
-    """What a write leaves of a tensor: its history, its cell, what lies on the tape."""
+    """What a write leaves of a tensor: its history, its cell, what lies in `pending`."""
     method, more = how
     t = TENSORS[first]()
     scheduling.settle()
@@ -938,7 +938,7 @@ def write_outcome(name, how, first, twin, monkeypatch):
         for m in more
     ]
     given = [m() if callable(m) and not isinstance(m, T.Tensor) else m for m in given]
-    before, value, f = len(scheduling.tape), t.storage.value, getattr(T.Tensor, method)
+    before, value, f = len(scheduling.pending), t.storage.value, getattr(T.Tensor, method)
     with monkeypatch.context() as patch:
         if twin:
             patch.setattr(inplace, "adopt", inplace.adopt.__wrapped__)
@@ -951,7 +951,7 @@ def write_outcome(name, how, first, twin, monkeypatch):
         return found
     site = getattr(t.counter, "site", None)
     left = found is t, t.storage.value is value, t.counter.version, site and site[0]
-    return left, described(t, (t, *given)), len(scheduling.tape) - before
+    return left, described(t, (t, *given)), len(scheduling.pending) - before
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -1099,9 +1099,9 @@ def test_constants_do_not_need_their_twins():
     T.tensor(1.0)
     creation.number_like(x, 1.0)
     made = fastpath.constants(creation.of_numbers)(refuse_twin)
-    before = len(scheduling.tape)
+    before = len(scheduling.pending)
     tensors = made(2.5), made(x, 2), made(x, float("nan"))
-    assert len(scheduling.tape) == before + 3
+    assert len(scheduling.pending) == before + 3
     assert [t.dtype for t in tensors] == [T.float32] * 3
     assert (tensors[0].item(), tensors[1].tolist()) == (2.5, [[2.0] * 3] * 2)
     assert tensors[2].isnan().all()
@@ -1516,9 +1516,9 @@ def recorded(walk, known=None):
     """The nodes that a walk back leaves, by what tells them apart; of what they read, all is known, or
     it was computed on the way."""
     scheduling.settle()
-    start = len(scheduling.tape)
+    start = len(scheduling.pending)
     found = walk()
-    nodes = scheduling.tape[start:]
+    nodes = scheduling.pending[start:]
     number = {id(node): k for k, node in enumerate(nodes)}
     told = [
         (

@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 import adjit
 from adjit.dtypes import SUPPORTED
-from adjit.serialization.source import Source
+from adjit.serialization.source import ByteSource
 from adjit.serialization.unpickler import Unpickler
 
 try:
@@ -886,7 +886,7 @@ def test_bombs_are_known_as_such():
 
 def test_a_program_that_only_remembers_stays_small():
     """A memo is a dict: a large number in it costs nothing."""
-    machine = Unpickler(Source(io.BytesIO(b"Nr\xff\xff\xff\x7f."), "x"), {}, {}, print)
+    machine = Unpickler(ByteSource(io.BytesIO(b"Nr\xff\xff\xff\x7f."), "x"), {}, {}, print)
     assert machine.load() is None
     assert len(machine.memo) == 1
 

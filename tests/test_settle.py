@@ -22,7 +22,7 @@ from adjit.schedule.codegen import loops
 
 
 def pending():
-    return len(scheduling.tape)
+    return len(scheduling.pending)
 
 
 def test_nothing_runs_before_somebody_looks():

@@ -248,9 +248,9 @@ def test_sheets_are_bounded(tasks):  # noqa: F811
         return bits(x)
 
     assert look() == cold(look)
-    sheets = [t for t in tasks if t.sheet is not None]
-    assert len(sheets) > 1
-    for t in sheets:
+    row_groups = [t for t in tasks if t.sheet is not None]
+    assert len(row_groups) > 1
+    for t in row_groups:
         assert (
             sum(row_groups.work_of(i.recipe) for i in [*t.items, *t.folds]) <= row_groups.MAX_WORK
         )

@@ -136,10 +136,10 @@ def test_nothing_is_disturbed(x):
     w = T.full((N,), 0.5, requires_grad=True)
     y = (w * x).sin()
     loss = (y * y).sum()
-    before, entries = list(map(id, scheduling.tape)), len(plan_cache.entries)
+    before, entries = list(map(id, scheduling.pending)), len(plan_cache.entries)
     linked = len(cache._linked)
     texts = [str(loss.plan()), loss.kernels(), loss.plan().svg()]
-    assert list(map(id, scheduling.tape)) == before
+    assert list(map(id, scheduling.pending)) == before
     for _ in range(2):
         loss.plan(backward=True)
     assert [str(loss.plan()), loss.kernels(), loss.plan().svg()] == texts

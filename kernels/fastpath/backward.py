@@ -60,7 +60,7 @@ OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 PASSED = PULL_TEMPLATES = RECIPE_SPEC = RECIPE_VJPS = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = RUNTIME_RECIPE_CLASS = BOUND
-RUNTIME_STORAGE_CLASS = RUNTIME_TAPE = RUNTIME_TRUE = BOUND
+RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVING_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TEMPLATE_FRESH = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
@@ -251,7 +251,7 @@ def plain_vjp(runtime, fn, g):
         return 0
     if vjp == 0 or item(vjp, VJP_SOURCES) == none:
         return 0
-    if length(item(runtime, RUNTIME_TAPE)) + length(item(vjp, VJP_KERNELS)) >= MAX_PENDING:
+    if length(item(runtime, RUNTIME_PENDING)) + length(item(vjp, VJP_KERNELS)) >= MAX_PENDING:
         return 0
     return vjp if all_as_saved(runtime, saved) else 0
 
@@ -287,7 +287,7 @@ def pass_on(context, arguments, fn, vjp, g):
         return False
     for k in range(length(kernels)):
         node = new_pullback(runtime, fn, item(kernels, k), g)
-        if node == 0 or append(item(runtime, RUNTIME_TAPE), node) != 0:
+        if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
             drop(node)
             drop(nodes)
             return False
@@ -541,7 +541,7 @@ def new_sum(context, spec, values):
     node = new_node(
         runtime, recipe, values, own(item(runtime, RUNTIME_NONE)), own(item(runtime, RUNTIME_EMPTY))
     )
-    if node != 0 and append(item(runtime, RUNTIME_TAPE), node) != 0:
+    if node != 0 and append(item(runtime, RUNTIME_PENDING), node) != 0:
         drop(node)
         return 0
     return node
@@ -611,10 +611,12 @@ def new_key(context, runtime, fn, grads):
 
 @helper
 def fits_in(context, runtime, template):
-    """Whether this is a template that fits onto the tape."""
+    """Whether this is a template that fits into `pending`."""
     if class_of(template) != item(context, BACKWARD_TEMPLATE_CLASS):
         return False
-    return length(item(runtime, RUNTIME_TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+    return (
+        length(item(runtime, RUNTIME_PENDING)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+    )
 
 
 @helper

@@ -48,7 +48,7 @@ RECIPE_WHOLE = BOUND
 RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_RECIPES = RECORDER_RUNTIME = BOUND
 RECORDER_SAVES = RECORDER_TWIN = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
-RUNTIME_NUMBERS = RUNTIME_TAPE = RUNTIME_TRUE = BOUND
+RUNTIME_NUMBERS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 STORAGE_VALUE = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
 # What a call records, in words: a recipe, the node's inputs, offsets and scalars, whether a backward
@@ -234,10 +234,10 @@ def around(runtime, recipe, inputs, offsets, scalars):
 
 @helper
 def recorded(runtime, out):
-    """The result, its node put onto the tape."""
+    """The result, its node put into `pending`."""
     if out != 0:
         node = get(get(out, TENSOR_STORAGE), STORAGE_VALUE)
-        if append(item(runtime, RUNTIME_TAPE), node) != 0:
+        if append(item(runtime, RUNTIME_PENDING), node) != 0:
             drop(out)
             return 0
     return out

@@ -54,7 +54,7 @@ FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_TWIN = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = RECIPE_SPEC = RECIPE_VJPS = BOUND
 RECORDER_OVER = RECORDER_RUNTIME = RECORDER_TWIN = BOUND
 REPLACE_PICKS = REPLACE_RUNTIME = REPLACE_TWIN = BOUND
-RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_TAPE = BOUND
+RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
 RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_NUMEL = BOUND
 STORAGE_SITE = STORAGE_SPEC = STORAGE_TWIN = STORAGE_VALUE = STORAGE_VERSION = BOUND
@@ -123,7 +123,7 @@ def over_itself(runtime, key, t, call):
         drop(offsets)
         drop(scalars)
         return False
-    node = on_tape(runtime, new_node(runtime, over, inputs, offsets, scalars))
+    node = append_pending(runtime, new_node(runtime, over, inputs, offsets, scalars))
     return node != 0 and is_put(runtime, storage, node)
 
 
@@ -191,7 +191,7 @@ def copy(function, arguments, count, names):
 def can_copy(runtime, arguments):
     """Whether the second tensor may be copied into the first one, of which it shows no part."""
     t, source = get(arguments, 0), get(arguments, 8)
-    if not is_usual(runtime) or length(item(runtime, RUNTIME_TAPE)) + 2 >= MAX_PENDING:
+    if not is_usual(runtime) or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
         return False
     if not is_tensor(runtime, t) or not is_tensor(runtime, source) or not can_write(runtime, t):
         return False
@@ -242,15 +242,15 @@ def new_copy(runtime, conversions, t, source):
     is_shifted = offset != zero(runtime)
     offsets = new_single(own(offset)) if is_shifted else own(item(runtime, RUNTIME_NONE))
     inputs = new_single(own(value_of(source)))
-    return on_tape(
+    return append_pending(
         runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
     )
 
 
 @helper
-def on_tape(runtime, node):
-    """A node, put onto the tape; 0 on failure."""
-    if node != 0 and append(item(runtime, RUNTIME_TAPE), node) != 0:
+def append_pending(runtime, node):
+    """A node, put into `pending`; 0 on failure."""
+    if node != 0 and append(item(runtime, RUNTIME_PENDING), node) != 0:
         drop(node)
         return 0
     return node
@@ -307,7 +307,7 @@ def flood(function, arguments, count, names):
 @helper
 def is_flooded(runtime, recipes, t, number):
     """Record a number as the new value of a whole memory; whether that went well."""
-    node = on_tape(runtime, new_number(runtime, recipes, get(t, TENSOR_SPEC), number))
+    node = append_pending(runtime, new_number(runtime, recipes, get(t, TENSOR_SPEC), number))
     return node != 0 and is_put(runtime, get(t, TENSOR_STORAGE), node)
 
 
@@ -429,7 +429,7 @@ def new_written(runtime, writes, t, value, offset):
         return 0
     inputs = new_pair(own(get(storage, STORAGE_VALUE)), value)
     offsets = new_pair(own(get(t, TENSOR_OFFSET)), own(offset))
-    return on_tape(
+    return append_pending(
         runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
     )
 
@@ -456,7 +456,7 @@ def replace(function, arguments, count, names):
         fill(inputs, length(written) + k, own(value_of(list_item(read, k))))
     none, scalars = item(runtime, RUNTIME_NONE), get(arguments, 24)
     node = new_node(runtime, own(recipe), inputs, own(none), own(scalars))
-    if node == 0 or append(item(runtime, RUNTIME_TAPE), node) != 0:
+    if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
         drop(node)
         drop(site)
         return 0
@@ -484,7 +484,7 @@ def can_replace(runtime, written, read):
     """Whether several tensors are all of their memories, and what is read lies at the beginning."""
     if length(written) < 2 or not is_usual(runtime):
         return False
-    if length(item(runtime, RUNTIME_TAPE)) + length(written) + 1 >= MAX_PENDING:
+    if length(item(runtime, RUNTIME_PENDING)) + length(written) + 1 >= MAX_PENDING:
         return False
     for k in range(length(written)):
         t = list_item(written, k)
@@ -505,7 +505,7 @@ def add_new(runtime, made, k, t, node, pick):
     none, scalars = own(item(runtime, RUNTIME_NONE)), own(item(runtime, RUNTIME_EMPTY))
     value = new_node(runtime, own(pick), inputs, none, scalars)
     version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1)
-    if value == 0 or version == 0 or append(item(runtime, RUNTIME_TAPE), value) != 0:
+    if value == 0 or version == 0 or append(item(runtime, RUNTIME_PENDING), value) != 0:
         drop(value)
         drop(version)
         return False

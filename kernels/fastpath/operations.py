@@ -40,7 +40,7 @@ FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
 OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_RUNTIME = OPERATION_TEMPLATE_CLASS = BOUND
 OPERATION_TWIN = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
-RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_TAPE = RUNTIME_TRUE = BOUND
+RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVING_INPUTS = SAVING_KEPT = SAVING_OUTPUTS = SAVING_TARGETS = BOUND
 STORAGE_VALUE = BOUND
 TEMPLATE_FRESH = TEMPLATE_MANY = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
@@ -105,12 +105,14 @@ def new_first(results):
 
 @helper
 def is_fresh(context, runtime, template):
-    """Whether a template gives new tensors, no views of operands, and fits onto the tape."""
+    """Whether a template gives new tensors, no views of operands, and fits into `pending`."""
     if class_of(template) != item(context, OPERATION_TEMPLATE_CLASS):
         return False
     if get(template, TEMPLATE_FRESH) != item(runtime, RUNTIME_TRUE):
         return False
-    return length(item(runtime, RUNTIME_TAPE)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+    return (
+        length(item(runtime, RUNTIME_PENDING)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
+    )
 
 
 @helper

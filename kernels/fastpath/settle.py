@@ -34,7 +34,9 @@ SCHEDULER_ACQUIRE = SCHEDULER_DROP_UNWANTED = SCHEDULER_ENTRIES = SCHEDULER_FALS
 SCHEDULER_FLAGS = SCHEDULER_FRESH = SCHEDULER_LISTS = SCHEDULER_NONE = SCHEDULER_PLACES = BOUND
 SCHEDULER_RAISE_BAD_VALUE = SCHEDULER_RAISE_STOPPED = SCHEDULER_READ_BATCH = BOUND
 SCHEDULER_RELEASE = SCHEDULER_RUN = SCHEDULER_RUNNING = SCHEDULER_RUN_COURSE = BOUND
-SCHEDULER_RUN_READ = SCHEDULER_RUN_ROWS = SCHEDULER_SETS = SCHEDULER_SETTLE = SCHEDULER_TAPE = BOUND
+SCHEDULER_RUN_READ = SCHEDULER_RUN_ROWS = SCHEDULER_SETS = SCHEDULER_SETTLE = SCHEDULER_PENDING = (
+    BOUND
+)
 SCHEDULER_TRUE = SCHEDULER_ZERO = BOUND
 SETTLE_SCHEDULER = SETTLE_TWIN = STORAGE_VALUE = BOUND
 
@@ -51,7 +53,7 @@ def settle(function, arguments, count, names):
         return 0
     drop(entered)
     if is_usual(scheduler):
-        done = int(run_tape(scheduler))
+        done = int(run_pending(scheduler))
     else:  # by what another thread did meanwhile
         done = new_result(item(context, SETTLE_TWIN), arguments, count, names)
         drop(done)
@@ -81,8 +83,8 @@ def value_of(function, arguments, count, names):
 
 @helper
 def is_usual(scheduler):
-    """Whether nothing waits but the tape, nothing is captured, watched or running elsewhere, and there is
-    nothing but the CPU."""
+    """Whether nothing waits but what is pending, nothing is captured, watched or running elsewhere, and no
+    GPU is used."""
     lists, sets, flags = (
         item(scheduler, SCHEDULER_LISTS),
         item(scheduler, SCHEDULER_SETS),
@@ -111,20 +113,20 @@ def leave(scheduler):
 
 
 @helper
-def run_tape(scheduler):
-    """Run what is on the tape; whether that went well. What is not reached stays there."""
-    tape = item(scheduler, SCHEDULER_TAPE)
-    batch = new_part(tape, 0, length(tape))
+def run_pending(scheduler):
+    """Run what is in `pending`; whether that went well. What is not reached stays there."""
+    pending = item(scheduler, SCHEDULER_PENDING)
+    batch = new_part(pending, 0, length(pending))
     if batch == 0:
         return False
-    replace_items(tape, 0, length(batch), 0)
+    replace_items(pending, 0, length(batch), 0)
     set_flag(item(scheduler, SCHEDULER_FRESH), item(scheduler, SCHEDULER_ZERO))
     done = called(item(scheduler, SCHEDULER_DROP_UNWANTED), batch)
     drop(done)
     if done != 0 and length(batch) > 0:
         run_batch(scheduler, batch)
     if length(batch) > 0:
-        replace_items(tape, 0, 0, batch)
+        replace_items(pending, 0, 0, batch)
     drop(batch)
     return has_failed() == 0
 

@@ -28,7 +28,7 @@ NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_RECIPE = NODE_SCALARS = NODE_SI
 RUNTIME_ANOMALY_SWITCH = RUNTIME_ATTACHED = RUNTIME_EMPTY = RUNTIME_FALSE = BOUND
 RUNTIME_GRAD_SWITCH = RUNTIME_INFERENCE_COUNTER = RUNTIME_INFERENCE_SWITCH = BOUND
 RUNTIME_INTEGERS = RUNTIME_MODES_USED = RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_KIND = BOUND
-RUNTIME_STATE = RUNTIME_STORAGE_CLASS = RUNTIME_TAPE = RUNTIME_TENSOR_CLASS = BOUND
+RUNTIME_STATE = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TENSOR_CLASS = BOUND
 RUNTIME_TENSOR_CLASSES = RUNTIME_TRUE = RUNTIME_UNRECORDED = RUNTIME_VERSION_CLASS = BOUND
 RUNTIME_VIEW_CLASS = RUNTIME_WATCHERS = BOUND
 STORAGE_SHARED = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
@@ -55,10 +55,10 @@ def is_tensor(runtime, value):
 
 @helper
 def is_usual(runtime):
-    """Whether nobody watches what this thread does, and the tape does not become full."""
+    """Whether nobody watches what this thread does, and `pending` does not become full."""
     if (
         length(item(runtime, RUNTIME_WATCHERS)) != 0
-        or length(item(runtime, RUNTIME_TAPE)) + 1 >= MAX_PENDING
+        or length(item(runtime, RUNTIME_PENDING)) + 1 >= MAX_PENDING
     ):
         return False
     return length(item(runtime, RUNTIME_MODES_USED)) == 0 or not (

@@ -21,7 +21,7 @@ from .cpython import (
 from .tensors import new_node
 
 BASIC_RUNTIME = BASIC_TWIN = FUNCTION_CONTEXT = MAX_PENDING = NODE_SITE = BOUND
-RECIPE_DRAW = RECIPE_FALLIBLE = RUNTIME_NONE = RUNTIME_TAPE = RUNTIME_WATCHERS = BOUND
+RECIPE_DRAW = RECIPE_FALLIBLE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_WATCHERS = BOUND
 STEP_OFFSETS = STEP_PLACES = STEP_RECIPE = STEP_SCALARS = BOUND
 
 MOST_VALUES = 64  # that a template is given
@@ -33,8 +33,8 @@ def repeat(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, BASIC_RUNTIME)
     steps, values, shifts = get(arguments, 0), get(arguments, 8), get(arguments, 16)
-    tape, nodes, given = item(runtime, RUNTIME_TAPE), length(steps), length(values)
-    is_full = length(tape) + nodes >= MAX_PENDING or given > MOST_VALUES
+    pending, nodes, given = item(runtime, RUNTIME_PENDING), length(steps), length(values)
+    is_full = length(pending) + nodes >= MAX_PENDING or given > MOST_VALUES
     if length(item(runtime, RUNTIME_WATCHERS)) != 0 or is_full:
         return new_result(item(context, BASIC_TWIN), arguments, count, names)
     starts, is_shifted = stack_words(MOST_VALUES), shifts != item(runtime, RUNTIME_NONE)
@@ -72,7 +72,7 @@ def completed(runtime, steps, made, given, starts):
         node = new_node(runtime, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
         if node != 0 and can_fail(runtime, step):
             put(node, NODE_SITE, own(site))
-        if node == 0 or append(item(runtime, RUNTIME_TAPE), node) != 0:
+        if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
             drop(node)
             drop(made)
             made = 0

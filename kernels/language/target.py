@@ -62,22 +62,22 @@ NAME = "adjit"
 OPTIONS = {"nopython": True, "error_model": "numpy", "no_cpython_wrapper": True}
 
 
-class Compiled(NamedTuple):
+class CompiledKernel(NamedTuple):
     """A C function in object code."""
 
     symbol: str
     code: bytes
     external: tuple[str, ...]  # symbols that the code needs
-    library: Library  # LLVM's form of it
+    library: KernelLibrary  # LLVM's form of it
 
 
 class Translated(NamedTuple):
     """A function as LLVM's text, and what it is called."""
 
-    library: Library
+    library: KernelLibrary
     description: Any
 
-    def finish(self) -> Compiled:
+    def finish(self) -> CompiledKernel:
         """LLVM's part of compiling, for which any thread will do; Python's lock is free meanwhile."""
         description = self.description
         return self.library.whole(description.llvm_func_name, description.llvm_cfunc_wrapper_name)
@@ -104,7 +104,7 @@ def compiling() -> Iterator[None]:
             errors.WarningsFixer = usual
 
 
-def compile_function(function: Callable[..., Any], signature: str) -> Compiled:
+def compile_function(function: Callable[..., Any], signature: str) -> CompiledKernel:
     """Compile a function that Python does not call, for instance a kernel."""
     return translate(function, signature).finish()
 
@@ -154,7 +154,7 @@ def loader() -> Any:
 # ----- LLVM's part -----
 
 
-class Library(JITCodeLibrary):  # type: ignore[misc]
+class KernelLibrary(JITCodeLibrary):  # type: ignore[misc]
     """The code of one function; a kernel's is optimised once all that it calls is linked into it.
 
     Until LLVM's part begins it is text: whoever calls LLVM waits for other threads that do.
@@ -162,7 +162,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
     def __init__(self, codegen: Any, name: str) -> None:
         CodeLibrary.__init__(self, codegen, name)
-        self._linking_libraries: list[Library] = []
+        self._linking_libraries: list[KernelLibrary] = []
         self._shared_module = None
         self._texts: list[str] = []
 
@@ -171,7 +171,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
         text = re.sub(r'(!\d+) = !{ !"loop \d+",', r"\1 = distinct !{ \1,", str(ir_module))
         self._texts.append(cgutils.normalize_ir_text(text))
 
-    def add_linking_library(self, library: Library) -> None:
+    def add_linking_library(self, library: KernelLibrary) -> None:
         self._linking_libraries.append(library)
 
     def finalize(self) -> None:
@@ -190,7 +190,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
         self._texts.clear()
         return first
 
-    def whole(self, function: str, wrapper: str) -> Compiled:
+    def whole(self, function: str, wrapper: str) -> CompiledKernel:
         """The object code of a kernel's wrapper, which holds the function and all that it calls."""
         module = self._final_module
         module.get_function(function).linkage = "internal"
@@ -198,7 +198,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
         module.verify()
         things = (*module.functions, *module.global_variables)
         external = (thing.name for thing in things if thing.is_declaration)
-        return Compiled(
+        return CompiledKernel(
             wrapper,
             bytes(self._codegen._tm.emit_object(module)),
             tuple(sorted(name for name in external if not name.startswith("llvm."))),
@@ -207,7 +207,7 @@ class Library(JITCodeLibrary):  # type: ignore[misc]
 
 
 class Codegen(JITCPUCodegen):  # type: ignore[misc]
-    _library_class = Library
+    _library_class = KernelLibrary
 
     def _get_host_cpu_name(self) -> str:
         return CHOSEN.name
@@ -344,7 +344,7 @@ class LowerKernel(LoweringPass):  # type: ignore[misc]
 # ----- the target -----
 
 
-class Kernels(CPU):  # type: ignore[misc]
+class KernelContexts(CPU):  # type: ignore[misc]
     """The kind of target this is: whatever Numba has for any CPU serves here too."""
 
 
@@ -403,6 +403,6 @@ def _jit(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     return helper
 
 
-target_registry[NAME] = Kernels
-dispatcher_registry[Kernels] = KernelDispatcher
-jit_registry[Kernels] = _jit
+target_registry[NAME] = KernelContexts
+dispatcher_registry[KernelContexts] = KernelDispatcher
+jit_registry[KernelContexts] = _jit

@@ -40,15 +40,17 @@ from .gemm_tile import (
     HEIGHTS,
     I64,
     WIDTH,
-    Code,
-    Number,
+    TileCode,
+    TileNumber,
     emit_pack,
     emit_transpose,
 )
 
 SCALED, SHIFTED, ADDED, BOUNDED = 1, 2, 4, 8  # steps in their order, which add up
 TOGETHER = (9, 3, 1)  # taps that a depthwise gradient sums at a time
-Place = tuple[int, Number, ir.Value | None]  # of a vector: its row, its bytes along that, its lanes
+Place = tuple[
+    int, TileNumber, ir.Value | None
+]  # of a vector: its row, its bytes along that, its lanes
 # Rows of a tile of one vector, which needs sums enough for two multiply-adds a cycle, each of which takes 4.
 TALLEST = max(HEIGHT, 8)
 TALL = (1, *range(2, TALLEST + 1, 2))
@@ -63,7 +65,7 @@ def dot_columns(lanes: int) -> int:
 
 def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
     """The names of the functions for a float dtype, and the module of all."""
-    code = Code(dtype)
+    code = TileCode(dtype)
     shapes = [(height, width) for height in HEIGHTS for width in range(1, WIDTH + 1)]
     shapes += [(height, 1) for height in TALL[len(HEIGHTS) :]]  # one at most, as `shape_of` counts
     made = [
@@ -80,19 +82,19 @@ def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
     return tuple(str(function.name) for function in made), code.module
 
 
-def height_of(f: Code) -> Number:
+def height_of(f: TileCode) -> TileNumber:
     """The number of the height, of TALL, for as many rows as the first argument says."""
     return f.choose(f.args[0].equals(1), 0, (f.args[0] + 1) // 2)
 
 
-def shape_of(f: Code) -> Number:
+def shape_of(f: TileCode) -> TileNumber:
     """The number of the shape for as many rows and columns as the first two arguments say."""
     return height_of(f) * WIDTH + (f.args[1] - 1) // f.lanes
 
 
 def emit_choice(
-    code: Code, name: str, arguments: int, emit: Callable[..., Any], tiles: Sequence[Any],
-    number_of: Callable[[Code], Number] | None,
+    code: TileCode, name: str, arguments: int, emit: Callable[..., Any], tiles: Sequence[Any],
+    number_of: Callable[[TileCode], TileNumber] | None,
 ) -> Any:  # fmt: skip
     """A function that calls one of some tiles: that of a number, or of its first argument."""
     f = code.function(name, arguments)
@@ -111,7 +113,7 @@ def emit_choice(
     return f.defined
 
 
-def emit_pack_places(code: Code) -> Any:
+def emit_pack_places(code: TileCode) -> Any:
     """pack_places(x, line, lines, depth, places, offset, ahead): a square, transposed into rows anywhere.
 
     The rows are at the addresses in `places`, `offset` further on; those beyond `depth` hold 0. As
@@ -130,7 +132,7 @@ def emit_pack_places(code: Code) -> Any:
 # --------------------------------------------------------------------------- loops
 
 
-class Loop:
+class TileLoop:
     """A loop that carries values in registers; it is skipped unless `guard` holds.
 
     loop = Loop(f, starts)
@@ -138,7 +140,9 @@ class Loop:
     loop.close(going_on, following)  # afterwards `loop.results` are the last values
     """
 
-    def __init__(self, f: Code, starts: Sequence[ir.Value], guard: ir.Value | None = None) -> None:
+    def __init__(
+        self, f: TileCode, starts: Sequence[ir.Value], guard: ir.Value | None = None
+    ) -> None:
         self.builder, self.starts, self.guard = f.builder, starts, guard
         self.entry = f.builder.block
         self.body, self.after = map(f.defined.append_basic_block, ("loop", "after"))
@@ -169,7 +173,7 @@ class Loop:
 # --------------------------------------------------------------------------- tiles
 
 
-def emit_rows(f: Code, height: int, width: int) -> Any:
+def emit_rows(f: TileCode, height: int, width: int) -> Any:
     """`rows_product` of `height` pixels by `width` vectors, of which the last is masked."""
     rows, columns, pixels, segments, count, b, bias, targets, offset = f.args[:9]
     add, side_by_side, after = f.args[9:]
@@ -191,11 +195,11 @@ def emit_rows(f: Code, height: int, width: int) -> Any:
         for cell in cells
         for v in range(width)
     ]
-    outer = Loop(f, [I64(0), b.ir, *starts], guard=count > 0)
+    outer = TileLoop(f, [I64(0), b.ir, *starts], guard=count > 0)
     k, b_outer = (f.number(value) for value in outer.values[:2])
     begin = f.word(segments, k * 2)
     end = begin + f.word(segments, k * 2 + 1)
-    inner = Loop(f, [begin.ir, b_outer.ir, (lines[-1] + end).ir, *outer.values[2:]])
+    inner = TileLoop(f, [begin.ir, b_outer.ir, (lines[-1] + end).ir, *outer.values[2:]])
     here, b_now, ahead = (f.number(value) for value in inner.values[:3])
     f.prefetch(ahead, writes=False)
     line = [f.load(b_now + v * VECTOR_BYTES) for v in range(width)]
@@ -217,7 +221,7 @@ def emit_rows(f: Code, height: int, width: int) -> Any:
     return f.defined
 
 
-def optional(f: Code, address: Number, other: Number) -> tuple[ir.Value, Number]:
+def optional(f: TileCode, address: TileNumber, other: TileNumber) -> tuple[ir.Value, TileNumber]:
     """A mask of no lanes if an address is 0, and then another address.
 
     A masked load of no lanes from where no memory is takes 150 cycles on Zen 4.
@@ -226,7 +230,7 @@ def optional(f: Code, address: Number, other: Number) -> tuple[ir.Value, Number]
     return f.broadcast(exists), f.choose(exists, address, other)
 
 
-def existing(f: Code, rows: Number, cells: Sequence[Number]) -> list[Number]:
+def existing(f: TileCode, rows: TileNumber, cells: Sequence[TileNumber]) -> list[TileNumber]:
     """Addresses of rows, of which the last may be one too many: then the one before stands there."""
     if len(cells) == 1:
         return [*cells]
@@ -234,12 +238,16 @@ def existing(f: Code, rows: Number, cells: Sequence[Number]) -> list[Number]:
 
 
 def finished(
-    f: Code, after: Number, totals: Sequence[ir.Value], tile: Sequence[Place], cells: list[Number]
+    f: TileCode,
+    after: TileNumber,
+    totals: Sequence[ir.Value],
+    tile: Sequence[Place],
+    cells: list[TileNumber],
 ) -> list[ir.Value]:
     """Vectors after the steps that the words at `after` ask for; `tile` says where they are."""
     builder = f.builder
 
-    def operands(base: Number) -> list[ir.Value]:
+    def operands(base: TileNumber) -> list[ir.Value]:
         loaded = {id(along): load_lanes(f, base + along, mask) for _, along, mask in tile}
         return [loaded[id(along)] for _, along, _ in tile]
 
@@ -278,7 +286,7 @@ def finished(
 
 
 def store_tile(
-    f: Code, cells: Sequence[Number], totals: Sequence[ir.Value], width: int, edge: ir.Value
+    f: TileCode, cells: Sequence[TileNumber], totals: Sequence[ir.Value], width: int, edge: ir.Value
 ) -> None:
     """Store rows of vectors, of which the last is masked."""
     for k, total in enumerate(totals):
@@ -290,7 +298,7 @@ def store_tile(
             f.store(total, place)
 
 
-def emit_steps(f: Code, height: int, width: int) -> Any:
+def emit_steps(f: TileCode, height: int, width: int) -> Any:
     """`steps_product` of `height` rows, or one less, by `width` vectors, the last masked."""
     rows, columns, lefts, left, rights, right, steps, c, c_row, add = f.args
     builder, size = f.builder, f.size
@@ -304,7 +312,7 @@ def emit_steps(f: Code, height: int, width: int) -> Any:
         for v in range(width):
             f.prefetch(cell + v * VECTOR_BYTES)
     edge = f.first(columns - f.lanes * (width - 1))
-    loop = Loop(f, [I64(0), *[f.zero] * (height * width)])
+    loop = TileLoop(f, [I64(0), *[f.zero] * (height * width)])
     step = f.number(loop.values[0])
     a, b = f.word(lefts, step) + left, f.word(rights, step) + right
     if width <= WIDTH // 2:  # rows of B are read once or twice, faster than they come by themselves
@@ -332,7 +340,7 @@ def emit_steps(f: Code, height: int, width: int) -> Any:
     return f.defined
 
 
-def emit_dots(code: Code) -> Any:
+def emit_dots(code: TileCode) -> Any:
     """`dots`; rows and columns that are missing are computed like the last one."""
     f = code.function("dots", 9)
     rows, columns, x, w, depth, bias, out, out_row, after = f.args
@@ -345,7 +353,9 @@ def emit_dots(code: Code) -> Any:
     )  # fmt: skip
     whole = (depth - 1) // f.lanes * f.lanes
 
-    def added(at: Number, load: Callable[[Number], ir.Value], sums: Sequence[ir.Value]) -> Any:
+    def added(
+        at: TileNumber, load: Callable[[TileNumber], ir.Value], sums: Sequence[ir.Value]
+    ) -> Any:
         right = [load(address + at) for address in filters]
         found = []
         for i, address in enumerate(lines):
@@ -354,7 +364,7 @@ def emit_dots(code: Code) -> Any:
             found += [f.multiply_add(left, b, c) for b, c in zip(right, old, strict=True)]
         return found
 
-    loop = Loop(f, [I64(0), *[f.zero] * (DOT_ROWS * width)], guard=whole > 0)
+    loop = TileLoop(f, [I64(0), *[f.zero] * (DOT_ROWS * width)], guard=whole > 0)
     k = f.number(loop.values[0])
     sums = added(k * f.size, f.load, loop.values[1:])
     k_next = k + f.lanes
@@ -376,7 +386,7 @@ def emit_dots(code: Code) -> Any:
     return f.defined
 
 
-def fold_lanes(f: Code, vectors: list[ir.Value]) -> ir.Value:
+def fold_lanes(f: TileCode, vectors: list[ir.Value]) -> ir.Value:
     """A vector whose first lanes are the sums of the lanes of each vector, halves added to halves."""
     length = f.lanes  # of what is left of a sum
     while length > 1:
@@ -395,7 +405,9 @@ def fold_lanes(f: Code, vectors: list[ir.Value]) -> ir.Value:
 # --------------------------------------------------------------------------- depthwise
 
 
-def each_vector(f: Code, channels: Number, emit: Callable[[Number, ir.Value | None], None]) -> None:
+def each_vector(
+    f: TileCode, channels: TileNumber, emit: Callable[[TileNumber, ir.Value | None], None]
+) -> None:
     """Emit a body for the bytes before each vector of channels; the last may have a mask."""
     whole = channels // f.lanes * f.lanes
     with f.loop(whole, f.lanes) as channel:
@@ -404,12 +416,12 @@ def each_vector(f: Code, channels: Number, emit: Callable[[Number, ir.Value | No
         emit(whole * f.size, f.first(channels - whole))
 
 
-def load_lanes(f: Code, address: Number, mask: ir.Value | None) -> ir.Value:
+def load_lanes(f: TileCode, address: TileNumber, mask: ir.Value | None) -> ir.Value:
     """A vector, or the lanes of a mask."""
     return f.load(address) if mask is None else f.load_some(address, mask)
 
 
-def store_lanes(f: Code, value: ir.Value, address: Number, mask: ir.Value | None) -> None:
+def store_lanes(f: TileCode, value: ir.Value, address: TileNumber, mask: ir.Value | None) -> None:
     """Store a vector, or the lanes of a mask."""
     if mask is None:
         f.store(value, address)
@@ -417,7 +429,7 @@ def store_lanes(f: Code, value: ir.Value, address: Number, mask: ir.Value | None
         f.store_some(value, address, mask)
 
 
-def emit_depthwise_rows(f: Code, height: int) -> Any:
+def emit_depthwise_rows(f: TileCode, height: int) -> Any:
     """`depthwise_rows` of `height` pixels."""
     rows, channels, pixels, offsets, taps, weight, bias, targets, after = f.args
     builder = f.builder
@@ -425,11 +437,11 @@ def emit_depthwise_rows(f: Code, height: int) -> Any:
     cells = [f.word(targets, i) for i in range(height)]
     given, bias = optional(f, bias, weight)
 
-    def emit(along: Number, mask: ir.Value | None) -> None:
+    def emit(along: TileNumber, mask: ir.Value | None) -> None:
         for cell in cells:
             f.prefetch(cell + along)
         start = f.load_some(bias + along, given if mask is None else builder.and_(given, mask))
-        loop = Loop(f, [I64(0), (weight + along).ir, *[start] * height], guard=taps > 0)
+        loop = TileLoop(f, [I64(0), (weight + along).ir, *[start] * height], guard=taps > 0)
         tap, row = (f.number(value) for value in loop.values[:2])
         factor = load_lanes(f, row, mask)
         here = f.word(offsets, tap) + along
@@ -448,14 +460,14 @@ def emit_depthwise_rows(f: Code, height: int) -> Any:
     return f.defined
 
 
-def emit_depthwise_steps(f: Code, together: int) -> Any:
+def emit_depthwise_steps(f: TileCode, together: int) -> Any:
     """`depthwise_steps` of so many taps."""
     _, channels, pixels, offsets, uppers, steps, sums, add = f.args
     builder = f.builder
     places = [f.word(offsets, k) for k in range(together)]
 
-    def emit(along: Number, mask: ir.Value | None) -> None:
-        loop = Loop(f, [I64(0), *[f.zero] * together])
+    def emit(along: TileNumber, mask: ir.Value | None) -> None:
+        loop = TileLoop(f, [I64(0), *[f.zero] * together])
         step = f.number(loop.values[0])
         pixel = f.word(pixels, step) + along
         factor = load_lanes(f, f.word(uppers, step) + along, mask)

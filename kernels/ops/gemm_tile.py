@@ -69,7 +69,7 @@ I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F64 = ir.DoubleType()
 
 
-class Number:
+class TileNumber:
     """An int64 whose operators append instructions."""
 
     __slots__ = ("builder", "ir")
@@ -78,49 +78,49 @@ class Number:
         self.builder = builder
         self.ir = I64(value) if isinstance(value, int) else value
 
-    def _apply(self, name: str, other: Number | int) -> Number:
-        return Number(self.builder, getattr(self.builder, name)(self.ir, self._lift(other)))
+    def _apply(self, name: str, other: TileNumber | int) -> TileNumber:
+        return TileNumber(self.builder, getattr(self.builder, name)(self.ir, self._lift(other)))
 
-    def _compare(self, sign: str, other: Number | int) -> ir.Value:
+    def _compare(self, sign: str, other: TileNumber | int) -> ir.Value:
         return self.builder.icmp_signed(sign, self.ir, self._lift(other))
 
     @staticmethod
-    def _lift(other: Number | int) -> ir.Value:
-        return other.ir if isinstance(other, Number) else I64(other)
+    def _lift(other: TileNumber | int) -> ir.Value:
+        return other.ir if isinstance(other, TileNumber) else I64(other)
 
-    def __add__(self, other: Number | int) -> Number:
+    def __add__(self, other: TileNumber | int) -> TileNumber:
         return self._apply("add", other)
 
-    def __sub__(self, other: Number | int) -> Number:
+    def __sub__(self, other: TileNumber | int) -> TileNumber:
         return self._apply("sub", other)
 
-    def __mul__(self, other: Number | int) -> Number:
+    def __mul__(self, other: TileNumber | int) -> TileNumber:
         return self._apply("mul", other)
 
-    def __floordiv__(self, other: Number | int) -> Number:
+    def __floordiv__(self, other: TileNumber | int) -> TileNumber:
         """The quotient of two numbers that are not negative."""
         return self._apply("udiv", other)
 
-    def __mod__(self, other: Number | int) -> Number:
+    def __mod__(self, other: TileNumber | int) -> TileNumber:
         return self._apply("urem", other)
 
-    def __and__(self, other: Number | int) -> Number:
+    def __and__(self, other: TileNumber | int) -> TileNumber:
         return self._apply("and_", other)
 
-    def __lt__(self, other: Number | int) -> ir.Value:
+    def __lt__(self, other: TileNumber | int) -> ir.Value:
         return self._compare("<", other)
 
-    def __gt__(self, other: Number | int) -> ir.Value:
+    def __gt__(self, other: TileNumber | int) -> ir.Value:
         return self._compare(">", other)
 
-    def equals(self, other: Number | int) -> ir.Value:
+    def equals(self, other: TileNumber | int) -> ir.Value:
         return self._compare("==", other)
 
-    def differs(self, other: Number | int) -> ir.Value:
+    def differs(self, other: TileNumber | int) -> ir.Value:
         return self._compare("!=", other)
 
 
-class Code:
+class TileCode:
     """Emits the instructions of one function on vectors of one dtype."""
 
     def __init__(self, dtype: Any, module: ir.Module | None = None) -> None:
@@ -131,11 +131,11 @@ class Code:
         self._take_lanes(lanes_of(self.size))
         self.builder: Any = None
         self.defined: Any = None
-        self.args: list[Number] = []
+        self.args: list[TileNumber] = []
 
     def function(
         self, name: str, arguments: int, *, result: ir.Type | None = None, exported: bool = False
-    ) -> Code:
+    ) -> TileCode:
         """A new function of int64, to be filled; `defined` is what a call of it names."""
         kind = ir.FunctionType(result or ir.VoidType(), [I64] * arguments)
         made = copy.copy(self)
@@ -143,7 +143,7 @@ class Code:
         made.defined.linkage = "external" if exported else "internal"
         made.defined.attributes.add("nounwind")
         made.builder = ir.IRBuilder(made.defined.append_basic_block("entry"))
-        made.args = [Number(made.builder, arg) for arg in made.defined.args]
+        made.args = [TileNumber(made.builder, arg) for arg in made.defined.args]
         return made
 
     def _take_lanes(self, lanes: int) -> None:
@@ -152,7 +152,7 @@ class Code:
         self.suffix = f"v{lanes}f{8 * self.size}"
         self.zero = ir.Constant(self.type, [0.0] * lanes)
 
-    def narrow(self, lanes: int) -> Code:
+    def narrow(self, lanes: int) -> TileCode:
         """The same function, on shorter vectors."""
         made = copy.copy(self)
         made._take_lanes(lanes)
@@ -160,17 +160,17 @@ class Code:
 
     # numbers
 
-    def number(self, value: ir.Value | int | Number) -> Number:
-        return value if isinstance(value, Number) else Number(self.builder, value)
+    def number(self, value: ir.Value | int | TileNumber) -> TileNumber:
+        return value if isinstance(value, TileNumber) else TileNumber(self.builder, value)
 
-    def choose(self, condition: ir.Value, a: Number | int, b: Number | int) -> Number:
+    def choose(self, condition: ir.Value, a: TileNumber | int, b: TileNumber | int) -> TileNumber:
         chosen = (self.number(value).ir for value in (a, b))
-        return Number(self.builder, self.builder.select(condition, *chosen))
+        return TileNumber(self.builder, self.builder.select(condition, *chosen))
 
-    def smaller(self, a: Number, b: Number | int) -> Number:
+    def smaller(self, a: TileNumber, b: TileNumber | int) -> TileNumber:
         return self.choose(a < b, a, b)
 
-    def larger(self, a: Number, b: Number | int) -> Number:
+    def larger(self, a: TileNumber, b: TileNumber | int) -> TileNumber:
         return self.choose(a > b, a, b)
 
     def all(self, *conditions: ir.Value) -> ir.Value:
@@ -179,29 +179,29 @@ class Code:
     def any(self, *conditions: ir.Value) -> ir.Value:
         return functools.reduce(self.builder.or_, conditions)
 
-    def word(self, address: Number, index: Number | int = 0) -> Number:
+    def word(self, address: TileNumber, index: TileNumber | int = 0) -> TileNumber:
         """An int64 among others at an address."""
         place = (self.number(index) * 8 + address).ir
-        return Number(
+        return TileNumber(
             self.builder, self.builder.load(self.builder.inttoptr(place, I64.as_pointer()))
         )
 
-    def stack(self, nbytes: int) -> Number:
+    def stack(self, nbytes: int) -> TileNumber:
         """The address of aligned memory that lives until the function returns."""
         memory = self.builder.alloca(I8, size=I64(nbytes))
         memory.align = VECTOR_BYTES
-        return Number(self.builder, self.builder.ptrtoint(memory, I64))
+        return TileNumber(self.builder, self.builder.ptrtoint(memory, I64))
 
     # control
 
     @contextmanager
     def loop(
-        self, stop: Number, step: Number | int = 1, start: Number | int = 0
-    ) -> Iterator[Number]:
+        self, stop: TileNumber, step: TileNumber | int = 1, start: TileNumber | int = 0
+    ) -> Iterator[TileNumber]:
         """For `start`, `start + step` ... below `stop`."""
         first, last, apart = (self.number(n).ir for n in (start, stop, step))
         with cgutils.for_range_slice(self.builder, first, last, apart) as (index, _):
-            yield Number(self.builder, index)
+            yield TileNumber(self.builder, index)
 
     def when(self, condition: ir.Value) -> AbstractContextManager[Any]:
         context: AbstractContextManager[Any] = self.builder.if_then(condition)
@@ -211,22 +211,22 @@ class Code:
         context: AbstractContextManager[Any] = self.builder.if_else(condition)
         return context
 
-    def call(self, function: Any, *args: Number | int) -> Number:
+    def call(self, function: Any, *args: TileNumber | int) -> TileNumber:
         """Call a function of int64, given as one or by the address of one with a result."""
         values = [self.number(arg).ir for arg in args]
-        if isinstance(function, Number):
+        if isinstance(function, TileNumber):
             kind = ir.FunctionType(I64, [I64] * len(args)).as_pointer()
             function = self.builder.inttoptr(function.ir, kind)
-        return Number(self.builder, self.builder.call(function, values))
+        return TileNumber(self.builder, self.builder.call(function, values))
 
-    def opaque(self, number: Number) -> Number:
+    def opaque(self, number: TileNumber) -> TileNumber:
         """The same number, of which LLVM knows nothing.
 
         Otherwise it would turn the sum of a number that counts and each of a dozen addresses into a
         number of its own, for which there are no registers.
         """
         kind = ir.FunctionType(I64, [I64])
-        return Number(self.builder, self.builder.asm(kind, "", "=r,0", [number.ir], False))
+        return TileNumber(self.builder, self.builder.asm(kind, "", "=r,0", [number.ir], False))
 
     # vectors
 
@@ -234,16 +234,16 @@ class Code:
         kind = ir.FunctionType(result, [arg.type for arg in args])
         return self.builder.call(cgutils.get_or_insert_function(self.module, kind, name), args)
 
-    def place(self, address: Number, kind: ir.Type | None = None) -> ir.Value:
+    def place(self, address: TileNumber, kind: ir.Type | None = None) -> ir.Value:
         return self.builder.inttoptr(address.ir, (kind or self.type).as_pointer())
 
-    def load(self, address: Number) -> ir.Value:
+    def load(self, address: TileNumber) -> ir.Value:
         return self.builder.load(self.place(address), align=self.size)
 
-    def load_one(self, address: Number) -> ir.Value:
+    def load_one(self, address: TileNumber) -> ir.Value:
         return self.builder.load(self.place(address, self.scalar))
 
-    def store(self, value: ir.Value, address: Number) -> None:
+    def store(self, value: ir.Value, address: TileNumber) -> None:
         self.builder.store(value, self.place(address), align=self.size)
 
     def shuffle(self, a: ir.Value, b: ir.Value, lanes: list[int]) -> ir.Value:
@@ -269,7 +269,7 @@ class Code:
             return self.intrinsic(f"llvm.fma.{self.suffix}", self.type, a, b, c)
         return self.builder.fadd(self.builder.fmul(a, b), c)
 
-    def prefetch(self, address: Number, *, writes: bool = True) -> None:
+    def prefetch(self, address: TileNumber, *, writes: bool = True) -> None:
         """Ask for a cache line that will be written, or read."""
         place = self.place(address)
         self.intrinsic("llvm.prefetch.p0", ir.VoidType(), place, I32(int(writes)), I32(3), I32(1))
@@ -278,16 +278,16 @@ class Code:
         numbers = [factor * lane for lane in range(self.lanes)]
         return ir.Constant(ir.VectorType(I64, self.lanes), numbers)
 
-    def first(self, count: Number) -> ir.Value:
+    def first(self, count: TileNumber) -> ir.Value:
         """A mask of the lanes before `count`."""
         return self.builder.icmp_signed("<", self.multiples(1), self.broadcast(count.ir))
 
-    def load_some(self, address: Number, mask: ir.Value) -> ir.Value:
+    def load_some(self, address: TileNumber, mask: ir.Value) -> ir.Value:
         """The lanes of a mask; the others are 0."""
         name, place = f"llvm.masked.load.{self.suffix}.p0", self.place(address)
         return self.intrinsic(name, self.type, place, I32(self.size), mask, self.zero)
 
-    def gather(self, address: Number, stride: Number, mask: ir.Value) -> ir.Value:
+    def gather(self, address: TileNumber, stride: TileNumber, mask: ir.Value) -> ir.Value:
         """The lanes of a mask from elements `stride` apart; the others are 0."""
         builder = self.builder
         apart = builder.mul(self.multiples(self.size), self.broadcast(stride.ir))
@@ -296,7 +296,7 @@ class Code:
         name = f"llvm.masked.gather.{self.suffix}.v{self.lanes}p0"
         return self.intrinsic(name, self.type, places, I32(self.size), mask, self.zero)
 
-    def store_some(self, value: ir.Value, address: Number, mask: ir.Value) -> None:
+    def store_some(self, value: ir.Value, address: TileNumber, mask: ir.Value) -> None:
         name, place = f"llvm.masked.store.{self.suffix}.p0", self.place(address)
         self.intrinsic(name, ir.VoidType(), value, place, I32(self.size), mask)
 
@@ -322,7 +322,7 @@ def assembly(module: ir.Module) -> str:
 # --------------------------------------------------------------------------- tile
 
 
-def emit_multiply(code: Code) -> Any:
+def emit_multiply(code: TileCode) -> Any:
     """`multiply`: panel by panel, the function for as many rows and vectors."""
     f = code.function("multiply", 12)
     a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add = f.args
@@ -347,7 +347,7 @@ def emit_multiply(code: Code) -> Any:
     return f.defined
 
 
-def emit_tile(code: Code, height: int, width: int, is_dense: bool) -> Any:
+def emit_tile(code: TileCode, height: int, width: int, is_dense: bool) -> Any:
     """C (+)= A @ B for `height` rows, or one less, by `width` vectors, of which the last is masked.
 
     The rows of A are `a_row` elements apart, which is 1 if `is_dense`, its columns `a_step`.
@@ -412,7 +412,7 @@ def emit_tile(code: Code, height: int, width: int, is_dense: bool) -> Any:
 # --------------------------------------------------------------------------- packing
 
 
-def emit_pack(code: Code) -> Any:
+def emit_pack(code: TileCode) -> Any:
     """`pack`: squares are transposed in registers, dense lines copied, the rest is gathered.
 
     Whole vectors are written, of which `width` is made, and whole squares: `out` needs room for `lanes`
@@ -461,12 +461,12 @@ def emit_pack(code: Code) -> Any:
 
 
 def emit_transpose(
-    f: Code,
-    x: Number,
-    line: Number,
-    count: Number,
-    depth: Number,
-    places: list[Number],
+    f: TileCode,
+    x: TileNumber,
+    line: TileNumber,
+    count: TileNumber,
+    depth: TileNumber,
+    places: list[TileNumber],
     side: int | None = None,
 ) -> None:
     """Transpose a square of `side`, by default a vector, of which `count` lines exist, the last one standing

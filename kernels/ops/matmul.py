@@ -55,8 +55,8 @@ from .gemm_tile import (
     I64,
     SUM_DEPTH,
     WIDTH,
-    Code,
-    Number,
+    TileCode,
+    TileNumber,
     emit_multiply,
     emit_pack,
     line_width,
@@ -130,13 +130,13 @@ def clear(out, start, stop, zero):
 
 def emit(dtype: Any) -> tuple[tuple[str, ...], ir.Module]:
     """The names of `product` and `product_and_bias` for a float dtype, and the module of both."""
-    code = Code(dtype)
+    code = TileCode(dtype)
     parts = emit_batch_offset(code), emit_pack(code), emit_multiply(code)
     names = tuple(emit_product(code, *parts, has_bias=has_bias) for has_bias in (False, True))
     return names, code.module
 
 
-def emit_batch_offset(code: Code) -> Any:
+def emit_batch_offset(code: TileCode) -> Any:
     """`batch_offset` in instructions."""
     f = code.function("batch_offset", 3, result=I64)
     c, entry, operand = f.args
@@ -152,7 +152,9 @@ def emit_batch_offset(code: Code) -> Any:
     return f.defined
 
 
-def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool) -> str:
+def emit_product(
+    code: TileCode, batch_offset: Any, pack: Any, multiply: Any, *, has_bias: bool
+) -> str:
     """out = left @ right, or activation(beta * bias + alpha * (left @ right)); a depth above 0.
 
     A unit is UNIT_ROWS of a block of columns. Units that follow each other share tiles and the
@@ -236,7 +238,7 @@ def emit_product(code: Code, batch_offset: Any, pack: Any, multiply: Any, *, has
     return str(f.defined.name)
 
 
-def emit_borrow(f: Code, taken: Any, kept: Number, allocate: Number) -> None:
+def emit_borrow(f: TileCode, taken: Any, kept: TileNumber, allocate: TileNumber) -> None:
     """Take memory for a packed block from those that are kept, or allocate it."""
     with f.loop(f.number(KEPT_BLOCKS)) as k, f.when(f.number(f.builder.load(taken)).equals(0)):
         place = f.place(kept + k * 8, I64)
@@ -245,7 +247,7 @@ def emit_borrow(f: Code, taken: Any, kept: Number, allocate: Number) -> None:
         f.builder.store(f.call(allocate, PACKED_BYTES).ir, taken)
 
 
-def emit_give_back(f: Code, taken: Any, kept: Number) -> None:
+def emit_give_back(f: TileCode, taken: Any, kept: TileNumber) -> None:
     """Keep memory for the next product where there is room for it; what `taken` says then is left over."""
     with f.loop(f.number(KEPT_BLOCKS)) as k, f.when(f.number(f.builder.load(taken)).differs(0)):
         memory, place = f.builder.load(taken), f.place(kept + k * 8, I64)
@@ -254,15 +256,16 @@ def emit_give_back(f: Code, taken: Any, kept: Number) -> None:
         f.builder.store(left, taken)
 
 
-def emit_look_ahead(f: Code, a: Number, row: Number, depth: Number) -> None:
+def emit_look_ahead(f: TileCode, a: TileNumber, row: TileNumber, depth: TileNumber) -> None:
     """Ask for HEIGHT dense rows, which come from far away while a tile is computed."""
     with f.loop(f.number(HEIGHT)) as r, f.loop(depth, CACHE_LINE // f.size) as k:
         f.prefetch(a + (r * row + k) * f.size, writes=False)
 
 
 def emit_finish(
-    f: Code, out: Number, out_row: Number, bias: Number, bias_row: Number, bias_column: Number,
-    rows: Number, columns: Number, scalars: Number, activation: Number,
+    f: TileCode, out: TileNumber, out_row: TileNumber, bias: TileNumber, bias_row: TileNumber,
+    bias_column: TileNumber,
+    rows: TileNumber, columns: TileNumber, scalars: TileNumber, activation: TileNumber,
 ) -> None:  # fmt: skip
     """out = activation(alpha * out + beta * bias), each product rounded."""
     builder = f.builder

@@ -54,7 +54,7 @@ _PROTOTYPES: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 
-class Found(ctypes.Structure):
+class FoundAlgorithm(ctypes.Structure):
     """An algorithm that a search has found: cublasLtMatmulHeuristicResult_t, the algorithm first."""
 
     _fields_ = (
@@ -145,7 +145,7 @@ class Library:
 
     def search(
         self, handle: int, operation: int, layouts: Sequence[int], workspace: int, alignment: int
-    ) -> Found | None:
+    ) -> FoundAlgorithm | None:
         """The algorithm that the library takes for the best with so many bytes of workspace and
         operands at multiples of `alignment`; None if there is none."""
         preference = self._made("cublasLtMatmulPreferenceCreate")
@@ -155,7 +155,7 @@ class Library:
             self._set(owner, preference, MOST_WORKSPACE, c_uint64(workspace))
             for attribute in ALIGNMENTS:
                 self._set(owner, preference, attribute, c_int32(alignment))
-            found, count = Found(), c_int()
+            found, count = FoundAlgorithm(), c_int()
             code = self._functions[name](
                 handle, operation, *layouts, preference, 1, byref(found), byref(count)
             )

@@ -223,7 +223,7 @@ class profile:
             >>> sum(k.count for k in p.key_averages()) == len(p.events())
             True
         """
-        groups: dict[int, list[scheduling.Event]] = {}
+        groups: dict[int, list[scheduling.ProfileEvent]] = {}
         for event in self._watcher.events:
             groups.setdefault(id(event.note.source), []).append(event)
         averages = [

@@ -1,7 +1,7 @@
 """What would run to compute a tensor: the kernels, the plan of its memory, as text and picture.
 
 Nothing runs, is compiled or is recorded for good: a plan is laid out for the nodes behind the
-tensor as they lie on the tape.
+tensor as they lie in `pending`.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .ops.creation import ones_like
 from .schedule import deferred, plan_cache, settle
 from .schedule.dispatch import Failed
 from .schedule.gpu import lower
-from .schedule.gpu.plan import GpuLayout
+from .schedule.gpu.plan import GpuPlanLowering
 from .schedule.graph_key import Structure, key_of, numbered, reads_of, structure_of, walk
-from .schedule.planning.memory import Place
+from .schedule.planning.memory import MemorySlot
 from .schedule.planning.plan import Plan
 from .schedule.planning.recipe import DeviceSource, DeviceStep, Recipe
-from .schedule.planning.step_info import Note, Use, copy_note, node_notes
+from .schedule.planning.step_info import OperandInfo, StepInfo, copy_note, node_notes
 from .storage import size_class
 from .tables import aligned, shortened, size
 from .tensor import Tensor
@@ -53,7 +53,7 @@ class Outline:
         fused: whether it runs as a plan; else every operation runs its own kernel.
     """
 
-    steps: tuple[Note, ...]
+    steps: tuple[StepInfo, ...]
     arena: int
     fused: bool
 
@@ -132,7 +132,12 @@ class Life:
 
 
 def _live(
-    found: dict[Any, Life], use: Use, at: int, *, made: bool, key: tuple[str, int] | None = None
+    found: dict[Any, Life],
+    use: OperandInfo,
+    at: int,
+    *,
+    made: bool,
+    key: tuple[str, int] | None = None,
 ) -> None:
     assert use.place is not None
     life = found.get(key or use.value)
@@ -143,7 +148,7 @@ def _live(
         life.last = at
 
 
-def _place_text(place: Place | None) -> str:
+def _place_text(place: MemorySlot | None) -> str:
     assert place is not None
     at = place.at + place.extra if place.kind == "arena" else place.at
     name = {"external": "external", "held": "block", "arena": "arena+"}[place.kind]
@@ -179,7 +184,7 @@ def _recorded(t: Any, backward: bool) -> tuple[list[Any], list[Any]]:
     Callers hold the lock.
     """
     settle.run_waiting()
-    deferred.bring_back(settle.tape, everything=True)
+    deferred.bring_back(settle.pending, everything=True)
     leaves = _leaves(t) if backward else []
     gradients = record_gradients(t, leaves)
     roots = [t.storage.value, *[g.storage.value for g in gradients if g is not None]]
@@ -190,7 +195,7 @@ def _recorded(t: Any, backward: bool) -> tuple[list[Any], list[Any]]:
 
 def _structure(batch: list[Any], held: Sequence[Any], backward: bool) -> Structure:
     """The structure of what is recorded; after a `backward()` nothing in between is kept."""
-    return _holding(batch, held) if backward else structure_of(batch, settle.tape)
+    return _holding(batch, held) if backward else structure_of(batch, settle.pending)
 
 
 def _raise_failures(nodes: Sequence[Any]) -> None:
@@ -228,7 +233,7 @@ def device_steps(t: Any, backward: bool = False) -> list[DeviceStep]:
         return made.launches
 
 
-class _OnNoGpu(GpuLayout):
+class _OnNoGpu(GpuPlanLowering):
     """A plan for a GPU of which only the launches are looked at."""
 
     def __init__(self, batch: Sequence[Any], structure: Structure) -> None:
@@ -263,7 +268,7 @@ class _OnNoGpu(GpuLayout):
     def _launch(self, source: DeviceSource, n: int, row: Sequence[Any]) -> None:
         self.launches.append(DeviceStep(source, n))
 
-    def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:
+    def _copy_row(self, old: MemorySlot, fresh: MemorySlot, nbytes: int) -> None:
         """The driver copies here too."""
 
 
@@ -308,24 +313,24 @@ def _holding(batch: list[Any], values: Sequence[Any]) -> Structure:
     return Structure(key_of(words, held, ()), externals)
 
 
-def _one_by_one(batch: list[Any]) -> Iterator[Note]:
+def _one_by_one(batch: list[Any]) -> Iterator[StepInfo]:
     """The steps of a batch that is not planned: every value in a block of its own."""
     numbers = numbered(walk(batch)[1])
-    places: list[list[tuple[Place, int]]] = []
+    places: list[list[tuple[MemorySlot, int]]] = []
     count = 0
     for at, node in enumerate(batch):
         recipe = node.recipe
         reads = []
         for spec, (source, offset) in zip(recipe.inputs, reads_of(node, numbers), strict=True):
             if source < 0:
-                reads.append((Place("external", ~source), source))
+                reads.append((MemorySlot("external", ~source), source))
             else:
                 place, number = places[source][0]
                 reads.append((place._replace(extra=offset * spec.dtype.itemsize), number))
         if recipe.pick >= 0:
             places.append([places[node.inputs[0].at][recipe.pick]])
             continue
-        writes = [(Place("held", count + k), count + k) for k in range(len(recipe.outputs))]
+        writes = [(MemorySlot("held", count + k), count + k) for k in range(len(recipe.outputs))]
         count += len(writes)
         places.append(writes)
         if recipe.write:

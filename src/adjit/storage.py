@@ -92,7 +92,7 @@ class LargeBlock(Block):
             _large.setdefault(self.size, []).append((int(self), self.memory))
 
 
-class Foreign(Block):
+class BorrowedMemory(Block):
     """Bytes that belong to somebody else, for instance a NumPy array."""
 
     memory: Any

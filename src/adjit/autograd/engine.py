@@ -20,7 +20,7 @@ from ..graph.node import GradNode, LeafKind, Node, leaves, sequence
 from ..graph.operation import Saving
 from ..graph.record import as_tensor, as_tensors
 from ..graph.state import record_gradients, resume_gradients, state, watchers
-from ..graph.trace import Template, remembered
+from ..graph.trace import Trace, remembered
 from ..graph.view import Pull
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
@@ -221,7 +221,7 @@ reach = basic("backward", "reach", _reach)
 advance = native.Family("backward", "advance").function(
     _advance,
     BackwardContext(
-        runtime(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Template, _accumulate
+        runtime(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Trace, _accumulate
     ),
 )
 

@@ -23,7 +23,7 @@ from ..storage import Storage
 from .backward_plan import Pattern
 from .backward_tracing import InnerWalk, TracedBackward
 from .double_backward import Anew
-from .program import Externals, Part
+from .program import Externals, ProgramPart
 
 
 class Check(NamedTuple):
@@ -36,7 +36,7 @@ class Check(NamedTuple):
     roots: int  # the results, as bits, whose graphs saved it
 
 
-class Kept(NamedTuple):
+class KeptForBackward(NamedTuple):
     """What a call keeps for its backward."""
 
     values: Externals
@@ -84,7 +84,7 @@ class Sending:
             t = place.target and place.target.find(arguments)
             counter = cell_of(place.cell) if t is None else t.counter
             checks.append(Check(counter, counter.version, t, place.number, roots))
-        kept = Kept(values, drawn, checks, call)
+        kept = KeptForBackward(values, drawn, checks, call)
         if self.frees:
             fn.saved = kept
         else:
@@ -100,7 +100,7 @@ class Sending:
             stop_capturing(
                 "it sends gradients back through the result of another captured function"
             )
-        kept: Kept = fn.saved or fn.recipe
+        kept: KeptForBackward = fn.saved or fn.recipe
         grads = record.as_tensors(fn, grads)
         mask = sum(1 << k for k, g in enumerate(grads) if g is not None)
         for check in kept.checks:
@@ -130,7 +130,7 @@ class Sending:
                 resume_gradients()
         return [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
 
-    def _send_back(self, pattern: Pattern, kept: Kept, grads: list[Any]) -> list[Any]:
+    def _send_back(self, pattern: Pattern, kept: KeptForBackward, grads: list[Any]) -> list[Any]:
         """Run the plan of a backward: the gradients of the targets."""
         settle(everything=True)
         part = pattern.plan(self.stand_ins)
@@ -138,7 +138,9 @@ class Sending:
         blocks = _run(part, pattern, [*_values(grads), *kept.values], drawn)
         return self._gradients(pattern, blocks, grads)
 
-    def _send_back_jointly(self, joint: Pattern, kept: Kept, grads: list[Any]) -> list[Any]:
+    def _send_back_jointly(
+        self, joint: Pattern, kept: KeptForBackward, grads: list[Any]
+    ) -> list[Any]:
         """Run forward and backward as one plan: the gradients of the targets."""
         part = joint.plan(self.joint_stand_ins)
         try:
@@ -149,7 +151,9 @@ class Sending:
         kept.call.finish([blocks[k] for k in joint.result_blocks])
         return self._gradients(joint, blocks, grads)
 
-    def _send_back_anew(self, anew: Anew, fn: GradNode, kept: Kept, grads: list[Any]) -> list[Any]:
+    def _send_back_anew(
+        self, anew: Anew, fn: GradNode, kept: KeptForBackward, grads: list[Any]
+    ) -> list[Any]:
         """Send back through the graph that the call would have left behind uncaptured, recorded."""
         drawn = [kept.drawn[k] for k in self.drawn]
         record_gradients(False)
@@ -244,7 +248,7 @@ def _values(grads: Sequence[Any]) -> list[Any]:
     return [g if g is None else (g.storage.value, g.offset) for g in grads]
 
 
-def _run(part: Part, pattern: Pattern, given: list[Any], drawn: list[Any]) -> list[Any]:
+def _run(part: ProgramPart, pattern: Pattern, given: list[Any], drawn: list[Any]) -> list[Any]:
     """Run the plan of a pattern on values from outside: its blocks."""
     externals = [(given[k][0], given[k][1] + start) for k, start in pattern.reads]
     for value, _ in externals:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..graph import record
 from ..graph.node import Node
-from .program import Part
+from .program import ProgramPart
 from .tracing import Draw, Session
 
 
@@ -27,7 +27,7 @@ class Pattern:
         self.gradients, self.draws = gradients, draws
         self.results: list[Any] = []  # values of the forward that are wanted too
         self.copies: dict[int, Any] = {}  # of nodes, by their ids
-        self.part: Part | None = None
+        self.part: ProgramPart | None = None
 
     def copy(
         self, is_copied: Callable[[Any], bool], stand_in: Callable[[Any], Any],
@@ -52,12 +52,12 @@ class Pattern:
         """The values of the gradients."""
         return [g.value for g in self.gradients if g is not None]
 
-    def plan(self, stand_ins: Sequence[Any]) -> Part:
+    def plan(self, stand_ins: Sequence[Any]) -> ProgramPart:
         """The plan; `stand_ins` are those of the values from outside, by their numbers."""
         if self.part is None:
             numbers = {id(value): k for k, value in enumerate(stand_ins)}
             wanted = {id(value) for value in [*self.wanted(), *self.results]}
-            part = Part(self.batch, wanted, self.places, self.sites, self.draws)
+            part = ProgramPart(self.batch, wanted, self.places, self.sites, self.draws)
             self.reads = [(numbers[id(value)], start) for value, start in part.externals]
             # Blocks of the plan, or ~ the numbers of results whose gradients are passed on.
             self.made = [

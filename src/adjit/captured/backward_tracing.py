@@ -17,7 +17,7 @@ from ..autograd.function import FunctionNode
 from ..graph import record
 from ..graph.node import GradNode, dense_spec
 from ..graph.state import record_gradients, resume_gradients
-from ..schedule.settle import tape
+from ..schedule.settle import pending
 from ..storage import Storage, allocate, size_class
 from .backward_plan import Gradient, Pattern, reached
 from .double_backward import Anew, Unknown
@@ -31,7 +31,7 @@ MOST_APART = 3
 KEPT = range(1 << 12, 1 << 20)
 
 
-class Target(NamedTuple):
+class GradientTarget(NamedTuple):
     """A tensor that gradients go to: an argument, or one from outside."""
 
     argument: int
@@ -42,10 +42,10 @@ class Target(NamedTuple):
         return self.tensor if self.argument < 0 else arguments[self.argument]
 
 
-class Place(NamedTuple):
+class GradientPlace(NamedTuple):
     """Something saved that can be written from outside: a target, or else the cell of a result."""
 
-    target: Target | None
+    target: GradientTarget | None
     cell: int  # the id of that of the captured call
     number: int  # of the result
 
@@ -57,7 +57,7 @@ class InnerWalk(Walk):
         return grads if fn in self.goals else super().before(fn, grads)
 
 
-class Graph(NamedTuple):
+class TracedGraph(NamedTuple):
     """What is behind one result: backward nodes of the function, and the edges that lead out of it."""
 
     root: Any
@@ -82,7 +82,7 @@ class TracedBackward:
     """
 
     def __init__(
-        self, session: Session, arguments: Sequence[Any], made: list[Any], graphs: list[Graph],
+        self, session: Session, arguments: Sequence[Any], made: list[Any], graphs: list[TracedGraph],
         is_alone: bool,
     ) -> None:  # fmt: skip
         self.roots = [graph.root for graph in graphs]
@@ -97,7 +97,7 @@ class TracedBackward:
         self._find_checks(session, arguments, made, graphs)
         self.outputs = tuple([dense_spec(t.shape, t.dtype, t.spec.device) for t in self.roots])
         self.drawn = [k for k, draw in enumerate(session.draws) if draw.is_unique]
-        start, count = len(tape), len(self.roots)
+        start, count = len(pending), len(self.roots)
         self.all = (1 << count) - 1
         masks = range(1, self.all + 1) if count <= MOST_APART else [self.all]
         given = [record.ready_node(allocate(size_class(spec.nbytes))) for spec in self.outputs]
@@ -115,18 +115,18 @@ class TracedBackward:
         self, session: Session, arguments: Sequence[Any], ends: list[Edge]
     ) -> list[Edge]:
         """Whose edges lead out of the function; these edges."""
-        owners: dict[Edge | None, Target] = {}
+        owners: dict[Edge | None, GradientTarget] = {}
         for k, t in enumerate(arguments):
-            owners.setdefault(record.edge_of(t), Target(k, None))
+            owners.setdefault(record.edge_of(t), GradientTarget(k, None))
         for seen in list(session.outside.values()):
-            owners.setdefault(record.edge_of(seen.tensor), Target(-1, seen.tensor))
-        found: dict[Edge, Target] = {}
+            owners.setdefault(record.edge_of(seen.tensor), GradientTarget(-1, seen.tensor))
+        found: dict[Edge, GradientTarget] = {}
         for end in ends:
             owner, fn = owners.get(end), end[0]
             if owner is None and isinstance(fn, AccumulateGrad):
                 if id(fn.variable) in session.made:
                     continue  # nobody will see the gradient of that leaf
-                owner = Target(-1, fn.variable)
+                owner = GradientTarget(-1, fn.variable)
             if owner is None:
                 raise RuntimeError("a graph from outside")
             found[end] = owner
@@ -139,20 +139,23 @@ class TracedBackward:
         session: Session,
         arguments: Sequence[Any],
         made: list[Any],
-        graphs: list[Graph],
+        graphs: list[TracedGraph],
     ) -> None:
         """What was saved that can be written outside."""
         numbers = {id(t.storage): k for k, t in enumerate(self.roots)}
         places = {
-            id(t.storage): Place(None, id(t.storage), numbers.get(id(t.storage), 0)) for t in made
+            id(t.storage): GradientPlace(None, id(t.storage), numbers.get(id(t.storage), 0))
+            for t in made
         }
         for seen in session.outside.values():
-            places[id(seen.counter)] = Place(Target(-1, seen.tensor), 0, 0)
+            places[id(seen.counter)] = GradientPlace(GradientTarget(-1, seen.tensor), 0, 0)
         for k, t in enumerate(arguments):
-            places[id(t.counter)] = Place(Target(k, None), 0, 0)
-        self.checked: dict[Place, int] = {}  # and the results, as bits, whose graphs saved it
+            places[id(t.counter)] = GradientPlace(GradientTarget(k, None), 0, 0)
+        self.checked: dict[
+            GradientPlace, int
+        ] = {}  # and the results, as bits, whose graphs saved it
         self.frees = False
-        counters: dict[Place, Any] = {}
+        counters: dict[GradientPlace, Any] = {}
         for k, graph in enumerate(graphs):
             for fn in graph.nodes:
                 self.frees |= bool(fn.saved)
@@ -168,7 +171,7 @@ class TracedBackward:
             for place, counter in counters.items()
         ]
 
-    def _find_anew(self, session: Session, graphs: list[Graph], ends: list[Edge]) -> None:
+    def _find_anew(self, session: Session, graphs: list[TracedGraph], ends: list[Edge]) -> None:
         """How to make the graph anew for a call whose gradients are to be differentiated again."""
         nodes = set().union(*[graph.nodes for graph in graphs])
         drawn = [session.draws[k].values for k in self.drawn]
@@ -176,10 +179,15 @@ class TracedBackward:
         del self.kept_cells
 
     def _walk(
-        self, session: Session, mask: int, graphs: list[Graph], ends: list[Edge], given: list[Any]
+        self,
+        session: Session,
+        mask: int,
+        graphs: list[TracedGraph],
+        ends: list[Edge],
+        given: list[Any],
     ) -> Pattern:
         """Record the backward from some of the results, whose gradients are the `given` values."""
-        start, drawn = len(tape), len(session.draws)
+        start, drawn = len(pending), len(session.draws)
         which = [k for k in range(len(graphs)) if mask >> k & 1]
         walk = InnerWalk(True, None)
         walk.targets = set(ends)
@@ -192,7 +200,7 @@ class TracedBackward:
             fn, nr = self.roots[k].edge
             walk.send(fn, nr, record.make_tensor(value, spec))
         walk.run()
-        fresh = {id(node) for node in [*tape[start:], *given]}
+        fresh = {id(node) for node in [*pending[start:], *given]}
         gradients: list[Gradient | None] = []
         for end in ends:
             g = walk.captured.get(end)
@@ -208,11 +216,11 @@ class TracedBackward:
     def _cut_off(
         self, session: Session, start: int, results: list[Any], given: list[Any], is_alone: bool
     ) -> None:
-        """Part the backwards, which begin at `start` of the tape, from what they read.
+        """Part the backwards, which begin at `start` of what is pending, from what they read.
 
         They become copies of the recorded nodes that read stand-ins; nobody looks at the originals.
         """
-        forward, places = tape[:start], {id(node): k for k, node in enumerate(tape[:])}
+        forward, places = pending[:start], {id(node): k for k, node in enumerate(pending[:])}
 
         def is_backward(value: Any) -> bool:
             return value.recipe is not None and places[id(value)] >= start

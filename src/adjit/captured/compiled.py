@@ -168,7 +168,7 @@ def compile(
 
 def compiled_function(f: Any, fullgraph: bool = False, assume_pure: bool = False) -> Any:
     """The compiled form of a function, which is a function too."""
-    captured = Compiled(f, fullgraph, assume_pure)
+    captured = CompiledFunction(f, fullgraph, assume_pure)
 
     @functools.wraps(f, updated=())
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -213,7 +213,7 @@ class Captures:
         return not count & (count - 1)
 
 
-class Compiled:
+class CompiledFunction:
     """The captures of one function, by what their arguments were."""
 
     def __init__(self, f: Callable[..., Any], fullgraph: bool, assume_pure: bool) -> None:
@@ -422,7 +422,7 @@ class Compiled:
 
 
 NEW_CODE = "code ran that had not run before"
-_made: weakref.WeakSet[Compiled] = weakref.WeakSet()
+_made: weakref.WeakSet[CompiledFunction] = weakref.WeakSet()
 _BY_VALUE = frozenset(
     {
         type(None),

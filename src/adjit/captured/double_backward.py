@@ -48,7 +48,7 @@ class Saved(NamedTuple):
     way: Way | None  # where its history begins
 
 
-class Step(NamedTuple):
+class RebuiltStep(NamedTuple):
     """A backward node, yet to be made."""
 
     like: Any  # op, inputs, outputs, scalars, mask
@@ -100,7 +100,7 @@ class Anew:
         del self._nodes, self._ends, self._checks, self._kept, self._cells
         self.specs = [cell.spec for cell in self.cells]
 
-    def _step(self, fn: GradNode) -> Step:
+    def _step(self, fn: GradNode) -> RebuiltStep:
         recipe = fn.recipe
         if isinstance(fn.op, Operation):
             _examine(list(recipe.attributes.values()))
@@ -111,7 +111,7 @@ class Anew:
         edges = tuple([self._way(edge) for edge in fn.edges])
         saved = tuple([self._saved(kept) for kept in fn.saved[::2]])
         like = Like(fn.op, fn.inputs, fn.outputs, fn.scalars, fn.mask)
-        return Step(like, recipe, edges, saved, () if saved else fn.saved)
+        return RebuiltStep(like, recipe, edges, saved, () if saved else fn.saved)
 
     def _way(self, edge: Edge | None) -> Way | None:
         if edge is None:

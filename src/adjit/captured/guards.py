@@ -87,7 +87,7 @@ def is_same(one: Any, other: Any) -> bool:
     return False
 
 
-class Unit:
+class Guard:
     """Something that was read, and what it was."""
 
     __slots__ = ("name",)
@@ -157,7 +157,7 @@ def _entry_words(d: dict[Any, Any], names: Iterable[Any]) -> list[Word] | None:
     return words
 
 
-class Entries(Unit):
+class Entries(Guard):
     """Some entries of a dict: the names that are read, whether they are there or not."""
 
     __slots__ = ("d", "found")
@@ -179,7 +179,7 @@ class Entries(Unit):
         return f"{', '.join(names)} of {self.name}"
 
 
-class Whole(Unit):
+class Whole(Guard):
     """A dict: its keys, in their order, and their values."""
 
     __slots__ = ("d", "found")
@@ -210,7 +210,7 @@ def _items(d: dict[Any, Any]) -> Iterable[tuple[Any, Any]]:
     return OrderedDict.items(d) if isinstance(d, OrderedDict) else dict.items(d)
 
 
-class Count(Unit):
+class Count(Guard):
     """How many entries a dict has."""
 
     __slots__ = ("d", "found")
@@ -225,7 +225,7 @@ class Count(Unit):
         return [(id(self.d) + _COUNT, ALL, self.found)]
 
 
-class Items(Unit):
+class Items(Guard):
     """A list."""
 
     __slots__ = ("found", "items")
@@ -248,7 +248,7 @@ class Items(Unit):
         return (words if items else words[:1]) if is_right else None
 
 
-class Object(Unit):
+class Object(Guard):
     """The class of an object, and where its attributes are."""
 
     __slots__ = ("attributes", "kind", "value")
@@ -274,7 +274,7 @@ class Object(Unit):
         return words
 
 
-class Slot(Unit):
+class SlotGuard(Guard):
     """A slot of an object."""
 
     __slots__ = ("found", "member", "value")
@@ -299,7 +299,7 @@ class Slot(Unit):
         return [(at, ALL, wanted)] if _peek(at) == wanted else None
 
 
-class Cell(Unit):
+class Cell(Guard):
     """What a variable of a closure holds."""
 
     __slots__ = ("cell", "found")
@@ -323,7 +323,7 @@ class Cell(Unit):
         return [(at, ALL, wanted)] if _peek(at) == wanted else None
 
 
-class Code(Unit):
+class CodeGuard(Guard):
     """What a function runs, and its defaults."""
 
     __slots__ = ("found", "function")
@@ -347,7 +347,7 @@ def _parts_of(function: FunctionType) -> tuple[Any, Any, Any]:
     return function.__code__, function.__defaults__, function.__kwdefaults__
 
 
-class Class(Unit):
+class Class(Guard):
     """What the names that are read mean in a class and its bases."""
 
     __slots__ = ("found", "kind", "names")
@@ -380,7 +380,7 @@ class Class(Unit):
         return [(id(self.kind) + _VERSION, _HALF, version)] if version and _versions_tell else None
 
 
-class Asked(Unit):
+class Asked(Guard):
     """Something that only Python can compare."""
 
     __slots__ = ("found", "read")
@@ -408,7 +408,7 @@ def is_of_python(kind: type) -> bool:
     if not kind.__flags__ & _HEAP_TYPE:
         return False
     if HAS_WORDS:
-        return _peek(id(kind) + _DEALLOCATE) == _peek(id(Unit) + _DEALLOCATE)
+        return _peek(id(kind) + _DEALLOCATE) == _peek(id(Guard) + _DEALLOCATE)
     return not any(isinstance(value, _OF_C) for value in vars(kind).values())
 
 
@@ -463,12 +463,12 @@ class Guards:
 
     __slots__ = ("_asked", "_firsts", "_listed", "failed", "table", "units")
 
-    def __init__(self, units: Sequence[Unit]) -> None:
+    def __init__(self, units: Sequence[Guard]) -> None:
         self.units = list(units)
         self.table = b""
         self._firsts: list[int] = []  # the first word of each unit, in the order of the table
-        self._listed: list[Unit] = []
-        self._asked: list[Unit] = []
+        self._listed: list[Guard] = []
+        self._asked: list[Guard] = []
         self.failed = ""  # what was not as it was, at last
         self._link()
 
@@ -519,7 +519,7 @@ class Guards:
         return True
 
 
-def _kind(unit: Unit) -> tuple[type, str]:
+def _kind(unit: Guard) -> tuple[type, str]:
     return unit.__class__, unit.name
 
 

@@ -31,7 +31,7 @@ def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:
     return arguments[argument].more() if argument >= 0 else meta
 
 
-class Source(NamedTuple):
+class InputSource(NamedTuple):
     """Where a value from outside comes from: all of these cells hold it, or it never changes."""
 
     cells: tuple[CellOf, ...]
@@ -43,7 +43,7 @@ class Source(NamedTuple):
     place: device
 
 
-class Layout(NamedTuple):
+class ArgumentLayout(NamedTuple):
     """Where the elements of a tensor lie."""
 
     spec: Any
@@ -51,7 +51,7 @@ class Layout(NamedTuple):
     whole: Any  # spec of the storage
 
     @classmethod
-    def of(cls, t: Any) -> Layout:
+    def of(cls, t: Any) -> ArgumentLayout:
         """The layout of a tensor."""
         return cls(t.spec, t.offset, t.storage.spec)
 
@@ -66,7 +66,7 @@ class FoundGrad(NamedTuple):
 
     argument: int  # whose it is, -1 if that of the meta
     meta: Meta
-    layout: Layout | None  # None where there was none
+    layout: ArgumentLayout | None  # None where there was none
 
 
 class FoundTensor(NamedTuple):
@@ -79,7 +79,7 @@ class FoundTensor(NamedTuple):
     needs_grad: bool
 
 
-class Found(NamedTuple):
+class ArgumentGuards(NamedTuple):
     """What a call must find as it was."""
 
     grads: tuple[FoundGrad, ...]

@@ -15,13 +15,13 @@ from .tracing import Draw
 Externals = list[tuple[Any, int]]  # values from outside, each with the element it is read from
 
 
-class Part:
+class ProgramPart:
     """A plan for a batch of recorded nodes, to be run again and again.
 
     Args:
         batch: the nodes, in order.
         wanted: the ids of those whose values somebody looks at afterwards.
-        places: where on the tape each of them was recorded.
+        places: where in `pending` each of them was recorded.
         sites: the line that recorded each of them.
         draws: the Python numbers that are new at every run.
         owned: chooses the externals that the plan writes over.

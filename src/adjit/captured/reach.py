@@ -38,13 +38,13 @@ from .guards import (
     Asked,
     Cell,
     Class,
-    Code,
+    CodeGuard,
     Count,
     Entries,
+    Guard,
     Items,
     Object,
-    Slot,
-    Unit,
+    SlotGuard,
     Whole,
     attributes_of,
     is_of_python,
@@ -91,7 +91,7 @@ class Reached:
         of_users = [found for code, found in zip(codes, facts, strict=True) if not is_library(code)]
         self._passed = frozenset[str]().union(*[found.passed for found in of_users])
         self._all_names = is_dynamic
-        self.units: list[Unit] = []
+        self.units: list[Guard] = []
         self.tensors: set[int] = set()
         self.accounted: set[CodeType] = set()
         self.problem = ""
@@ -122,7 +122,7 @@ class Reached:
                 return
         self._visit_object(value, name)
 
-    def _add(self, unit: Unit) -> None:
+    def _add(self, unit: Guard) -> None:
         self.units.append(unit)
         if len(self.units) > MAX_UNITS:
             self.problem = f"it can read more than {MAX_UNITS} Python objects ({unit.name})"
@@ -203,7 +203,7 @@ class Reached:
             if is_core(value) or not self._wraps_what_runs(value):
                 return
         name = value.__qualname__
-        self._add(Code(value, name))
+        self._add(CodeGuard(value, name))
         facts = facts_of(code)
         self.accounted |= {code, *facts.nested}
         for part in (value.__defaults__ or (), *(value.__kwdefaults__ or {}).items()):
@@ -303,7 +303,7 @@ class Reached:
                 if isinstance(member, types.MemberDescriptorType) and (
                     self._all_names or attribute in self._names
                 ):
-                    slot = Slot(value, member, f"{name}.{attribute}")
+                    slot = SlotGuard(value, member, f"{name}.{attribute}")
                     self._add(slot)
                     self._push(slot.found, slot.name)
 
@@ -358,7 +358,7 @@ class Reached:
 
     def _visit_tensor(self, t: Any, name: str) -> None:
         self.tensors.add(id(t))
-        self._add(Slot(t, _META, f"the hooks of {name}"))
+        self._add(SlotGuard(t, _META, f"the hooks of {name}"))
         if t.meta is not None:
             for hooks in (t.meta.hooks, t.meta.post_hooks):
                 self._push(hooks, f"the hooks of {name}")

@@ -20,12 +20,20 @@ from ..graph.node import Spec
 from ..graph.state import state
 from ..schedule import plan_cache
 from ..schedule.jit import native
-from ..schedule.settle import copy_of, lock, settle, tape, waiting
+from ..schedule.settle import copy_of, lock, pending, settle, waiting
 from ..shapes import Size
-from ..storage import SMALL, Foreign, Storage, Version
+from ..storage import SMALL, BorrowedMemory, Storage, Version
 from ..tensor import Meta
 from .backward import Sending, lose_history
-from .inputs import CellOf, Found, FoundGrad, FoundTensor, Layout, Source, meta_of
+from .inputs import (
+    ArgumentGuards,
+    ArgumentLayout,
+    CellOf,
+    FoundGrad,
+    FoundTensor,
+    InputSource,
+    meta_of,
+)
 from .outputs import (
     ArgumentView,
     BlockTensor,
@@ -42,7 +50,7 @@ from .outputs import (
     is_nothing,
     origin_of,
 )
-from .program import Externals, Part
+from .program import Externals, ProgramPart
 from .result_graphs import Graphs
 from .tracing import Session, grad_slot, reachable, value_slot
 from .waiting_call import WaitingCall
@@ -53,9 +61,11 @@ class Rooted(NamedTuple):
 
     sending: Sending
     roots: list[Any]  # of Output
-    sources: tuple[Source, ...] = ()
+    sources: tuple[InputSource, ...] = ()
     blocks: Sequence[int] = ()
-    outside: tuple[Source, ...] = ()  # what forward and backward read, where they may be one plan
+    outside: tuple[
+        InputSource, ...
+    ] = ()  # what forward and backward read, where they may be one plan
 
 
 class Replay:
@@ -118,7 +128,9 @@ class Replay:
         }
         grads_before = [
             FoundGrad(
-                self._argument_metas.get(id(meta), -1), meta, None if g is None else Layout.of(g)
+                self._argument_metas.get(id(meta), -1),
+                meta,
+                None if g is None else ArgumentLayout.of(g),
             )
             for meta, g in session.grads.items()
             if meta in self._lasting
@@ -126,7 +138,7 @@ class Replay:
         # A write tells where in which storage; what is read by another name does not move along.
         outside = {id(seen.storage) for seen in self._outside}
         self.placed = [
-            (k, Layout.of(t), t.storage if id(t.storage) in outside else None)
+            (k, ArgumentLayout.of(t), t.storage if id(t.storage) in outside else None)
             for k, t in enumerate(arguments)
             if t.storage in session.written or id(t.storage) in outside
         ]
@@ -137,7 +149,7 @@ class Replay:
         self.is_unconditional = not (
             self.placed or self.others or self.written_elsewhere or self.conditions
         )
-        self.found = Found(
+        self.found = ArgumentGuards(
             tuple(grads_before),
             tuple(
                 [
@@ -241,7 +253,7 @@ class Replay:
                 ]
             )
 
-        def source(value: Any, offset: int, is_owned: bool) -> Source:
+        def source(value: Any, offset: int, is_owned: bool) -> InputSource:
             cells = tuple([self._cell_of(cell) for cell in holders.get(id(value), ())])
             argument = cells[0].argument if cells and cells[0].meta is None else -1
             if argument >= 0:
@@ -249,10 +261,10 @@ class Replay:
             nbytes = holders[id(value)][0].nbytes if cells else 0
             home = holders[id(value)][0].spec.device if cells else CPU
             constant = None if cells else value
-            return Source(cells, constant, argument, offset, is_owned, nbytes, home)
+            return InputSource(cells, constant, argument, offset, is_owned, nbytes, home)
 
-        places = {id(node): k for k, node in enumerate(tape[:])}
-        self.part = Part(
+        places = {id(node): k for k, node in enumerate(pending[:])}
+        self.part = ProgramPart(
             batch, left, [places[id(node)] for node in batch],
             [session.sites.get(id(node)) for node in batch], session.draws, owned,
         )  # fmt: skip
@@ -569,7 +581,7 @@ def _let_go(meta: Meta, journal: list[Callable[[], object]]) -> None:
 # ----- what machine code does too -----
 
 
-def _fits(found: Found, arguments: Sequence[Any]) -> bool:
+def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
     """Whether gradients, tensors and cells from outside are as they were."""
     for k, meta, layout in found.grads:
         owner: Meta | None = arguments[k].meta if k >= 0 else meta
@@ -587,7 +599,9 @@ def _fits(found: Found, arguments: Sequence[Any]) -> bool:
     return not any(cell.shared for cell in found.written)
 
 
-def _look_up(sources: Sequence[Source], arguments: Sequence[Any]) -> list[tuple[Any, int]] | None:
+def _look_up(
+    sources: Sequence[InputSource], arguments: Sequence[Any]
+) -> list[tuple[Any, int]] | None:
     """The values from outside, each with the element that it starts at; None if cells that held
     one value hold several.
     """
@@ -601,7 +615,9 @@ def _look_up(sources: Sequence[Source], arguments: Sequence[Any]) -> list[tuple[
             value = held
         if value.recipe is not None:
             raise value.recipe.error
-        if is_owned and (sys.getrefcount(value) > _ALONE or value.address.__class__ is Foreign):
+        if is_owned and (
+            sys.getrefcount(value) > _ALONE or value.address.__class__ is BorrowedMemory
+        ):
             value = copy_of(value, nbytes, home)
         externals.append((value, offset + (arguments[argument].offset if argument >= 0 else 0)))
     return externals
@@ -634,11 +650,11 @@ class ReplayContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    foreign: type = Foreign
+    foreign: type = BorrowedMemory
 
 
 native.know(
-    REPLAY=ReplayContext, SOURCE=Source, CELL_OF=CellOf, LAYOUT=Layout, FOUND=Found,
+    REPLAY=ReplayContext, SOURCE=InputSource, CELL_OF=CellOf, LAYOUT=ArgumentLayout, FOUND=ArgumentGuards,
     FOUND_GRAD=FoundGrad, FOUND_TENSOR=FoundTensor, LEAVING=Leaving, NEW_TENSOR=BlockTensor, EFFECT=Effect,
 )  # fmt: skip
 fits = native.Family("replay", "fits").function(_fits, ReplayContext(runtime(), _fits))

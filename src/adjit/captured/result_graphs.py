@@ -12,7 +12,7 @@ from ..graph.node import GradNode
 from ..schedule.plan_cache import warn
 from ..schedule.planning.plan import not_yet
 from .backward import Sending
-from .backward_tracing import Edge, Graph, TracedBackward
+from .backward_tracing import Edge, TracedBackward, TracedGraph
 from .double_backward import Unknown
 from .tracing import Session
 
@@ -33,7 +33,9 @@ class Graphs:
             for t in results
             if record.is_tensor(t) and id(t) in session.made and id(t.storage) not in before
         }
-        graphs = [Graph(t, *_behind(t, session)) for t in made.values() if record.needs_grad(t)]
+        graphs = [
+            TracedGraph(t, *_behind(t, session)) for t in made.values() if record.needs_grad(t)
+        ]
         self.lost = [graph.root for graph in graphs if graph.is_freed]  # by a backward inside
         self.sent: list[Sending] = []
         live = [graph for graph in graphs if not graph.is_freed]
@@ -72,9 +74,9 @@ class Graphs:
             sending.roots = []
 
 
-def _groups(graphs: Sequence[Graph]) -> list[list[Graph]]:
+def _groups(graphs: Sequence[TracedGraph]) -> list[list[TracedGraph]]:
     """Graphs that share nodes which backward frees, together: those apart are freed apart."""
-    groups: list[tuple[set[GradNode], list[Graph]]] = []
+    groups: list[tuple[set[GradNode], list[TracedGraph]]] = []
     for graph in graphs:
         freed = {fn for fn in graph.nodes if fn.saved}
         joined = [group for group in groups if not freed.isdisjoint(group[0])]

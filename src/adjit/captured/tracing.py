@@ -19,7 +19,7 @@ from ..atomic import at_once, calling, together
 from ..graph import call_sites
 from ..graph.node import GradNode, sequence
 from ..graph.state import state
-from ..schedule.settle import captured_threads, give_up, tape
+from ..schedule.settle import captured_threads, give_up, pending
 from ..storage import Storage
 from ..tensor import Meta, Tensor
 
@@ -63,7 +63,7 @@ class Seen(NamedTuple):
 class Draw(NamedTuple):
     """Python numbers of nodes that are new at every replay, such as the counters of Philox."""
 
-    start: int  # on the tape
+    start: int  # in `pending`
     values: tuple[int, ...]
     again: Callable[[], Sequence[int]]
     is_unique: bool  # no other draw gives the same: every node that has them takes the new ones
@@ -106,7 +106,7 @@ class Session:
 
         So do all others where the values are unique: backward draws the mask of a dropout again.
         """
-        self.draws.append(Draw(len(tape), tuple(values), again, is_unique, save))
+        self.draws.append(Draw(len(pending), tuple(values), again, is_unique, save))
 
     def depends_on(self, read: Callable[[], Any]) -> None:
         """What was captured holds as long as `read()` gives what it gives now."""
@@ -233,4 +233,4 @@ def reachable(wanted: Sequence[Any]) -> list[Any]:
         if id(node) not in seen:
             seen.add(id(node))
             stack += [v for v in node.inputs or () if v.recipe is not None]
-    return [node for node in tape if id(node) in seen]
+    return [node for node in pending if id(node) in seen]

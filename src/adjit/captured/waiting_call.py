@@ -8,7 +8,7 @@ from typing import Any
 from ..graph import record
 from ..schedule.dispatch import fail
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import settle, settle_tape, tape, waiting
+from ..schedule.settle import pending, settle, settle_pending, waiting
 from .program import Externals
 
 
@@ -49,10 +49,10 @@ class WaitingCall:
             return False
         if self in waiting:
             read = [g.storage.value for g in grads if g is not None]
-            read += [value for node in tape for value in node.inputs or ()]
+            read += [value for node in pending for value in node.inputs or ()]
             if any(value.recipe is WAITING for value in read):
                 return False
-            settle_tape(everything=True)
+            settle_pending(everything=True)
         else:
             settle(everything=True)
         return True

@@ -119,7 +119,7 @@ class Pointer:
         return Pointer(raw[: raw.size // kind.itemsize * kind.itemsize].view(kind), first)
 
 
-class Row:
+class SimulatedRow:
     """The words of a row; its number of words lies before them."""
 
     def __init__(self, words: Sequence[Any], first: int = 0) -> None:
@@ -133,8 +133,8 @@ class Row:
             raise SimulationError(f"word {at} of {len(self.words)} was read")
         return self.words[at]
 
-    def shifted(self, count: int) -> Row:
-        return Row(self.words, self.first + count)
+    def shifted(self, count: int) -> SimulatedRow:
+        return SimulatedRow(self.words, self.first + count)
 
 
 class Thread:
@@ -184,7 +184,7 @@ class Machine:
             "atomic_max": _atomic(max),
             "compare_and_swap": _compare_and_swap,
             "rest_of_product": _rest_of_product,
-            "laid_out": Row,
+            "laid_out": SimulatedRow,
             "words": lambda row: row,
             "at": _at,
             "scalar": lambda word, dtype: dtype(np.int64(word).view(np.float64)),
@@ -212,9 +212,9 @@ def poisoned(dtype: Any, count: int) -> Any:
     return made
 
 
-def _at(address: Any, dtype: Any) -> Pointer | Row:
+def _at(address: Any, dtype: Any) -> Pointer | SimulatedRow:
     """A pointer to elements of another dtype, for a word that is a pointer."""
-    if isinstance(address, Row):
+    if isinstance(address, SimulatedRow):
         return address
     if not isinstance(address, Pointer):
         raise SimulationError(f"{address} is no address")
@@ -476,7 +476,7 @@ def run(
 
 def _argument(value: Any, kind: str) -> Any:
     """An argument as the kernel sees it."""
-    if isinstance(value, Pointer | Row) and kind == "int64":
+    if isinstance(value, Pointer | SimulatedRow) and kind == "int64":
         return value  # an address
     if kind.startswith("*"):
         pointer = value if isinstance(value, Pointer) else Pointer(value)
@@ -681,7 +681,7 @@ class Simulation:
                 words.append(status)
             words += [*recipe.constants, *node.scalars, *step.more]
             if step.source.by_table:
-                words = [Row([_fitted(word, "int64") for word in words])]
+                words = [SimulatedRow([_fitted(word, "int64") for word in words])]
             kinds = step.source.signature
             fitted = [_fitted(w, k) for w, k in zip([*words, step.n], kinds, strict=True)]
             if step.n:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from ..schedule.jit import native
 from .fastpath import Runtime, Twin, runtime
-from .trace import Template
+from .trace import Trace
 
 _calls = native.Family("operations", "call")
 
@@ -38,4 +38,4 @@ def compile_calls(op: Any) -> None:
 
 
 def _context(known: dict[Any, Any], twin: Twin, first: bool) -> OperationContext:
-    return OperationContext(runtime(), known, Template, twin, first)
+    return OperationContext(runtime(), known, Trace, twin, first)

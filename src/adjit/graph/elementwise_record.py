@@ -15,7 +15,7 @@ from ..dtypes import dtype
 from ..schedule import deferred
 from ..schedule.codegen import loops
 from ..schedule.planning.recipe import HERE, OVER, Element, Operand, Recipe, Step
-from ..schedule.settle import MAX_PENDING, settle, tape
+from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from .node import Node, Spec, spec_of
 from .record import (
@@ -49,7 +49,7 @@ def recorder(op: Any) -> Callable[..., Any]:
 
 def after(out: Any, shared: int) -> None:
     """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
-    if shared or len(tape) >= MAX_PENDING:
+    if shared or len(pending) >= MAX_PENDING:
         settle()
     if state.inference:
         out.counter = INFERENCE
@@ -96,8 +96,8 @@ def elementwise(
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
     if watched and state.grad:
         attach(op, recipe, operands, scalars, out)
-    tape.append(node)
-    if shared or modes_used or len(tape) >= MAX_PENDING:
+    pending.append(node)
+    if shared or modes_used or len(pending) >= MAX_PENDING:
         after(out, shared)
     return out
 

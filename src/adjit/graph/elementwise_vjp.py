@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..schedule.planning.recipe import Operand, Recipe
-from ..schedule.settle import MAX_PENDING, settle, tape
+from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
 from .elementwise_record import elementwise_recipe, result_strides
@@ -66,12 +66,12 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
             node.offsets = pick([start, *starts])
         node.scalars = tuple([fn.scalars[p] for p in positions]) if positions else ()
         if only >= 0:
-            tape.append(node)
+            pending.append(node)
             results[only] = node
         else:
             for k, value, spec in zip(which, picks(node), recipe.outputs, strict=True):
                 results[k] = value if spec is fn.inputs[k] else as_tensor(value, spec)
-    if shared or len(tape) >= MAX_PENDING:
+    if shared or len(pending) >= MAX_PENDING:
         settle()
     return results
 

@@ -136,7 +136,7 @@ def export(
 
 def as_method(f: Any, name: str) -> Any:
     """The op as a method: one Python call between the user and the recording."""
-    if inspect.isfunction(f) or isinstance(f, native.Function):
+    if inspect.isfunction(f) or isinstance(f, native.NativeFunction):
         return f
     if isinstance(f, Elementwise) and not f.attributes:
         recorded = f.record

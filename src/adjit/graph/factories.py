@@ -8,9 +8,9 @@ from typing import Any, TypeVar, cast
 
 from .. import devices, dtypes
 from . import calls
-from .operation import Call
+from .operation import OperationCall
 from .signature import signature_of
-from .trace import SEEN, UNSTEADY, Template, trace, usable
+from .trace import SEEN, UNSTEADY, Trace, trace, usable
 
 MOST_CALLS = 1024  # of one maker that are remembered; numbers that change with every call are not
 
@@ -21,15 +21,15 @@ class Memory:
     """What calls of a maker recorded, by their arguments."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[Any, ...], Call] = {}
+        self.calls: dict[tuple[Any, ...], OperationCall] = {}
         dtypes.on_default_change(self.calls.clear)
         devices.on_first_gpu(self.calls.clear)
 
-    def call(self, signature: tuple[Any, ...]) -> Call:
+    def call(self, signature: tuple[Any, ...]) -> OperationCall:
         """What calls with such arguments share."""
         found = self.calls.get(signature)
         if found is None:
-            found = self.calls[signature] = Call(None)
+            found = self.calls[signature] = OperationCall(None)
         return found
 
 
@@ -54,7 +54,7 @@ def maker(function: _F) -> _F:
             found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
-        if found.template.__class__ is Template:
+        if found.template.__class__ is Trace:
             starts = tuple([t.offset for t in operands]) if operands else None
             values = tuple([t.storage.value for t in operands])
             return found.template.record(operands, values, starts)
@@ -62,7 +62,7 @@ def maker(function: _F) -> _F:
             found.template = found.template or SEEN
             return function(*args, **kwargs)
         out, template = trace(operands, lambda: function(*args, **kwargs))
-        is_new = template.__class__ is Template and template.fresh and not out.needs_grad
+        is_new = template.__class__ is Trace and template.fresh and not out.needs_grad
         found.template = template if is_new or template is SEEN else UNSTEADY
         return out
 

@@ -13,7 +13,7 @@ from ..dtypes import dtype
 from ..schedule.deferred import savers
 from ..schedule.jit import native
 from ..schedule.planning.recipe import OVER, PICKS, Recipe
-from ..schedule.settle import MAX_PENDING, tape
+from ..schedule.settle import MAX_PENDING, pending
 from ..shapes import Size
 from ..storage import Storage, Version
 from . import cycles, elementwise_record, record
@@ -62,7 +62,7 @@ class Runtime(NamedTuple):
     float_class: type
     int_class: type
     tensor_classes: set[Any]  # with the subclasses seen so far
-    tape: list[Any]
+    pending: list[Any]
     watchers: list[Any]
     modes_used: list[bool]
     state: State
@@ -110,7 +110,7 @@ def runtime() -> Runtime:
         float_class=float,
         int_class=int,
         tensor_classes=record.tensor_classes,
-        tape=tape,
+        pending=pending,
         watchers=watchers,
         modes_used=modes_used,
         state=state,

@@ -8,7 +8,7 @@ from typing import Any
 from .. import devices
 from ..dtypes import dtype
 from ..schedule.jit.cache import instantiate
-from ..schedule.planning.recipe import Fold, Recipe, RowCall, Source, Step
+from ..schedule.planning.recipe import Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .node import Spec, dense_spec
@@ -129,7 +129,7 @@ def _launch_recipe(
     if row:
         recipe.row = RowCall(row, bind["T"], words)
     if folds:
-        recipe.fold = Fold(folds, bind.get("X", bind["T"]), bind["T"], words)
+        recipe.fold = Reduction(folds, bind.get("X", bind["T"]), bind["T"], words)
     return recipe
 
 

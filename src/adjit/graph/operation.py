@@ -21,18 +21,18 @@ from .registry import registry
 from .saved import FREED, inference_save_error, unpack
 from .signature import exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
-from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Template, apart, trace, usable
+from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Trace, apart, trace, usable
 
 _F = TypeVar("_F")
 
 
-class Number(int):
+class NumberArgument(int):
     """Which operand of a call stands in a place. (The first call may have one tensor in two places, and
     the next one two tensors.)
     """
 
 
-class Call:
+class OperationCall:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
     __slots__ = ("attributes", "differentiable", "layout", "node_class", "op", "places", "savings",
@@ -53,12 +53,14 @@ class Call:
         places: list[int | None] = []
         layout: list[tuple[str, int]] = []
         for name, value in arguments.items():
-            if value.__class__ is Number:
+            if value.__class__ is NumberArgument:
                 layout.append((name, -1))
                 places.append(int(value))
-            elif isinstance(value, (list, tuple)) and any(v.__class__ is Number for v in value):
+            elif isinstance(value, (list, tuple)) and any(
+                v.__class__ is NumberArgument for v in value
+            ):
                 layout.append((name, len(value)))
-                places += [int(v) if v.__class__ is Number else None for v in value]
+                places += [int(v) if v.__class__ is NumberArgument else None for v in value]
             else:  # a list is the caller's, who may change it
                 self.attributes[name] = value[:] if isinstance(value, list) else value
         self.layout, self.places = layout, places
@@ -72,7 +74,7 @@ class Saving:
                  "targets", "templates", "wanted", "wants")  # fmt: skip
 
     def __init__(
-        self, op: Operation, call: Call, wanted: tuple[bool, ...], operands: list[Any],
+        self, op: Operation, call: OperationCall, wanted: tuple[bool, ...], operands: list[Any],
         outs: Sequence[Any],
     ) -> None:  # fmt: skip
         assert call.places is not None
@@ -115,7 +117,7 @@ class Saving:
         return len(self.kept) - 1
 
 
-native.know(CALL=Call, SAVING=Saving)
+native.know(CALL=OperationCall, SAVING=Saving)
 
 
 @native.called
@@ -139,7 +141,7 @@ class Operation(native.Native):
         self.differentiable_outputs = differentiable
         self.back: Callable[..., Any] | None = None
         self.wants: list[str] = []  # parameter names of the vjp
-        self.calls: dict[tuple[Any, ...], Call] = {}
+        self.calls: dict[tuple[Any, ...], OperationCall] = {}
         on_default_change(self.calls.clear)
         calls.compile_calls(self)
         registry.setdefault(self.name, self)
@@ -189,7 +191,7 @@ class Operation(native.Native):
         )
         call = self._call(signature)
         template: Any = call.template
-        if template.__class__ is Template and not shared and usable():
+        if template.__class__ is Trace and not shared and usable():
             starts = tuple([t.offset for t in operands]) if shifted else None
             out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
         else:
@@ -211,20 +213,26 @@ class Operation(native.Native):
         """What a function returns that `finds` the arguments of this op."""
         return Pending(self, args, kwargs)
 
-    def _call(self, signature: tuple[Any, ...]) -> Call:
+    def _call(self, signature: tuple[Any, ...]) -> OperationCall:
         """What calls of this signature share."""
         try:
             found = self.calls.get(signature)
         except TypeError:  # an attribute that cannot be in a key
-            return Call(self)
+            return OperationCall(self)
         if found is None:
             if len(self.calls) >= MAX_TEMPLATES:
                 self.calls.clear()
-            found = self.calls[signature] = Call(self)
+            found = self.calls[signature] = OperationCall(self)
         return found
 
     def _run(
-        self, call: Call, args: Any, kwargs: Any, operands: list[Any], watched: bool, traced: bool
+        self,
+        call: OperationCall,
+        args: Any,
+        kwargs: Any,
+        operands: list[Any],
+        watched: bool,
+        traced: bool,
     ) -> Any:
         """Call the body; where it is `traced`, the call remembers what it recorded."""
 
@@ -243,7 +251,7 @@ class Operation(native.Native):
                 return body(operands)
             given = apart(operands)
             out, template = trace(given, lambda: body(given))
-            is_fresh = template.__class__ is Template and template.fresh
+            is_fresh = template.__class__ is Trace and template.fresh
             if given is not operands:
                 out = body(operands)
         finally:
@@ -253,12 +261,12 @@ class Operation(native.Native):
         return out
 
     def _attach(
-        self, call: Call, args: Any, kwargs: Any, operands: list[Any], outs: Sequence[Any]
+        self, call: OperationCall, args: Any, kwargs: Any, operands: list[Any], outs: Sequence[Any]
     ) -> None:
         """Give the results of a call their backward node."""
         places = call.places
         if places is None:
-            numbers = iter(map(Number, range(len(operands))))
+            numbers = iter(map(NumberArgument, range(len(operands))))
             given = exchanged(args, numbers)
             named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), numbers), strict=True))
             places = call.lay_out(self._bind(given, named))
@@ -349,7 +357,7 @@ class Operation(native.Native):
             shared |= storage.shared
         signature = tuple(key)
         template = saving.templates.get(signature)
-        usual = template.__class__ is Template and not shared
+        usual = template.__class__ is Trace and not shared
         if usual and template.fresh:
             shifts = tuple(starts) if any(starts) else None
             return template.record((), tuple(values), shifts, fn.inputs)
@@ -372,7 +380,7 @@ class Operation(native.Native):
             apart_grads = [None if g is None else next(rest) for g in grads]
             twin = record.copy_of(fn, given[count:])
             results, template = trace(given, lambda: tuple(self._pull(twin, apart_grads)))
-        is_template = template.__class__ is Template
+        is_template = template.__class__ is Trace
         is_fresh = is_template and template.fresh
         if given is not operands:
             results = tuple(self._pull(fn, grads))
@@ -501,7 +509,7 @@ def finds(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
 
     Checks and conversions of arguments took longer than recording: `gather` 2.6 us for 0.8.
     """
-    known: dict[tuple[Any, ...], Call] = {}
+    known: dict[tuple[Any, ...], OperationCall] = {}
     run: Any = function
 
     @functools.wraps(run)
@@ -524,7 +532,7 @@ finds_in_order = functools.partial(finds, in_order=True)
 
 
 # What functions that find arguments have found, and what finds it.
-findings: dict[Any, tuple[dict[tuple[Any, ...], Call], Callable[..., Any]]] = {}
+findings: dict[Any, tuple[dict[tuple[Any, ...], OperationCall], Callable[..., Any]]] = {}
 
 
 def forget_calls() -> None:
@@ -542,7 +550,7 @@ def found_by(function: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def _note(
-    known: dict[tuple[Any, ...], Call],
+    known: dict[tuple[Any, ...], OperationCall],
     args: Any,
     kwargs: dict[str, Any],
     found: Pending,

@@ -12,7 +12,7 @@ from typing import Any
 from .. import devices, errors
 from ..schedule.gpu import lower
 from ..schedule.planning.recipe import PICKS, Recipe
-from ..schedule.settle import MAX_PENDING, settle, tape, value_of
+from ..schedule.settle import MAX_PENDING, pending, settle, value_of
 from ..storage import Storage, Version
 from .node import GradNode, Node, Spec, sequence
 from .state import modes_used, state
@@ -85,7 +85,7 @@ def as_tensors(fn: GradNode, grads: list[Any]) -> list[Any]:
 
 
 def node_on(recipe: Recipe, tensors: Sequence[Any], scalars: tuple[int, ...] = ()) -> Node:
-    """A node that runs a recipe on tensors; to put it onto the tape is left to the caller."""
+    """A node that runs a recipe on tensors; to put it into `pending` is left to the caller."""
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple([t.storage.value for t in tensors])
@@ -234,15 +234,15 @@ def pick_all(node: Node) -> list[Any]:
         make_tensor(make_storage(picked, spec), spec)
         for picked, spec in zip(picks(node), specs, strict=True)
     ]
-    if len(tape) >= MAX_PENDING:
+    if len(pending) >= MAX_PENDING:
         settle()
     return made
 
 
 def picks(node: Node) -> list[Node]:
-    """Put a node onto the tape: a value for each of its results. Once they have owners, a full tape is to
+    """Put a node into `pending`: a value for each of its results. Once they have owners, a full one is to
     be settled."""
-    tape.append(node)
+    pending.append(node)
     if len(node.recipe.outputs) == 1:
         return [node]
     found = []
@@ -257,7 +257,7 @@ def picks(node: Node) -> list[Node]:
         picked.offsets = None
         picked.scalars = ()
         found.append(picked)
-    tape.extend(found)
+    pending.extend(found)
     return found
 
 

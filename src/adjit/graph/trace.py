@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .. import errors
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import MAX_PENDING, settle, tape
+from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size
 from . import record
 from .elementwise_vjp import picker
@@ -58,7 +58,7 @@ class Output(NamedTuple):
     offset: int  # from where that begins
 
 
-class Template:
+class Trace:
     """The nodes to record on operands of given specs, and the results to make of them.
 
     Values are numbered: the operands' first, then those of the nodes, in order.
@@ -93,7 +93,7 @@ class Template:
         """
         values = recorded()(self.steps, values, starts)
         made = self._gradients(values, fitting) if fitting else self._results(operands, values)
-        if len(tape) >= MAX_PENDING:
+        if len(pending) >= MAX_PENDING:
             settle()
         return made
 
@@ -127,7 +127,7 @@ class Template:
         return tuple(made) if self.many else made[0]
 
 
-native.know(TEMPLATE=Template, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
+native.know(TEMPLATE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
 
 
 def _recorded(
@@ -148,7 +148,7 @@ def _recorded(
         if recipe.fallible is not None:
             node.site = errors.user_site()
         values += (node,)
-        tape.append(node)
+        pending.append(node)
     return values
 
 
@@ -177,19 +177,19 @@ def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
 
     In its place is `UNSTEADY` where the same might not be recorded the next time: the function
     looked at values, drew random numbers, or made tensors from data; and `SEEN` after bad luck
-    (operands share a value, the tape was settled meanwhile).
+    (operands share a value, what is pending was settled meanwhile).
     """
     values = [t.storage.value for t in operands]
     if len(set(map(id, values))) < len(values):
         return run(), SEEN  # which of two operands a node reads could not be told
-    start = len(tape)
+    start = len(pending)
     before, state.steady = state.steady, True
     try:
         out = run()
         steady = state.steady
     finally:
         state.steady = state.steady and before
-    return out, _template(operands, values, tape[start:], out) if steady else UNSTEADY
+    return out, _template(operands, values, pending[start:], out) if steady else UNSTEADY
 
 
 def apart(operands: Sequence[Any]) -> Sequence[Any]:
@@ -222,7 +222,7 @@ def remembered(
         starts.append(t.offset)
         shared |= t.storage.shared
     template = UNSTEADY if shared or not usable() else memory.get(key)
-    if template.__class__ is Template:
+    if template.__class__ is Trace:
         return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
     if template is SEEN:
         out, memory[key] = trace(operands, run)
@@ -283,7 +283,7 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
         kept = None if node.offsets is None and not any(offsets) else offsets
         steps.append(TracedNode(node.recipe, places, picker(places), kept, lasting_scalars(node)))
     made = [NewStorage(number[id(s.value)], s.spec) for s in storages]
-    return Template(steps, made, outputs, many)
+    return Trace(steps, made, outputs, many)
 
 
 def lasting_scalars(node: Any) -> tuple[int, ...]:

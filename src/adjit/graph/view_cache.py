@@ -30,7 +30,7 @@ class CutPart(NamedTuple):
     shift: int  # of its first element from the tensor's
 
 
-class Cut:
+class CachedView:
     """The views that a call gives, and their backward side, if any was."""
 
     __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "pull")
@@ -52,18 +52,18 @@ class ViewsContext(NamedTuple):
     """What makes views of cuts."""
 
     runtime: Runtime
-    cuts: dict[tuple[Any, ...], Cut]
+    cuts: dict[tuple[Any, ...], CachedView]
     twin: Twin
 
 
-native.know(CUT=Cut, CUT_PART=CutPart, VIEWS=ViewsContext)
+native.know(CUT=CachedView, CUT_PART=CutPart, VIEWS=ViewsContext)
 
 
 def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave."""
     if not native.is_supported:
         return function
-    cuts: dict[tuple[Any, ...], Cut] = {}
+    cuts: dict[tuple[Any, ...], CachedView] = {}
 
     @functools.wraps(function)
     def view(*args: Any, **kwargs: Any) -> Any:
@@ -78,7 +78,7 @@ def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _remember(
-    cuts: dict[tuple[Any, ...], Cut], args: Any, kwargs: dict[str, Any], made: Any
+    cuts: dict[tuple[Any, ...], CachedView], args: Any, kwargs: dict[str, Any], made: Any
 ) -> None:
     """Remember what a call gave, if these are views of its tensor, outputs of one function."""
     t = args[0]
@@ -104,7 +104,7 @@ def _remember(
     if len(operands) == 1 and (known is None or (known.pull is None and edges[0] is not None)):
         if len(cuts) >= MAX_CUTS:
             cuts.clear()
-        cuts[key] = Cut(t, views, is_tuple)
+        cuts[key] = CachedView(t, views, is_tuple)
 
 
 def _is_cut_from(t: Any, view: Any) -> bool:

@@ -12,7 +12,7 @@ from ..atomic import Calls, at_once, calling, setting
 from ..devices import device
 from ..schedule.codegen import loops
 from ..schedule.planning.recipe import COPY, IN_PLACE, Operand, Recipe
-from ..schedule.settle import MAX_PENDING, remember, settle, tape
+from ..schedule.settle import MAX_PENDING, pending, remember, settle
 from ..shapes import is_dense
 from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
@@ -72,7 +72,7 @@ def counter_of(t: Any) -> Any:
 
 
 def value_with(t: Any, source: Any) -> Any:
-    """The value of a memory once `t` shows the elements of `source`; it is on the tape, and nowhere else.
+    """The value of a memory once `t` shows the elements of `source`; it is in `pending`, and nowhere else.
 
     If others look at that memory, everything has run before, and nothing may until the write is made.
     """
@@ -85,7 +85,7 @@ def value_with(t: Any, source: Any) -> Any:
 
 def settle_written(storage: Storage) -> None:
     """What follows a recorded write: others who look at the same bytes are to see it."""
-    if storage.shared or len(tape) >= MAX_PENDING:
+    if storage.shared or len(pending) >= MAX_PENDING:
         settle()
 
 
@@ -148,7 +148,7 @@ def replace(
         refuse_twin(t.storage)
     node = node_on(recipe, (*written, *read), scalars)
     commit(written, picks(node), () if then is None else (then,))
-    if len(tape) >= MAX_PENDING:
+    if len(pending) >= MAX_PENDING:
         settle()
 
 
@@ -163,7 +163,7 @@ def _write_region(t: Any, source: Any) -> Any:
             writes.clear()
         recipe = writes[key] = _write_recipe(*key)
     node = node_on(recipe, (t, source))
-    tape.append(node)
+    pending.append(node)
     return node
 
 

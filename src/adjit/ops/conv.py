@@ -21,7 +21,7 @@ from ..schedule import run_cpu
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation
-from .conv_plans import Geometry, Plan, geometry_of, plan_convolve, plan_correlate
+from .conv_plans import ConvPlan, Geometry, geometry_of, plan_convolve, plan_correlate
 from .layouts import as_images, in_memory
 from .matmul import C_NAMES
 
@@ -55,7 +55,7 @@ def product(
     return as_images(record(plan, (image, weight, added)), True)
 
 
-def record(plan: Plan, operands: tuple[Tensor, ...]) -> Tensor:
+def record(plan: ConvPlan, operands: tuple[Tensor, ...]) -> Tensor:
     """The result of a plan, channels last."""
     kind = operands[0].dtype
     out: Tensor = launch(

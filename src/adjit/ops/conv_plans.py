@@ -65,7 +65,7 @@ def lifted(values: Shape, fill: int) -> Shape:
     return (*values[:2], *[fill] * (5 - len(values)), *values[2:])
 
 
-class Plan(NamedTuple):
+class ConvPlan(NamedTuple):
     """What `launch` is told: the shape of the result, channels last, and the steps."""
 
     shape: Shape
@@ -155,7 +155,7 @@ def tap_product(phase: Phase) -> Any:
     return itertools.product(*[axis.taps for axis in phase])
 
 
-class Layout:
+class ConvLayout:
     """How the pixels of some phases see a source: words for the kernels, and the room that takes.
 
     `depth` is the number of channels that a pixel sees, `room` the number of pixels of a box.
@@ -286,7 +286,7 @@ def parts_of(units: int, work: int, threads: int) -> tuple[int, int]:
 @functools.lru_cache(4096)
 def plan_convolve(
     image: Spec, filters: Spec, given: Geometry, threads: int, *, is_backward: bool, has_bias: bool
-) -> Plan:
+) -> ConvPlan:
     """A convolution of an image, or with `is_backward` the gradient of one, by its result's."""
     kind, geometry = image.dtype, given.lifted()
     size, groups, kernel = kind.itemsize, geometry.groups, geometry.kernel
@@ -312,7 +312,7 @@ def plan_convolve(
         most = PIXELS * max(1, panel // (2 * columns))
     room = pixels // BOXES if is_depthwise else pixels * panels * groups // BOXES
     room = max(FEW_PIXELS, min(most, room))
-    layout = Layout(kind, source, strides, seen, phases, step, room, is_depthwise=is_depthwise)
+    layout = ConvLayout(kind, source, strides, seen, phases, step, room, is_depthwise=is_depthwise)
     total = columns * groups
     target = dense_last(out, total)
     packed = 0
@@ -378,7 +378,7 @@ def plan_convolve(
         grain = PACK_GRAIN // max(numbers, 1) + 1
         steps.insert(0, (kernels.pack_weight, len(phases) * groups * panels, grain))
     shape = source[0], *(given.image if is_backward else given.out), total
-    return Plan(shape, steps, words, packed + slots * slot, finishes=True)
+    return ConvPlan(shape, steps, words, packed + slots * slot, finishes=True)
 
 
 def lay_few(
@@ -386,7 +386,7 @@ def lay_few(
 ) -> tuple[Shape, int]:
     """The words of a convolution of few pixels, which begin with the image, and how many there are."""
     phases, pixels = forward_phases(geometry), image[0] * numel(geometry.out)
-    layout = Layout(
+    layout = ConvLayout(
         kind, image, strides, image[1] // geometry.groups, phases, geometry.stride, pixels,
         is_depthwise=False,
     )  # fmt: skip
@@ -394,7 +394,9 @@ def lay_few(
     return layout.lay([[offsets, []]], [{}], groups=geometry.groups, **words), pixels
 
 
-def plan_dots(image: Spec, filters: Spec, given: Geometry, threads: int, *, has_bias: bool) -> Plan:
+def plan_dots(
+    image: Spec, filters: Spec, given: Geometry, threads: int, *, has_bias: bool
+) -> ConvPlan:
     """A convolution of few pixels: a copy of what they see, and dot products with the weight as it
     lies, which would take longer to pack.
     """
@@ -416,12 +418,12 @@ def plan_dots(image: Spec, filters: Spec, given: Geometry, threads: int, *, has_
     ]
     shape = image.shape[0], *given.out, columns * groups
     scratch = groups * pixels * length * kind.itemsize
-    return Plan(shape, steps, words, scratch, finishes=True)
+    return ConvPlan(shape, steps, words, scratch, finishes=True)
 
 
 def plan_spread(
     upper: Spec, filters: Spec, given: Geometry, threads: int, *, has_bias: bool
-) -> Plan:
+) -> ConvPlan:
     """The gradient of an image by that of few pixels: products with the weight as it lies."""
     kind, geometry, groups = upper.dtype, given.lifted(), given.groups
     size, total, depth = kind.itemsize, filters.shape[0], filters.shape[1]
@@ -444,11 +446,11 @@ def plan_spread(
         (kernels.turn_pixels, total, PACK_GRAIN // pixels + 1),
         (kernels.spread_pixels, groups * panels, part),
     ]
-    return Plan((image[0], *given.image, image[1]), steps, words, shared + slots * slot)
+    return ConvPlan((image[0], *given.image, image[1]), steps, words, shared + slots * slot)
 
 
 @functools.lru_cache(4096)
-def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> Plan:
+def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> ConvPlan:
     """The gradient of a weight, by an image and the gradient of the result, channels last."""
     kind, geometry = image.dtype, given.lifted()
     size, groups, kernel = kind.itemsize, geometry.groups, geometry.kernel
@@ -464,7 +466,7 @@ def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> P
     room = PIXELS
     if is_depthwise:
         room = max(FEW_PIXELS, min(max(PIXELS, DEPTHWISE_BYTES // (seen * size)), pixels // BOXES))
-    layout = Layout(
+    layout = ConvLayout(
         kind, source, strides, seen, phases, geometry.stride, room, is_depthwise=is_depthwise
     )
     length = taps * depth
@@ -508,4 +510,4 @@ def plan_correlate(image: Spec, upper: Spec, given: Geometry, threads: int) -> P
     if sorts:
         grain = PACK_GRAIN // (chunks * length) + 1
         steps.append((kernels.gather_weight, 1 if is_depthwise else channels, grain))
-    return Plan((channels, depth, *given.kernel), steps, words, sums + slots * slot)
+    return ConvPlan((channels, depth, *given.kernel), steps, words, sums + slots * slot)

@@ -36,7 +36,7 @@ from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word
 from ..shapes import Size, checked_shape, is_dense, listed
-from ..storage import Foreign, free_small, size_class
+from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
 from .exchange import from_cuda_array_interface
 
@@ -97,7 +97,7 @@ def pinned(t: Tensor) -> Tensor:
     devices.check("cuda")
     spec = t.spec if is_dense(t.spec.shape, t.spec.strides) else dense_spec(t.shape, t.dtype)
     memory = gpu.PinnedMemory(spec.nbytes)
-    block = Foreign(memory.address)
+    block = BorrowedMemory(memory.address)
     block.memory = memory
     made = record.make_tensor(record.make_storage(record.ready_node(block), spec), spec)
     made.storage.shared = 1  # a write goes into the same bytes
@@ -402,7 +402,7 @@ def from_numpy(ndarray: np.ndarray[Any, Any]) -> Tensor:
 
 def _sharing(ndarray: np.ndarray[Any, Any], spec: Spec) -> Tensor:
     """A tensor on the memory of an array, whose layout is known."""
-    block = Foreign(address_of(ndarray))
+    block = BorrowedMemory(address_of(ndarray))
     block.memory = ndarray
     storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(spec.shape, spec.strides):

@@ -13,7 +13,7 @@ from ..graph import record
 from ..graph.export import add_method, export
 from ..graph.node import dense_spec, spec_of
 from ..shapes import Size, contiguous_strides, is_dense
-from ..storage import Foreign
+from ..storage import BorrowedMemory
 from ..tensor import Tensor
 
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # DLPack's numbers of devices
@@ -355,7 +355,7 @@ def _on_memory(
 ) -> Tensor:
     """A tensor on memory that somebody else owns."""
     spec = spec_of(shape, strides, kind, place)
-    block = Foreign(address)
+    block = BorrowedMemory(address)
     block.memory, block.read_only = owner, read_only
     storage = record.make_storage(record.ready_node(block), spec)
     if not is_dense(shape, strides):

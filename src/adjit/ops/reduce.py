@@ -118,18 +118,18 @@ def memory_order(shape: Shape, strides: Shape) -> list[int] | None:
 # ---------------------------------------------------------------- folding with one operator
 
 
-class Fold(NamedTuple):
+class ReductionPlan(NamedTuple):
     """The kernels that fold rows and columns with one operator."""
 
     rows: Any
     columns: Any
 
 
-SUM = Fold(kernels.sum_rows, kernels.sum_columns)
-SQUARES = Fold(kernels.square_rows, None)  # of the elements, and then sums of these
-PROD = Fold(kernels.prod_rows, kernels.prod_columns)
-MAX = Fold(kernels.max_rows, kernels.max_columns)
-MIN = Fold(kernels.min_rows, kernels.min_columns)
+SUM = ReductionPlan(kernels.sum_rows, kernels.sum_columns)
+SQUARES = ReductionPlan(kernels.square_rows, None)  # of the elements, and then sums of these
+PROD = ReductionPlan(kernels.prod_rows, kernels.prod_columns)
+MAX = ReductionPlan(kernels.max_rows, kernels.max_columns)
+MIN = ReductionPlan(kernels.min_rows, kernels.min_columns)
 
 
 class Pass(NamedTuple):
@@ -216,7 +216,7 @@ def sum_of_squares(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     return fold(SUM, x * x, axes, keepdim, x.dtype)
 
 
-def fold(how: Fold, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
+def fold(how: ReductionPlan, x: Tensor, axes: Shape, keepdim: bool, result: DType) -> Tensor:
     """`x` reduced over `axes`, accumulated and returned as `result`."""
     copied, passes = passes_of(x, axes, keepdim)
     if copied:
@@ -874,7 +874,7 @@ def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
     return place_of_extreme("argmin", ARGMIN, input, dim, keepdim)
 
 
-def truth(how: Fold, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
+def truth(how: ReductionPlan, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     """any and all: extremes of bools; uint8 stays uint8, as in PyTorch."""
     x = x.detach()
     result = x.dtype if x.dtype is dtypes.uint8 else dtypes.bool

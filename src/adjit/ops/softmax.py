@@ -17,22 +17,22 @@ from ..tensor import Tensor
 from .reduce import GRAIN, numpy_names, reduced_shape, rows_of, spread_back
 
 
-class Kernels(NamedTuple):
+class SoftmaxKernels(NamedTuple):
     """The kernels along the last axis, and along one before it."""
 
     rows: Any
     columns: Any
 
 
-SOFTMAX = Kernels(kernels.softmax_rows, kernels.softmax_columns)
-LOG_SOFTMAX = Kernels(kernels.log_softmax_rows, kernels.log_softmax_columns)
-SOFTMAX_BACKWARD = Kernels(kernels.softmax_backward_rows, kernels.softmax_backward_columns)
-LOG_SOFTMAX_BACKWARD = Kernels(
+SOFTMAX = SoftmaxKernels(kernels.softmax_rows, kernels.softmax_columns)
+LOG_SOFTMAX = SoftmaxKernels(kernels.log_softmax_rows, kernels.log_softmax_columns)
+SOFTMAX_BACKWARD = SoftmaxKernels(kernels.softmax_backward_rows, kernels.softmax_backward_columns)
+LOG_SOFTMAX_BACKWARD = SoftmaxKernels(
     kernels.log_softmax_backward_rows, kernels.log_softmax_backward_columns
 )
 
 
-def along(how: Kernels, tensors: list[Tensor], axis: int) -> Tensor:
+def along(how: SoftmaxKernels, tensors: list[Tensor], axis: int) -> Tensor:
     """Run a kernel along an axis of tensors of one shape, which is also that of the result."""
     tensors = [t.contiguous() for t in tensors]
     x = tensors[0]

@@ -48,7 +48,7 @@ def merged(shape: Shape, strides: Shape) -> tuple[int, int] | None:
     return (sizes[0], steps[0]) if sizes else (1, 1)
 
 
-class Table:
+class IndexedTable:
     """A tensor seen as [outer, indexed axes, inner].
 
     Where the indexed axes are not neighbours, `x` has them in front, and `back` undoes that.
@@ -134,7 +134,7 @@ def read_rows(
     *, wrap: bool = True, names: Sequence[int] | None = None,
 ) -> Tensor:  # fmt: skip
     """The rows of a table that the indices name, recorded."""
-    table = Table(x, axes, indices, wrap=wrap, names=names)
+    table = IndexedTable(x, axes, indices, wrap=wrap, names=names)
     (outer, outer_step), (inner, inner_step) = table.outer, table.inner
     return launch(
         kernels.read_table, (table.x, table.indices), [(table.shape, x.dtype)],
@@ -157,10 +157,10 @@ def write_rows(
             whole, axes, indices, added, messages, add=True, wrap=wrap, skip=skip, names=names
         )
         return sums != 0
-    table = Table(x.contiguous(), axes, indices, wrap=wrap, names=names)
+    table = IndexedTable(x.contiguous(), axes, indices, wrap=wrap, names=names)
     base, back = table.x.contiguous(), table.back
     if back is not None:
-        table = Table(base, range(len(axes)), indices, wrap=wrap, names=names or axes)
+        table = IndexedTable(base, range(len(axes)), indices, wrap=wrap, names=names or axes)
     values, steps = table.groups(values)
     (outer, outer_step), (inner, inner_step) = table.outer, table.inner
     skipped = -(1 << 62) if skip is None else skip

@@ -19,7 +19,7 @@ from enum import Enum, auto
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..storage import Foreign, Storage
+from ..storage import BorrowedMemory, Storage
 from .graph_key import NOBODY, others, uses_of
 
 LEAST = 1 << 20  # bytes of a value below which it is computed all the same
@@ -30,7 +30,7 @@ nodes: list[Any] = []  # what was left out, in the order of recording
 _refcount = sys.getrefcount
 
 
-class Part(NamedTuple):
+class DeferredPart(NamedTuple):
     """Of a batch that is a part of what was recorded: what is to be there when it has run, and nodes
     that stay recorded, of which some run, as others read them."""
 
@@ -43,7 +43,7 @@ class Part(NamedTuple):
         return [node for node in batch if id(node) not in kept]
 
 
-class State(Enum):
+class DeferredState(Enum):
     """What becomes of a node of a batch."""
 
     THERE = auto()  # it will have run
@@ -73,10 +73,10 @@ def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool
         batch[:0], nodes[:] = back, left
 
 
-def put_off(part: Part, left: list[Any]) -> list[Any]:
-    """Leave out the nodes that are kept; after an error they stay on the tape, behind what it left."""
-    on_tape = set(map(id, left))
-    kept = [node for node in part.kept if node.recipe is not None and id(node) not in on_tape]
+def put_off(part: DeferredPart, left: list[Any]) -> list[Any]:
+    """Leave out the nodes that are kept; after an error they stay in `pending`, behind what it left."""
+    still_pending = set(map(id, left))
+    kept = [node for node in part.kept if node.recipe is not None and id(node) not in still_pending]
     if left:
         return [*left, *kept]
     end = len(nodes)
@@ -91,7 +91,7 @@ def taken_notes() -> list[weakref.ref[Any]]:
     return noted
 
 
-def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None:
+def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> DeferredPart | None:
     """Take out of a batch what need not run now; None if that is nothing."""
     alive = [fn for reference in noted if (fn := reference()) is not None]
     functions = [(fn, saved) for fn in alive if (saved := fn.saved)]  # another thread may free that
@@ -100,66 +100,71 @@ def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> Part | None
         return None
     places = {id(node): at for at, node in enumerate(batch)}
     states = _states(batch, places, by_graphs)
-    if State.DEFERRED not in states:
+    if DeferredState.DEFERRED not in states:
         return None
-    runs = [state is State.THERE for state in states]
-    stays = [state is State.DEFERRED for state in states]
+    runs = [state is DeferredState.THERE for state in states]
+    stays = [state is DeferredState.DEFERRED for state in states]
     for at in range(len(batch) - 1, -1, -1):
         for value in batch[at].inputs:
             k = places.get(id(value))
             if k is not None:
                 runs[k] |= runs[at]
-                stays[k] |= stays[at] and states[k] is not State.THERE
+                stays[k] |= stays[at] and states[k] is not DeferredState.THERE
     kept = [node for node, stay in zip(batch, stays, strict=True) if stay]
     waiting = set(map(id, kept))
     for fn, saved in functions:  # what they hold may come back, and wait again
         if not waiting.isdisjoint([id(_cell_of(part).value) for part in saved[::2]]):
             note(fn)
     run = [at for at, is_run in enumerate(runs) if is_run]
-    part = Part([k for k, at in enumerate(run) if states[at] is State.THERE], kept)
+    part = DeferredPart([k for k, at in enumerate(run) if states[at] is DeferredState.THERE], kept)
     left = [batch[at] for at in run]
     batch[:] = left  # the last thing, without a call
     return part
 
 
-def _states(batch: Sequence[Any], places: dict[int, int], by_graphs: Counter[int]) -> list[State]:
+def _states(
+    batch: Sequence[Any], places: dict[int, int], by_graphs: Counter[int]
+) -> list[DeferredState]:
     """What becomes of each node, of which graphs hold so many references."""
     outside = _counted((v, 1) for node in batch for v in node.inputs if id(v) not in places)
     staying = {key for key, entry in outside.items() if not _is_alone(entry) and _is_ours(entry[0])}
-    states: list[State] = []
+    states: list[DeferredState] = []
     for node, count in zip(batch, others(batch, uses_of(batch)), strict=True):
         held = count - NOBODY
         if held > by_graphs[id(node)]:
-            states.append(State.THERE)
+            states.append(DeferredState.THERE)
         elif not _can_wait(node, places, states, staying):
-            states.append(State.THERE if held else State.GONE)
+            states.append(DeferredState.THERE if held else DeferredState.GONE)
         elif held:
             is_large = node.recipe.spec.nbytes >= LEAST
-            states.append(State.DEFERRED if is_large else State.THERE)
+            states.append(DeferredState.DEFERRED if is_large else DeferredState.THERE)
         else:
-            states.append(State.ANEW)
+            states.append(DeferredState.ANEW)
     return states
 
 
 def _can_wait(
-    node: Any, places: dict[int, int], states: Sequence[State], staying: set[int]
+    node: Any, places: dict[int, int], states: Sequence[DeferredState], staying: set[int]
 ) -> bool:
     """Whether a node can run later, on values that will be there then anyway."""
     recipe = node.recipe
     found = [places.get(id(value)) for value in node.inputs]
     if recipe.pick >= 0:
-        return found[0] is not None and states[found[0]] in (State.DEFERRED, State.ANEW)
+        return found[0] is not None and states[found[0]] in (
+            DeferredState.DEFERRED,
+            DeferredState.ANEW,
+        )
     if recipe.element is None or recipe.write or recipe.alias or recipe.over or recipe.fallible:
         return False
     return all(
-        id(value) in staying if at is None else states[at] is not State.GONE
+        id(value) in staying if at is None else states[at] is not DeferredState.GONE
         for value, at in zip(node.inputs, found, strict=True)
     )
 
 
 def _is_ours(value: Any) -> bool:
     """Whether nobody outside looks at a value that is there, so that it stays as it is."""
-    if value.recipe is not None or value.address.__class__ is Foreign:
+    if value.recipe is not None or value.address.__class__ is BorrowedMemory:
         return False
     return _is_alone([value.address, 1])
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from ..atomic import Calls
 from ..devices import CPU
 from ..kernels.runtime.runner import HEADER, STATUS_WORDS
-from ..storage import Foreign, LargeBlock, allocate, size_class
+from ..storage import BorrowedMemory, LargeBlock, allocate, size_class
 from . import profile, run_cpu
 from .jit import native
 from .jit.cache import compile_ahead, link
@@ -170,7 +170,7 @@ class DispatchContext(NamedTuple):
 
 native.know(DISPATCH=DispatchContext)
 context = DispatchContext(
-    Recipe, LargeBlock, Foreign, allocate, None, True, False, NO_WRITE, COPY, Exception
+    Recipe, LargeBlock, BorrowedMemory, allocate, None, True, False, NO_WRITE, COPY, Exception
 )
 rows = native.Family("dispatch", "run")
 run_rows = rows.function(_run_rows, context)
@@ -342,7 +342,7 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> tuple[int, list[Any]]
 
 def is_free(value: Any) -> bool:
     """Whether only the node that reads a value holds it, so that its memory may be written."""
-    return _refcount(value) <= _HELD_BY_NODE and value.address.__class__ is not Foreign
+    return _refcount(value) <= _HELD_BY_NODE and value.address.__class__ is not BorrowedMemory
 
 
 def _held_by_node() -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from ..storage import Foreign
+from ..storage import BorrowedMemory
 from .jit import native
 from .planning.recipe import COPY, NO_WRITE, Recipe, Wanted
 
@@ -101,20 +101,20 @@ def written_over(recipe: Any) -> int:
     return recipe.over or int(recipe.write == COPY or recipe.alias is not None)
 
 
-def structure_of(batch: list[Any], tape: Sequence[Any] = ()) -> Structure:
+def structure_of(batch: list[Any], pending: Sequence[Any] = ()) -> Structure:
     """Number the nodes of a batch and what they read from outside.
 
-    A batch that is not going to run still lies on the tape: that nodes there read its values does
+    A batch that is not going to run still lies in `pending`: that nodes there read its values does
     not mean that somebody will look at them.
     """
-    return Structure(*(read(batch, tape) if tape else read_batch(batch)))
+    return Structure(*(read(batch, pending) if pending else read_batch(batch)))
 
 
-def read(batch: list[Any], tape: Sequence[Any] = ()) -> tuple[bytes, list[tuple[Any, int]]]:
+def read(batch: list[Any], pending: Sequence[Any] = ()) -> tuple[bytes, list[tuple[Any, int]]]:
     """The key of a batch, and its externals."""
     words, externals, replaced = walk(batch)
-    uses = uses_of(tape or batch)
-    unheld = NOBODY + bool(tape)
+    uses = uses_of(pending or batch)
+    unheld = NOBODY + bool(pending)
     held = [at for at, count in enumerate(others(batch, uses)) if count > unheld]
     owned = _owned(externals, uses, replaced) if replaced else ()
     return key_of(words, held, owned), externals
@@ -182,7 +182,7 @@ def _owned(
     for number in sorted(replaced):
         same = entries[id(externals[number][0])]
         held = others_outside(externals, number, uses) - len(same) + 1
-        if held <= _OWNED and externals[number][0].address.__class__ is not Foreign:
+        if held <= _OWNED and externals[number][0].address.__class__ is not BorrowedMemory:
             words += [number, *[~other for other in same if other != number]]
     return tuple(words)
 
@@ -224,5 +224,5 @@ class KeyContext(NamedTuple):
 
 native.know(RECIPE=Recipe, WANTED=Wanted, KEY=KeyContext)
 read_batch = native.Family("graph_key", "read").function(
-    read, KeyContext(read, Recipe, None, NO_WRITE, COPY, Foreign)
+    read, KeyContext(read, Recipe, None, NO_WRITE, COPY, BorrowedMemory)
 )

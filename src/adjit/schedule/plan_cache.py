@@ -33,7 +33,7 @@ MANY = 8  # kernels to compile, above which it is worth asking how many a plan w
 is_on = config.JIT != "off"
 
 
-class Entry:
+class PlanEntry:
     """What is known of a structure: how often it was seen, then its plan."""
 
     __slots__ = ("course", "is_ready", "nodes", "plan", "seen")
@@ -45,7 +45,7 @@ class Entry:
         self.is_ready = False
 
 
-entries: dict[Any, Entry] = {}  # by the key of the structure, the one used last at the end
+entries: dict[Any, PlanEntry] = {}  # by the key of the structure, the one used last at the end
 # How often structures were seen that have come too rarely for a plan, by the hash of their key: that of 200
 # operations takes 10 KB, and where graphs never repeat it would be kept for nothing. If two have one hash,
 # one of them gets its plan too early.
@@ -57,7 +57,7 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """The plan for a batch, None as long as it has to go the cold road. Callers hold the lock."""
     entry = entries.pop(structure.key, None)
     if entry is None:
-        entry = Entry()
+        entry = PlanEntry()
         entry.seen = rare.pop(hash(structure.key), 0)
     elif entry.is_ready:
         entries[structure.key] = entry
@@ -90,7 +90,7 @@ def _forget_the_oldest() -> None:
         _nodes -= entries.pop(next(iter(entries))).nodes
 
 
-def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
+def _make(entry: PlanEntry, batch: Sequence[Any], structure: Structure) -> None:
     """Lay out a plan and see to its kernels."""
     plan = _laid_out(batch, structure)
     if plan is None:
@@ -100,7 +100,7 @@ def _make(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
         compiler.add(functools.partial(_compile, entry))
 
 
-def _make_at_once(entry: Entry, batch: Sequence[Any], structure: Structure) -> None:
+def _make_at_once(entry: PlanEntry, batch: Sequence[Any], structure: Structure) -> None:
     """Compile a plan now, if that takes half as many kernels as running its nodes one by one, or fewer.
 
     A chain has a kernel for each of its operations, its plan one or two: GELU and its gradient 12 and 3,
@@ -126,7 +126,7 @@ def _laid_out(batch: Sequence[Any], structure: Structure) -> Plan | None:
     return plan if plan.is_worth_it else None
 
 
-def _keep(entry: Entry, plan: Plan, nodes: int) -> None:
+def _keep(entry: PlanEntry, plan: Plan, nodes: int) -> None:
     """Remember a plan of so many nodes."""
     global _nodes
     entry.plan = plan
@@ -162,7 +162,7 @@ def warn(what: str, error: Exception) -> None:
     )
 
 
-def _compile(entry: Entry) -> None:
+def _compile(entry: PlanEntry) -> None:
     """Compile what a plan needs; without a compiler that can, the cold road goes on."""
     assert entry.plan is not None
     for source in entry.plan.sources:
@@ -256,4 +256,4 @@ def clear() -> None:
     _nodes = 0
 
 
-native.know(ENTRY=Entry)
+native.know(ENTRY=PlanEntry)

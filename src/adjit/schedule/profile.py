@@ -15,13 +15,13 @@ from ..devices import CPU, device
 from ..errors import Site
 from . import run_cpu
 from .planning.recipe import Recipe
-from .planning.step_info import Note, copy_note, node_notes
+from .planning.step_info import StepInfo, copy_note, node_notes
 
 
-class Event(NamedTuple):
+class ProfileEvent(NamedTuple):
     """A step that has run."""
 
-    note: Note
+    note: StepInfo
     begin: int  # ns of the monotonic clock
     end: int
     sites: tuple[Site, ...]  # where what it computes was recorded
@@ -33,10 +33,10 @@ class Watcher:
     """Runs streams by the walk that notes times, and keeps what it noted."""
 
     def __init__(self) -> None:
-        self.events: list[Event] = []
+        self.events: list[ProfileEvent] = []
         self.sites: dict[int, Site | None] = {}  # of nodes, by their id
-        self._notes: dict[tuple[Recipe, int], list[Note]] = {}  # by recipe and first kernel
-        self._plans: dict[Any, list[Note]] = {}
+        self._notes: dict[tuple[Recipe, int], list[StepInfo]] = {}  # by recipe and first kernel
+        self._plans: dict[Any, list[StepInfo]] = {}
         self._recipe: Any = None
         self._site: Site | None = None
 
@@ -44,7 +44,7 @@ class Watcher:
         """Where the nodes of a batch were recorded."""
         return [self.sites.get(id(node)) for node in batch]
 
-    def notes_of(self, plan: Any) -> list[Note]:
+    def notes_of(self, plan: Any) -> list[StepInfo]:
         """The notes of a plan, unpacked when it runs for the first time."""
         notes = self._plans.get(plan)
         if notes is None:
@@ -57,7 +57,7 @@ class Watcher:
 
     def run_plan(
         self,
-        notes: Sequence[Note],
+        notes: Sequence[StepInfo],
         sites: Sequence[Site | None],
         stream: int,
         status: int,
@@ -94,7 +94,7 @@ class Watcher:
 
     def keep(
         self,
-        notes: Sequence[Note],
+        notes: Sequence[StepInfo],
         times: Sequence[int],
         sites: Sequence[Site | None],
         place: device = CPU,
@@ -105,13 +105,13 @@ class Watcher:
             found = [sites[k] for k in note.nodes if k < len(sites)]
             lines = tuple(dict.fromkeys([site for site in found if site is not None]))
             if note.nodes:  # no node asked for the last step of a plan
-                self.events.append(Event(note, begin, end, lines, thread, place))
+                self.events.append(ProfileEvent(note, begin, end, lines, thread, place))
 
 
 active: Watcher | None = None
 
 
-def _notes_of(recipe: Recipe, kernel: int) -> list[Note]:
+def _notes_of(recipe: Recipe, kernel: int) -> list[StepInfo]:
     """The steps of a node that runs on its own, in the variant that its first kernel tells."""
     is_here = recipe.device is CPU
     if recipe.write:

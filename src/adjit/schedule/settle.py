@@ -1,6 +1,6 @@
 """What to run, and when: the one place where recorded nodes become bytes.
 
-Recorded nodes lie on a tape in the order of their creation, which is an order of dependence.
+Recorded nodes are pending, in a list in the order of their creation, which is an order of dependence.
 Settling drops those that nobody can look at any more; the others run by the plan of their
 structure or, if there is none, one by one.
 """
@@ -25,7 +25,7 @@ from .jit import disk, native
 from .planning.plan import copied, run_course
 
 lock = Lock()
-tape: list[Any] = []
+pending: list[Any] = []
 # Calls of captured functions whose results nobody has looked at: each has a method `run`, which takes
 # it off the list. Recorded nodes may read their results.
 waiting: list[Any] = []
@@ -51,7 +51,7 @@ def _settle(*, everything: bool = False) -> None:
         _fresh = 0
         if waiting:
             run_waiting()
-        settle_tape(everything=everything)
+        settle_pending(everything=everything)
     disk.tell()
 
 
@@ -61,15 +61,15 @@ def run_waiting() -> None:
         waiting[0].run()
 
 
-def settle_tape(*, everything: bool = False) -> None:
+def settle_pending(*, everything: bool = False) -> None:
     """Run what is recorded and does not read what waits. Callers hold the lock."""
-    if tape or (everything and deferred.nodes):
+    if pending or (everything and deferred.nodes):
         if native.is_wanted and plan_cache.is_on:
             native.settled(plan_cache.compiler.add)
-        batch = tape[:]
+        batch = pending[:]
         end = len(batch)
         try:
-            del tape[:end]
+            del pending[:end]
             everything = everything or end >= MAX_PENDING  # what is left out stays bounded
             drop_unwanted(batch)
             if deferred.nodes:
@@ -82,8 +82,8 @@ def settle_tape(*, everything: bool = False) -> None:
                 _run_by_device(batch, noted)
             else:
                 _run(batch, noted)
-        finally:  # what was not reached, because of an error, stays on the tape
-            tape[:0] = batch
+        finally:  # what was not reached, because of an error, stays in `pending`
+            pending[:0] = batch
 
 
 def _run(batch: list[Any], noted: list[Any]) -> None:
@@ -140,7 +140,7 @@ def _run_on_gpu(batch: list[Any], crosses: bool) -> None:
 
 
 def _drop_unwanted(batch: list[Any]) -> None:
-    """Keep the nodes that something beside the tape refers to; later nodes go first."""
+    """Keep the nodes that something beside what is pending refers to; later nodes go first."""
     for at in range(len(batch) - 1, -1, -1):
         node = batch[at]
         if _refcount(node) <= _UNWANTED:
@@ -159,7 +159,7 @@ def _reads_failed(batch: list[Any]) -> bool:
     )
 
 
-def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
+def _run_plan(batch: list[Any], part: deferred.DeferredPart | None = None) -> bool:
     """Run a batch by its plan, if it has one that is ready; what an error leaves stays in the batch."""
     if _reads_failed(batch):
         return False
@@ -167,7 +167,9 @@ def _run_plan(batch: list[Any], part: deferred.Part | None = None) -> bool:
     return _run_by(structure, batch, part)
 
 
-def _run_by(structure: Structure, batch: list[Any], part: deferred.Part | None = None) -> bool:
+def _run_by(
+    structure: Structure, batch: list[Any], part: deferred.DeferredPart | None = None
+) -> bool:
     """`_run_plan` for a batch whose structure is known."""
     plan = plan_cache.plan_of(batch, structure)
     if plan is None:
@@ -210,7 +212,9 @@ def _failed(plan: Any, batch: list[Any]) -> BaseException:
     return error
 
 
-def _hand_out(batch: list[Any], plan: Any, blocks: list[Any], part: deferred.Part | None) -> None:
+def _hand_out(
+    batch: list[Any], plan: Any, blocks: list[Any], part: deferred.DeferredPart | None
+) -> None:
     """Give the nodes that somebody holds their memory; the batch is done with."""
     for at, numbers in plan.results:
         node = batch[at]
@@ -231,7 +235,7 @@ forget = native.Family("dispatch", "forget").function(_forget, dispatch.context)
 
 
 def _calibrate() -> int:
-    """The reference count that `_drop_unwanted` sees for a node held by the tape alone."""
+    """The reference count that `_drop_unwanted` sees for a node held by what is pending alone."""
     batch = [object()]
     node = batch[0]
     return _refcount(node)
@@ -262,7 +266,7 @@ def _settle_for(value: Any) -> None:
     with lock:  # another thread may be running it
         if deferred.nodes:
             drop_unwanted(deferred.nodes)
-            deferred.bring_back(tape, [value])
+            deferred.bring_back(pending, [value])
         settle()
 
 
@@ -299,9 +303,9 @@ MAX_FRESH = 1 << 25
 
 
 def remember(node: Any) -> None:
-    """Put a recorded node onto the tape."""
-    tape.append(node)
-    if len(tape) >= MAX_PENDING:
+    """Put a recorded node into `pending`."""
+    pending.append(node)
+    if len(pending) >= MAX_PENDING:
         settle()
 
 
@@ -350,7 +354,7 @@ def _run_read(batch: list[Any], key: bytes, externals: list[tuple[Any, int]]) ->
     return _run_by(Structure(key, externals), batch)
 
 
-def _raise_stopped(entry: plan_cache.Entry, step: int, batch: list[Any]) -> None:
+def _raise_stopped(entry: plan_cache.PlanEntry, step: int, batch: list[Any]) -> None:
     """Raise what a step of a plan has found."""
     raise _stopped(entry.plan, step, batch)
 
@@ -360,11 +364,11 @@ class Scheduler(NamedTuple):
 
     lists: tuple[list[Any], ...]  # all of these are empty as a rule, as are these
     sets: tuple[set[Any], ...]
-    flags: tuple[native.Global, ...]  # and these have their usual values
-    tape: list[Any]
+    flags: tuple[native.ModuleVariable, ...]  # and these have their usual values
+    pending: list[Any]
     acquire: Callable[[], bool]  # the lock
     release: Callable[[], None]
-    entries: dict[Any, plan_cache.Entry]
+    entries: dict[Any, plan_cache.PlanEntry]
     drop_unwanted: Callable[..., None]
     read_batch: Callable[..., Any]
     run_course: Callable[..., Any]
@@ -374,8 +378,8 @@ class Scheduler(NamedTuple):
     run_rows: Callable[..., bool]
     raise_bad_value: Callable[..., None]
     run: Callable[..., None]
-    running: native.Global
-    fresh: native.Global
+    running: native.ModuleVariable
+    fresh: native.ModuleVariable
     zero: int
     none: None
     true: bool
@@ -401,7 +405,7 @@ _scheduler = Scheduler(
         native.variable(profile.__name__, "active", None),
         _running,
     ),
-    tape=tape,
+    pending=pending,
     acquire=lock.acquire,
     release=lock.release,
     entries=plan_cache.entries,

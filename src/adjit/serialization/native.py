@@ -26,7 +26,7 @@ from ..ops import creation
 from ..shapes import contiguous_strides, is_dense
 from ..tensor import Tensor
 from .atomic import replace_file
-from .source import FileLike, Piece, Source, is_readable, missing_dtype, read_elements, view_of
+from .source import ByteSource, FileLike, Piece, is_readable, missing_dtype, read_elements, view_of
 from .structure import Decoder, Encoder, Json
 from .torch_files import MapLocation, destination
 
@@ -177,7 +177,7 @@ def _seed(kind: Any, shape: Any) -> int:
 # ----- loading -----
 
 
-def load(source: Source, map_location: MapLocation, half_to_float32: bool) -> Any:
+def load(source: ByteSource, map_location: MapLocation, half_to_float32: bool) -> Any:
     """What a safetensors file holds: the object that `save` was given, or a dict of tensors."""
     entries, metadata = _header(source)
     usual = destination(map_location, "cpu")
@@ -199,7 +199,7 @@ Entries = dict[str, tuple[str, list[int], Piece]]
 
 
 def _object(
-    source: Source,
+    source: ByteSource,
     entries: Entries,
     structure: Any,
     map_location: MapLocation,
@@ -245,7 +245,7 @@ def _restrided(tensor: Tensor, strides: list[int]) -> Tensor:
 
 
 def _tensor(
-    source: Source, name: str, code: str, shape: list[int], piece: Piece, half_to_float32: bool
+    source: ByteSource, name: str, code: str, shape: list[int], piece: Piece, half_to_float32: bool
 ) -> Tensor:
     """A tensor of the file."""
     kind = _KINDS.get(code)
@@ -255,7 +255,7 @@ def _tensor(
     return view_of(base, shape, contiguous_strides(shape), 0)
 
 
-def _header(source: Source) -> tuple[Entries, dict[str, str]]:
+def _header(source: ByteSource) -> tuple[Entries, dict[str, str]]:
     """The tensors of a file (kind, shape, where they are) and its metadata, checked."""
     size = int.from_bytes(source.read(0, 8), "little")
     if size > MAX_HEADER:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import native, torch_files
-from .source import FileLike, Source, opened
+from .source import ByteSource, FileLike, opened
 
 
 def read(
@@ -35,7 +35,7 @@ def read(
         raise _unknown_format(source, start)
 
 
-def _unknown_format(source: Source, start: bytes) -> RuntimeError:
+def _unknown_format(source: ByteSource, start: bytes) -> RuntimeError:
     """The error for a file that cannot be read, by its first bytes."""
     if start[257:262] == b"ustar":
         return RuntimeError(

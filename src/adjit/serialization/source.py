@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     crc: int | None = None
     seed: int = 0
 
-    def check(self, source: Source, data: Any) -> None:
+    def check(self, source: ByteSource, data: Any) -> None:
         """Raise if the checksum of what was read is not the one that the file states."""
         if self.crc is not None and zlib.crc32(data, self.seed) != self.crc:
             raise source.corrupt(
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
             )
 
 
-class Source:
+class ByteSource:
     """A file of known size. Nothing is read, or allocated, beyond what it holds.
 
     `name` stands in error messages. Sequential reads (`take`, `line`) go on from `at`.
@@ -108,13 +108,13 @@ class Source:
         """The file, for readers that go where they want."""
         return self._file
 
-    def inner(self, data: bytes) -> Source:
+    def inner(self, data: bytes) -> ByteSource:
         """A part of the file as a source of its own."""
-        return Source(io.BytesIO(data), self.name)
+        return ByteSource(io.BytesIO(data), self.name)
 
 
 @contextmanager
-def opened(f: FileLike, mapped: bool = False) -> Iterator[Source]:
+def opened(f: FileLike, mapped: bool = False) -> Iterator[ByteSource]:
     """The source behind a path or a binary file.
 
     Raises:
@@ -123,7 +123,7 @@ def opened(f: FileLike, mapped: bool = False) -> Iterator[Source]:
     """
     if isinstance(f, (str, os.PathLike)):
         with open(f, "rb") as file:
-            yield Source(file, f"'{os.fspath(f)}'", mapped)
+            yield ByteSource(file, f"'{os.fspath(f)}'", mapped)
         return
     if mapped:
         raise ValueError("f must be a file path in order to use the mmap argument")
@@ -131,12 +131,12 @@ def opened(f: FileLike, mapped: bool = False) -> Iterator[Source]:
         raise TypeError(f"expected a path or a binary file to read, got {type(f).__name__}")
     name = f"'{f.name}'" if isinstance(getattr(f, "name", None), str) else "the file"
     if hasattr(f, "readinto") and hasattr(f, "seekable") and f.seekable() and not f.tell():
-        yield Source(f, name)
+        yield ByteSource(f, name)
         return
     data = f.read()
     if not isinstance(data, (bytes, bytearray)):
         raise TypeError(f"{name} is open as text; open it with mode 'rb'")
-    yield Source(io.BytesIO(data), name)
+    yield ByteSource(io.BytesIO(data), name)
 
 
 # ----- elements -----
@@ -177,7 +177,12 @@ def missing_dtype(name: str, tensor: str = "a tensor") -> NotImplementedError:
 
 
 def read_elements(
-    source: Source, piece: Piece, kind: Dtype, *, half_to_float32: bool = False, big: bool = False
+    source: ByteSource,
+    piece: Piece,
+    kind: Dtype,
+    *,
+    half_to_float32: bool = False,
+    big: bool = False,
 ) -> Tensor:
     """A 1-d tensor of the elements in a piece of a file.
 
@@ -196,7 +201,7 @@ def read_elements(
     return made
 
 
-def fill(made: Tensor, source: Source, piece: Piece, kind: Dtype, *, big: bool = False) -> None:
+def fill(made: Tensor, source: ByteSource, piece: Piece, kind: Dtype, *, big: bool = False) -> None:
     """Read the elements of a 1-d tensor, converting half precision and byte order.
 
     Raises:

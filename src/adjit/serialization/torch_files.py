@@ -23,8 +23,8 @@ from ..shapes import Size
 from ..tensor import Tensor
 from .source import (
     MAX_DIMS,
+    ByteSource,
     Piece,
-    Source,
     fill,
     is_readable,
     missing_dtype,
@@ -295,11 +295,13 @@ def _checked(loaded: Any) -> Any:
 class Reader(ABC):
     """What reading both formats has in common: where storages go, and which there are."""
 
-    def __init__(self, source: Source, map_location: MapLocation, half_to_float32: bool) -> None:
+    def __init__(
+        self, source: ByteSource, map_location: MapLocation, half_to_float32: bool
+    ) -> None:
         self.source, self.map_location, self.half_to_float32 = source, map_location, half_to_float32
         self.storages: dict[str, Stored] = {}
 
-    def machine(self, source: Source) -> Unpickler:
+    def machine(self, source: ByteSource) -> Unpickler:
         """An unpickler that takes storages from here."""
         return Unpickler(source, _NAMES, _BUILDERS, self.storage)
 
@@ -366,12 +368,12 @@ def destination(
         ) from None
 
 
-def load_zip(source: Source, map_location: MapLocation, half_to_float32: bool) -> Any:
+def load_zip(source: ByteSource, map_location: MapLocation, half_to_float32: bool) -> Any:
     """The object in a zip archive of `torch.save`."""
     return _allowed(ZipReader(source, map_location, half_to_float32))
 
 
-def load_legacy(source: Source, map_location: MapLocation, half_to_float32: bool) -> Any:
+def load_legacy(source: ByteSource, map_location: MapLocation, half_to_float32: bool) -> Any:
     """The object in a row of pickles."""
     return _allowed(LegacyReader(source, map_location, half_to_float32))
 
@@ -469,7 +471,7 @@ class ZipReader(Reader):
         piece.check(self.source, data)
         return data
 
-    def _data(self) -> Source:
+    def _data(self) -> ByteSource:
         """The record with the pickle, as a source of its own."""
         return self.source.inner(self._text("data.pkl", b""))
 

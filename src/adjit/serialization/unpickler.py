@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from .. import devices, dtypes
 from ..shapes import Size
-from .source import Source
+from .source import ByteSource
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, Size, dtypes.dtype, devices.device)
 _BLOCKED = ("sys", "os", "posix", "nt")  # named in the refusal, as PyTorch does
@@ -56,7 +56,7 @@ class Unpickler:
 
     def __init__(
         self,
-        source: Source,
+        source: ByteSource,
         names: Mapping[str, Any],
         builders: Mapping[type, Callable[[Unpickler, Any, Any], None]],
         storage: Callable[..., Any],

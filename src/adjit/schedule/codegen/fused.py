@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from ...kernels.language.lanes import BLOCK
-from ..planning.recipe import GRAIN, Element, Flat, Fold, Operand, Source, Step, Text
+from ..planning.recipe import GRAIN, Element, Flat, Operand, Reduction, Source, Step, Text
 from .body import Pasted, own
 from .loops import (
     CACHED,
@@ -35,7 +35,7 @@ PART = 128  # elements of a block of results where sums have blocks of their own
 MAX_PADDED = 1024  # elements of the largest loop that is rounded up to whole lines
 
 
-class Member(NamedTuple):
+class GroupMember(NamedTuple):
     """One body of a fused kernel, its operands and results by their names there."""
 
     name: str
@@ -45,18 +45,18 @@ class Member(NamedTuple):
     is_of_rows: bool = False  # of a sheet, with one element for each row
 
 
-class Sum(NamedTuple):
+class FusedSum(NamedTuple):
     """A sum that a fused kernel takes over chunks of rows of a value."""
 
     value: str
-    fold: Fold
+    fold: Reduction
 
 
 def kernel(
-    members: Sequence[Member],
+    members: Sequence[GroupMember],
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
-    sums: Sequence[Sum],
+    sums: Sequence[FusedSum],
     shape: Sequence[int],
     over: Mapping[str, str],
     padded: bool = False,
@@ -116,7 +116,7 @@ _fused: dict[str, Source] = {}
 MAX_FUSED = 4096
 
 
-def member_lines(member: Member) -> tuple[Pasted, set[str]]:
+def member_lines(member: GroupMember) -> tuple[Pasted, set[str]]:
     """The lines of one body, and which Python numbers it reads as truth values.
 
     v1_x = float64(v0)
@@ -176,7 +176,7 @@ def render_sums(
     pasted: Pasted,
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
-    sums: Sequence[Sum],
+    sums: Sequence[FusedSum],
     logical: frozenset[str],
     over: Mapping[str, str],
 ) -> Source:

@@ -1,4 +1,4 @@
-"""Kernels of sheets: row by row, in as many loops over a row as sums of it wait for each other.
+"""Kernels of row_groups: row by row, in as many loops over a row as sums of it wait for each other.
 
     def rows_mul_sum_mul_2(args, start, stop):
         ...
@@ -26,11 +26,11 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..fusion import row_groups as sheets
-from ..fusion.row_groups import Sheet
-from ..planning.recipe import GRAIN, Fold, Operand, RowCall, Source, Step, Text
+from ..fusion import row_groups as row_groups
+from ..fusion.row_groups import RowGroup
+from ..planning.recipe import GRAIN, Operand, Reduction, RowCall, Source, Step, Text
 from .body import VECTOR_MATH
-from .fused import Member, member_lines, number_lines, shared
+from .fused import GroupMember, member_lines, number_lines, shared
 from .loops import assemble
 
 WIDTH_AT = 4  # of the constant words: the elements of a row, or strip, that a unit holds
@@ -54,15 +54,15 @@ def _function(name: str, stored: str) -> str | None:
     return TABLE.get((name, stored))
 
 
-class Sum(NamedTuple):
+class RowSum(NamedTuple):
     """A sum of the rows or of the columns of a value."""
 
     value: str
     target: str
-    fold: Fold
+    fold: Reduction
 
 
-class Call(NamedTuple):
+class RowFunction(NamedTuple):
     """A kernel of rows: values, then Python numbers, by their names here."""
 
     call: RowCall
@@ -97,16 +97,16 @@ class Call(NamedTuple):
         return f"{', '.join(found)} = {called}" if found else called
 
 
-Part = Member | Sum | Call
+Part = GroupMember | RowSum | RowFunction
 
 
 def kernel(
     parts: Sequence[Part],
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
-    sheet: Sheet,
+    sheet: RowGroup,
     over: Mapping[str, str],
-    limits: sheets.Limits,
+    limits: row_groups.Limits,
 ) -> tuple[Step, tuple[int, ...]]:
     """The step, and its constant words, that computes the parts row by row.
 
@@ -114,14 +114,14 @@ def kernel(
     are those from row to row and from column to column. `outputs` leaves out the sums of columns,
     whose places follow those of the outputs.
     """
-    names = [part.fold.how if isinstance(part, Sum) else part.name for part in parts]
-    folds = [part.fold for part in parts if isinstance(part, Sum)]
+    names = [part.fold.how if isinstance(part, RowSum) else part.name for part in parts]
+    folds = [part.fold for part in parts if isinstance(part, RowSum)]
     length, step, chunks = sheet.rows, 1, sheet.rows
     for fold in folds:
         if not fold.by_rows:
             length, _, step, chunks = fold.words[:4]
     parallel = sheet.rows // length * chunks
-    is_whole = any(f.by_rows for f in folds) or any(isinstance(part, Call) for part in parts)
+    is_whole = any(f.by_rows for f in folds) or any(isinstance(part, RowFunction) for part in parts)
     strip = sheet.width if is_whole else strip_of(sheet, parallel, limits.parts)
     strips = -(-sheet.width // strip)
     name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
@@ -132,12 +132,12 @@ def kernel(
     return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
 
 
-def strip_of(sheet: Sheet, parts: int, least: int) -> int:
+def strip_of(sheet: RowGroup, parts: int, least: int) -> int:
     """The columns that one unit sums where nothing needs a whole row, so that `parts` of the rows
     make at least so many units."""
-    wanted = 1 if sheet.numel <= sheets.SMALL else -(-least // parts)
+    wanted = 1 if sheet.numel <= row_groups.SMALL else -(-least // parts)
     strip = -(-sheet.width // (wanted * STRIP)) * STRIP
-    return min(strip, sheet.width, sheets.MAX_WIDTH)
+    return min(strip, sheet.width, row_groups.MAX_WIDTH)
 
 
 class _Writer:
@@ -148,7 +148,7 @@ class _Writer:
         parts: Sequence[Part],
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
-        sheet: Sheet,
+        sheet: RowGroup,
         over: Mapping[str, str],
     ) -> None:
         self.parts, self.over = parts, over
@@ -175,7 +175,7 @@ class _Writer:
         self.kept = self._kept()
         self.whole = self.by_element.union(self.kept, self.direct)
 
-    def _index(self, operand: Operand, sheet: Sheet) -> str:
+    def _index(self, operand: Operand, sheet: RowGroup) -> str:
         """Where the first element of a row lies."""
         assert operand.strides is not None
         down, across = operand.strides
@@ -190,12 +190,12 @@ class _Writer:
     def _number_the_loops(self) -> None:
         """In which loop over a row each value is computed; values of rows, before which loop."""
         for part in self.parts:
-            if isinstance(part, Sum):
+            if isinstance(part, RowSum):
                 self.loop_of[part.target] = self.loop_of[part.value] + 1
                 self.dtypes[part.target] = part.fold.result.stored
                 self.of_rows.add(part.target)
                 continue
-            if isinstance(part, Call):
+            if isinstance(part, RowFunction):
                 number = 1 + max(self.loop_of[n] for n in part.values)
                 self.loop_of.update(dict.fromkeys(part.targets, number))
                 self.dtypes.update(dict.fromkeys(part.targets, part.call.kind.stored))
@@ -208,12 +208,12 @@ class _Writer:
                 if part.is_of_rows:
                     self.of_rows.add(target)
 
-    def _bodies(self, number: int) -> list[Member]:
+    def _bodies(self, number: int) -> list[GroupMember]:
         """What one loop computes."""
         return [
             part
             for part in self.parts
-            if isinstance(part, Member)
+            if isinstance(part, GroupMember)
             and not part.is_of_rows
             and self.loop_of[part.targets[0]] == number
         ]
@@ -319,11 +319,11 @@ class _Writer:
             )
         return head
 
-    def _all_sums(self) -> list[Sum]:
-        return [part for part in self.parts if isinstance(part, Sum)]
+    def _all_sums(self) -> list[RowSum]:
+        return [part for part in self.parts if isinstance(part, RowSum)]
 
-    def _calls(self) -> list[Call]:
-        return [part for part in self.parts if isinstance(part, Call)]
+    def _calls(self) -> list[RowFunction]:
+        return [part for part in self.parts if isinstance(part, RowFunction)]
 
     def _called(self, number: int) -> list[str]:
         """The calls of kernels of rows on what a loop has computed."""
@@ -360,7 +360,7 @@ class _Writer:
                     lines.append(f"{o.name} = p_{o.name}[{self.where[o.name]}]")
         for part in self.parts:
             if (
-                isinstance(part, Member)
+                isinstance(part, GroupMember)
                 and part.is_of_rows
                 and self.loop_of[part.targets[0]] == number
             ):
@@ -383,7 +383,7 @@ class _Writer:
                   if o.name in made & self.direct]  # fmt: skip
         return ["for j in range(count):", *_indented(lines)]
 
-    def _pasted(self, member: Member) -> list[str]:
+    def _pasted(self, member: GroupMember) -> list[str]:
         pasted, truths = member_lines(member)
         self.imports.update(pasted.imports)
         self.truths |= truths
@@ -421,7 +421,7 @@ KNOWN = {
 }
 
 
-def _words_of(call: Call) -> list[str]:
+def _words_of(call: RowFunction) -> list[str]:
     """Names for what a kernel of rows is told besides the length of a row."""
     return [f"word_{call.targets[0]}_{k}" for k in range(len(call.call.words) - 1)]
 

@@ -18,14 +18,14 @@ from ...kernels.ops import conv
 from ...kernels.ops.conv_tile import ADDED, BOUNDED, SCALED, SHIFTED
 from ..planning.recipe import Recipe
 from .groups import Item
-from .row_groups import Sheet, steps_of
+from .row_groups import RowGroup, steps_of
 
 FIRST = 5  # the place of the first constant in the row of a convolution
 BOUNDS = {"relu": (0, 0x7FF << 52), "hardtanh": ()}  # the bits, where they are no numbers of a node
 PLACES = {SCALED: conv.SCALE, SHIFTED: conv.SHIFT, ADDED: conv.RESIDUAL}
 
 
-class Step(NamedTuple):
+class EpilogueStep(NamedTuple):
     """An item that a convolution takes over."""
 
     kind: int
@@ -37,7 +37,7 @@ class Step(NamedTuple):
 def with_finishes(items: Sequence[Item], held: set[int]) -> list[Item]:
     """The items, each convolution made one with what it can do to its result."""
     readers = Counter(read.value for item in items for read in item.reads)
-    chains: dict[int, list[Step]] = {}  # by the places of the convolutions
+    chains: dict[int, list[EpilogueStep]] = {}  # by the places of the convolutions
     ends: dict[int, int] = {}  # those places by the values that their chains leave
     for place, item in enumerate(items):
         if item.recipe.finishes:
@@ -52,7 +52,7 @@ def with_finishes(items: Sequence[Item], held: set[int]) -> list[Item]:
             kind = _kind(item, k, items[at].recipe, chains[at][-1].kind if chains[at] else 0)
             if kind:
                 others = tuple([other for other in range(len(item.reads)) if other != k])
-                chains[at].append(Step(kind, item, place, others))
+                chains[at].append(EpilogueStep(kind, item, place, others))
                 ends[item.writes[0]] = at
                 break
     found: list[Item | None] = [*items]
@@ -74,7 +74,7 @@ def _kind(item: Item, own: int, product: Recipe, before: int) -> int:
         or item.recipe.spec.numel != spec.numel
     ):
         return 0
-    sheet = Sheet(spec.numel // spec.shape[-1], spec.shape[-1])
+    sheet = RowGroup(spec.numel // spec.shape[-1], spec.shape[-1])
     along = [steps_of(o.strides or (), element.shape, sheet) for o in operands]
     whole = sheet.width, 1
     if along.pop(own) != whole or along.pop() != whole:
@@ -91,7 +91,7 @@ def _kind(item: Item, own: int, product: Recipe, before: int) -> int:
     return ADDED if along[0] == whole and before < ADDED else 0
 
 
-def _finished(product: Item, chain: Sequence[Step]) -> Item:
+def _finished(product: Item, chain: Sequence[EpilogueStep]) -> Item:
     """A convolution with a chain of steps at its end."""
     if not chain:
         return product

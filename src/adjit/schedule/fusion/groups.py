@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...shapes import numel
-from ..planning.recipe import Element, Fold, Recipe
+from ..planning.recipe import Element, Recipe, Reduction
 from .loops import cells
 from .row_groups import (
     MAX_WIDTH,
     MAX_WORK,
     Limits,
-    Sheet,
+    RowGroup,
     fits,
     is_plain,
     is_shared_out,
@@ -69,7 +69,7 @@ class Task:
         self.first = self.last = item.node  # when its items were recorded
         element = item.recipe.element
         self.shape: tuple[int, ...] | None = None  # None where every operand is contiguous
-        self.sheet: Sheet | None = None  # what it goes through row by row
+        self.sheet: RowGroup | None = None  # what it goes through row by row
         self.numel = 0
         if element is not None:
             self.numel = item.recipe.spec.numel
@@ -247,7 +247,7 @@ class Fusion:
 
     # ----- sums -----
 
-    def _may_enter(self, task: Task, sheet: Sheet, other: Task) -> bool:
+    def _may_enter(self, task: Task, sheet: RowGroup, other: Task) -> bool:
         """Whether a group can run in a sheet, together with another one there."""
         if task.numel != sheet.numel:
             return False
@@ -267,7 +267,7 @@ class Fusion:
             t.recipe.row is None for t in [*task.items, *other.items]
         )
 
-    def _has_room(self, sheet: Sheet, *tasks: Task, more: Sequence[Item] = ()) -> bool:
+    def _has_room(self, sheet: RowGroup, *tasks: Task, more: Sequence[Item] = ()) -> bool:
         """Whether the values of a row have room while they wait for its sums, be it all of them."""
         if self.limits.room is None:
             return True
@@ -313,10 +313,10 @@ class Fusion:
         """The sheet from whose sums of rows an item computes one element a row."""
         reads = [read for read in item.reads if read.value >= 0]
         makers = [self._maker(read.value)[0] for read in reads]
-        sheets = [m for m, r in zip(makers, reads, strict=True) if self._is_of_rows(r)]
-        if not sheets:
+        row_groups = [m for m, r in zip(makers, reads, strict=True) if self._is_of_rows(r)]
+        if not row_groups:
             return None
-        task = max(sheets, key=lambda made: made.last)
+        task = max(row_groups, key=lambda made: made.last)
         element, size = item.recipe.element, item.recipe.spec.numel
         assert element is not None
         assert task.sheet is not None
@@ -398,7 +398,7 @@ def _walks(item: Item) -> list[tuple[Read, Sequence[int], Sequence[int]]]:
     ]
 
 
-def _folds(items: Sequence[Item]) -> list[Fold]:
+def _folds(items: Sequence[Item]) -> list[Reduction]:
     """What fusion knows of sums."""
     return [item.recipe.fold for item in items if item.recipe.fold is not None]
 
@@ -417,7 +417,7 @@ def _share_a_loop(a: Task, b: Task) -> bool:
     return a.shape is None or b.shape is None or a.shape == b.shape
 
 
-def _fits(items: Sequence[Item], sheet: Sheet) -> bool:
+def _fits(items: Sequence[Item], sheet: RowGroup) -> bool:
     """Whether bodies can run in a sheet."""
     elements = [(item.recipe.element, item.recipe.spec.numel) for item in items]
     return all(element is not None and fits(element, n, sheet) for element, n in elements)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...shapes import coalesce, contiguous_strides
-from ..planning.recipe import Element, Fold, Recipe
+from ..planning.recipe import Element, Recipe, Reduction
 
 # A row waits on the stack for the sums of its elements: MAX_WIDTH elements for each value that does.
 # A short row costs more to begin and to end than a pass over its elements saves.
@@ -31,7 +31,7 @@ class Limits(NamedTuple):
 Steps = tuple[int, int]  # from row to row, and from column to column
 
 
-class Sheet(NamedTuple):
+class RowGroup(NamedTuple):
     """The elements that a group runs over."""
 
     rows: int
@@ -42,7 +42,7 @@ class Sheet(NamedTuple):
         return self.rows * self.width
 
 
-def sheet_of(recipe: Recipe) -> Sheet | None:
+def sheet_of(recipe: Recipe) -> RowGroup | None:
     """The sheet of a reduction or of a kernel of rows; None where there is none, or no fit one."""
     if recipe.row is not None:
         width, whole = recipe.row.words[0], True
@@ -54,7 +54,7 @@ def sheet_of(recipe: Recipe) -> Sheet | None:
     numel = recipe.inputs[0].numel
     if width < MIN_WIDTH or numel % width or (whole and width > MAX_WIDTH):
         return None
-    return Sheet(numel // width, width)
+    return RowGroup(numel // width, width)
 
 
 def work_of(recipe: Recipe) -> int:
@@ -62,7 +62,7 @@ def work_of(recipe: Recipe) -> int:
     return 1 if recipe.element is not None else SUM if recipe.fold is not None else ROW
 
 
-def is_shared_out(fold: Fold, numel: int, parts: int) -> bool:
+def is_shared_out(fold: Reduction, numel: int, parts: int) -> bool:
     """Whether sums of columns leave so many parts of the rows of a large sheet."""
     return numel <= SMALL or numel // (fold.words[0] * fold.words[1]) * fold.words[3] >= parts
 
@@ -73,7 +73,7 @@ def is_plain(strides: Sequence[int], shape: Sequence[int]) -> bool:
     return all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True))
 
 
-def steps_of(strides: Sequence[int], shape: Sequence[int], sheet: Sheet) -> Steps | None:
+def steps_of(strides: Sequence[int], shape: Sequence[int], sheet: RowGroup) -> Steps | None:
     """How an operand over all elements of a sheet walks along it, None if not in even steps."""
     if not any(strides):
         return 0, 0
@@ -100,14 +100,16 @@ def row_steps_of(strides: Sequence[int], shape: Sequence[int]) -> Steps | None:
     return (1, 0) if is_plain(strides, shape) else None
 
 
-def steps_in(strides: Sequence[int], shape: Sequence[int], sheet: Sheet, is_of_rows: bool) -> Steps:
+def steps_in(
+    strides: Sequence[int], shape: Sequence[int], sheet: RowGroup, is_of_rows: bool
+) -> Steps:
     """How an operand of a body that fits walks along a sheet."""
     steps = row_steps_of(strides, shape) if is_of_rows else steps_of(strides, shape, sheet)
     assert steps is not None
     return steps
 
 
-def fits(element: Element, numel: int, sheet: Sheet) -> bool:
+def fits(element: Element, numel: int, sheet: RowGroup) -> bool:
     """Whether a body over so many elements, all of them or one a row, can run in a sheet."""
     operands = [(o, o.strides) for o in element.inputs if o.strides is not None]
     if numel == sheet.numel:

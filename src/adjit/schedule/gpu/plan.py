@@ -27,8 +27,8 @@ from .. import profile
 from ..fusion.row_groups import Limits
 from ..graph_key import Structure
 from ..jit.cache import instantiate, link
-from ..planning.lower import Layout
-from ..planning.memory import Place
+from ..planning.lower import PlanLowering
+from ..planning.memory import MemorySlot
 from ..planning.plan import Plan, write_addresses
 from ..planning.recipe import DeviceSource, Operand, Recipe, Step
 from . import lower, products
@@ -41,7 +41,7 @@ REPEATS = 3  # how often words are seen until they become a graph
 MAX_GRAPHS = 4  # of a plan
 
 
-class GpuLayout(Layout):
+class GpuPlanLowering(PlanLowering):
     """Lays out a plan whose steps launch kernels."""
 
     limits = Limits(PARTS, ROOM)
@@ -69,21 +69,21 @@ class GpuLayout(Layout):
             self._multiply(call, row)
             return
         if owner >= 0:
-            check = Place("check", len(self.checked))
+            check = MemorySlot("check", len(self.checked))
             self.checked.append(owner)
-            row = [check if w.__class__ is Place and w.kind == "status" else w for w in row]
+            row = [check if w.__class__ is MemorySlot and w.kind == "status" else w for w in row]
         for source, n, more in recipe.device_steps:
             self._launch(source, n, [*row, *more])
         self.notes += self.notes[-1:] * (len(recipe.device_steps) - len(recipe.steps))
 
-    def _call_of(self, recipe: Recipe) -> products.Call | None:
+    def _call_of(self, recipe: Recipe) -> products.ProductCall | None:
         """The call of cuBLASLt in the place of a recipe's kernel."""
         return self.owner.products.call(recipe)
 
     def _takes_activation(self, recipe: Recipe) -> bool:
         return self._call_of(recipe) is None
 
-    def _multiply(self, call: products.Call, row: Sequence[Any]) -> None:
+    def _multiply(self, call: products.ProductCall, row: Sequence[Any]) -> None:
         """A product by cuBLASLt; its workspace is free again once the next step runs."""
         workspace: Any = 0
         if call.workspace:
@@ -97,11 +97,11 @@ class GpuLayout(Layout):
         operands: Sequence[Operand], shape: Sequence[int],
     ) -> None:  # fmt: skip
         most = max([extent(shape, o.strides) for o in operands if o.strides is not None], default=0)
-        varies = any(word.__class__ is Place and word.kind == "number" for word in row)
+        varies = any(word.__class__ is MemorySlot and word.kind == "number" for word in row)
         source, n, _ = lower.device_step(step.source, step.n, constants, most, len(row), varies)
         self._launch(source, n, row)
 
-    def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:
+    def _copy_row(self, old: MemorySlot, fresh: MemorySlot, nbytes: int) -> None:
         owner = self.owner
         addresses = owner.stream_word.buffer_info()[0], owner.report.buffer_info()[0]
         copy = owner.driver.address("cuMemcpyDtoDAsync_v2")
@@ -111,7 +111,7 @@ class GpuLayout(Layout):
         if source.by_table:
             here = len(self.table) + 1
             self.table += [len(row), *row]
-            row = [Place("table", 0, 8 * here)]
+            row = [MemorySlot("table", 0, 8 * here)]
         self.kernels.append((len(self.words) + HEADER + launcher.FUNCTION, source))
         words = self.owner.row(0, self.owner.shape(source, n), row)
         self._row(launcher_source(), 1, 1, words)
@@ -120,7 +120,7 @@ class GpuLayout(Layout):
         return False
 
 
-class Graph:
+class CudaGraph:
     """A graph of the driver's, once some words were seen often enough."""
 
     __slots__ = ("_driver", "handle", "seen")
@@ -138,14 +138,14 @@ class GpuPlan(Plan):
 
     def __init__(self, batch: Sequence[Any], structure: Structure, least: int) -> None:
         self.owner = gpu_of(batch[0].recipe.device)
-        self._graphs: dict[bytes, Graph] = {}  # by the words, those used last at the end
+        self._graphs: dict[bytes, CudaGraph] = {}  # by the words, those used last at the end
         self._checks: list[int] = []
         self._rows: Any = 0  # the block in which the rows of the table lie
         super().__init__(batch, structure, 1)  # every launch that is saved counts
         self.sources += [source for _, source in self._kernels]
 
-    def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> Layout:
-        made = GpuLayout(batch, structure, least, self.owner)
+    def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> PlanLowering:
+        made = GpuPlanLowering(batch, structure, least, self.owner)
         made.limits = Limits(PARTS, self.owner.shared - PARTS_BYTES)
         made.build()
         self._kernels, self.checked, self._calls = made.kernels, made.checked, made.calls
@@ -224,7 +224,7 @@ class GpuPlan(Plan):
     def _graph(self) -> int:
         """The handle of the graph for the words as they are; 0 if there is none yet."""
         words = self.words[: self._table_at].tobytes()
-        found = self._graphs.pop(words, None) or Graph(self.owner)
+        found = self._graphs.pop(words, None) or CudaGraph(self.owner)
         self._graphs[words] = found
         if len(self._graphs) > MAX_GRAPHS:
             del self._graphs[next(iter(self._graphs))]

@@ -39,7 +39,7 @@ COMPUTE = {  # products of float32
 }
 
 
-class Product(NamedTuple):
+class DeviceProduct(NamedTuple):
     """A product that cuBLASLt may take, as it sees it."""
 
     kind: str
@@ -49,12 +49,12 @@ class Product(NamedTuple):
     matrices: tuple[Matrix, Matrix, Matrix, Matrix]  # A, B, C and D
 
 
-class Call:
+class ProductCall:
     """A product whose descriptors and algorithms are there."""
 
     by_table = False
 
-    def __init__(self, library: Library, handle: int, product: Product) -> None:
+    def __init__(self, library: Library, handle: int, product: DeviceProduct) -> None:
         self._library, self.summand = library, product.summand
         self.layouts: list[int] = []
         self.is_single = product.kind == "float32"
@@ -65,7 +65,7 @@ class Call:
         self.operation = library.operation(compute, kind, product.transposes, epilogue)
         for matrix in product.matrices:
             self.layouts.append(library.layout(kind, matrix))
-        self.found: list[cublas.Found | None] = []
+        self.found: list[cublas.FoundAlgorithm | None] = []
         for alignment in (launcher.ALIGNMENT, 4 if self.is_single else 8):
             if has_row:
                 library.expect_bias(self.operation, alignment)
@@ -106,9 +106,9 @@ class Products:
 
     def __init__(self, owner: Any) -> None:
         self._owner = owner
-        self._calls: dict[Product, Call | None] = {}
+        self._calls: dict[DeviceProduct, ProductCall | None] = {}
 
-    def call(self, recipe: Recipe) -> Call | None:
+    def call(self, recipe: Recipe) -> ProductCall | None:
         """What makes the product of a recipe, None if it is none that cuBLASLt takes."""
         if self._started is None:
             return None
@@ -119,7 +119,7 @@ class Products:
             if len(self._calls) >= MOST_CALLS:
                 self._calls.clear()
             self._owner.driver.use(self._owner.index)
-            made = Call(*self._started, product)
+            made = ProductCall(*self._started, product)
             self._calls[product] = None if None in made.found else made
         return self._calls[product]
 
@@ -160,7 +160,7 @@ def source() -> Source:
     return instantiate(launcher.multiply, {})
 
 
-def product_of(recipe: Recipe) -> Product | None:
+def product_of(recipe: Recipe) -> DeviceProduct | None:
     """A recipe as cuBLASLt sees it, None if that is no product, or none that it takes."""
     origin = recipe.steps[0].source.origin if len(recipe.steps) == 1 else None
     if origin.__class__ is not tuple or origin[0] not in (matmul.product, matmul.product_and_bias):
@@ -191,7 +191,7 @@ def placed(shape: Shape, strides: Shape) -> Placed | None:
 
 
 @functools.lru_cache(MOST_CALLS)
-def _product_of(kind: str, has_bias: bool, c: tuple[int, ...]) -> Product | None:
+def _product_of(kind: str, has_bias: bool, c: tuple[int, ...]) -> DeviceProduct | None:
     rows, columns, depth = c[matmul.ROWS : matmul.DEPTH + 1]
     axes = c[matmul.BATCH_AXES]
     sizes, *strides = (
@@ -218,7 +218,7 @@ def _product_of(kind: str, has_bias: bool, c: tuple[int, ...]) -> Product | None
             summand = launcher.MATRIX
         else:
             return None
-    return Product(
+    return DeviceProduct(
         kind, c[matmul.PRECISION], summand,
         (right.transposed, left.transposed),
         (

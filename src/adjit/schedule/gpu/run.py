@@ -72,7 +72,7 @@ class Gpu:
         self.products = products.Products(self)
         self._functions: dict[Any, int] = {}
 
-    def launches(self, recipe: Recipe) -> list[Launch | products.Call]:
+    def launches(self, recipe: Recipe) -> list[Launch | products.ProductCall]:
         """The kernels of a recipe, loaded; compiled where the cache has them not. Or what stands for
         them: a call of cuBLASLt."""
         if recipe.launches is None:
@@ -121,7 +121,7 @@ class Gpu:
 
     def run(
         self,
-        launches: Sequence[Launch | products.Call],
+        launches: Sequence[Launch | products.ProductCall],
         row: Sequence[int],
         then: Calls = (),
     ) -> None:
@@ -137,7 +137,7 @@ class Gpu:
             self.copy_table(place, written.buffer_info()[0], len(written))
         for step in launches:
             starts.append(len(words))
-            if isinstance(step, products.Call):
+            if isinstance(step, products.ProductCall):
                 workspace = self.pool.allocate(step.workspace) if step.workspace else 0
                 source, made = products.source(), self.product_row(step, row, workspace)
             else:
@@ -189,7 +189,9 @@ class Gpu:
         kernel = link(instantiate(launcher.put_on_stream, {}))
         return [kernel, 1, 1, 4, self.driver.address(function), int(handle), *addresses]
 
-    def product_row(self, call: products.Call, row: Sequence[Any], workspace: Any) -> list[Any]:
+    def product_row(
+        self, call: products.ProductCall, row: Sequence[Any], workspace: Any
+    ) -> list[Any]:
         """The words of a call of cuBLASLt over the words of a row."""
         addresses = self.stream_word.buffer_info()[0], self.report.buffer_info()[0]
         return call.row(row, workspace, *addresses)

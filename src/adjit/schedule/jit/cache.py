@@ -48,10 +48,10 @@ _linked: dict[str, tuple[int, ...]] = {}
 _expected: dict[Source, None] = {}
 
 
-Translate = Callable[[], Callable[[], disk.Entry]]  # the result of Numba's part does LLVM's
+Translate = Callable[[], Callable[[], disk.CacheEntry]]  # the result of Numba's part does LLVM's
 
 
-class Unit(NamedTuple):
+class CompilationUnit(NamedTuple):
     """What becomes one file of object code: a kernel, or functions that are emitted together."""
 
     stem: str  # what its files are called
@@ -71,7 +71,7 @@ def link_function(function: Callable[..., Any], signature: str) -> int:
     return addresses(_unit_of_function(function, signature))[0]
 
 
-def _unit_of_function(function: Callable[..., Any], signature: str) -> Unit:
+def _unit_of_function(function: Callable[..., Any], signature: str) -> CompilationUnit:
     return _unit(function.__name__, instantiate(function, {}).text, signature)
 
 
@@ -96,7 +96,7 @@ def compile_ahead(
 def _compile_all(missing: Mapping[str, Translate]) -> None:
     """Compile units, by their stems, as long as somebody waits for them."""
 
-    def finish(stem: str, compiled: Callable[[], disk.Entry]) -> None:
+    def finish(stem: str, compiled: Callable[[], disk.CacheEntry]) -> None:
         entry = compiled()
         if not _absent(entry):
             _at_hand[stem] = entry
@@ -120,7 +120,7 @@ def expect(source: Source) -> None:
         _expected[source] = None
 
 
-def _missing(units: Iterable[tuple[Unit, int]]) -> dict[str, Translate]:
+def _missing(units: Iterable[tuple[CompilationUnit, int]]) -> dict[str, Translate]:
     """Those that are not linked, nor in the cache."""
     wanted = dict(unit for unit, _ in units if unit.stem not in _linked)
     return {stem: unit for stem, unit in wanted.items() if not _is_there(stem)}
@@ -153,7 +153,7 @@ def address_of(name: str, text: str, signature: str, *, compiling: bool = True) 
     return addresses(_unit(name, text, signature), compiling=compiling)[0]
 
 
-def addresses(unit: Unit, *, compiling: bool = True) -> tuple[int, ...]:
+def addresses(unit: CompilationUnit, *, compiling: bool = True) -> tuple[int, ...]:
     """The addresses of the functions of a unit."""
     found = _linked.get(unit.stem)
     if found is not None:
@@ -173,7 +173,7 @@ def addresses(unit: Unit, *, compiling: bool = True) -> tuple[int, ...]:
         return _linked[unit.stem]
 
 
-def _compiled(unit: Unit) -> disk.Entry:
+def _compiled(unit: CompilationUnit) -> disk.CacheEntry:
     """The machine code of a unit that was not there a moment ago.
 
     Raises:
@@ -193,14 +193,14 @@ def _compiled(unit: Unit) -> disk.Entry:
     return entry
 
 
-def _unit_of(source: Source) -> tuple[Unit, int]:
+def _unit_of(source: Source) -> tuple[CompilationUnit, int]:
     """The unit that a kernel belongs to, and the kernel's place in it."""
     return source.emitted or (_unit(source.name, source.text, SIGNATURE), 0)
 
 
-def _unit(name: str, text: str, signature: str) -> Unit:
+def _unit(name: str, text: str, signature: str) -> CompilationUnit:
     stem = f"{name}_{digest(name, signature, text, kernel_files.digest_inside(text))}"
-    return Unit(stem, lambda: _translate(stem, name, text, signature))
+    return CompilationUnit(stem, lambda: _translate(stem, name, text, signature))
 
 
 def digest(*parts: str) -> str:
@@ -213,7 +213,7 @@ def object_path(stem: str) -> Path:
     return disk.folder() / f"{stem}.o"
 
 
-def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], disk.Entry]:
+def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], disk.CacheEntry]:
     """Translate a module's function for LLVM. What is returned compiles it, and writes it to disk."""
     path = disk.folder() / f"{stem}.py"
     disk.write_atomically(path, text.encode())
@@ -227,9 +227,9 @@ def _translate(stem: str, name: str, text: str, signature: str) -> Callable[[], 
     function.__qualname__ = stem  # the symbol must be unique among all object files
     translated = translate(function, signature)
 
-    def finish() -> disk.Entry:
+    def finish() -> disk.CacheEntry:
         symbol, code, external, _ = translated.finish()
-        return disk.write(object_path(stem), disk.Entry(symbol, code, tuple(external)))
+        return disk.write(object_path(stem), disk.CacheEntry(symbol, code, tuple(external)))
 
     return finish
 
@@ -240,13 +240,13 @@ def provide(symbol: str, address: int) -> None:
         llvm.add_symbol(symbol, address)
 
 
-def _read(stem: str) -> disk.Entry | None:
+def _read(stem: str) -> disk.CacheEntry | None:
     """An entry of the cache, None where it is not of use here."""
     entry = disk.read(object_path(stem))
     return None if entry is None or _absent(entry) else entry
 
 
-def _absent(entry: disk.Entry) -> list[str]:
+def _absent(entry: disk.CacheEntry) -> list[str]:
     """The symbols that some code needs and nothing in this process has.
 
     One that cannot be resolved would end the process inside LLVM.
@@ -267,7 +267,7 @@ def _is_there(stem: str) -> bool:
 
 MOST_AT_HAND = 64
 _at_hand: dict[
-    str, disk.Entry
+    str, disk.CacheEntry
 ] = {}  # what was read or compiled and is not linked yet, by the stems
 
 

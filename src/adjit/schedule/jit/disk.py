@@ -20,7 +20,7 @@ from ... import config
 MAGIC = b"adjit object 2\n"
 
 
-class Entry(NamedTuple):
+class CacheEntry(NamedTuple):
     """Machine code."""
 
     symbol: str  # of its function; with blanks between them if there are several
@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     spills: int = 0  # bytes that a thread of a GPU stores for want of registers
 
 
-def read(path: Path) -> Entry | None:
+def read(path: Path) -> CacheEntry | None:
     """An entry of the cache, None where it is missing, damaged or another one's."""
     try:
         data = path.read_bytes()
@@ -38,12 +38,12 @@ def read(path: Path) -> Entry | None:
             return None
         line, _, code = sealed.partition(b"\n")
         header = json.loads(line)
-        return Entry(header["symbol"], code, tuple(header["external"]), header["spills"])
+        return CacheEntry(header["symbol"], code, tuple(header["external"]), header["spills"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
-def write(path: Path, entry: Entry) -> Entry:
+def write(path: Path, entry: CacheEntry) -> CacheEntry:
     """Keep an entry, which is returned, if that can be done."""
     header = entry._asdict()
     del header["code"]

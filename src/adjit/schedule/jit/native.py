@@ -1,6 +1,6 @@
 """Functions that the interpreter calls as its own, made by Numba: no C compiler is needed.
 
-A program of small ops spends its time on moving references: into nodes, tuples, onto the tape. The
+A program of small ops spends its time on moving references: into nodes, tuples, into `pending`. The
 modules of the kernels room named here do that through CPython's C interface. Each function has a
 twin in Python, which says what it does, serves while the machine code is not there yet (it is
 loaded or, once on a machine, compiled in the background when a program has settled a few times),
@@ -85,7 +85,7 @@ def _provide(name: str, number: int) -> None:
 constants: dict[str, int] = {}  # what machine code may ask for
 
 
-class Global(NamedTuple):
+class ModuleVariable(NamedTuple):
     """A variable of a module, which machine code looks at or sets."""
 
     module: dict[str, Any]  # its variables
@@ -93,14 +93,14 @@ class Global(NamedTuple):
     usual: Any  # the value that asks nothing special of machine code
 
 
-def variable(module: str, name: str, usual: Any) -> Global:
+def variable(module: str, name: str, usual: Any) -> ModuleVariable:
     """A variable of a module, for machine code.
 
     Raises:
         AttributeError: if the module has none of that name.
     """
     getattr(sys.modules[module], name)
-    return Global(vars(sys.modules[module]), name, usual)
+    return ModuleVariable(vars(sys.modules[module]), name, usual)
 
 
 def named(cls: type, name: str) -> str:
@@ -154,7 +154,7 @@ class Family:
             setattr(twin, named, _PRIVATE.sub(r"\1", getattr(twin, named)))
         if not is_supported:
             return twin
-        made: Any = Function()
+        made: Any = NativeFunction()
         made.__wrapped__ = twin
         made.__name__, made.__doc__ = twin.__name__, twin.__doc__
         self.serve(made, context)
@@ -358,7 +358,7 @@ def called(cls: _Class) -> _Class:
 
 
 @called
-class Function(Native):
+class NativeFunction(Native):
     # What the interpreter sees of a compiled function; until it is there, its twin is called.
     # (A docstring here would hide those of the instances.)
     __slots__ = ("__doc__", "__name__", "__wrapped__")
@@ -375,7 +375,7 @@ class Function(Native):
         return f"<compiled {self.__name__}>"
 
 
-know(FUNCTION=Native, GLOBAL=Global)
+know(FUNCTION=Native, GLOBAL=ModuleVariable)
 
 
 # ----- objects that are used again -----

@@ -97,7 +97,7 @@ def cublaslt() -> str | None:
         return None
 
 
-def cubin(source: DeviceSource, cc: tuple[int, int]) -> disk.Entry:
+def cubin(source: DeviceSource, cc: tuple[int, int]) -> disk.CacheEntry:
     """The machine code of a kernel for a compute capability such as (9, 0).
 
     It comes from the folder of the kernel cache, or is compiled now and kept there.
@@ -114,7 +114,7 @@ def cubin(source: DeviceSource, cc: tuple[int, int]) -> disk.Entry:
     return entry
 
 
-def _compile_and_keep(source: DeviceSource, path: Path, cc: tuple[int, int]) -> disk.Entry:
+def _compile_and_keep(source: DeviceSource, path: Path, cc: tuple[int, int]) -> disk.CacheEntry:
     """The machine code of a kernel that the cache does not have."""
     check()
     with cache.compiler_lock:
@@ -140,7 +140,7 @@ def _versions() -> str:
     return " ".join(found)
 
 
-def _compile(source: DeviceSource, stem: str, cc: tuple[int, int]) -> disk.Entry:
+def _compile(source: DeviceSource, stem: str, cc: tuple[int, int]) -> disk.CacheEntry:
     """The cubin of a kernel."""
     from numba import cuda, types
 
@@ -157,7 +157,7 @@ def _compile(source: DeviceSource, stem: str, cc: tuple[int, int]) -> disk.Entry
     symbol = re.search(rb"_ZN\w*" + source.name.encode() + rb"\w*", binary)
     if symbol is None:
         raise RuntimeError(f"the compiled kernel {source.name} has no symbol")
-    return disk.Entry(symbol.group(0).decode(), binary, spills=spills)
+    return disk.CacheEntry(symbol.group(0).decode(), binary, spills=spills)
 
 
 def _numba_type(kind: str) -> Any:

@@ -16,12 +16,12 @@ from ..fusion.product_epilogue import with_activations
 from ..fusion.row_groups import Limits, is_plain, steps_in
 from ..graph_key import Structure, reads_of
 from ..jit.cache import instantiate
-from .memory import MemoryPlan, Place
+from .memory import MemoryPlan, MemorySlot
 from .recipe import IN_PLACE, Operand, Recipe, Source, Step
-from .step_info import Note, Use, copy_note, node_notes
+from .step_info import OperandInfo, StepInfo, copy_note, node_notes
 
 
-class Layout:
+class PlanLowering:
     """Lays out one plan: the order of its tasks, where its values lie, its words."""
 
     limits = Limits()
@@ -32,11 +32,11 @@ class Layout:
         self.least = least
         self.externals = structure.externals
         self.words: list[int] = []
-        self.open: list[tuple[int, Place]] = []
+        self.open: list[tuple[int, MemorySlot]] = []
         self.links: list[tuple[int, Source]] = []
         self.sources: list[Source] = []
         self.owners: list[int] = []
-        self.notes: list[Note] = []  # one for each step
+        self.notes: list[StepInfo] = []  # one for each step
         self.large = False
         self.results: list[tuple[int, tuple[int, ...]]] = []
         self.external_sizes = [0] * len(self.externals)
@@ -123,20 +123,20 @@ class Layout:
     def _append(self, row: Sequence[Any]) -> None:
         """Words, and places whose addresses are known when the plan runs."""
         for word in row:
-            if word.__class__ is Place:
+            if word.__class__ is MemorySlot:
                 self.open.append((len(self.words), word))
                 self.words.append(0)
             else:
                 self.words.append(word)
 
-    def _numbers(self, item: Item) -> list[Place]:
+    def _numbers(self, item: Item) -> list[MemorySlot]:
         """The places of the Python numbers of a node."""
         start = self._number_start.get(item.node)
         if start is None:
             return []
-        return [Place("number", start + k) for k in range(item.recipe.scalars)]
+        return [MemorySlot("number", start + k) for k in range(item.recipe.scalars)]
 
-    def _address(self, read: Read, itemsize: int) -> Place:
+    def _address(self, read: Read, itemsize: int) -> MemorySlot:
         place = self.memory.place(read.value)
         return place._replace(extra=place.extra + read.offset * itemsize)
 
@@ -182,7 +182,7 @@ class Layout:
         late = len(given) - recipe.late
         row: list[Any] = [*given[:late], *made, *spare]
         if recipe.fallible is not None:
-            row.append(Place("status", 0))
+            row.append(MemorySlot("status", 0))
         row += recipe.constants
         row += given[late:]
         row += self._numbers(item)
@@ -204,7 +204,7 @@ class Layout:
         """The step of a fused kernel; `constants` are a part of its row."""
         self._row(step.source, step.n, step.grain, row)
 
-    def _copy_row(self, old: Place, fresh: Place, nbytes: int) -> None:
+    def _copy_row(self, old: MemorySlot, fresh: MemorySlot, nbytes: int) -> None:
         """A copy of bytes."""
         self._row(copy_words(), (nbytes + 7) // 8, 1 << 15, [old, fresh])
 
@@ -233,7 +233,7 @@ class Layout:
         """One fused kernel."""
         copies = {id(item) for item in task.copies}
         shape = task.shape or (task.numel,)
-        members: list[fused.Member] = []
+        members: list[fused.GroupMember] = []
         given = _Given()
         made: dict[int, str] = {}
         outputs: list[Operand] = []
@@ -254,11 +254,11 @@ class Layout:
                     strides = _strides_in(operand.strides, element.shape, shape)
                     outputs.append(Operand(made[v], operand.dtype, strides))
                     out_values.append(v)
-            members.append(fused.Member(item.recipe.name, element, arguments, tuple(targets)))
+            members.append(fused.GroupMember(item.recipe.name, element, arguments, tuple(targets)))
         sums = []
         for item in task.folds:
             assert item.recipe.fold is not None
-            sums.append(fused.Sum(made[item.reads[0].value], item.recipe.fold))
+            sums.append(fused.FusedSum(made[item.reads[0].value], item.recipe.fold))
             out_values += item.writes
         taken, row = self._taken(given, shape)
         padded = not sums and self._pad(task, given.values, given.reads, outputs)
@@ -314,13 +314,17 @@ class Layout:
                     out_values.append(v)
             if recipe.element is not None:
                 parts.append(
-                    fused.Member(recipe.name, recipe.element, arguments, tuple(targets), is_of_rows)
+                    fused.GroupMember(
+                        recipe.name, recipe.element, arguments, tuple(targets), is_of_rows
+                    )
                 )
             elif recipe.fold is not None:
-                parts.append(row_kernels.Sum(arguments[0], targets[0], recipe.fold))
+                parts.append(row_kernels.RowSum(arguments[0], targets[0], recipe.fold))
             elif recipe.row is not None:
                 numbers = [given.number(recipe.row.kind, place) for place in self._numbers(item)]
-                parts.append(row_kernels.Call(recipe.row, (*arguments, *numbers), tuple(targets)))
+                parts.append(
+                    row_kernels.RowFunction(recipe.row, (*arguments, *numbers), tuple(targets))
+                )
         taken, row = self._taken(given, sheet)
         over = self._reused_in_place(position, task, given.values, given.reads, outputs, out_values)
         out_values += columns
@@ -351,13 +355,13 @@ class Layout:
             )
         return tuple(arguments)
 
-    def _taken(self, given: _Given, shape: Sequence[int]) -> tuple[list[Use], list[Any]]:
+    def _taken(self, given: _Given, shape: Sequence[int]) -> tuple[list[OperandInfo], list[Any]]:
         """What a group reads, for people and as the beginning of its words."""
         row: list[Any] = [
             self._address(given.reads[o.name], o.dtype.itemsize) for o in given.values
         ]
         uses = [
-            Use(
+            OperandInfo(
                 o.name,
                 place,
                 extent(shape, o.strides or ()) * o.dtype.itemsize,
@@ -368,15 +372,20 @@ class Layout:
         return uses, row
 
     def _note(
-        self, source: Source, task: Task, taken: list[Use], names: list[str], values: list[int]
+        self,
+        source: Source,
+        task: Task,
+        taken: list[OperandInfo],
+        names: list[str],
+        values: list[int],
     ) -> None:
         """Tell people of the kernel of a group."""
         left = [
-            Use(name, self.memory.place(v), self.specs[v].nbytes, v)
+            OperandInfo(name, self.memory.place(v), self.specs[v].nbytes, v)
             for name, v in zip(names, values, strict=True)
         ]
         self.notes.append(
-            Note(
+            StepInfo(
                 source, task.numel, tuple([item.node for item in task.everything]),
                 tuple(taken), tuple(left), (), sum([use.nbytes for use in [*taken, *left]]),
             )
@@ -443,8 +452,8 @@ class Layout:
 
     def _mark_end(self) -> None:
         """The last step says that the plan has run."""
-        self._row(mark(), 1, 1, [Place("status", 32)])
-        self.notes.append(Note(mark(), 1, (), (), (), (), 8))
+        self._row(mark(), 1, 1, [MemorySlot("status", 32)])
+        self.notes.append(StepInfo(mark(), 1, (), (), (), (), 8))
 
 
 class _Given:
@@ -453,7 +462,7 @@ class _Given:
     def __init__(self) -> None:
         self.reads: dict[str, Read] = {}
         self.numbers: list[Operand] = []
-        self.number_places: list[Place] = []
+        self.number_places: list[MemorySlot] = []
         self._operands: dict[Any, Operand] = {}
 
     @property
@@ -468,7 +477,7 @@ class _Given:
             self.reads[self._operands[key].name] = read
         return self._operands[key].name
 
-    def number(self, kind: dtypes.dtype, place: Place) -> str:
+    def number(self, kind: dtypes.dtype, place: MemorySlot) -> str:
         """The name of a Python number."""
         name = f"k{len(self.numbers)}"
         self.numbers.append(Operand(name, kind, None))

@@ -15,7 +15,7 @@ from ...storage import size_class
 from ..fusion.groups import Task
 
 
-class Place(NamedTuple):
+class MemorySlot(NamedTuple):
     """Where a word comes from: an external, a held block, the arena, a node's number."""
 
     kind: str  # "external", "held", "arena", "number", "status", on a GPU "check" and "table"
@@ -40,7 +40,7 @@ class MemoryPlan:
     ) -> None:  # fmt: skip
         self.order, self.outputs, self.specs = order, outputs, specs
         self.donated, self.external_bytes = donated, external_bytes
-        self.places: dict[int, Place] = {}
+        self.places: dict[int, MemorySlot] = {}
         self.arena = Arena()
         self.block_sizes: list[int] = []  # 0: a donated block
         self.donations: dict[int, int] = {}  # blocks, and the externals whose memory they are
@@ -105,25 +105,25 @@ class MemoryPlan:
     def _size_of(self, v: int) -> int:
         return size_class(max(self.specs[v].nbytes, 1))
 
-    def place(self, v: int) -> Place:
+    def place(self, v: int) -> MemorySlot:
         """Where a value lies, new memory for one that is being made."""
         if v < 0:
-            return Place("external", ~v)
+            return MemorySlot("external", ~v)
         place = self.places.get(v)
         if place is None:
             size = self._size_of(v)
             if v in self.in_blocks:
-                place = Place("held", len(self.block_sizes))
+                place = MemorySlot("held", len(self.block_sizes))
                 self.block_sizes.append(size)
             else:
-                place = Place("arena", self.arena.take(size))
+                place = MemorySlot("arena", self.arena.take(size))
             self.places[v] = place
         return place
 
-    def scratch(self, nbytes: int) -> Place:
+    def scratch(self, nbytes: int) -> MemorySlot:
         """Memory that is free again once the next step runs."""
         size = size_class(nbytes)
-        place = Place("arena", self.arena.take(size))
+        place = MemorySlot("arena", self.arena.take(size))
         self.arena.give_back(place.at, size)
         return place
 
@@ -151,11 +151,11 @@ class MemoryPlan:
             return False
         del self.donated[~old]
         if v in self.in_blocks:
-            self.places[v] = Place("held", len(self.block_sizes))
+            self.places[v] = MemorySlot("held", len(self.block_sizes))
             self.donations[len(self.block_sizes)] = ~old
             self.block_sizes.append(0)
         else:
-            self.places[v] = Place("external", ~old)
+            self.places[v] = MemorySlot("external", ~old)
         return True
 
     def release(self, position: int, task: Task) -> None:

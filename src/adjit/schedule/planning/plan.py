@@ -16,12 +16,12 @@ import numpy as np
 from ...atomic import Calls
 from ...devices import device
 from ...errors import Site
-from ...storage import WORKSPACE, Foreign, allocate, free_small, size_class, workspace
+from ...storage import WORKSPACE, BorrowedMemory, allocate, free_small, size_class, workspace
 from .. import profile, run_cpu
 from ..graph_key import Structure
 from ..jit import native
 from ..jit.cache import link
-from .lower import Layout
+from .lower import PlanLowering
 from .recipe import Recipe
 from .step_info import PackedNotes
 
@@ -78,7 +78,7 @@ class Result(NamedTuple):
     blocks: tuple[int, ...]  # the numbers of its blocks
 
 
-class Course(NamedTuple):
+class CompiledRun(NamedTuple):
     """How a plan runs, for machine code that does it all."""
 
     table: Table
@@ -131,8 +131,8 @@ class Plan:
         ]
         self._externals = tuple([kinds.setdefault(external, external) for external in externals])
 
-    def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> Layout:
-        made = Layout(batch, structure, least)
+    def _laid_out(self, batch: Sequence[Any], structure: Structure, least: int) -> PlanLowering:
+        made = PlanLowering(batch, structure, least)
         made.build()
         return made
 
@@ -191,11 +191,11 @@ class Plan:
             self.status[5] = workspace()
             self.words[self._arena_at] += self.status[5]
 
-    def _course(self) -> Course | None:
+    def _course(self) -> CompiledRun | None:
         """How all of it runs in machine code; None where it needs much memory in between."""
         if self.arena > WORKSPACE:
             return None
-        return Course(
+        return CompiledRun(
             self._table, tuple(self.numbered), self.results,
             self.steps, self._status, self.can_fail,
             run_cpu.walk_address(), self.large, run_cpu.team_address(),
@@ -260,7 +260,7 @@ def _fill_in(table: Table, externals: list[tuple[Any, int]]) -> list[Any]:
     """Blocks for the held values; all addresses of a run are written into the table."""
     for k, (size, padded) in enumerate(table.externals):
         value, offset = externals[k]
-        if padded and (offset or value.address.__class__ is Foreign):
+        if padded and (offset or value.address.__class__ is BorrowedMemory):
             externals[k] = copied(value, value.address + offset * size, padded), 0
     blocks = [
         allocate(size) if taken < 0 else externals[taken][0].address
@@ -285,7 +285,7 @@ class PlanContext(NamedTuple):
 
     twin: Callable[..., Any]
     allocate: Callable[[int], Any] = allocate
-    foreign: type = Foreign
+    foreign: type = BorrowedMemory
     none: None = None
     zero: int = 0
     false: bool = False
@@ -293,7 +293,7 @@ class PlanContext(NamedTuple):
 
 
 native.know(
-    PLAN=PlanContext, TABLE=Table, COURSE=Course, RESULT=Result, EXTERNAL=ExternalOf, BLOCK=BlockOf,
+    PLAN=PlanContext, TABLE=Table, COURSE=CompiledRun, RESULT=Result, EXTERNAL=ExternalOf, BLOCK=BlockOf,
     PLACE=PlaceRow, PLACE_WORDS=len(PlaceRow._fields), NUMBER=NumberRow,
     NUMBER_WORDS=len(NumberRow._fields),
 )  # fmt: skip
@@ -311,7 +311,7 @@ write_numbers = native.Family("plans", "write_numbers").function(
 )
 
 
-def _run_course(course: Course, externals: list[tuple[Any, int]], batch: list[Any]) -> int:
+def _run_course(course: CompiledRun, externals: list[tuple[Any, int]], batch: list[Any]) -> int:
     """Run a plan on a batch: True, or the step that failed; False, as here, if it has not run."""
     return False
 

@@ -102,7 +102,7 @@ def _picked(values: Sequence[int], order: Sequence[int]) -> tuple[int, ...]:
     return tuple([values[d] for d in order])
 
 
-class Fold(NamedTuple):
+class Reduction(NamedTuple):
     """A reduction of the rows or columns of matrices in C order: what fusion needs to know of it.
 
     `words` are, by rows, the length of a row, the elements of a chunk, the chunks of a row; by
@@ -212,7 +212,7 @@ class Recipe:
         # What says anew, whenever it is recorded, where its random numbers begin: its last scalars.
         self.draw: Callable[[], tuple[int, int, int]] | None = None
         self.late = 0  # so many of the inputs have their words behind the constants
-        self.fold: Fold | None = None
+        self.fold: Reduction | None = None
         self.row: RowCall | None = None
         self.wide = 0  # elements, where they are enough to be fused
         # What recording needs to know of an elementwise op on these operands:

@@ -10,27 +10,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .recipe import Recipe, Source
 
 if TYPE_CHECKING:
-    from .memory import Place
+    from .memory import MemorySlot
 
 
-class Use(NamedTuple):
+class OperandInfo(NamedTuple):
     """A value that a step reads or writes."""
 
     name: str  # in the source of the kernel, where it has one there
-    place: Place | None  # None where nothing is planned
+    place: MemorySlot | None  # None where nothing is planned
     nbytes: int
     value: int  # its number in the plan, negative from outside
 
 
-class Note(NamedTuple):
+class StepInfo(NamedTuple):
     """A step."""
 
     source: Source
     elements: int
     nodes: tuple[int, ...]  # the positions in the batch of what it computes
-    reads: tuple[Use, ...]
-    writes: tuple[Use, ...]
-    scratch: tuple[Use, ...]
+    reads: tuple[OperandInfo, ...]
+    writes: tuple[OperandInfo, ...]
+    scratch: tuple[OperandInfo, ...]
     nbytes: int  # that it moves
 
 
@@ -41,13 +41,13 @@ class PackedNotes:
     every full collection of cycles goes.
     """
 
-    def __init__(self, notes: Sequence[Note]) -> None:
+    def __init__(self, notes: Sequence[StepInfo]) -> None:
         numbers: dict[Any, int] = {}
         bare = [n._replace(source=numbers.setdefault(n.source, len(numbers))) for n in notes]  # type: ignore[arg-type]
         self._sources = list(numbers)
         self._bytes = zlib.compress(pickle.dumps(bare), 1)
 
-    def unpacked(self) -> list[Note]:
+    def unpacked(self) -> list[StepInfo]:
         """The notes."""
         return [
             n._replace(source=self._sources[n.source])
@@ -58,10 +58,10 @@ class PackedNotes:
 def node_notes(
     recipe: Recipe,
     nodes: tuple[int, ...],
-    reads: Iterable[tuple[Place | None, int]],
-    writes: Iterable[tuple[Place | None, int]],
-    scratch: Sequence[Place] = (),
-) -> list[Note]:
+    reads: Iterable[tuple[MemorySlot | None, int]],
+    writes: Iterable[tuple[MemorySlot | None, int]],
+    scratch: Sequence[MemorySlot] = (),
+) -> list[StepInfo]:
     """The steps of one item, given its nodes, and the places and numbers of its operands.
 
     Of several steps the first is charged with what the item reads, the last with what it writes.
@@ -74,23 +74,23 @@ def node_notes(
         made = [o.name for o in recipe.element.outputs]
     taken = _uses(given, reads, recipe.inputs)
     left = _uses(made, writes, recipe.outputs)
-    spare = tuple([Use("scratch", place, recipe.scratch, -1) for place in scratch])
+    spare = tuple([OperandInfo("scratch", place, recipe.scratch, -1) for place in scratch])
     elements = max([spec.numel for spec in (*recipe.inputs, *recipe.outputs)], default=0)
     notes = []
     for k, step in enumerate(recipe.steps):
         nbytes = sum([use.nbytes for use in taken]) if k == 0 else 0
         if k == len(recipe.steps) - 1:
             nbytes += sum([use.nbytes for use in left])
-        notes.append(Note(step.source, elements, nodes, taken, left, spare, nbytes))
+        notes.append(StepInfo(step.source, elements, nodes, taken, left, spare, nbytes))
     return notes
 
 
 def _uses(
-    names: Sequence[str], operands: Iterable[tuple[Place | None, int]], specs: Sequence[Any]
-) -> tuple[Use, ...]:
+    names: Sequence[str], operands: Iterable[tuple[MemorySlot | None, int]], specs: Sequence[Any]
+) -> tuple[OperandInfo, ...]:
     return tuple(
         [
-            Use(name, place, spec.nbytes, value)
+            OperandInfo(name, place, spec.nbytes, value)
             for name, (place, value), spec in zip(names, operands, specs, strict=True)
         ]
     )
@@ -100,10 +100,13 @@ def copy_note(
     source: Source,
     spec: Any,
     node: int,
-    read: tuple[Place | None, int],
-    write: tuple[Place | None, int],
-) -> Note:
+    read: tuple[MemorySlot | None, int],
+    write: tuple[MemorySlot | None, int],
+) -> StepInfo:
     """A step that copies the elements of a spec."""
     nbytes = spec.numel * spec.dtype.itemsize
-    reads, writes = Use("x", read[0], nbytes, read[1]), Use("out", write[0], nbytes, write[1])
-    return Note(source, spec.numel, (node,), (reads,), (writes,), (), 2 * nbytes)
+    reads, writes = (
+        OperandInfo("x", read[0], nbytes, read[1]),
+        OperandInfo("out", write[0], nbytes, write[1]),
+    )
+    return StepInfo(source, spec.numel, (node,), (reads,), (writes,), (), 2 * nbytes)
