@@ -1972,20 +1972,6 @@ def in_profile(x):
         return (x + 1).tolist()
 
 
-def while_others_run(x):
-    """Whoever reads waits for the thread that runs, which has the lock."""
-    y, found = x + 1, []
-    with scheduling.lock:
-        dispatch.running = -1
-        reader = threading.Thread(target=lambda: found.append(y.tolist()))
-        reader.start()
-        reader.join(0.1)
-        assert not found
-        dispatch.running = 0
-    reader.join()
-    return found[0]
-
-
 def behind_a_call_that_waits(x):
     scheduling.waiting.append(Call := type("Call", (), {"run": lambda: scheduling.waiting.clear()}))
     y = (x + 1).tolist()
@@ -1999,7 +1985,7 @@ def everything(x):
     return y.tolist()
 
 
-UNUSUAL = in_profile, while_others_run, behind_a_call_that_waits, everything
+UNUSUAL = in_profile, behind_a_call_that_waits, everything
 
 
 @pytest.mark.parametrize("f", UNUSUAL, ids=[f.__name__ for f in UNUSUAL])

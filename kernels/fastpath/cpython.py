@@ -91,7 +91,6 @@ take_error = _imported(
     "PyErr_Fetch", 3, types.void
 )  # its class, itself and its traceback: to three places
 put_error_back = _imported("PyErr_Restore", 3, types.void)
-this_thread = _imported("PyThread_get_thread_ident", 0)
 this_frame = _imported("PyEval_GetFrame", 0)  # that of Python which runs; 0 if there is none
 new_frame_behind = _imported("PyFrame_GetBack", 1)  # the one that called, or 0
 new_code_of = _imported("PyFrame_GetCode", 1)

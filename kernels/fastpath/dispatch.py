@@ -11,6 +11,7 @@ from .cpython import (
     class_of,
     count_of,
     drop,
+    exchange,
     failed_with,
     forget_error,
     free,
@@ -27,10 +28,10 @@ from .cpython import (
     word_of,
 )
 from .pool import new_block
-from .stream import run_stream
+from .stream import notice_signals, run_stream
 
 DISPATCH_ALLOCATE = DISPATCH_COPY = DISPATCH_EXCEPTION = DISPATCH_FALSE = DISPATCH_FOREIGN = BOUND
-DISPATCH_LARGE_CLASS = DISPATCH_NONE = DISPATCH_NO_WRITE = DISPATCH_RECIPE_CLASS = BOUND
+DISPATCH_NONE = DISPATCH_NO_WRITE = DISPATCH_RECIPE_CLASS = BOUND
 DISPATCH_TRUE = BOUND
 FUNCTION_CONTEXT = BOUND
 NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_OTHERS = NODE_RECIPE = NODE_SCALARS = BOUND
@@ -39,6 +40,7 @@ RECIPE_ITEMSIZES = RECIPE_LARGE = RECIPE_NBYTES = RECIPE_OVER = RECIPE_PICK = RE
 RECIPE_ROOM = RECIPE_SCRATCH = RECIPE_WANTS = RECIPE_WRITE = BOUND
 WANTED_FREE = WANTED_SIZE = BOUND
 
+WRITING = 8 * STATUS_WORDS  # offset of a word behind them: whether rows are being written
 ROOM = 1 << 18  # bytes of results after which a stream runs
 
 
@@ -102,31 +104,48 @@ def run(function, arguments, count, names):
 
 @helper
 def run_some(context, batch, walk, team, status):
-    """Run as many nodes as one stream takes; the step that found a bad value, or -1."""
+    """Run as many nodes as one stream takes; the step that found a bad value, or -1.
+
+    A node counts as done when its bytes are there, not before: other threads and handlers of signals look
+    at it meanwhile. Until then the batch holds it, and what it reads is kept, so that no block that the
+    stream touches can be in the pool, from which others take theirs.
+    """
     nodes, words, can_fail = extent(context, batch, team)
+    if get(status, WRITING) != 0:
+        nodes = 0  # Python runs what is called for in between
     blocks = new_list(0) if nodes > 0 else 0
     memory = new_memory(8 * words) if blocks != 0 else 0
     if memory == 0:
         drop(blocks)
         return -1
+    put(status, WRITING, 1)
     place = memory
-    last = length(batch) - nodes
-    for at in range(length(batch) - 1, last - 1, -1):
+    end_of_batch = length(batch)
+    last = end_of_batch - nodes
+    first = end_of_batch  # of those whose rows are written
+    for at in range(end_of_batch - 1, last - 1, -1):
         node = list_item(batch, at)
         end = row_end(context, node, place, blocks, status)
         if end == 0:  # Python says what is wrong
             can_fail = False
             break
         place = end
-        if at > last or not can_fail:
-            take_off(context, batch, at)
+        first = at
+        if at > last and not let_inputs_go(context, node, blocks):
+            can_fail = False
+            break
+    put(status, WRITING, 0)
     stopped = -1
-    if place != memory:  # after an error too: nodes that were taken off count on it
+    if place != memory:  # after an error too: nobody else runs these nodes
         for k in range(STATUS_WORDS):
             put(status, 8 * k, 0)
         stopped = run_stream(walk, memory, rows_in(memory, place), status if can_fail else 0, team)
-    if can_fail and stopped < 0:
-        take_off(context, batch, last)
+    if can_fail and stopped >= 0:
+        first += 1
+    for at in range(first, end_of_batch):
+        publish(list_item(batch, at), item(context, DISPATCH_NONE))
+    notice_signals()
+    take_off(context, batch, first)
     free(memory)
     drop(blocks)
     return stopped
@@ -171,12 +190,38 @@ def is_linked(context, recipe):
 
 
 @helper
-def take_off(context, batch, at):
-    """Take the last node off a batch: it has run, or will have when the stream has."""
-    node = list_item(batch, at)
-    put(batch, LENGTH, at)
-    finish(node, item(context, DISPATCH_NONE))
-    drop(node)
+def let_inputs_go(context, node, blocks):
+    """Let a node whose row is written forget what it reads, but for its memory; whether that went well.
+
+    What nobody else holds can then be written over by the next rows.
+    """
+    none = item(context, DISPATCH_NONE)
+    inputs = get(node, NODE_INPUTS)
+    well = True
+    for k in range(length(inputs)):
+        value = item(inputs, k)
+        if get(value, NODE_RECIPE) == none:  # else the batch holds it
+            well &= append(blocks, get(value, NODE_ADDRESS)) == 0
+    if well:
+        exchange(node, NODE_INPUTS, own(none))
+    return well
+
+
+@helper
+def publish(node, none):
+    """Tell everybody that the bytes of a node are there."""
+    exchange(node, NODE_RECIPE, own(none))
+
+
+@helper
+def take_off(context, batch, first):
+    """Take nodes that have run off the end of a batch, from one on."""
+    nodes = length(batch)
+    put(batch, LENGTH, first)
+    for at in range(nodes - 1, first - 1, -1):
+        node = list_item(batch, at)
+        exchange(node, NODE_INPUTS, own(item(context, DISPATCH_NONE)))
+        drop(node)
 
 
 @helper
@@ -194,16 +239,16 @@ def row_end(context, node, place, blocks, status):
     """Write the rows of a node, which has its memory then; where they end, 0 if that went wrong."""
     recipe, none = get(node, NODE_RECIPE), item(context, DISPATCH_NONE)
     end = 0
-    if are_ready(node, none) and keep_inputs(context, node, blocks):
+    if are_ready(context, node):
         if (
             get(recipe, RECIPE_PLAIN) == item(context, DISPATCH_TRUE)
             and get(node, NODE_OFFSETS) == none
         ):
-            end = plain_end(context, node, recipe, place, blocks)
+            end = plain_end(context, node, recipe, place)
         elif word_of(get(recipe, RECIPE_PICK)) >= 0:
             end = picked(node, recipe, place)
         elif get(recipe, RECIPE_WRITE) != item(context, DISPATCH_NO_WRITE):
-            end = write_end(context, node, recipe, place, blocks)
+            end = write_end(context, node, recipe, place)
         else:
             end = special_end(context, node, recipe, place, blocks, status)
     if end == 0 and has_failed() != 0 and failed_with(item(context, DISPATCH_EXCEPTION)) != 0:
@@ -212,49 +257,39 @@ def row_end(context, node, place, blocks, status):
 
 
 @helper
-def are_ready(node, none):
-    """Whether all that a node reads is there."""
+def are_ready(context, node):
+    """Whether all that a node reads is there, or will be when its row is reached."""
     inputs = get(node, NODE_INPUTS)
     ready = True
     for k in range(length(inputs)):
-        ready &= get(item(inputs, k), NODE_RECIPE) == none
+        value = item(inputs, k)
+        ready &= get(value, NODE_RECIPE) == item(context, DISPATCH_NONE) or is_in_stream(
+            context, value
+        )
     return ready
 
 
 @helper
-def keep_inputs(context, node, blocks):
-    """Keep what a row is about to read; whether that went well."""
-    inputs = get(node, NODE_INPUTS)
-    well = True
-    for k in range(length(inputs)):
-        well &= keep_block(context, get(item(inputs, k), NODE_ADDRESS), blocks)
-    return well
+def is_in_stream(context, value):
+    """Whether the row of a node that is not done is written. Only then it is without inputs: one that has
+    failed has another class of recipe."""
+    none = item(context, DISPATCH_NONE)
+    return (
+        class_of(get(value, NODE_RECIPE)) == item(context, DISPATCH_RECIPE_CLASS)
+        and get(value, NODE_INPUTS) == none
+    )
 
 
 @helper
-def keep_block(context, block, blocks):
-    """Keep a block that could go back to the system; small ones never do."""
-    if class_of(block) != item(context, DISPATCH_LARGE_CLASS) and class_of(block) != item(
-        context, DISPATCH_FOREIGN
-    ):
-        return True
-    return append(blocks, block) == 0
-
-
-@helper
-def new_wanted(context, recipe, k, blocks):
-    """Memory for result `k`, or what follows the results; it is kept. 0 if there is none."""
+def new_wanted(context, recipe, k):
+    """Memory for result `k`, or what follows the results. 0 if there is none."""
     wanted = item(get(recipe, RECIPE_WANTS), k)
-    block = new_block(
+    return new_block(
         item(wanted, WANTED_FREE),
         item(wanted, WANTED_SIZE),
         item(context, DISPATCH_NONE),
         item(context, DISPATCH_ALLOCATE),
     )
-    if block != 0 and not keep_block(context, block, blocks):
-        drop(block)
-        return 0
-    return block
 
 
 @helper
@@ -265,9 +300,9 @@ def have(node, block):
 
 
 @helper
-def plain_end(context, node, recipe, place, blocks):
+def plain_end(context, node, recipe, place):
     """Write the row of a node of one step, on whole values."""
-    block = new_wanted(context, recipe, 0, blocks)
+    block = new_wanted(context, recipe, 0)
     if block == 0:
         return 0
     inputs = get(node, NODE_INPUTS)
@@ -301,14 +336,16 @@ def address_of(context, node, recipe, k):
 
 @helper
 def is_free(context, value):
-    """Whether only the node that reads a value holds it, so that its memory may be written."""
-    return count_of(value) == 1 and class_of(get(value, NODE_ADDRESS)) != item(
+    """Whether only the node that reads a value holds it, so that its memory may be written. A node of the same
+    stream is held by the batch too."""
+    holders = 1 if get(value, NODE_RECIPE) == item(context, DISPATCH_NONE) else 2
+    return count_of(value) == holders and class_of(get(value, NODE_ADDRESS)) != item(
         context, DISPATCH_FOREIGN
     )
 
 
 @helper
-def write_end(context, node, recipe, place, blocks):
+def write_end(context, node, recipe, place):
     """Write the row that copies into a part of an old value, in front of it one that copies all of that
     where somebody else looks."""
     target, source = address_of(context, node, recipe, 0), address_of(context, node, recipe, 1)
@@ -317,7 +354,7 @@ def write_end(context, node, recipe, place, blocks):
     if get(recipe, RECIPE_WRITE) == item(context, DISPATCH_COPY) and not is_free(context, given):
         if length(head) == HEADER:  # the kernel that copies is not linked
             return 0
-        fresh = new_wanted(context, recipe, 0, blocks)
+        fresh = new_wanted(context, recipe, 0)
         if fresh == 0:
             return 0
         for k in range(HEADER):
@@ -350,7 +387,7 @@ def special_end(context, node, recipe, place, blocks, status):
         recipe, over = alias, 1
     if length(get(recipe, RECIPE_HEAD)) == 0:  # this variant is not linked
         return 0
-    memory = results_of(context, inputs, recipe, over, is_here, blocks)
+    memory = results_of(context, inputs, recipe, over, is_here)
     if memory == 0:
         return 0
     head = get(recipe, RECIPE_HEAD)
@@ -363,13 +400,14 @@ def special_end(context, node, recipe, place, blocks, status):
         put(end, 0, word_of(list_item(memory, k)))
         end += 8
     if word_of(get(recipe, RECIPE_SCRATCH)) != 0:
-        spare = new_wanted(context, recipe, length(memory), blocks)
-        if spare == 0:
+        spare = new_wanted(context, recipe, length(memory))
+        if spare == 0 or append(blocks, spare) != 0:
+            drop(spare)
             drop(memory)
             return 0
         put(end, 0, word_of(spare))
         end += 8
-        drop(spare)  # steps run in order, so a later one may have it
+        drop(spare)  # it is among the blocks
     if get(recipe, RECIPE_FALLIBLE) != none:
         put(end, 0, status)
         end += 8
@@ -386,7 +424,7 @@ def special_end(context, node, recipe, place, blocks, status):
 
 
 @helper
-def results_of(context, inputs, recipe, over, is_here, blocks):
+def results_of(context, inputs, recipe, over, is_here):
     """Memory for results: that of old values which nobody else looks at, else new; 0 if there is none."""
     results = length(get(recipe, RECIPE_WANTS)) - int(word_of(get(recipe, RECIPE_SCRATCH)) != 0)
     memory = new_list(results)
@@ -394,7 +432,7 @@ def results_of(context, inputs, recipe, over, is_here, blocks):
         if k < over and (is_here or is_free(context, item(inputs, k))):
             block = own(get(item(inputs, k), NODE_ADDRESS))
         else:
-            block = new_wanted(context, recipe, k, blocks)
+            block = new_wanted(context, recipe, k)
         if block == 0:
             drop(memory)
             return 0

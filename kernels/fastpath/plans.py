@@ -26,7 +26,7 @@ from .cpython import (
 )
 from .dispatch import finish
 from .pool import new_block
-from .stream import run_stream
+from .stream import notice_signals, run_stream
 
 BLOCK_FREE = BLOCK_SIZE = BLOCK_TAKEN = BOUND
 COURSE_CAN_FAIL = COURSE_LARGE = COURSE_NUMBERED = COURSE_RESULTS = COURSE_STATUS_AT = BOUND
@@ -153,6 +153,7 @@ def run(function, arguments, count, names):
     steps = word_of(item(course, COURSE_STEPS))
     where = status if item(course, COURSE_CAN_FAIL) == item(context, PLAN_TRUE) else 0
     stopped = run_stream(walk, stream, steps, where, team)
+    notice_signals()
     if stopped >= 0:
         drop(blocks)
         return new_word(stopped)

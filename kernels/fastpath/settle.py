@@ -17,7 +17,6 @@ from .cpython import (
     new_part,
     new_result,
     new_result_of_nothing,
-    new_word,
     own,
     put,
     put_error_back,
@@ -25,7 +24,6 @@ from .cpython import (
     replace_items,
     set_length,
     take_error,
-    this_thread,
 )
 
 ENTRY_COURSE = FUNCTION_CONTEXT = GLOBAL_MODULE = GLOBAL_NAME = GLOBAL_USUAL = BOUND
@@ -33,7 +31,7 @@ NODE_INPUTS = NODE_RECIPE = BOUND
 SCHEDULER_ACQUIRE = SCHEDULER_DROP_UNWANTED = SCHEDULER_ENTRIES = SCHEDULER_FALSE = BOUND
 SCHEDULER_FLAGS = SCHEDULER_FRESH = SCHEDULER_LISTS = SCHEDULER_NONE = SCHEDULER_PLACES = BOUND
 SCHEDULER_RAISE_BAD_VALUE = SCHEDULER_RAISE_STOPPED = SCHEDULER_READ_BATCH = BOUND
-SCHEDULER_RELEASE = SCHEDULER_RUN = SCHEDULER_RUNNING = SCHEDULER_RUN_COURSE = BOUND
+SCHEDULER_RELEASE = SCHEDULER_RUN = SCHEDULER_RUN_COURSE = BOUND
 SCHEDULER_RUN_READ = SCHEDULER_RUN_ROWS = BOUND
 SCHEDULER_SETS = SCHEDULER_SETTLE = SCHEDULER_PENDING = BOUND
 SCHEDULER_TRUE = SCHEDULER_ZERO = BOUND
@@ -82,8 +80,7 @@ def value_of(function, arguments, count, names):
 
 @helper
 def is_usual(scheduler):
-    """Whether nothing waits but what is pending, nothing is captured, watched or running elsewhere, and no
-    GPU is used."""
+    """Whether nothing waits but what is pending, nothing is captured or watched, and no GPU is used."""
     lists, sets, flags = (
         item(scheduler, SCHEDULER_LISTS),
         item(scheduler, SCHEDULER_SETS),
@@ -214,11 +211,7 @@ def run_single(scheduler, batch):
     put(words, 0, batch)
     for k in range(3):
         put(words, 8 + 8 * k, list_item(places, k))
-    thread = new_word(this_thread())
-    set_flag(item(scheduler, SCHEDULER_RUNNING), thread)
-    drop(thread)
     failed = new_result(item(scheduler, SCHEDULER_RUN_ROWS), words, 4, 0)
-    set_flag(item(scheduler, SCHEDULER_RUNNING), item(scheduler, SCHEDULER_ZERO))
     drop(failed)
     if failed == item(scheduler, SCHEDULER_TRUE):
         drop(called(item(scheduler, SCHEDULER_RAISE_BAD_VALUE), batch))

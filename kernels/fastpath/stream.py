@@ -24,14 +24,19 @@ def _call(typingctx: Any, walk: Any, stream: Any, steps: Any, status: Any, team:
 
 @helper
 def run_stream(walk, stream, steps, status, team):
-    """Run the steps of a stream, others having the lock meanwhile; the one that failed, or -1.
-
-    Ctrl-C raises here, when all has run: had callers to free memory first, a finalizer might be what it
-    interrupts, and what a finalizer raises is lost.
-    """
+    """Run the steps of a stream, others having the lock meanwhile; the one that failed, or -1."""
     thread = release()
     stopped = _call(walk, stream, steps, status, team)
     take_back(thread)
+    return stopped
+
+
+@helper
+def notice_signals():
+    """Have Ctrl-C raise here, after a stream.
+
+    Had callers to free memory first, a finalizer might be what it interrupts, and what a finalizer raises is
+    lost.
+    """
     if has_failed() == 0:
         check_signals()
-    return stopped

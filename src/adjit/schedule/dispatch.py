@@ -6,7 +6,6 @@ Every node becomes rows of words, one for each of its steps, which go to the com
 from __future__ import annotations
 
 import sys
-import threading
 from array import array
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,7 +16,7 @@ from typing import Any, NamedTuple
 from ..atomic import Calls
 from ..devices import CPU
 from ..kernels.runtime.runner import HEADER, STATUS_WORDS
-from ..storage import BorrowedMemory, LargeBlock, allocate, size_class
+from ..storage import BorrowedMemory, allocate, size_class
 from . import profile, run_cpu
 from .jit import native
 from .jit.cache import compile_ahead, link
@@ -27,13 +26,8 @@ from .planning.recipe import COPY, NO_WRITE, Recipe
 _refcount = sys.getrefcount
 
 
-running = 0  # the thread that runs nodes, which then count as done before they have their values
-
-
 def run(batch: list[Any]) -> None:
     """Run nodes in order. What is not reached, because of an error, is left in the batch."""
-    global running
-    running = threading.get_ident()
     batch[:] = batch[::-1]  # no call, after which a signal would find the order unknown
     try:
         if places and profile.active is None:
@@ -43,9 +37,7 @@ def run(batch: list[Any]) -> None:
         if not places:  # by now, as the walk was compiled with the kernels
             places.extend((run_cpu.walk_address(), run_cpu.team_address(), _status_at))
     finally:
-        batch[:] = batch[::-1]
-        running = 0
-        batch[:] = [node for node in batch if node.recipe is not None]
+        batch[:] = [node for node in batch[::-1] if node.recipe is not None]
 
 
 def _run_usual(batch: list[Any]) -> None:
@@ -157,7 +149,6 @@ class DispatchContext(NamedTuple):
     """What running nodes one by one needs."""
 
     recipe_class: type
-    large_class: type
     foreign: type
     allocate: Callable[[int], Any]
     none: None
@@ -170,12 +161,14 @@ class DispatchContext(NamedTuple):
 
 native.know(DISPATCH=DispatchContext)
 context = DispatchContext(
-    Recipe, LargeBlock, BorrowedMemory, allocate, None, True, False, NO_WRITE, COPY, Exception
+    Recipe, BorrowedMemory, allocate, None, True, False, NO_WRITE, COPY, Exception
 )
 rows = native.Family("dispatch", "run")
 run_rows = rows.function(_run_rows, context)
 
-_status = array("q", [0] * STATUS_WORDS)  # what the kernel that ran last has found
+# What the kernel that ran last has found, and whether machine code is writing rows: what a finalizer or a
+# handler of signals runs then, in the same thread, must not count on them.
+_status = array("q", [0] * (STATUS_WORDS + 1))
 _status_at = _status.buffer_info()[0]
 places: list[int] = []  # of the walk, of the team and of the status, once there is something to run
 
@@ -301,7 +294,7 @@ def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
 
 def _failed(node: Any, recipe: Any = None) -> Exception:
     """What is raised when the kernel of a node has found a bad value; the node remembers it."""
-    error = found_error(recipe or node.recipe, tuple(_status), node.site)
+    error = found_error(recipe or node.recipe, tuple(_status[:STATUS_WORDS]), node.site)
     fail(node, error)
     with suppress(AttributeError):  # one that is interrupted before would run again
         del node.address

@@ -249,10 +249,7 @@ def _value_of(storage: Any) -> Any:
     if captured_threads and threading.get_ident() in captured_threads:
         stop_capturing("it looks at the value of a tensor")
     value = storage.value
-    if dispatch.running and dispatch.running != threading.get_ident():
-        with lock:
-            pass  # it may be this value that is being computed
-    if value.recipe is not None:
+    if value.recipe is not None:  # another thread may be computing it
         _settle_for(value)
         if value.recipe is not None:
             if isinstance(value.recipe, Failed):
@@ -378,7 +375,6 @@ class Scheduler(NamedTuple):
     run_rows: Callable[..., bool]
     raise_bad_value: Callable[..., None]
     run: Callable[..., None]
-    running: native.ModuleVariable
     fresh: native.ModuleVariable
     zero: int
     none: None
@@ -395,7 +391,6 @@ class SettleContext(NamedTuple):
 
 
 native.know(SCHEDULER=Scheduler, SETTLE=SettleContext)
-_running = native.variable(dispatch.__name__, "running", 0)
 _scheduler = Scheduler(
     lists=(waiting, deferred.nodes, deferred.savers, devices.gpus_used),
     sets=(captured_threads,),
@@ -403,7 +398,6 @@ _scheduler = Scheduler(
         native.variable(native.__name__, "is_wanted", False),
         native.variable(plan_cache.__name__, "is_on", True),
         native.variable(profile.__name__, "active", None),
-        _running,
     ),
     pending=pending,
     acquire=lock.acquire,
@@ -418,7 +412,6 @@ _scheduler = Scheduler(
     run_rows=dispatch.run_rows,
     raise_bad_value=dispatch.raise_bad_value,
     run=dispatch.run,
-    running=_running,
     fresh=native.variable(__name__, "_fresh", 0),
     zero=0,
     none=None,
