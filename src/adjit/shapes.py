@@ -189,7 +189,7 @@ def shape_of(args: Any) -> Size:
         TypeError: if a size is no integer.
     """
     if len(args) == 1 and args[0].__class__ is not int and hasattr(args[0], "__iter__"):
-        args = args[0]
+        args = args[0] if getattr(args[0], "ndim", 1) else args  # a number may be a tensor
     if args.__class__ is Size:
         return args
     try:
@@ -199,8 +199,11 @@ def shape_of(args: Any) -> Size:
         raise TypeError(f"expected sizes as ints or one sequence of ints, got ({kinds})") from None
 
 
-def listed(*names: str) -> Callable[[_F], _F]:
-    """Let a function of numbers, `f(2, 3)` or `f((2, 3))`, take them by name too: `f(size=(2, 3))`."""
+def listed(*names: str, after: int | None = None) -> Callable[[_F], _F]:
+    """Let a function of numbers, `f(2, 3)` or `f((2, 3))`, take them by name too: `f(size=(2, 3))`.
+
+    They must be given if it is said after how many arguments they come.
+    """
 
     def decorate(function: Any) -> Any:
         @functools.wraps(function)
@@ -208,11 +211,59 @@ def listed(*names: str) -> Callable[[_F], _F]:
             for name in names:
                 if name in kwargs:
                     args = (*args, kwargs.pop(name))
+            if after is not None and len(args) + (after and "input" in kwargs) <= after:
+                raise TypeError(
+                    f'{function.__name__}() missing 1 required positional arguments: "{names[0]}"'
+                )
             return function(*args, **kwargs)
 
         return named
 
     return decorate
+
+
+def one_list(name: str) -> Callable[[_F], _F]:
+    """Let a function of a tensor and numbers, which the method takes one by one too, take them in one list."""
+
+    def decorate(function: Any) -> Any:
+        own = function.__name__
+
+        @functools.wraps(function)
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if len(args) > 2:
+                raise TypeError(f"{own}() takes 2 positional arguments but {len(args)} were given")
+            given = args[1] if len(args) == 2 else kwargs.get(name, ())
+            if not isinstance(given, (tuple, list)):
+                place = " (position 2)" if len(args) == 2 else ""
+                raise TypeError(
+                    f"{own}(): argument '{name}'{place} must be tuple of ints, not "
+                    f"{type(given).__name__}"
+                )
+            return function(*args, **kwargs)
+
+        return called
+
+    return decorate
+
+
+def check_int(function: str, name: str, position: int, value: Any) -> None:
+    """Refuse an argument that is no integer, and would be cut off.
+
+    Raises:
+        TypeError: with PyTorch's text.
+    """
+    if not hasattr(value, "__index__"):
+        raise TypeError(
+            f"{function}(): argument '{name}' (position {position}) must be int, not "
+            f"{type(value).__name__}"
+        )
+
+
+def some_ints(value: Any) -> list[int]:
+    """The numbers of an argument that is one or several; NumPy's and 0-d tensors count as numbers."""
+    if hasattr(value, "__index__") and not getattr(value, "ndim", 0):
+        return [value.__index__()]
+    return [v.__index__() for v in value]
 
 
 def checked_shape(args: Any) -> Size:

@@ -106,7 +106,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     plan = plan_pair(tuple(left), tuple(right), tuple(kept), a.spec.shape, b.spec.shape)
     if plan is not None:
         return plan.product(a, b)
-    return mm(a.reshape(-1, 1), b.reshape(1, -1)).view(*a.spec.shape, *b.spec.shape)
+    return mm(a.reshape(-1, 1), b.reshape(1, -1)).view((*a.spec.shape, *b.spec.shape))
 
 
 @export(method=True, out=True)

@@ -35,7 +35,7 @@ from ..kernels.ops import fill
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import float_word
-from ..shapes import Size, checked_shape, is_dense, listed
+from ..shapes import Size, check_int, checked_shape, is_dense, listed
 from ..storage import BorrowedMemory, free_small, size_class
 from ..tensor import Tensor
 from .exchange import from_cuda_array_interface
@@ -503,6 +503,10 @@ def full(
         tensor([[7, 7],
                 [7, 7]])
     """
+    if not isinstance(size, (tuple, list)):
+        raise TypeError(
+            f"full(): argument 'size' (position 1) must be tuple of ints, not {type(size).__name__}"
+        )
     if record.is_tensor(fill_value):
         fill_value = fill_value.item()
     dtype = kind_of(dtype, out)
@@ -518,7 +522,7 @@ def _into(out: Tensor, made: Tensor) -> Tensor:
 
 
 @maker
-@listed("size")
+@listed("size", after=0)
 def zeros(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -541,7 +545,7 @@ def zeros(
 
 
 @maker
-@listed("size")
+@listed("size", after=0)
 def ones(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
@@ -563,7 +567,7 @@ def ones(
     return made if out is None else _into(out, made)
 
 
-@listed("size")
+@listed("size", after=0)
 def empty(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False, memory_format: Any = None,
@@ -829,7 +833,8 @@ def eye(
                 [0., 1., 0.]])
     """
     columns = n if m is None else m
-    for name, size in (("n", n), ("m", columns)):
+    for place, (name, size) in enumerate((("n", n), ("m", columns)), 1):
+        check_int("eye", name, place, size)
         if size < 0:
             raise RuntimeError(f"{name} must be greater or equal to 0, got {size}")
     dtype = kind_of(dtype, out)

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import carrier, dtype
+from ..graph import record
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
@@ -99,6 +100,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
         tensor([[2.],
                 [3.]])
     """
+    record.check_tensor("gather", "index", 3, index)
     axis = check_grid("gather", input, dim, index, None)
     return gather_grid.on(input, axis, index, input.shape)
 

@@ -55,7 +55,7 @@ def size_of(name: str, size: tuple[Any, ...]) -> Shape:
 
 @export
 @maker
-@listed("size")
+@listed("size", after=0)
 def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -86,7 +86,7 @@ def rand(
 
 @export
 @maker
-@listed("size")
+@listed("size", after=0)
 def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -106,7 +106,7 @@ def randn(
 @export
 @maker
 def randint(
-    low: Any, high: Any = None, size: Any = None, *, generator: Generator | None = None,
+    low: Any = None, high: Any = None, size: Any = None, *, generator: Generator | None = None,
     out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
     requires_grad: bool = False, pin_memory: bool = False,
 ) -> Tensor:  # fmt: skip
@@ -126,6 +126,7 @@ def randint(
         >>> adjit.randint(1, 5, (2, 3)).shape
         adjit.Size([2, 3])
     """
+    low = 0 if low is None and high is not None else low
     if size is None and isinstance(high, (tuple, list)):
         low, high, size = 0, low, high
     elif size is not None and high is None:

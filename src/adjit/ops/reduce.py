@@ -406,20 +406,21 @@ def nanmean(
 @export(method=True)
 @numpy_names
 @maker
-def count_nonzero(input: Tensor, dim: Axes = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Axes = None, *dims: int) -> Tensor:
     """Count the elements that are not zero, as int64, along dimensions or over all.
 
     Not differentiable.
 
     Args:
         input: any shape and dtype.
-        dim: an int or ints; None and () mean all.
+        dim, dims: an int or ints; None and () mean all.
 
     Example:
         >>> adjit.count_nonzero(adjit.tensor([[0, 1], [2, 3]]), dim=0)
         tensor([1, 2])
     """
-    return sum(input.detach() != 0, dim)
+    axes: Any = (dim, *dims) if dims else dim
+    return sum(input.detach() != 0, axes)
 
 
 # ---------------------------------------------------------------- prod

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..graph import record
 from ..graph.export import export
 from ..graph.operation import finds, operation
 from ..shapes import Shape, wrap_dim
@@ -60,6 +61,7 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
         >>> adjit.index_select(adjit.tensor([5., 6., 7.]), 0, adjit.tensor([2, 0]))
         tensor([7., 5.])
     """
+    record.check_tensor("index_select", "index", 3, index)
     check_integer("index_select", index)
     x, axis, places = axis_and_index("index_select", input, dim, index)
     if not input.ndim:

@@ -18,6 +18,7 @@ from ..shapes import (
     broadcast_shapes,
     checked_shape,
     listed,
+    one_list,
     shape_of,
     wrap_dim,
 )
@@ -150,7 +151,7 @@ def blocks_of(x: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
 
 @export(method=True, public=False)
 @finds
-@listed("repeats")
+@listed("repeats", after=1)
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """Copies of `input` along each axis.
 
@@ -196,8 +197,8 @@ def _(g: Tensor, repeats: Shape, shape: Shape) -> Any:
     return parts.sum(dim=list(range(0, 2 * len(shape), 2))) if shape else g
 
 
-@export(method=True)
-@listed("dims")
+@export(method=True, public=False)
+@listed("dims", after=1)
 def tile(input: Tensor, *dims: Any) -> Tensor:
     """Copies of `input` along each axis; missing numbers in front count as 1.
 
@@ -207,6 +208,9 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     """
     repeats = tuple(shape_of(dims))
     return repeat(input, (1,) * (input.ndim - len(repeats)) + repeats)
+
+
+export(one_list("dims")(tile))
 
 
 @export(method=True)

@@ -16,6 +16,7 @@ from ..graph.view import alias, aliases
 from ..graph.view_cache import viewing
 from ..shapes import (
     Size,
+    check_int,
     listed,
     wrap_dim,
 )
@@ -41,6 +42,7 @@ def select(input: Tensor, dim: int, index: int) -> Tensor:
         raise IndexError("select() cannot be applied to a 0-dim tensor.")
     d = wrap_dim(dim, spec.ndim)
     size = spec.shape[d]
+    check_int("select", "index", 3, index)
     k = index.__index__()
     if not -size <= k < size:
         raise IndexError(
@@ -87,6 +89,8 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     size = input.shape[d]
     if record.is_tensor(start) and (start.ndim or start.dtype.kind not in "iu"):
         raise RuntimeError("start must be an 0-dim integral Tensor.")
+    check_int("narrow", "start", 3, start)
+    check_int("narrow", "length", 4, length)
     first = int(start)
     if length < 0:
         raise RuntimeError("narrow(): length must be non-negative.")
@@ -148,9 +152,13 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         tensor([[1, 2, 3],
                 [3, 4, 5]])
     """
+    for place, (name, number) in enumerate({"size": size, "step": step}.items(), 2):
+        check_int("unfold", name, place, number)
     spec = input.spec
     d = wrap_dim(dimension, spec.ndim)
     length = spec.shape[d] if spec.ndim else 1
+    if size < 0:
+        raise RuntimeError(f"size is {size} but must be >= 0")
     if size > length:
         raise RuntimeError(
             f"maximum size for tensor at dimension {d} is {length} but size is {size}"
@@ -245,6 +253,7 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 
 @export(method=True)
 @viewing
+@listed("split_size")
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of one size (the last may be smaller) or of the given sizes: views.
 
@@ -263,8 +272,8 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
         raise RuntimeError("split expects at least a 1-dimensional tensor")
     d = wrap_dim(dim, tensor.ndim)
     total = tensor.shape[d]
-    if isinstance(split_size_or_sections, int):
-        size = split_size_or_sections
+    if hasattr(split_size_or_sections, "__index__"):
+        size = split_size_or_sections.__index__()
         if size < 0:
             raise RuntimeError(
                 f"split expects split_size be non-negative, but got split_size={size}"
@@ -322,13 +331,14 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """
     if input.ndim == 0:
         raise RuntimeError("chunk expects at least a 1-dimensional tensor")
+    check_int("chunk", "chunks", 2, chunks)
     if chunks <= 0:
         raise RuntimeError(f"chunk expects `chunks` to be greater than 0, got: {chunks}")
     d = wrap_dim(dim, input.ndim)
     size = -(-input.shape[d] // chunks)
     if size == 0:
         return split(input, [0] * chunks, d)
-    return split(input, size, d)
+    return split(input, size.__index__(), d)
 
 
 @export(method=True)
@@ -402,6 +412,11 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
     shape, strides = Size(size), tuple(int(s) for s in stride)
     if len(shape) != len(strides):
         raise RuntimeError("mismatch in length of strides and shape")
+    if any(size < 0 for size in shape):
+        raise RuntimeError(
+            f"Storage size calculation overflowed with sizes={list(shape)} and "
+            f"strides={list(strides)}"
+        )
     if any(st < 0 for st in strides):
         raise RuntimeError(
             f"as_strided: Negative strides are not supported at the moment, got strides: {list(strides)}"

@@ -11,7 +11,7 @@ from ..graph.factories import maker
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import sort as kernels
-from ..shapes import Shape, listed, numel, wrap_dim
+from ..shapes import Shape, check_int, listed, numel, wrap_dim
 from ..tensor import Tensor
 from .reduce import (
     GRAIN,
@@ -159,6 +159,7 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     """
     if input.dtype is dtypes.bool:
         raise RuntimeError("topk does not support bool dtypes on CPU")
+    check_int("topk", "k", 2, k)
     axis = wrap_dim(dim, input.ndim)
     if not 0 <= k <= (input.shape[axis] if input.ndim else 1):
         raise RuntimeError("selected index k out of range")

@@ -13,10 +13,13 @@ from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
     Shape,
+    check_int,
     coalesce,
     listed,
     numel,
+    one_list,
     shape_of,
+    some_ints,
     wrap_dim,
     wrap_dims,
 )
@@ -25,9 +28,9 @@ from . import slicing
 from .joining import cat
 
 
-@export(method=True)
+@export(method=True, public=False)
 @finds
-@listed("dims")
+@listed("dims", after=1)
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order of elements reversed along axes.
 
@@ -47,6 +50,9 @@ def flip(input: Tensor, *dims: Any) -> Tensor:
     """
     axes = tuple(shape_of(dims))
     return reverse.on(input, wrap_dims(axes, input.ndim) if axes else ())
+
+
+export(one_list("dims")(flip))
 
 
 @operation("FlipBackward0")
@@ -128,8 +134,8 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         >>> adjit.roll(adjit.tensor([1., 2., 3.]), 1)
         tensor([3., 1., 2.])
     """
-    moves = [shifts] if isinstance(shifts, int) else list(shifts)
-    axes = [] if dims is None else [dims] if isinstance(dims, int) else list(dims)
+    moves = some_ints(shifts)
+    axes = [] if dims is None else some_ints(dims)
     if not moves:
         raise RuntimeError("`shifts` required")
     if axes and not input.ndim:
@@ -176,6 +182,7 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
         tensor([[2., 4.],
                 [1., 3.]])
     """
+    check_int("rot90", "k", 2, k)
     if len(dims) != 2:
         raise RuntimeError(f"expected total rotation dims == 2, but got dims = {len(dims)}")
     if input.ndim < 2:

@@ -21,7 +21,9 @@ from ..shapes import (
     contiguous_strides,
     infer_view_shape,
     listed,
+    one_list,
     shape_of,
+    some_ints,
     view_strides,
     wrap_dim,
 )
@@ -32,9 +34,9 @@ from .layouts import channels_last
 # ----- one axis order for another -----
 
 
-@export(method=True)
+@export(method=True, public=False)
 @viewing
-@listed("dims")
+@listed("dims", after=1)
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Put the axes in another order: a view.
 
@@ -59,6 +61,9 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     return _permuted(input, wrapped, "PermuteBackward0")
 
 
+export(viewing(one_list("dims")(permute)))
+
+
 def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
     spec = t.spec
     back = [0] * len(order)
@@ -70,7 +75,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
     )  # fmt: skip
 
 
-@export(method=True, name=("transpose", "swapaxes", "swapdims"))
+@export(method=True, name=("transpose", "swapdims"))
 @viewing
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes: a view.
@@ -88,6 +93,21 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     if ndim:
         order[a], order[b] = b, a
     return _permuted(input, order, "TransposeBackward0")
+
+
+@export(method=True)
+@viewing
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """Exchange two axes, under NumPy's names: a view.
+
+    Args:
+        axis0, axis1: the axes; negative ones count from the end.
+
+    Example:
+        >>> adjit.zeros(2, 3, 4).swapaxes(0, 2).shape
+        adjit.Size([4, 3, 2])
+    """
+    return transpose(input, axis0, axis1)
 
 
 @export(method=True)
@@ -120,8 +140,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
         >>> adjit.zeros(2, 3, 4).movedim(0, -1).shape
         adjit.Size([3, 4, 2])
     """
-    sources = [source] if isinstance(source, int) else list(source)
-    targets = [destination] if isinstance(destination, int) else list(destination)
+    sources, targets = some_ints(source), some_ints(destination)
     if len(sources) != len(targets):
         raise RuntimeError(
             "movedim: Invalid source or destination dims: source "
@@ -193,7 +212,7 @@ Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
 
 @export(public=False, method=True)
 @viewing
-@listed("size", "dtype")
+@listed("size", "dtype", after=1)
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
 
@@ -267,9 +286,9 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
     return view(input, other.shape)
 
 
-@export(method=True)
+@export(method=True, public=False)
 @viewing
-@listed("shape")
+@listed("shape", after=1)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Give the elements another shape, -1 standing for one size: a view where possible, else a copy.
 
@@ -287,6 +306,9 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
         fresh = clone(input, contiguous=True)
         return _viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0")
     return _viewed(input, target, strides, "ViewBackward0")
+
+
+export(viewing(one_list("shape")(reshape)))
 
 
 @export(method=True)
@@ -381,25 +403,28 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 @export(method=True)
 @viewing
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
     """Drop axes of size 1: all, or those of the given axes that have size 1. A view.
 
     Args:
-        dim: an int or ints; None for all.
+        dim, dims: an int or ints; None for all.
 
     Example:
         >>> adjit.zeros(1, 2, 1).squeeze(-1).shape
         adjit.Size([1, 2])
     """
     spec, ndim = input.spec, input.ndim
+    dim = (dim, *dims) if dims else dim
     if dim is None:
         drop = [d for d in range(ndim) if spec.shape[d] == 1]
         name = "SqueezeBackward0"
     else:
-        dims = [dim] if isinstance(dim, int) else list(dim)
-        wrapped = [wrap_dim(d, ndim) for d in dims]
+        wrapped = [wrap_dim(d, ndim) for d in some_ints(dim)]
+        for d in wrapped:
+            if wrapped.count(d) > 1:
+                raise RuntimeError(f"dim {d} appears multiple times in the list of dims")
         drop = [d for d in wrapped if ndim and spec.shape[d] == 1]
-        name = "SqueezeBackward1" if isinstance(dim, int) else "SqueezeBackward2"
+        name = "SqueezeBackward1" if hasattr(dim, "__index__") else "SqueezeBackward2"
     keep = [d for d in range(ndim) if d not in drop]
     shape = spec.shape
     return alias(
@@ -446,7 +471,7 @@ for _name, _function, _arguments, _shape in (
 
 @export(method=True)
 @viewing
-@listed("size")
+@listed("size", after=1)
 def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
     """Repeat axes of size 1 without a copy; -1 keeps a size. A view.
 
@@ -503,9 +528,10 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
     return expand(input, other.shape)
 
 
-@export(method=True)
+@export(method=True, public=False)
 @viewing
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+@listed("size", after=1)
+def broadcast_to(input: Tensor, *size: Any) -> Tensor:
     """Expand to a shape; see `expand`.
 
     Example:
@@ -513,4 +539,7 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
         tensor([[1, 2],
                 [1, 2]])
     """
-    return expand(input, size)
+    return expand(input, *size)
+
+
+export(viewing(one_list("size")(broadcast_to)))
