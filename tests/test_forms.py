@@ -139,3 +139,9 @@ def test_derivatives_of_a_region_beyond_the_elements_of_its_base(start: int) -> 
         found.append((slope.detach().numpy(), back.numpy()))
     np.testing.assert_array_equal(found[0][0], found[1][0])
     np.testing.assert_array_equal(found[0][1], found[1][1])
+
+
+def test_an_argument_named_self_is_no_function() -> None:
+    """Before its machine code is there a function is called through its type."""
+    call = type(adjit.searchsorted).__call__
+    assert call(adjit.searchsorted, adjit.tensor([1.0, 2.0]), self=1.5).item() == 1

@@ -287,7 +287,7 @@ class Choice(native.Native):
         self.chosen: dict[tuple[Any, ...], Chosen] = {}  # so far, by what the arguments look like
         compile_choices(self)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.apply(args, kwargs)
 
     def apply(self, args: tuple[Any, ...], kwargs: dict[str, Any], over: bool = False) -> Any:

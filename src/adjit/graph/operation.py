@@ -178,7 +178,7 @@ class Operation(native.Native):
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         operands: list[Any] = []
         signature = signature_of(args, kwargs, operands)
         watched = shared = shifted = 0

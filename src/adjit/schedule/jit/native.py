@@ -365,7 +365,7 @@ class NativeFunction(Native):
     __name__: str
     __wrapped__: Callable[..., Any]
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
         return self.__wrapped__(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
