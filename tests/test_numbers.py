@@ -168,3 +168,17 @@ def test_common_divisors_of_the_least_integer() -> None:
     least = adjit.tensor([-(2**63), -(2**63), 2**40])
     others = adjit.tensor([2**40, 3, -(2**63)])
     assert adjit.gcd(least, others).tolist() == [2**40, 1, 2**40]
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: adjit.clamp_min(1, 2),
+        lambda: adjit.clamp(1, 2, 3),
+        lambda: adjit.masked_fill(1, adjit.tensor(True), 3),
+        lambda: adjit.nn.functional.hardtanh(1),
+    ],
+)
+def test_bounds_of_what_is_no_tensor(call: Callable[[], Any]) -> None:
+    with pytest.raises(TypeError):
+        call()

@@ -142,7 +142,7 @@ def hardtanh(
     """
     if min_val > max_val:
         raise ValueError("min_val cannot be greater than max_val")
-    if input.dtype is uint8 and (min_val < 0 or max_val < 0):
+    if getattr(input, "dtype", None) is uint8 and (min_val < 0 or max_val < 0):
         raise RuntimeError("cannot do hardtanh on an unsigned type with negative limits")
     return _activation(activations.hardtanh, input, inplace, min_val, max_val)
 

@@ -181,7 +181,9 @@ def check_bounds(input: Tensor, bounds: Sequence[Any]) -> None:
     Raises:
         RuntimeError: with PyTorch's text.
     """
-    if not input.dtype.is_floating_point and not any(map(record.is_tensor, bounds)):
+    if not record.is_tensor(input) or any(map(record.is_tensor, bounds)):
+        return
+    if not input.dtype.is_floating_point:
         kind = dtypes.result_type(input, *bounds)
         for bound in bounds:
             dtypes.check_fits(bound, kind)
@@ -278,7 +280,8 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
             f"{c_name(mask.dtype)}"
         )
     if not record.is_tensor(value):
-        dtypes.check_fits(value, input.dtype)
+        if record.is_tensor(input):
+            dtypes.check_fits(value, input.dtype)
         return filled_with_number, (input, mask, value), ()
     if value.ndim:
         raise RuntimeError(
