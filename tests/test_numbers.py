@@ -175,7 +175,6 @@ def test_common_divisors_of_the_least_integer() -> None:
     [
         lambda: adjit.clamp_min(1, 2),
         lambda: adjit.clamp(1, 2, 3),
-        lambda: adjit.masked_fill(1, adjit.tensor(True), 3),
         lambda: adjit.nn.functional.hardtanh(1),
     ],
 )
