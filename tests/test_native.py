@@ -49,6 +49,7 @@ from adjit.ops import (
     drawing,
     dropout,
     grids,
+    joining,
     linear,
     losses,
     rows,
@@ -285,7 +286,7 @@ CALLS = {
         reductions.sum_axes, axes=(0,), keepdim=True, dtype=T.float32, shape=T.Size([1, 3])
     ),
     "softmax": call_of(softmax.softmax_axis, 1),
-    "joined": call_of(lists.join, 0, [2], T.float32),
+    "joined": call_of(joining.join, 0, [2], T.float32),
     "affine": call_of(linear.affine, leaf, lambda: T.ones(3, 3, requires_grad=True)),
     "loss": call_of(losses.mse_loss, leaf, reduction="sum"),
     "several results": call_of(losses.class_cross_entropy, labels, -100, "mean"),
@@ -1341,7 +1342,7 @@ def test_lists_are_joined_without_their_twin(name, monkeypatch):
 
     expected = [results(form) for form in forms for _ in range(3)][2::3]
     with monkeypatch.context() as patch:
-        patch.setattr(lists, "recipe_key", lambda *_: pytest.fail("the twin was called"))
+        patch.setattr(joining, "recipe_key", lambda *_: pytest.fail("the twin was called"))
         for form, array_, wanted in zip(forms, arrays, expected, strict=True):
             out, given, gradients, kind = results(form)
             assert np.array_equal(out.numpy(), array_([t.numpy() for t in given]))
