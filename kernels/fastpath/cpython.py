@@ -257,6 +257,14 @@ def put_list_item(sequence: int, k: int, reference: int) -> None:
 
 
 @helper
+def trade_list_item(sequence: int, k: int, owner: int, slot: int) -> None:
+    """Put item `k` of a list into a slot, and what was there into the list."""
+    before = get(owner, slot)
+    put(owner, slot, list_item(sequence, k))
+    put_list_item(sequence, k, before)
+
+
+@helper
 def new_pair(first: int, second: int) -> int:
     """A tuple of two references, which it takes over; 0 if one of them is 0."""
     pair = new_tuple(2) if first != 0 and second != 0 else 0

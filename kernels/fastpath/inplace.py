@@ -13,6 +13,7 @@ from .cpython import (
     append,
     class_of,
     drop,
+    exchange,
     fill,
     find,
     get,
@@ -30,6 +31,7 @@ from .cpython import (
     own,
     put,
     put_list_item,
+    trade_list_item,
     word_of,
 )
 from .elementwise import (
@@ -471,8 +473,10 @@ def replace(function, arguments, count, names):
         drop(site)
         return 0
     for k in range(length(written)):
-        value, version = own(list_item(made, 2 * k)), own(list_item(made, 2 * k + 1))
-        become(get(list_item(written, k), TENSOR_STORAGE), value, version, own(site))
+        storage = get(list_item(written, k), TENSOR_STORAGE)
+        trade_list_item(made, 2 * k, storage, STORAGE_VALUE)
+        trade_list_item(made, 2 * k + 1, storage, STORAGE_VERSION)
+        exchange(storage, STORAGE_SITE, own(site))
     drop(made)
     drop(site)
     then = get(arguments, 32)

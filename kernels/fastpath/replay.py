@@ -22,6 +22,7 @@ from .cpython import (
     new_word,
     own,
     put_list_item,
+    trade_list_item,
     word_of,
 )
 from .tensors import is_private, new_ready, new_tensor
@@ -205,8 +206,8 @@ def leave(function, arguments, count, names):
         put_list_item(written, 2 * k + 1, version)
     for k in range(length(effects)):
         cell = item(item(effects, k), EFFECT_CELL)
-        exchange(cell, STORAGE_VALUE, own(list_item(written, 2 * k)))
-        exchange(cell, STORAGE_VERSION, own(list_item(written, 2 * k + 1)))
+        trade_list_item(written, 2 * k, cell, STORAGE_VALUE)
+        trade_list_item(written, 2 * k + 1, cell, STORAGE_VERSION)
     drop(written)
     for k in range(length(item(left, LEAVING_CLEARED))):
         exchange(item(item(left, LEAVING_CLEARED), k), META_GRAD, own(item(runtime, RUNTIME_NONE)))

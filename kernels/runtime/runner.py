@@ -44,7 +44,7 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Iterable
-from itertools import chain, compress, repeat
+from itertools import compress, repeat
 from typing import Any
 
 from numba.extending import register_jitable
@@ -214,16 +214,17 @@ def clock_address() -> int:
 Calls = Iterable[Callable[[], object]]
 
 
-def at_once(call: Callable[[], int], others: Calls, status: int) -> int:
-    """The result of a call; no handler of signals runs between it and the others, which are left out
-    where the status at an address, if there is one, says that it failed.
+def at_once(walk: Iterable[int], others: Calls, status: int) -> int:
+    """What an iterator gives that makes one call; no handler of signals runs between it and the others, which
+    are left out where the status at an address, if there is one, says that it failed.
 
-    Handlers run between instructions of Python, and `map` has none if what it calls has none.
+    Handlers run after calls and at the ends of loops of Python, and here are none if what is called has none.
     """
     if status:
         word = (ctypes.c_int64 * 1).from_address(status)
         others = compress(others, map(operator.not_, map(word.__getitem__, repeat(0))))
-    found: list[Any] = list(map(operator.call, chain((call,), others)))
+    follow = map(operator.call, others)
+    found: list[Any] = [*walk, *follow]
     step: int = found[0]
     return step
 
@@ -261,7 +262,7 @@ class Runner:
         team = self.prepare_parallel() if large else 0
         if not then:
             return walk(stream, steps, status, team)
-        return at_once(functools.partial(walk, stream, steps, status, team), then, status)
+        return at_once(map(walk, (stream,), (steps,), (status,), (team,)), then, status)
 
     def run_timed(
         self, stream: int, steps: int, status: int = 0, *, large: bool = False, then: Calls = ()
@@ -275,11 +276,12 @@ class Runner:
             return self._run_timed_by_python(stream, steps, status, large, then)
         stamps = array("q", bytes(16 * (steps + 1)))
         team = self.prepare_parallel() if large else 0
-        timed = functools.partial(
-            self._timed_walk,
-            stream, steps, status, team, clock, time.CLOCK_MONOTONIC, stamps.buffer_info()[0],
+        address, _ = stamps.buffer_info()
+        walk = map(
+            self._timed_walk, (stream,), (steps,), (status,), (team,), (clock,),
+            (time.CLOCK_MONOTONIC,), (address,),
         )  # fmt: skip
-        stopped = at_once(timed, then, status)
+        stopped = at_once(walk, then, status)
         ran = steps if stopped < 0 else stopped + 1
         pairs = zip(stamps[: 2 * ran + 2 : 2], stamps[1 : 2 * ran + 2 : 2], strict=True)
         return stopped, [1_000_000_000 * seconds + ns for seconds, ns in pairs]

@@ -399,6 +399,7 @@ class Replay:
             ),
             cleared,
         )
+        self.changes = bool(self.effects or self.grads)
         self.numbers = numbers
         self.lost_made = [numbers[id(left)] for left in self.lost]
         self.cells = {left.cell: k for k, left in enumerate(makes) if isinstance(left, NewTensor)}
@@ -483,7 +484,10 @@ class Replay:
         """Run the plan and repeat the effects at once; the leaves of what the function returns."""
         if self.is_plain:
             made: list[Any] = []
-            if _leaving.is_loaded:
+            if not (self.changes or journal):  # an interrupt in between leaves everything as it was
+                self.part.run()
+                leave(self.left, blocks, made)
+            elif _leaving.is_loaded:
                 leaving = partial(leave, self.left, blocks, made)
                 self.part.run((leaving, journal.clear) if journal else (leaving,))
             else:

@@ -136,9 +136,10 @@ class Adam(PerParameterOptimizer):
         then: Sequence[Callable[[], object]],
     ) -> bool:  # fmt: skip
         amsgrad = bool(group["amsgrad"])
-        for param, state in zip(params, states, strict=True):
-            if not state:
-                state.update(self._first(param, group))
+        if not all(states):
+            for param, state in zip(params, states, strict=True):
+                if not state:
+                    state.update(self._first(param, group))
         counts: list[Any] = []  # those of this step, until it is recorded
 
         def undo() -> None:
@@ -152,8 +153,8 @@ class Adam(PerParameterOptimizer):
         def numbers() -> list[float]:
             lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
             counts[:] = [state["step"] + 1 for state in states]
-            for state, count in zip(states, counts, strict=True):
-                state["step"] = count
+            for state in states:
+                state["step"] += 1
             rates = {step: -lr / (1 - beta1**step) for step in set(counts)}
             corrections = {step: (1 - beta2**step) ** 0.5 for step in rates}
             decoupled = group["decoupled_weight_decay"]

@@ -669,7 +669,7 @@ class PerParameterOptimizer(Optimizer):
             return
         known = self.state.get
         states = [{} if (state := known(param)) is None else state for param in params]
-        fresh = [k for k, state in enumerate(states) if not state]
+        fresh = [] if all(states) else [k for k, state in enumerate(states) if not state]
         tensor_lr = isinstance(group["lr"], Tensor) or group.get("capturable")
         if (
             tensor_lr
