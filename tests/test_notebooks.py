@@ -205,6 +205,32 @@ def test_the_cuda_notebook_says(code: str, text: str, executed: Execute) -> None
     assert any(text in one for one in told)
 
 
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        ("s = x.sin()\np = s * x", "sin\nmul\nsum_rows\n"),
+        ("recipe.steps[0].source.text", "out = _x * _y"),
+        ("show(y.grad_fn)", "MulBackward0 saved: s at version 0, x at version 0"),
+        ("key_of_pending()", "node 1: mul       reads [0, -2]"),
+        ("def key(", "other values:      the same key\none holder fewer:  another key\n"),
+        ("y.backward()\nprint(", "pending after:  []\nsaved by sin:   None\n"),
+        ("def step(x)", "after run 2: 0 seen once, 1 with a plan"),
+        ("print(y.plan())", "fused sin, mul, sum      5000"),
+        ("small.sin()", "there is nothing to fuse"),
+        ("print(y.kernels())", "v0 = float32(sin_f32(x0))"),
+        ("words[at : at + HEADER]", "step 0: fused sin, mul, mul_vjp, sin_vjp, total, sum"),
+        ("from_address", "recipe: None  inputs: None\nbytes:  True\n"),
+        ("subprocess.run", "without plans          the same bits"),
+    ],
+)
+def test_the_notebook_about_the_inside_says(code: str, text: str, executed: Execute) -> None:
+    cells = code_cells(executed("05_inside.ipynb"))
+    told = [printed(cell) for cell in cells if code in cell.source]
+    assert told
+    assert any(text in one for one in told)
+    assert not any("DIFFERENT" in printed(cell) for cell in cells)
+
+
 def test_a_failing_notebook_is_reported_and_keeps_its_outputs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
