@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import signal
 import sys
 import time
 import warnings
@@ -26,34 +28,37 @@ def main() -> int:
     parser.add_argument("--most", type=int, default=20, help="stop after so many findings")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # an end that still says how far it was
     settings = dict(text.split("=", 1) for text in given.settings)
     names = [
         n for n in ways.WAYS if not given.ways or n in given.ways or n == next(iter(ways.WAYS))
     ]
-    found, start = 0, time.monotonic()
+    found, done, start = 0, 0, time.monotonic()
     with ways.workers(settings, names) as workers:
-        for k in range(given.seed, given.seed + given.programs):
-            if k % A_PALETTE == 0 or k == given.seed:
-                palette = programs.Palette.of(k // A_PALETTE)
-            chosen = workers.names if given.ways else workers.chosen(k)
-            program = programs.program(k, palette)
-            difference = compare.found_in(workers, program, chosen)
-            if difference:
-                found += 1
-                way, what = difference
-                program, what = shrink.shortest(workers, program, way, what)
-                print(f"===== program {k}, {way}: {what}\n{program}\n", flush=True)
-            if (k - given.seed) % 1000 == 999:
-                print(
-                    f"{k + 1 - given.seed} programs, {found} found, {time.monotonic() - start:.0f} s",
-                    flush=True,
-                )
-            if found >= given.most:
-                break
+        with contextlib.suppress(KeyboardInterrupt):
+            for k in range(given.seed, given.seed + given.programs):
+                if k % A_PALETTE == 0 or k == given.seed:
+                    palette = programs.Palette.of(k // A_PALETTE)
+                chosen = workers.names if given.ways else workers.chosen(k)
+                program = programs.program(k, palette)
+                difference = compare.found_in(workers, program, chosen)
+                if difference:
+                    found += 1
+                    way, what = difference
+                    program, what = shrink.shortest(workers, program, way, what)
+                    print(f"===== program {k}, {way}: {what}\n{program}\n", flush=True)
+                done += 1
+                if done % 1000 == 0:
+                    print(
+                        f"{done} programs, {found} found, {time.monotonic() - start:.0f} s",
+                        flush=True,
+                    )
+                if found >= given.most:
+                    break
         seconds = time.monotonic() - start
-        print(
-            f"{k + 1 - given.seed} programs from number {given.seed} in {seconds:.0f} s, {found} found"
-        )
+        print(f"{done} programs from number {given.seed} in {seconds:.0f} s, {found} found")
         print(
             "runs: " + ", ".join(f"{name} {count}" for name, count in workers.runs.items()),
             flush=True,
