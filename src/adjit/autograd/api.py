@@ -214,7 +214,7 @@ def grad(
             raise RuntimeError("One of the differentiated Tensors does not require grad")
     keep = create_graph if retain_graph is None else retain_graph
     found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
-    result = []
+    result: list[Any] = []
     for k, (t, g) in enumerate(zip(targets, found, strict=True)):
         if g is None and not unused:
             raise RuntimeError(
@@ -224,7 +224,9 @@ def grad(
         if g is None and materialize_grads:
             g = zeros_like(t, requires_grad=create_graph)
         if g is not None and not is_dense(g.spec.shape, g.spec.strides):
-            g = g.contiguous()  # one number stands for many: who writes into it means one element
+            # One number may stand for many: who writes into it means one element.
+            before = [done for done, other in zip(result, found, strict=False) if other is g]
+            g = before[0] if before else g.contiguous()
         result.append(g)
     return tuple(result)
 
