@@ -92,8 +92,9 @@ def found_in(workers: Workers, program: Program, names: list[str]) -> tuple[str,
     if raised(plain[0]) != [e for e in plain[0].errors if e]:
         asked = [n for n in asked if n != "compiled"]  # the whole call raises, late
     refused = [x for x, e in zip(program.lines, plain[0].errors, strict=True) if e]
-    if Program(refused, 0).is_random:
-        asked = [n for n in asked if n != "compiled"]  # what was refused may have drawn numbers
+    if Program(refused, 0).is_random or any("backward(" in x for x in refused):
+        # What was refused may have drawn numbers, or got half its way back.
+        asked = [n for n in asked if n != "compiled"]
     requests = without_refused(program, plain[0]) if "compiled" in asked else program
     answers = workers.run(program, [n for n in asked if n != "compiled"])
     if "compiled" in asked and requests is not None:
