@@ -92,12 +92,11 @@ def label(source: DeviceSource) -> str:
 def kernels_of_the_room() -> Iterator[tuple[Any, Any]]:
     """Every CPU kernel that is not written by the scheduler and each of its CUDA sides, None where it
     is taken over as it is."""
-    for info in pkgutil.iter_modules(kernels.__path__):
-        name = f"adjit.kernels.{info.name}"
-        if info.name == "launcher":  # the host's part of a launch
+    for info in pkgutil.walk_packages(kernels.__path__, "adjit.kernels."):
+        if info.name.endswith(".launcher"):  # the host's part of a launch
             continue
-        for function in vars(import_module(name)).values():
-            if getattr(function, "is_kernel", False) and function.__module__ == name:
+        for function in vars(import_module(info.name)).values():
+            if getattr(function, "is_kernel", False) and function.__module__ == info.name:
                 for side in getattr(function, "devices", [None]):
                     yield function, side
 

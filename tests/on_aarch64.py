@@ -85,7 +85,7 @@ def run(chosen: set[str]) -> dict[str, str]:
 
 def texts(every: bool) -> dict[str, Any]:
     """Name, text and signature of each kernel that programs ask for, and the bits of their results."""
-    from adjit.schedule import cache
+    from adjit.schedule.jit import cache
 
     unit, found = cache._unit, {}
 
@@ -102,8 +102,8 @@ def emitters() -> list[Any]:
     from adjit import kernels
 
     found = []
-    for info in pkgutil.iter_modules(kernels.__path__):
-        emit = getattr(import_module(f"adjit.kernels.{info.name}"), "emit", None)
+    for info in pkgutil.walk_packages(kernels.__path__, "adjit.kernels."):
+        emit = getattr(import_module(info.name), "emit", None)
         if emit is not None and list(inspect.signature(emit).parameters) == ["dtype"]:
             found.append(emit)
     return found
@@ -111,10 +111,10 @@ def emitters() -> list[Any]:
 
 def units(noted: list[tuple[str, str, str]], every: bool) -> dict[str, Any]:
     """What translates and compiles each piece of object code, by a name to tell it by."""
-    from adjit.kernels import runner
+    from adjit.kernels.runtime import runner
 
     import adjit
-    from adjit.schedule import cache, modules, native
+    from adjit.schedule.jit import cache, modules, native
 
     found = {unit.stem: unit.translate for unit in (cache._unit(*parts) for parts in noted)}
     made = runner.Runner()
@@ -131,7 +131,9 @@ def units(noted: list[tuple[str, str, str]], every: bool) -> dict[str, Any]:
             found[unit.stem] = unit.translate
     for family in native.families:
         if every or family.name in FEW_FAMILIES:
-            unit = cache._unit(family.name, native._bound(family.module), family.signature)
+            unit = cache._unit(
+                family.name, native._bound(f"fastpath.{family.module}"), family.signature
+            )
             found[unit.stem] = unit.translate
     return found
 
@@ -214,7 +216,7 @@ def look(name: str, ir: str, text: str, code: bytes, external: tuple[str, ...]) 
 
 def look_at_all(wanted: dict[str, Any]) -> list[Look]:
     """Compile units, and look at each."""
-    from adjit.kernels.target import load
+    from adjit.kernels.language.target import load
 
     emit, seen = llvm.TargetMachine.emit_object, []
 
@@ -244,10 +246,10 @@ def look_at_all(wanted: dict[str, Any]) -> list[Look]:
 
 def emulate() -> None:
     """Have machine code run by an emulator once it is linked."""
-    from adjit.kernels import target
+    from adjit.kernels.language import target
     from emulator import Emulator
 
-    from adjit.schedule import cache
+    from adjit.schedule.jit import cache
 
     def fail(what: Any) -> None:
         """End this process for an error that would be let pass, as nobody can raise it through machine code."""
@@ -278,7 +280,8 @@ def told_by(part: str, every: bool, given: Any) -> Any:
     if part == "run":
         emulate()
         return run(set() if every else FEWER)
-    from adjit.kernels import micro, processor
+    from adjit.kernels.language import processor
+    from adjit.kernels.ops import gemm_tile
 
     looks = look_at_all(units(given["texts"], every))
     totals: Counter[str] = Counter()
@@ -288,7 +291,7 @@ def told_by(part: str, every: bool, given: Any) -> Any:
         "facts": facts(),
         "vector_bytes": processor.VECTOR_BYTES,
         "fused": processor.FUSED,
-        "tile": [micro.HEIGHT, micro.WIDTH],
+        "tile": [gemm_tile.HEIGHT, gemm_tile.WIDTH],
         "totals": {"units": len(looks), **totals},
         "units": {one.name: one._asdict() for one in looks},
         "faults": [f"{one.name}: {fault}" for one in looks for fault in one.faults],

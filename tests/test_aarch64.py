@@ -15,7 +15,7 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 import pytest
-from adjit.kernels.processor import FUSED
+from adjit.kernels.language.processor import FUSED
 from cuda_kernels import kernels_of_the_room
 from on_aarch64 import PROCESSOR, TILES, TRIPLE, foreign, look
 

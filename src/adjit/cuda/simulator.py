@@ -565,7 +565,7 @@ def _source(word: str, lane: int, by: int) -> int:
 
 
 def value(t: Tensor, *, blocks: int | None = None, reverse: bool = False) -> Tensor:
-    """What a GPU would give for a tensor of the CPU that nobody has looked at yet.
+    """Compute what a GPU would give for a tensor of the CPU that nobody has looked at yet.
 
     Each operation behind it runs its own device kernel here; fused ones give the same bits. The
     tensor itself is left to be computed.

@@ -891,7 +891,7 @@ class Module:
             >>> nn.Linear(2, 1).share_memory()
             Traceback (most recent call last):
                 ...
-            AttributeError: 'Parameter' object has no attribute 'share_memory_'
+            AttributeError: 'Parameter' object has no attribute 'share_memory_'. Other processes, ...
         """
         return self._apply(lambda tensor: tensor.share_memory_())
 
