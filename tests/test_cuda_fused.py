@@ -81,12 +81,12 @@ def test_a_group_with_the_sum_of_its_rows(length):
         np.testing.assert_array_equal(totals, sums.numpy())
 
 
-def sheet_of(function, x, monkeypatch):
+def row_group_of(function, x, monkeypatch):
     """The step, words and operands of the kernel that goes through a function row by row."""
     found = []
 
-    def watched(parts, inputs, outputs, sheet, over, limits):
-        made = kernel(parts, inputs, outputs, sheet, {}, limits)
+    def watched(parts, inputs, outputs, row_group, over, limits):
+        made = kernel(parts, inputs, outputs, row_group, {}, limits)
         found.append((made, inputs, outputs))
         return made
 
@@ -105,7 +105,7 @@ def test_rows(monkeypatch):
         shifted = x - x.amax(1, keepdim=True)
         return shifted / (shifted * shifted).sum(1, keepdim=True)
 
-    (step, words), inputs, outputs = sheet_of(function, x, monkeypatch)
+    (step, words), inputs, outputs = row_group_of(function, x, monkeypatch)
     assert len(inputs) == len(outputs) == 1
     device = device_step(step.source, step.n, words, 1 << 12, 2 + len(words))
     for reverse, blocks in ((False, 1), (True, None)):

@@ -208,7 +208,7 @@ def group_loops(case: Case) -> Iterator[Source]:
         yield step.source
 
 
-def sheet_loops(case: Case) -> Iterator[Source]:
+def row_group_loops(case: Case) -> Iterator[Source]:
     """Groups that go row by row: the body over elements and over rows, sums, and a kernel of rows."""
     whole, kind = RowGroup(8, 96), case.kinds[0]
     for given in ([(96, 1)], [(0, 1), (96, 1), (1, 0)], [(200, 1)]):
@@ -254,7 +254,7 @@ def texts_of_one(case: Case) -> list[str]:
 def texts_of(case: Case, every: bool = False) -> list[str]:
     """The kernels of a body, all of them or without those that a GPU takes over as they are: these
     take long to write."""
-    sources = [*group_loops(case), *sheet_loops(case)]
+    sources = [*group_loops(case), *row_group_loops(case)]
     other = [s for s in sources if every or not isinstance(s.origin, Text)]
     return texts_of_one(case) + [s.text for s in sources] + [device_text(s) for s in other]
 

@@ -1,4 +1,4 @@
-"""Constants of `vector_math` for float32.
+"""Constants of `vector.py` for float32.
 
 The polynomials are minimax fits (Remez exchange in 300 bits, relative error), their coefficients
 rounded one after the other, lowest first, the rest refitted each time; the constant comes first.

@@ -1,4 +1,4 @@
-"""Constants of `vector_math` for float64; see `vector_math_f32` for what each is."""
+"""Constants of `vector.py` for float64; see `constants_f32.py` for what each is."""
 
 import numpy as np
 

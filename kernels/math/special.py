@@ -1,4 +1,4 @@
-"""Scalar functions put together from those of `vector_math`, in the same style.
+"""Scalar functions put together from those of `vector.py`, in the same style.
 
 They are accurate to a few units in the last place rather than to one or two.
 """

@@ -1,6 +1,6 @@
 """Products of matrices and vectors.
 
-Products of floating matrices run on the tiles of `micro.py`, of any strides and sizes. The kernels
+Products of floating matrices run on the tiles of `gemm_tile.py`, of any strides and sizes. The kernels
 around them are emitted too. One unit of work is a few rows of a block of columns; units share
 nothing but operands, and an element is added up in the same order wherever it is cut.
 

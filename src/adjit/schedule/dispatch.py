@@ -1,4 +1,4 @@
-"""The cold road: recorded nodes are run one by one, each on the kernels of its own recipe.
+"""The dispatch tier: recorded nodes are run one by one, each on the kernels of its own recipe.
 
 Every node becomes rows of words, one for each of its steps, which go to the compiled runner.
 """

@@ -1,7 +1,7 @@
-"""The hot tier: which structures have a plan, and who compiles its kernels.
+"""The planned tier: which structures have a plan, and who compiles its kernels.
 
 A structure gets a plan when it comes back. Until its kernels are compiled, by a thread in the
-background unless ADJIT_JIT says otherwise, its nodes go the cold road. Where the cold road would have to
+background unless ADJIT_JIT says otherwise, its nodes are dispatched one by one. Where that would have to
 wait for many kernels and a plan needs few, a structure gets its plan at once.
 """
 
@@ -54,7 +54,7 @@ _nodes = 0  # of their plans
 
 
 def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
-    """The plan for a batch, None as long as it has to go the cold road. Callers hold the lock."""
+    """The plan for a batch, None as long as it has to be dispatched. Callers hold the lock."""
     entry = entries.pop(structure.key, None)
     if entry is None:
         entry = PlanEntry()
@@ -76,7 +76,7 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
         entry.is_ready, entry.course = True, entry.plan.course
-        empty_cache()  # of what the cold road needed: more, and in other sizes
+        empty_cache()  # of what dispatching needed: more, and in other sizes
         return entry.plan
     return None
 
@@ -115,7 +115,7 @@ def _make_at_once(entry: PlanEntry, batch: Sequence[Any], structure: Structure) 
 
 
 def _laid_out(batch: Sequence[Any], structure: Structure) -> Plan | None:
-    """A plan for a batch, None where it has to go the cold road for good."""
+    """A plan for a batch, None where it has to be dispatched one by one for good."""
     if any(node.recipe.write == IN_PLACE or node.recipe.here for node in batch):
         return None  # writes into shared memory are done at once, one by one
     try:
@@ -154,7 +154,7 @@ def plan_for(batch: Sequence[Any], structure: Structure, least: int) -> Plan:
 
 
 def warn(what: str, error: Exception) -> None:
-    """Report that something goes the cold road for good."""
+    """Report that something is dispatched one by one for good."""
     warnings.warn(
         f"{what} ({type(error).__name__}: {error}); its operations go on running one by one",
         RuntimeWarning,
@@ -163,7 +163,7 @@ def warn(what: str, error: Exception) -> None:
 
 
 def _compile(entry: PlanEntry) -> None:
-    """Compile what a plan needs; without a compiler that can, the cold road goes on."""
+    """Compile what a plan needs; without a compiler that can, dispatching goes on."""
     assert entry.plan is not None
     for source in entry.plan.sources:
         try:

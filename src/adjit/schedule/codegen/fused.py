@@ -42,7 +42,7 @@ class GroupMember(NamedTuple):
     element: Element
     arguments: tuple[str, ...]
     targets: tuple[str, ...]
-    is_of_rows: bool = False  # of a sheet, with one element for each row
+    is_of_rows: bool = False  # of a row group, with one element for each row
 
 
 class FusedSum(NamedTuple):

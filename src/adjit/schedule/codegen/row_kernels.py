@@ -104,7 +104,7 @@ def kernel(
     parts: Sequence[Part],
     inputs: Sequence[Operand],
     outputs: Sequence[Operand],
-    sheet: RowGroup,
+    row_group: RowGroup,
     over: Mapping[str, str],
     limits: row_groups.Limits,
 ) -> tuple[Step, tuple[int, ...]]:
@@ -116,28 +116,28 @@ def kernel(
     """
     names = [part.fold.how if isinstance(part, RowSum) else part.name for part in parts]
     folds = [part.fold for part in parts if isinstance(part, RowSum)]
-    length, step, chunks = sheet.rows, 1, sheet.rows
+    length, step, chunks = row_group.rows, 1, row_group.rows
     for fold in folds:
         if not fold.by_rows:
             length, _, step, chunks = fold.words[:4]
-    parallel = sheet.rows // length * chunks
+    parallel = row_group.rows // length * chunks
     is_whole = any(f.by_rows for f in folds) or any(isinstance(part, RowFunction) for part in parts)
-    strip = sheet.width if is_whole else strip_of(sheet, parallel, limits.parts)
-    strips = -(-sheet.width // strip)
+    strip = row_group.width if is_whole else strip_of(row_group, parallel, limits.parts)
+    strips = -(-row_group.width // strip)
     name = "_".join(["rows", *list(dict.fromkeys(names))[:4], str(len(parts))])
-    writer = _Writer(parts, inputs, outputs, sheet, over)
+    writer = _Writer(parts, inputs, outputs, row_group, over)
     source = Source(name, writer.text(name), Text(WIDTH_AT))
     source = shared(source, f"fused {', '.join(names)}")
-    words = (length, sheet.width, step, chunks, strip, strips, *writer.words)
+    words = (length, row_group.width, step, chunks, strip, strips, *writer.words)
     return Step(source, parallel * strips, GRAIN // max(step * strip, 1)), words
 
 
-def strip_of(sheet: RowGroup, parts: int, least: int) -> int:
+def strip_of(row_group: RowGroup, parts: int, least: int) -> int:
     """The columns that one unit sums where nothing needs a whole row, so that `parts` of the rows
     make at least so many units."""
-    wanted = 1 if sheet.numel <= row_groups.SMALL else -(-least // parts)
-    strip = -(-sheet.width // (wanted * STRIP)) * STRIP
-    return min(strip, sheet.width, row_groups.MAX_WIDTH)
+    wanted = 1 if row_group.numel <= row_groups.SMALL else -(-least // parts)
+    strip = -(-row_group.width // (wanted * STRIP)) * STRIP
+    return min(strip, row_group.width, row_groups.MAX_WIDTH)
 
 
 class _Writer:
@@ -148,7 +148,7 @@ class _Writer:
         parts: Sequence[Part],
         inputs: Sequence[Operand],
         outputs: Sequence[Operand],
-        sheet: RowGroup,
+        row_group: RowGroup,
         over: Mapping[str, str],
     ) -> None:
         self.parts, self.over = parts, over
@@ -161,7 +161,7 @@ class _Writer:
         self.where: dict[str, str] = {}  # the index of element j, or the only one, of an operand
         self.dtypes = {o.name: o.dtype.stored for o in self.read}
         for o in self.read:
-            self.where[o.name] = self._index(o, sheet)
+            self.where[o.name] = self._index(o, row_group)
         self.by_element = {o.name for o in self.read if o.strides and o.strides[1]}
         self.loop_of: dict[str, int] = dict.fromkeys(self.dtypes, 0)  # in which a value is there
         self.of_rows: set[str] = self.dtypes.keys() - self.by_element
@@ -175,13 +175,13 @@ class _Writer:
         self.kept = self._kept()
         self.whole = self.by_element.union(self.kept, self.direct)
 
-    def _index(self, operand: Operand, sheet: RowGroup) -> str:
+    def _index(self, operand: Operand, row_group: RowGroup) -> str:
         """Where the first element of a row lies."""
         assert operand.strides is not None
         down, across = operand.strides
         if down == 0:
             return "left" if across else "0"
-        if across and down == sheet.width:
+        if across and down == row_group.width:
             return "here"
         self.words.append(down)
         start = f"row * pitch_{operand.name}"

@@ -74,14 +74,14 @@ def _kind(item: Item, own: int, product: Recipe, before: int) -> int:
         or item.recipe.spec.numel != spec.numel
     ):
         return 0
-    sheet = RowGroup(spec.numel // spec.shape[-1], spec.shape[-1])
-    along = [steps_of(o.strides or (), element.shape, sheet) for o in operands]
-    whole = sheet.width, 1
+    row_group = RowGroup(spec.numel // spec.shape[-1], spec.shape[-1])
+    along = [steps_of(o.strides or (), element.shape, row_group) for o in operands]
+    whole = row_group.width, 1
     if along.pop(own) != whole or along.pop() != whole:
         return 0
     if not along:
         return BOUNDED if name in BOUNDS and before < BOUNDED else 0
-    is_row = along[0] == (0, 1) or (sheet.rows == 1 and along[0] == whole)
+    is_row = along[0] == (0, 1) or (row_group.rows == 1 and along[0] == whole)
     if name == "mul":
         return SCALED if is_row and before < SCALED else 0
     if name != "add":

@@ -2,7 +2,7 @@
 
 Elementwise nodes over the same elements join the group of a value they read, or of a node that
 reads the same value; the first pass of a sum joins the group that computes what it sums. Where it
-sums the rows of a sheet, what is computed from the sums, row by row, joins the group too. A group
+sums the rows of a row group, what is computed from the sums, row by row, joins the group too. A group
 runs at one point of time, so nothing may join it that depends on it by a detour.
 """
 
@@ -22,7 +22,7 @@ from .row_groups import (
     fits,
     is_plain,
     is_shared_out,
-    sheet_of,
+    row_group_of,
     steps_of,
     work_of,
 )
@@ -53,8 +53,18 @@ class Task:
     """Items that run together, and the tasks that must have run before."""
 
     __slots__ = (
-        "barred", "cell", "copies", "first", "folds", "into", "items", "last", "needs", "numel",
-        "shape", "sheet",
+        "barred",
+        "cell",
+        "copies",
+        "first",
+        "folds",
+        "into",
+        "items",
+        "last",
+        "needs",
+        "numel",
+        "row_group",
+        "shape",
     )  # fmt: skip
 
     def __init__(self, item: Item, cell: int) -> None:
@@ -69,7 +79,7 @@ class Task:
         self.first = self.last = item.node  # when its items were recorded
         element = item.recipe.element
         self.shape: tuple[int, ...] | None = None  # None where every operand is contiguous
-        self.sheet: RowGroup | None = None  # what it goes through row by row
+        self.row_group: RowGroup | None = None  # what it goes through row by row
         self.numel = 0
         if element is not None:
             self.numel = item.recipe.spec.numel
@@ -135,22 +145,22 @@ class Fusion:
     def _task_of(self, item: Item, cell: int) -> Task:
         found = None
         if item.recipe.element is not None:
-            found = self._sheet_below(item, cell)
+            found = self._row_group_below(item, cell)
         elif item.recipe.fold is not None:
             found = self._folding(item)
         if found is not None:
             return self._add(found, item)
-        if self._is_fused(item) or self._is_sheet(item):
+        if self._is_fused(item) or self._is_row_group(item):
             return self._place(item, cell)
         task = Task(item, cell)
         self._tasks.append(task)
         task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0}
         return task
 
-    def _is_sheet(self, item: Item) -> bool:
+    def _is_row_group(self, item: Item) -> bool:
         """Whether a group that goes row by row may begin with an item."""
         fold = item.recipe.fold
-        if sheet_of(item.recipe) is None or item.recipe.inputs[0].numel < self.least:
+        if row_group_of(item.recipe) is None or item.recipe.inputs[0].numel < self.least:
             return False
         return fold is None or fold.by_rows
 
@@ -164,8 +174,8 @@ class Fusion:
     def _place(self, item: Item, cell: int) -> Task:
         """The group of an item that others may join, several groups merged where it joins them."""
         fresh = Task(item, cell)
-        if (sheet := sheet_of(item.recipe)) is not None:
-            fresh.sheet, fresh.numel = sheet, sheet.numel
+        if (row_group := row_group_of(item.recipe)) is not None:
+            fresh.row_group, fresh.numel = row_group, row_group.numel
         friends: list[Task] = []
         siblings = []
         for read, stride, shape in _walks(item):
@@ -200,9 +210,9 @@ class Fusion:
             return False
         if len(a.items) + len(b.items) > MAX_MEMBERS:
             return False
-        sheet = a.sheet or b.sheet
-        if sheet is not None:
-            if not (self._may_enter(a, sheet, b) and self._may_enter(b, sheet, a)):
+        row_group = a.row_group or b.row_group
+        if row_group is not None:
+            if not (self._may_enter(a, row_group, b) and self._may_enter(b, row_group, a)):
                 return False
             if _holds_up(b, a):
                 return False
@@ -220,8 +230,8 @@ class Fusion:
         into.needs |= other.needs
         into.needs -= {into, other}
         into.barred |= other.barred
-        into.sheet = into.sheet or other.sheet
-        into.shape = None if into.sheet else into.shape or other.shape
+        into.row_group = into.row_group or other.row_group
+        into.shape = None if into.row_group else into.shape or other.shape
         into.first, into.last = min(into.first, other.first), max(into.last, other.last)
         other.into = into
 
@@ -241,42 +251,42 @@ class Fusion:
         k, element = item.writes.index(read.value), item.recipe.element
         if element is not None and self._is_fused(item):
             return element.outputs[k].strides or (), element.shape
-        if item.recipe.row is not None and task.sheet is not None:
+        if item.recipe.row is not None and task.row_group is not None:
             return (1,), (item.recipe.outputs[k].numel,)
         return None
 
     # ----- sums -----
 
-    def _may_enter(self, task: Task, sheet: RowGroup, other: Task) -> bool:
-        """Whether a group can run in a sheet, together with another one there."""
-        if task.numel != sheet.numel:
+    def _may_enter(self, task: Task, row_group: RowGroup, other: Task) -> bool:
+        """Whether a group can run in a row group, together with another one there."""
+        if task.numel != row_group.numel:
             return False
-        if task.sheet != sheet and not (
-            task.sheet is None and not task.folds and _fits(task.items, sheet)
+        if task.row_group != row_group and not (
+            task.row_group is None and not task.folds and _fits(task.items, row_group)
         ):
             return False
-        if _work(task, other) > MAX_WORK or not self._has_room(sheet, task, other):
+        if _work(task, other) > MAX_WORK or not self._has_room(row_group, task, other):
             return False
         folds = _folds([*task.folds, *other.folds])
         columns = [fold for fold in folds if not fold.by_rows]
         if any(fold.words != columns[0].words for fold in columns):
             return False
-        if not columns or is_shared_out(columns[0], sheet.numel, self.limits.parts):
+        if not columns or is_shared_out(columns[0], row_group.numel, self.limits.parts):
             return True
         return len(columns) == len(folds) and all(
             t.recipe.row is None for t in [*task.items, *other.items]
         )
 
-    def _has_room(self, sheet: RowGroup, *tasks: Task, more: Sequence[Item] = ()) -> bool:
+    def _has_room(self, row_group: RowGroup, *tasks: Task, more: Sequence[Item] = ()) -> bool:
         """Whether the values of a row have room while they wait for its sums, be it all of them."""
         if self.limits.room is None:
             return True
         items = [*more, *(item for t in tasks for item in [*t.items, *t.copies])]
         specs = [spec for item in items for spec in item.recipe.outputs]
         columns = [f for t in tasks for f in _folds(t.folds) if not f.by_rows]
-        each = sum([spec.dtype.itemsize for spec in specs if spec.numel == sheet.numel])
+        each = sum([spec.dtype.itemsize for spec in specs if spec.numel == row_group.numel])
         each += 3 * sum([fold.given.itemsize for fold in columns])  # of four rows
-        return each * (min(sheet.width, MAX_WIDTH) + 15) <= self.limits.room
+        return each * (min(row_group.width, MAX_WIDTH) + 15) <= self.limits.room
 
     def _folding(self, item: Item) -> Task | None:
         """The group that computes what an item sums, if the sum may join it."""
@@ -285,32 +295,32 @@ class Fusion:
         size = item.recipe.inputs[0].numel
         if read.value < 0 or not self._is_same(read, (1,), (size,)):
             return None
-        task, sheet = self._maker(read.value)[0], sheet_of(item.recipe)
+        task, row_group = self._maker(read.value)[0], row_group_of(item.recipe)
         if task.numel != size:
             return None
-        if sheet is not None and self._may_enter(task, sheet, Task(item, task.cell)):
-            task.sheet, task.shape = sheet, None
+        if row_group is not None and self._may_enter(task, row_group, Task(item, task.cell)):
+            task.row_group, task.shape = row_group, None
             return task
-        is_flat = task.sheet is None and task.shape is None and fold.how in FLAT
+        is_flat = task.row_group is None and task.shape is None and fold.how in FLAT
         return task if is_flat and {f.words for f in _folds(task.folds)} <= {fold.words} else None
 
     def _is_of_rows(self, read: Read) -> bool:
-        """Whether a value has one element for each row of a sheet that computes it."""
+        """Whether a value has one element for each row of a row group that computes it."""
         task, source = self._maker(read.value)
-        if task.sheet is None or read.offset:
+        if task.row_group is None or read.offset:
             return False
         fold, made = source.recipe.fold, source.recipe.outputs[source.writes.index(read.value)]
-        return made.numel == task.sheet.rows and (fold is None or fold.by_rows)
+        return made.numel == task.row_group.rows and (fold is None or fold.by_rows)
 
     def _is_spread(self, read: Read, stride: Sequence[int], shape: Sequence[int]) -> bool:
-        """Whether a reader over a sheet takes the one element that the sheet has for a row."""
-        sheet = self._maker(read.value)[0].sheet
-        if sheet is None or numel(shape) != sheet.numel or not self._is_of_rows(read):
+        """Whether a reader over a row group takes the one element that the row group has for a row."""
+        row_group = self._maker(read.value)[0].row_group
+        if row_group is None or numel(shape) != row_group.numel or not self._is_of_rows(read):
             return False
-        return steps_of(stride, shape, sheet) == ((1, 0) if sheet.rows > 1 else (0, 0))
+        return steps_of(stride, shape, row_group) == ((1, 0) if row_group.rows > 1 else (0, 0))
 
-    def _sheet_below(self, item: Item, cell: int) -> Task | None:
-        """The sheet from whose sums of rows an item computes one element a row."""
+    def _row_group_below(self, item: Item, cell: int) -> Task | None:
+        """The row group from whose sums of rows an item computes one element a row."""
         reads = [read for read in item.reads if read.value >= 0]
         makers = [self._maker(read.value)[0] for read in reads]
         row_groups = [m for m, r in zip(makers, reads, strict=True) if self._is_of_rows(r)]
@@ -319,8 +329,8 @@ class Fusion:
         task = max(row_groups, key=lambda made: made.last)
         element, size = item.recipe.element, item.recipe.spec.numel
         assert element is not None
-        assert task.sheet is not None
-        if size != task.sheet.rows or not fits(element, size, task.sheet):
+        assert task.row_group is not None
+        if size != task.row_group.rows or not fits(element, size, task.row_group):
             return None
         if task.cell != cell or _work(task) >= MAX_WORK:
             return None
@@ -337,7 +347,7 @@ class Fusion:
         readers: dict[int, set[Task]] = {}
         for task in tasks:
             for item in task.everything:
-                walks = _walks(item) if self._is_fused(item) or task.sheet is not None else []
+                walks = _walks(item) if self._is_fused(item) or task.row_group is not None else []
                 same = {w[0] for w in walks if w[0].value >= 0 and self._is_same(*w)}
                 for read in item.reads:
                     if read.value < 0 or self._maker(read.value)[0] is task:
@@ -352,7 +362,7 @@ class Fusion:
             copies = self._cheap_way(value, home, stored)
             if copies is None or not all(
                 _may_copy(copies, task)
-                and (task.sheet is None or self._has_room(task.sheet, task, more=copies))
+                and (task.row_group is None or self._has_room(task.row_group, task, more=copies))
                 for task in readers[value]
             ):
                 stored.add(value)
@@ -385,16 +395,16 @@ def _walks(item: Item) -> list[tuple[Read, Sequence[int], Sequence[int]]]:
     if recipe.element is not None:
         strides = [o.strides for o in recipe.element.inputs if o.strides is not None]
         return [(r, s, recipe.element.shape) for r, s in zip(item.reads, strides, strict=True)]
-    sheet = sheet_of(recipe)
-    if sheet is None:
+    row_group = row_group_of(recipe)
+    if row_group is None:
         return []
     letters = recipe.row.row.inputs if recipe.row is not None else "e"
     reads = list(zip(item.reads, letters, strict=True))
     whole = [read for read, letter in reads if letter == "e"]
     by_columns = [read for read, letter in reads if letter == "c" and read not in whole]
     return [
-        *((read, (1,), (sheet.numel,)) for read in whole),
-        *((read, (0, 1), sheet) for read in by_columns),
+        *((read, (1,), (row_group.numel,)) for read in whole),
+        *((read, (0, 1), row_group) for read in by_columns),
     ]
 
 
@@ -404,12 +414,12 @@ def _folds(items: Sequence[Item]) -> list[Reduction]:
 
 
 def _work(*tasks: Task) -> int:
-    """What compiling a sheet of these groups costs."""
+    """What compiling a row group of these groups costs."""
     return sum(work_of(item.recipe) for t in tasks for item in [*t.items, *t.folds])
 
 
 def _share_a_loop(a: Task, b: Task) -> bool:
-    """Whether two groups, neither of them a sheet, walk along their operands in the same way."""
+    """Whether two groups, neither of them a row group, walk along their operands in the same way."""
     if (a.folds and b.shape is not None) or (b.folds and a.shape is not None):
         return False
     if len({fold.words for fold in _folds([*a.folds, *b.folds])}) > 1:
@@ -417,16 +427,16 @@ def _share_a_loop(a: Task, b: Task) -> bool:
     return a.shape is None or b.shape is None or a.shape == b.shape
 
 
-def _fits(items: Sequence[Item], sheet: RowGroup) -> bool:
-    """Whether bodies can run in a sheet."""
+def _fits(items: Sequence[Item], row_group: RowGroup) -> bool:
+    """Whether bodies can run in a row group."""
     elements = [(item.recipe.element, item.recipe.spec.numel) for item in items]
-    return all(element is not None and fits(element, n, sheet) for element, n in elements)
+    return all(element is not None and fits(element, n, row_group) for element, n in elements)
 
 
 def _may_copy(bodies: Sequence[Item], task: Task) -> bool:
     """Whether bodies of another group can run in the loop of this one."""
-    if task.sheet is not None:
-        return _fits(bodies, task.sheet)
+    if task.row_group is not None:
+        return _fits(bodies, task.row_group)
     elements = [item.recipe.element for item in bodies]
     return all(
         item.recipe.spec.numel == task.numel and (is_flat(e) or tuple(e.shape) == task.shape)

@@ -1,6 +1,6 @@
-"""Sheets: groups that go row by row, so that what needs the sum of a row finds the row in the cache.
+"""Row groups: groups that go row by row, so that what needs the sum of a row finds the row in the cache.
 
-A sheet is `rows x width` elements in C order. Its group holds bodies over all elements, sums of
+A row group is `rows x width` elements in C order. Its group holds bodies over all elements, sums of
 its rows, bodies over such sums (one element a row), and sums of its columns.
 """
 
@@ -18,13 +18,13 @@ MIN_WIDTH, MAX_WIDTH = 64, 4096
 # What a group may hold, so that it compiles in well under a second: a body counts as one, a sum of a
 # row, with the loop that ends at it, as SUM, a kernel of rows as ROW.
 MAX_WORK, SUM, ROW = 48, 4, 8
-SMALL = 1 << 16  # elements of a sheet that need no threads
+SMALL = 1 << 16  # elements of a row group that need no threads
 
 
 class Limits(NamedTuple):
-    """What sheets have to keep to on the device that they run on."""
+    """What row groups have to keep to on the device that they run on."""
 
-    parts: int = 4  # that the rows of a large sheet are cut into at least: all get their shares
+    parts: int = 4  # that the rows of a large row group are cut into at least: all get their shares
     room: int | None = None  # bytes for the values of a row that wait for its sum
 
 
@@ -42,8 +42,8 @@ class RowGroup(NamedTuple):
         return self.rows * self.width
 
 
-def sheet_of(recipe: Recipe) -> RowGroup | None:
-    """The sheet of a reduction or of a kernel of rows; None where there is none, or no fit one."""
+def row_group_of(recipe: Recipe) -> RowGroup | None:
+    """The row group of a reduction or of a kernel of rows; None where there is none, or no fit one."""
     if recipe.row is not None:
         width, whole = recipe.row.words[0], True
     elif recipe.fold is not None:
@@ -63,7 +63,7 @@ def work_of(recipe: Recipe) -> int:
 
 
 def is_shared_out(fold: Reduction, numel: int, parts: int) -> bool:
-    """Whether sums of columns leave so many parts of the rows of a large sheet."""
+    """Whether sums of columns leave so many parts of the rows of a large row group."""
     return numel <= SMALL or numel // (fold.words[0] * fold.words[1]) * fold.words[3] >= parts
 
 
@@ -73,24 +73,24 @@ def is_plain(strides: Sequence[int], shape: Sequence[int]) -> bool:
     return all(n == 1 or a == b for n, a, b in zip(shape, strides, dense, strict=True))
 
 
-def steps_of(strides: Sequence[int], shape: Sequence[int], sheet: RowGroup) -> Steps | None:
-    """How an operand over all elements of a sheet walks along it, None if not in even steps."""
+def steps_of(strides: Sequence[int], shape: Sequence[int], row_group: RowGroup) -> Steps | None:
+    """How an operand over all elements of a row group walks along it, None if not in even steps."""
     if not any(strides):
         return 0, 0
     if is_plain(strides, shape):
-        return sheet.width, 1
+        return row_group.width, 1
     inner, split = 1, len(shape)
-    while split and inner < sheet.width:
+    while split and inner < row_group.width:
         split -= 1
         inner *= shape[split]
-    if inner != sheet.width:
+    if inner != row_group.width:
         return None
     down, across = (
         coalesce(shape[part], [strides[part]])[1][0] for part in (slice(split), slice(split, None))
     )
     if len(down) > 1 or across not in ((0,), (1,)):
         return None
-    return down[0] if down else sheet.width * across[0], across[0]
+    return down[0] if down else row_group.width * across[0], across[0]
 
 
 def row_steps_of(strides: Sequence[int], shape: Sequence[int]) -> Steps | None:
@@ -101,24 +101,24 @@ def row_steps_of(strides: Sequence[int], shape: Sequence[int]) -> Steps | None:
 
 
 def steps_in(
-    strides: Sequence[int], shape: Sequence[int], sheet: RowGroup, is_of_rows: bool
+    strides: Sequence[int], shape: Sequence[int], row_group: RowGroup, is_of_rows: bool
 ) -> Steps:
-    """How an operand of a body that fits walks along a sheet."""
-    steps = row_steps_of(strides, shape) if is_of_rows else steps_of(strides, shape, sheet)
+    """How an operand of a body that fits walks along a row group."""
+    steps = row_steps_of(strides, shape) if is_of_rows else steps_of(strides, shape, row_group)
     assert steps is not None
     return steps
 
 
-def fits(element: Element, numel: int, sheet: RowGroup) -> bool:
-    """Whether a body over so many elements, all of them or one a row, can run in a sheet."""
+def fits(element: Element, numel: int, row_group: RowGroup) -> bool:
+    """Whether a body over so many elements, all of them or one a row, can run in a row group."""
     operands = [(o, o.strides) for o in element.inputs if o.strides is not None]
-    if numel == sheet.numel:
-        return all(steps_of(s, element.shape, sheet) is not None for _, s in operands) and all(
-            steps_of(o.strides or (), element.shape, sheet) == (sheet.width, 1)
+    if numel == row_group.numel:
+        return all(steps_of(s, element.shape, row_group) is not None for _, s in operands) and all(
+            steps_of(o.strides or (), element.shape, row_group) == (row_group.width, 1)
             for o in element.outputs
         )
     return (
-        numel == sheet.rows
+        numel == row_group.rows
         and all(row_steps_of(s, element.shape) is not None for _, s in operands)
         and all(is_plain(o.strides or (), element.shape) for o in element.outputs)
     )

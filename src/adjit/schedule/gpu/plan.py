@@ -34,7 +34,7 @@ from ..planning.recipe import DeviceSource, Operand, Recipe, Step
 from . import lower, products
 from .run import Gpu, gpu_of, launcher_source
 
-PARTS = 64  # of the rows of a sheet whose columns are summed, at least: blocks for half a GPU
+PARTS = 64  # of the rows of a row group whose columns are summed, at least: blocks for half a GPU
 ROOM = 200 << 10  # bytes for the values of a row, unless a GPU has less: compute capability 9.0
 WORTH_A_GRAPH = 4  # steps; fewer are launched as fast one by one
 REPEATS = 3  # how often words are seen until they become a graph

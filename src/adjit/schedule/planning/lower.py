@@ -52,7 +52,7 @@ class PlanLowering:
 
     @property
     def is_worth_it(self) -> bool:
-        """Whether it fuses something, or copies less than it saves: the cold road writes over more."""
+        """Whether it fuses something, or copies less than it saves: dispatching writes over more."""
         is_fused = any(len(task.everything) > 1 for task in self.order)
         return is_fused or self.memory.copied <= self.worth_a_copy * len(self.items)
 
@@ -147,8 +147,8 @@ class PlanLowering:
                 v in self.memory.stored for i in [*task.items, *task.folds] for v in i.writes
             ):
                 pass  # other groups compute all of it again
-            elif task.sheet is not None:
-                self._emit_sheet(position, task)
+            elif task.row_group is not None:
+                self._emit_row_group(position, task)
             else:
                 self._emit_group(position, task)
         elif task.everything[0].recipe.write:
@@ -276,10 +276,10 @@ class PlanLowering:
         self._group_row(step, row, constants, [*given.values, *outputs], shape)
         self._note(step.source, task, taken, names, out_values)
 
-    def _emit_sheet(self, position: int, task: Task) -> None:
+    def _emit_row_group(self, position: int, task: Task) -> None:
         """One kernel that goes row by row."""
-        sheet = task.sheet
-        assert sheet is not None
+        row_group = task.row_group
+        assert row_group is not None
         copies = {id(item) for item in task.copies}
         parts: list[row_kernels.Part] = []
         given = _Given()
@@ -290,16 +290,16 @@ class PlanLowering:
         for item in task.everything:
             recipe = item.recipe
             if recipe.element is not None:
-                is_of_rows = recipe.spec.numel == sheet.rows
+                is_of_rows = recipe.spec.numel == row_group.rows
                 arguments = self._arguments(
                     item, given, made,
-                    lambda s, e=recipe.element, r=is_of_rows: steps_in(s, e.shape, sheet, r),
+                    lambda s, e=recipe.element, r=is_of_rows: steps_in(s, e.shape, row_group, r),
                 )  # fmt: skip
             else:
                 letters = recipe.row.row.inputs if recipe.row is not None else "e"
                 arguments = tuple(
                     made.get(read.value)
-                    or given.value(read, spec.dtype, (sheet.width if letter == "e" else 0, 1))
+                    or given.value(read, spec.dtype, (row_group.width if letter == "e" else 0, 1))
                     for read, spec, letter in zip(item.reads, recipe.inputs, letters, strict=True)
                 )
             targets = []
@@ -309,7 +309,9 @@ class PlanLowering:
                 if recipe.fold is not None and not recipe.fold.by_rows:
                     columns.append(v)
                 elif v in self.memory.stored and id(item) not in copies:
-                    steps = (1, 0) if self.specs[v].numel == sheet.rows else (sheet.width, 1)
+                    steps = (
+                        (1, 0) if self.specs[v].numel == row_group.rows else (row_group.width, 1)
+                    )
                     outputs.append(Operand(made[v], self.specs[v].dtype, steps))
                     out_values.append(v)
             if recipe.element is not None:
@@ -325,15 +327,15 @@ class PlanLowering:
                 parts.append(
                     row_kernels.RowFunction(recipe.row, (*arguments, *numbers), tuple(targets))
                 )
-        taken, row = self._taken(given, sheet)
+        taken, row = self._taken(given, row_group)
         over = self._reused_in_place(position, task, given.values, given.reads, outputs, out_values)
         out_values += columns
         row += [self.memory.place(v) for v in out_values]
         step, constants = row_kernels.kernel(
-            parts, [*given.values, *given.numbers], outputs, sheet, over, self.limits
+            parts, [*given.values, *given.numbers], outputs, row_group, over, self.limits
         )
         row += [*constants, *given.number_places]
-        self._group_row(step, row, constants, outputs, sheet)
+        self._group_row(step, row, constants, outputs, row_group)
         self._note(step.source, task, taken, [made[v] for v in out_values], out_values)
 
     def _arguments(

@@ -224,7 +224,7 @@ def test_values_of_rows_that_somebody_holds(plans):  # noqa: F811
     assert fused(plans)
 
 
-def test_what_needs_a_sheet_by_a_detour_stays_outside(plans):  # noqa: F811
+def test_what_needs_a_row_group_by_a_detour_stays_outside(plans):  # noqa: F811
     def look():
         x = T.linspace(-1, 1, 64 * 80).view(64, 80)
         y = x * 2
@@ -240,7 +240,7 @@ def test_what_needs_a_sheet_by_a_detour_stays_outside(plans):  # noqa: F811
     assert fused(plans)
 
 
-def test_sheets_are_bounded(tasks):  # noqa: F811
+def test_row_groups_are_bounded(tasks):  # noqa: F811
     def look():
         x = T.linspace(-1, 1, 20 * 80).view(20, 80)
         for _ in range(12):
@@ -248,9 +248,9 @@ def test_sheets_are_bounded(tasks):  # noqa: F811
         return bits(x)
 
     assert look() == cold(look)
-    row_groups = [t for t in tasks if t.sheet is not None]
-    assert len(row_groups) > 1
-    for t in row_groups:
+    joined = [t for t in tasks if t.row_group is not None]
+    assert len(joined) > 1
+    for t in joined:
         assert (
             sum(row_groups.work_of(i.recipe) for i in [*t.items, *t.folds]) <= row_groups.MAX_WORK
         )
