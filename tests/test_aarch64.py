@@ -82,7 +82,7 @@ def test_functions_of_floats_are_computed_on_whole_vectors(told, kernel):
 
 
 def test_sums_of_floats_are_computed_on_whole_vectors(told):
-    for kernel in ("sum_rows", "sum_columns", "moments_rows"):
+    for kernel in ("sum_rows", "sum_columns", "moments_of_chunks"):
         for unit in named(told, kernel):
             assert unit["of_floats"] > 50, unit
 
@@ -98,7 +98,7 @@ def test_tiles_have_few_vectors_on_the_stack(told):
     """None in the loops, or there would be a fault; outside of them what a masked edge takes."""
     for unit in named(told, f"{TILES}matmul"):
         assert unit["on_the_stack"] <= 2
-    for unit in named(told, f"{TILES}conv_tiles"):
+    for unit in named(told, f"{TILES}conv_tile"):
         assert unit["on_the_stack"] <= 150
 
 

@@ -295,6 +295,11 @@ def texts(table: str) -> list[str]:
 METHOD = re.compile(r"^(\{[\w:]+\})\.(\w+)\(")
 
 
+# As methods they take numbers spread out, as functions in one list.
+OF_ONE_LIST = {"broadcast_to", "flip", "permute", "reshape", "tile"}
+SPREAD_OUT = re.compile(r"(-?\d+|\{dim\})(, -?\d+)*\)")
+
+
 def forms(call: str) -> list[str]:
     """A call of a method, as a function too; and the form that writes in place, which is a statement."""
     found = METHOD.match(call)
@@ -303,7 +308,9 @@ def forms(call: str) -> list[str]:
     subject, name = found.groups()
     rest = call[found.end() :]
     made = [call]
-    if name in namespace[""]:
+    if name in OF_ONE_LIST and SPREAD_OUT.fullmatch(rest):
+        made.append(f"T.{name}({subject}, ({rest[:-1]},))")
+    elif name in namespace[""]:
         made.append(f"T.{name}({subject}{'' if rest.startswith(')') else ', '}{rest}")
     return made
 
@@ -378,6 +385,7 @@ def table() -> dict[str, list[str]]:
 NOT_CALLED = {
     "the state of random numbers": "Generator default_generator get_rng_state initial_seed manual_seed "
     "seed set_rng_state",
+    "what shows how values would be computed": "kernels plan",
     "GPUs": "cuda is_pinned pin_memory record_stream",
     "dtypes that are not there": "bfloat16 half",
     "exchange, which has files of its own": "__dlpack__ __dlpack_device__ to_dlpack",

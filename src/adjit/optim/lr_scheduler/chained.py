@@ -71,10 +71,8 @@ class SequentialLR(_ManySchedulers):
     """One schedule after the other.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         schedulers: at least one.
         milestones: the epochs at which the next schedule begins, one fewer than schedules.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: no schedules, schedules of different optimisers, the wrong number of

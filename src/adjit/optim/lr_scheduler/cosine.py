@@ -15,10 +15,8 @@ class CosineAnnealingLR(LRScheduler):
     Loshchilov and Hutter, *SGDR*, arXiv:1608.03983, without the restarts.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         T_max: epochs of half a period.
         eta_min: the lowest learning rate.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Example:
         >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
@@ -74,11 +72,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
     arXiv:1608.03983.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         T_0: epochs until the first restart.
         T_mult: how much longer each run is than the one before.
         eta_min: the lowest learning rate.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: `T_0` or `T_mult` is no integer of at least 1.

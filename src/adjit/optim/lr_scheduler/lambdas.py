@@ -69,9 +69,7 @@ class LambdaLR(_LambdaScheduler):
     """The initial learning rate times a function of the epoch.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         lr_lambda: a function from the epoch to a factor, or one for each group.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: there are not as many functions as groups.
@@ -101,9 +99,7 @@ class MultiplicativeLR(_LambdaScheduler):
     """The present learning rate times a function of the epoch.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         lr_lambda: a function from the epoch to a factor, or one for each group.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: there are not as many functions as groups.

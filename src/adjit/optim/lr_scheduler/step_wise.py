@@ -15,10 +15,8 @@ class StepLR(LRScheduler):
     """Times `gamma` every `step_size` epochs.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         step_size: epochs between two changes.
         gamma: the factor.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Example:
         >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
@@ -57,10 +55,8 @@ class MultiStepLR(LRScheduler):
     """Times `gamma` at every milestone.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         milestones: the epochs; one named twice counts twice.
         gamma: the factor.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Example:
         >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
@@ -102,10 +98,8 @@ class ConstantLR(LRScheduler):
     """Times `factor` for the first `total_iters` epochs.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         factor: between 0 and 1.
         total_iters: epochs until the learning rate is back at its own value.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: `factor` is out of its range.
@@ -154,11 +148,9 @@ class LinearLR(LRScheduler):
     """Times a factor that goes linearly from `start_factor` to `end_factor`.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         start_factor: above 0, at most 1.
         end_factor: between 0 and 1.
         total_iters: epochs until `end_factor` is reached.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Raises:
         ValueError: a factor is out of its range.
@@ -218,9 +210,7 @@ class ExponentialLR(LRScheduler):
     """Times `gamma` every epoch.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         gamma: the factor.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Example:
         >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
@@ -251,10 +241,8 @@ class PolynomialLR(LRScheduler):
     """Down to zero over `total_iters` epochs, as a power of what is left of them.
 
     Args:
-        optimizer: whose learning rates are scheduled.
         total_iters: epochs until zero.
         power: 1 is a straight line.
-        last_epoch: the epoch to resume after; -1 starts anew.
 
     Example:
         >>> optimizer = adjit.optim.SGD([adjit.zeros(1, requires_grad=True)], lr=1.0)
