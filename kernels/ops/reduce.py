@@ -427,14 +427,20 @@ def moments_of_scaled(x, begin, end, top, A):
     """
     exponent = bits_of_float(A(top)) & EXPONENT
     s = scalar(max(ONE_BIT, INVERSE - exponent), A)
-    total = A(0)
+    total, lost = A(0), A(0)  # what additions have rounded off is given back (Kahan)
     for i in range(begin, end):
-        total += A(x[i]) * s
+        term = A(x[i]) * s - lost
+        sum_of_both = total + term
+        lost = (sum_of_both - total) - term
+        total = sum_of_both
     mean = total / A(end - begin)
-    squares = A(0)
+    squares, lost = A(0), A(0)
     for i in range(begin, end):
         d = A(x[i]) * s - mean
-        squares += d * d
+        term = d * d - lost
+        sum_of_both = squares + term
+        lost = (sum_of_both - squares) - term
+        squares = sum_of_both
     return mean, squares, s
 
 

@@ -38,7 +38,7 @@ def spread(
     x, rows, length = rows_of(x, axes)
     step = max(1, min(length, ROW_STEP))
     chunks = max(1, -(-length // step))
-    bind, results = {"T": kind, "A": dtypes.float64}, [(shape, kind), (shape, kind)]
+    bind, results = {"T": kind, "A": kind}, [(shape, kind), (shape, kind)]
     found: tuple[Tensor, Tensor]
     if chunks == 1:
         found = launch(
@@ -46,14 +46,14 @@ def spread(
             scalars=(by, float_word(LEAST[kind])), n=rows, grain=max(1, GRAIN // step),
         )  # fmt: skip
         return found
-    parts = ((rows * chunks,), dtypes.float64)
+    parts = ((rows * chunks,), kind)
     means, squares = launch(
         kernels.moments_of_chunks, (x,), [parts, parts], bind=bind, words=(length, step, chunks),
         scalars=(float_word(LEAST[kind]),), n=rows * chunks, grain=max(1, GRAIN // step),
     )  # fmt: skip
     found = launch(
         kernels.spread_of_chunks, (x, means, squares), results, bind=bind,
-        words=(length, step, chunks, rooted), scalars=(by, float_word(LEAST[dtypes.float64])),
+        words=(length, step, chunks, rooted), scalars=(by, float_word(LEAST[kind])),
         n=rows, grain=max(1, GRAIN // chunks),
     )  # fmt: skip
     return found
