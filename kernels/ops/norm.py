@@ -8,8 +8,6 @@ rows of the input's gradient and one partial sum for the weight's and the bias's
 import math
 from operator import add, mul, sub
 
-import numpy as np
-
 from ..language.abi import Row, T, at, helper, kernel, scalar, words
 from ..language.lanes import LANES, combine, fold, load, load_some, spread, store, store_some
 from .reduce import moments_again, reduce_span, square_deviations
@@ -18,9 +16,9 @@ from .reduce import moments_again, reduce_span, square_deviations
 @helper
 def scale_of_large(sqrt, x, begin, end, mean, eps, T):
     """Mean and 1 / sqrt(variance + eps) of x[begin:end], whose deviations have infinite squares."""
-    mean, squares, s = moments_again(x, begin, end, mean, T(math.inf), T, np.float64)
-    variance = squares / (end - begin) + np.float64(eps) * s * s
-    return T(mean / s), T(1) / sqrt(T(variance)) * T(s)
+    mean, squares, s = moments_again(x, begin, end, mean, T(math.inf), T, T)
+    variance = squares / T(end - begin) + T(eps) * s * s
+    return mean / s, T(1) / sqrt(variance) * s
 
 
 @helper

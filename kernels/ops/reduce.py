@@ -453,7 +453,7 @@ def moments_again(x, begin, end, mean, squares, T, A):
         if high == low:
             return A(high), A(high - low), A(1)
         if high < T(math.inf) and low > T(-math.inf):
-            return moments_of_scaled(x, begin, end, max(high, -low), A)
+            return moments_of_scaled(x, begin, end, high if high > -low else -low, A)
     return A(mean), A(squares), A(1)
 
 
