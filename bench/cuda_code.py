@@ -37,11 +37,8 @@ def faults(source: Any, code: Any) -> list[str]:
     found = [f"{code.spills} bytes of registers spilled"] if code.spills else []
     if code.stack and is_flat:
         found.append(f"{code.stack} bytes of stack")
-    # The exponent of a number is read off its float64: one conversion where squares overflowed.
-    read_off = {"F2F.F64.F32"} if "bits_of_float" in source.text else set()
-    double = [name for name in code.double if name not in read_off]
-    if double and "float64" not in kinds_of(source):
-        found.append(f"float64: {', '.join(double)}")
+    if code.double and "float64" not in kinds_of(source):
+        found.append(f"float64: {', '.join(code.double)}")
     return found
 
 

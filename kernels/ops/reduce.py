@@ -10,7 +10,7 @@ the result's, `A` that of moments.
 import math
 from operator import add, mul, sub
 
-from ..language.abi import A, I, T, X, at, bits_of_float, helper, kernel, scalar, words
+from ..language.abi import A, I, T, X, at, helper, kernel, scalar, words
 from ..language.lanes import (
     LANES,
     cast,
@@ -31,9 +31,6 @@ RUN = 16 * LANES
 
 # A sum in blocks, each going on where the last stopped, is the same sum: blocks are whole runs.
 BLOCK = 2 * RUN
-
-# Bits of a float64: the exponent, its last place, and what an exponent and that of the inverse add up to.
-EXPONENT, ONE_BIT, INVERSE = 0x7FF << 52, 1 << 52, 2046 << 52
 
 
 @helper
@@ -425,8 +422,11 @@ def moments_of_scaled(x, begin, end, top, A):
 
     `top` is the largest size of them; times s it is about 1, so no square overflows or vanishes.
     """
-    exponent = bits_of_float(A(top)) & EXPONENT
-    s = scalar(max(ONE_BIT, INVERSE - exponent), A)
+    s = A(1)
+    while A(top) * s > A(4):
+        s *= A(0.5)
+    while A(top) * s < A(1) and s * A(4) < A(math.inf):
+        s *= A(2)
     total, lost = A(0), A(0)  # what additions have rounded off is given back (Kahan)
     for i in range(begin, end):
         term = A(x[i]) * s - lost
