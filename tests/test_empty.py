@@ -17,7 +17,8 @@ T.matmul(a(4,1,0,2),a(3,2,2)); F.linear(a(2,3,0),a(4,0),a(4)); F.linear(a(2,3,0)
 F.linear(a(0),a(4,0),a(4)); F.linear(a(0,3),a(4,3),a(4)); F.linear(a(5,0,3),a(4,3),a(4));
 F.linear(a(2,3),a(0,3),a(0)); T.mm(a(2,0),a(0,3)); T.mv(a(2,0),a(0)); T.dot(a(0),a(0)); T.outer(a(0),a(3));
 T.bmm(a(2,3,0),a(2,0,4)); T.addmm(a(2,3),a(2,0),a(0,3),beta=3); T.addmv(a(2),a(2,0),a(0),beta=2);
-T.baddbmm(a(2,3,4),a(2,3,0),a(2,0,4)); T.addbmm(a(3,4),a(0,3,2),a(0,2,4));
+T.baddbmm(a(2,3,4),a(2,3,0),a(2,0,4)); T.addbmm(a(3,4),a(0,3,2),a(0,2,4)); T.addbmm(a(0,4),a(2,0,3),a(2,3,4));
+T.addbmm(a(3,0),a(2,3,2),a(2,2,0)); T.addbmm(a(3,4),a(2,3,0),a(2,0,4));
 T.einsum('ij,jk->ik',a(2,0),a(0,3)); T.einsum('bij,bjk->bik',a(0,2,2),a(0,2,3)); T.einsum('ii->',a(0,0));
 T.tensordot(a(2,0),a(0,3),1); T.tensordot(a(2,0,3),a(0,3,4),2); T.tensordot(a(2,0),a(0,3),0);
 T.tensordot(a(1,2),a(3,4),dims=([0],[0])); T.tensordot(a(1,2,3),a(5,2,4),dims=([0,1],[0,1]));
@@ -112,3 +113,18 @@ def test_extremes_along_an_axis_beside_an_empty_one(name: str) -> None:
     found = getattr(adjit.ones(3, 0), name)(0)
     values = found if name.startswith("arg") else found[0]
     assert values.shape == ((3, 0) if name == "cummax" else (0,))
+
+
+@pytest.mark.parametrize("shape", [[], [[]], [[], []], [[[]]], ((), ())], ids=str)
+def test_a_tensor_of_nothing_has_the_dtype_that_was_asked_for(shape: Any) -> None:
+    import torch  # the sizes beside the dtype
+
+    for name in ("bool", "uint8", "int8", "int16", "int32", "int64", "float32", "float64"):
+        for made in (
+            lambda T, name=name: T.tensor(shape, dtype=getattr(T, name)),
+            lambda T, name=name: T.as_tensor(shape, dtype=getattr(T, name)),
+            lambda T, name=name: T.zeros(2).new_tensor(shape, dtype=getattr(T, name)),
+        ):
+            own, theirs = made(adjit), made(torch)
+            assert (own.dtype.name, own.shape) == (name, theirs.shape)
+            assert own.numpy().dtype == theirs.numpy().dtype

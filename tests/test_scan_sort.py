@@ -227,6 +227,8 @@ def test_searching() -> None:
 
 ERRORS = {
     "cumsum": lambda T, x, i: x.cumsum(2),
+    "cumsum to bool": lambda T, x, i: x.cumsum(0, dtype=T.bool),
+    "cumprod to bool": lambda T, x, i: T.cumprod(i, 0, dtype=T.bool),
     "logcumsumexp of integers": lambda T, x, i: i.logcumsumexp(1),
     "diff order": lambda T, x, i: x.diff(-1),
     "diff of a number": lambda T, x, i: T.tensor(1.0).diff(),

@@ -354,47 +354,46 @@ def count_before(args, start, stop):
 
 
 @helper
-def spread_places(places, start, stop, axes, sizes):
-    """Coordinates instead of the flat places, in order, in the first column of some rows.
+def spread_places(places, start, stop, count, axes, sizes):
+    """Coordinates, a column an axis, instead of the flat places, in order, in a part of the first column.
 
     A row is divided only where the last axis begins anew.
     """
     last = axes - 1
     inner, line = sizes[last], I(0)
     for row in range(start, stop):
-        here = row * axes
-        flat = places[here]
+        flat = places[row]
         if row == start or flat - line >= inner:
             rest = flat // inner
             line = rest * inner
             for axis in range(last - 1, -1, -1):
-                places[here + axis] = rest % sizes[axis]
+                places[axis * count + row] = rest % sizes[axis]
                 rest //= sizes[axis]
         else:
             for axis in range(last):
-                places[here + axis] = places[here - axes + axis]
-        places[here + last] = flat - line
+                places[axis * count + row] = places[axis * count + row - 1]
+        places[last * count + row] = flat - line
 
 
 @kernel
 def list_places(args, start, stop):
-    """places[k] = the coordinates of the k-th element that is not 0; a unit is a block."""
+    """places[:, k] = the coordinates of the k-th element that is not 0; a unit is a block."""
     p = words(args)
     x, ends, places = at(p[0], T), at(p[1], I), at(p[2], I)
-    axes = p[4]
+    count, axes = p[4], p[5]
     for block in range(start, stop):
         i, k = block * COUNT_BLOCK, ends[block]
         while k < ends[1 + block]:
-            places[k * axes] = i  # to be written over, unless the element is one of them
+            places[k] = i  # to be written over, unless the element is one of them
             k += I(x[i] != T(0))
             i += 1
         if axes > 1:
-            spread_places(places, ends[block], k, axes, shifted(p, 5))
+            spread_places(places, ends[block], k, count, axes, shifted(p, 6))
 
 
 @kernel
 def list_few(args, start, stop):
-    """places = the coordinates of all elements that are not 0, with room for all; count[0] = how many."""
+    """places = the coordinates of what is not 0, in columns, with room for all; count[0] = how many."""
     p = words(args)
     x, places, count, size, axes = at(p[0], T), at(p[1], I), at(p[2], I), p[3], p[4]
     found = I(0)
@@ -403,13 +402,7 @@ def list_few(args, start, stop):
         found += I(x[i] != T(0))
     count[0] = found
     if axes > 1:
-        for k in range(
-            found - 1, -1, -1
-        ):  # rows of coordinates end behind the places that are left
-            rest = places[k]
-            for axis in range(axes - 1, -1, -1):
-                places[k * axes + axis] = rest % p[5 + axis]
-                rest //= p[5 + axis]
+        spread_places(places, I(0), found, found, axes, shifted(p, 5))
 
 
 @kernel

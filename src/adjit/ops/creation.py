@@ -334,7 +334,7 @@ def _cast_numbers(values: list[Any], kind: Dtype) -> np.ndarray[Any, Any]:
     if kind.kind != "b" and whole and not (min(whole) >= -MOST and max(whole) < MOST):
         raise ValueError("Overflow when unpacking long long")
     if kind.kind == "b":
-        return np.array([bool(v) for v in values])
+        return np.array([bool(v) for v in values], np.bool_)
     array = np.array(values)
     limits = np.iinfo(kind.numpy)
     least = -limits.max if kind.kind == "u" and array.dtype.kind != "f" else limits.min

@@ -533,6 +533,8 @@ def smoothed_cross_entropy(
     """Cross-entropy against indices, a share of which is spread over all classes."""
     logs = log_softmax(x, axis)
     sharp = nll_loss(logs, target, weight, ignored, reduction)
+    if not x.shape[axis]:
+        return sharp  # there is no class to spread a share over
     weighted = logs if weight is None else logs * along(weight, axis, x.ndim)
     skipped = target == ignored
     smooth = (-weighted.sum(axis)).masked_fill(skipped, 0)
@@ -545,4 +547,4 @@ def smoothed_cross_entropy(
         else:
             places = target.masked_fill(skipped, 0).reshape(-1).to(dtypes.int64)
             smooth = smooth / (weight.index_select(0, places) * counted.reshape(-1)).sum()
-    return sharp * (1 - smoothing) + smooth * (smoothing / max(x.shape[axis], 1))
+    return sharp * (1 - smoothing) + smooth * (smoothing / x.shape[axis])

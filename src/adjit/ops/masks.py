@@ -9,13 +9,13 @@ from ..devices import CPU
 from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.node import dense_spec
+from ..graph.node import dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.record import result
 from ..kernels.language.abi import STATUS_VALUE
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, broadcast_shapes, numel
+from ..shapes import Shape, Size, broadcast_shapes, numel
 from ..tensor import Tensor
 from . import creation
 from .tables import IN_BRACKETS, IN_FLAT, at_least_1d, read_rows
@@ -45,7 +45,8 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         as_tuple: whether to give one vector for each axis, as indexing takes them.
 
     Returns:
-        An int64 tensor (places, axes), or the tuple. Not differentiable.
+        An int64 tensor (places, axes), in memory column by column, or the tuple of its columns.
+        Not differentiable.
 
     Example:
         >>> adjit.nonzero(adjit.tensor([0, 3, 0, 4]))
@@ -57,18 +58,20 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     axes, size = input.ndim, input.numel()
     if axes and size <= kernels.COUNT_BLOCK and input.device is CPU:
         room, found = places_of_few(input)
-        spec = dense_spec((int(found.item()), axes), dtypes.int64)
+        few = int(found.item())
+        spec = spec_of(Size((few, axes)), (1, few), dtypes.int64)
         return result(room.storage.value, spec)
     x = input.detach().contiguous()
     ends = block_ends(x)
     count = int(ends[-1].item())
     if not axes:
         return creation.empty((count, 0), dtype=dtypes.int64, device=input.device)
-    return launch(
-        kernels.list_places, (x, ends), [((count, x.ndim), dtypes.int64)],
-        bind={"T": x.dtype}, words=(size, axes, *x.shape),
+    columns: Tensor = launch(
+        kernels.list_places, (x, ends), [((axes, count), dtypes.int64)],
+        bind={"T": x.dtype}, words=(size, count, axes, *x.shape),
         n=ends.numel() - 1 if count else 0, grain=max(1, GRAIN // kernels.COUNT_BLOCK),
     )  # fmt: skip
+    return columns.t()
 
 
 @operation("NonzeroBackward0", differentiable=())

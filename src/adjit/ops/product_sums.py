@@ -233,8 +233,8 @@ def addbmm(
         )
     check_same_dtypes(input, batch1, batch2)
     check_multiplies("addbmm", input.dtype)
-    left = batch1.transpose(0, 1).reshape(rows, -1) if batch1.numel() else batch1.new_zeros(rows, 0)
-    right = batch2.reshape(left.shape[1], columns) if depth else batch2.new_zeros(0, columns)
+    left = batch1.transpose(0, 1).reshape(rows, count * depth)
+    right = batch2.reshape(count * depth, columns)
     return multiply_add(input, left, right, beta, alpha)
 
 
