@@ -2212,3 +2212,45 @@ def test_views_of_arguments_have_the_history_that_the_function_gives_them():
         RuntimeError, match="is the output of a function that returns multiple views"
     ):
         first.mul_(2)
+
+
+WEIGHT = T.tensor([3.0, 4.0], requires_grad=True)
+
+
+def written(view, write):
+    write(view)
+    return view
+
+
+@pytest.mark.parametrize("is_leaf", [True, False])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: written(x.detach(), lambda v: v.add_(x)),
+        lambda x: written(x.detach().view(2, 1), lambda v: v.mul_(WEIGHT[:, None])),
+        lambda x: written(x.detach(), lambda v: v.mul_(WEIGHT))[0],
+        lambda x: written(x.detach(), lambda v: v.mul_(2.0)),
+        lambda x: (written(x.detach(), lambda v: v.mul_(WEIGHT)), x),
+        lambda x: x.detach().requires_grad_(),
+        lambda x: x.detach().requires_grad_().view(2, 1),
+        lambda x: (x.detach().view(2, 1).requires_grad_(), x.view(-1), WEIGHT.view(2, 1)),
+        lambda x: WEIGHT.detach().requires_grad_(),
+    ],
+)
+def test_memory_from_before_is_returned_with_its_own_history(function, is_leaf):
+    """Replays once made such results as views without gradients."""
+    compiled = T.compile(function)
+    for k in range(4):
+        found = []
+        for call in (function, compiled):
+            leaf = T.tensor([1.0 + k, 2.0 - k], requires_grad=True)
+            x = leaf if is_leaf else leaf * 1
+            results = call(x)
+            results = results if isinstance(results, tuple) else (results,)
+            seen = [(t.tolist(), t.requires_grad, t.is_leaf) for t in results]
+            roots = [t.sum() for t in results if t.requires_grad]
+            if roots:
+                grads = T.autograd.grad(roots, [leaf, WEIGHT], allow_unused=True)
+                seen += [None if g is None else g.tolist() for g in grads]
+            found.append((seen, x.tolist()))
+        assert found[0] == found[1]

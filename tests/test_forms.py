@@ -145,3 +145,39 @@ def test_an_argument_named_self_is_no_function() -> None:
     """Before its machine code is there a function is called through its type."""
     call = type(adjit.searchsorted).__call__
     assert call(adjit.searchsorted, adjit.tensor([1.0, 2.0]), self=1.5).item() == 1
+
+
+BASES = {  # memory with gaps, or in another order
+    "gaps": lambda T: T.arange(40.0).reshape(4, 10)[:, :4].detach(),
+    "steps": lambda T: T.arange(48.0).reshape(4, 12)[:, ::3].detach(),
+    "transposed": lambda T: T.arange(16.0).reshape(4, 4).t().detach(),
+    "gaps, transposed": lambda T: (
+        T.arange(320.0).reshape(4, 8, 10)[:, ::2, 1:5].detach().transpose(0, 2)
+    ),
+}
+VIEWS = {
+    "diagonal": lambda x: x.diagonal(),
+    "diagonal above": lambda x: x.diagonal(1, 1, 0),
+    "windows": lambda x: x.unfold(0, 2, 1),
+    "windows of windows": lambda x: x.unfold(1, 3, 1).unfold(0, 2, 2),
+    "row": lambda x: x[1],
+    "column": lambda x: x[:, 2],
+    "turned": lambda x: x.transpose(0, 1)[1:],
+    "stepped": lambda x: x[::2, 1:],
+    "expanded": lambda x: x[1:2].expand(3, *x.shape[1:]),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("base", BASES)
+def test_views_of_what_is_written_later_with_gaps_in_memory(base: str, view: str) -> None:
+    """A diagonal's stride is one step along each of two axes, and was taken for many along one."""
+    found = []
+    for T in (torch, adjit):
+        x = BASES[base](T)
+        seen = VIEWS[view](x)
+        w = T.arange(float(x.numel())).reshape(x.shape).add(1).requires_grad_()
+        x.mul_(w)
+        (seen * T.arange(float(seen.numel())).reshape(seen.shape)).sum().backward()
+        found.append((seen.tolist(), w.grad.tolist()))
+    assert found[0] == found[1]

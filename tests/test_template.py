@@ -222,3 +222,17 @@ def test_a_list_that_its_owner_changes_later():
         factors[0] = 5.0
         y.sum().backward()
         assert x.grad.tolist() == [2.0, 2.0, 2.0]
+
+
+def test_nodes_that_another_thread_has_run_meanwhile_are_not_repeated():
+    x = T.ones(3)
+    x.tolist()
+    out = x + 1
+    node = out.storage.value
+    recipe = node.recipe
+    node.recipe = None  # as settling does it, before anything else
+    try:
+        assert trace._template([x], [x.storage.value], [node], out) is trace.SEEN
+    finally:
+        node.recipe = recipe
+    assert out.tolist() == [2.0, 2.0, 2.0]

@@ -14,6 +14,7 @@ from ..schedule.planning.plan import not_yet
 from .backward import Sending
 from .backward_tracing import Edge, TracedBackward, TracedGraph
 from .double_backward import Unknown
+from .outputs import origin_of
 from .tracing import Session
 
 
@@ -39,6 +40,17 @@ class Graphs:
         self.lost = [graph.root for graph in graphs if graph.is_freed]  # by a backward inside
         self.sent: list[Sending] = []
         live = [graph for graph in graphs if not graph.is_freed]
+        if any(
+            record.is_tensor(t)
+            and id(t) in session.made
+            and id(t.storage) in before
+            and id(origin_of(t))
+            in session.made  # a view of a tensor from before has the history of that
+            and record.needs_grad(t)
+            for t in results
+        ):
+            session.refuse("it returns memory from before the call that needs gradients of its own")
+            return
         if (
             any(graph.root.edge is None for graph in graphs)
             or len({id(graph.root.storage) for graph in graphs}) < len(graphs)

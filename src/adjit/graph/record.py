@@ -229,7 +229,9 @@ def find_device_steps(recipe: Recipe) -> None:
 
 def pick_all(node: Node) -> list[Any]:
     """One tensor for each result of a node with several."""
-    specs = node.recipe.outputs
+    specs = (
+        node.recipe.outputs
+    )  # before it is pending: another thread that settles takes the recipe
     made = [
         make_tensor(make_storage(picked, spec), spec)
         for picked, spec in zip(picks(node), specs, strict=True)
@@ -242,11 +244,11 @@ def pick_all(node: Node) -> list[Any]:
 def picks(node: Node) -> list[Node]:
     """Put a node into `pending`: a value for each of its results. Once they have owners, a full one is to
     be settled."""
-    pending.append(node)
-    if len(node.recipe.outputs) == 1:
-        return [node]
-    found = []
     recipe: Recipe = node.recipe
+    found: list[Node] = []
+    if len(recipe.outputs) == 1:
+        pending.append(node)
+        return [node]
     recipes = recipe.vjps.get(PICKS)
     if recipes is None:
         recipes = recipe.vjps[PICKS] = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
@@ -257,7 +259,7 @@ def picks(node: Node) -> list[Node]:
         picked.offsets = None
         picked.scalars = ()
         found.append(picked)
-    pending.extend(found)
+    pending.extend([node, *found])  # at once: another thread that settles takes all of them
     return found
 
 

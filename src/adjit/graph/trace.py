@@ -261,12 +261,14 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
     nodes = []
     for node in reversed(recorded):
         if id(node) in wanted:
-            if node.inputs is None:
+            # Another thread may run it meanwhile: that takes the recipe first, so what is read before is whole.
+            inputs, offsets, scalars, recipe = node.inputs, node.offsets, node.scalars, node.recipe
+            if recipe is None:
                 return SEEN
-            nodes.append(node)
-            wanted.update(map(id, node.inputs))
+            nodes.append((id(node), recipe, inputs, offsets, lasting_scalars(recipe, scalars)))
+            wanted.update(map(id, inputs))
     nodes.reverse()
-    number.update({id(node): len(values) + k for k, node in enumerate(nodes)})
+    number.update({name: len(values) + k for k, (name, *_) in enumerate(nodes)})
     if not wanted <= number.keys():
         return SEEN if any(s.value.recipe is None for s in storages) else UNSTEADY
     if any(number[id(s.value)] < len(values) for s in storages):
@@ -276,17 +278,16 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
 
     starts = [t.offset for t in operands] + [0] * len(nodes)
     steps = []
-    for node in nodes:
-        places = tuple([number[id(value)] for value in node.inputs])
-        given = node.offsets or (0,) * len(places)
-        offsets = tuple([a - starts[k] for a, k in zip(given, places, strict=True)])
-        kept = None if node.offsets is None and not any(offsets) else offsets
-        steps.append(TracedNode(node.recipe, places, picker(places), kept, lasting_scalars(node)))
+    for _, recipe, inputs, given, scalars in nodes:
+        places = tuple([number[id(value)] for value in inputs])
+        shifts = given or (0,) * len(places)
+        offsets = tuple([a - starts[k] for a, k in zip(shifts, places, strict=True)])
+        kept = None if given is None and not any(offsets) else offsets
+        steps.append(TracedNode(recipe, places, picker(places), kept, scalars))
     made = [NewStorage(number[id(s.value)], s.spec) for s in storages]
     return Trace(steps, made, outputs, many)
 
 
-def lasting_scalars(node: Any) -> tuple[int, ...]:
-    """The scalars of a node that are the same when it is recorded again."""
-    scalars: tuple[int, ...] = node.scalars
-    return scalars if node.recipe.draw is None else scalars[:-DRAWN]
+def lasting_scalars(recipe: Recipe, scalars: tuple[int, ...]) -> tuple[int, ...]:
+    """Those of a node that are the same when it is recorded again."""
+    return scalars if recipe.draw is None else scalars[:-DRAWN]

@@ -81,38 +81,47 @@ def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
 def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:
     """A region of `base` as the same region of a tensor without gaps.
 
+    Each stride of the region is so many steps along each axis of `base`, and so is where it starts.
+
     Raises:
-        RuntimeError: if elements of `base` overlap, or the region does not go along its axes.
+        RuntimeError: if elements of `base` overlap, or the region leaves them.
     """
     if is_dense(base.shape, base.strides):
         return base, region, offset
     dense = dense_spec(base.shape, base.dtype, base.device)
-    axes = sorted(
-        (
-            (old, new, n)
-            for old, new, n in zip(base.strides, dense.strides, base.shape, strict=True)
-            if n > 1
-        ),
-        reverse=True,
-    )
-    strides = []
-    for stride in region.strides:
-        axis = next(((old, new) for old, new, _ in axes if old and stride % old == 0), None)
-        if stride and axis is None:
-            break
-        strides.append(axis[1] * (stride // axis[0]) if axis is not None and stride else 0)
-    rest, start = offset, 0
-    for old, new, n in axes:
-        if old:
-            steps = min(rest // old, n - 1)
-            rest -= steps * old
-            start += steps * new
-    if rest or len(strides) != region.ndim or any(old == 0 for old, _, _ in axes):
+    axes = [
+        axis for axis in zip(base.strides, dense.strides, base.shape, strict=True) if axis[2] > 1
+    ]
+    axes.sort()
+    reach = 0  # of the axes so far
+    overlap = False
+    for stride, _, n in axes:
+        overlap |= stride <= reach
+        reach += stride * (n - 1)
+    first, *moves = [steps_along(axes, elements) for elements in (offset, *region.strides)]
+    last = first
+    for move, n in zip(moves, region.shape, strict=True):
+        last = [steps + (n - 1) * more for steps, more in zip(last, move, strict=True)]
+    inside = all(steps < n for steps, (_, _, n) in zip(last, axes, strict=False)) and not last[-1]
+    if overlap or not (inside or 0 in region.shape):
         raise RuntimeError(
             "the history of a write into a view of a tensor whose own elements overlap or have gaps "
             "cannot be kept; clone() the tensor first"
         )
+    start, *strides = [
+        sum([steps * new for steps, (_, new, _) in zip(move, axes, strict=False)])
+        for move in (first, *moves)
+    ]
     return dense, spec_of(region.shape, tuple(strides), region.dtype, region.device), start
+
+
+def steps_along(axes: list[tuple[int, int, int]], elements: int) -> list[int]:
+    """How many steps along each axis, the innermost one first, lead so many elements on; and what is left."""
+    found = []
+    for stride, _, n in reversed(axes):
+        found.append(min(elements // stride, n - 1) if stride else 0)
+        elements -= found[-1] * stride
+    return [*found[::-1], elements]
 
 
 def _laid_out(g: Tensor, base: Spec) -> Tensor:

@@ -165,37 +165,26 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
         )
     if step <= 0:
         raise RuntimeError(f"step is {step} but must be > 0")
-    shape, strides, stride = list(spec.shape), list(spec.strides), 1
-    if spec.ndim:  # of no dimension is a window by itself
-        stride = strides[d]
-        shape[d] = (length - size) // step + 1
-        strides[d] = stride * step
-    made = spec_of((*shape, size), (*strides, stride), spec.dtype, spec.device)
+    dense = dense_spec(spec.shape, spec.dtype, spec.device)  # what the gradient of the tensor is
+    made, windows = (_windows(one, d, size, step) for one in (spec, dense))
     return alias(
         input,
         made.shape,
         made.strides,
         input.offset,
         "UnfoldBackward0",
-        lambda g: scatter_strided(g, *_relative(spec, made)),
+        lambda g: scatter_strided(g, dense, windows, 0),
     )
 
 
-def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
-    """A region of `base` as a region of the same tensor in C order."""
-    dense = dense_spec(base.shape, base.dtype, base.device)
-    if dense is base or base.strides == dense.strides:
-        return dense, region, 0
-    table = {}
-    for old, new in zip(base.strides, dense.strides, strict=True):
-        table[old] = new
-    strides = []
-    for st in region.strides:
-        exact = [o for o in table if o and st % o == 0]
-        if st and not exact:
-            raise RuntimeError("the strides of this view cannot be followed back")
-        strides.append(table[max(exact)] * (st // max(exact)) if st else 0)
-    return dense, spec_of(region.shape, tuple(strides), region.dtype, region.device), 0
+def _windows(spec: Spec, axis: int, size: int, step: int) -> Spec:
+    """Windows along an axis of a tensor, as a view of it."""
+    shape, strides, stride = list(spec.shape), list(spec.strides), 1
+    if spec.ndim:  # of no dimension is a window by itself
+        stride = strides[axis]
+        shape[axis] = (shape[axis] - size) // step + 1
+        strides[axis] = stride * step
+    return spec_of((*shape, size), (*strides, stride), spec.dtype, spec.device)
 
 
 @export(method=True)

@@ -189,8 +189,8 @@ def over_first(out: Tensor, first: Tensor, *, careful: bool = False) -> Tensor:
 
     A careful one has not written anything if it fails.
     """
-    node = out.storage.value
-    if node.recipe is not None and first.spec is out.spec and write.is_all(first):
-        node.recipe.alias = node.recipe
-        node.recipe.careful = careful and node.recipe.device is devices.CPU
+    recipe = out.storage.value.recipe  # None: another thread has run it
+    if recipe is not None and first.spec is out.spec and write.is_all(first):
+        recipe.alias = recipe
+        recipe.careful = careful and recipe.device is devices.CPU
     return out
