@@ -1915,3 +1915,15 @@ def test_variable_is_a_class_of_tensors():
     assert not issubclass(adjit.Tensor, Variable)
     with pytest.raises(TypeError, match=r"^Variable data has to be a tensor, but got list$"):
         Variable([1.0])
+
+
+def test_gradients_that_only_the_walk_has_seen_are_no_views():
+    """The first calls gave a view of a number that nobody knew; writes into it were refused."""
+    import adjit
+
+    x = adjit.tensor([-0.75], requires_grad=True)
+    for _ in range(4):
+        (g,) = adjit.autograd.grad(x.mean(), x)
+        assert not g._is_view()
+        g += x
+        assert g.tolist() == [0.25]

@@ -2235,6 +2235,7 @@ def written(view, write):
         lambda x: x.detach().requires_grad_().view(2, 1),
         lambda x: (x.detach().view(2, 1).requires_grad_(), x.view(-1), WEIGHT.view(2, 1)),
         lambda x: WEIGHT.detach().requires_grad_(),
+        lambda x: T.no_grad()(x.squeeze)().reshape(-1),
     ],
 )
 def test_memory_from_before_is_returned_with_its_own_history(function, is_leaf):

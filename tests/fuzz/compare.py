@@ -34,6 +34,8 @@ NOT_HERE = (
     "|some elements of the input tensor and the written-to"  # here all is read first
     "|derivative for aten::|the derivative for '|Bad in-place call"  # here there is one, and one is cast
     "|is ambiguous"  # sizes of nothing
+    "|elements overlap or have gaps"  # whose gradient PyTorch divides among them
+    "|are out of bounds for storage of size"  # PyTorch's storages may be larger than what is in them
     "|source tensor shape must match self"  # here a source is broadcast, and added as often as indices say
     "|other non-zero dimensions|index is out of bounds for dimension with size 0"  # where nothing is read
     r"|argument '\w+' \(position \d\) must be|positional arguments? but"  # here a tuple may be spread out

@@ -8,7 +8,7 @@ from typing import Any
 from ..autograd.engine import AccumulateGrad
 from ..devices import CPU
 from ..graph import record
-from ..graph.node import GradNode
+from ..graph.node import NO_GRAD, GradNode
 from ..schedule.plan_cache import warn
 from ..schedule.planning.plan import not_yet
 from .backward import Sending
@@ -41,13 +41,9 @@ class Graphs:
         self.sent: list[Sending] = []
         live = [graph for graph in graphs if not graph.is_freed]
         if any(
-            record.is_tensor(t)
-            and id(t) in session.made
-            and id(t.storage) in before
-            and id(origin_of(t))
-            in session.made  # a view of a tensor from before has the history of that
-            and record.needs_grad(t)
+            id(t) in session.made and id(t.storage) in before and _has_own_history(t, session)
             for t in results
+            if record.is_tensor(t)
         ):
             session.refuse("it returns memory from before the call that needs gradients of its own")
             return
@@ -84,6 +80,15 @@ class Graphs:
         self.lost = []
         for sending in self.sent:
             sending.roots = []
+
+
+def _has_own_history(t: Any, session: Session) -> bool:
+    """Whether a view of memory from before the call has not just the history of what it shows."""
+    if (
+        id(origin_of(t)) not in session.made
+    ):  # a view of a tensor from before: a replay makes another one
+        return t.edge is not None and t.view_of.kind == NO_GRAD
+    return record.needs_grad(t)
 
 
 def _groups(graphs: Sequence[TracedGraph]) -> list[list[TracedGraph]]:

@@ -430,7 +430,7 @@ class Operation(native.Native):
                 flat.append(found)
             else:
                 flat.extend([None] * count if found is None else found)
-        return flat
+        return flat if state.grad else _owned(flat, tuple(given.values()))
 
     def _output(self, fn: GradNode, position: int, k: int) -> Any:
         out = unpack(fn, position, fn.outputs[k], k)
