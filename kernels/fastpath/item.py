@@ -18,6 +18,7 @@ from .cpython import (
     new_float,
     new_list,
     new_result,
+    new_unsigned,
     new_word,
     own,
     put,
@@ -26,14 +27,15 @@ from .cpython import (
     word_of,
 )
 
-DTYPE_ITEMSIZE = FUNCTION_CONTEXT = BOUND
-ITEM_CPU = ITEM_FALSE = ITEM_KINDS = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = BOUND
-ITEM_TRUE = ITEM_TWIN = ITEM_VALUE_OF = ITEM_WATCHERS = BOUND
-KINDS_BOOL = KINDS_FLOAT32 = KINDS_FLOAT64 = KINDS_INT16 = KINDS_INT32 = KINDS_INT64 = BOUND
-KINDS_INT8 = BOUND
+DTYPE_ITEMSIZE = DTYPE_KNOWN_AS = FUNCTION_CONTEXT = BOUND
+ITEM_CPU = ITEM_FALSE = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = ITEM_TRUE = BOUND
+ITEM_TWIN = ITEM_VALUE_OF = ITEM_WATCHERS = BOUND
 NODE_ADDRESS = BOUND
 SPEC_DEVICE = SPEC_DTYPE = SPEC_NDIM = SPEC_NUMEL = SPEC_STRIDES = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
+
+# What elements are known as: the kind of their dtype.
+TRUTH, FLOAT, SIGNED = ord("b"), ord("f"), ord("i")
 
 
 def read_one(function, arguments, count, names):
@@ -69,13 +71,17 @@ def read_all(function, arguments, count, names):
 
 @helper
 def is_usual(context, arguments, count, names):
-    """Whether there is one argument, a tensor on the CPU, and nobody watches what is read."""
+    """Whether there is one argument, a tensor on the CPU of a dtype that is known here, and nobody watches
+    what is read.
+    """
     if names != 0 or count & NUMBER_OF_ARGUMENTS != 1 or length(item(context, ITEM_WATCHERS)) != 0:
         return False
     t = get(arguments, 0)
-    return contains(item(context, ITEM_TENSOR_CLASSES), class_of(t)) == 1 and get(
-        get(t, TENSOR_SPEC), SPEC_DEVICE
-    ) == item(context, ITEM_CPU)
+    if contains(item(context, ITEM_TENSOR_CLASSES), class_of(t)) != 1:
+        return False
+    spec = get(t, TENSOR_SPEC)
+    is_here = get(spec, SPEC_DEVICE) == item(context, ITEM_CPU)
+    return is_here and word_of(get(get(spec, SPEC_DTYPE), DTYPE_KNOWN_AS)) != 0
 
 
 @helper
@@ -117,19 +123,27 @@ def new_elements(context, t, is_single):
 @helper
 def new_number(context, dtype, address):
     """The element at an address as a Python number."""
-    kinds = item(context, ITEM_KINDS)
-    if dtype == item(kinds, KINDS_FLOAT32):
-        return new_float(np.float64(at(address, np.float32)[0]))
-    if dtype == item(kinds, KINDS_FLOAT64):
+    size, kind = word_of(get(dtype, DTYPE_ITEMSIZE)), word_of(get(dtype, DTYPE_KNOWN_AS))
+    if kind == FLOAT:
+        if size == 4:
+            return new_float(np.float64(at(address, np.float32)[0]))
         return new_float(at(address, np.float64)[0])
-    if dtype == item(kinds, KINDS_INT64):
-        return new_word(at(address, np.int64)[0])
-    if dtype == item(kinds, KINDS_BOOL):
+    if kind == TRUTH:
         return own(item(context, ITEM_TRUE if at(address, np.uint8)[0] != 0 else ITEM_FALSE))
-    if dtype == item(kinds, KINDS_INT32):
-        return new_word(np.int64(at(address, np.int32)[0]))
-    if dtype == item(kinds, KINDS_INT16):
-        return new_word(np.int64(at(address, np.int16)[0]))
-    if dtype == item(kinds, KINDS_INT8):
-        return new_word(np.int64(at(address, np.int8)[0]))
-    return new_word(np.int64(at(address, np.uint8)[0]))
+    word = word_at(address, size, kind == SIGNED)
+    return new_word(word) if kind == SIGNED else new_unsigned(word)
+
+
+@helper
+def word_at(address, size, is_signed):
+    """The whole number of some bytes at an address; one of eight bytes without sign keeps its bits."""
+    if size == 8:
+        return at(address, np.int64)[0]
+    if size == 4:
+        word = np.int64(at(address, np.int32)[0])
+        return word if is_signed else word & 0xFFFFFFFF
+    if size == 2:
+        word = np.int64(at(address, np.int16)[0])
+        return word if is_signed else word & 0xFFFF
+    word = np.int64(at(address, np.int8)[0])
+    return word if is_signed else word & 0xFF
