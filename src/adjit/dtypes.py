@@ -170,7 +170,7 @@ complex128 = dtype("complex128")
 ALL: tuple[dtype, ...] = tuple([globals()[row.name] for row in TABLE])
 SUPPORTED = tuple([d for d in ALL if d.stored])  # of which there are tensors
 _all = {d.name: d for d in ALL}
-_of_numpy = {d.numpy: d for d in SUPPORTED}
+_of_numpy = {d.numpy: d for d in SUPPORTED if d.numpy.name == d.name}
 # Pairs of which neither holds what the other does
 _neither = {
     frozenset((uint8, int8)): int16,
