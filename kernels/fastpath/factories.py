@@ -32,13 +32,12 @@ from .cpython import (
     word_of,
 )
 from .elementwise import new_float_word, recorded
-from .item import FLOAT
+from .item import FLOAT, KIND, SIZE_AT
 from .tensors import is_tensor, is_usual, new_node, new_ready, new_tensor
 
 FACTORY_DTYPE = FACTORY_OF_LISTS = FACTORY_OF_NUMBERS = FACTORY_REQUIRES_GRAD = BOUND
 FACTORY_RUNTIME = FACTORY_TWIN = BOUND
-DTYPE_ITEMSIZE = DTYPE_KNOWN_AS = BOUND
-FUNCTION_CONTEXT = KNOWN_LIST_FREE = KNOWN_LIST_SPEC = BOUND
+DTYPE_KNOWN_AS = FUNCTION_CONTEXT = KNOWN_LIST_FREE = KNOWN_LIST_SPEC = BOUND
 NODE_RECIPE = RECIPE_SPEC = SPEC_DTYPE = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_TRUE = BOUND
@@ -117,9 +116,9 @@ def new_from_list(context, runtime, arguments, names):
     facts = facts_of(runtime, by_dtype, numbers) if by_dtype != 0 else 0
     if facts == 0:
         return 0
-    dtype = get(item(facts, KNOWN_LIST_SPEC), SPEC_DTYPE)
-    is_float = word_of(get(dtype, DTYPE_KNOWN_AS)) == FLOAT
-    float_size = word_of(get(dtype, DTYPE_ITEMSIZE)) if is_float else 0
+    form = word_of(get(get(item(facts, KNOWN_LIST_SPEC), SPEC_DTYPE), DTYPE_KNOWN_AS))
+    is_float = form & KIND == FLOAT
+    float_size = form >> SIZE_AT if is_float else 0
     if wants_grad != item(runtime, RUNTIME_FALSE) and (
         wants_grad != item(runtime, RUNTIME_TRUE) or not is_float
     ):

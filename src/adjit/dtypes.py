@@ -121,8 +121,8 @@ class dtype:
         self.numpy = np.dtype(row.numpy)
         self.stored, self.computed = row.stored, row.computed
         self.ctype = row.ctype
-        # By which, and by the size, machine code reads and writes an element; 0 if only Python does.
-        self.known_as = 0 if row.ctype is None else ord(row.kind)
+        # By this machine code reads and writes elements (`kernels/fastpath/item.py`); 0 if only Python does.
+        self.known_as = 0 if row.ctype is None else ord(row.kind) | row.itemsize << 8
 
     def __repr__(self) -> str:
         return f"adjit.{self.name}"
