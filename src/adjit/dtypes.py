@@ -94,22 +94,8 @@ class dtype:
         (8, False)
     """
 
-    __slots__ = (
-        "computed",
-        "ctype",
-        "is_complex",
-        "is_floating_point",
-        "is_signed",
-        "itemsize",
-        "kind",
-        "known_as",
-        "legacy",
-        "name",
-        "numpy",
-        "rank",
-        "row",
-        "stored",
-    )  # fmt: skip
+    __slots__ = ("computed", "ctype", "is_complex", "is_floating_point", "is_signed", "itemsize", "kind",
+                 "known_as", "legacy", "name", "numpy", "rank", "row", "stored")  # fmt: skip
 
     def __init__(self, name: str) -> None:
         self.row = row = _row_of[name]
