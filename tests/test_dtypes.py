@@ -2,6 +2,10 @@
 
 import ast
 import io
+import os
+import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,7 +13,7 @@ import safetensors.numpy
 from adjit.kernels.language import intrinsics
 from adjit.kernels.math import integer, special, vector
 from adjit.kernels.ops import gemm_tile
-from test_architecture import FILES
+from test_architecture import FILES, KERNELS, SOURCE
 
 import adjit
 from adjit import dtypes
@@ -216,6 +220,43 @@ def test_dtypes_without_tensors_are_refused():
 def test_functions_of_one_dtype_are_registered_by_its_name():
     for dtype in (np.float32, np.float64):
         assert intrinsics.register("same", lambda x: x, dtype, 1).traced[1].name == dtype.__name__
+
+
+ROW = """    DtypeRow("uint16", "u", 2, 2, "uint16", ctypes.c_uint16, "uint16", "uint16", "int16",
+             "int64", "uint16", 0, 0.0, "UInt16", "", "unsigned short", "U16", 1),
+)
+# fmt: on
+"""
+PROGRAM = """
+import numpy as np
+import adjit
+numbers = np.array([[1, 2, 40, 65535], [7, 0, 3, 60000]], np.uint16)
+for _ in range(20):
+    x = adjit.tensor(numbers)
+    assert x.dtype is adjit.dtypes.uint16
+    assert x[0].tolist() == [1, 2, 40, 65535] and x[1, 3].item() == 60000 and x[0, 3]
+    assert (x + x * 3).tolist() == (numbers + numbers * np.uint16(3)).tolist()
+assert (x // 7).tolist() == (numbers // 7).tolist()
+assert x.sum(1).tolist() == numbers.sum(1).tolist() and x.sum().dtype is adjit.int64
+assert x.sort(1)[0].tolist() == np.sort(numbers, 1).tolist()
+assert x.double().tolist() == numbers.tolist() and adjit.tensor([65535.0]).to(x.dtype).item() == 65535
+assert adjit.from_dlpack(numbers).dtype is x.dtype and np.from_dlpack(x).dtype == numbers.dtype
+adjit.save({"x": x}, "x.safetensors")
+assert adjit.load("x.safetensors")["x"].tolist() == numbers.tolist()
+"""
+
+
+def test_a_row_is_all_that_a_dtype_of_whole_numbers_takes(tmp_path):
+    shutil.copytree(SOURCE, tmp_path / "adjit")
+    shutil.copytree(KERNELS, tmp_path / "adjit" / "kernels", dirs_exist_ok=True)
+    file = tmp_path / "adjit" / "dtypes.py"
+    text = file.read_text().replace(")\n# fmt: on\n", ROW, 1)
+    file.write_text(text.replace("\nALL: ", '\nuint16 = dtype("uint16")\nALL: ', 1))
+    run = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(tmp_path)},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
 
 
 # ----- no second table -----
