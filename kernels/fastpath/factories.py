@@ -32,12 +32,13 @@ from .cpython import (
     word_of,
 )
 from .elementwise import new_float_word, recorded
+from .item import FLOAT, KIND, SIZE_AT
 from .tensors import is_tensor, is_usual, new_node, new_ready, new_tensor
 
 FACTORY_DTYPE = FACTORY_OF_LISTS = FACTORY_OF_NUMBERS = FACTORY_REQUIRES_GRAD = BOUND
 FACTORY_RUNTIME = FACTORY_TWIN = BOUND
-FUNCTION_CONTEXT = KNOWN_LIST_FREE = KNOWN_LIST_KIND = KNOWN_LIST_SPEC = BOUND
-LIST_KINDS_FLOAT32 = LIST_KINDS_FLOAT64 = LIST_KINDS_INT64 = NODE_RECIPE = RECIPE_SPEC = BOUND
+DTYPE_KNOWN_AS = FUNCTION_CONTEXT = KNOWN_LIST_FREE = KNOWN_LIST_SPEC = BOUND
+NODE_RECIPE = RECIPE_SPEC = SPEC_DTYPE = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_TRUE = BOUND
 TENSOR_NEEDS_GRAD = TENSOR_SPEC = BOUND
@@ -115,12 +116,14 @@ def new_from_list(context, runtime, arguments, names):
     facts = facts_of(runtime, by_dtype, numbers) if by_dtype != 0 else 0
     if facts == 0:
         return 0
-    kind = word_of(item(facts, KNOWN_LIST_KIND))
+    form = word_of(get(get(item(facts, KNOWN_LIST_SPEC), SPEC_DTYPE), DTYPE_KNOWN_AS))
+    is_float = form & KIND == FLOAT
+    float_size = form >> SIZE_AT if is_float else 0
     if wants_grad != item(runtime, RUNTIME_FALSE) and (
-        wants_grad != item(runtime, RUNTIME_TRUE) or kind == LIST_KINDS_INT64
+        wants_grad != item(runtime, RUNTIME_TRUE) or not is_float
     ):
         return 0
-    out = new_written(runtime, facts, kind, numbers)
+    out = new_written(runtime, facts, float_size, numbers)
     if out != 0 and wants_grad == item(runtime, RUNTIME_TRUE):
         exchange(out, TENSOR_NEEDS_GRAD, own(wants_grad))
     return out
@@ -169,8 +172,10 @@ def are_all(numbers, kind):
 
 
 @helper
-def new_written(runtime, facts, kind, numbers):
-    """A tensor of the numbers; 0 if one is too large, or no block is free."""
+def new_written(runtime, facts, float_size, numbers):
+    """A tensor of the numbers, as floats of so many bytes or, for 0, as whole numbers; 0 if one is too large,
+    or no block is free.
+    """
     free = item(facts, KNOWN_LIST_FREE)
     last = length(free) - 1
     if last < 0:
@@ -178,9 +183,9 @@ def new_written(runtime, facts, kind, numbers):
     address = word_of(list_item(free, last))
     if class_of(list_item(numbers, 0)) == item(runtime, RUNTIME_LIST_CLASS):
         for k in range(length(numbers)):
-            address = write(list_item(numbers, k), kind, address)
+            address = write(list_item(numbers, k), float_size, address)
     else:
-        write(numbers, kind, address)
+        write(numbers, float_size, address)
     if has_failed() != 0:
         forget_error()
         return 0
@@ -190,17 +195,17 @@ def new_written(runtime, facts, kind, numbers):
 
 
 @helper
-def write(numbers, kind, address):
+def write(numbers, float_size, address):
     """Write the numbers of a list from an address on; where they end. An exception is set if one is too
     large."""
     count = length(numbers)
-    if kind == LIST_KINDS_FLOAT32:
+    if float_size == 4:
         for k in range(count):
             at(address, np.float32)[k] = np.float32(float_of(list_item(numbers, k)))
         return address + 4 * count
     for k in range(count):
         number = list_item(numbers, k)
-        if kind == LIST_KINDS_FLOAT64:
+        if float_size == 8:
             at(address, np.float64)[k] = float_of(number)
         else:
             put(address, 8 * k, word_of(number))

@@ -18,6 +18,7 @@ from .cpython import (
     new_float,
     new_list,
     new_result,
+    new_unsigned,
     new_word,
     own,
     put,
@@ -26,29 +27,33 @@ from .cpython import (
     word_of,
 )
 
-DTYPE_ITEMSIZE = FUNCTION_CONTEXT = BOUND
-ITEM_CPU = ITEM_FALSE = ITEM_KINDS = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = BOUND
-ITEM_TRUE = ITEM_TWIN = ITEM_VALUE_OF = ITEM_WATCHERS = BOUND
-KINDS_BOOL = KINDS_FLOAT32 = KINDS_FLOAT64 = KINDS_INT16 = KINDS_INT32 = KINDS_INT64 = BOUND
-KINDS_INT8 = BOUND
+DTYPE_KNOWN_AS = FUNCTION_CONTEXT = BOUND
+ITEM_CPU = ITEM_FALSE = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = ITEM_TRUE = BOUND
+ITEM_TWIN = ITEM_VALUE_OF = ITEM_WATCHERS = BOUND
 NODE_ADDRESS = BOUND
 SPEC_DEVICE = SPEC_DTYPE = SPEC_NDIM = SPEC_NUMEL = SPEC_STRIDES = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
+
+# What elements are known as: the kind of their dtype, and their size in the bits above.
+KIND, SIZE_AT = 255, 8
+TRUTH, FLOAT, SIGNED = ord("b"), ord("f"), ord("i")
 
 
 def read_one(function, arguments, count, names):
     """The only element of a tensor."""
     context = get(function, FUNCTION_CONTEXT)
-    if is_usual(context, arguments, count, names) and is_single(get(arguments, 0)):
-        return new_elements(context, get(arguments, 0), True)
+    form = known_as(context, arguments, count, names)
+    if form != 0 and is_single(get(arguments, 0)):
+        return new_elements(context, get(arguments, 0), form, True)
     return new_result(item(context, ITEM_TWIN), arguments, count, names)
 
 
 def is_true(function, arguments, count, names):
     """Whether the only element of a tensor is not zero."""
     context = get(function, FUNCTION_CONTEXT)
-    if is_usual(context, arguments, count, names) and is_single(get(arguments, 0)):
-        number = new_elements(context, get(arguments, 0), True)
+    form = known_as(context, arguments, count, names)
+    if form != 0 and is_single(get(arguments, 0)):
+        number = new_elements(context, get(arguments, 0), form, True)
         if number == 0:
             return 0
         found = is_set(number)
@@ -60,22 +65,28 @@ def is_true(function, arguments, count, names):
 def read_all(function, arguments, count, names):
     """The elements of a tensor of at most one dimension."""
     context = get(function, FUNCTION_CONTEXT)
-    if is_usual(context, arguments, count, names):
+    form = known_as(context, arguments, count, names)
+    if form != 0:
         ndim = word_of(get(get(get(arguments, 0), TENSOR_SPEC), SPEC_NDIM))
         if ndim <= 1:
-            return new_elements(context, get(arguments, 0), ndim == 0)
+            return new_elements(context, get(arguments, 0), form, ndim == 0)
     return new_result(item(context, ITEM_TWIN), arguments, count, names)
 
 
 @helper
-def is_usual(context, arguments, count, names):
-    """Whether there is one argument, a tensor on the CPU, and nobody watches what is read."""
+def known_as(context, arguments, count, names):
+    """What elements are known as, if there is one argument, a tensor on the CPU, and nobody watches what is
+    read; else 0.
+    """
     if names != 0 or count & NUMBER_OF_ARGUMENTS != 1 or length(item(context, ITEM_WATCHERS)) != 0:
-        return False
+        return 0
     t = get(arguments, 0)
-    return contains(item(context, ITEM_TENSOR_CLASSES), class_of(t)) == 1 and get(
-        get(t, TENSOR_SPEC), SPEC_DEVICE
-    ) == item(context, ITEM_CPU)
+    if contains(item(context, ITEM_TENSOR_CLASSES), class_of(t)) != 1:
+        return 0
+    spec = get(t, TENSOR_SPEC)
+    if get(spec, SPEC_DEVICE) != item(context, ITEM_CPU):
+        return 0
+    return word_of(get(get(spec, SPEC_DTYPE), DTYPE_KNOWN_AS))
 
 
 @helper
@@ -85,7 +96,7 @@ def is_single(t):
 
 
 @helper
-def new_elements(context, t, is_single):
+def new_elements(context, t, form, is_single):
     """The first element of a tensor, or a list of those of its only dimension."""
     set_attribute(item(context, ITEM_STATE), item(context, ITEM_STEADY), item(context, ITEM_FALSE))
     words = stack_words(1)
@@ -94,17 +105,16 @@ def new_elements(context, t, is_single):
     if value == 0:
         return 0
     spec = get(t, TENSOR_SPEC)
-    dtype = get(spec, SPEC_DTYPE)
-    size = word_of(get(dtype, DTYPE_ITEMSIZE))
+    kind, size = form & KIND, form >> SIZE_AT
     first = word_of(get(value, NODE_ADDRESS)) + size * word_of(get(t, TENSOR_OFFSET))
     if is_single:
-        made = new_number(context, dtype, first)
+        made = new_number(context, kind, size, first)
     else:
         count = word_of(get(spec, SPEC_NUMEL))
         step = size * word_of(item(get(spec, SPEC_STRIDES), 0))
         made = new_list(count)
         for k in range(count if made != 0 else 0):
-            number = new_number(context, dtype, first + k * step)
+            number = new_number(context, kind, size, first + k * step)
             if number == 0:
                 drop(made)
                 made = 0
@@ -115,21 +125,28 @@ def new_elements(context, t, is_single):
 
 
 @helper
-def new_number(context, dtype, address):
+def new_number(context, kind, size, address):
     """The element at an address as a Python number."""
-    kinds = item(context, ITEM_KINDS)
-    if dtype == item(kinds, KINDS_FLOAT32):
-        return new_float(np.float64(at(address, np.float32)[0]))
-    if dtype == item(kinds, KINDS_FLOAT64):
+    if kind == FLOAT:
+        if size == 4:
+            return new_float(np.float64(at(address, np.float32)[0]))
         return new_float(at(address, np.float64)[0])
-    if dtype == item(kinds, KINDS_INT64):
-        return new_word(at(address, np.int64)[0])
-    if dtype == item(kinds, KINDS_BOOL):
+    if kind == TRUTH:
         return own(item(context, ITEM_TRUE if at(address, np.uint8)[0] != 0 else ITEM_FALSE))
-    if dtype == item(kinds, KINDS_INT32):
-        return new_word(np.int64(at(address, np.int32)[0]))
-    if dtype == item(kinds, KINDS_INT16):
-        return new_word(np.int64(at(address, np.int16)[0]))
-    if dtype == item(kinds, KINDS_INT8):
-        return new_word(np.int64(at(address, np.int8)[0]))
-    return new_word(np.int64(at(address, np.uint8)[0]))
+    word = word_at(address, size, kind == SIGNED)
+    return new_word(word) if kind == SIGNED else new_unsigned(word)
+
+
+@helper
+def word_at(address, size, is_signed):
+    """The whole number of some bytes at an address; one of eight bytes without sign keeps its bits."""
+    if size == 8:
+        return at(address, np.int64)[0]
+    if size == 4:
+        word = np.int64(at(address, np.int32)[0])
+        return word if is_signed else word & 0xFFFFFFFF
+    if size == 2:
+        word = np.int64(at(address, np.int16)[0])
+        return word if is_signed else word & 0xFFFF
+    word = np.int64(at(address, np.int8)[0])
+    return word if is_signed else word & 0xFF

@@ -28,7 +28,6 @@ from numba import types
 from numba.extending import lower_builtin, type_callable
 
 VECTOR_LANES = (2, 4, 8, 16)  # that a register of 128 to 512 bits can have
-NUMBA_FLOATS = {np.float32: types.float32, np.float64: types.float64}
 
 
 class Value:
@@ -396,7 +395,7 @@ def rarely(condition: Any, slow: OutOfLine, args: tuple[Any, ...], usual: Any) -
 
 def register(name: str, body: Callable[..., Any], dtype: Any, arity: int) -> Callable[..., Any]:
     """A function over floats of one dtype, callable from compiled code and from Python."""
-    given = NUMBA_FLOATS[dtype]
+    given = getattr(types, dtype.__name__)
 
     def function(*args: Any) -> Any:
         with np.errstate(all="ignore"):

@@ -197,8 +197,7 @@ def first_lanes(builder: Any, count: ir.Value) -> ir.Value:
 
 def masked(builder: Any, name: str, result: ir.Type, vector: ir.Type, args: list[Any]) -> ir.Value:
     """A call of llvm.masked.load or llvm.masked.store."""
-    letter = {ir.FloatType(): "f32", ir.DoubleType(): "f64"}.get(vector.element)
-    suffix = f"v{LANES}{letter or f'i{vector.element.width}'}.p0"
+    suffix = f"v{LANES}{vector.element.intrinsic_name}.p0"
     signature = ir.FunctionType(result, [arg.type for arg in args])
     function = cgutils.get_or_insert_function(
         builder.module, signature, f"llvm.masked.{name}.{suffix}"

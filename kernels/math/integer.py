@@ -10,7 +10,6 @@ from ..language.abi import helper
 from ..language.device import instead_of
 
 MOST = 9.223372036854775e18  # the last float below 2**63
-TYPES = ("uint8", "int8", "int16", "int32", "int64")
 
 
 @helper
@@ -112,10 +111,9 @@ def int_lcm(x, y):
     return abs(x // divisor * y) if divisor != 0 else divisor
 
 
-# The name to import for a (function, dtype).
+# The name to import for a function, the same for every dtype of whole numbers.
 TABLE = {
-    (name, dtype): f"int_{function}"
-    for dtype in TYPES
+    name: f"int_{function}"
     for name, function in {
         "floor": "unchanged",
         "ceil": "unchanged",

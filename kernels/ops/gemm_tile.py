@@ -67,6 +67,7 @@ def line_width(size: int) -> int:
 
 I8, I32, I64 = ir.IntType(8), ir.IntType(32), ir.IntType(64)
 F64 = ir.DoubleType()
+SCALARS = {"float32": ir.FloatType(), "float64": F64}  # the dtypes there are tiles of
 
 
 class TileNumber:
@@ -127,7 +128,7 @@ class TileCode:
         self.module = module or ir.Module("kernels")
         self.size = np.dtype(dtype).itemsize
         self.panel = WIDTH * lanes_of(self.size)
-        self.scalar = ir.FloatType() if self.size == 4 else ir.DoubleType()
+        self.scalar = SCALARS[np.dtype(dtype).name]
         self._take_lanes(lanes_of(self.size))
         self.builder: Any = None
         self.defined: Any = None

@@ -6,7 +6,7 @@ import builtins
 import ctypes
 import numbers
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,7 +21,64 @@ _python_int = builtins.int
 _python_float = builtins.float
 
 
-_IN_C = {"float32": "float", "float64": "double"}
+class DtypeRow(NamedTuple):
+    """What is known of a dtype: the one place where the library reads it.
+
+    A name that is "" says that there is none: a dtype that kernels do not store has no tensors here.
+    """
+
+    name: str
+    kind: str  # b: truth values, u, i: whole numbers without and with sign, f: floats, c: complex
+    rank: builtins.int  # of two dtypes that meet, the result is the one of the higher rank
+    itemsize: builtins.int  # in bytes
+    numpy: str  # NumPy's dtype with the same bytes
+    ctype: Any  # what ctypes reads an element by its address as; None if it has nothing
+    # In kernels, by names of this table or of NumPy
+    stored: str  # how elements lie in memory
+    computed: str  # what elementwise bodies compute in
+    moved: str  # what an element is moved as
+    # For ops
+    summed: str  # the dtype of sums
+    running: str  # what a CPU keeps running sums and products in
+    digits: builtins.int  # binary digits of a float
+    least: builtins.float  # below it sums of squares have few digits, or terms that vanished
+    # Elsewhere
+    legacy: str  # in names of PyTorch's old classes, and in most of its errors
+    method: str  # of tensors, which converts to the dtype
+    c: str  # what C++ calls it, in PyTorch's other errors
+    file: str  # in headers of safetensors
+    dlpack: builtins.int  # DLPack's code
+
+
+# fmt: off
+TABLE = (
+    DtypeRow("bool",       "b", 0, 1,  "bool",       ctypes.c_bool,   "uint8",   "uint8",   "uint8",
+             "int64",   "bool",    0,  0.0,    "Bool",          "bool",     "bool",                 "BOOL", 6),
+    DtypeRow("uint8",      "u", 1, 1,  "uint8",      ctypes.c_uint8,  "uint8",   "uint8",   "uint8",
+             "int64",   "uint8",   0,  0.0,    "Byte",          "byte",     "unsigned char",        "U8",   1),
+    DtypeRow("int8",       "i", 1, 1,  "int8",       ctypes.c_int8,   "int8",    "int8",    "uint8",
+             "int64",   "int8",    0,  0.0,    "Char",          "char",     "signed char",          "I8",   0),
+    DtypeRow("int16",      "i", 2, 2,  "int16",      ctypes.c_int16,  "int16",   "int16",   "int16",
+             "int64",   "int16",   0,  0.0,    "Short",         "short",    "short int",            "I16",  0),
+    DtypeRow("int32",      "i", 3, 4,  "int32",      ctypes.c_int32,  "int32",   "int32",   "int32",
+             "int64",   "int32",   0,  0.0,    "Int",           "int",      "int",                  "I32",  0),
+    DtypeRow("int64",      "i", 4, 8,  "int64",      ctypes.c_int64,  "int64",   "int64",   "int64",
+             "int64",   "int64",   0,  0.0,    "Long",          "long",     "long int",             "I64",  0),
+    DtypeRow("float16",    "f", 5, 2,  "float16",    None,            "",        "",        "",
+             "",        "",        11, 0.0,    "Half",          "half",     "c10::Half",            "F16",  2),
+    DtypeRow("bfloat16",   "f", 5, 2,  "uint16",     None,            "",        "",        "",
+             "",        "",        8,  0.0,    "BFloat16",      "bfloat16", "c10::BFloat16",        "BF16", 4),
+    DtypeRow("float32",    "f", 6, 4,  "float32",    ctypes.c_float,  "float32", "float32", "int32",
+             "float32", "float64", 24, 1e-34,  "Float",         "float",    "float",                "F32",  2),
+    DtypeRow("float64",    "f", 7, 8,  "float64",    ctypes.c_double, "float64", "float64", "int64",
+             "float64", "float64", 53, 1e-300, "Double",        "double",   "double",               "F64",  2),
+    DtypeRow("complex64",  "c", 8, 8,  "complex64",  None,            "",        "",        "",
+             "",        "",        24, 0.0,    "ComplexFloat",  "",         "c10::complex<float>",  "C64",  5),
+    DtypeRow("complex128", "c", 9, 16, "complex128", None,            "",        "",        "",
+             "",        "",        53, 0.0,    "ComplexDouble", "",         "c10::complex<double>", "",     5),
+)
+# fmt: on
+_row_of = {row.name: row for row in TABLE}
 
 
 class dtype:
@@ -37,21 +94,21 @@ class dtype:
         (8, False)
     """
 
-    __slots__ = ("ctype", "is_complex", "is_floating_point", "is_signed", "itemsize", "kind", "legacy",
-                 "name", "numpy", "rank", "stored")  # fmt: skip
+    __slots__ = ("computed", "ctype", "is_complex", "is_floating_point", "is_signed", "itemsize", "kind",
+                 "known_as", "legacy", "name", "numpy", "rank", "row", "stored")  # fmt: skip
 
-    def __init__(
-        self, name: str, kind: str, rank: builtins.int, legacy: str, itemsize: builtins.int
-    ):
-        self.name, self.kind, self.rank, self.legacy = name, kind, rank, legacy
-        self.itemsize = itemsize
-        self.is_floating_point = kind == "f"
-        self.is_complex = kind == "c"
-        self.is_signed = kind in "ifc"
-        self.numpy = np.dtype(name) if name != "bfloat16" else np.dtype(np.uint16)
-        self.stored = "uint8" if kind == "b" else name  # the element type inside kernels
-        # To read one by address.
-        self.ctype: Any = getattr(ctypes, f"c_{_IN_C.get(name, name)}", None)
+    def __init__(self, name: str) -> None:
+        self.row = row = _row_of[name]
+        self.name, self.kind, self.rank, self.legacy = name, row.kind, row.rank, row.legacy
+        self.itemsize = row.itemsize
+        self.is_floating_point = row.kind == "f"
+        self.is_complex = row.kind == "c"
+        self.is_signed = row.kind in "ifc"
+        self.numpy = np.dtype(row.numpy)
+        self.stored, self.computed = row.stored, row.computed
+        self.ctype = row.ctype
+        # By this machine code reads and writes elements (`kernels/fastpath/item.py`); 0 if only Python does.
+        self.known_as = 0 if row.ctype is None else ord(row.kind) | row.itemsize << 8
 
     def __repr__(self) -> str:
         return f"adjit.{self.name}"
@@ -83,32 +140,48 @@ class dtype:
         return self
 
 
-bool = dtype("bool", "b", 0, "Bool", 1)
-uint8 = dtype("uint8", "u", 1, "Byte", 1)
-int8 = dtype("int8", "i", 1, "Char", 1)
-int16 = short = dtype("int16", "i", 2, "Short", 2)
-int32 = int = dtype("int32", "i", 3, "Int", 4)
-int64 = long = dtype("int64", "i", 4, "Long", 8)
-float16 = half = dtype("float16", "f", 5, "Half", 2)
-bfloat16 = dtype("bfloat16", "f", 5, "BFloat16", 2)
-float32 = float = dtype("float32", "f", 6, "Float", 4)
-float64 = double = dtype("float64", "f", 7, "Double", 8)
-complex64 = dtype("complex64", "c", 8, "ComplexFloat", 8)
-complex128 = dtype("complex128", "c", 9, "ComplexDouble", 16)
+bool = dtype("bool")
+uint8 = dtype("uint8")
+int8 = dtype("int8")
+int16 = short = dtype("int16")
+int32 = int = dtype("int32")
+int64 = long = dtype("int64")
+float16 = half = dtype("float16")
+bfloat16 = dtype("bfloat16")
+float32 = float = dtype("float32")
+float64 = double = dtype("float64")
+complex64 = dtype("complex64")
+complex128 = dtype("complex128")
 
-SUPPORTED = (bool, uint8, int8, int16, int32, int64, float32, float64)
-_all = {d.name: d for d in (*SUPPORTED, float16, bfloat16, complex64, complex128)}
-_of_numpy = {d.numpy: d for d in SUPPORTED}
+ALL: tuple[dtype, ...] = tuple([globals()[row.name] for row in TABLE])
+SUPPORTED = tuple([d for d in ALL if d.stored])  # of which there are tensors
+_all = {d.name: d for d in ALL}
+_of_numpy = {d.numpy: d for d in SUPPORTED if d.numpy.name == d.name}
+# Pairs of which neither holds what the other does
+_neither = {
+    frozenset((uint8, int8)): int16,
+    frozenset((float16, bfloat16)): float32,
+    frozenset((float64, complex64)): complex128,
+}
 _category = {"b": 0, "u": 1, "i": 1, "f": 2, "c": 3}
 _default = float32
 _default_listeners: list[Any] = []
-
-_CARRIERS = {1: uint8, 2: int16, 4: int32, 8: int64}
+_supported_names = ", ".join([d.name for d in SUPPORTED])
 
 
 def carrier(kind: dtype) -> dtype:
     """The dtype that kernels move elements of `kind` as."""
-    return _CARRIERS[kind.itemsize]
+    return _all[kind.row.moved]
+
+
+def sum_of(kind: dtype) -> dtype:
+    """The dtype of sums of elements."""
+    return _all[kind.row.summed]
+
+
+def running_sum_of(kind: dtype) -> dtype:
+    """The dtype that a CPU keeps running sums and products in."""
+    return _all[kind.row.running]
 
 
 def by_name(name: str) -> dtype:
@@ -120,7 +193,7 @@ def unsupported(kind: Any) -> Exception:
     """The error for a dtype that exists in PyTorch and not yet here."""
     return NotImplementedError(
         f"{kind!r} is not supported yet; use adjit.float32 or adjit.float64 "
-        "(supported: bool, uint8, int8, int16, int32, int64, float32, float64)"
+        f"(supported: {_supported_names})"
     )
 
 
@@ -146,9 +219,10 @@ def of_numpy(kind: np.dtype[Any]) -> dtype:
         return found
     if kind.name in _all:
         raise unsupported(_all[kind.name])
+    *others, last = [d.name for d in reversed(SUPPORTED)]
     raise TypeError(
         f"can't convert np.ndarray of type {kind.type.__module__}.{kind.type.__name__}. The only "
-        "supported types are: float64, float32, int64, int32, int16, int8, uint8, and bool."
+        f"supported types are: {', '.join(others)}, and {last}."
     )
 
 
@@ -196,9 +270,8 @@ def promote_types(type1: dtype, type2: dtype) -> dtype:
     """
     if type1 is type2:
         return type1
-    if {type1, type2} == {uint8, int8}:
-        return int16
-    return type1 if type1.rank > type2.rank else type2
+    higher = type1 if type1.rank > type2.rank else type2
+    return _neither.get(frozenset((type1, type2)), higher)
 
 
 def of_scalar(value: Any) -> dtype:

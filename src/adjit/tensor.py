@@ -24,25 +24,11 @@ from .shapes import Size
 from .storage import Export, Storage, Version
 
 
-class Kinds(NamedTuple):
-    """The dtypes of which elements are read."""
-
-    bool: dtypes.dtype
-    uint8: dtypes.dtype
-    int8: dtypes.dtype
-    int16: dtypes.dtype
-    int32: dtypes.dtype
-    int64: dtypes.dtype
-    float32: dtypes.dtype
-    float64: dtypes.dtype
-
-
 class ItemContext(NamedTuple):
     """What making Python's numbers of elements needs."""
 
     twin: Callable[..., Any]
     tensor_classes: set[Any]
-    kinds: Kinds
     cpu: devices.device
     watchers: list[Any]
     value_of: Callable[..., Any]
@@ -52,7 +38,7 @@ class ItemContext(NamedTuple):
     true: bool
 
 
-native.know(KINDS=Kinds, ITEM=ItemContext)
+native.know(ITEM=ItemContext)
 
 
 def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
@@ -60,8 +46,8 @@ def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
 
     def made(twin: Callable[..., Any]) -> Any:
         context = ItemContext(
-            twin, record.tensor_classes, Kinds(**{kind.name: kind for kind in dtypes.SUPPORTED}),
-            devices.CPU, watchers, scheduling.value_of, state, native.named(State, "steady"), False, True,
+            twin, record.tensor_classes, devices.CPU, watchers, scheduling.value_of, state,
+            native.named(State, "steady"), False, True,
         )  # fmt: skip
         return native.Family("item", name).function(twin, context)
 
@@ -542,8 +528,8 @@ class Tensor:
                 raise RuntimeError("can't assign Variable as its own grad")
             if value.spec.dtype is not self.spec.dtype:
                 raise RuntimeError(
-                    f"attempting to assign a gradient with dtype '{_ctype(value.dtype)}' to a "
-                    f"tensor with dtype '{_ctype(self.dtype)}'. The gradient must match the "
+                    f"attempting to assign a gradient with dtype '{value.dtype.row.c}' to a "
+                    f"tensor with dtype '{self.dtype.row.c}'. The gradient must match the "
                     "tensor's dtype (or the tensor's grad_dtype if set). You can use "
                     "`tensor.grad_dtype` to set the desired gradient dtype."
                 )
@@ -1026,12 +1012,6 @@ class _StorageView:
         return self._tensor.storage.nbytes
 
     __len__ = nbytes
-
-
-def _ctype(kind: dtype) -> str:
-    return {"float32": "float", "float64": "double", "int64": "long int", "int32": "int"}.get(
-        kind.name, kind.name
-    )
 
 
 def _attach(name: str, function: Any) -> None:

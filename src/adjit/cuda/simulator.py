@@ -483,7 +483,7 @@ def _argument(value: Any, kind: str) -> Any:
         if pointer.array.dtype != np.dtype(kind[1:]):
             raise TypeError(f"expected an array of {kind[1:]}, got {pointer.array.dtype}")
         return pointer
-    if kind in ("float32", "float64"):
+    if np.dtype(kind).kind == "f":
         return np.dtype(kind).type(value)
     number = int(value)
     if not np.iinfo(kind).min <= number <= np.iinfo(kind).max:
@@ -714,6 +714,6 @@ def _fitted(word: Any, kind: str) -> Any:
         return Pointer(array.view(kind[1:]), first)
     if isinstance(word, np.ndarray):
         return Pointer(word)
-    if kind in ("float32", "float64"):
+    if np.dtype(kind).kind == "f":
         return np.array(word, np.int64).view(np.float64)[()]
     return word

@@ -438,8 +438,8 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Any:
         if record.is_tensor(other):
             if other.dtype is not input.dtype:
                 raise RuntimeError(
-                    f"expected dtype {c_name(input.dtype)} for `{name}` but got dtype "
-                    f"{c_name(other.dtype)}"
+                    f"expected dtype {input.dtype.row.c} for `{name}` but got dtype "
+                    f"{other.dtype.row.c}"
                 )
         elif name == "end":
             raise TypeError(
@@ -447,15 +447,6 @@ def lerp(input: Tensor, end: Tensor, weight: Any) -> Any:
             )
     op = between if record.is_tensor(weight) else between_by_number
     return op, (input, end, weight), ()
-
-
-def c_name(kind: dtypes.dtype) -> str:
-    """What C++ calls a dtype."""
-    names = {
-        "float32": "float", "float64": "double", "int64": "long int", "int32": "int",
-        "int16": "short int", "int8": "signed char", "uint8": "unsigned char",
-    }  # fmt: skip
-    return names.get(kind.name, kind.name)
 
 
 # ----- sizes and signs -----

@@ -12,7 +12,6 @@ from ..graph import record
 from ..graph.elementwise import Choice, elementwise
 from ..graph.export import export
 from ..tensor import Tensor
-from .arithmetic import c_name
 from .promotion import like_first, only, same
 
 # ----- the larger and the smaller -----
@@ -276,8 +275,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Any) -> Any:
         )
     if mask.dtype is not dtypes.bool:
         raise RuntimeError(
-            f"masked_fill_ only supports boolean masks, but got mask with dtype "
-            f"{c_name(mask.dtype)}"
+            f"masked_fill_ only supports boolean masks, but got mask with dtype {mask.dtype.row.c}"
         )
     if not record.is_tensor(value):
         if record.is_tensor(input):

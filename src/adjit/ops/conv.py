@@ -23,7 +23,6 @@ from ..tensor import Tensor
 from . import creation
 from .conv_plans import ConvPlan, Geometry, geometry_of, plan_convolve, plan_correlate
 from .layouts import as_images, in_memory
-from .matmul import C_NAMES
 
 AXES = ("depth", "height", "width")
 
@@ -264,7 +263,7 @@ def check_dtypes(image: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         )
     if bias is not None and bias.dtype is not image.dtype:
         raise RuntimeError(
-            f"Input type ({C_NAMES[image.dtype.name]}) and bias type ({C_NAMES[bias.dtype.name]}) "
+            f"Input type ({image.dtype.row.c}) and bias type ({bias.dtype.row.c}) "
             "should be the same"
         )
 

@@ -156,11 +156,9 @@ def _conversion(name: str, kind: dtypes.dtype) -> None:
     add_method(name, method)
 
 
-for _name in ("float", "double", "int", "long", "short", "half", "bfloat16"):
-    _conversion(_name, getattr(dtypes, _name))
-_conversion("bool", dtypes.bool)
-_conversion("byte", dtypes.uint8)
-_conversion("char", dtypes.int8)
+for _kind in dtypes.ALL:
+    if _kind.row.method:
+        _conversion(_kind.row.method, _kind)
 
 
 @export(public=False, method=True)

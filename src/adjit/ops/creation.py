@@ -47,24 +47,14 @@ dtypes.on_default_change(of_numbers.clear)
 devices.on_first_gpu(of_numbers.clear)
 
 
-class ListKinds(NamedTuple):
-    """The dtypes of which machine code makes tensors of lists."""
-
-    float32: Dtype
-    float64: Dtype
-    int64: Dtype
-
-
 class KnownList(NamedTuple):
     """What machine code knows of lists of one length."""
 
     spec: Spec
     free: list[Any]  # where blocks of that size wait
-    kind: int  # which of the dtypes it is
 
 
-native.know(LIST_KINDS=ListKinds, KNOWN_LIST=KnownList)
-_list_kinds = ListKinds(dtypes.float32, dtypes.float64, dtypes.int64)
+native.know(KNOWN_LIST=KnownList)
 
 # By the dtype that is asked for or None, and by their length, ~length for ints, or that and the length of
 # the lists in them.
@@ -189,7 +179,10 @@ def _from_list(data: Any, kind: Dtype | None) -> Any:
         kind = dtypes.get_default_dtype() if found == {float} else dtypes.int64
     else:
         kind = dtypes.check(kind)
-    if not kind.is_floating_point and (kind is not dtypes.int64 or found == {float}):
+    if kind.is_floating_point:
+        if not kind.known_as:
+            return None
+    elif kind is not dtypes.int64 or found == {float}:
         return None
     try:
         packed = array(kind.ctype._type_, data)
@@ -211,8 +204,7 @@ def _know_lists(asked: Any, are_floats: bool, spec: Spec) -> None:
             known.clear()
         length, *columns = spec.shape
         key = length if are_floats else ~length
-        kind = _list_kinds.index(spec.dtype)
-        known[(key, *columns) if columns else key] = KnownList(spec, free, kind)
+        known[(key, *columns) if columns else key] = KnownList(spec, free)
 
 
 @functools.lru_cache(1024)
@@ -917,7 +909,7 @@ class LegacyType:
         return self.__name__
 
 
-legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED}
+legacy_types = {f"{d.legacy}Tensor": LegacyType(d) for d in dtypes.SUPPORTED if d.row.method}
 cuda_types = {name: LegacyType(made.dtype, "cuda") for name, made in legacy_types.items()}
 
 

@@ -20,7 +20,6 @@ from ..shapes import Shape, numel
 from ..tensor import Tensor
 
 COST = 8  # element operations that one random number is worth
-FULL_RANGE = {"float32": 1 << 24, "float64": 1 << 53}  # floats that `random_` can hold exactly
 
 
 def blocks_for(size: int, per_chunk: int) -> tuple[int, int]:
@@ -97,7 +96,7 @@ def draw_uniform(
         raise RuntimeError(
             f"uniform_ expects to return a [from, to) range, but found from={low:g} > to={high:g}"
         )
-    single = kind is dtypes.float32
+    single = kind.row.digits <= dtypes.float32.row.digits
     return drawn(
         kernels.uniform_single if single else kernels.uniform_double, shape, kind,
         kernels.WORDS if single else kernels.PAIRS,
@@ -114,7 +113,7 @@ def draw_normal(
         raise NotImplementedError(f"\"normal_kernel_cpu\" not implemented for '{kind.legacy}'")
     if not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
-    single = kind is dtypes.float32
+    single = kind.row.digits <= dtypes.float32.row.digits
     return drawn(
         kernels.normal_single if single else kernels.normal_double, shape, kind,
         kernels.WORDS if single else kernels.PAIRS,
@@ -133,18 +132,12 @@ def draw_integers(
         )
     largest = largest_of(kind)
     if high - 1 > largest:
-        raise RuntimeError(f"to - 1 is out of bounds for {C_NAMES[kind.name]}")
+        raise RuntimeError(f"to - 1 is out of bounds for {kind.row.c}")
     if low < (-largest - 1 if kind.kind in "if" else 0):
-        raise RuntimeError(f"from is out of bounds for {C_NAMES[kind.name]}")
+        raise RuntimeError(f"from is out of bounds for {kind.row.c}")
     limit = high - low
     words = low, signed(limit)
     return drawn(kernels.integers, shape, kind, kernels.PAIRS, words, generator, place)
-
-
-C_NAMES = {
-    "float32": "float", "float64": "double", "int8": "signed char", "uint8": "unsigned char",
-    "int16": "short int", "int32": "int", "int64": "long int", "bool": "bool",
-}  # fmt: skip
 
 
 def largest_of(kind: Dtype) -> int:
@@ -154,6 +147,11 @@ def largest_of(kind: Dtype) -> int:
     if kind is dtypes.bool:
         return 1
     return (1 << (8 * kind.itemsize - (kind.kind == "i"))) - 1
+
+
+def last_exact(kind: Dtype) -> int:
+    """The last whole number, from 0 on, up to which a dtype holds all of them."""
+    return 1 << kind.row.digits if kind.is_floating_point else largest_of(kind)
 
 
 def signed(word: int) -> int:

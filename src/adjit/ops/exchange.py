@@ -17,7 +17,7 @@ from ..storage import BorrowedMemory
 from ..tensor import Tensor
 
 CPU, CUDA, PINNED, MANAGED = 1, 2, 3, 13  # DLPack's numbers of devices
-CODES = {"i": 0, "u": 1, "f": 2, "b": 6}  # and of dtypes
+# What its numbers of dtypes mean
 SPOKEN_CODES = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
 DEFAULT_STREAM, THREAD_STREAM = 1, 2  # what both protocols call the stream 0 and that of a thread
 VERSION = 1, 0
@@ -171,7 +171,7 @@ def _capsule(t: Tensor, stream: int | None, form: Any) -> Any:
     made = form(
         array=_Array(
             address, _Device(*_dlpack_device(t)), t.ndim,
-            _Dtype(CODES[t.dtype.kind], 8 * t.itemsize, 1), sizes, strides, 0,
+            _Dtype(t.dtype.row.dlpack, 8 * t.itemsize, 1), sizes, strides, 0,
         ),
         deleter=ctypes.cast(_on_end, ctypes.c_void_p),
     )  # fmt: skip
@@ -321,7 +321,7 @@ def _from_capsule(capsule: Any) -> Tensor:
 
 def _dtype_of(told: _Dtype) -> dtypes.dtype:
     for kind in dtypes.SUPPORTED:
-        if (CODES[kind.kind], 8 * kind.itemsize, 1) == (told.code, told.bits, told.lanes):
+        if (kind.row.dlpack, 8 * kind.itemsize, 1) == (told.code, told.bits, told.lanes):
             return kind
     spoken = SPOKEN_CODES.get(told.code)
     name = (

@@ -29,10 +29,6 @@ GRAIN = 1 << 18
 LEAST = 1 << 11  # multiplications that take as long as what else a unit takes
 VECTOR_GRAIN = 1 << 15  # the same where one operand is a vector, which memory bounds
 INTEGER_ROWS = 32
-C_NAMES = {
-    "float32": "float", "float64": "double", "int8": "signed char", "uint8": "unsigned char",
-    "int16": "short int", "int32": "int", "int64": "long int", "bool": "bool",
-}  # fmt: skip
 
 
 # --------------------------------------------------------------------------- precision
@@ -306,7 +302,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     if input.dtype is not mat2.dtype:
         raise RuntimeError(
             "expected m1 and m2 to have the same dtype, but got: "
-            f"{C_NAMES[input.dtype.name]} != {C_NAMES[mat2.dtype.name]}"
+            f"{input.dtype.row.c} != {mat2.dtype.row.c}"
         )
     check_multiplies("addmm_impl_cpu_", input.dtype)
     return multiply(input, mat2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import warnings
 
-from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -25,9 +24,6 @@ from .reduce import (
     spread_back,
 )
 
-# Below these a sum of squares has terms of few digits, or terms that vanished.
-LEAST = {dtypes.float32: 1e-34, dtypes.float64: 1e-300}
-
 
 def spread(
     x: Tensor, axes: Shape, correction: float, keepdim: bool, *, rooted: bool
@@ -43,17 +39,17 @@ def spread(
     if chunks == 1:
         found = launch(
             kernels.spread_rows, (x,), results, bind=bind, words=(length, rooted),
-            scalars=(by, float_word(LEAST[kind])), n=rows, grain=max(1, GRAIN // step),
+            scalars=(by, float_word(kind.row.least)), n=rows, grain=max(1, GRAIN // step),
         )  # fmt: skip
         return found
     parts = ((rows * chunks,), kind)
     means, squares = launch(
         kernels.moments_of_chunks, (x,), [parts, parts], bind=bind, words=(length, step, chunks),
-        scalars=(float_word(LEAST[kind]),), n=rows * chunks, grain=max(1, GRAIN // step),
+        scalars=(float_word(kind.row.least),), n=rows * chunks, grain=max(1, GRAIN // step),
     )  # fmt: skip
     found = launch(
         kernels.spread_of_chunks, (x, means, squares), results, bind=bind,
-        words=(length, step, chunks, rooted), scalars=(by, float_word(LEAST[kind])),
+        words=(length, step, chunks, rooted), scalars=(by, float_word(kind.row.least)),
         n=rows, grain=max(1, GRAIN // chunks),
     )  # fmt: skip
     return found

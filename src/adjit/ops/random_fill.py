@@ -14,7 +14,7 @@ from ..graph.export import export
 from ..graph.operation import operation
 from ..random import Generator
 from ..tensor import Tensor
-from .drawing import FULL_RANGE, draw_integers, draw_normal, draw_uniform, largest_of, trial
+from .drawing import draw_integers, draw_normal, draw_uniform, last_exact, trial
 
 
 def zero_gradient(g: Tensor) -> Any:
@@ -76,7 +76,7 @@ def integers_over(
         tensor([3., 9., 0.])
     """
     if from_ is None:
-        low, high = 0, FULL_RANGE.get(x.dtype.name, largest_of(x.dtype)) + 1
+        low, high = 0, last_exact(x.dtype) + 1
     elif to is None:
         low, high = 0, int(from_)
     else:

@@ -234,10 +234,8 @@ def fold(how: ReductionPlan, x: Tensor, axes: Shape, keepdim: bool, result: DTyp
 
 
 def sum_dtype(x: Tensor, dtype: DType | None) -> DType:
-    """What a sum is accumulated in: whole numbers in int64."""
-    if dtype is not None:
-        return dtype
-    return x.dtype if x.dtype.is_floating_point else dtypes.int64
+    """The dtype of a sum, which it is accumulated in."""
+    return dtypes.sum_of(x.dtype) if dtype is None else dtype
 
 
 @operation("SumBackward0")

@@ -43,7 +43,7 @@ def running(name: str, kernel: Any, x: Tensor, axis: int, dtype: DType) -> Tenso
     """
     if dtype is dtypes.bool:
         raise NotImplementedError(f"\"{name}_out_cpu\" not implemented for 'Bool'")
-    wide = dtypes.float64 if dtype.is_floating_point else dtype
+    wide = dtypes.running_sum_of(dtype)
     out: Tensor = scan(kernel, x, axis, [dtype], {"X": x.dtype, "A": wide, "T": dtype})
     return out
 
@@ -100,7 +100,7 @@ def _(g, x, axis):  # type: ignore[no-untyped-def]
 @operation("LinearRecurrenceBackward0")
 def linear_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
     """`out[i] = b[i] + a[i] * out[i - 1]` along an axis."""
-    bind = {"A": dtypes.float64, "T": a.dtype}
+    bind = {"A": dtypes.running_sum_of(a.dtype), "T": a.dtype}
     out: Tensor = scan(kernels.recurrence, a, axis, [a.dtype], bind, b)
     return out
 

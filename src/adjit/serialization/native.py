@@ -34,11 +34,7 @@ VERSION = 1
 MAX_HEADER = 100_000_000  # the limit of the safetensors library
 
 _STRUCTURE, _CHECKSUM = "adjit", "adjit.crc32"
-_KINDS = {
-    "BOOL": dtypes.bool, "U8": dtypes.uint8, "I8": dtypes.int8, "I16": dtypes.int16,
-    "I32": dtypes.int32, "I64": dtypes.int64, "F16": dtypes.float16, "BF16": dtypes.bfloat16,
-    "F32": dtypes.float32, "F64": dtypes.float64, "C64": dtypes.complex64,
-}  # fmt: skip
+_KINDS = {kind.row.file: kind for kind in dtypes.ALL if kind.row.file}
 
 Array = np.ndarray[Any, Any]
 Saved = tuple[str, Tensor, dict[str, Json]]  # the path of a tensor, and the JSON that stands for it

@@ -229,12 +229,10 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "torch._utils._rebuild_device_tensor_from_numpy": _absent("on a device of its own"),
     "torch._utils._rebuild_device_tensor_from_cpu_tensor": _absent("on a device of its own"),
 }
-_STORAGE_KINDS = {
-    "Bool": "bool", "Byte": "uint8", "Char": "int8", "Short": "int16", "Int": "int32",
-    "Long": "int64", "Half": "float16", "BFloat16": "bfloat16", "Float": "float32",
-    "Double": "float64", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
-    "QInt8": None, "QUInt8": None, "QInt32": None, "QUInt4x2": None, "QUInt2x4": None,
-}  # fmt: skip
+_STORAGE_KINDS: dict[str, dtypes.dtype | None] = {
+    **dict.fromkeys(("QInt8", "QUInt8", "QInt32", "QUInt4x2", "QUInt2x4")),
+    **{kind.legacy: kind for kind in dtypes.ALL},
+}
 _OTHER_DTYPES = (
     "chalf", "complex32", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
     "float8_e8m0fnu", "float4_e2m1fn_x2", "uint16", "uint32", "uint64", "qint8", "qint32",
@@ -253,12 +251,9 @@ def _names() -> dict[str, Any]:
     for module in ("torch", "torch.cuda"):
         for prefix, kind in _STORAGE_KINDS.items():
             name = f"{module}.{prefix}Storage"
-            names[name] = StorageType(name, dtypes.by_name(kind) if kind else None)
+            names[name] = StorageType(name, kind)
     names |= {f"torch.{name}": Global(f"torch.{name}") for name in _OTHER_DTYPES}
-    for kind in _STORAGE_KINDS.values():
-        if kind:
-            names[f"torch.{kind}"] = dtypes.by_name(kind)
-    return names
+    return names | {f"torch.{kind.name}": kind for kind in dtypes.ALL}
 
 
 _NAMES = _names()

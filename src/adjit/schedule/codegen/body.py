@@ -219,7 +219,7 @@ class Body:
         In a kernel of several bodies `of` is the value that this one computes, and `given` says where
         its parameters are to be had.
         """
-        rewriter = _Pasting(compute.stored, given or {}, of)
+        rewriter = _Pasting(compute, given or {}, of)
         statements, _ = self.needed(wanted)
         lines = [rewriter.text(s) for s in statements]
         for taken, k in zip(into, wanted, strict=True):
@@ -426,7 +426,7 @@ UNDERSTOOD = (ast.Attribute, ast.BinOp, ast.BoolOp, ast.Call, ast.Compare, ast.C
 class _Pasting(ast.NodeTransformer):
     """Names become those of a kernel, literals T(literal), scalar functions those of its dtype."""
 
-    def __init__(self, stored: str, given: Mapping[str, str], of: str) -> None:
+    def __init__(self, compute: dtype, given: Mapping[str, str], of: str) -> None:
         from ...kernels.math import (
             integer as integer_math,
         )
@@ -437,9 +437,11 @@ class _Pasting(ast.NodeTransformer):
             vector as vector_math,
         )
 
-        self.stored, self.given, self.of = stored, given, of
-        self.letter = stored if of else "T"
-        self.modules: tuple[Any, ...] = (vector_math, special_math, integer_math)
+        self.compute, self.given, self.of = compute, given, of
+        self.letter = compute.computed if of else "T"
+        self.modules: tuple[Any, ...] = (integer_math,)
+        if compute.is_floating_point:
+            self.modules = (vector_math, special_math)
         self.imports: dict[str, str] = {}
 
     def text(self, node: ast.AST) -> str:
@@ -473,14 +475,15 @@ class _Pasting(ast.NodeTransformer):
         if name is None:
             return node
         for module in self.modules:
-            found = module.TABLE.get((name, self.stored))
+            is_float = self.compute.is_floating_point
+            found = module.TABLE.get((name, self.compute.computed) if is_float else name)
             if found is not None:
                 self.imports[found] = module.__name__
                 return ast.Name(found, ast.Load())
         if name in ("inf", "nan", "pi", "e"):
             return ast.Call(ast.Name(self.letter, ast.Load()), [node], [])
         if isinstance(node.value, ast.Name) and node.value.id == "special":
-            raise TypeError(f"special.{name} is not a scalar function of {self.stored}")
+            raise TypeError(f"special.{name} is not a scalar function of {self.compute.name}")
         return node
 
 

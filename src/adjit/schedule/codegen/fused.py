@@ -136,8 +136,8 @@ def member_lines(member: GroupMember) -> tuple[Pasted, set[str]]:
             continue
         if operand.name in body.logical:
             value = f"{given} != 0"
-        elif operand.dtype.stored != compute.stored:
-            value = f"{compute.stored}({given})"
+        elif operand.dtype.stored != compute.computed:
+            value = f"{compute.computed}({given})"
         else:
             continue
         names[operand.name] = own(operand.name, value_of)
@@ -154,7 +154,7 @@ def number_lines(numbers: Sequence[Operand], first: int, logical: Collection[str
     """The Python numbers, from the words from `first` on; those in `logical` are truth values."""
     lines = []
     for k, o in enumerate(numbers):
-        value = number_text(f"p[{first + k}]", o.dtype, o.dtype.stored, o.name in logical)
+        value = number_text(f"p[{first + k}]", o.dtype, o.dtype.computed, o.name in logical)
         lines.append(f"{o.name} = {value}")
     return lines
 

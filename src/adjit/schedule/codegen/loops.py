@@ -44,14 +44,13 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...dtypes import dtype
+from ...dtypes import SUPPORTED, dtype
 from ...kernels.language.abi import UNITS
 from ...kernels.language.lanes import BLOCK, CACHE_LINE
 from ...shapes import coalesce
 from ..planning.recipe import GRAIN, Flat, Operand, Source, Step
 from .body import SCALAR_BUILTINS, VECTOR_MATH, Body, Pasted, own
 
-STORED = ("float32", "float64", "int8", "int16", "int32", "int64", "uint8")
 # Bytes from which on a result is streamed. A store into a cache reads the line first, which by then
 # is a read of memory. Measured on a 2-core Zen 4 with 32 MB of L3, one thread, float32: add on 4M
 # elements 1,358 us for 1,973, and with the negation that reads the result 2,244 for 3,157. What
@@ -135,7 +134,7 @@ def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = ""
         imports |= {name: module for name in names if f" {name}(" in text}
     if not (kernel.nested or pieces.rows):
         imports |= interleaved(Pasted([*kernel.lines], kernel.imports))
-    bound = {} if kernel.compute is None else {"T": kernel.compute.stored}
+    bound = {} if kernel.compute is None else {"T": kernel.compute.computed}
     return Source(kernel.name, assemble(kernel.name, text, imports, bound), kernel)
 
 
@@ -184,7 +183,7 @@ class _Pieces:
         numbers = [o for o in self.kernel.inputs if o.strides is None]
         for k, o in enumerate(numbers):
             word = f"p[{start} + {len(strided) + k}]"
-            letter = o.dtype.stored if compute is None else "T"
+            letter = o.dtype.computed if compute is None else "T"
             text = number_text(word, o.dtype, letter, o.name in self.kernel.logical)
             lines.append(f"{value_name(o.name, compute)} = {text}")
         return lines
@@ -230,7 +229,7 @@ class _Pieces:
             pass
         elif o.name in self.kernel.logical:
             value = f"{value} != 0"
-        elif o.dtype.stored != compute.stored:
+        elif o.dtype.stored != compute.computed:
             value = f"T({value})"
         return f"{value_name(o.name, compute)} = {value}"
 
@@ -241,7 +240,7 @@ class _Pieces:
             return o.name
         if o.dtype.kind == "b":
             return f"uint8({o.name} != 0)" if compute.kind == "b" else f"uint8({o.name})"
-        return o.name if o.dtype.stored == compute.stored else f"{o.dtype.stored}({o.name})"
+        return o.name if o.dtype.stored == compute.computed else f"{o.dtype.stored}({o.name})"
 
 
 def _flat(pieces: _Pieces) -> list[str]:
@@ -338,6 +337,7 @@ def number_text(word: str, kind: dtype, letter: str, is_truth: bool) -> str:
     return f"scalar({word}, {letter})" if kind.is_floating_point else f"{letter}({word})"
 
 
+STORED = sorted({name for kind in SUPPORTED for name in (kind.stored, kind.computed)})
 KINDS = re.compile(rf"\b(?:{'|'.join(STORED)})\b")
 # What lines begin with that give a name a value.
 WRITTEN = re.compile(r"^ *(?:for )?([\w, ]+?) (?:=|in) ", re.MULTILINE)

@@ -61,7 +61,7 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     for o in numbers:
         parameters.append(f"word_{o.name}")
         floating = o.dtype.is_floating_point and o.name not in flat.logical
-        signature.append(o.dtype.stored if floating else "int64")
+        signature.append(o.dtype.computed if floating else "int64")
     parameters.append("n")
     signature.append(index)
 
@@ -78,7 +78,7 @@ def elementwise(flat: Flat, axes: int, index: str) -> DeviceSource:
     )
     words["quotient"] = "adjit.kernels.language.abi"
     imports = {**flat.imports, **{w: module for w, module in words.items() if f"{w}(" in text}}
-    bound = {"N": index} | ({} if flat.compute is None else {"T": flat.compute.stored})
+    bound = {"N": index} | ({} if flat.compute is None else {"T": flat.compute.computed})
     name = f"{flat.name}_on_gpu"
     return DeviceSource(
         name,
@@ -96,7 +96,7 @@ def _number(flat: Flat, operand: Operand) -> str:
     value = value_name(operand.name, flat.compute)
     if operand.name in flat.logical:
         return f"{value} = {word} != 0"
-    letter = operand.dtype.stored if flat.compute is None else "T"
+    letter = operand.dtype.computed if flat.compute is None else "T"
     return f"{value} = {letter}({word})"
 
 
@@ -106,7 +106,7 @@ def _loaded(flat: Flat, operand: Operand, value: str) -> str:
         pass
     elif operand.name in flat.logical:
         value = f"{value} != 0"
-    elif operand.dtype.stored != flat.compute.stored:
+    elif operand.dtype.stored != flat.compute.computed:
         value = f"T({value})"
     return f"{value_name(operand.name, flat.compute)} = {value}"
 
@@ -118,7 +118,7 @@ def _stored(flat: Flat, operand: Operand) -> str:
     if operand.dtype.kind == "b":
         truth = f"{operand.name} != 0" if flat.compute.kind == "b" else operand.name
         return f"uint8({truth})"
-    if operand.dtype.stored != flat.compute.stored:
+    if operand.dtype.stored != flat.compute.computed:
         return f"{operand.dtype.stored}({operand.name})"
     return operand.name
 

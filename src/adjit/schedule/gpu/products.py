@@ -32,6 +32,7 @@ from ..planning.recipe import Recipe, Source
 MOST_WORKSPACE = 32 << 20  # bytes, what NVIDIA recommends for Hopper
 MOST_CALLS = 4096  # whose algorithms are kept
 
+TYPES = {"float32": cublas.R_32F, "float64": cublas.R_64F}  # of which this makes products
 COMPUTE = {  # products of float32
     matmul.FULL: cublas.COMPUTE_32F,
     matmul.TF32: cublas.COMPUTE_32F_FAST_TF32,
@@ -58,7 +59,7 @@ class ProductCall:
         self._library, self.summand = library, product.summand
         self.layouts: list[int] = []
         self.is_single = product.kind == "float32"
-        kind = cublas.R_32F if self.is_single else cublas.R_64F
+        kind = TYPES[product.kind]
         compute = COMPUTE[product.precision] if self.is_single else cublas.COMPUTE_64F
         has_row = self.summand == launcher.VECTOR
         epilogue = cublas.EPILOGUE_BIAS if has_row else cublas.EPILOGUE_DEFAULT
@@ -164,6 +165,8 @@ def product_of(recipe: Recipe) -> DeviceProduct | None:
     """A recipe as cuBLASLt sees it, None if that is no product, or none that it takes."""
     origin = recipe.steps[0].source.origin if len(recipe.steps) == 1 else None
     if origin.__class__ is not tuple or origin[0] not in (matmul.product, matmul.product_and_bias):
+        return None
+    if origin[1]["T"] not in TYPES:
         return None
     return _product_of(origin[1]["T"], origin[0] is matmul.product_and_bias, recipe.constants)
 

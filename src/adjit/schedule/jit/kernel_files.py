@@ -19,7 +19,7 @@ PACKAGE: str = abi.__name__.removesuffix(".language.abi")
 FOLDER = Path(abi.__file__).parents[1]
 
 # `from .abi import at`, `from ..math import constants_f32, constants_f64`, `from adjit.kernels.ops import (…)`
-_IMPORT = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
+IMPORT = re.compile(r"^ *from ([\w.]+) import (\([^)]*\)|.*)", re.MULTILINE)
 
 
 def text_of(module: str) -> str:
@@ -39,7 +39,7 @@ def absolute(module: str, importing: str) -> str | None:
 def imported(text: str, importing: str = "") -> set[str]:
     """The modules of the package that a text imports, anywhere in it."""
     found = set()
-    for source, names in _IMPORT.findall(text):
+    for source, names in IMPORT.findall(text):
         module = absolute(source, importing)
         if module is None:
             continue

@@ -194,13 +194,21 @@ class Family:
 
 _IMPORT = re.compile(r"^from (\.[\w.]*) import ", re.MULTILINE)
 _OPEN = re.compile(r"^((?:[A-Z_0-9]+ = )+)BOUND\b", re.MULTILINE)
+_LEFT_OPEN = re.compile(r"[=(,]\s*BOUND\b")  # as `_OPEN` does not find it
 
 
 @functools.cache
 def _is_open(name: str) -> bool:
     """Whether a module, or one that it imports, leaves constants open."""
     text = kernel_files.text_of(name)
-    return bool(_OPEN.search(text)) or any(map(_is_open, kernel_files.imported(text, name)))
+    if _OPEN.search(text) or _LEFT_OPEN.search(_without_imports(text)):
+        return True
+    return any(map(_is_open, kernel_files.imported(text, name)))
+
+
+def _without_imports(text: str) -> str:
+    """The text of a module with nothing on the lines of its imports."""
+    return kernel_files.IMPORT.sub(lambda match: "\n" * match[0].count("\n"), text)
 
 
 def _bound(name: str) -> str:
@@ -209,13 +217,18 @@ def _bound(name: str) -> str:
     What it imports from modules that leave some open too, it imports from these with theirs.
 
     Raises:
-        NameError: if it leaves a name open that nobody has made known.
+        NameError: if it leaves a name open that nobody has made known, or in a way that is not seen here.
     """
 
-    text = kernel_files.text_of(name)
+    text, where = kernel_files.text_of(name), f"kernels/{name.replace('.', '/')}.py"
     if unknown := sorted(opened(text) - constants.keys()):
-        where = f"kernels/{name.replace('.', '/')}.py"
         raise NameError(f"{where} wants {', '.join(unknown)}, which `native.know` was not told")
+    rest = _OPEN.sub("", _without_imports(text))
+    if left := _LEFT_OPEN.search(rest):
+        line = rest.count("\n", 0, left.end()) + 1
+        raise NameError(
+            f"{where}, line {line}: what is BOUND here stays 0; write `NAME = NAME = BOUND` on one line"
+        )
 
     def imported(match: re.Match[str]) -> str:
         part = kernel_files.absolute(match[1], name)
