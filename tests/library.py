@@ -121,7 +121,7 @@ def forget_recipes() -> None:
 
     settle.settle(everything=True)
     for op in (o for o in gc.get_objects() if issubclass(type(o), Elementwise)):
-        op.recipes.clear()
+        op.op_records.clear()
 
 
 @contextmanager

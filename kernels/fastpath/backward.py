@@ -52,15 +52,15 @@ BACKWARD_ACCUMULATE_OP = BACKWARD_FIT = BACKWARD_FITS = BACKWARD_MOST = BACKWARD
 BACKWARD_RUNTIME = BACKWARD_SAVING_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
 BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
 BASIC_TWIN = FITTED = FUNCTION_CONTEXT = BOUND
-GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = GRAD_RECIPE = BOUND
+GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BOUND
 META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
 OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
-PASSED = PULL_TEMPLATES = RECIPE_SPEC = RECIPE_VJPS = BOUND
+OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = PULL_TEMPLATES = RECIPE_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
-RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = RUNTIME_RECIPE_CLASS = BOUND
-RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
+RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = BOUND
+RUNTIME_OP_RECORD_CLASS = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVING_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TEMPLATE_FRESH = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
@@ -115,7 +115,8 @@ def advance(function, arguments, count, names):
             return 0
         if grads != 0:
             is_leaf = get(fn, GRAD_OP) == item(context, BACKWARD_ACCUMULATE_OP)
-            is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(runtime, RUNTIME_RECIPE_CLASS)
+            kind = class_of(get(fn, GRAD_CONTEXT))
+            is_elementwise = kind == item(runtime, RUNTIME_OP_RECORD_CLASS)
             if is_leaf:
                 way = new_grad(runtime, fn, list_item(grads, 0), captured)
             elif is_elementwise:
@@ -240,12 +241,12 @@ def plain_vjp(runtime, fn, g):
     none, saved = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED)
     if get(fn, GRAD_EXTRAS) != none or saved == none:
         return 0
-    vjps = get(get(fn, GRAD_RECIPE), RECIPE_VJPS)
+    op_record = get(fn, GRAD_CONTEXT)
     if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
-        vjp = find(vjps, get(fn, GRAD_MASK))
+        vjp = find(get(op_record, OP_RECORD_VJPS), get(fn, GRAD_MASK))
     elif is_tensor(runtime, g) and is_private(runtime, get(g, TENSOR_STORAGE)):
         key = new_pair(own(get(g, TENSOR_SPEC)), own(get(fn, GRAD_MASK)))
-        vjp = find(vjps, key) if key != 0 else 0
+        vjp = find(get(op_record, OP_RECORD_VJPS_BY_SPEC), key) if key != 0 else 0
         drop(key)
     else:
         return 0
@@ -562,11 +563,15 @@ def free_saved(runtime, fn):
 @helper
 def new_way(context, runtime, fn, grads):
     """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
-    none, saved, recipe = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
-    if class_of(recipe) == item(context, BACKWARD_SAVING_CLASS):
-        templates = get(recipe, SAVING_TEMPLATES)
-    elif class_of(recipe) == item(context, BACKWARD_PULL_CLASS):
-        templates = get(recipe, PULL_TEMPLATES)
+    none, saved, grad_context = (
+        item(runtime, RUNTIME_NONE),
+        get(fn, GRAD_SAVED),
+        get(fn, GRAD_CONTEXT),
+    )
+    if class_of(grad_context) == item(context, BACKWARD_SAVING_CLASS):
+        templates = get(grad_context, SAVING_TEMPLATES)
+    elif class_of(grad_context) == item(context, BACKWARD_PULL_CLASS):
+        templates = get(grad_context, PULL_TEMPLATES)
     else:
         return 0
     if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(runtime):

@@ -71,7 +71,7 @@ class AccumulateGrad(GradNode):
         self.outputs = (variable.spec,)
         self.saved = ()
         self.extras = None
-        self.recipe = None
+        self.context = None
         self.seq = sequence()
 
 

@@ -16,6 +16,7 @@ from . import elementwise_record, elementwise_vjp, primitives
 from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
 from .inplace import write_out
 from .node import GradNode, node_class
+from .op_record import OpRecord
 from .record import is_tensor
 from .registry import registry
 from .saved import unpack
@@ -107,8 +108,8 @@ class Elementwise(native.Native):
         self.ref, self.domain, self.dtypes = ref, domain, dtypes
         self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
         self.node_class = node_class(self.backward_name)
-        self.recipes: dict[Any, Any] = {}
-        on_default_change(self.recipes.clear)
+        self.op_records: dict[Any, OpRecord] = {}  # by specs, and classes of numbers
+        on_default_change(self.op_records.clear)
         self.arity = len(self.params)
         self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
@@ -191,8 +192,8 @@ class Elementwise(native.Native):
         twin = type(self).__new__(type(self))
         vars(twin).update(vars(self))
         twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
-        twin.backward_name, twin.recipes = backward_name, {}
-        on_default_change(twin.recipes.clear)
+        twin.backward_name, twin.op_records = backward_name, {}
+        on_default_change(twin.op_records.clear)
         twin.node_class = node_class(backward_name)
         twin.record = twin._recorder()
         if twin.direct:
@@ -200,24 +201,24 @@ class Elementwise(native.Native):
         return twin
 
     def words(
-        self, recipe: Any, numbers: Sequence[Any], attributes: Sequence[Any]
+        self, op_record: OpRecord, numbers: Sequence[Any], attributes: Sequence[Any]
     ) -> tuple[int, ...]:
-        """Python numbers as words, in the compute dtype of a recipe."""
+        """Python numbers as words, in the dtype that the body runs in."""
         if not numbers and not attributes:
             return ()
-        compute = recipe.compute
+        compute = op_record.compute
         if compute.is_floating_point:
             return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
         for v in attributes:
             dtypes.check_fits(v, compute)
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
 
-    def numbers(self, recipe: Any, words: Sequence[int]) -> dict[str, Any]:
+    def numbers(self, op_record: OpRecord, words: Sequence[int]) -> dict[str, Any]:
         """The Python numbers behind words, by the name of the operand or attribute."""
         import struct
 
-        names = recipe.numbers
-        if recipe.compute.is_floating_point:
+        names = op_record.numbers
+        if op_record.compute.is_floating_point:
             return {
                 n: struct.unpack("d", struct.pack("q", w))[0]
                 for n, w in zip(names, words, strict=True)

@@ -14,10 +14,11 @@ from .. import config, devices, dtypes
 from ..dtypes import dtype
 from ..schedule import deferred
 from ..schedule.codegen import loops
-from ..schedule.planning.recipe import HERE, OVER, Element, Operand, Recipe, Step
+from ..schedule.planning.recipe import Element, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from .node import Node, Spec, spec_of
+from .op_record import OpRecord
 from .record import (
     INFERENCE,
     MAX_RECIPES,
@@ -82,20 +83,21 @@ def elementwise(
                 kind = operand.__class__
             key.append(kind)
             numbers.append(operand)
-    recipe = op.recipes.get(tuple(key) if len(key) > 1 else key[0])
-    if recipe is None:
-        recipe = plan(op, operands)
+    op_record = op.op_records.get(tuple(key) if len(key) > 1 else key[0])
+    if op_record is None:
+        op_record = plan(op, operands)
+    recipe = op_record.recipe
     node = new_node(Node)
-    node.recipe = recipe_over(op, recipe) if over else recipe
+    node.recipe = recipe_over(op, op_record) if over else recipe
     node.inputs = tuple(values)
     node.offsets = tuple(offsets) if shifted else None
     if numbers or attributes:
-        node.scalars = scalars = op.words(recipe, numbers, attributes)
+        node.scalars = scalars = op.words(op_record, numbers, attributes)
     else:
         node.scalars = scalars = ()
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
     if watched and state.grad:
-        attach(op, recipe, operands, scalars, out)
+        attach(op, op_record, operands, scalars, out)
     pending.append(node)
     if shared or modes_used or len(pending) >= MAX_PENDING:
         after(out, shared)
@@ -123,8 +125,8 @@ def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
 PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
 
 
-def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
-    """The recipe of an elementwise op on operands such as these, remembered for the next time."""
+def plan(op: Any, operands: tuple[Any, ...]) -> OpRecord:
+    """What is to be known of an elementwise op on operands such as these, remembered for the next time."""
     key = []
     described: list[tuple[str, Any]] = []
     for name, operand in zip(op.params, operands, strict=True):
@@ -157,15 +159,18 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
     recipe = elementwise_recipe(
         op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
     )
-    recipe.numbers = tuple(o.name for o in inputs if o.strides is None)
-    recipe.compute, recipe.floating = compute, compute.is_floating_point
-    recipe.whole = compute.kind in "iu" and not op.attributes  # which are looked at
-    recipe.operands = tuple(s if isinstance(s, Spec) else None for _, s in described)
-    recipe.differentiable = op.differentiable and out_kind.is_floating_point
-    if len(op.recipes) >= MAX_RECIPES:
-        op.recipes.clear()
-    op.recipes[key[0] if len(key) == 1 else tuple(key)] = recipe
-    return recipe
+    op_record = OpRecord(
+        recipe,
+        tuple(s if isinstance(s, Spec) else None for _, s in described),
+        tuple(o.name for o in inputs if o.strides is None),
+        compute,
+        whole=compute.kind in "iu" and not op.attributes,  # which are looked at
+        differentiable=op.differentiable and out_kind.is_floating_point,
+    )
+    if len(op.op_records) >= MAX_RECIPES:
+        op.op_records.clear()
+    op.op_records[key[0] if len(key) == 1 else tuple(key)] = op_record
+    return op_record
 
 
 def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
@@ -219,51 +224,54 @@ def elementwise_recipe(
     return recipe
 
 
-def recipe_over(op: Any, recipe: Recipe) -> Recipe:
+def recipe_over(op: Any, op_record: OpRecord) -> Recipe:
     """The recipe that may write its result over its first input."""
-    found = recipe.vjps.get(OVER)
+    found = op_record.over
     if found is None:
-        found = recipe
-        specs = recipe.operands
-        if specs[0] is recipe.spec and recipe.spec.nbytes >= ALIAS_BYTES:
-            shape = recipe.spec.shape
+        found = recipe = op_record.recipe
+        specs, compute = op_record.operands, op_record.compute
+        spec: Spec = recipe.spec
+        if specs[0] is spec and spec.nbytes >= ALIAS_BYTES:
+            shape = spec.shape
             inputs = [
-                Operand(n, recipe.compute, None)
+                Operand(n, compute, None)
                 if s is None
                 else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
                 for n, s in zip(op.params, specs, strict=True)
             ]
-            inputs += [Operand(n, recipe.compute, None) for n in op.attributes]
+            inputs += [Operand(n, compute, None) for n in op.attributes]
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
-                           recipe.constants, scalars=len(recipe.numbers))  # fmt: skip
+                           recipe.constants, scalars=len(op_record.numbers))  # fmt: skip
             found.plain = False
             found.element, found.wide = recipe.element, recipe.wide
             found.device_steps = recipe.device_steps
             found.alias = elementwise_recipe(
-                op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
+                op.name, op.body, [0], compute, inputs, [("out", spec)],
                 recipe.inputs, True,
             )  # fmt: skip
-        recipe.vjps[OVER] = found
+        op_record.over = found
     return found
 
 
 def recipe_here(recipe: Recipe) -> Recipe:
     """A recipe that may write over its first input as one that does, whoever looks at that."""
-    found: Recipe | None = recipe.vjps.get(HERE)
+    found = recipe.in_place
     if found is None:
         found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
                        scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
         found.plain, found.here, found.alias = False, True, recipe.alias
-        recipe.vjps[HERE] = found
+        recipe.in_place = found
     return found
 
 
 ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
 
 
-def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out: Any) -> None:
+def attach(
+    op: Any, op_record: OpRecord, operands: tuple[Any, ...], scalars: tuple[int, ...], out: Any
+) -> None:
     """Give the result of an elementwise op its backward node, if gradients are wanted."""
-    if not state.grad or not recipe.differentiable:
+    if not state.grad or not op_record.differentiable:
         return
     edges = tuple([edge_of(t) if is_tensor(t) else None for t in operands])
     mask = 0
@@ -272,8 +280,9 @@ def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out
             mask |= 1 << k
     if not mask:
         return
-    fn = new_grad_node(op, edges, recipe.operands)
-    fn.recipe = recipe
+    recipe = op_record.recipe
+    fn = new_grad_node(op, edges, op_record.operands)
+    fn.context = op_record
     fn.outputs = recipe.outputs
     fn.scalars = scalars
     fn.mask = mask

@@ -54,7 +54,7 @@ def maker(function: _F) -> _F:
             found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
-        if found.template.__class__ is Trace:
+        if isinstance(found.template, Trace):
             starts = tuple([t.offset for t in operands]) if operands else None
             values = tuple([t.storage.value for t in operands])
             return found.template.record(operands, values, starts)
@@ -62,7 +62,7 @@ def maker(function: _F) -> _F:
             found.template = found.template or SEEN
             return function(*args, **kwargs)
         out, template = trace(operands, lambda: function(*args, **kwargs))
-        is_new = template.__class__ is Trace and template.fresh and not out.needs_grad
+        is_new = isinstance(template, Trace) and template.fresh and not out.needs_grad
         found.template = template if is_new or template is SEEN else UNSTEADY
         return out
 

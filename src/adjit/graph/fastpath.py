@@ -12,21 +12,22 @@ from ..devices import device
 from ..dtypes import dtype
 from ..schedule.deferred import savers
 from ..schedule.jit import native
-from ..schedule.planning.recipe import OVER, PICKS, Recipe
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending
 from ..shapes import Size
 from ..storage import Storage, Version
-from . import cycles, elementwise_record, record
-from . import elementwise_vjp as vjp
+from . import cycles, elementwise_record, op_record, record
 from .node import MULTIPLE, NO_GRAD, GradNode, LeafKind, Node, Spec, View, attached, counter, leaves
+from .op_record import OpRecord
 from .saved import NUMBERS
 from .state import State, modes_used, state, unrecorded, watchers
 
 native.know(
     STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype,
     LEAF_KIND=LeafKind, KEPT_SITE=errors.KeptSite, MAX_PENDING=MAX_PENDING,
-    VJP=vjp.Vjp, KERNEL=vjp.Kernel, PASSED=vjp.PASSED, NOTHING=vjp.NOTHING, AS_IS=vjp.AS_IS,
-    AS_TENSOR=vjp.AS_TENSOR, FITTED=vjp.FITTED,
+    OP_RECORD=OpRecord, VJP=op_record.Vjp, KERNEL=op_record.Kernel, PASSED=op_record.PASSED,
+    NOTHING=op_record.NOTHING, AS_IS=op_record.AS_IS, AS_TENSOR=op_record.AS_TENSOR,
+    FITTED=op_record.FITTED,
 )  # fmt: skip
 native.recycled(Storage)
 native.recycled(View)
@@ -58,7 +59,7 @@ class Runtime(NamedTuple):
     node_class: type
     storage_class: type
     version_class: type
-    recipe_class: type
+    op_record_class: type
     float_class: type
     int_class: type
     tensor_classes: set[Any]  # with the subclasses seen so far
@@ -106,7 +107,7 @@ def runtime() -> Runtime:
         node_class=Node,
         storage_class=Storage,
         version_class=Version,
-        recipe_class=Recipe,
+        op_record_class=OpRecord,
         float_class=float,
         int_class=int,
         tensor_classes=record.tensor_classes,
@@ -157,12 +158,11 @@ class RecorderContext(NamedTuple):
 
     runtime: Runtime
     arity: int
-    recipes: dict[Any, Recipe]
+    op_records: dict[Any, OpRecord]
     node_class: type[GradNode]
     op: Any
     saves: dict[int, tuple[int, ...]]
     twin: Twin
-    over: str  # under which a recipe has the one that may write over its first operand
 
 
 class GeneralContext(NamedTuple):
@@ -170,10 +170,9 @@ class GeneralContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    recipes: str  # names of attributes of an op
+    op_records: str  # names of attributes of an op
     saves: str
     node_class: str
-    over: str  # as above
     chosen: dict[Any, Any]  # by what arguments look like, what a `Choice` made of them
 
 
@@ -228,7 +227,6 @@ class ReplaceContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    picks: str  # under which a recipe has those that pick its results
 
 
 native.know(
@@ -310,7 +308,7 @@ def flooding(recipes: dict[Any, Recipe], number: float | None) -> Decorator:
 
 def replacing(twin: Twin) -> Any:
     """`write.replace`, compiled."""
-    return _replacers.function(twin, ReplaceContext(runtime(), twin, PICKS))
+    return _replacers.function(twin, ReplaceContext(runtime(), twin))
 
 
 _choosers = native.Family("general", "choose")
@@ -328,11 +326,11 @@ def compile_choices(choice: Any) -> None:
 
 
 # Names of attributes of an op, which machine code looks up.
-_RECIPES, _SAVES, _NODE_CLASS = "recipes", "saves", "node_class"
+_OP_RECORDS, _SAVES, _NODE_CLASS = "op_records", "saves", "node_class"
 
 
 def _general_context(twin: Twin, chosen: dict[Any, Any]) -> GeneralContext:
-    return GeneralContext(runtime(), twin, _RECIPES, _SAVES, _NODE_CLASS, OVER, chosen)
+    return GeneralContext(runtime(), twin, _OP_RECORDS, _SAVES, _NODE_CLASS, chosen)
 
 
 def compile_calls(op: Any) -> None:
@@ -341,5 +339,7 @@ def compile_calls(op: Any) -> None:
 
 
 def _context(op: Any, twin: Twin) -> RecorderContext:
-    recipes, saves, node_class = (getattr(op, name) for name in (_RECIPES, _SAVES, _NODE_CLASS))
-    return RecorderContext(runtime(), op.arity, recipes, node_class, op, saves, twin, OVER)
+    op_records, saves, node_class = (
+        getattr(op, name) for name in (_OP_RECORDS, _SAVES, _NODE_CLASS)
+    )
+    return RecorderContext(runtime(), op.arity, op_records, node_class, op, saves, twin)

@@ -19,7 +19,7 @@ from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense
 from . import elementwise_record, primitives, record, write
 from .fastpath import adopting
-from .node import GradNode, dense_spec, node_class
+from .node import GradContext, GradNode, Spec, dense_spec, node_class
 from .registry import registry
 from .saved import FREED, NUMBERS
 from .state import state
@@ -290,10 +290,20 @@ def _edge_of_slices(t: Any, made: Any) -> tuple[GradNode, int]:
     base = t.view_of.base
     edge = record.edge_of(base) if base.needs_grad else None
     node = record.new_grad_node(_copy_slices, (edge, (made.fn, made.nr)), (base.spec, made.spec))
-    node.recipe = (base.spec, t.spec, t.offset - base.offset)
+    node.context = WrittenRegion(base.spec, t.spec, t.offset - base.offset)
     node.outputs = (base.spec,)
     node.saved = NUMBERS
     return node, 0
+
+
+class WrittenRegion(GradContext):
+    """The part of a tensor's memory that was written through a view."""
+
+    __slots__ = ("base", "offset", "region")
+
+    def __init__(self, base: Spec, region: Spec, offset: int) -> None:
+        self.base, self.region = base, region  # specs of the tensor and of the view
+        self.offset = offset  # from where the tensor begins
 
 
 class CopySlices:
@@ -306,7 +316,9 @@ class CopySlices:
         """Gradients of the old base and of the elements that were written."""
         if fn.saved is None:
             raise RuntimeError(FREED)
-        base, region, offset = fn.recipe
+        written = fn.context
+        assert isinstance(written, WrittenRegion)
+        base, region, offset = written.base, written.region, written.offset
         refuse_overlapping(region)  # a fill may write there, but its gradient has no single place
         (g,) = record.as_tensors(fn, grads)
         without_region, gather_strided = registry["without_region"], registry["gather_strided"]

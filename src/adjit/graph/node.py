@@ -113,10 +113,21 @@ class Extras:
         self.traceback: list[str] | None = None
 
 
+class GradContext:
+    """What the op behind a backward node knows besides what that has saved; a class for each kind of op:
+
+    `OpRecord` of elementwise ops, `Saving` of other operations, `Pull` of views, `WrittenRegion` of writes
+    into these, `FunctionCtx` of the user's functions, `CapturedContext` of captured ones, `Refusal` of what
+    cannot be differentiated.
+    """
+
+    __slots__ = ()
+
+
 class GradNode:
     """A backward function: how gradients pass from the outputs of one op to its inputs."""
 
-    __slots__ = ("__weakref__", "edges", "extras", "inputs", "mask", "op", "outputs", "recipe",
+    __slots__ = ("__weakref__", "context", "edges", "extras", "inputs", "mask", "op", "outputs",
                  "saved", "scalars", "seq")  # fmt: skip
     seq: int
     op: Any  # backward_name, pull(node, grads, create_graph), saved_value(node, name)
@@ -125,7 +136,7 @@ class GradNode:
     outputs: tuple[Any, ...]  # specs of the outputs
     saved: Any  # what the op kept for backward, each value with its version; None once freed
     extras: Extras | None
-    recipe: Any
+    context: GradContext | None  # None at leaves
     scalars: tuple[int, ...]
     mask: int
 

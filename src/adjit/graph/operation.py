@@ -15,13 +15,13 @@ from ..schedule.codegen.body import constant_subscripts, returned_reads, returni
 from ..schedule.jit import native
 from ..storage import Storage
 from . import calls, record
-from .node import GradNode, Node, node_class
+from .node import GradContext, GradNode, Node, Spec, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
 from .saved import FREED, inference_save_error, unpack
 from .signature import exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
-from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Trace, apart, trace, usable
+from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Template, Trace, apart, trace, usable
 
 _F = TypeVar("_F")
 
@@ -41,7 +41,7 @@ class OperationCall:
     def __init__(self, op: Operation | None) -> None:
         self.op, self.node_class = op, op and op.node_class
         self.differentiable = op is not None and op.back is not None
-        self.template: Any = None  # of the body: nothing, SEEN, UNSTEADY or one
+        self.template: Template | None = None  # of the body
         self.savings: dict[tuple[bool, ...], Saving] = {}  # by the operands that need gradients
         self.places: list[int | None] | None = None  # the operand behind each edge
         # The tensor parameters, each with -1 for one tensor, else with the length of the list.
@@ -67,7 +67,7 @@ class OperationCall:
         return places
 
 
-class Saving:
+class Saving(GradContext):
     """How the results of a call get their history, for one set of operands that need gradients."""
 
     __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "outputs", "slots",
@@ -92,7 +92,9 @@ class Saving:
         self.attributes = {n: v for n, v in call.attributes.items() if n in self.wants}
         self.kept: list[int] = []  # operands to save, and ~k for result k
         self.slots: dict[str, Any] = {}  # where they lie among the saved, by name
-        self.templates: dict[tuple[Any, ...], Any] = {}  # of the vjp, by the gradients' specs
+        self.templates: dict[
+            tuple[Spec | None, ...], Template
+        ] = {}  # of the vjp, by the gradients' specs
         if self.targets:
             self._choose_kept(op, call.places)
 
@@ -190,8 +192,8 @@ class Operation(native.Native):
             watched and state.grad and self.back is not None and any(map(needs_grad, operands))
         )
         call = self._call(signature)
-        template: Any = call.template
-        if template.__class__ is Trace and not shared and usable():
+        template = call.template
+        if isinstance(template, Trace) and not shared and usable():
             starts = tuple([t.offset for t in operands]) if shifted else None
             out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
         else:
@@ -251,7 +253,7 @@ class Operation(native.Native):
                 return body(operands)
             given = apart(operands)
             out, template = trace(given, lambda: body(given))
-            is_fresh = template.__class__ is Trace and template.fresh
+            is_fresh = isinstance(template, Trace) and template.fresh
             if given is not operands:
                 out = body(operands)
         finally:
@@ -279,7 +281,7 @@ class Operation(native.Native):
             return
         fn = record.new_grad_node(self, edges, saving.inputs)
         fn.outputs = saving.outputs
-        fn.recipe = saving
+        fn.context = saving
         saved: list[Any] = []
         for k in saving.kept:
             t = operands[k] if k >= 0 else outs[~k]
@@ -324,7 +326,7 @@ class Operation(native.Native):
 
     def pull(self, fn: GradNode, grads: list[Any]) -> Sequence[Any]:
         """Gradients of the tensor inputs, in the order of the signature."""
-        saved, saving = fn.saved, fn.recipe
+        saved, saving = fn.saved, _saving_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
         if state.grad or not usable():
@@ -357,15 +359,15 @@ class Operation(native.Native):
             shared |= storage.shared
         signature = tuple(key)
         template = saving.templates.get(signature)
-        usual = template.__class__ is Trace and not shared
-        if usual and template.fresh:
+        usual = None if shared or not isinstance(template, Trace) else template
+        if usual is not None and usual.fresh:
             shifts = tuple(starts) if any(starts) else None
-            return template.record((), tuple(values), shifts, fn.inputs)
+            return usual.record((), tuple(values), shifts, fn.inputs)
         grads = record.as_tensors(fn, grads)
         operands = [g for g in grads if g is not None]
-        if usual:
+        if usual is not None:
             operands += saved[::2]
-            return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
+            return usual.record(operands, tuple(values), tuple(starts) if any(starts) else None)
         if shared or template is not SEEN:
             saving.templates.setdefault(signature, SEEN)
             return self._pull(fn, grads)
@@ -380,8 +382,8 @@ class Operation(native.Native):
             apart_grads = [None if g is None else next(rest) for g in grads]
             twin = record.copy_of(fn, given[count:])
             results, template = trace(given, lambda: tuple(self._pull(twin, apart_grads)))
-        is_template = template.__class__ is Trace
-        is_fresh = is_template and template.fresh
+        is_template = isinstance(template, Trace)
+        is_fresh = isinstance(template, Trace) and template.fresh
         if given is not operands:
             results = tuple(self._pull(fn, grads))
         lost = (
@@ -392,7 +394,7 @@ class Operation(native.Native):
 
     def _pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradients as the vjp gives them."""
-        saving = fn.recipe
+        saving = _saving_of(fn)
         given: dict[str, Any] = {}
         for name in self.wants:
             if name == "g":
@@ -441,7 +443,7 @@ class Operation(native.Native):
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
-        saving = fn.recipe
+        saving = _saving_of(fn)
         name = {"self": self.params[0], "result": "out"}.get(name, name)
         if name in saving.attributes:
             return saving.attributes[name]
@@ -454,6 +456,13 @@ class Operation(native.Native):
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
+
+
+def _saving_of(fn: GradNode) -> Saving:
+    """How the results behind a backward node got their history."""
+    saving = fn.context
+    assert isinstance(saving, Saving)
+    return saving
 
 
 def _owned(out: Any, args: tuple[Any, ...]) -> Any:

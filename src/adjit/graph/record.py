@@ -11,7 +11,7 @@ from typing import Any
 
 from .. import devices, errors
 from ..schedule.gpu import lower
-from ..schedule.planning.recipe import PICKS, Recipe
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending, settle, value_of
 from ..storage import Storage, Version
 from .node import GradNode, Node, Spec, sequence
@@ -144,7 +144,7 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> Gra
     fn.seq = sequence()
     fn.saved = ()
     fn.extras = None
-    fn.recipe = None
+    fn.context = None
     fn.scalars = ()
     fn.mask = 0
     if modes_used and state.anomaly:
@@ -155,7 +155,7 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> Gra
 def copy_of(fn: GradNode, saved: Sequence[Any]) -> GradNode:
     """A backward node like another one, with other tensors saved."""
     twin = new_grad_node(fn.op, fn.edges, fn.inputs)
-    twin.outputs, twin.recipe = fn.outputs, fn.recipe
+    twin.outputs, twin.context = fn.outputs, fn.context
     twin.saved = tuple([part for t in saved for part in (t, t.counter.version)])
     return twin
 
@@ -247,10 +247,9 @@ def picks(node: Node) -> list[Node]:
         return [node]
     found = []
     recipe: Recipe = node.recipe
-    recipes = recipe.vjps.get(PICKS)
-    if recipes is None:
-        recipes = recipe.vjps[PICKS] = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
-    for pick in recipes:
+    if recipe.picks is None:
+        recipe.picks = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
+    for pick in recipe.picks:
         picked = new_node(Node)
         picked.recipe = pick
         picked.inputs = (node,)

@@ -127,6 +127,8 @@ class Trace:
         return tuple(made) if self.many else made[0]
 
 
+Template = Trace | str  # what is known of a signature: that, SEEN or UNSTEADY
+
 native.know(TEMPLATE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
 
 
@@ -172,7 +174,7 @@ def usable() -> bool:
     return not (modes_used and (state.inference or state.anomaly))
 
 
-def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
+def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Template]:
     """Run a function of tensors: what it returned, and a template of what it recorded.
 
     In its place is `UNSTEADY` where the same might not be recorded the next time: the function
@@ -211,7 +213,7 @@ def apart(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def remembered(
-    memory: dict[Any, Any], key: Any, operands: Sequence[Any], run: Callable[[], Any]
+    memory: dict[Any, Template], key: Any, operands: Sequence[Any], run: Callable[[], Any]
 ) -> Any:
     """What `run` returns; from the third time on under a key, by a template kept in `memory`."""
     values: list[Any] = []
@@ -222,7 +224,7 @@ def remembered(
         starts.append(t.offset)
         shared |= t.storage.shared
     template = UNSTEADY if shared or not usable() else memory.get(key)
-    if template.__class__ is Trace:
+    if isinstance(template, Trace):
         return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
     if template is SEEN:
         out, memory[key] = trace(operands, run)
@@ -234,7 +236,9 @@ def remembered(
     return run()
 
 
-def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], out: Any) -> Any:
+def _template(
+    operands: Sequence[Any], values: list[Any], recorded: list[Any], out: Any
+) -> Template:
     number = {id(value): k for k, value in enumerate(values)}
     many = out.__class__ is tuple
     cells: dict[int, Any] = {}

@@ -8,24 +8,24 @@ from typing import Any
 
 from ..shapes import Shape
 from . import record
-from .node import MULTIPLE, NO_GRAD, GradNode, Spec, View, node_class, spec_of
+from .node import MULTIPLE, NO_GRAD, GradContext, GradNode, Spec, View, node_class, spec_of
 from .registry import registry
 from .state import state
-from .trace import remembered
+from .trace import Template, remembered
 
 
-class Pull:
+class Pull(GradContext):
     """A function that turns the gradients of views into that of their origin; what it recorded."""
 
     __slots__ = ("function", "templates")
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
-        self.templates: dict[tuple[Any, ...], Any] = {}  # by the gradients' specs
+        self.templates: dict[tuple[Spec | None, ...], Template] = {}  # by the gradients' specs
 
 
 class ViewOp:
-    """The backward side of a view op; each node carries its own pullback as `recipe`."""
+    """The backward side of a view op; each node carries its own pullback as its context."""
 
     __slots__ = ("backward_name", "node_class")
 
@@ -35,7 +35,8 @@ class ViewOp:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """The gradient of the viewed tensor."""
-        given, pull = record.as_tensors(fn, grads), fn.recipe
+        given, pull = record.as_tensors(fn, grads), fn.context
+        assert isinstance(pull, Pull)
 
         def run() -> Any:
             return pull.function(given[0] if len(given) == 1 else given)
@@ -86,7 +87,7 @@ def alias(
         kind = NO_GRAD
     elif wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.recipe = Pull(pull)
+        fn.context = Pull(pull)
         fn.outputs = (out.spec,)
         record.give_history(out, fn)
     out.view_of = View(base, counter.version, kind)
@@ -112,7 +113,7 @@ def aliases(
     if wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
         fn.outputs = tuple([spec for spec, _ in parts])
-        fn.recipe = Pull(pull if len(outs) != 1 else lambda g: pull([g]))
+        fn.context = Pull(pull if len(outs) != 1 else lambda g: pull([g]))
         for k, out in enumerate(outs):
             record.give_history(out, fn, k)
     return tuple(outs)
@@ -157,7 +158,7 @@ def current_fn(t: Any) -> GradNode | None:
                 view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
             )
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
-            fn.recipe = Pull(lambda g: registry["scatter_strided"](g, target, spec, offset))
+            fn.context = Pull(lambda g: registry["scatter_strided"](g, target, spec, offset))
             fn.outputs = (spec,)
             record.give_history(t, fn)
         info.version = t.counter.version

@@ -44,7 +44,7 @@ class CachedView:
         self.inputs = self.outputs = ()
         if views[0].edge is not None:
             fn = views[0].edge[0]
-            self.op, self.node_class, self.pull = fn.op, fn.op.node_class, fn.recipe
+            self.op, self.node_class, self.pull = fn.op, fn.op.node_class, fn.context
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 
@@ -90,7 +90,7 @@ def _remember(
     if edges and edges[0] is not None:
         fn = edges[0][0]
         origin = (record.edge_of(t),)
-        is_one = fn.recipe.__class__ is Pull and edges == [(fn, k) for k in range(len(edges))]
+        is_one = fn.context.__class__ is Pull and edges == [(fn, k) for k in range(len(edges))]
         if not is_one or fn.edges != origin:
             return
     elif not edges or any(edges):

@@ -15,9 +15,6 @@ from ...storage import free_small, size_class
 COPY_ROOM = HEADER + 2  # words of the row in front of a write that copies all of the old value
 # How a recipe writes into a part of an old value: not at all, in a copy where others look, or in its bytes.
 NO_WRITE, COPY, IN_PLACE = "", "copy", "here"
-# Keys of `Recipe.vjps` beside those of vjps: the recipe that may write over its first input, the same whoever
-# looks at that, those that pick single results.
-OVER, HERE, PICKS = "over", "here", "picks"
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
 
@@ -149,11 +146,11 @@ class Recipe:
     """
 
     __slots__ = (
-        "__weakref__", "activation", "alias", "careful", "compute", "constants", "count", "crosses", "device",
-        "device_steps", "differentiable", "draw", "element", "fallible", "finishes", "floating", "fold", "head",
-        "here", "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
-        "operands", "outputs", "over", "pick", "plain", "room", "row", "scalars", "scratch", "serial",
-        "size", "sizes", "spec", "steps", "vjps", "wants", "whole", "wide", "write",
+        "__weakref__", "activation", "alias", "careful", "constants", "count", "crosses", "device",
+        "device_steps", "draw", "element", "fallible", "finishes", "fold", "head", "here", "in_place",
+        "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "outputs", "over",
+        "pick", "picks", "plain", "room", "row", "scalars", "scratch", "serial", "size", "sizes", "spec",
+        "steps", "wants", "wide", "write",
     )  # fmt: skip
 
     def __init__(
@@ -203,6 +200,10 @@ class Recipe:
         self.moves = False  # no kernel, a copy of bytes from one device to another
         self.write = NO_WRITE  # else input 1 goes into a part of input 0
         self.alias: Recipe | None = None  # the same, writing over its input 0
+        self.in_place: Recipe | None = (
+            None  # the same, with that to be run whoever looks at input 0
+        )
+        self.picks: list[Recipe] | None = None  # what picks each of the results, once asked for
         self.here = False  # whether that is to be run, whoever looks at input 0
         self.careful = False  # whether what fails has not written anything over its input
         self.over = 0  # so many results may take over the memory of the inputs of their numbers
@@ -215,15 +216,6 @@ class Recipe:
         self.fold: Reduction | None = None
         self.row: RowCall | None = None
         self.wide = 0  # elements, where they are enough to be fused
-        # What recording needs to know of an elementwise op on these operands:
-        self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
-        self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words
-        self.compute: Any = None  # the dtype that the body runs in
-        self.floating = self.whole = (
-            False  # whether that is a floating one, or one of whole numbers
-        )
-        self.differentiable = False
-        self.vjps: dict[Any, Any] = {}
 
 
 class DeviceSource(NamedTuple):
