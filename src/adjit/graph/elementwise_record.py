@@ -14,7 +14,7 @@ from .. import config, devices, dtypes
 from ..dtypes import dtype
 from ..schedule import deferred
 from ..schedule.codegen import loops
-from ..schedule.planning.recipe import Element, Operand, Recipe, Step
+from ..schedule.planning.recipe import Element, Fusible, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
 from .node import Node, Spec, spec_of
@@ -211,12 +211,12 @@ def elementwise_recipe(
     recipe = Recipe(
         name, specs, tuple(spec for _, spec in results), [step], constants, scalars=numbers
     )
-    recipe.element = Element(
-        body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
-    ).turned(order)
+    element = Element(body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape)
     # On a GPU every launch that is saved counts, on the CPU short loops gain nothing.
     least = config.MIN_FUSED if first.device is devices.CPU else 1
-    recipe.wide = first.numel if first.numel >= least else 0
+    recipe.fusion = Fusible(
+        element=element.turned(order), wide=first.numel if first.numel >= least else 0
+    )
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]
         recipe.large = False
@@ -243,8 +243,7 @@ def recipe_over(op: Any, op_record: OpRecord) -> Recipe:
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
                            recipe.constants, scalars=len(op_record.numbers))  # fmt: skip
             found.plain = False
-            found.element, found.wide = recipe.element, recipe.wide
-            found.device_steps = recipe.device_steps
+            found.fusion, found.device_steps = recipe.fusion, recipe.device_steps
             found.alias = elementwise_recipe(
                 op.name, op.body, [0], compute, inputs, [("out", spec)],
                 recipe.inputs, True,

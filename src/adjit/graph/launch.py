@@ -8,7 +8,7 @@ from typing import Any
 from .. import devices
 from ..dtypes import dtype
 from ..schedule.jit.cache import instantiate
-from ..schedule.planning.recipe import Recipe, Reduction, RowCall, Source, Step
+from ..schedule.planning.recipe import Fusible, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
 from .node import Spec, dense_spec
@@ -75,8 +75,9 @@ def recipe_of(
             steps, inputs, outputs, words, bind or {}, scalars, scratch, fallible, messages or {},
             device or common_device(inputs),
         )  # fmt: skip
-        recipe.activation = activation
-        recipe.finishes = finishes and recipe.device is devices.CPU
+        recipe.fusion = recipe.fusion._replace(
+            activation=activation, finishes=finishes and recipe.device is devices.CPU
+        )
         recipe.draw = draw
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
@@ -126,10 +127,10 @@ def _launch_recipe(
     )  # fmt: skip
     find_device_steps(recipe)
     folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
-    if row:
-        recipe.row = RowCall(row, bind["T"], words)
-    if folds:
-        recipe.fold = Reduction(folds, bind.get("X", bind["T"]), bind["T"], words)
+    recipe.fusion = Fusible(
+        row=RowCall(row, bind["T"], words) if row else None,
+        fold=Reduction(folds, bind.get("X", bind["T"]), bind["T"], words) if folds else None,
+    )
     return recipe
 
 
