@@ -57,6 +57,7 @@ class _Op:
                         f"position {k + 1}, but the corresponding forward input was not a Variable"
                     )
                 continue
+            assert spec is not None
             if g.shape != spec.shape and not _expandable(spec.shape, g.shape):
                 raise RuntimeError(
                     f"Function {self.backward_name} returned an invalid gradient at index {k} - "
@@ -401,6 +402,10 @@ class _Refuse:
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         assert isinstance(fn.context, Refusal)
         raise RuntimeError(fn.context.why)
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """Nothing is saved."""
+        raise AttributeError(f"'Error' object has no attribute '_saved_{name}'")
 
 
 _refuse = _Refuse()

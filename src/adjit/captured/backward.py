@@ -125,7 +125,9 @@ class Sending:
             if mask not in self.patterns:
                 mask = self.all
                 grads = [
-                    zeros(spec.shape, dtype=spec.dtype, device=spec.device) if g is None else g
+                    zeros(spec.shape, dtype=spec.dtype, device=spec.device)
+                    if g is None and spec is not None
+                    else g
                     for g, spec in zip(grads, fn.outputs, strict=True)
                 ]
             with lock:

@@ -8,17 +8,17 @@ calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .. import config, devices, dtypes
 from ..dtypes import dtype
 from ..schedule import deferred
 from ..schedule.codegen import loops
+from ..schedule.codegen.body import Body
 from ..schedule.planning.recipe import Element, Fusible, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
-from .node import Node, Spec, spec_of
-from .op_record import OpRecord
+from .node import NewTensor, Node, Spec, TensorBase, spec_of
+from .op_record import ElementwiseOp, Number, OpRecord
 from .record import (
     INFERENCE,
     MAX_RECIPES,
@@ -36,19 +36,20 @@ from .record import (
     tensor_classes,
 )
 from .saved import NUMBERS, examine, keep
+from .signature import Argument
 from .state import modes_used, state
 
 
-def recorder(op: Any) -> Callable[..., Any]:
+def recorder(op: ElementwiseOp) -> Callable[..., NewTensor]:
     """A function of one or two operands that records an op: tensors, and perhaps a Python number."""
 
-    def record(*operands: Any) -> Any:
+    def record(*operands: Argument) -> NewTensor:
         return elementwise(op, operands, ())
 
     return record
 
 
-def after(out: Any, shared: int) -> None:
+def after(out: TensorBase, shared: int) -> None:
     """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
     if shared or len(pending) >= MAX_PENDING:
         settle()
@@ -57,10 +58,13 @@ def after(out: Any, shared: int) -> None:
 
 
 def elementwise(
-    op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...], over: bool = False
-) -> Any:
+    op: ElementwiseOp,
+    operands: tuple[Argument, ...],
+    attributes: tuple[Argument, ...],
+    over: bool = False,
+) -> NewTensor:
     """Record an elementwise op on tensors and Python numbers, with attributes in order."""
-    key: Any = []
+    key: list[Spec | type] = []
     values = []
     offsets = []
     numbers = []
@@ -104,7 +108,7 @@ def elementwise(
     return out
 
 
-def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
+def as_number(op: ElementwiseOp, value: Argument, operands: tuple[Argument, ...]) -> Number:
     """A Python number for a NumPy one; anything else is refused."""
     if value.__class__ in (float, int, bool):
         return value
@@ -125,10 +129,10 @@ def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
 PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
 
 
-def plan(op: Any, operands: tuple[Any, ...]) -> OpRecord:
+def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
     """What is to be known of an elementwise op on operands such as these, remembered for the next time."""
-    key = []
-    described: list[tuple[str, Any]] = []
+    key: list[Spec | type] = []
+    described: list[tuple[str, Spec | dtype]] = []
     for name, operand in zip(op.params, operands, strict=True):
         if is_tensor(operand):
             key.append(operand.spec)
@@ -192,7 +196,7 @@ def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
 
 def elementwise_recipe(
     name: str,
-    body: Any,
+    body: Body,
     wanted: Sequence[int],
     compute: dtype,
     inputs: Sequence[Operand],
@@ -224,7 +228,7 @@ def elementwise_recipe(
     return recipe
 
 
-def recipe_over(op: Any, op_record: OpRecord) -> Recipe:
+def recipe_over(op: ElementwiseOp, op_record: OpRecord) -> Recipe:
     """The recipe that may write its result over its first input."""
     found = op_record.over
     if found is None:
@@ -267,7 +271,11 @@ ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
 
 
 def attach(
-    op: Any, op_record: OpRecord, operands: tuple[Any, ...], scalars: tuple[int, ...], out: Any
+    op: ElementwiseOp,
+    op_record: OpRecord,
+    operands: tuple[Argument, ...],
+    scalars: tuple[int, ...],
+    out: TensorBase,
 ) -> None:
     """Give the result of an elementwise op its backward node, if gradients are wanted."""
     if not state.grad or not op_record.differentiable:

@@ -4,41 +4,55 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
 
 from ..schedule.planning.recipe import Operand
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
 from .elementwise_record import elementwise_recipe, result_strides
-from .node import GradNode, Node, Spec, spec_of
-from .op_record import AS_IS, AS_TENSOR, FITTED, NOTHING, PASSED, Kernel, OpRecord, Pick, Vjp
+from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare, spec_of
+from .op_record import (
+    AS_IS,
+    AS_TENSOR,
+    FITTED,
+    NOTHING,
+    PASSED,
+    ElementwiseOp,
+    Kernel,
+    Number,
+    OpRecord,
+    Pick,
+    Vjp,
+)
 from .primitives import filled
 from .record import as_tensor, is_tensor, new_node, picks
 from .saved import FREED, unpack
 from .state import state
 
 
-def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
+def pull_elementwise(
+    op: ElementwiseOp, fn: GradNode, grads: list[Gradient | None]
+) -> Sequence[Gradient | None]:
     """Record the vjp of an elementwise op; one gradient per operand, None where not needed."""
     saved, op_record = fn.saved, fn.context
     assert isinstance(op_record, OpRecord)
     if saved is None:
         raise RuntimeError(FREED)
     g = grads[0]
-    if g.__class__ is Node:
+    assert g is not None
+    if is_bare(g):
         found = op_record.vjps.get(fn.mask)
-        spec = fn.outputs[0]
+        spec = op_record.recipe.spec
         if found is None:
-            found = op_record.vjps[fn.mask] = plan_vjp(fn.op, op_record, fn.mask, spec)
+            found = op_record.vjps[fn.mask] = plan_vjp(op, op_record, fn.mask, spec)
         values, start, shared = [g], 0, 0
     elif state.grad:
-        return _pull_on_tensors(fn, op_record, g)
+        return _pull_on_tensors(op, fn, op_record, g)
     else:
         spec, storage = g.spec, g.storage
         found = op_record.vjps_by_spec.get((spec, fn.mask))
         if found is None:
-            found = plan_vjp(fn.op, op_record, fn.mask, spec)
+            found = plan_vjp(op, op_record, fn.mask, spec)
             op_record.vjps_by_spec[spec, fn.mask] = found
         values, start, shared = [storage.value], g.offset, storage.shared
     passed, fits, kernels, _, _ = found
@@ -47,7 +61,9 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     if not kernels:
         assert passed is not None
         return passed((g, None))
-    results: list[Any] = [None] * len(fn.edges) if passed is None else [*passed((g, None))]
+    results: list[Gradient | None] = (
+        [None] * len(fn.edges) if passed is None else [*passed((g, None))]
+    )
     shifted = start
     for k in range(0, len(saved), 2):
         kept = saved[k]
@@ -81,28 +97,31 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     return results
 
 
-def plan_vjp(op: Any, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:
+def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:
     """What the vjp of an elementwise op takes, for the operands that need a gradient.
 
     Large operands share one kernel, which reads them once; small ones have one each, which costs
     less to record.
     """
     forward, specs, compute = op_record.recipe, op_record.operands, op_record.compute
+    back = op.back
+    assert back is not None
     shape = forward.spec.shape
     needed = {k: spec for k, spec in enumerate(specs) if spec is not None and mask >> k & 1}
-    passed = tuple(k for k in needed if op.back.passes(k))
+    passed = tuple(k for k in needed if back.passes(k))
     rest = [k for k in needed if k not in passed]
-    saved = [k for k in op.saves[mask] if k < 0 or specs[k] is not None]
+    kept = {-1: forward.spec} | {k: spec for k, spec in enumerate(specs) if spec is not None}
+    saved = [k for k in op.saves[mask] if k in kept]
     strides = result_strides(shape, [g_spec, forward.spec])
     kernels = []
     for which in [[k] for k in rest] if forward.spec.numel <= SMALL_VJP else [rest] if rest else []:
-        _, reads = op.back.needed(which)
+        _, reads = back.needed(which)
         operands = [("g", g_spec)]
         places = [0]
         for position, k in enumerate(saved, 1):
             name = "out" if k < 0 else op.params[k]
             if name in reads:
-                operands.append((name, forward.spec if k < 0 else specs[k]))
+                operands.append((name, kept[k]))
                 places.append(position)
         numbers = tuple(p for p, name in enumerate(op_record.numbers) if name in reads)
         inputs = [
@@ -116,7 +135,7 @@ def plan_vjp(op: Any, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:
         ]
         recipe = elementwise_recipe(
             f"{op.name}_vjp",
-            op.back,
+            back,
             which,
             compute,
             inputs,
@@ -159,11 +178,16 @@ def picker(places: Sequence[int]) -> Pick:
 SMALL_VJP = 1 << 12  # elements
 
 
-def _pull_on_tensors(fn: GradNode, op_record: OpRecord, g: Any) -> list[Any]:
+def _pull_on_tensors(
+    op: ElementwiseOp, fn: GradNode, op_record: OpRecord, g: TensorBase
+) -> list[Gradient | None]:
     """The vjp body read on tensors, so that it is recorded and differentiable itself."""
-    op, specs = fn.op, fn.inputs
+    specs = fn.inputs
+    assert op.back is not None
     which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
-    given: dict[str, Any] = dict.fromkeys([*op.back.params, *op.back.attributes])
+    given: dict[str, TensorBase | Number | None] = dict.fromkeys(
+        [*op.back.params, *op.back.attributes]
+    )
     given["g"] = g
     tensors = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
     for position, k in enumerate(tensors):
@@ -172,12 +196,12 @@ def _pull_on_tensors(fn: GradNode, op_record: OpRecord, g: Any) -> list[Any]:
         numbers = op.numbers(op_record, fn.scalars)
         given.update((name, value) for name, value in numbers.items() if name in given)
     results = op.back.on_tensors(which, op.functions())(**given)
-    grads: list[Any] = [None] * len(specs)
+    grads: list[Gradient | None] = [None] * len(specs)
     for k, gradient in zip(which, results, strict=True):
         grads[k] = gradient if is_tensor(gradient) else _constant_like(g, gradient)
     return grads
 
 
-def _constant_like(g: Any, value: float) -> Any:
+def _constant_like(g: TensorBase, value: float) -> NewTensor:
     """A gradient that the body gives as a number."""
     return filled(g.shape, value, g.dtype, g.device)

@@ -11,18 +11,24 @@ from ..schedule.jit.cache import instantiate
 from ..schedule.planning.recipe import Fusible, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
-from .node import Spec, dense_spec
+from .node import NewTensor, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, common_device, find_device_steps, node_on, pick_all, result
+
+Kernel = Callable[..., Any] | Source  # a function of the kernels room, or the text of one
+KernelStep = tuple[Kernel, int, int]  # with its units of work, and how many are worth a thread
+Kernels = Kernel | list[KernelStep]
+Fails = Callable[[tuple[int, ...]], Exception]  # of the status words
+Messages = dict[int, str | tuple[type[Exception], str]]
 
 
 def launch(
-    kernel: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[tuple[Any, dtype]],
+    kernel: Kernels,
+    inputs: Sequence[TensorBase],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
     *,
     scalars: Sequence[int] = (),
     **how: Any,
-) -> Any:
+) -> NewTensor:
     """Record a node that runs hand-written kernels; its results are dense and in C order.
 
     `recipe_of` says what else there is to give. `scalars` are words that change from call to call.
@@ -34,9 +40,9 @@ def launch(
 
 
 def recipe_of(
-    kernel: Any,
+    kernel: Kernels,
     inputs: tuple[Spec, ...],
-    outputs: Sequence[tuple[Any, dtype]],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
     *,
     bind: dict[str, dtype] | None = None,
     words: Sequence[int] = (),
@@ -44,8 +50,8 @@ def recipe_of(
     n: int = 0,
     grain: int = 1,
     scratch: int = 0,
-    fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
-    messages: dict[int, Any] | None = None,
+    fallible: bool | Fails = False,
+    messages: Messages | None = None,
     activation: int = -1,
     finishes: bool = False,
     draw: Callable[[], tuple[int, int, int]] | None = None,
@@ -85,7 +91,9 @@ def recipe_of(
     return recipe
 
 
-def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...] = ()) -> Any:
+def launch_recipe(
+    recipe: Recipe, inputs: Sequence[TensorBase], scalars: tuple[int, ...] = ()
+) -> NewTensor:
     """Record a node with a recipe that is there already."""
     node = node_on(recipe, inputs, scalars)
     if len(recipe.outputs) == 1:
@@ -98,19 +106,19 @@ def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...
     return out
 
 
-_launches: dict[Any, Recipe] = {}
+_launches: dict[tuple[object, ...], Recipe] = {}
 
 
 def _launch_recipe(
-    steps: Sequence[Any],
+    steps: Sequence[KernelStep],
     inputs: tuple[Spec, ...],
-    outputs: Sequence[tuple[Any, dtype]],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
     words: tuple[int, ...],
     bind: dict[str, dtype],
     scalars: int,
     scratch: int,
-    fallible: Any,
-    messages: dict[int, Any],
+    fallible: bool | Fails,
+    messages: Messages,
     place: devices.device,
 ) -> Recipe:
     """The recipe behind a launch."""
@@ -134,7 +142,7 @@ def _launch_recipe(
     return recipe
 
 
-def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Exception]:
+def _status_error(messages: Messages) -> Fails:
     def error(status: tuple[int, ...]) -> Exception:
         found = messages.get(status[0], "a kernel found a bad value: {0}")
         kind, text = found if isinstance(found, tuple) else (IndexError, found)

@@ -1,18 +1,19 @@
-"""What recording knows of an elementwise op on operands of given specs, and its backward of how to go back."""
+"""What recording and backward know of an elementwise op on operands of given specs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from ..dtypes import dtype
+from ..schedule.codegen.body import Body
 from ..schedule.planning.recipe import Recipe
-from .node import GradContext, Spec
+from .node import GradContext, GradOp, NewTensor, Spec
 
 PASSED, NOTHING = -1, -2  # among the sources of a vjp
 AS_IS, AS_TENSOR, FITTED = range(3)  # its forms
 
-Pick = Callable[[Any], tuple[Any, ...]]  # picks some of what it is given, in order
+Pick = Callable[[Any], tuple[Any, ...]]  # of a tuple of anything, some of it in order
 
 
 class Kernel(NamedTuple):
@@ -34,6 +35,37 @@ class Vjp(NamedTuple):
     kernels: tuple[Kernel, ...]  # for the others
     sources: tuple[int, ...] | None  # for each operand its kernel, `PASSED` for `g`, or `NOTHING`
     forms: tuple[int, ...]  # for each operand what to make of that, as `form` says
+
+
+Number = float | int | bool  # of Python
+# What operands look like: the spec of a tensor, the class of a number.
+OpKey = tuple[Spec | type, ...] | Spec | type
+
+
+class ElementwiseOp(GradOp, Protocol):
+    """An elementwise op as recording needs it; `elementwise.py` has the class of all."""
+
+    name: str
+    arity: int
+    params: list[str]
+    attributes: list[str]
+    body: Body
+    back: Body | None
+    differentiable: bool
+    op_records: dict[OpKey, OpRecord]
+    saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients
+    dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]]
+
+    def words(
+        self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Number]
+    ) -> tuple[int, ...]:
+        """Python numbers as words."""
+
+    def numbers(self, op_record: OpRecord, words: Sequence[int]) -> dict[str, Number]:
+        """The Python numbers behind words, by name."""
+
+    def functions(self) -> dict[str, Callable[..., NewTensor]]:
+        """What names in the body of the derivative mean on tensors."""
 
 
 class OpRecord(GradContext):
@@ -59,9 +91,9 @@ class OpRecord(GradContext):
         self.operands = operands  # a spec for each, None for a Python number
         self.numbers = numbers  # names of the Python numbers, in the order of words
         self.compute = compute  # the dtype that the body runs in
-        self.floating = compute.is_floating_point  # of its numbers words are made as of floats,
-        self.whole = whole  # or they are words as they are
+        self.floating = compute.is_floating_point  # a word of a number is the bits of a float,
+        self.whole = whole  # or the number itself
         self.differentiable = differentiable
-        # By which operands need gradients, as bits: of a bare `g`, which has the spec of the result;
+        # For a bare `g`, which has the spec of the result: by which operands need gradients, as bits.
         self.vjps: dict[int, Vjp] = {}
-        self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # of a tensor `g`, and by its spec
+        self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # for a tensor `g`: by its spec too

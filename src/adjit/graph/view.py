@@ -8,10 +8,26 @@ from typing import Any
 
 from ..shapes import Shape
 from . import record
-from .node import MULTIPLE, NO_GRAD, GradContext, GradNode, Spec, View, node_class, spec_of
+from .node import (
+    MULTIPLE,
+    NO_GRAD,
+    GradContext,
+    Gradient,
+    GradNode,
+    NewTensor,
+    Spec,
+    Specs,
+    TensorBase,
+    View,
+    node_class,
+    spec_of,
+)
 from .registry import registry
 from .state import state
 from .trace import Template, remembered
+
+# Gives the gradient of the origin, of that of the only view or of a list of those of several.
+Pullback = Callable[..., TensorBase]
 
 
 class Pull(GradContext):
@@ -19,9 +35,9 @@ class Pull(GradContext):
 
     __slots__ = ("function", "templates")
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Pullback) -> None:
         self.function = function
-        self.templates: dict[tuple[Spec | None, ...], Template] = {}  # by the gradients' specs
+        self.templates: dict[Specs, Template] = {}  # by the gradients' specs
 
 
 class ViewOp:
@@ -33,12 +49,12 @@ class ViewOp:
         self.backward_name = backward_name
         self.node_class = node_class(backward_name)
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """The gradient of the viewed tensor."""
         given, pull = record.as_tensors(fn, grads), fn.context
         assert isinstance(pull, Pull)
 
-        def run() -> Any:
+        def run() -> TensorBase:
             return pull.function(given[0] if len(given) == 1 else given)
 
         if state.grad:
@@ -63,13 +79,13 @@ def view_op(backward_name: str) -> ViewOp:
 
 
 def alias(
-    t: Any,
+    t: TensorBase,
     shape: Sequence[int],
     strides: Shape,
     offset: int,
     backward_name: str,
-    pull: Callable[[Any], Any],
-) -> Any:
+    pull: Pullback,
+) -> NewTensor:
     """A differentiable view of `t`; `pull` turns the gradient of the view into that of `t`."""
     info = t.view_of
     base = t if info is None else info.base
@@ -95,11 +111,11 @@ def alias(
 
 
 def aliases(
-    t: Any,
+    t: TensorBase,
     parts: Sequence[tuple[Spec, int]],
     backward_name: str,
-    pull: Callable[[list[Any]], Any],
-) -> tuple[Any, ...]:
+    pull: Pullback,
+) -> tuple[NewTensor, ...]:
     """Several views of `t`, each a spec and where it starts in `t`: outputs of one backward node."""
     wanted = state.grad and record.needs_grad(t)
     base = t if t.view_of is None else t.view_of.base
@@ -119,8 +135,9 @@ def aliases(
     return tuple(outs)
 
 
-def refuse_view(t: Any, event: str) -> None:
+def refuse_view(t: TensorBase, event: str) -> None:
     """Raise for views whose history cannot be told after a write: `event` says what was written."""
+    assert t.view_of is not None
     kind = t.view_of.kind
     if not kind:
         return
@@ -146,9 +163,10 @@ def refuse_view(t: Any, event: str) -> None:
     raise RuntimeError(text)
 
 
-def current_fn(t: Any) -> GradNode | None:
+def current_fn(t: TensorBase) -> GradNode | None:
     """The backward node of a view, made anew if its base was written in place since."""
     info = t.view_of
+    assert info is not None
     base = info.base
     if info.version != t.counter.version:
         if base.needs_grad or t.fn is not None:

@@ -75,7 +75,7 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
     return node
 
 
-totals: dict[Any, Recipe] = {}  # by spec and number
+totals: dict[tuple[Spec, int], Recipe] = {}  # by spec and number
 
 
 @elementwise(name="sub", ref=np.subtract, dtypes=subtracting)
