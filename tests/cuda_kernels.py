@@ -55,7 +55,9 @@ def kernels_of(op: Any, dtype: Any) -> dict[str, DeviceSource]:
         if out.requires_grad:
             out.backward(adjit.ones_like(out))
         settle.settle()
-    steps = [step for r in recorded.recipes if r.element is not None for step in device_steps(r)]
+    steps = [
+        step for r in recorded.recipes if r.fusion.element is not None for step in device_steps(r)
+    ]
     return {step.source.name: step.source for step in steps}
 
 

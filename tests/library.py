@@ -121,7 +121,7 @@ def forget_recipes() -> None:
 
     settle.settle(everything=True)
     for op in (o for o in gc.get_objects() if issubclass(type(o), Elementwise)):
-        op.recipes.clear()
+        op.op_records.clear()
 
 
 @contextmanager
@@ -134,9 +134,9 @@ def putting_off() -> Iterator[None]:
     from adjit.schedule import deferred
 
     def large(op: Any, operands: tuple[Any, ...]) -> Any:
-        recipe = plan(op, operands)
-        recipe.large = True
-        return recipe
+        op_record = plan(op, operands)
+        op_record.recipe.large = True
+        return op_record
 
     def cut_down(*args: Any) -> Any:
         part = deferred_part(*args)

@@ -90,6 +90,122 @@ def test_no_two_classes_have_one_name():
     assert twice.keys() == NAMED_TWICE, twice
 
 
+# Where `Any` stands in graph/, and what it means there: an object of the user's, a kernel, or a tensor on its
+# way to the room that has its class. Everything else has a type that says what it is.
+ANY_IN_GRAPH = {
+    "call_sites": {"watched": "the class with a property in the place of a slot"},
+    "copies": {"on_copied_memory": "the memo of copy.deepcopy"},
+    "elementwise": {
+        "Scalar": "the text of kernels", "Reference": "a function of NumPy", "saved_value": "of the user's",
+    },
+    "export": {"Function": "called with objects of the user's", "export": "a decorator of those"},
+    "fastpath": {"Key": "of a table that only machine code looks into", "Twin": "any function"},
+    "inplace": {"saved_value": "of the user's"},
+    "launch": {"Kernel": "a function of the kernels room", "launch": "the arguments of `recipe_of`"},
+    "node": {
+        "Hook": "of the user's", "metadata": "of the user's", "saved_value": "of the user's",
+        "saved": "tensors and versions, or what the user's function keeps", "__getattr__": "of the op table",
+        "__init__": "hooks of the user's", "NewTensor": "a tensor for the room above",
+    },
+    "op_record": {"Pick": "picks of any tuple"},
+    "operation": {"__get__": "the op, or that bound to an object", "saved_value": "of the user's"},
+    "primitives": {"Array": "an array of any shape and dtype"},
+    "record": {"tensor_classes": "classes of the user's", "is_tensor": "of the user's"},
+    "registry": {
+        "__call__": "of the user's", "__getattr__": "of SciPy", "call": "of SciPy", "reference": "of SciPy",
+    },
+    "signature": {"Argument": "of the user's"},
+    "trace": {"Results": "tensors for the room above"},
+    "view": {"saved_value": "of the user's"},
+}  # fmt: skip
+
+
+def uses_of_any(path):
+    """The names of what is annotated with `Any`, or is another name for a type with it."""
+    found = set()
+
+    def look(node, name):
+        if isinstance(node, ast.Name) and node.id == "Any":
+            found.add(name)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            for part in (node.args, node.returns, *node.decorator_list):
+                if part is not None:
+                    look(part, node.name)
+            for part in node.body:
+                look(part, name)
+            return
+        if isinstance(node, (ast.Assign, ast.AnnAssign)):
+            target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+            name = getattr(target, "id", getattr(target, "attr", name))
+        for child in ast.iter_child_nodes(node):
+            look(child, name)
+
+    look(ast.parse(path.read_text()), "")
+    return found
+
+
+def test_any_is_where_it_is_meant():
+    found = {path.stem: uses_of_any(path) for path in (SOURCE / "graph").glob("*.py")}
+    assert {file: names for file, names in found.items() if names} == {
+        file: set(reasons) for file, reasons in ANY_IN_GRAPH.items()
+    }
+
+
+MOST_FIELDS = 13
+LARGER = {
+    "Runtime": "one tuple, as machine code is handed it",
+    "Elementwise": "an op, with the names that Python and PyTorch give a function",
+}
+
+
+def fields_of(cls):
+    """The fields that a class declares as slots or by their types, or else those that `__init__` sets."""
+    declared, are_set = set(), set()
+    for node in cls.body:
+        if isinstance(node, ast.AnnAssign):
+            declared.add(node.target.id)
+        elif isinstance(node, ast.Assign) and node.targets[0].id == "__slots__":
+            declared |= {part.value for part in ast.walk(node) if isinstance(part, ast.Constant)}
+        elif isinstance(node, ast.FunctionDef) and node.name == "__init__":
+            parts = [part for part in ast.walk(node) if isinstance(part, ast.Attribute)]
+            are_set |= {part.attr for part in parts if isinstance(part.ctx, ast.Store)}
+    return declared or are_set
+
+
+def test_no_class_has_fields_of_several_ideas():
+    large = set()
+    for path in [*(SOURCE / "graph").glob("*.py"), SOURCE / "schedule" / "planning" / "recipe.py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and len(fields_of(node)) > MOST_FIELDS:
+                large.add(node.name)
+    assert large == LARGER.keys()
+
+
+def test_every_kind_of_backward_node_has_a_context_of_its_own():
+    """`GradNode.context` is of a class that says what it is; the classes are those that its text names."""
+    found, text = set(), ""
+    for path in FILES.values():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                if any(getattr(base, "id", None) == "GradContext" for base in node.bases):
+                    found.add(node.name)
+                if node.name == "GradContext":
+                    text = ast.get_docstring(node)
+    assert found == set(re.findall(r"`(\w+)`", text))
+
+
+IS_BARE = re.compile(
+    r"__class__ is (?:not )?Node\b|isinstance\(\w+, Node\)"
+    r"|class_of\(\w+\) [!=]= item\(runtime, RUNTIME_NODE_CLASS\)"
+)
+
+
+def test_only_one_function_tells_a_bare_gradient_from_a_tensor():
+    """One in Python and one in machine code."""
+    found = [module for module, path in FILES.items() for _ in IS_BARE.findall(path.read_text())]
+    assert sorted(found) == ["adjit.graph.node", "adjit.kernels.fastpath.tensors"]
+
+
 def test_leaf_modules_import_only_leaves():
     for leaf in LEAVES:
         rooms = {name.split(".")[1] for name in imported_files(f"adjit.{leaf}") if name != "adjit"}

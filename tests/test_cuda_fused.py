@@ -30,7 +30,7 @@ def members(dtype, strides):
     recipes = recorded.recipes
     arguments = [("x", "y"), ("v0",), ("x", "k"), ("v1", "v2")]
     made = [
-        fused.GroupMember(recipe.name, recipe.element, given, (f"v{k}",))
+        fused.GroupMember(recipe.name, recipe.fusion.element, given, (f"v{k}",))
         for k, (recipe, given) in enumerate(zip(recipes, arguments, strict=True))
     ]
     dense = (6, 1)

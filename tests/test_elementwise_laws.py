@@ -443,7 +443,7 @@ def forward_source(op: Elementwise, dtype: Any) -> str:
     operands = tensors(arrays)
     op(*operands)
     key = tuple(t.spec for t in operands)
-    recipe = op.recipes[key if len(key) > 1 else key[0]]
+    recipe = op.op_records[key if len(key) > 1 else key[0]].recipe
     return recipe.steps[0].source.text  # type: ignore[no-any-return]
 
 
@@ -512,9 +512,9 @@ def test_a_new_attribute_compiles_nothing() -> None:
     op: Any = registry["leaky_relu"]
     x = adjit.rand(3)
     op(x, negative_slope=0.1)
-    before = dict(op.recipes)
+    before = dict(op.op_records)
     np.testing.assert_allclose(op(-x, negative_slope=0.7).numpy(), -0.7 * x.numpy(), rtol=1e-6)
-    assert op.recipes == before
+    assert op.op_records == before
 
 
 def test_definitions_that_are_refused() -> None:

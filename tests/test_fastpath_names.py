@@ -57,7 +57,7 @@ def test_machine_code_opens_the_names_that_it_uses(module):
 @pytest.mark.parametrize("module", MODULES)
 def test_machine_code_counts_no_fields(module):
     """A list of numbered names is for words that machine code alone reads and writes."""
-    own = {"fastpath.elementwise": ["CALL_RECIPE"], "fastpath.graph_key": ["VALUE"]}
+    own = {"fastpath.elementwise": ["CALL_OP_RECORD"], "fastpath.graph_key": ["VALUE"]}
     found = re.findall(
         r"^\(?([A-Z_0-9]+),[A-Z_0-9, \n]*\)? = range\(", kernel_files.text_of(module), re.M
     )

@@ -165,9 +165,9 @@ def described(t, operands=()):
             e and (type(e[0]).__name__, names.get(id(getattr(e[0], "variable", None))), e[1])
             for e in fn.edges
         ]
-        recipe = Pull if isinstance(fn.recipe, Pull) else fn.recipe
+        context = Pull if isinstance(fn.context, Pull) else fn.context
         history = (
-            type(fn), fn.op, recipe, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
+            type(fn), fn.op, context, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
             fn.extras, t.edge[1], [names.get(id(kept)) for kept in fn.saved[::2]], fn.saved[1::2],
         )  # fmt: skip
     return (

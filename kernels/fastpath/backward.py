@@ -34,6 +34,7 @@ from .cpython import (
 )
 from .sorting import sort_by
 from .tensors import (
+    is_bare,
     is_private,
     is_tensor,
     is_usual,
@@ -52,15 +53,15 @@ BACKWARD_ACCUMULATE_OP = BACKWARD_FIT = BACKWARD_FITS = BACKWARD_MOST = BACKWARD
 BACKWARD_RUNTIME = BACKWARD_SAVING_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
 BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
 BASIC_TWIN = FITTED = FUNCTION_CONTEXT = BOUND
-GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = GRAD_RECIPE = BOUND
+GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BOUND
 META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
 OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
-PASSED = PULL_TEMPLATES = RECIPE_SPEC = RECIPE_VJPS = BOUND
+OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = PULL_TEMPLATES = RECIPE_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
-RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = RUNTIME_RECIPE_CLASS = BOUND
-RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
+RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = BOUND
+RUNTIME_OP_RECORD_CLASS = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVING_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TEMPLATE_FRESH = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
@@ -115,7 +116,8 @@ def advance(function, arguments, count, names):
             return 0
         if grads != 0:
             is_leaf = get(fn, GRAD_OP) == item(context, BACKWARD_ACCUMULATE_OP)
-            is_elementwise = class_of(get(fn, GRAD_RECIPE)) == item(runtime, RUNTIME_RECIPE_CLASS)
+            kind = class_of(get(fn, GRAD_CONTEXT))
+            is_elementwise = kind == item(runtime, RUNTIME_OP_RECORD_CLASS)
             if is_leaf:
                 way = new_grad(runtime, fn, list_item(grads, 0), captured)
             elif is_elementwise:
@@ -153,7 +155,7 @@ def new_grad(runtime, fn, g, captured):
         return 0
     if captured == none and not is_free(runtime, leaf):
         return 0
-    if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
+    if is_bare(runtime, g):
         return new_tensor(runtime, own(g), item(get(fn, GRAD_OUTPUTS), 0))
     return new_own_copy(runtime, g) if captured == none else own(g)
 
@@ -240,12 +242,12 @@ def plain_vjp(runtime, fn, g):
     none, saved = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED)
     if get(fn, GRAD_EXTRAS) != none or saved == none:
         return 0
-    vjps = get(get(fn, GRAD_RECIPE), RECIPE_VJPS)
-    if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
-        vjp = find(vjps, get(fn, GRAD_MASK))
+    op_record = get(fn, GRAD_CONTEXT)
+    if is_bare(runtime, g):
+        vjp = find(get(op_record, OP_RECORD_VJPS), get(fn, GRAD_MASK))
     elif is_tensor(runtime, g) and is_private(runtime, get(g, TENSOR_STORAGE)):
         key = new_pair(own(get(g, TENSOR_SPEC)), own(get(fn, GRAD_MASK)))
-        vjp = find(vjps, key) if key != 0 else 0
+        vjp = find(get(op_record, OP_RECORD_VJPS_BY_SPEC), key) if key != 0 else 0
         drop(key)
     else:
         return 0
@@ -348,7 +350,7 @@ def read_of(place, saved, g):
 @helper
 def value_of(runtime, kept):
     """The value of a tensor or of a cell, or that value itself."""
-    if class_of(kept) == item(runtime, RUNTIME_NODE_CLASS):
+    if is_bare(runtime, kept):
         return kept
     storage = (
         kept
@@ -361,9 +363,7 @@ def value_of(runtime, kept):
 @helper
 def offset_of(runtime, kept):
     """Where it starts."""
-    if class_of(kept) == item(runtime, RUNTIME_NODE_CLASS) or class_of(kept) == item(
-        runtime, RUNTIME_STORAGE_CLASS
-    ):
+    if is_bare(runtime, kept) or class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS):
         return zero(runtime)
     return get(kept, TENSOR_OFFSET)
 
@@ -374,12 +374,11 @@ def new_gradient(context, edge, found, spec, wanted, form):
     runtime = item(context, BACKWARD_RUNTIME)
     if form == AS_IS:
         return new_as_is(runtime, edge, found, wanted)
-    is_bare = class_of(found) == item(runtime, RUNTIME_NODE_CLASS)
     if form == FITTED:
         made = new_fitted(context, edge, found, spec, wanted)
         if made != 0 or has_failed() != 0:
             return made
-    made = new_tensor(runtime, own(found), spec) if is_bare else own(found)
+    made = new_tensor(runtime, own(found), spec) if is_bare(runtime, found) else own(found)
     if form == AS_TENSOR or made == 0:
         return made
     words = stack_words(2)
@@ -394,7 +393,7 @@ def new_gradient(context, edge, found, spec, wanted, form):
 def new_as_is(runtime, edge, found, wanted):
     """A gradient that looks as is wanted; as a tensor where its receiver expects another layout."""
     expected = item(get(item(edge, 0), GRAD_OUTPUTS), word_of(item(edge, 1)))
-    if class_of(found) == item(runtime, RUNTIME_NODE_CLASS) and expected != wanted:
+    if is_bare(runtime, found) and expected != wanted:
         return new_tensor(runtime, own(found), wanted)
     return own(found)
 
@@ -403,10 +402,10 @@ def new_as_is(runtime, edge, found, wanted):
 def new_fitted(context, edge, found, spec, wanted):
     """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
     runtime = item(context, BACKWARD_RUNTIME)
-    is_bare = class_of(found) == item(runtime, RUNTIME_NODE_CLASS)
-    if not is_usual(runtime) or not (is_bare or is_private(runtime, get(found, TENSOR_STORAGE))):
+    is_value = is_bare(runtime, found)
+    if not is_usual(runtime) or not (is_value or is_private(runtime, get(found, TENSOR_STORAGE))):
         return 0
-    key = new_pair(own(spec if is_bare else get(found, TENSOR_SPEC)), own(wanted))
+    key = new_pair(own(spec if is_value else get(found, TENSOR_SPEC)), own(wanted))
     template = own(find(item(context, BACKWARD_FITS), key)) if key != 0 else 0
     drop(key)
     made = 0
@@ -426,7 +425,7 @@ def new_fitted(context, edge, found, spec, wanted):
             if part != 0 and item(output, OUTPUT_SPEC) == wanted:
                 made = new_as_is(runtime, edge, part, wanted)
                 drop(part)
-            elif part != 0 and class_of(part) == item(runtime, RUNTIME_NODE_CLASS):
+            elif part != 0 and is_bare(runtime, part):
                 made = new_tensor(runtime, part, item(output, OUTPUT_SPEC))
             else:
                 made = part
@@ -476,7 +475,7 @@ def arrive(context, arguments, edge, g):
 @helper
 def bare(runtime, g, spec):
     """The value of a gradient that has the layout `spec` and whose bytes nobody looks at; else 0."""
-    if class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
+    if is_bare(runtime, g):
         return g
     if not is_tensor(runtime, g) or get(g, TENSOR_SPEC) != spec:
         return 0
@@ -562,11 +561,15 @@ def free_saved(runtime, fn):
 @helper
 def new_way(context, runtime, fn, grads):
     """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
-    none, saved, recipe = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED), get(fn, GRAD_RECIPE)
-    if class_of(recipe) == item(context, BACKWARD_SAVING_CLASS):
-        templates = get(recipe, SAVING_TEMPLATES)
-    elif class_of(recipe) == item(context, BACKWARD_PULL_CLASS):
-        templates = get(recipe, PULL_TEMPLATES)
+    none, saved, grad_context = (
+        item(runtime, RUNTIME_NONE),
+        get(fn, GRAD_SAVED),
+        get(fn, GRAD_CONTEXT),
+    )
+    if class_of(grad_context) == item(context, BACKWARD_SAVING_CLASS):
+        templates = get(grad_context, SAVING_TEMPLATES)
+    elif class_of(grad_context) == item(context, BACKWARD_PULL_CLASS):
+        templates = get(grad_context, PULL_TEMPLATES)
     else:
         return 0
     if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(runtime):
@@ -590,7 +593,7 @@ def new_key(context, runtime, fn, grads):
     none = item(runtime, RUNTIME_NONE)
     for k in range(length(grads)):
         g = list_item(grads, k)
-        if g == none or class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
+        if g == none or is_bare(runtime, g):
             continue
         if not is_tensor(runtime, g) or not is_private(runtime, get(g, TENSOR_STORAGE)):
             return 0
@@ -601,7 +604,7 @@ def new_key(context, runtime, fn, grads):
         g = list_item(grads, k)
         if g == none:
             spec = none
-        elif class_of(g) == item(runtime, RUNTIME_NODE_CLASS):
+        elif is_bare(runtime, g):
             spec = item(get(fn, GRAD_OUTPUTS), k)
         else:
             spec = get(g, TENSOR_SPEC)
@@ -669,10 +672,8 @@ def follow(context, arguments, fn, template, grads):
 @helper
 def spec_of(runtime, kept, spec):
     """The spec of a tensor; for a bare value that is to be known."""
-    is_bare = class_of(kept) == item(runtime, RUNTIME_NODE_CLASS) or class_of(kept) == item(
-        runtime, RUNTIME_STORAGE_CLASS
-    )
-    return spec if is_bare else get(kept, TENSOR_SPEC)
+    is_stored = class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS)
+    return spec if is_stored or is_bare(runtime, kept) else get(kept, TENSOR_SPEC)
 
 
 @helper
@@ -692,7 +693,7 @@ def new_part(runtime, template, values, operands, output):
     offset = item(output, OUTPUT_OFFSET)
     if item(output, OUTPUT_IS_VIEW) == item(runtime, RUNTIME_TRUE):
         t = get(operands, 16 * number)
-        if class_of(t) == item(runtime, RUNTIME_NODE_CLASS):
+        if is_bare(runtime, t):
             t = new_tensor(runtime, own(t), get(operands, 16 * number + 8))
         else:
             own(t)

@@ -43,17 +43,19 @@ from .tensors import (
 )
 
 FUNCTION_CONTEXT = BOUND
-RECIPE_DIFFERENTIABLE = RECIPE_FLOATING = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_SPEC = BOUND
-RECIPE_WHOLE = BOUND
-RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_RECIPES = RECORDER_RUNTIME = BOUND
+OP_RECORD_DIFFERENTIABLE = OP_RECORD_FLOATING = OP_RECORD_OPERANDS = OP_RECORD_RECIPE = BOUND
+OP_RECORD_WHOLE = RECIPE_OUTPUTS = RECIPE_SPEC = BOUND
+RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_OP_RECORDS = RECORDER_RUNTIME = BOUND
 RECORDER_SAVES = RECORDER_TWIN = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 STORAGE_VALUE = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
-# What a call records, in words: a recipe, the node's inputs, offsets and scalars, whether a backward
+# What a call records, in words: an op record, the node's inputs, offsets and scalars, whether a backward
 # node comes along, and the operands that are tensors (0 for others).
-CALL_RECIPE, CALL_INPUTS, CALL_OFFSETS, CALL_SCALARS, CALL_HISTORY, FIRST, SECOND = range(0, 56, 8)
+CALL_OP_RECORD, CALL_INPUTS, CALL_OFFSETS, CALL_SCALARS, CALL_HISTORY, FIRST, SECOND = range(
+    0, 56, 8
+)
 CALL_SIZE = 7
 
 
@@ -63,12 +65,14 @@ def record(recorder, arguments, count, names):
     runtime = item(context, RECORDER_RUNTIME)
     call = stack_words(CALL_SIZE)
     if names == 0 and is_known(context, runtime, arguments, count & NUMBER_OF_ARGUMENTS, call):
-        recipe, scalars = get(call, CALL_RECIPE), get(call, CALL_SCALARS)
+        op_record, scalars = get(call, CALL_OP_RECORD), get(call, CALL_SCALARS)
+        recipe = own(get(op_record, OP_RECORD_RECIPE))
         out = around(runtime, recipe, get(call, CALL_INPUTS), get(call, CALL_OFFSETS), scalars)
         if get(call, CALL_HISTORY) != 0 and out != 0:
             first, second = get(call, FIRST), get(call, SECOND)
             kept = 0 if scalars == item(runtime, RUNTIME_EMPTY) else scalars
-            out = with_history(context, runtime, recipe, first, second, kept, out)
+            out = with_history(context, runtime, op_record, first, second, kept, out)
+        drop(op_record)
         out = recorded(runtime, out)
         if out != 0:
             return out
@@ -107,11 +111,11 @@ def on_tensor(context, runtime, a, call):
     history = history_of_call(runtime, history_of(runtime, a))
     if history > 1:
         return False
-    recipe = own(find(item(context, RECORDER_RECIPES), get(a, TENSOR_SPEC)))
-    if recipe == 0:
+    op_record = own(find(item(context, RECORDER_OP_RECORDS), get(a, TENSOR_SPEC)))
+    if op_record == 0:
         return False
     scalars = own(item(runtime, RUNTIME_EMPTY))
-    return fill_call(runtime, call, recipe, scalars, history, a, 0)
+    return fill_call(runtime, call, op_record, scalars, history, a, 0)
 
 
 @helper
@@ -126,12 +130,12 @@ def on_tensors(context, runtime, a, b, call):
     key = new_pair(own(get(a, TENSOR_SPEC)), own(get(b, TENSOR_SPEC)))
     if key == 0:
         return False
-    recipe = own(find(item(context, RECORDER_RECIPES), key))
+    op_record = own(find(item(context, RECORDER_OP_RECORDS), key))
     drop(key)
-    if recipe == 0:
+    if op_record == 0:
         return False
     scalars = own(item(runtime, RUNTIME_EMPTY))
-    return fill_call(runtime, call, recipe, scalars, history, a, b)
+    return fill_call(runtime, call, op_record, scalars, history, a, b)
 
 
 @helper
@@ -150,16 +154,16 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
     key = new_pair(kind, spec) if at else new_pair(spec, kind)
     if key == 0:
         return False
-    recipe = own(find(item(context, RECORDER_RECIPES), key))
+    op_record = own(find(item(context, RECORDER_OP_RECORDS), key))
     drop(key)
-    word = new_number_word(runtime, recipe, number) if recipe != 0 else 0
+    word = new_number_word(runtime, op_record, number) if op_record != 0 else 0
     if word == 0:
-        drop(recipe)
+        drop(op_record)
         return False
     scalars = new_single(word)
     if at:
-        return fill_call(runtime, call, recipe, scalars, history, 0, t)
-    return fill_call(runtime, call, recipe, scalars, history, t, 0)
+        return fill_call(runtime, call, op_record, scalars, history, 0, t)
+    return fill_call(runtime, call, op_record, scalars, history, t, 0)
 
 
 @helper
@@ -173,11 +177,11 @@ def new_float_word(number):
 
 
 @helper
-def new_number_word(runtime, recipe, number):
-    """The word of a number in the dtype that a recipe computes in; 0 where Python has to see to it."""
-    if get(recipe, RECIPE_FLOATING) == item(runtime, RUNTIME_TRUE):
+def new_number_word(runtime, op_record, number):
+    """The word of a number in the dtype that an op computes in; 0 where Python has to see to it."""
+    if get(op_record, OP_RECORD_FLOATING) == item(runtime, RUNTIME_TRUE):
         return new_float_word(number)
-    if get(recipe, RECIPE_WHOLE) != item(runtime, RUNTIME_TRUE) or class_of(number) != item(
+    if get(op_record, OP_RECORD_WHOLE) != item(runtime, RUNTIME_TRUE) or class_of(number) != item(
         runtime, RUNTIME_INT_CLASS
     ):
         return 0
@@ -188,9 +192,9 @@ def new_number_word(runtime, recipe, number):
 
 
 @helper
-def fill_call(runtime, call, recipe, scalars, history, first, second):
+def fill_call(runtime, call, op_record, scalars, history, first, second):
     """Note what a call on these tensors records: True."""
-    put(call, CALL_RECIPE, recipe)
+    put(call, CALL_OP_RECORD, op_record)
     put(call, CALL_SCALARS, scalars)
     put(call, CALL_HISTORY, history)
     put(call, FIRST, first)
@@ -279,12 +283,12 @@ def new_saved(runtime, saves, a, b, out):
 
 
 @helper
-def with_history(context, runtime, recipe, a, b, scalars, out):
+def with_history(context, runtime, op_record, a, b, scalars, out):
     """The result with its backward node. Operands that are numbers, or not there, are 0.
 
     0 if this turns out not to be the usual case; the result is dropped then.
     """
-    if get(recipe, RECIPE_DIFFERENTIABLE) != item(runtime, RUNTIME_TRUE):
+    if get(op_record, OP_RECORD_DIFFERENTIABLE) != item(runtime, RUNTIME_TRUE):
         return out
     none = item(runtime, RUNTIME_NONE)
     first = new_edge(runtime, a)
@@ -302,10 +306,10 @@ def with_history(context, runtime, recipe, a, b, scalars, out):
     saves = find(item(context, RECORDER_SAVES), item(integers, mask))
     edges = new_single(first) if alone else new_pair(first, second)
     saved = 0 if saves == 0 else new_saved(runtime, saves, a, b, out)
+    recipe = get(op_record, OP_RECORD_RECIPE)
     out = give_history(
-        runtime, item(context, RECORDER_NODE_CLASS), item(context, RECORDER_OP), recipe,
-        get(recipe, RECIPE_OPERANDS),
-        get(recipe, RECIPE_OUTPUTS), edges, saved,
+        runtime, item(context, RECORDER_NODE_CLASS), item(context, RECORDER_OP), op_record,
+        get(op_record, OP_RECORD_OPERANDS), get(recipe, RECIPE_OUTPUTS), edges, saved,
         own(scalars if scalars != 0 else item(runtime, RUNTIME_EMPTY)), own(item(integers, mask)), out,
     )  # fmt: skip
     return noted(runtime, recipe, out)

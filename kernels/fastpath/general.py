@@ -28,10 +28,11 @@ from .signatures import SIZE, describe, known, tensor
 from .tensors import is_private, is_tensor, is_usual, records_gradients, version_of, zero
 
 CHOSEN_ATTRIBUTES = CHOSEN_OP = CHOSEN_OPERANDS = FUNCTION_CONTEXT = BOUND
-GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OVER = GENERAL_RECIPES = GENERAL_RUNTIME = BOUND
+GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OP_RECORDS = GENERAL_RUNTIME = BOUND
 GENERAL_SAVES = GENERAL_TWIN = BOUND
 MOST_OPERANDS = BOUND
-RECIPE_DIFFERENTIABLE = RECIPE_OPERANDS = RECIPE_OUTPUTS = RECIPE_VJPS = BOUND
+OP_RECORD_DIFFERENTIABLE = OP_RECORD_OPERANDS = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
+RECIPE_OUTPUTS = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_TRUE = RUNTIME_TUPLE_CLASS = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
@@ -86,21 +87,19 @@ def new_out(context, runtime, op, operands, attributes, is_over):
     history = asked_history(runtime, operands)
     if history > 1:
         return 0
-    recipe = new_recipe(context, runtime, op, operands)
-    scalars = 0 if recipe == 0 else new_scalars(runtime, recipe, operands, attributes)
-    used = 0
+    op_record = new_op_record(context, runtime, op, operands)
+    scalars = 0 if op_record == 0 else new_scalars(runtime, op_record, operands, attributes)
+    used = item(runtime, RUNTIME_NONE)
     if scalars != 0:
-        used = own(
-            find(get(recipe, RECIPE_VJPS), item(context, GENERAL_OVER)) if is_over else recipe
-        )
+        used = get(op_record, OP_RECORD_OVER if is_over else OP_RECORD_RECIPE)
     out = 0
-    if used != 0:
+    if used != item(runtime, RUNTIME_NONE):
         inputs, offsets = new_inputs(runtime, operands), new_offsets(runtime, operands)
-        out = around(runtime, used, inputs, offsets, own(scalars))
+        out = around(runtime, own(used), inputs, offsets, own(scalars))
         if history != 0 and out != 0:
-            out = with_history(context, runtime, op, recipe, operands, scalars, out)
+            out = with_history(context, runtime, op, op_record, operands, scalars, out)
         out = recorded(runtime, out)
-    drop(recipe)
+    drop(op_record)
     drop(scalars)
     return out
 
@@ -125,32 +124,32 @@ def asked_history(runtime, operands):
 
 
 @helper
-def new_recipe(context, runtime, op, operands):
-    """The recipe of an op on such operands, with a reference; 0 if there is none yet."""
-    recipes = new_attribute(op, item(context, GENERAL_RECIPES))
-    if recipes == 0:
+def new_op_record(context, runtime, op, operands):
+    """What is known of an op on such operands, with a reference; 0 if there is none yet."""
+    op_records = new_attribute(op, item(context, GENERAL_OP_RECORDS))
+    if op_records == 0:
         return 0
     if length(operands) == 1:
-        recipe = own(find(recipes, sign_of(runtime, item(operands, 0))))
-        drop(recipes)
-        return recipe
+        op_record = own(find(op_records, sign_of(runtime, item(operands, 0))))
+        drop(op_records)
+        return op_record
     key = new_tuple(length(operands))
     for k in range(length(operands) if key != 0 else 0):
         fill(key, k, own(sign_of(runtime, item(operands, k))))
-    recipe = own(find(recipes, key)) if key != 0 else 0
+    op_record = own(find(op_records, key)) if key != 0 else 0
     drop(key)
-    drop(recipes)
-    return recipe
+    drop(op_records)
+    return op_record
 
 
 @helper
 def sign_of(runtime, operand):
-    """What an operand is in the key of a recipe."""
+    """What an operand is in the key of an op record."""
     return get(operand, TENSOR_SPEC) if is_tensor(runtime, operand) else class_of(operand)
 
 
 @helper
-def new_scalars(runtime, recipe, operands, attributes):
+def new_scalars(runtime, op_record, operands, attributes):
     """The words of the numbers among the operands and of the attributes; 0 if this is not the usual case."""
     total = length(attributes)
     for k in range(length(operands)):
@@ -166,7 +165,7 @@ def new_scalars(runtime, recipe, operands, attributes):
         value = item(operands, k) if is_operand else item(attributes, k - length(operands))
         if is_operand and is_tensor(runtime, value):
             continue
-        word = new_number_word(runtime, recipe, value)
+        word = new_number_word(runtime, op_record, value)
         if word == 0:
             drop(scalars)
             scalars = 0
@@ -214,10 +213,10 @@ def new_offsets(runtime, operands):
 
 
 @helper
-def with_history(context, runtime, op, recipe, operands, scalars, out):
+def with_history(context, runtime, op, op_record, operands, scalars, out):
     """The result with its backward node; 0 if this turns out not to be the usual case, the result
     being dropped then."""
-    if get(recipe, RECIPE_DIFFERENTIABLE) != item(runtime, RUNTIME_TRUE):
+    if get(op_record, OP_RECORD_DIFFERENTIABLE) != item(runtime, RUNTIME_TRUE):
         return out
     none, mask = item(runtime, RUNTIME_NONE), 0
     edges = new_tuple(length(operands))
@@ -241,9 +240,10 @@ def with_history(context, runtime, op, recipe, operands, scalars, out):
         drop(out)
         return 0
     saved = new_saved(runtime, wanted, operands, out)
+    recipe = get(op_record, OP_RECORD_RECIPE)
     out = give_history(
-        runtime, kind, op, recipe, get(recipe, RECIPE_OPERANDS), get(recipe, RECIPE_OUTPUTS), edges,
-        saved, own(scalars), own(number), out,
+        runtime, kind, op, op_record, get(op_record, OP_RECORD_OPERANDS), get(recipe, RECIPE_OUTPUTS),
+        edges, saved, own(scalars), own(number), out,
     )  # fmt: skip
     drop(saves)
     drop(kind)

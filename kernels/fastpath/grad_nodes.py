@@ -22,7 +22,7 @@ from .cpython import (
 from .freelists import new_recycled
 from .tensors import hide, show, version_of, zero
 
-GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = GRAD_RECIPE = BOUND
+GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 LEAF_KIND_NODE_CLASS = LEAF_KIND_OP = LEAF_VARIABLE = META_ACCUMULATOR = META_HOOKS = BOUND
 RECIPE_LARGE = BOUND
@@ -103,7 +103,7 @@ def new_accumulator(runtime, leaf):
         drop(reference)
         return 0
     put(fn, GRAD_OP, own(item(kind, LEAF_KIND_OP)))
-    put(fn, GRAD_RECIPE, own(item(runtime, RUNTIME_NONE)))
+    put(fn, GRAD_CONTEXT, own(item(runtime, RUNTIME_NONE)))
     put(fn, GRAD_EDGES, own(item(runtime, RUNTIME_EMPTY)))
     put(fn, GRAD_INPUTS, own(item(runtime, RUNTIME_EMPTY)))
     put(fn, GRAD_OUTPUTS, outputs)
@@ -118,7 +118,7 @@ def new_accumulator(runtime, leaf):
 
 
 @helper
-def give_history(runtime, kind, op, recipe, inputs, outputs, edges, saved, scalars, mask, out):
+def give_history(runtime, kind, op, context, inputs, outputs, edges, saved, scalars, mask, out):
     """A result, from now on with a backward node of the class `kind`; 0 on failure.
 
     The references from `edges` on are taken over; one that is 0 is a failure.
@@ -136,7 +136,7 @@ def give_history(runtime, kind, op, recipe, inputs, outputs, edges, saved, scala
         drop(edge)
         return 0
     put(fn, GRAD_OP, own(op))
-    put(fn, GRAD_RECIPE, own(recipe))
+    put(fn, GRAD_CONTEXT, own(context))
     put(fn, GRAD_EDGES, edges)
     put(fn, GRAD_INPUTS, own(inputs))
     put(fn, GRAD_OUTPUTS, own(outputs))

@@ -38,7 +38,7 @@ from .elementwise import (
     CALL_HISTORY,
     CALL_INPUTS,
     CALL_OFFSETS,
-    CALL_RECIPE,
+    CALL_OP_RECORD,
     CALL_SCALARS,
     CALL_SIZE,
     FIRST,
@@ -53,9 +53,9 @@ ADOPT_RUNTIME = ADOPT_TWIN = ADOPT_WRITES = BOUND
 COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_TWIN = BOUND
 COPY_CONVERSIONS = COPY_RUNTIME = COPY_TWIN = COPY_WRITES = BOUND
 FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_TWIN = BOUND
-FUNCTION_CONTEXT = MAX_PENDING = RECIPE_SPEC = RECIPE_VJPS = BOUND
-RECORDER_OVER = RECORDER_RUNTIME = RECORDER_TWIN = BOUND
-REPLACE_PICKS = REPLACE_RUNTIME = REPLACE_TWIN = BOUND
+FUNCTION_CONTEXT = MAX_PENDING = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
+RECIPE_PICKS = RECIPE_SPEC = RECORDER_RUNTIME = RECORDER_TWIN = BOUND
+REPLACE_RUNTIME = REPLACE_TWIN = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
 RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_NUMEL = BOUND
@@ -76,7 +76,7 @@ def write(function, arguments, count, names):
     if names == 0 and positional > 0 and is_whole(runtime, get(arguments, 0)):
         t = get(arguments, 0)
         known = is_known(context, runtime, arguments, positional, call)
-        if known and over_itself(runtime, item(context, RECORDER_OVER), t, call):
+        if known and over_itself(runtime, t, call):
             return own(t)
     if has_failed() != 0:
         return 0
@@ -107,17 +107,19 @@ def is_all(runtime, t):
 
 
 @helper
-def over_itself(runtime, key, t, call):
+def over_itself(runtime, t, call):
     """Record what was found as the new value of a tensor; whether that went well.
 
     The references are taken over.
     """
-    recipe, storage = get(call, CALL_RECIPE), get(t, TENSOR_STORAGE)
-    over = 0
-    fits = get(call, CALL_HISTORY) == 0 and get(recipe, RECIPE_SPEC) == get(t, TENSOR_SPEC)
+    op_record, storage = get(call, CALL_OP_RECORD), get(t, TENSOR_STORAGE)
+    over, none = 0, item(runtime, RUNTIME_NONE)
+    spec = get(get(op_record, OP_RECORD_RECIPE), RECIPE_SPEC)
+    fits = get(call, CALL_HISTORY) == 0 and spec == get(t, TENSOR_SPEC)
     if fits and not overlaps(t, get(call, FIRST)) and not overlaps(t, get(call, SECOND)):
-        over = own(find(get(recipe, RECIPE_VJPS), key))
-    drop(recipe)
+        over = get(op_record, OP_RECORD_OVER)
+        over = 0 if over == none else own(over)
+    drop(op_record)
     inputs, offsets = get(call, CALL_INPUTS), get(call, CALL_OFFSETS)
     scalars = get(call, CALL_SCALARS)
     if over == 0:
@@ -442,8 +444,8 @@ def replace(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, REPLACE_RUNTIME)
     recipe, written, read = get(arguments, 0), get(arguments, 8), get(arguments, 16)
-    picks = find(get(recipe, RECIPE_VJPS), item(context, REPLACE_PICKS))
-    if picks == 0 or not can_replace(runtime, written, read):
+    picks = get(recipe, RECIPE_PICKS)
+    if picks == item(runtime, RUNTIME_NONE) or not can_replace(runtime, written, read):
         if has_failed() != 0:
             return 0
         return new_result(item(context, REPLACE_TWIN), arguments, count, names)

@@ -81,6 +81,12 @@ def is_on(runtime, name):
 
 
 @helper
+def is_bare(runtime, g):
+    """Whether a gradient is a bare value, not a tensor: `is_bare` of `graph/node.py`."""
+    return class_of(g) == item(runtime, RUNTIME_NODE_CLASS)
+
+
+@helper
 def is_private(runtime, storage):
     """Whether nobody outside looks at the bytes."""
     return get(storage, STORAGE_SHARED) == zero(runtime)

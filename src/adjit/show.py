@@ -165,7 +165,11 @@ def outline(t: Any, backward: bool = False) -> Outline:
         batch, held = _recorded(t, backward)
         if not batch:
             return Outline((), 0, False)
-        if config.EAGER or not plan_cache.is_on or sum(node.recipe.wide for node in batch) < 2:
+        if (
+            config.EAGER
+            or not plan_cache.is_on
+            or sum(node.recipe.fusion.wide for node in batch) < 2
+        ):
             return Outline(tuple(_one_by_one(batch)), 0, False)
         structure = _structure(batch, held, backward)
         if t.is_cuda:
@@ -252,7 +256,7 @@ class _OnNoGpu(GpuPlanLowering):
         made = self._apart.get(recipe)
         if made is None:
             made = self._apart[recipe] = copy.copy(recipe)
-            made.finishes = False
+            made.fusion = recipe.fusion._replace(finishes=False)
             made.device_steps = lower.device_steps(recipe)
             if recipe.alias is not None:
                 made.alias = self._of_gpu(recipe.alias)

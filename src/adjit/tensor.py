@@ -14,7 +14,7 @@ from .absent import Missing, is_missing, missing_methods
 from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
-from .graph.node import RemovableHandle, Spec
+from .graph.node import Meta, RemovableHandle, TensorBase
 from .graph.state import State, state, watchers
 from .graph.view import current_fn
 from .graph.write import has_twin
@@ -54,20 +54,7 @@ def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
     return made
 
 
-class Meta:
-    """What few tensors have: a gradient, hooks, an accumulator."""
-
-    __slots__ = ("accumulator", "grad", "hooks", "post_hooks", "retains_grad")
-
-    def __init__(self) -> None:
-        self.grad: Any = None
-        self.hooks: dict[int, Any] = {}
-        self.post_hooks: dict[int, Any] = {}
-        self.accumulator: Any = None  # weak reference
-        self.retains_grad = False
-
-
-class Tensor:
+class Tensor(TensorBase):
     """A multi-dimensional array of one dtype that can record how it was computed.
 
     `Tensor(data)` makes a copy in the default dtype, `Tensor(2, 3)` an uninitialised tensor of
@@ -82,15 +69,6 @@ class Tensor:
 
     __slots__ = ("__dict__", "__weakref__", "counter", "edge", "meta", "needs_grad", "offset", "spec",
                  "storage", "view_of")  # fmt: skip
-    storage: Storage
-    spec: Spec
-    offset: int  # in elements
-    counter: Storage | Version  # what counts the writes
-    needs_grad: bool
-    edge: Any  # the backward node and which of its outputs this is, None on leaves
-    view_of: Any  # graph.view.View, None on tensors that own their storage
-    meta: Meta | None
-
     if TYPE_CHECKING:  # the op table adds these when it is imported
 
         def __getattr__(self, name: str) -> Any: ...
@@ -600,7 +578,7 @@ class Tensor:
         return self.counter.version
 
     @property
-    def _base(self) -> Tensor | None:
+    def _base(self) -> Any:
         return None if self.view_of is None else self.view_of.base
 
     def _is_view(self) -> bool:
@@ -1020,7 +998,7 @@ def _attach(name: str, function: Any) -> None:
 
 
 native.keep_attributes_in_dicts(Tensor)
-record.adopt_classes(Tensor, Meta)
+record.adopt_class(Tensor)
 native.know(TENSOR=Tensor, META=Meta)
 attach_methods(_attach)
 for _missing in missing_methods():

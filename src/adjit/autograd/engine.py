@@ -16,11 +16,22 @@ from typing import Any, NamedTuple
 
 from ..graph import record
 from ..graph.fastpath import Runtime, basic, runtime
-from ..graph.node import GradNode, LeafKind, Node, leaves, sequence
+from ..graph.node import (
+    Gradient,
+    GradNode,
+    LeafKind,
+    NewTensor,
+    Node,
+    Spec,
+    TensorBase,
+    is_bare,
+    leaves,
+    sequence,
+)
 from ..graph.operation import Saving
 from ..graph.record import as_tensor, as_tensors
 from ..graph.state import record_gradients, resume_gradients, state, watchers
-from ..graph.trace import Trace, remembered
+from ..graph.trace import Template, Trace, remembered
 from ..graph.view import Pull
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
@@ -33,6 +44,8 @@ from ..tensor import Tensor
 MOST = 32  # gradients that are summed at once
 SMALL = 1 << 10  # elements of these; larger ones are summed at once, and fused
 
+Waiting = Gradient | list[Node]  # at an output: a gradient, or small ones that are summed at once
+
 _accumulate_lock = Lock()
 
 
@@ -41,11 +54,17 @@ class Accumulate:
 
     backward_name = "torch::autograd::AccumulateGrad"
 
-    def pull(self, fn: AccumulateGrad, grads: list[Any]) -> list[Any]:
+    @property
+    def node_class(self) -> type[GradNode]:
+        """That of accumulators."""
+        return AccumulateGrad
+
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """Add the gradient to the leaf's."""
+        assert isinstance(fn, AccumulateGrad)
         g = grads[0]
         if g is not None:
-            accumulate(fn.variable, as_tensor(g, fn.outputs[0]), is_own=g.__class__ is Node)
+            accumulate(fn.variable, as_tensor(g, fn.outputs[0]), is_own=is_bare(g))
         return []
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
@@ -71,7 +90,7 @@ class AccumulateGrad(GradNode):
         self.outputs = (variable.spec,)
         self.saved = ()
         self.extras = None
-        self.recipe = None
+        self.context = None
         self.seq = sequence()
 
 
@@ -123,7 +142,7 @@ def add_to_grad(t: Any, g: Any, is_own: bool = False) -> None:
             old.add_(g)
 
 
-def own_copy(g: Any) -> Any:
+def own_copy(g: TensorBase) -> NewTensor:
     """A handle of its own on the value of `g`; values are immutable, so the bytes need no copy."""
     spec, storage = g.spec, g.storage
     whole = not storage.shared and g.offset == 0 and spec.numel == storage.spec.numel
@@ -132,7 +151,7 @@ def own_copy(g: Any) -> Any:
     return g.detach().clone()
 
 
-def fit(g: Any, spec: Any) -> Any:
+def fit(g: TensorBase, spec: Spec | None) -> NewTensor:
     """`g` summed and converted to what the input looked like."""
     found = g.spec
     if spec is None or (
@@ -144,10 +163,10 @@ def fit(g: Any, spec: Any) -> Any:
     return remembered(_fits, (g.spec, spec), (g,), lambda: _fit(g, spec))
 
 
-_fits: dict[Any, Any] = {}
+_fits: dict[tuple[Spec, Spec], Template] = {}
 
 
-def _fit(g: Any, spec: Any) -> Any:
+def _fit(g: TensorBase, spec: Spec) -> NewTensor:
     if g.spec.shape != spec.shape:
         g = sum_to(g, spec.shape)
     if g.spec.dtype is not spec.dtype:
@@ -155,9 +174,9 @@ def _fit(g: Any, spec: Any) -> Any:
     return g if g.spec.device is spec.device else g.to(spec.device)
 
 
-def bare(g: Any, spec: Any) -> Node | None:
+def bare(g: Gradient, spec: Spec) -> Node | None:
     """The value of a gradient, if that has the layout `spec` and nobody else looks at its bytes."""
-    if g.__class__ is Node:
+    if is_bare(g):
         return g
     if g.spec is not spec or g.offset or g.storage.shared or state.grad:
         return None
@@ -165,7 +184,7 @@ def bare(g: Any, spec: Any) -> Node | None:
     return value
 
 
-def sum_to(g: Any, shape: Sequence[int]) -> Any:
+def sum_to(g: TensorBase, shape: Sequence[int]) -> NewTensor:
     """Undo broadcasting: sum over the axes that were added or repeated."""
     lead = g.ndim - len(shape)
     dims = list(range(lead))
@@ -205,9 +224,9 @@ class BackwardContext(NamedTuple):
 
     runtime: Runtime
     fit: Callable[[Any, Any], Any]
-    fits: dict[Any, Any]  # templates of `fit`
+    fits: dict[tuple[Spec, Spec], Template]  # templates of `fit`
     total_of: Callable[..., Node]
-    totals: dict[Any, Recipe]
+    totals: dict[tuple[Spec, int], Recipe]
     most: int
     small: int
     saving_class: type
@@ -242,16 +261,17 @@ class Walk:
             self.targets = {edge for edge in map(record.edge_of, targets) if edge is not None}
         self.goals = {fn for fn, _ in self.targets}
 
-    def send(self, fn: GradNode, nr: int, g: Any) -> None:
+    def send(self, fn: GradNode, nr: int, g: Gradient) -> None:
         """Let a gradient arrive at an output of a backward node."""
         found = self.waiting.setdefault(fn, [None] * len(fn.outputs))
         found[nr] = g if found[nr] is None else self.meet(fn, nr, found[nr], g)
 
-    def meet(self, fn: GradNode, nr: int, first: Any, g: Any) -> Any:
+    def meet(self, fn: GradNode, nr: int, first: Waiting, g: Gradient) -> Waiting:
         """The sum of two gradients of one output; small ones wait for more, to be summed at once."""
         spec = fn.outputs[nr]
+        assert spec is not None
         value = bare(g, spec)
-        if first.__class__ is list:
+        if isinstance(first, list):
             if value is None:
                 return total.record(as_tensor(total_of(first, spec), spec), g)
             first.append(value)
@@ -283,7 +303,7 @@ class Walk:
             if met and fn in met:
                 met.remove(fn)
                 grads = [
-                    total_of(g, spec) if g.__class__ is list else g
+                    total_of(g, spec) if spec is not None and g.__class__ is list else g
                     for g, spec in zip(grads, fn.outputs, strict=True)
                 ]
             extras = fn.extras
@@ -311,7 +331,7 @@ class Walk:
                     continue
                 parent, nr = edge
                 outputs = parent.outputs
-                if g.__class__ is not Node:
+                if not is_bare(g):
                     if g.spec is not spec:
                         g = fit(g, spec)
                 elif outputs[nr] is not spec:

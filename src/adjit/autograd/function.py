@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph import inplace, record
-from ..graph.node import MULTIPLE, GradNode, View, node_class
+from ..graph.node import MULTIPLE, GradContext, GradNode, View, node_class
 from ..graph.saved import FREED, modified_error
 from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
@@ -25,7 +25,8 @@ class _Op:
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Call the user's backward and check what it returns."""
-        ctx: FunctionCtx = fn.recipe
+        ctx = fn.context
+        assert isinstance(ctx, FunctionCtx)
         grads = record.as_tensors(fn, grads)
         if ctx.materialize_grads:
             grads = [
@@ -56,6 +57,7 @@ class _Op:
                         f"position {k + 1}, but the corresponding forward input was not a Variable"
                     )
                 continue
+            assert spec is not None
             if g.shape != spec.shape and not _expandable(spec.shape, g.shape):
                 raise RuntimeError(
                     f"Function {self.backward_name} returned an invalid gradient at index {k} - "
@@ -66,7 +68,8 @@ class _Op:
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What the context saved."""
         if name == "tensors":
-            return fn.recipe.saved_tensors
+            assert isinstance(fn.context, FunctionCtx)
+            return fn.context.saved_tensors
         raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
 
 
@@ -84,10 +87,10 @@ class FunctionNode(GradNode):
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.recipe, name)
+        return getattr(self.context, name)
 
 
-class FunctionCtx:
+class FunctionCtx(GradContext):
     """What `forward` leaves for `backward`. Any attribute can be set on it."""
 
     def __init__(self) -> None:
@@ -297,7 +300,7 @@ def _finish(
     given = {id(t) for t in tensors}
     specs = [a.spec if record.is_tensor(a) else None for a in args]
     node = record.new_grad_node(_op_of(cls), edges, tuple(specs))
-    node.recipe = ctx
+    node.context = ctx
     node.outputs = tuple(o.spec if record.is_tensor(o) else None for o in outs)
     results = []
     numbers: dict[int, int] = {}
@@ -381,14 +384,28 @@ def once_differentiable(function: Callable[..., Any]) -> Callable[..., Any]:
 ONCE = "trying to differentiate twice a function that was marked with @once_differentiable"
 
 
+class Refusal(GradContext):
+    """Why gradients cannot be differentiated."""
+
+    __slots__ = ("why",)
+
+    def __init__(self, why: str) -> None:
+        self.why = why
+
+
 class _Refuse:
-    """The op behind gradients that cannot be differentiated; a node's recipe is the text why."""
+    """The op behind gradients that cannot be differentiated."""
 
     backward_name = "adjit::autograd::Error"
     node_class = node_class(backward_name)
 
     def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
-        raise RuntimeError(fn.recipe)
+        assert isinstance(fn.context, Refusal)
+        raise RuntimeError(fn.context.why)
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """Nothing is saved."""
+        raise AttributeError(f"'Error' object has no attribute '_saved_{name}'")
 
 
 _refuse = _Refuse()
@@ -402,6 +419,6 @@ def blocked(t: Any, why: str, edges: Sequence[Any] = ()) -> Any:
     out = t.detach()
     node = record.new_grad_node(_refuse, edges, (None,) * len(edges))
     node.outputs = (out.spec,)
-    node.recipe = why
+    node.context = Refusal(why)
     record.give_history(out, node)
     return out

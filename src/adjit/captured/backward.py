@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..graph import record
-from ..graph.node import GradNode, node_class
+from ..graph.node import GradContext, GradNode, node_class
 from ..graph.saved import FREED, modified_error
 from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
@@ -43,6 +43,15 @@ class KeptForBackward(NamedTuple):
     drawn: list[Any]
     checks: list[Check]
     call: Any  # a WaitingCall, if the forward may not have run yet
+
+
+class CapturedContext(GradContext):
+    """What a call keeps for a backward that may run again: freeing the graph does not free it."""
+
+    __slots__ = ("kept",)
+
+    def __init__(self, kept: KeptForBackward) -> None:
+        self.kept = kept
 
 
 class Sending:
@@ -88,7 +97,7 @@ class Sending:
         if self.frees:
             fn.saved = kept
         else:
-            fn.recipe = kept
+            fn.context = CapturedContext(kept)
         for k, out in enumerate(results):
             record.give_history(out, fn, k)
 
@@ -100,7 +109,9 @@ class Sending:
             stop_capturing(
                 "it sends gradients back through the result of another captured function"
             )
-        kept: KeptForBackward = fn.saved or fn.recipe
+        kept: KeptForBackward = fn.saved
+        if isinstance(fn.context, CapturedContext):
+            kept = fn.context.kept
         grads = record.as_tensors(fn, grads)
         mask = sum(1 << k for k, g in enumerate(grads) if g is not None)
         for check in kept.checks:
@@ -114,7 +125,9 @@ class Sending:
             if mask not in self.patterns:
                 mask = self.all
                 grads = [
-                    zeros(spec.shape, dtype=spec.dtype, device=spec.device) if g is None else g
+                    zeros(spec.shape, dtype=spec.dtype, device=spec.device)
+                    if g is None and spec is not None
+                    else g
                     for g, spec in zip(grads, fn.outputs, strict=True)
                 ]
             with lock:

@@ -282,7 +282,7 @@ def _saved_by(fn: GradNode) -> list[Any]:
 
 def _is_worth_computing(recipe: Any) -> bool:
     """Whether computing a value again costs less than keeping it until backward."""
-    element = recipe.element
+    element = recipe.fusion.element
     return element is not None and (element.body.is_cheap or recipe.spec.nbytes not in KEPT)
 
 

@@ -18,11 +18,11 @@ from ..autograd.engine import AccumulateGrad
 from ..devices import device
 from ..dtypes import dtype
 from ..graph import record
-from ..graph.elementwise import Elementwise
-from ..graph.inplace import CopySlices
-from ..graph.node import GradNode, Node, Spec
-from ..graph.operation import Operation, Saving
-from ..graph.view import Pull, ViewOp
+from ..graph.inplace import WrittenRegion
+from ..graph.node import GradContext, GradNode, Node, Spec
+from ..graph.op_record import OpRecord
+from ..graph.operation import Saving
+from ..graph.view import Pull
 from ..ops.conv_plans import Geometry
 from ..ops.resample import Maps
 from ..storage import Storage
@@ -52,7 +52,7 @@ class RebuiltStep(NamedTuple):
     """A backward node, yet to be made."""
 
     like: Any  # op, inputs, outputs, scalars, mask
-    recipe: Any
+    context: GradContext
     edges: tuple[Way | None, ...]
     saved: tuple[Saved, ...]
     frees: Any  # what stands for nothing saved
@@ -101,17 +101,17 @@ class Anew:
         self.specs = [cell.spec for cell in self.cells]
 
     def _step(self, fn: GradNode) -> RebuiltStep:
-        recipe = fn.recipe
-        if isinstance(fn.op, Operation):
-            _examine(list(recipe.attributes.values()))
-        elif isinstance(fn.op, ViewOp):
-            _examine(recipe)
-        elif not isinstance(fn.op, (Elementwise, CopySlices)):
+        context = fn.context
+        if isinstance(context, Saving):
+            _examine(list(context.attributes.values()))
+        elif isinstance(context, Pull):
+            _examine(context)
+        elif not isinstance(context, (OpRecord, WrittenRegion)):
             raise Unknown
         edges = tuple([self._way(edge) for edge in fn.edges])
         saved = tuple([self._saved(kept) for kept in fn.saved[::2]])
         like = Like(fn.op, fn.inputs, fn.outputs, fn.scalars, fn.mask)
-        return RebuiltStep(like, recipe, edges, saved, () if saved else fn.saved)
+        return RebuiltStep(like, context, edges, saved, () if saved else fn.saved)
 
     def _way(self, edge: Edge | None) -> Way | None:
         if edge is None:
@@ -177,10 +177,10 @@ class Anew:
                 record.give_history(t, *edge)
             return t
 
-        for like, recipe, ways, saved, frees in self.steps:
+        for like, context, ways, saved, frees in self.steps:
             fn = record.new_grad_node(like.op, [edge_at(way) for way in ways], like.inputs)
             fn.outputs, fn.scalars, fn.mask = like.outputs, like.scalars, like.mask
-            fn.recipe = _renewed(recipe, places) if places else recipe
+            fn.context = _renewed(context, places) if places else context
             parts: list[Any] = []
             for each in saved:
                 version = checks[each.check].version if each.check >= 0 else 0
@@ -190,15 +190,15 @@ class Anew:
         return made
 
 
-def _renewed(recipe: Any, places: dict[tuple[int, ...], tuple[int, ...]]) -> Any:
+def _renewed(context: GradContext, places: dict[tuple[int, ...], tuple[int, ...]]) -> GradContext:
     """How the results of an op got their history, with the random numbers of another call."""
-    if recipe.__class__ is not Saving:
-        return recipe
-    old = recipe.attributes
+    if not isinstance(context, Saving):
+        return context
+    old = context.attributes
     renewed = {n: places.get(v, v) if type(v) is tuple else v for n, v in old.items()}
     if renewed == old:
-        return recipe
-    twin = copy(recipe)
+        return context
+    twin = copy(context)
     twin.attributes, twin.templates = renewed, {}
     return twin
 

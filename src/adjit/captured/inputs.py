@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..devices import device
+from ..graph.node import Meta
 from ..storage import Storage
-from ..tensor import Meta
 
 
 class CellOf(NamedTuple):
@@ -23,7 +23,9 @@ class CellOf(NamedTuple):
             return self.cell
         if self.meta is None:
             return arguments[self.argument].storage
-        return meta_of(self.argument, self.meta, arguments).grad.storage
+        grad = meta_of(self.argument, self.meta, arguments).grad
+        assert grad is not None
+        return grad.storage
 
 
 def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 from ..autograd.modes import no_grad
 from ..graph import record
-from ..graph.node import NO_GRAD
+from ..graph.node import NO_GRAD, Meta
 from ..graph.state import state
 from ..storage import Storage
-from ..tensor import Meta
 from .inputs import CellOf, meta_of
 
 

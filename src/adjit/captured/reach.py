@@ -29,9 +29,9 @@ import numpy as np
 
 from .. import devices, dtypes
 from ..graph import record
-from ..graph.node import GradNode, Node, Spec
+from ..graph.node import GradNode, Meta, Node, Spec
 from ..storage import Storage
-from ..tensor import Meta, Tensor
+from ..tensor import Tensor
 from . import purity
 from .codes import facts_of, functions_in, is_core, is_library
 from .guards import (

@@ -16,14 +16,13 @@ from ..devices import CPU
 from ..dtypes import float32
 from ..graph import record
 from ..graph.fastpath import Runtime, Twin, runtime
-from ..graph.node import Spec
+from ..graph.node import Meta, Spec
 from ..graph.state import state
 from ..schedule import plan_cache
 from ..schedule.jit import native
 from ..schedule.settle import copy_of, lock, pending, settle, waiting
 from ..shapes import Size
 from ..storage import SMALL, BorrowedMemory, Storage, Version
-from ..tensor import Meta
 from .backward import Sending, lose_history
 from .inputs import (
     ArgumentGuards,
@@ -591,7 +590,7 @@ def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
         owner: Meta | None = arguments[k].meta if k >= 0 else meta
         grad = None if owner is None else owner.grad
         if grad is None or layout is None:
-            if grad is not layout:
+            if grad is not None or layout is not None:
                 return False
         elif not layout.fits(grad):
             return False

@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from ..atomic import at_once, calling, together
 from ..graph import call_sites
-from ..graph.node import GradNode, sequence
-from ..graph.state import state
+from ..graph.node import GradNode, Meta, sequence
+from ..graph.state import Sites, state
 from ..schedule.settle import captured_threads, give_up, pending
 from ..storage import Storage
-from ..tensor import Meta, Tensor
+from ..tensor import Tensor
 
 value_slot: Any = Storage.__dict__["value"]
 grad_slot: Any = Meta.__dict__["grad"]
@@ -86,7 +86,7 @@ class Session:
         self.new_metas: set[Meta] = set()
         self.problem = ""  # why what was done cannot be repeated by a plan
         self.draws: list[Draw] = []
-        self.sites: call_sites.Sites = {}  # where the nodes were recorded
+        self.sites: Sites = {}  # where the nodes were recorded
         self.conditions: list[tuple[Callable[[], Any], Any]] = []
         self.began = sequence()  # backward nodes with lower numbers are not the function's own
 

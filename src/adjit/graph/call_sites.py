@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from types import MemberDescriptorType
 from typing import Any
 
 from .. import errors
 from ..locks import Lock
 from .node import Node
-from .state import watchers
+from .state import Sites, watchers
 
-Sites = dict[int, errors.Site | None]
-
-_scalars: Any = Node.__dict__["scalars"]
+_scalars: MemberDescriptorType = Node.__dict__["scalars"]
 _lock = Lock()
 
 

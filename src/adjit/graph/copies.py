@@ -6,18 +6,20 @@ A tensor is copied as what it is, a geometry on a storage; so all of the storage
 from __future__ import annotations
 
 import copyreg
+from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from .. import devices
 from ..dtypes import dtype
 from ..storage import Storage
 from . import primitives, record, write
-from .node import Spec, dense_spec, spec_of
+from .node import NewTensor, Spec, TensorBase, dense_spec, spec_of
+from .signature import NamedArguments
+
+PlainSpec = tuple[tuple[int, ...], tuple[int, ...], dtype]  # shape, strides and dtype
 
 
-def on_copied_memory(t: Any, memo: dict[int, Any]) -> Any:
+def on_copied_memory(t: TensorBase, memo: dict[int, Any]) -> NewTensor:
     """A leaf with the geometry of `t`, on a copy of its storage: the one in `memo`, if there is one."""
     found = memo.get(id(t.storage))
     if found is None:
@@ -28,8 +30,7 @@ def on_copied_memory(t: Any, memo: dict[int, Any]) -> Any:
         twin = write.twin_of(t.storage)
         if twin is not None and id(twin) in memo:
             write.pair(found, memo[id(twin)])
-    made: Any = record.make_tensor(found, t.spec, t.offset)
-    return made
+    return record.make_tensor(found, t.spec, t.offset)
 
 
 def _copy(storage: Storage) -> Storage:
@@ -41,17 +42,16 @@ def _copy(storage: Storage) -> Storage:
     return found
 
 
-def _flat(storage: Storage) -> Any:
+def _flat(storage: Storage) -> NewTensor:
     """All elements of a storage, in the order in which they lie there."""
     spec = storage.spec
-    made: Any = record.make_tensor(storage, dense_spec((spec.extent,), spec.dtype, spec.device))
-    return made
+    return record.make_tensor(storage, dense_spec((spec.extent,), spec.dtype, spec.device))
 
 
 # ----- pickles -----
 
 
-def reduced(t: Any) -> tuple[Any, ...]:
+def reduced(t: TensorBase) -> tuple[object, ...]:
     """What a tensor is in a pickle."""
     return rebuild, (
         type(t), t.storage, _plain(t.spec), t.offset, t.requires_grad, dict(t.__dict__),
@@ -59,9 +59,9 @@ def reduced(t: Any) -> tuple[Any, ...]:
 
 
 def rebuild(
-    cls: type[Any], storage: Storage, plain: tuple[Any, ...], offset: int, needs_grad: bool,
-    attributes: dict[str, Any],
-) -> Any:  # fmt: skip
+    cls: type[TensorBase], storage: Storage, plain: PlainSpec, offset: int, needs_grad: bool,
+    attributes: NamedArguments,
+) -> NewTensor:  # fmt: skip
     """The tensor in a pickle."""
     shape, strides, kind = plain
     made = record.make_tensor(storage, spec_of(shape, strides, kind, storage.spec.device), offset)
@@ -72,18 +72,18 @@ def rebuild(
     return made
 
 
-def _plain(spec: Spec) -> tuple[tuple[int, ...], tuple[int, ...], dtype]:
+def _plain(spec: Spec) -> PlainSpec:
     """A geometry, for a pickle."""
     return tuple(spec.shape), tuple(spec.strides), spec.dtype
 
 
-def _reduced_storage(storage: Storage) -> tuple[Any, ...]:
+def _reduced_storage(storage: Storage) -> tuple[Callable[..., Storage], tuple[object, ...]]:
     """What a storage is in a pickle, which has it once."""
     flat = _flat(storage)
     return _rebuild_storage, (flat._values().copy(), _plain(storage.spec), str(flat.spec.device))
 
 
-def _rebuild_storage(values: np.ndarray[Any, Any], plain: tuple[Any, ...], place: str) -> Storage:
+def _rebuild_storage(values: primitives.Array, plain: PlainSpec, place: str) -> Storage:
     """The storage in a pickle."""
     found: Storage = write.placed(primitives.from_array(values), devices.check(place)).storage
     shape, strides, kind = plain

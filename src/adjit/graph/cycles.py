@@ -19,7 +19,7 @@ import functools
 import gc
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..schedule.jit import native
 from . import record
@@ -34,7 +34,7 @@ def bring_back(phase: str, info: dict[str, int]) -> None:
     if phase != "start" or info["generation"] < FULL or not _tracking.is_loaded:
         return
     seen = tracked()
-    kinds = {View, *record.tensor_classes, *_classes(GradNode)}
+    kinds: set[type] = {View, *record.tensor_classes, *_classes(GradNode)}
     graph = [o for o in seen if type(o) in kinds]
     tuples: set[int] = set()
     while seen:
@@ -50,7 +50,7 @@ def bring_back(phase: str, info: dict[str, int]) -> None:
     look_away()
 
 
-def _tracked() -> list[Any]:
+def _tracked() -> list[object]:
     """All objects that the collector tracks, but for tuples and modules.
 
     A tuple to which nothing refers yet is being filled, by `tuple(...)` in another thread, say, and that
@@ -66,7 +66,7 @@ def _tracked() -> list[Any]:
 class CyclesContext(NamedTuple):
     """What machine code needs to look through the collector's objects."""
 
-    get_objects: Callable[[], list[Any]]
+    get_objects: Callable[[], list[object]]
     tuple_class: type
     module_class: type
 
@@ -76,7 +76,7 @@ _tracking = native.Family("cycles", "tracked")
 tracked = _tracking.function(_tracked, CyclesContext(gc.get_objects, tuple, ModuleType))
 
 
-def track_behind(graph: list[Any], kinds: set[type]) -> None:
+def track_behind(graph: list[object], kinds: set[type]) -> None:
     """Track objects of these kinds, and all behind them; the list is used up."""
     found, track = {id(o) for o in graph}, _tracker()
     while graph:
@@ -106,7 +106,7 @@ def _classes(cls: type) -> set[type]:
 
 
 @functools.cache
-def _tracker() -> Any:
+def _tracker() -> Callable[[object], None]:
     """What has the collector track an object that it does not."""
     return ctypes.PYFUNCTYPE(None, ctypes.py_object)(("PyObject_GC_Track", ctypes.pythonapi))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -15,11 +17,12 @@ from ..schedule.settle import float_word
 from . import elementwise_record, elementwise_vjp, primitives
 from .fastpath import compile_calls, compile_choices, compiled, elementwise_recorder
 from .inplace import write_out
-from .node import GradNode, node_class
+from .node import Gradient, GradNode, NewTensor, TensorBase, node_class
+from .op_record import Number, OpKey, OpRecord
 from .record import is_tensor
 from .registry import registry
 from .saved import unpack
-from .signature import signature_of
+from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .state import state
 
 
@@ -47,17 +50,23 @@ def logical(kinds: list[tuple[dtype, int]]) -> tuple[dtype, dtype]:
     return dtypes.bool, dtypes.bool
 
 
+Scalar = Callable[..., Any]  # a function of numbers: its text becomes kernels, nobody calls it
+Reference = Callable[..., Any]  # a function of NumPy or SciPy
+Interval = tuple[float, float]
+Domain = Interval | tuple[Interval, ...]
+
+
 class Pullback(Body):
     """A vjp body: its results are numbered like the operands of the forward body."""
 
-    def __init__(self, function: Callable[..., Any], forward: Body) -> None:
+    def __init__(self, function: Scalar, forward: Body) -> None:
         super().__init__(function)
         self.forward = forward
         self.name = f"{forward.name}_vjp"
         self.logical = forward.logical
 
     @functools.cached_property
-    def parsed(self) -> Any:
+    def parsed(self) -> tuple[list[ast.Assign], list[ast.expr]]:
         """The statements, and a result for each operand; truth values have none of their own."""
         assigns, results = super().parsed
         operands = self.forward.params
@@ -80,10 +89,10 @@ class Elementwise(native.Native):
 
     def __init__(
         self,
-        function: Callable[..., Any],
+        function: Scalar,
         *,
-        ref: Callable[..., Any] | None,
-        domain: Any,
+        ref: Reference | None,
+        domain: Domain,
         dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]],
         name: str | None,
         backward_name: str | None,
@@ -103,25 +112,25 @@ class Elementwise(native.Native):
                 f"{self.name}: expected parameters of other names than {', '.join(sorted(clash))}: its "
                 "derivative calls the result out, the gradient of that g, that of an operand x g_x"
             )
-        self.defaults: dict[str, Any] = dict(function.__kwdefaults__ or {})
+        self.defaults: NamedArguments = dict(function.__kwdefaults__ or {})
         self.ref, self.domain, self.dtypes = ref, domain, dtypes
         self.backward_name = backward_name or f"{self.name.title().replace('_', '')}Backward0"
         self.node_class = node_class(self.backward_name)
-        self.recipes: dict[Any, Any] = {}
-        on_default_change(self.recipes.clear)
+        self.op_records: dict[OpKey, OpRecord] = {}  # by specs, and classes of numbers
+        on_default_change(self.op_records.clear)
         self.arity = len(self.params)
         self.saves: dict[int, tuple[int, ...]] = _Saves(self)
         self.record = self._recorder()
-        self.direct = 0 if self.record is None or self.attributes else self.arity
+        self.direct = 0 if self.arity > 2 or self.attributes else self.arity
         if self.direct:
-            compile_calls(self)
+            compile_calls(self, self, MethodType(type(self).__call__, self))
         self.back: Body | None = None
         self.differentiable = False
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
         registry[self.name] = self
         scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
 
-    def vjp(self, function: Callable[..., Any]) -> Elementwise:
+    def vjp(self, function: Scalar) -> Elementwise:
         """Attach the pullback: after `g`, its parameters name the values that it reads.
 
         Raises:
@@ -139,7 +148,7 @@ class Elementwise(native.Native):
         self.differentiable = True
         return self
 
-    def __call__(self, *operands: Any, **attributes: Any) -> Any:
+    def __call__(self, *operands: Argument, **attributes: Argument) -> NewTensor:
         if not attributes:
             if len(operands) == self.direct:
                 return self.record(*operands)
@@ -149,8 +158,8 @@ class Elementwise(native.Native):
         return self.apply(operands, attributes)
 
     def apply(
-        self, operands: tuple[Any, ...], attributes: dict[str, Any], over: bool = False
-    ) -> Any:
+        self, operands: Arguments, attributes: NamedArguments, over: bool = False
+    ) -> NewTensor:
         """Record a call with arguments by name; `over` lets it write over its first operand."""
         out = attributes.pop("out", None) if attributes else None
         if len(operands) < self.arity and attributes:
@@ -170,7 +179,7 @@ class Elementwise(native.Native):
         made = elementwise_recorder()(self, operands, values, over)
         return made if out is None else write_out(self.name, out, made)
 
-    def _operands_by_name(self, count: int, attributes: dict[str, Any]) -> list[Any]:
+    def _operands_by_name(self, count: int, attributes: NamedArguments) -> list[Argument]:
         """The operands after the first `count`, taken out of the keyword arguments."""
         found = []
         for p in self.params[count:]:
@@ -179,9 +188,10 @@ class Elementwise(native.Native):
                 found.append(attributes.pop(name))
         return found
 
-    def _recorder(self) -> Any:
-        """The shortest way to record a call on one or two tensors."""
-        return compiled(self, elementwise_record.recorder(self)) if self.arity in (1, 2) else None
+    def _recorder(self) -> Callable[..., NewTensor]:
+        """The shortest way to record a call on tensors alone."""
+        recorder = elementwise_record.recorder(self)
+        return compiled(self, recorder) if self.arity in (1, 2) else recorder
 
     def variant(self, backward_name: str, *numbers: str) -> Elementwise:
         """The same op under another name in the graph, as PyTorch names its overloads.
@@ -191,44 +201,46 @@ class Elementwise(native.Native):
         twin = type(self).__new__(type(self))
         vars(twin).update(vars(self))
         twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
-        twin.backward_name, twin.recipes = backward_name, {}
-        on_default_change(twin.recipes.clear)
+        twin.backward_name, twin.op_records = backward_name, {}
+        on_default_change(twin.op_records.clear)
         twin.node_class = node_class(backward_name)
         twin.record = twin._recorder()
         if twin.direct:
-            compile_calls(twin)
+            compile_calls(twin, twin, MethodType(type(twin).__call__, twin))
         return twin
 
     def words(
-        self, recipe: Any, numbers: Sequence[Any], attributes: Sequence[Any]
+        self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Argument]
     ) -> tuple[int, ...]:
-        """Python numbers as words, in the compute dtype of a recipe."""
+        """Python numbers as words, in the dtype that the body runs in."""
         if not numbers and not attributes:
             return ()
-        compute = recipe.compute
+        compute = op_record.compute
         if compute.is_floating_point:
             return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
         for v in attributes:
             dtypes.check_fits(v, compute)
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
 
-    def numbers(self, recipe: Any, words: Sequence[int]) -> dict[str, Any]:
+    def numbers(self, op_record: OpRecord, words: Sequence[int]) -> dict[str, Number]:
         """The Python numbers behind words, by the name of the operand or attribute."""
         import struct
 
-        names = recipe.numbers
-        if recipe.compute.is_floating_point:
+        names = op_record.numbers
+        if op_record.compute.is_floating_point:
             return {
                 n: struct.unpack("d", struct.pack("q", w))[0]
                 for n, w in zip(names, words, strict=True)
             }
         return dict(zip(names, words, strict=True))
 
-    def functions(self) -> dict[str, Any]:
+    def functions(self) -> dict[str, Callable[..., NewTensor]]:
         """What names in a vjp body mean on tensors."""
         return scalar_functions
 
-    pull = staticmethod(elementwise_vjp.pull_elementwise)
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
+        """Gradients of the operands."""
+        return elementwise_vjp.pull_elementwise(self, fn, grads)
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
@@ -244,7 +256,7 @@ class Elementwise(native.Native):
         return f"<elementwise op {self.name}>"
 
 
-def _int_word(value: Any, compute: dtype) -> int:
+def _int_word(value: Argument, compute: dtype) -> int:
     if compute.kind == "b":
         return int(bool(value))
     number = int(value)
@@ -280,17 +292,17 @@ class Choice(native.Native):
     same for arguments that look the same, but where it looks at values.
     """
 
-    def __init__(self, choose: Callable[..., tuple[Elementwise, tuple[Any, ...], tuple[Any, ...]]]):
+    def __init__(self, choose: Callable[..., tuple[Elementwise, Arguments, Arguments]]) -> None:
         functools.update_wrapper(self, choose)
         self.name, self.choose = choose.__name__, choose
         self.usually: Elementwise | None = None  # what it picks for two operands and nothing else
-        self.chosen: dict[tuple[Any, ...], Chosen] = {}  # so far, by what the arguments look like
-        compile_choices(self)
+        self.chosen: dict[Signature, Chosen] = {}  # so far, by what the arguments look like
+        compile_choices(self, self.chosen, MethodType(type(self).__call__, self))
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, /, *args: Argument, **kwargs: Argument) -> NewTensor:
         return self.apply(args, kwargs)
 
-    def apply(self, args: tuple[Any, ...], kwargs: dict[str, Any], over: bool = False) -> Any:
+    def apply(self, args: Arguments, kwargs: NamedArguments, over: bool = False) -> NewTensor:
         """Record a call; `over` lets it write over its first operand."""
         out = kwargs.pop("out", None) if kwargs else None
         before, state.steady = state.steady, True
@@ -307,12 +319,12 @@ class Choice(native.Native):
             made = op.record(*operands)
         return made if out is None else write_out(self.name, out, made)
 
-    def _remember(self, args: tuple[Any, ...], kwargs: dict[str, Any], chosen: Chosen) -> None:
+    def _remember(self, args: Arguments, kwargs: NamedArguments, chosen: Chosen) -> None:
         """Have machine code record what was chosen when such arguments come again."""
-        tensors: list[Any] = []
+        tensors: list[TensorBase] = []
         key = signature_of(args, kwargs, tensors)
         place = {id(t): k for k, t in enumerate(tensors)}
-        parts: list[Any] = []
+        parts: list[int | tuple[Number] | None] = []
         for operand in chosen.operands:
             if is_tensor(operand):
                 parts.append(place.get(id(operand)))
@@ -337,31 +349,31 @@ class Chosen(NamedTuple):
     """
 
     op: Elementwise
-    operands: tuple[Any, ...]
-    attributes: tuple[Any, ...]
+    operands: Arguments
+    attributes: Arguments
 
 
 native.know(CHOSEN=Chosen)
 
 
-def _of_tensors_or_numbers(op: Elementwise, *operands: Any) -> Any:
+def _of_tensors_or_numbers(op: Elementwise, *operands: Argument) -> NewTensor:
     """Call an op as a body does that is read on tensors: all its operands may be numbers."""
     if any(is_tensor(operand) for operand in operands):
         return op(*operands)
     return op(*[primitives.number(v, dtypes.float64) for v in operands])
 
 
-scalar_functions: dict[str, Any] = {}  # names in bodies -> ops on tensors
+scalar_functions: dict[str, Callable[..., NewTensor]] = {}  # names in bodies -> ops on tensors
 
 
 def elementwise(
     *,
-    ref: Callable[..., Any] | None,
-    domain: Any = (-2.0, 2.0),
+    ref: Reference | None,
+    domain: Domain = (-2.0, 2.0),
     dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]] = same,
     name: str | None = None,
     backward_name: str | None = None,
-) -> Callable[[Callable[..., Any]], Elementwise]:
+) -> Callable[[Scalar], Elementwise]:
     """Define an op by its scalar body.
 
     Positional parameters are operands (annotate one `bool` if it is read as a truth value),
@@ -384,7 +396,7 @@ def elementwise(
             return 2 * g * x
     """
 
-    def define(function: Callable[..., Any]) -> Elementwise:
+    def define(function: Scalar) -> Elementwise:
         return Elementwise(
             function, ref=ref, domain=domain, dtypes=dtypes, name=name, backward_name=backward_name
         )

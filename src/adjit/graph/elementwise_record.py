@@ -8,16 +8,17 @@ calls.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from .. import config, devices, dtypes
 from ..dtypes import dtype
 from ..schedule import deferred
 from ..schedule.codegen import loops
-from ..schedule.planning.recipe import HERE, OVER, Element, Operand, Recipe, Step
+from ..schedule.codegen.body import Body
+from ..schedule.planning.recipe import Element, Fusible, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
-from .node import Node, Spec, spec_of
+from .node import NewTensor, Node, Spec, TensorBase, spec_of
+from .op_record import ElementwiseOp, Number, OpRecord
 from .record import (
     INFERENCE,
     MAX_RECIPES,
@@ -35,19 +36,20 @@ from .record import (
     tensor_classes,
 )
 from .saved import NUMBERS, examine, keep
+from .signature import Argument
 from .state import modes_used, state
 
 
-def recorder(op: Any) -> Callable[..., Any]:
+def recorder(op: ElementwiseOp) -> Callable[..., NewTensor]:
     """A function of one or two operands that records an op: tensors, and perhaps a Python number."""
 
-    def record(*operands: Any) -> Any:
+    def record(*operands: Argument) -> NewTensor:
         return elementwise(op, operands, ())
 
     return record
 
 
-def after(out: Any, shared: int) -> None:
+def after(out: TensorBase, shared: int) -> None:
     """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
     if shared or len(pending) >= MAX_PENDING:
         settle()
@@ -56,10 +58,13 @@ def after(out: Any, shared: int) -> None:
 
 
 def elementwise(
-    op: Any, operands: tuple[Any, ...], attributes: tuple[Any, ...], over: bool = False
-) -> Any:
+    op: ElementwiseOp,
+    operands: tuple[Argument, ...],
+    attributes: tuple[Argument, ...],
+    over: bool = False,
+) -> NewTensor:
     """Record an elementwise op on tensors and Python numbers, with attributes in order."""
-    key: Any = []
+    key: list[Spec | type] = []
     values = []
     offsets = []
     numbers = []
@@ -82,27 +87,28 @@ def elementwise(
                 kind = operand.__class__
             key.append(kind)
             numbers.append(operand)
-    recipe = op.recipes.get(tuple(key) if len(key) > 1 else key[0])
-    if recipe is None:
-        recipe = plan(op, operands)
+    op_record = op.op_records.get(tuple(key) if len(key) > 1 else key[0])
+    if op_record is None:
+        op_record = plan(op, operands)
+    recipe = op_record.recipe
     node = new_node(Node)
-    node.recipe = recipe_over(op, recipe) if over else recipe
+    node.recipe = recipe_over(op, op_record) if over else recipe
     node.inputs = tuple(values)
     node.offsets = tuple(offsets) if shifted else None
     if numbers or attributes:
-        node.scalars = scalars = op.words(recipe, numbers, attributes)
+        node.scalars = scalars = op.words(op_record, numbers, attributes)
     else:
         node.scalars = scalars = ()
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
     if watched and state.grad:
-        attach(op, recipe, operands, scalars, out)
+        attach(op, op_record, operands, scalars, out)
     pending.append(node)
     if shared or modes_used or len(pending) >= MAX_PENDING:
         after(out, shared)
     return out
 
 
-def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
+def as_number(op: ElementwiseOp, value: Argument, operands: tuple[Argument, ...]) -> Number:
     """A Python number for a NumPy one; anything else is refused."""
     if value.__class__ in (float, int, bool):
         return value
@@ -123,10 +129,10 @@ def as_number(op: Any, value: Any, operands: tuple[Any, ...]) -> Any:
 PYTORCH_NAMES = {"x": "input", "y": "other"}  # of operands, where they are not the library's own
 
 
-def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
-    """The recipe of an elementwise op on operands such as these, remembered for the next time."""
-    key = []
-    described: list[tuple[str, Any]] = []
+def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
+    """What is to be known of an elementwise op on operands such as these, remembered for the next time."""
+    key: list[Spec | type] = []
+    described: list[tuple[str, Spec | dtype]] = []
     for name, operand in zip(op.params, operands, strict=True):
         if is_tensor(operand):
             key.append(operand.spec)
@@ -157,15 +163,18 @@ def plan(op: Any, operands: tuple[Any, ...]) -> Recipe:
     recipe = elementwise_recipe(
         op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
     )
-    recipe.numbers = tuple(o.name for o in inputs if o.strides is None)
-    recipe.compute, recipe.floating = compute, compute.is_floating_point
-    recipe.whole = compute.kind in "iu" and not op.attributes  # which are looked at
-    recipe.operands = tuple(s if isinstance(s, Spec) else None for _, s in described)
-    recipe.differentiable = op.differentiable and out_kind.is_floating_point
-    if len(op.recipes) >= MAX_RECIPES:
-        op.recipes.clear()
-    op.recipes[key[0] if len(key) == 1 else tuple(key)] = recipe
-    return recipe
+    op_record = OpRecord(
+        recipe,
+        tuple(s if isinstance(s, Spec) else None for _, s in described),
+        tuple(o.name for o in inputs if o.strides is None),
+        compute,
+        whole=compute.kind in "iu" and not op.attributes,  # which are looked at
+        differentiable=op.differentiable and out_kind.is_floating_point,
+    )
+    if len(op.op_records) >= MAX_RECIPES:
+        op.op_records.clear()
+    op.op_records[key[0] if len(key) == 1 else tuple(key)] = op_record
+    return op_record
 
 
 def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
@@ -187,7 +196,7 @@ def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
 
 def elementwise_recipe(
     name: str,
-    body: Any,
+    body: Body,
     wanted: Sequence[int],
     compute: dtype,
     inputs: Sequence[Operand],
@@ -206,12 +215,12 @@ def elementwise_recipe(
     recipe = Recipe(
         name, specs, tuple(spec for _, spec in results), [step], constants, scalars=numbers
     )
-    recipe.element = Element(
-        body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape
-    ).turned(order)
+    element = Element(body, tuple(wanted), compute, tuple(inputs), tuple(outputs), first.shape)
     # On a GPU every launch that is saved counts, on the CPU short loops gain nothing.
     least = config.MIN_FUSED if first.device is devices.CPU else 1
-    recipe.wide = first.numel if first.numel >= least else 0
+    recipe.fusion = Fusible(
+        element=element.turned(order), wide=first.numel if first.numel >= least else 0
+    )
     if first.numel == 0:
         recipe.steps = [Step(step.source, 0, 1)]
         recipe.large = False
@@ -219,51 +228,57 @@ def elementwise_recipe(
     return recipe
 
 
-def recipe_over(op: Any, recipe: Recipe) -> Recipe:
+def recipe_over(op: ElementwiseOp, op_record: OpRecord) -> Recipe:
     """The recipe that may write its result over its first input."""
-    found = recipe.vjps.get(OVER)
+    found = op_record.over
     if found is None:
-        found = recipe
-        specs = recipe.operands
-        if specs[0] is recipe.spec and recipe.spec.nbytes >= ALIAS_BYTES:
-            shape = recipe.spec.shape
+        found = recipe = op_record.recipe
+        specs, compute = op_record.operands, op_record.compute
+        spec: Spec = recipe.spec
+        if specs[0] is spec and spec.nbytes >= ALIAS_BYTES:
+            shape = spec.shape
             inputs = [
-                Operand(n, recipe.compute, None)
+                Operand(n, compute, None)
                 if s is None
                 else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
                 for n, s in zip(op.params, specs, strict=True)
             ]
-            inputs += [Operand(n, recipe.compute, None) for n in op.attributes]
+            inputs += [Operand(n, compute, None) for n in op.attributes]
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
-                           recipe.constants, scalars=len(recipe.numbers))  # fmt: skip
+                           recipe.constants, scalars=len(op_record.numbers))  # fmt: skip
             found.plain = False
-            found.element, found.wide = recipe.element, recipe.wide
-            found.device_steps = recipe.device_steps
+            found.fusion, found.device_steps = recipe.fusion, recipe.device_steps
             found.alias = elementwise_recipe(
-                op.name, op.body, [0], recipe.compute, inputs, [("out", recipe.spec)],
+                op.name, op.body, [0], compute, inputs, [("out", spec)],
                 recipe.inputs, True,
             )  # fmt: skip
-        recipe.vjps[OVER] = found
+        op_record.over = found
     return found
 
 
 def recipe_here(recipe: Recipe) -> Recipe:
     """A recipe that may write over its first input as one that does, whoever looks at that."""
-    found: Recipe | None = recipe.vjps.get(HERE)
+    found = recipe.in_place
     if found is None:
         found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
                        scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
         found.plain, found.here, found.alias = False, True, recipe.alias
-        recipe.vjps[HERE] = found
+        recipe.in_place = found
     return found
 
 
 ALIAS_BYTES = 1 << 16  # smaller results are not worth a kernel of their own
 
 
-def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out: Any) -> None:
+def attach(
+    op: ElementwiseOp,
+    op_record: OpRecord,
+    operands: tuple[Argument, ...],
+    scalars: tuple[int, ...],
+    out: TensorBase,
+) -> None:
     """Give the result of an elementwise op its backward node, if gradients are wanted."""
-    if not state.grad or not recipe.differentiable:
+    if not state.grad or not op_record.differentiable:
         return
     edges = tuple([edge_of(t) if is_tensor(t) else None for t in operands])
     mask = 0
@@ -272,8 +287,9 @@ def attach(op: Any, recipe: Recipe, operands: tuple[Any, ...], scalars: Any, out
             mask |= 1 << k
     if not mask:
         return
-    fn = new_grad_node(op, edges, recipe.operands)
-    fn.recipe = recipe
+    recipe = op_record.recipe
+    fn = new_grad_node(op, edges, op_record.operands)
+    fn.context = op_record
     fn.outputs = recipe.outputs
     fn.scalars = scalars
     fn.mask = mask

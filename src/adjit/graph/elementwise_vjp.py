@@ -2,47 +2,68 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
 
-from ..schedule.planning.recipe import Operand, Recipe
+from ..schedule.planning.recipe import Operand
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
 from .elementwise_record import elementwise_recipe, result_strides
-from .node import GradNode, Node, Spec, spec_of
+from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare, spec_of
+from .op_record import (
+    AS_IS,
+    AS_TENSOR,
+    FITTED,
+    NOTHING,
+    PASSED,
+    ElementwiseOp,
+    Kernel,
+    Number,
+    OpRecord,
+    Pick,
+    Vjp,
+)
 from .primitives import filled
 from .record import as_tensor, is_tensor, new_node, picks
 from .saved import FREED, unpack
 from .state import state
 
 
-def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
+def pull_elementwise(
+    op: ElementwiseOp, fn: GradNode, grads: list[Gradient | None]
+) -> Sequence[Gradient | None]:
     """Record the vjp of an elementwise op; one gradient per operand, None where not needed."""
-    saved = fn.saved
+    saved, op_record = fn.saved, fn.context
+    assert isinstance(op_record, OpRecord)
     if saved is None:
         raise RuntimeError(FREED)
     g = grads[0]
-    if g.__class__ is Node:
-        spec = fn.outputs[0]
-        key: Any = fn.mask
+    assert g is not None
+    if is_bare(g):
+        found = op_record.vjps.get(fn.mask)
+        spec = op_record.recipe.spec
+        if found is None:
+            found = op_record.vjps[fn.mask] = plan_vjp(op, op_record, fn.mask, spec)
         values, start, shared = [g], 0, 0
     elif state.grad:
-        return _pull_on_tensors(fn, g)
+        return _pull_on_tensors(op, fn, op_record, g)
     else:
         spec, storage = g.spec, g.storage
-        key = spec, fn.mask
+        found = op_record.vjps_by_spec.get((spec, fn.mask))
+        if found is None:
+            found = plan_vjp(op, op_record, fn.mask, spec)
+            op_record.vjps_by_spec[spec, fn.mask] = found
         values, start, shared = [storage.value], g.offset, storage.shared
-    found: Any = fn.recipe.vjps.get(key)
-    if found is None:
-        found = fn.recipe.vjps[key] = plan_vjp(fn.op, fn, spec)
     passed, fits, kernels, _, _ = found
     if not fits:
         g = as_tensor(g, spec)
     if not kernels:
+        assert passed is not None
         return passed((g, None))
-    results: list[Any] = [None] * len(fn.edges) if passed is None else [*passed((g, None))]
+    results: list[Gradient | None] = (
+        [None] * len(fn.edges) if passed is None else [*passed((g, None))]
+    )
     shifted = start
     for k in range(0, len(saved), 2):
         kept = saved[k]
@@ -76,63 +97,45 @@ def pull_elementwise(fn: GradNode, grads: list[Any]) -> Sequence[Any]:
     return results
 
 
-class Kernel(NamedTuple):
-    """A kernel that gives gradients of some operands."""
-
-    recipe: Recipe
-    only: int  # the operand whose gradient is its only result and fits, or -1
-    which: tuple[int, ...]  # the operands that it gives gradients for
-    numbers: tuple[int, ...]  # the positions of its numbers among the forward's
-    pick: Callable[[Any], Any]  # picks its inputs out of `g` and the saved values
-    reads: tuple[int, ...]  # the places of its inputs there
-
-
-class Vjp(NamedTuple):
-    """How the gradients of an elementwise op's operands come from that of its result, `g`."""
-
-    passed: Callable[[Any], Any] | None  # of (g, None): those that are `g` itself, if there are any
-    fits: bool  # whether `g` has the specs of these operands
-    kernels: tuple[Kernel, ...]  # for the others
-    sources: tuple[int, ...] | None  # for each operand its kernel, `PASSED` for `g`, or `NOTHING`
-    forms: tuple[int, ...]  # for each operand what to make of that, as `form` says
-
-
-def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
+def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) -> Vjp:
     """What the vjp of an elementwise op takes, for the operands that need a gradient.
 
     Large operands share one kernel, which reads them once; small ones have one each, which costs
     less to record.
     """
-    forward: Recipe = fn.recipe
-    compute, specs, shape = forward.compute, forward.operands, forward.spec.shape
-    needed = [k for k in range(len(specs)) if fn.mask >> k & 1]
-    passed = tuple(k for k in needed if op.back.passes(k))
+    forward, specs, compute = op_record.recipe, op_record.operands, op_record.compute
+    back = op.back
+    assert back is not None
+    shape = forward.spec.shape
+    needed = {k: spec for k, spec in enumerate(specs) if spec is not None and mask >> k & 1}
+    passed = tuple(k for k in needed if back.passes(k))
     rest = [k for k in needed if k not in passed]
-    saved = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
+    kept = {-1: forward.spec} | {k: spec for k, spec in enumerate(specs) if spec is not None}
+    saved = [k for k in op.saves[mask] if k in kept]
     strides = result_strides(shape, [g_spec, forward.spec])
     kernels = []
     for which in [[k] for k in rest] if forward.spec.numel <= SMALL_VJP else [rest] if rest else []:
-        _, reads = op.back.needed(which)
+        _, reads = back.needed(which)
         operands = [("g", g_spec)]
         places = [0]
         for position, k in enumerate(saved, 1):
             name = "out" if k < 0 else op.params[k]
             if name in reads:
-                operands.append((name, forward.spec if k < 0 else specs[k]))
+                operands.append((name, kept[k]))
                 places.append(position)
-        numbers = tuple(p for p, name in enumerate(forward.numbers) if name in reads)
+        numbers = tuple(p for p, name in enumerate(op_record.numbers) if name in reads)
         inputs = [
             Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
             for name, s in operands
         ]
-        inputs += [Operand(forward.numbers[p], compute, None) for p in numbers]
+        inputs += [Operand(op_record.numbers[p], compute, None) for p in numbers]
         place = forward.spec.device
         results = [
-            (f"g_{op.params[k]}", spec_of(shape, strides, specs[k].dtype, place)) for k in which
+            (f"g_{op.params[k]}", spec_of(shape, strides, needed[k].dtype, place)) for k in which
         ]
         recipe = elementwise_recipe(
             f"{op.name}_vjp",
-            op.back,
+            back,
             which,
             compute,
             inputs,
@@ -152,7 +155,7 @@ def plan_vjp(op: Any, fn: GradNode, g_spec: Spec) -> Vjp:
         kernel.which[0]: kernel.recipe.spec for kernel in kernels
     }
     sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
-    forms = tuple([form(made[k], specs[k]) if k in made else AS_IS for k in range(len(specs))])
+    forms = tuple([form(made[k], needed[k]) if k in made else AS_IS for k in range(len(specs))])
     return Vjp(passing, fits, tuple(kernels), sources, forms)
 
 
@@ -164,11 +167,7 @@ def form(found: Spec, wanted: Spec) -> int:
     return AS_TENSOR if alike and found.shape == wanted.shape else FITTED
 
 
-PASSED, NOTHING = -1, -2  # among the sources of a vjp
-AS_IS, AS_TENSOR, FITTED = range(3)  # its forms
-
-
-def picker(places: Sequence[int]) -> Callable[[Any], Any]:
+def picker(places: Sequence[int]) -> Pick:
     """A function that picks these places of a tuple, as a tuple."""
     if len(places) > 1:
         return itemgetter(*places)
@@ -179,25 +178,30 @@ def picker(places: Sequence[int]) -> Callable[[Any], Any]:
 SMALL_VJP = 1 << 12  # elements
 
 
-def _pull_on_tensors(fn: GradNode, g: Any) -> list[Any]:
+def _pull_on_tensors(
+    op: ElementwiseOp, fn: GradNode, op_record: OpRecord, g: TensorBase
+) -> list[Gradient | None]:
     """The vjp body read on tensors, so that it is recorded and differentiable itself."""
-    op, specs = fn.op, fn.inputs
+    specs = fn.inputs
+    assert op.back is not None
     which = tuple(k for k in range(len(specs)) if fn.mask >> k & 1)
-    given: dict[str, Any] = dict.fromkeys([*op.back.params, *op.back.attributes])
+    given: dict[str, TensorBase | Number | None] = dict.fromkeys(
+        [*op.back.params, *op.back.attributes]
+    )
     given["g"] = g
     tensors = [k for k in op.saves[fn.mask] if k < 0 or specs[k] is not None]
     for position, k in enumerate(tensors):
         given["out" if k < 0 else op.params[k]] = unpack(fn, position)
-    if fn.recipe.numbers:
-        numbers = op.numbers(fn.recipe, fn.scalars)
+    if op_record.numbers:
+        numbers = op.numbers(op_record, fn.scalars)
         given.update((name, value) for name, value in numbers.items() if name in given)
     results = op.back.on_tensors(which, op.functions())(**given)
-    grads: list[Any] = [None] * len(specs)
+    grads: list[Gradient | None] = [None] * len(specs)
     for k, gradient in zip(which, results, strict=True):
         grads[k] = gradient if is_tensor(gradient) else _constant_like(g, gradient)
     return grads
 
 
-def _constant_like(g: Any, value: float) -> Any:
+def _constant_like(g: TensorBase, value: float) -> NewTensor:
     """A gradient that the body gives as a number."""
     return filled(g.shape, value, g.dtype, g.device)

@@ -12,18 +12,24 @@ from ..schedule.jit import native
 from . import calls, inplace
 from .elementwise import Choice, Elementwise
 from .fastpath import choosing, compiled, computing, writing
+from .node import NewTensor, TensorBase
 from .operation import Operation, findings
+from .signature import Argument, Arguments, NamedArguments
+from .trace import Results
 
-namespace: dict[str, dict[str, Any]] = {"": {}, "nn.functional": {}, "linalg": {}, "special": {}}
-methods: dict[str, Any] = {}
+Function = Callable[..., Any]  # of what users hand in: an op, or a function around ops
+
+namespace: dict[str, dict[str, object]]
+namespace = {"": {}, "nn.functional": {}, "linalg": {}, "special": {}}
+methods: dict[str, Function] = {}
 
 _F = TypeVar("_F")
 
 
-_attach_method: Callable[[str, Any], None] | None = None
+_attach_method: Callable[[str, Function], None] | None = None
 
 
-def attach_methods(attach: Callable[[str, Any], None]) -> None:
+def attach_methods(attach: Callable[[str, Function], None]) -> None:
     """Let `attach(name, function)` put methods onto the tensor class, those to come too."""
     global _attach_method
     _attach_method = attach
@@ -31,7 +37,7 @@ def attach_methods(attach: Callable[[str, Any], None]) -> None:
         attach(name, function)
 
 
-def add_method(name: str, function: Any) -> None:
+def add_method(name: str, function: Function) -> None:
     """Make a function a tensor method."""
     methods[name] = _publish(function, "adjit", f"Tensor.{name}")
     if _attach_method is not None:
@@ -50,7 +56,7 @@ def _publish(function: _F, module: str, name: str) -> _F:
     return function
 
 
-_published: set[Callable[..., Any]] = set()
+_published: set[Function] = set()
 
 
 @overload
@@ -98,13 +104,13 @@ def export(
             call that the op knows is recorded without the function.
     """
 
-    def register(f: Any) -> Any:
+    def register(f: Function) -> Function:
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
         op = f if isinstance(f, Operation) else usually
         known = op.calls if op else findings[f][0] if f in findings else None
 
-        def short(twin: Any) -> Any:
+        def short(twin: Function) -> Function:
             if known is None or isinstance(twin, native.Native):
                 return twin
             return calls.short(known, twin)
@@ -134,7 +140,7 @@ def export(
     return register if function is None else register(function)
 
 
-def as_method(f: Any, name: str) -> Any:
+def as_method(f: Function, name: str) -> Function:
     """The op as a method: one Python call between the user and the recording."""
     if inspect.isfunction(f) or isinstance(f, native.NativeFunction):
         return f
@@ -142,38 +148,38 @@ def as_method(f: Any, name: str) -> Any:
         recorded = f.record
         if f.arity == 2:
 
-            def method2(self: Any, other: Any) -> Any:
+            def method2(self: TensorBase, other: Argument) -> NewTensor:
                 return recorded(self, other)
 
             return compiled(f, _named(method2, f, name))
         if f.arity == 1:
 
-            def method1(self: Any) -> Any:
+            def method1(self: TensorBase) -> NewTensor:
                 return recorded(self)
 
             return compiled(f, _named(method1, f, name))
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: TensorBase, *args: Argument, **kwargs: Argument) -> Results:
         return f(self, *args, **kwargs)
 
     named = _named(method, getattr(f, "__wrapped__", f), name)
-    return choosing(f, named) if isinstance(f, Choice) else named
+    return choosing(f.chosen, named) if isinstance(f, Choice) else named
 
 
-def _named(method: Any, f: Any, name: str) -> Any:
+def _named(method: Function, f: Function, name: str) -> Function:
     method.__name__, method.__qualname__, method.__doc__ = name, f"Tensor.{name}", f.__doc__
     return method
 
 
-def in_place(f: Any, name: str, doc: str | None = None) -> Any:
+def in_place(f: Function, name: str, doc: str | None = None) -> Function:
     """The op as a method that writes its result into the tensor."""
 
-    def make(self: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def make(self: TensorBase, args: Arguments, kwargs: NamedArguments) -> NewTensor:
         if isinstance(f, (Elementwise, Choice)) and self.fn is None:
             return f.apply((self, *args), kwargs, over=True)
         return f(self, *args, **kwargs)
 
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+    def method(self: TensorBase, *args: Argument, **kwargs: Argument) -> Results:
         inplace.check(self)
         inplace.check_overlap(self, args)
         if self.storage.shared:
@@ -217,23 +223,24 @@ def in_place_text(name: str, text: str, room: str | None) -> str:
     )
 
 
-written_by: dict[str, Any] = {}  # the op, or choice of one, behind each method that writes in place
+written_by: dict[str, Function] = {}  # what is behind each method that writes in place
 
 
-def written(f: Any, method: Callable[..., Any]) -> Any:
+def written(f: Function, method: Function) -> Function:
     """`method`, which writes what `f` gives into its first operand, in machine code."""
     op = f.usually if isinstance(f, Choice) else f
-    is_plain = isinstance(op, Elementwise) and not op.attributes and op.arity <= 2
-    return writing(op, method) if is_plain else computing(f, method, inplace.adopt)
+    if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
+        return writing(op, method)
+    return computing(f, method, inplace.adopt)
 
 
-def with_out(f: Any, name: str) -> Any:
+def with_out(f: Function, name: str) -> Function:
     """The op with an `out=` argument."""
     if isinstance(f, (Elementwise, Choice)):
         return f
 
     @functools.wraps(getattr(f, "__wrapped__", f))
-    def function(*args: Any, out: Any = None, **kwargs: Any) -> Any:
+    def function(*args: Argument, out: Argument = None, **kwargs: Argument) -> Results:
         made = f(*args, **kwargs)
         return made if out is None else inplace.write_out(name, out, made)
 

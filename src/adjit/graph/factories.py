@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
 from .. import devices, dtypes
 from . import calls
-from .operation import OperationCall
-from .signature import signature_of
-from .trace import SEEN, UNSTEADY, Trace, trace, usable
+from .node import TensorBase
+from .operation import KnownCalls, OperationCall
+from .signature import Argument, Signature, signature_of
+from .trace import SEEN, UNSTEADY, Results, Trace, trace, usable
 
 MOST_CALLS = 1024  # of one maker that are remembered; numbers that change with every call are not
 
-_F = TypeVar("_F", bound=Callable[..., Any])
+_F = TypeVar("_F", bound=Callable[..., Results])
 
 
 class Memory:
     """What calls of a maker recorded, by their arguments."""
 
     def __init__(self) -> None:
-        self.calls: dict[tuple[Any, ...], OperationCall] = {}
+        self.calls: KnownCalls = {}
         dtypes.on_default_change(self.calls.clear)
         devices.on_first_gpu(self.calls.clear)
 
-    def call(self, signature: tuple[Any, ...]) -> OperationCall:
+    def call(self, signature: Signature) -> OperationCall:
         """What calls with such arguments share."""
         found = self.calls.get(signature)
         if found is None:
@@ -43,10 +44,10 @@ def maker(function: _F) -> _F:
     memory = Memory()
 
     @functools.wraps(function)
-    def twin(*args: Any, **kwargs: Any) -> Any:
+    def twin(*args: Argument, **kwargs: Argument) -> Results:
         if len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
-        operands: list[Any] = []
+        operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
         if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):
             return function(*args, **kwargs)
@@ -54,7 +55,7 @@ def maker(function: _F) -> _F:
             found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
-        if found.template.__class__ is Trace:
+        if isinstance(found.template, Trace):
             starts = tuple([t.offset for t in operands]) if operands else None
             values = tuple([t.storage.value for t in operands])
             return found.template.record(operands, values, starts)
@@ -62,7 +63,7 @@ def maker(function: _F) -> _F:
             found.template = found.template or SEEN
             return function(*args, **kwargs)
         out, template = trace(operands, lambda: function(*args, **kwargs))
-        is_new = template.__class__ is Trace and template.fresh and not out.needs_grad
+        is_new = isinstance(template, Trace) and template.fresh and not out.needs_grad
         found.template = template if is_new or template is SEEN else UNSTEADY
         return out
 

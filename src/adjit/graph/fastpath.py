@@ -3,30 +3,32 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from types import MethodType
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple, TypeAlias
 
 from .. import errors
 from ..devices import device
 from ..dtypes import dtype
 from ..schedule.deferred import savers
 from ..schedule.jit import native
-from ..schedule.planning.recipe import OVER, PICKS, Recipe
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending
 from ..shapes import Size
 from ..storage import Storage, Version
-from . import cycles, elementwise_record, record
-from . import elementwise_vjp as vjp
+from . import cycles, elementwise_record, op_record, record
 from .node import MULTIPLE, NO_GRAD, GradNode, LeafKind, Node, Spec, View, attached, counter, leaves
-from .saved import NUMBERS
-from .state import State, modes_used, state, unrecorded, watchers
+from .op_record import ElementwiseOp, OpKey, OpRecord
+from .saved import NUMBERS, SavedPairs
+from .signature import Signature
+from .state import Sites, State, modes_used, state, unrecorded, watchers
 
 native.know(
     STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype,
     LEAF_KIND=LeafKind, KEPT_SITE=errors.KeptSite, MAX_PENDING=MAX_PENDING,
-    VJP=vjp.Vjp, KERNEL=vjp.Kernel, PASSED=vjp.PASSED, NOTHING=vjp.NOTHING, AS_IS=vjp.AS_IS,
-    AS_TENSOR=vjp.AS_TENSOR, FITTED=vjp.FITTED,
+    OP_RECORD=OpRecord, VJP=op_record.Vjp, KERNEL=op_record.Kernel, PASSED=op_record.PASSED,
+    NOTHING=op_record.NOTHING, AS_IS=op_record.AS_IS, AS_TENSOR=op_record.AS_TENSOR,
+    FITTED=op_record.FITTED,
 )  # fmt: skip
 native.recycled(Storage)
 native.recycled(View)
@@ -36,6 +38,7 @@ PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
 
 MOST_OPERANDS = 5  # that machine code records: all sets of those are among the small ints
 
+Key: TypeAlias = Any  # what a recipe is kept under
 Twin = Callable[..., Any]  # what does in Python what machine code does, and all that it leaves
 
 _recorders = native.Family("elementwise", "record")
@@ -58,17 +61,17 @@ class Runtime(NamedTuple):
     node_class: type
     storage_class: type
     version_class: type
-    recipe_class: type
+    op_record_class: type
     float_class: type
     int_class: type
-    tensor_classes: set[Any]  # with the subclasses seen so far
-    pending: list[Any]
-    watchers: list[Any]
+    tensor_classes: set[type]  # with the subclasses seen so far
+    pending: list[Node]
+    watchers: list[Sites]
     modes_used: list[bool]
     state: State
     inference_counter: Version  # of inference tensors
-    sequence: Any  # gives the numbers of backward nodes
-    numbers: Any  # what backward nodes save that save numbers alone
+    sequence: Iterator[int]  # gives the numbers of backward nodes
+    numbers: SavedPairs  # what backward nodes save that save numbers alone
     grad_switch: str  # names of switches of the state
     inference_switch: str
     anomaly_switch: str
@@ -87,10 +90,10 @@ class Runtime(NamedTuple):
     no_grad: str
     multiple: str
     attached: list[bool]
-    user_site: Callable[[], Any]
+    user_site: Callable[[], errors.Site | None]
     zero: str  # what stand for the floats in signatures: they are equal
     minus_zero: str
-    savers: list[Any]
+    savers: list[weakref.ref[GradNode]]
     unrecorded: list[None]
     leaves: list[LeafKind]
     kept_sites: list[errors.KeptSite]
@@ -106,7 +109,7 @@ def runtime() -> Runtime:
         node_class=Node,
         storage_class=Storage,
         version_class=Version,
-        recipe_class=Recipe,
+        op_record_class=OpRecord,
         float_class=float,
         int_class=int,
         tensor_classes=record.tensor_classes,
@@ -157,12 +160,11 @@ class RecorderContext(NamedTuple):
 
     runtime: Runtime
     arity: int
-    recipes: dict[Any, Recipe]
+    op_records: dict[OpKey, OpRecord]
     node_class: type[GradNode]
-    op: Any
+    op: ElementwiseOp
     saves: dict[int, tuple[int, ...]]
     twin: Twin
-    over: str  # under which a recipe has the one that may write over its first operand
 
 
 class GeneralContext(NamedTuple):
@@ -170,11 +172,10 @@ class GeneralContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    recipes: str  # names of attributes of an op
+    op_records: str  # names of attributes of an op
     saves: str
     node_class: str
-    over: str  # as above
-    chosen: dict[Any, Any]  # by what arguments look like, what a `Choice` made of them
+    chosen: Mapping[Signature, object]  # by what arguments look like, what a `Choice` made of them
 
 
 class FactoryContext(NamedTuple):
@@ -182,8 +183,8 @@ class FactoryContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    of_numbers: dict[Any, Recipe]
-    of_lists: dict[Any, Any]
+    of_numbers: Mapping[Key, Recipe]
+    of_lists: Mapping[Key, object]
     dtype: str  # names of arguments
     requires_grad: str
 
@@ -193,7 +194,7 @@ class AdoptContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    writes: dict[Any, Recipe]  # what writes regions
+    writes: Mapping[Key, Recipe]  # what writes regions
 
 
 class CopyContext(NamedTuple):
@@ -201,8 +202,8 @@ class CopyContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    writes: dict[Any, Recipe]  # what writes regions
-    conversions: dict[Any, Recipe]
+    writes: Mapping[Key, Recipe]  # what writes regions
+    conversions: Mapping[Key, Recipe]
 
 
 class FloodContext(NamedTuple):
@@ -210,7 +211,7 @@ class FloodContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    recipes: dict[Any, Recipe]  # of numbers
+    recipes: Mapping[Key, Recipe]  # of numbers
     number: float | None  # None where it is an argument
 
 
@@ -219,8 +220,8 @@ class ComputeContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    make: Callable[..., Any]
-    adopt: Callable[..., Any]
+    make: Twin
+    adopt: Twin
 
 
 class ReplaceContext(NamedTuple):
@@ -228,7 +229,6 @@ class ReplaceContext(NamedTuple):
 
     runtime: Runtime
     twin: Twin
-    picks: str  # under which a recipe has those that pick its results
 
 
 native.know(
@@ -241,17 +241,17 @@ native.know(
 # ----- functions in machine code -----
 
 
-def basic(module: str, name: str, twin: Twin) -> Any:
+def basic(module: str, name: str, twin: Twin) -> Twin:
     """A function of a module in machine code that needs nothing of its own; `twin` is the same in Python."""
     return native.Family(module, name).function(twin, BasicContext(runtime(), twin))
 
 
-def compiled(op: Any, twin: Twin) -> Any:
+def compiled(op: ElementwiseOp, twin: Twin) -> Twin:
     """A recorder of `op` on one or two tensors; `twin` is the same in Python."""
     return _recorders.function(twin, _context(op, twin))
 
 
-def writing(op: Any, twin: Twin) -> Any:
+def writing(op: ElementwiseOp, twin: Twin) -> Twin:
     """A method that writes the result of `op` on one or two operands into the first; `twin` is the
     same in Python.
     """
@@ -259,29 +259,29 @@ def writing(op: Any, twin: Twin) -> Any:
 
 
 @functools.cache
-def elementwise_recorder() -> Callable[..., Any]:
+def elementwise_recorder() -> Twin:
     """`record.elementwise`, compiled."""
     twin = elementwise_record.elementwise
-    made: Callable[..., Any] = native.Family("general", "elementwise").function(
-        twin, _general_context(twin, {})
-    )
+    made: Twin = native.Family("general", "elementwise").function(twin, _general_context(twin, {}))
     return made
 
 
-def computing(make: Callable[..., Any], twin: Twin, adopt: Any) -> Any:
+def computing(make: Twin, twin: Twin, adopt: Twin) -> Twin:
     """A method that writes what `make` gives, called like the method, into its first argument."""
     return _computers.function(twin, lambda: ComputeContext(runtime(), twin, make, adopt))
 
 
-Decorator = Callable[[Twin], Any]
+Decorator = Callable[[Twin], Twin]
 
 
-def adopting(writes: dict[Any, Recipe]) -> Decorator:
+def adopting(writes: Mapping[Key, Recipe]) -> Decorator:
     """`inplace.adopt`, given the recipes that write regions."""
     return lambda twin: _adopters.function(twin, lambda: AdoptContext(runtime(), twin, writes))
 
 
-def constants(recipes: dict[Any, Recipe], lists: dict[Any, Any] | None = None) -> Decorator:
+def constants(
+    recipes: Mapping[Key, Recipe], lists: Mapping[Key, object] | None = None
+) -> Decorator:
     """A function that makes tensors of numbers, given the recipes of floating ones: by the class of the
     number, or, where there is a tensor to be like, by its spec; and perhaps of lists, given what is
     known of those: by the dtype that is asked for, then by their lengths.
@@ -292,14 +292,14 @@ def constants(recipes: dict[Any, Recipe], lists: dict[Any, Any] | None = None) -
     )
 
 
-def copying(writes: dict[Any, Recipe], conversions: dict[Any, Recipe]) -> Decorator:
+def copying(writes: Mapping[Key, Recipe], conversions: Mapping[Key, Recipe]) -> Decorator:
     """The method `copy_`, given the recipes that write regions and those that convert."""
     return lambda twin: _copiers.function(
         twin, lambda: CopyContext(runtime(), twin, writes, conversions)
     )
 
 
-def flooding(recipes: dict[Any, Recipe], number: float | None) -> Decorator:
+def flooding(recipes: Mapping[Key, Recipe], number: float | None) -> Decorator:
     """A method that writes a number into every place, or its argument where that is None; `recipes` are
     those of `constants`.
     """
@@ -308,38 +308,39 @@ def flooding(recipes: dict[Any, Recipe], number: float | None) -> Decorator:
     )
 
 
-def replacing(twin: Twin) -> Any:
+def replacing(twin: Twin) -> Twin:
     """`write.replace`, compiled."""
-    return _replacers.function(twin, ReplaceContext(runtime(), twin, PICKS))
+    return _replacers.function(twin, ReplaceContext(runtime(), twin))
 
 
 _choosers = native.Family("general", "choose")
 
 
-def choosing(choice: Any, twin: Twin) -> Any:
-    """A method that calls a `Choice`; `twin` is the same in Python."""
-    return _choosers.function(twin, _general_context(twin, choice.chosen))
+def choosing(chosen: Mapping[Signature, object], twin: Twin) -> Twin:
+    """A method that calls a `Choice`, given what that has chosen; `twin` is the same in Python."""
+    return _choosers.function(twin, _general_context(twin, chosen))
 
 
-def compile_choices(choice: Any) -> None:
-    """Have calls of a `Choice` that came before go to machine code."""
-    fallback = MethodType(type(choice).__call__, choice)
-    _choosers.serve(choice, _general_context(fallback, choice.chosen))
+def compile_choices(choice: native.Native, chosen: Mapping[Signature, object], twin: Twin) -> None:
+    """Have calls of a `Choice` that came before go to machine code; `twin` is the same in Python."""
+    _choosers.serve(choice, _general_context(twin, chosen))
 
 
 # Names of attributes of an op, which machine code looks up.
-_RECIPES, _SAVES, _NODE_CLASS = "recipes", "saves", "node_class"
+_OP_RECORDS, _SAVES, _NODE_CLASS = "op_records", "saves", "node_class"
 
 
-def _general_context(twin: Twin, chosen: dict[Any, Any]) -> GeneralContext:
-    return GeneralContext(runtime(), twin, _RECIPES, _SAVES, _NODE_CLASS, OVER, chosen)
+def _general_context(twin: Twin, chosen: Mapping[Signature, object]) -> GeneralContext:
+    return GeneralContext(runtime(), twin, _OP_RECORDS, _SAVES, _NODE_CLASS, chosen)
 
 
-def compile_calls(op: Any) -> None:
-    """Have calls of an elementwise op on one or two tensors go to the recorder."""
-    _recorders.serve(op, _context(op, MethodType(type(op).__call__, op)))
+def compile_calls(made: native.Native, op: ElementwiseOp, twin: Twin) -> None:
+    """Have calls of `made`, an op on one or two tensors, go to the recorder; `twin` is the same in Python."""
+    _recorders.serve(made, _context(op, twin))
 
 
-def _context(op: Any, twin: Twin) -> RecorderContext:
-    recipes, saves, node_class = (getattr(op, name) for name in (_RECIPES, _SAVES, _NODE_CLASS))
-    return RecorderContext(runtime(), op.arity, recipes, node_class, op, saves, twin, OVER)
+def _context(op: ElementwiseOp, twin: Twin) -> RecorderContext:
+    op_records, saves, node_class = (
+        getattr(op, name) for name in (_OP_RECORDS, _SAVES, _NODE_CLASS)
+    )
+    return RecorderContext(runtime(), op.arity, op_records, node_class, op, saves, twin)

@@ -17,16 +17,31 @@ from ..devices import CPU
 from ..schedule import settle as scheduling
 from ..schedule.dispatch import Failed
 from ..shapes import Size, is_dense
+from ..storage import Storage
 from . import elementwise_record, primitives, record, write
 from .fastpath import adopting
-from .node import GradNode, dense_spec, node_class
+from .node import (
+    Edge,
+    Extras,
+    GradContext,
+    Gradient,
+    GradNode,
+    NewTensor,
+    Node,
+    Retained,
+    Spec,
+    TensorBase,
+    dense_spec,
+    node_class,
+)
 from .registry import registry
 from .saved import FREED, NUMBERS
+from .signature import Argument
 from .state import state
 from .view import refuse_view
 
 
-def check(t: Any) -> None:
+def check(t: TensorBase) -> None:
     """Refuse to write into a leaf that needs gradients, or into a view of one.
 
     Raises:
@@ -55,12 +70,12 @@ def check(t: Any) -> None:
             )
 
 
-def check_view(t: Any) -> None:
+def check_view(t: TensorBase) -> None:
     """Refuse to write into views whose history cannot follow."""
     refuse_view(t, "is being modified inplace")
 
 
-def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
+def check_overlap(t: TensorBase, inputs: Sequence[Argument]) -> None:
     """Refuse inputs that share some but not all elements with what is written.
 
     Raises:
@@ -86,7 +101,7 @@ def check_overlap(t: Any, inputs: Sequence[Any]) -> None:
 
 
 @adopting(write.writes)
-def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
+def adopt(t: TensorBase, made: TensorBase, *, overlap: bool = False) -> NewTensor:
     """Write `made`, the result of an op, into `t`, which takes over its history.
 
     `overlap` allows a tensor with several elements in one place: one value for all is well defined.
@@ -120,7 +135,9 @@ def adopt(t: Any, made: Any, *, overlap: bool = False) -> Any:
     return t
 
 
-def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> Any:
+def adopt_shared(
+    t: TensorBase, make: Callable[[], TensorBase], operands: Sequence[Argument]
+) -> NewTensor:
     """`adopt` of what `make` gives of `t` and other operands, for memory that others look at.
 
     What reads such memory runs at once, into memory of its own, and is copied then. Here it waits until it
@@ -153,7 +170,7 @@ def adopt_shared(t: Any, make: Callable[[], Any], operands: Sequence[Any]) -> An
         return t
 
 
-def _hiding(cells: list[Any]) -> tuple[Callable[[], object], Callable[[], object]]:
+def _hiding(cells: list[Storage]) -> tuple[Callable[[], object], Callable[[], object]]:
     """How to hide that others look at the memory of cells, and how to have it known again; the latter does
     nothing where the former has not been done."""
     counts: list[int] = []
@@ -163,7 +180,7 @@ def _hiding(cells: list[Any]) -> tuple[Callable[[], object], Callable[[], object
     return together(calling((note,)), setting(cells, "shared", repeat(0))), together(changes)
 
 
-def _can_go_over(t: Any, made: Any, value: Any) -> bool:
+def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
     """Whether a recorded result can be written over the elements of `t`, the first that it reads."""
     if not record.is_tensor(made) or made.spec is not t.spec or made.view_of is not None:
         return False
@@ -191,7 +208,7 @@ def _can_go_over(t: Any, made: Any, value: Any) -> bool:
     return True
 
 
-def refuse_overlapping(spec: Any) -> None:
+def refuse_overlapping(spec: Spec) -> None:
     """Refuse to write different elements into one place of memory.
 
     Raises:
@@ -207,7 +224,7 @@ def refuse_overlapping(spec: Any) -> None:
         )
 
 
-def _keep_old_value(t: Any, fn: GradNode) -> None:
+def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
     """Let what the op saved of `t` outlive the write: a handle on the value as it is now.
 
     Where `t` is its own second operand too (`t *= t`), that one is lost, as in PyTorch.
@@ -226,9 +243,10 @@ def _keep_old_value(t: Any, fn: GradNode) -> None:
     fn.saved = (*fn.saved[:place], old, old.counter.version, *fn.saved[place + 2 :])
 
 
-def _store_with_history(t: Any, made: Any) -> None:
+def _store_with_history(t: TensorBase, made: TensorBase) -> None:
     """Write the elements of a fresh tensor into `t`, which takes over its history: both or neither."""
     fn, cell, info = made.fn, t.storage, t.view_of
+    assert fn is not None
     _keep_old_value(t, fn)
     if cell.shared:
         scheduling.settle()
@@ -257,7 +275,7 @@ def _store_with_history(t: Any, made: Any) -> None:
     write.settle_written(cell)
 
 
-def rewrite_history(t: Any, made: Any) -> None:
+def rewrite_history(t: TensorBase, made: TensorBase) -> None:
     """Make the history of `made`, whose value was written into `t`, that of `t` and of its base."""
     info, edge = t.view_of, made.edge
     if info is None:
@@ -269,11 +287,12 @@ def rewrite_history(t: Any, made: Any) -> None:
     t.current_fn()
 
 
-def _retain_by(t: Any, edge: Any) -> tuple[Any, dict[int, Any]]:
+def _retain_by(t: TensorBase, edge: Edge | None) -> tuple[Extras | SimpleNamespace, Retained]:
     """Have the gradient of `t` kept, if it is to be, when it arrives at another edge; where it was kept so
     far, and what is to be kept there from then on."""
     if t.meta is None or not t.meta.retains_grad:
         return _NOWHERE, {}
+    assert edge is not None
     fn, nr = edge
     fn.more().retained[nr] = weakref.ref(t)
     if t.edge is None:
@@ -285,15 +304,26 @@ def _retain_by(t: Any, edge: Any) -> tuple[Any, dict[int, Any]]:
 _NOWHERE = SimpleNamespace()
 
 
-def _edge_of_slices(t: Any, made: Any) -> tuple[GradNode, int]:
+def _edge_of_slices(t: TensorBase, made: TensorBase) -> Edge:
     """Where the gradient of the base of a view goes once `made` was written into the view."""
+    assert t.view_of is not None
     base = t.view_of.base
     edge = record.edge_of(base) if base.needs_grad else None
-    node = record.new_grad_node(_copy_slices, (edge, (made.fn, made.nr)), (base.spec, made.spec))
-    node.recipe = (base.spec, t.spec, t.offset - base.offset)
+    node = record.new_grad_node(_copy_slices, (edge, made.edge), (base.spec, made.spec))
+    node.context = WrittenRegion(base.spec, t.spec, t.offset - base.offset)
     node.outputs = (base.spec,)
     node.saved = NUMBERS
     return node, 0
+
+
+class WrittenRegion(GradContext):
+    """The part of a tensor's memory that was written through a view."""
+
+    __slots__ = ("base", "offset", "region")
+
+    def __init__(self, base: Spec, region: Spec, offset: int) -> None:
+        self.base, self.region = base, region  # specs of the tensor and of the view
+        self.offset = offset  # from where the tensor begins
 
 
 class CopySlices:
@@ -302,11 +332,13 @@ class CopySlices:
     backward_name = "torch::autograd::CopySlices"
     node_class = node_class(backward_name)
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """Gradients of the old base and of the elements that were written."""
         if fn.saved is None:
             raise RuntimeError(FREED)
-        base, region, offset = fn.recipe
+        written = fn.context
+        assert isinstance(written, WrittenRegion)
+        base, region, offset = written.base, written.region, written.offset
         refuse_overlapping(region)  # a fill may write there, but its gradient has no single place
         (g,) = record.as_tensors(fn, grads)
         without_region, gather_strided = registry["without_region"], registry["gather_strided"]
@@ -320,7 +352,7 @@ class CopySlices:
 _copy_slices = CopySlices()
 
 
-def write_out(name: str, out: Any, made: Any) -> Any:
+def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
     """Put results into the `out=` tensors of a call.
 
     Raises:
@@ -362,6 +394,6 @@ def write_out(name: str, out: Any, made: Any) -> Any:
     return adopt(out, with_dtype)
 
 
-def _fresh_like(t: Any, shape: Size) -> Any:
+def _fresh_like(t: TensorBase, shape: Size) -> NewTensor:
     """A tensor of another shape with memory of its own."""
     return primitives.empty(dense_spec(shape, t.dtype, t.device))

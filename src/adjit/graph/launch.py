@@ -8,21 +8,27 @@ from typing import Any
 from .. import devices
 from ..dtypes import dtype
 from ..schedule.jit.cache import instantiate
-from ..schedule.planning.recipe import Recipe, Reduction, RowCall, Source, Step
+from ..schedule.planning.recipe import Fusible, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
-from .node import Spec, dense_spec
+from .node import NewTensor, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, common_device, find_device_steps, node_on, pick_all, result
+
+Kernel = Callable[..., Any] | Source  # a function of the kernels room, or the text of one
+KernelStep = tuple[Kernel, int, int]  # with its units of work, and how many are worth a thread
+Kernels = Kernel | list[KernelStep]
+Fails = Callable[[tuple[int, ...]], Exception]  # of the status words
+Messages = dict[int, str | tuple[type[Exception], str]]
 
 
 def launch(
-    kernel: Any,
-    inputs: Sequence[Any],
-    outputs: Sequence[tuple[Any, dtype]],
+    kernel: Kernels,
+    inputs: Sequence[TensorBase],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
     *,
     scalars: Sequence[int] = (),
     **how: Any,
-) -> Any:
+) -> NewTensor:
     """Record a node that runs hand-written kernels; its results are dense and in C order.
 
     `recipe_of` says what else there is to give. `scalars` are words that change from call to call.
@@ -34,9 +40,9 @@ def launch(
 
 
 def recipe_of(
-    kernel: Any,
+    kernel: Kernels,
     inputs: tuple[Spec, ...],
-    outputs: Sequence[tuple[Any, dtype]],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
     *,
     bind: dict[str, dtype] | None = None,
     words: Sequence[int] = (),
@@ -44,8 +50,8 @@ def recipe_of(
     n: int = 0,
     grain: int = 1,
     scratch: int = 0,
-    fallible: bool | Callable[[tuple[int, ...]], Exception] = False,
-    messages: dict[int, Any] | None = None,
+    fallible: bool | Fails = False,
+    messages: Messages | None = None,
     activation: int = -1,
     finishes: bool = False,
     draw: Callable[[], tuple[int, int, int]] | None = None,
@@ -75,8 +81,9 @@ def recipe_of(
             steps, inputs, outputs, words, bind or {}, scalars, scratch, fallible, messages or {},
             device or common_device(inputs),
         )  # fmt: skip
-        recipe.activation = activation
-        recipe.finishes = finishes and recipe.device is devices.CPU
+        recipe.fusion = recipe.fusion._replace(
+            activation=activation, finishes=finishes and recipe.device is devices.CPU
+        )
         recipe.draw = draw
         if len(_launches) >= MAX_RECIPES:
             _launches.clear()
@@ -84,7 +91,9 @@ def recipe_of(
     return recipe
 
 
-def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...] = ()) -> Any:
+def launch_recipe(
+    recipe: Recipe, inputs: Sequence[TensorBase], scalars: tuple[int, ...] = ()
+) -> NewTensor:
     """Record a node with a recipe that is there already."""
     node = node_on(recipe, inputs, scalars)
     if len(recipe.outputs) == 1:
@@ -97,19 +106,19 @@ def launch_recipe(recipe: Recipe, inputs: Sequence[Any], scalars: tuple[int, ...
     return out
 
 
-_launches: dict[Any, Recipe] = {}
+_launches: dict[tuple[object, ...], Recipe] = {}
 
 
 def _launch_recipe(
-    steps: Sequence[Any],
+    steps: Sequence[KernelStep],
     inputs: tuple[Spec, ...],
-    outputs: Sequence[tuple[Any, dtype]],
+    outputs: Sequence[tuple[Sequence[int], dtype]],
     words: tuple[int, ...],
     bind: dict[str, dtype],
     scalars: int,
     scratch: int,
-    fallible: Any,
-    messages: dict[int, Any],
+    fallible: bool | Fails,
+    messages: Messages,
     place: devices.device,
 ) -> Recipe:
     """The recipe behind a launch."""
@@ -126,14 +135,14 @@ def _launch_recipe(
     )  # fmt: skip
     find_device_steps(recipe)
     folds, row = (getattr(steps[0][0], name, None) for name in ("folds", "row"))
-    if row:
-        recipe.row = RowCall(row, bind["T"], words)
-    if folds:
-        recipe.fold = Reduction(folds, bind.get("X", bind["T"]), bind["T"], words)
+    recipe.fusion = Fusible(
+        row=RowCall(row, bind["T"], words) if row else None,
+        fold=Reduction(folds, bind.get("X", bind["T"]), bind["T"], words) if folds else None,
+    )
     return recipe
 
 
-def _status_error(messages: dict[int, Any]) -> Callable[[tuple[int, ...]], Exception]:
+def _status_error(messages: Messages) -> Fails:
     def error(status: tuple[int, ...]) -> Exception:
         found = messages.get(status[0], "a kernel found a bad value: {0}")
         kind, text = found if isinstance(found, tuple) else (IndexError, found)

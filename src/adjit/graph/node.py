@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
+from .. import errors
 from ..devices import CPU, device
 from ..dtypes import dtype
+from ..schedule.dispatch import Failed
 from ..schedule.jit import native
+from ..schedule.planning.recipe import Recipe
 from ..shapes import Shape, Size, contiguous_strides, extent, is_contiguous, numel
+from ..storage import Block, Storage, Version
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 class Spec:
@@ -35,12 +43,12 @@ class Spec:
         return self.extent * self.dtype.itemsize
 
 
-_specs: dict[Any, Spec] = {}
-_dense: dict[Any, Spec] = {}  # those in C order, by shape, dtype and device
+_specs: dict[tuple[object, ...], Spec] = {}
+_dense: dict[tuple[object, ...], Spec] = {}  # those in C order, by shape, dtype and device
 MAX_SPECS = 1 << 16
 
 
-def spec_of(shape: Any, strides: Any, kind: dtype, place: device = CPU) -> Spec:
+def spec_of(shape: Shape, strides: Shape, kind: dtype, place: device = CPU) -> Spec:
     """The shared spec; nothing depends on its identity but the speed of lookups."""
     key = (shape, strides, kind) if place is CPU else (shape, strides, kind, place)
     spec = _specs.get(key)
@@ -51,7 +59,7 @@ def spec_of(shape: Any, strides: Any, kind: dtype, place: device = CPU) -> Spec:
     return spec
 
 
-def dense_spec(shape: Any, kind: dtype, place: device = CPU) -> Spec:
+def dense_spec(shape: Shape, kind: dtype, place: device = CPU) -> Spec:
     """The spec in C order."""
     key = (*shape, kind, place)
     spec = _dense.get(key)
@@ -70,14 +78,14 @@ class Node:
     """
 
     __slots__ = ("address", "at", "inputs", "offsets", "others", "recipe", "scalars", "site")
-    recipe: Any  # schedule.recipe.Recipe; None once the node has run
+    recipe: Recipe | Failed | None  # None once the node has run
     inputs: tuple[Node, ...] | None
     offsets: tuple[int, ...] | None  # in elements, where an input is a view that starts later
     scalars: tuple[int, ...]  # words of Python numbers
-    address: Any  # a storage.Block: the number and the owner of the bytes
+    address: int  # of the bytes: a storage.Block, which owns them, or one that others keep
     at: int  # its position in a batch, while that is being planned
-    others: list[Any]  # blocks of all results, where there are several
-    site: Any  # where it was recorded, kept by ops that can fail on values
+    others: list[Block]  # of all results, where there are several
+    site: errors.Site | None  # where it was recorded, kept by ops that can fail on values
 
 
 counter = itertools.count()  # numbers backward nodes in the order of their creation
@@ -87,14 +95,19 @@ sequence = counter.__next__
 class LeafKind(NamedTuple):
     """What the backward nodes of leaves are."""
 
-    node_class: type
-    op: Any
+    node_class: type[GradNode]
+    op: GradOp
 
 
 leaves: list[LeafKind] = []  # what `autograd/engine.py` puts here, one
 
 # Not empty while the collector of cycles is to know of what is recorded: see cycles.py.
 attached: list[bool] = []
+
+
+Hook = Callable[..., Any]  # the user's
+Hooks = dict[int, Hook]  # by the number of their handle
+Retained = dict[int, "weakref.ref[TensorBase]"]  # by number of the output
 
 
 class Extras:
@@ -105,27 +118,56 @@ class Extras:
     def __init__(self) -> None:
         if not attached:
             attached.append(True)
-        self.hooks: dict[int, Any] = {}
-        self.pre_hooks: dict[int, Any] = {}
-        self.tensor_hooks: dict[int, dict[int, Any]] = {}  # by number of the output
-        self.retained: dict[int, Any] = {}  # by number of the output, weak references to tensors
-        self.metadata: dict[Any, Any] = {}
+        self.hooks: Hooks = {}
+        self.pre_hooks: Hooks = {}
+        self.tensor_hooks: dict[int, Hooks] = {}  # by number of the output
+        self.retained: Retained = {}
+        self.metadata: dict[Any, Any] = {}  # the user's
         self.traceback: list[str] | None = None
+
+
+class GradContext:
+    """What the op behind a backward node knows besides what that has saved; a class for each kind of op:
+
+    `OpRecord` of elementwise ops, `Saving` of other operations, `Pull` of views, `WrittenRegion` of writes
+    into these, `FunctionCtx` of the user's functions, `CapturedContext` of captured ones, `Refusal` of what
+    cannot be differentiated.
+    """
+
+    __slots__ = ()
+
+
+class GradOp(Protocol):
+    """What backward nodes of one name have in common."""
+
+    @property
+    def backward_name(self) -> str:
+        """PyTorch's name, `MulBackward0` for instance."""
+
+    @property
+    def node_class(self) -> type[GradNode]:
+        """The class of its nodes."""
+
+    def pull(self, fn: GradNode, grads: list[Gradient | None], /) -> Sequence[Gradient | None]:
+        """The gradients of the inputs."""
+
+    def saved_value(self, fn: GradNode, name: str, /) -> Any:
+        """What `grad_fn._saved_<name>` shows the user."""
 
 
 class GradNode:
     """A backward function: how gradients pass from the outputs of one op to its inputs."""
 
-    __slots__ = ("__weakref__", "edges", "extras", "inputs", "mask", "op", "outputs", "recipe",
+    __slots__ = ("__weakref__", "context", "edges", "extras", "inputs", "mask", "op", "outputs",
                  "saved", "scalars", "seq")  # fmt: skip
     seq: int
-    op: Any  # backward_name, pull(node, grads, create_graph), saved_value(node, name)
-    edges: tuple[tuple[GradNode, int] | None, ...]  # backward node and output number, per input
-    inputs: tuple[Any, ...]  # specs that the gradients must fit, None where there is no tensor
-    outputs: tuple[Any, ...]  # specs of the outputs
+    op: GradOp
+    edges: Edges  # for each input
+    inputs: Specs  # that the gradients must fit
+    outputs: Specs
     saved: Any  # what the op kept for backward, each value with its version; None once freed
     extras: Extras | None
-    recipe: Any
+    context: GradContext | None  # None at leaves
     scalars: tuple[int, ...]
     mask: int
 
@@ -139,7 +181,7 @@ class GradNode:
         return self.name().rsplit("::", 1)[-1]
 
     @property
-    def next_functions(self) -> tuple[tuple[Any, int], ...]:
+    def next_functions(self) -> tuple[tuple[GradNode | None, int], ...]:
         """The backward functions of the inputs, each with the number of its output."""
         hidden = getattr(self.op, "hidden", ())  # operands that are numbers or masks
         return tuple(
@@ -159,11 +201,11 @@ class GradNode:
             self.extras = Extras()
         return self.extras
 
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_hook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(grad_inputs, grad_outputs)` after this function has run."""
         return RemovableHandle(self.more().hooks, hook)
 
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+    def register_prehook(self, hook: Hook) -> RemovableHandle:
         """Call `hook(grad_outputs)` before this function runs; what it returns replaces them."""
         return RemovableHandle(self.more().pre_hooks, hook)
 
@@ -188,7 +230,7 @@ class RemovableHandle:
 
     _ids = itertools.count()
 
-    def __init__(self, hooks: dict[int, Any], hook: Callable[..., Any] | None = None) -> None:
+    def __init__(self, hooks: dict[int, Any], hook: Hook | None = None) -> None:
         self.id = next(self._ids)
         self._hooks = hooks
         if hook is not None:
@@ -215,5 +257,68 @@ class View:
 
     __slots__ = ("base", "kind", "version")
 
-    def __init__(self, base: Any, version: int, kind: str) -> None:
+    def __init__(self, base: TensorBase, version: int, kind: str) -> None:
         self.base, self.version, self.kind = base, version, kind
+
+
+# ----- tensors -----
+
+
+class Meta:
+    """What few tensors have: a gradient, hooks, an accumulator."""
+
+    __slots__ = ("accumulator", "grad", "hooks", "post_hooks", "retains_grad")
+
+    def __init__(self) -> None:
+        self.grad: NewTensor | None = None
+        self.hooks: Hooks = {}
+        self.post_hooks: Hooks = {}
+        self.accumulator: weakref.ref[GradNode] | None = None
+        self.retains_grad = False
+
+
+class TensorBase:
+    """A tensor as recording knows it: a handle on a storage, with a place in the graph."""
+
+    if not TYPE_CHECKING:
+        __slots__ = ()  # those of `adjit.Tensor` are what is named here
+    storage: Storage
+    spec: Spec
+    offset: int  # in elements
+    counter: Storage | Version  # what counts the writes
+    needs_grad: bool
+    edge: Edge | None  # None on leaves
+    view_of: View | None  # None on tensors that own their storage
+    meta: Meta | None
+
+    if TYPE_CHECKING:
+
+        @property
+        def shape(self) -> Size: ...
+        @property
+        def dtype(self) -> dtype: ...
+        @property
+        def device(self) -> device: ...
+        @property
+        def fn(self) -> GradNode | None: ...
+        @property
+        def nr(self) -> int: ...
+        def current_fn(self) -> GradNode | None: ...
+        def accumulator(self) -> GradNode: ...
+        def __getattr__(self, name: str) -> Any: ...  # a method that the op table adds
+
+
+Edge = tuple[GradNode, int]  # a backward node and which of its outputs
+Edges = tuple[Edge | None, ...]
+Specs = tuple[Spec | None, ...]  # None where there is no tensor
+# A backward walk carries bare values where nobody else looks at them: their spec is known where they arrive.
+Gradient: TypeAlias = TensorBase | Node
+
+
+# What recording makes is of the class that the room above has given it (`record.Tensor`), and goes back there.
+NewTensor: TypeAlias = Any
+
+
+def is_bare(g: Gradient | None) -> TypeIs[Node]:
+    """Whether a gradient is a bare value."""
+    return g.__class__ is Node

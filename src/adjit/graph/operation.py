@@ -8,6 +8,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Sequence
+from types import MethodType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from ..dtypes import on_default_change
@@ -15,15 +16,28 @@ from ..schedule.codegen.body import constant_subscripts, returned_reads, returni
 from ..schedule.jit import native
 from ..storage import Storage
 from . import calls, record
-from .node import GradNode, Node, node_class
+from .node import (
+    GradContext,
+    Gradient,
+    GradNode,
+    NewTensor,
+    Spec,
+    Specs,
+    TensorBase,
+    is_bare,
+    node_class,
+)
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
-from .saved import FREED, inference_save_error, unpack
-from .signature import exchanged, signature_of
+from .saved import FREED, Kept, inference_save_error, unpack
+from .signature import Argument, Arguments, NamedArguments, Signature, exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
-from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Trace, apart, trace, usable
+from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Results, Template, Trace, apart, trace, usable
 
 _F = TypeVar("_F")
+
+
+Body = Callable[..., Results]  # of tensors and attributes
 
 
 class NumberArgument(int):
@@ -41,14 +55,14 @@ class OperationCall:
     def __init__(self, op: Operation | None) -> None:
         self.op, self.node_class = op, op and op.node_class
         self.differentiable = op is not None and op.back is not None
-        self.template: Any = None  # of the body: nothing, SEEN, UNSTEADY or one
+        self.template: Template | None = None  # of the body
         self.savings: dict[tuple[bool, ...], Saving] = {}  # by the operands that need gradients
         self.places: list[int | None] | None = None  # the operand behind each edge
         # The tensor parameters, each with -1 for one tensor, else with the length of the list.
         self.layout: list[tuple[str, int]] = []
-        self.attributes: dict[str, Any] = {}
+        self.attributes: NamedArguments = {}
 
-    def lay_out(self, arguments: dict[str, Any]) -> list[int | None]:
+    def lay_out(self, arguments: NamedArguments) -> list[int | None]:
         """Find the operands among the arguments, which have numbers in their places."""
         places: list[int | None] = []
         layout: list[tuple[str, int]] = []
@@ -67,15 +81,19 @@ class OperationCall:
         return places
 
 
-class Saving:
+KnownCalls = dict[Signature, OperationCall]
+Numbers = int | list[int | None] | None  # of an operand, of those in a list; None: no tensor
+
+
+class Saving(GradContext):
     """How the results of a call get their history, for one set of operands that need gradients."""
 
-    __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "outputs", "slots",
-                 "targets", "templates", "wanted", "wants")  # fmt: skip
+    __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "output_slots", "outputs",
+                 "slots", "targets", "templates", "wanted", "wants")  # fmt: skip
 
     def __init__(
-        self, op: Operation, call: OperationCall, wanted: tuple[bool, ...], operands: list[Any],
-        outs: Sequence[Any],
+        self, op: Operation, call: OperationCall, wanted: tuple[bool, ...], operands: list[TensorBase],
+        outs: Sequence[Argument],
     ) -> None:  # fmt: skip
         assert call.places is not None
         self.wanted, self.layout = wanted, call.layout
@@ -91,13 +109,14 @@ class Saving:
         self.wants, self.back = op.choose(call.layout, wanted)
         self.attributes = {n: v for n, v in call.attributes.items() if n in self.wants}
         self.kept: list[int] = []  # operands to save, and ~k for result k
-        self.slots: dict[str, Any] = {}  # where they lie among the saved, by name
-        self.templates: dict[tuple[Any, ...], Any] = {}  # of the vjp, by the gradients' specs
+        self.slots: dict[str, Numbers] = {}  # where they lie among the saved, by name
+        self.output_slots: dict[str, list[tuple[int, int]]] = {}  # those of results, and which
+        self.templates: dict[Specs, Template] = {}  # of the vjp, by the gradients' specs
         if self.targets:
             self._choose_kept(op, call.places)
 
     def _choose_kept(self, op: Operation, places: list[int | None]) -> None:
-        tensors: dict[str, Any] = {}
+        tensors: dict[str, Numbers] = {}
         rest = iter(places)
         for name, count in self.layout:
             tensors[name] = next(rest) if count < 0 else [next(rest) for _ in range(count)]
@@ -106,11 +125,15 @@ class Saving:
                 wanted = {self.first} if name == "out" else op.saved_outputs
                 for k in range(len(self.outputs)):
                     if wanted is None or k in wanted:
-                        self.slots.setdefault(name, []).append((self._keep(~k), k))
-            elif isinstance(tensors.get(name), list):
-                self.slots[name] = [None if k is None else self._keep(k) for k in tensors[name]]
+                        self.output_slots.setdefault(name, []).append((self._keep(~k), k))
             elif name in tensors:
-                self.slots[name] = self._keep(tensors[name])
+                self.slots[name] = self._kept_places(tensors[name])
+
+    def _kept_places(self, operands: Numbers) -> Numbers:
+        """Save operands; where they lie."""
+        if isinstance(operands, list):
+            return [None if k is None else self._keep(k) for k in operands]
+        return None if operands is None else self._keep(operands)
 
     def _keep(self, k: int) -> int:
         self.kept.append(k)
@@ -125,7 +148,7 @@ class Operation(native.Native):
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
 
     def __init__(
-        self, function: Callable[..., Any], backward_name: str, differentiable: Sequence[int] | None
+        self, function: Body, backward_name: str, differentiable: Sequence[int] | None
     ) -> None:
         functools.update_wrapper(self, function)
         self.function, self.backward_name = function, backward_name
@@ -139,14 +162,14 @@ class Operation(native.Native):
         self.defaults = dict(zip(late, function.__defaults__ or (), strict=False))
         self.defaults.update(function.__kwdefaults__ or {})
         self.differentiable_outputs = differentiable
-        self.back: Callable[..., Any] | None = None
+        self.back: Body | None = None
         self.wants: list[str] = []  # parameter names of the vjp
-        self.calls: dict[tuple[Any, ...], OperationCall] = {}
+        self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
-        calls.compile_calls(self)
+        calls.compile_calls(self, self.calls, MethodType(type(self).__call__, self))
         registry.setdefault(self.name, self)
 
-    def vjp(self, function: Callable[..., Any]) -> Operation:
+    def vjp(self, function: Body) -> Operation:
         """Attach the pullback: its parameter names say what is saved.
 
         `g` is the gradient of the first differentiable output, `gs` those of all (None where
@@ -175,11 +198,11 @@ class Operation(native.Native):
         """The names that each gradient depends on, where the vjp is plain enough to tell."""
         return None if self.back is None else returned_reads(self.back)
 
-    def __get__(self, instance: Any, owner: Any = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
-    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
-        operands: list[Any] = []
+    def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
+        operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
         watched = shared = shifted = 0
         for t in operands:
@@ -190,8 +213,8 @@ class Operation(native.Native):
             watched and state.grad and self.back is not None and any(map(needs_grad, operands))
         )
         call = self._call(signature)
-        template: Any = call.template
-        if template.__class__ is Trace and not shared and usable():
+        template = call.template
+        if isinstance(template, Trace) and not shared and usable():
             starts = tuple([t.offset for t in operands]) if shifted else None
             out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
         else:
@@ -201,19 +224,17 @@ class Operation(native.Native):
             self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
         return out
 
-    def comes_from(
-        self, given: tuple[Any, ...], named: dict[str, Any], args: tuple[Any, ...]
-    ) -> None:
+    def comes_from(self, given: Arguments, named: NamedArguments, args: Arguments) -> None:
         """Note that a function which is called with `given` and `named` calls this op with `args`: the same
         tensors in the same order, and all the rest follows from their specs and plain values.
         """
         self.calls[signature_of(given, named, [])] = self._call(signature_of(args, {}, []))
 
-    def on(self, *args: Any, **kwargs: Any) -> Any:
+    def on(self, *args: Argument, **kwargs: Argument) -> Results:
         """What a function returns that `finds` the arguments of this op."""
         return Pending(self, args, kwargs)
 
-    def _call(self, signature: tuple[Any, ...]) -> OperationCall:
+    def _call(self, signature: Signature) -> OperationCall:
         """What calls of this signature share."""
         try:
             found = self.calls.get(signature)
@@ -228,15 +249,15 @@ class Operation(native.Native):
     def _run(
         self,
         call: OperationCall,
-        args: Any,
-        kwargs: Any,
-        operands: list[Any],
+        args: Arguments,
+        kwargs: NamedArguments,
+        operands: list[TensorBase],
         watched: bool,
         traced: bool,
-    ) -> Any:
+    ) -> Results:
         """Call the body; where it is `traced`, the call remembers what it recorded."""
 
-        def body(given: Sequence[Any]) -> Any:
+        def body(given: Sequence[TensorBase]) -> Results:
             if given is operands:
                 return _owned(self.function(*args, **kwargs), args)
             rest = iter(given)
@@ -251,7 +272,7 @@ class Operation(native.Native):
                 return body(operands)
             given = apart(operands)
             out, template = trace(given, lambda: body(given))
-            is_fresh = template.__class__ is Trace and template.fresh
+            is_fresh = isinstance(template, Trace) and template.fresh
             if given is not operands:
                 out = body(operands)
         finally:
@@ -261,7 +282,12 @@ class Operation(native.Native):
         return out
 
     def _attach(
-        self, call: OperationCall, args: Any, kwargs: Any, operands: list[Any], outs: Sequence[Any]
+        self,
+        call: OperationCall,
+        args: Arguments,
+        kwargs: NamedArguments,
+        operands: list[TensorBase],
+        outs: Sequence[NewTensor],
     ) -> None:
         """Give the results of a call their backward node."""
         places = call.places
@@ -279,8 +305,8 @@ class Operation(native.Native):
             return
         fn = record.new_grad_node(self, edges, saving.inputs)
         fn.outputs = saving.outputs
-        fn.recipe = saving
-        saved: list[Any] = []
+        fn.context = saving
+        saved: list[Kept | int] = []
         for k in saving.kept:
             t = operands[k] if k >= 0 else outs[~k]
             if k >= 0 and t.counter is record.INFERENCE:
@@ -291,7 +317,7 @@ class Operation(native.Native):
             if outs[k].storage.value is not None and outs[k].fn is None:
                 record.give_history(outs[k], fn, k)
 
-    def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+    def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""
         if self.variadic:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
@@ -304,7 +330,7 @@ class Operation(native.Native):
 
     def choose(
         self, layout: list[tuple[str, int]], wanted: tuple[bool, ...]
-    ) -> tuple[list[str], Callable[..., Any]]:
+    ) -> tuple[list[str], Body]:
         """The names that the vjp reads for the gradients that are wanted, and it without the rest."""
         assert self.back is not None
         reads = self.reads
@@ -318,23 +344,23 @@ class Operation(native.Native):
         return [n for n in self.wants if n in needed], back
 
     @functools.cached_property
-    def _variants(self) -> dict[tuple[bool, ...], Callable[..., Any]]:
+    def _variants(self) -> dict[tuple[bool, ...], Body]:
         """The vjp for each set of gradients that was needed so far."""
         return {}
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> Sequence[Any]:
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
         """Gradients of the tensor inputs, in the order of the signature."""
-        saved, saving = fn.saved, fn.recipe
+        saved, saving = fn.saved, _saving_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
         if state.grad or not usable():
             return self._pull(fn, record.as_tensors(fn, grads))
-        key: list[Any] = []
+        key: list[Spec | None] = []
         values = []
         starts = []
         shared = 0
         for g, spec in zip(grads, fn.outputs, strict=True):
-            if g.__class__ is Node:
+            if is_bare(g):
                 key.append(spec)
                 values.append(g)
                 starts.append(0)
@@ -357,43 +383,43 @@ class Operation(native.Native):
             shared |= storage.shared
         signature = tuple(key)
         template = saving.templates.get(signature)
-        usual = template.__class__ is Trace and not shared
-        if usual and template.fresh:
+        usual = None if shared or not isinstance(template, Trace) else template
+        if usual is not None and usual.fresh:
             shifts = tuple(starts) if any(starts) else None
-            return template.record((), tuple(values), shifts, fn.inputs)
-        grads = record.as_tensors(fn, grads)
-        operands = [g for g in grads if g is not None]
-        if usual:
+            return usual.record((), tuple(values), shifts, fn.inputs)
+        given_grads = record.as_tensors(fn, grads)
+        operands = [g for g in given_grads if g is not None]
+        if usual is not None:
             operands += saved[::2]
-            return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
+            return usual.record(operands, tuple(values), tuple(starts) if any(starts) else None)
         if shared or template is not SEEN:
             saving.templates.setdefault(signature, SEEN)
-            return self._pull(fn, grads)
+            return self._pull(fn, given_grads)
         count = len(operands)
         for k, place in enumerate(saving.kept):
             operands.append(unpack(fn, k, None if place >= 0 else fn.outputs[~place]))
         given = apart(operands)
         if given is operands:
-            results, template = trace(operands, lambda: tuple(self._pull(fn, grads)))
+            results, template = trace(operands, lambda: tuple(self._pull(fn, given_grads)))
         else:
             rest = iter(given[:count])
-            apart_grads = [None if g is None else next(rest) for g in grads]
+            apart_grads = [None if g is None else next(rest) for g in given_grads]
             twin = record.copy_of(fn, given[count:])
             results, template = trace(given, lambda: tuple(self._pull(twin, apart_grads)))
-        is_template = template.__class__ is Trace
-        is_fresh = is_template and template.fresh
+        is_template = isinstance(template, Trace)
+        is_fresh = isinstance(template, Trace) and template.fresh
         if given is not operands:
-            results = tuple(self._pull(fn, grads))
+            results = tuple(self._pull(fn, given_grads))
         lost = (
             is_template and not is_fresh and (given is not operands or Storage in map(type, saved))
         )
         saving.templates[signature] = UNSTEADY if lost else template  # results may be made here
         return results
 
-    def _pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def _pull(self, fn: GradNode, grads: list[TensorBase | None]) -> list[TensorBase | None]:
         """The gradients as the vjp gives them."""
-        saving = fn.recipe
-        given: dict[str, Any] = {}
+        saving = _saving_of(fn)
+        given: NamedArguments = {}
         for name in self.wants:
             if name == "g":
                 given[name] = grads[saving.first]
@@ -402,7 +428,8 @@ class Operation(native.Native):
             elif name == "needs":
                 given[name] = saving.wanted
             elif name in ("out", "outs"):
-                found = {k: self._output(fn, place, k) for place, k in saving.slots.get(name, ())}
+                slots = saving.output_slots.get(name, ())
+                found = {k: self._output(fn, place, k) for place, k in slots}
                 if name == "out":
                     given[name] = next(iter(found.values()), None)
                 else:
@@ -424,7 +451,7 @@ class Operation(native.Native):
                 f"{self.name}.vjp: expected {len(layout)} gradients, one for each tensor input, "
                 f"got {len(results)}"
             )
-        flat: list[Any] = []
+        flat: list[TensorBase | None] = []
         for (_, count), found in zip(layout, results, strict=True):
             if count < 0:
                 flat.append(found)
@@ -432,7 +459,7 @@ class Operation(native.Native):
                 flat.extend([None] * count if found is None else found)
         return flat if state.grad else _owned(flat, tuple(given.values()))
 
-    def _output(self, fn: GradNode, position: int, k: int) -> Any:
+    def _output(self, fn: GradNode, position: int, k: int) -> NewTensor:
         out = unpack(fn, position, fn.outputs[k], k)
         chosen = self.differentiable_outputs
         if not out.spec.dtype.is_floating_point or (chosen is not None and k not in chosen):
@@ -441,22 +468,31 @@ class Operation(native.Native):
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
-        saving = fn.recipe
+        saving = _saving_of(fn)
         name = {"self": self.params[0], "result": "out"}.get(name, name)
         if name in saving.attributes:
             return saving.attributes[name]
+        if name == "out" and name in saving.output_slots:
+            return self._output(fn, *saving.output_slots[name][0])
         slot = saving.slots.get(name)
         if slot is None:
             raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
-        if name == "out":
-            return self._output(fn, *slot[0])
+        if isinstance(slot, list):
+            return tuple([None if k is None else unpack(fn, k) for k in slot])
         return unpack(fn, slot)
 
     def __repr__(self) -> str:
         return f"<op {self.name}>"
 
 
-def _owned(out: Any, args: tuple[Any, ...]) -> Any:
+def _saving_of(fn: GradNode) -> Saving:
+    """How the results behind a backward node got their history."""
+    saving = fn.context
+    assert isinstance(saving, Saving)
+    return saving
+
+
+def _owned(out: Results, args: Arguments) -> Results:
     """The results of an op's body: memory that it made is new to the caller, neither a view nor written."""
     for o in out if out.__class__ in (tuple, list) else (out,):
         if o.__class__ in tensor_classes and (o.view_of is not None or o.storage.version):
@@ -466,14 +502,14 @@ def _owned(out: Any, args: tuple[Any, ...]) -> Any:
     return out
 
 
-def _tensors_in(argument: Any) -> Sequence[Any]:
+def _tensors_in(argument: Argument) -> Sequence[TensorBase]:
     several = argument if argument.__class__ in (tuple, list) else (argument,)
     return [t for t in several if is_tensor(t)]
 
 
 def operation(
     backward_name: str, *, differentiable: Sequence[int] | None = None
-) -> Callable[[Callable[..., Any]], Operation]:
+) -> Callable[[Body], Operation]:
     """Define an op by a function that launches kernels.
 
     The body runs without recording gradients. Tensors among the arguments, or in lists among
@@ -497,8 +533,8 @@ class Pending(NamedTuple):
     """An op and the arguments that a function has found for it."""
 
     op: Operation
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
+    args: Arguments
+    kwargs: NamedArguments
 
 
 def finds(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
@@ -509,11 +545,11 @@ def finds(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
 
     Checks and conversions of arguments took longer than recording: `gather` 2.6 us for 0.8.
     """
-    known: dict[tuple[Any, ...], OperationCall] = {}
-    run: Any = function
+    known: KnownCalls = {}
+    run = cast(Callable[..., Results], function)
 
     @functools.wraps(run)
-    def twin(*args: Any, **kwargs: Any) -> Any:
+    def twin(*args: Argument, **kwargs: Argument) -> Results:
         found = run(*args, **kwargs)
         if found.__class__ is not Pending:
             return found
@@ -532,7 +568,7 @@ finds_in_order = functools.partial(finds, in_order=True)
 
 
 # What functions that find arguments have found, and what finds it.
-findings: dict[Any, tuple[dict[tuple[Any, ...], OperationCall], Callable[..., Any]]] = {}
+findings: dict[Callable[..., Results], tuple[KnownCalls, Callable[..., Results]]] = {}
 
 
 def forget_calls() -> None:
@@ -544,21 +580,21 @@ def forget_calls() -> None:
         known.clear()
 
 
-def found_by(function: Any, *args: Any, **kwargs: Any) -> Any:
+def found_by(function: Callable[..., Results], *args: Argument, **kwargs: Argument) -> Results:
     """What one that finds the arguments of an op passes on for another one."""
     return findings[function][1](*args, **kwargs)
 
 
 def _note(
-    known: dict[tuple[Any, ...], OperationCall],
-    args: Any,
-    kwargs: dict[str, Any],
+    known: KnownCalls,
+    args: Arguments,
+    kwargs: NamedArguments,
     found: Pending,
     in_order: bool,
 ) -> None:
     """Have such a call recorded as one of the op, if its tensors are the same."""
-    tensors: list[Any] = []
-    operands: list[Any] = []
+    tensors: list[TensorBase] = []
+    operands: list[TensorBase] = []
     key = signature_of(args, kwargs, tensors)
     own = signature_of(found.args, found.kwargs, operands)
     if len(tensors) != len(operands) or any(map(operator.is_not, tensors, operands)):

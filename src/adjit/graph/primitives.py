@@ -20,13 +20,14 @@ from ..schedule.planning.recipe import GRAIN, Recipe
 from ..schedule.settle import float_word, fresh_block
 from ..shapes import Size, coalesce
 from .launch import launch_recipe, recipe_of
-from .node import Node, Spec, dense_spec
+from .node import NewTensor, Node, Spec, dense_spec
 from .record import MAX_RECIPES, ready_node, result
 
+Array = np.ndarray[Any, Any]
 NO_AXES = Size(())
 
 
-def filled(shape: Size, value: Any, kind: dtype, place: device) -> Any:
+def filled(shape: Size, value: float, kind: dtype, place: device) -> NewTensor:
     """Record a tensor with a number in every place."""
     recipe = constant_recipe(shape, kind, place)
     if kind.is_floating_point:
@@ -50,7 +51,7 @@ def constant_recipe(shape: Size, kind: dtype, place: device) -> Recipe:
     return recipe
 
 
-_constants: dict[Any, Recipe] = {}
+_constants: dict[tuple[Size, dtype, device], Recipe] = {}
 
 
 def fresh_node(spec: Spec) -> Node:
@@ -58,12 +59,12 @@ def fresh_node(spec: Spec) -> Node:
     return ready_node(fresh_block(spec.nbytes, spec.device))
 
 
-def empty(spec: Spec) -> Any:
+def empty(spec: Spec) -> NewTensor:
     """A tensor of undefined bytes."""
     return result(fresh_node(spec), spec)
 
 
-def number(value: float, kind: dtype) -> Any:
+def number(value: float, kind: dtype) -> NewTensor:
     """A tensor without axes of a Python number, which the dtype holds."""
     spec = dense_spec(NO_AXES, kind)
     node = fresh_node(spec)
@@ -71,7 +72,7 @@ def number(value: float, kind: dtype) -> Any:
     return result(node, spec)
 
 
-def from_array(array: np.ndarray[Any, Any]) -> Any:
+def from_array(array: Array) -> NewTensor:
     """A new tensor with the elements of an array, on the CPU."""
     kind = dtypes.of_numpy(array.dtype)
     spec = dense_spec(array.shape, kind)
@@ -82,7 +83,7 @@ def from_array(array: np.ndarray[Any, Any]) -> Any:
     return result(node, spec)
 
 
-def address_of(array: np.ndarray[Any, Any]) -> int:
+def address_of(array: Array) -> int:
     """Where the elements of an array lie."""
     if array.flags.writeable and array.flags.c_contiguous:
         return addressof(c_char.from_buffer(array.data))

@@ -6,30 +6,42 @@ This is the hot path of every program.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import devices, errors
 from ..schedule.gpu import lower
-from ..schedule.planning.recipe import PICKS, Recipe
+from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending, settle, value_of
 from ..storage import Storage, Version
-from .node import GradNode, Node, Spec, sequence
+from .node import (
+    Edge,
+    Gradient,
+    GradNode,
+    GradOp,
+    NewTensor,
+    Node,
+    Spec,
+    Specs,
+    TensorBase,
+    is_bare,
+    sequence,
+)
 from .state import modes_used, state
 
-Tensor: Any = None
-Meta: Any = None  # what few tensors have, their accumulator for instance
-tensor_classes: set[Any] = set()  # Tensor and the subclasses seen so far
+Tensor: type[TensorBase] = TensorBase  # as the room above defines it
+tensor_classes: set[type[Any]] = set()  # Tensor and the subclasses seen so far
 
-new_node, new_storage, new_grad = Node.__new__, Storage.__new__, object.__new__
-new_tensor: Any = None
+new_node, new_storage = Node.__new__, Storage.__new__
+new_grad: Callable[[type[GradNode]], GradNode] = object.__new__
+new_tensor: Callable[[type], NewTensor] = object.__new__
 INFERENCE = Version()  # stands in for the version counter of inference tensors
 
 
-def adopt_classes(cls: type, meta: type) -> None:
-    """Tell this room which class the handles it makes are of, and that of their rare fields."""
-    global Tensor, Meta, new_tensor
-    Tensor, Meta, new_tensor = cls, meta, object.__new__
+def adopt_class(cls: type[TensorBase]) -> None:
+    """Tell this room which class the handles it makes are of."""
+    global Tensor
+    Tensor = cls
     tensor_classes.add(cls)
 
 
@@ -55,7 +67,9 @@ def make_storage(node: Node, spec: Spec) -> Storage:
     return storage
 
 
-def make_tensor(storage: Storage, spec: Spec, offset: int = 0, counter: Any = None) -> Any:
+def make_tensor(
+    storage: Storage, spec: Spec, offset: int = 0, counter: Storage | Version | None = None
+) -> NewTensor:
     """A handle without history."""
     out = new_tensor(Tensor)
     out.storage = storage
@@ -67,24 +81,27 @@ def make_tensor(storage: Storage, spec: Spec, offset: int = 0, counter: Any = No
     return out
 
 
-def result(node: Node, spec: Spec) -> Any:
+def result(node: Node, spec: Spec) -> NewTensor:
     """A new tensor around a recorded value."""
     if state.inference:
         return make_tensor(make_storage(node, spec), spec, 0, INFERENCE)
     return make_tensor(make_storage(node, spec), spec)
 
 
-def as_tensor(g: Any, spec: Spec) -> Any:
+def as_tensor(g: Gradient | None, spec: Spec | None) -> NewTensor:
     """A gradient as others see it: a backward walk carries the bare values that it records."""
-    return make_tensor(make_storage(g, spec), spec) if g.__class__ is Node else g
+    if is_bare(g):
+        assert spec is not None
+        return make_tensor(make_storage(g, spec), spec)
+    return g
 
 
-def as_tensors(fn: GradNode, grads: list[Any]) -> list[Any]:
+def as_tensors(fn: GradNode, grads: Sequence[Gradient | None]) -> list[NewTensor]:
     """The gradients that arrived at a backward node, as others see them."""
     return [as_tensor(g, spec) for g, spec in zip(grads, fn.outputs, strict=True)]
 
 
-def node_on(recipe: Recipe, tensors: Sequence[Any], scalars: tuple[int, ...] = ()) -> Node:
+def node_on(recipe: Recipe, tensors: Sequence[TensorBase], scalars: tuple[int, ...] = ()) -> Node:
     """A node that runs a recipe on tensors; to put it into `pending` is left to the caller."""
     node = new_node(Node)
     node.recipe = recipe
@@ -96,7 +113,7 @@ def node_on(recipe: Recipe, tensors: Sequence[Any], scalars: tuple[int, ...] = (
     return node
 
 
-def ready_node(block: Any) -> Node:
+def ready_node(block: int) -> Node:
     """A value that is there already."""
     node = new_node(Node)
     node.recipe = node.inputs = node.offsets = node.site = None
@@ -105,7 +122,7 @@ def ready_node(block: Any) -> Node:
     return node
 
 
-def value_address(tensor: Any) -> int:
+def value_address(tensor: TensorBase) -> int:
     """The address of a tensor's first element, its value settled."""
     value = value_of(tensor.storage)
     return int(value.address) + tensor.offset * int(tensor.spec.dtype.itemsize)
@@ -114,7 +131,7 @@ def value_address(tensor: Any) -> int:
 # ----- history -----
 
 
-def edge_of(t: Any) -> tuple[GradNode, int] | None:
+def edge_of(t: TensorBase) -> Edge | None:
     """Where the gradient of a tensor goes: its backward function, or its accumulator."""
     if t.view_of is not None:
         t.current_fn()
@@ -123,19 +140,19 @@ def edge_of(t: Any) -> tuple[GradNode, int] | None:
     return t.edge
 
 
-def leaf_edge(t: Any) -> tuple[GradNode, int]:
+def leaf_edge(t: TensorBase) -> Edge:
     """The edge to the accumulator of a leaf: the one that some graph holds already, or a new one."""
     meta = t.meta
     found = None if meta is None or meta.accumulator is None else meta.accumulator()
     return t.accumulator() if found is None else found, 0
 
 
-def needs_grad(t: Any) -> bool:
+def needs_grad(t: TensorBase) -> bool:
     """`requires_grad`, also for a view whose base came to need gradients after the view was made."""
     return bool(t.needs_grad or (t.view_of is not None and t.view_of.base.needs_grad))
 
 
-def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> GradNode:
+def new_grad_node(op: GradOp, edges: Sequence[Edge | None], inputs: Specs) -> GradNode:
     """A backward node with nothing saved."""
     fn = new_grad(op.node_class)
     fn.op = op
@@ -144,7 +161,7 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> Gra
     fn.seq = sequence()
     fn.saved = ()
     fn.extras = None
-    fn.recipe = None
+    fn.context = None
     fn.scalars = ()
     fn.mask = 0
     if modes_used and state.anomaly:
@@ -152,27 +169,27 @@ def new_grad_node(op: Any, edges: Sequence[Any], inputs: tuple[Any, ...]) -> Gra
     return fn
 
 
-def copy_of(fn: GradNode, saved: Sequence[Any]) -> GradNode:
+def copy_of(fn: GradNode, saved: Sequence[TensorBase]) -> GradNode:
     """A backward node like another one, with other tensors saved."""
     twin = new_grad_node(fn.op, fn.edges, fn.inputs)
-    twin.outputs, twin.recipe = fn.outputs, fn.recipe
+    twin.outputs, twin.context = fn.outputs, fn.context
     twin.saved = tuple([part for t in saved for part in (t, t.counter.version)])
     return twin
 
 
-def give_history(out: Any, fn: GradNode, nr: int = 0) -> None:
+def give_history(out: TensorBase, fn: GradNode, nr: int = 0) -> None:
     """Make `out` the output `nr` of a backward node."""
     out.edge = (fn, nr)
     out.needs_grad = True
 
 
-def check_tensor(function: str, name: str, position: int, value: Any) -> None:
+def check_tensor(function: str, name: str, position: int, value: object) -> None:
     """Raise PyTorch's error if an argument is no tensor."""
     if not is_tensor(value):
         raise no_tensor(function, name, position, value)
 
 
-def no_tensor(function: str, name: str, position: int, value: Any) -> TypeError:
+def no_tensor(function: str, name: str, position: int, value: object) -> TypeError:
     """PyTorch's error for an argument that should be a tensor."""
     return TypeError(
         f"{function}(): argument '{name}' (position {position}) must be Tensor, not "
@@ -227,11 +244,16 @@ def find_device_steps(recipe: Recipe) -> None:
         ) from None
 
 
-def pick_all(node: Node) -> list[Any]:
+def recipe_of(node: Node) -> Recipe:
+    """What runs a node that is recorded and has not run."""
+    recipe = node.recipe
+    assert isinstance(recipe, Recipe)
+    return recipe
+
+
+def pick_all(node: Node) -> list[NewTensor]:
     """One tensor for each result of a node with several."""
-    specs = (
-        node.recipe.outputs
-    )  # before it is pending: another thread that settles takes the recipe
+    specs = recipe_of(node).outputs  # before another thread that settles takes the recipe
     made = [
         make_tensor(make_storage(picked, spec), spec)
         for picked, spec in zip(picks(node), specs, strict=True)
@@ -244,15 +266,14 @@ def pick_all(node: Node) -> list[Any]:
 def picks(node: Node) -> list[Node]:
     """Put a node into `pending`: a value for each of its results. Once they have owners, a full one is to
     be settled."""
-    recipe: Recipe = node.recipe
-    found: list[Node] = []
+    recipe = recipe_of(node)
     if len(recipe.outputs) == 1:
         pending.append(node)
         return [node]
-    recipes = recipe.vjps.get(PICKS)
-    if recipes is None:
-        recipes = recipe.vjps[PICKS] = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
-    for pick in recipes:
+    found = []
+    if recipe.picks is None:
+        recipe.picks = [_pick(k, spec) for k, spec in enumerate(recipe.outputs)]
+    for pick in recipe.picks:
         picked = new_node(Node)
         picked.recipe = pick
         picked.inputs = (node,)
@@ -263,7 +284,7 @@ def picks(node: Node) -> list[Node]:
     return found
 
 
-_picks: dict[Any, Recipe] = {}
+_picks: dict[tuple[int, Spec], Recipe] = {}
 
 
 def _pick(k: int, spec: Spec) -> Recipe:

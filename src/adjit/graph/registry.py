@@ -7,9 +7,19 @@ An elementwise op is two scalar bodies (`elementwise.py`), any other a function 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-registry: dict[str, Any] = {}  # every op, an `Elementwise` or an `Operation`, by its name
+
+class Op(Protocol):
+    """An `Elementwise` or an `Operation`."""
+
+    name: str
+
+    def __call__(self, /, *args: Any, **kwargs: Any) -> Any:
+        """Record it on arguments of the user's."""
+
+
+registry: dict[str, Op] = {}  # every op by its name
 
 
 class _Reference:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Sequence
-from typing import Any
 
 from .. import errors
-from ..storage import Storage
-from .node import GradNode, Spec
+from ..storage import Storage, Version
+from .node import GradNode, NewTensor, Spec, TensorBase
 from .record import INFERENCE, give_history, is_tensor, make_tensor
+from .signature import Arguments
 from .state import state
 
+Kept = TensorBase | Storage  # a tensor; the cell of an own result, as that itself would be a circle
+SavedPairs = tuple[Kept | int, ...]  # each followed by its version
 
-def keep(saves: Sequence[int], operands: tuple[Any, ...], out: Any) -> tuple[Any, ...]:
+
+def keep(saves: Sequence[int], operands: Arguments, out: TensorBase) -> SavedPairs:
     """What `fn.saved` holds: operands by number, the result's cell for -1, each with its version."""
-    saved: list[Any] = []
+    saved: list[Kept | int] = []
     for k in saves:
         if k < 0:
             saved += (out.storage, 0)
@@ -25,7 +28,7 @@ def keep(saves: Sequence[int], operands: tuple[Any, ...], out: Any) -> tuple[Any
     return tuple(saved)
 
 
-class _Numbers(tuple[Any, ...]):
+class _Numbers(tuple[Kept | int, ...]):
     """No tensors, but something that backward frees: a second backward is refused all the same."""
 
     def __bool__(self) -> bool:
@@ -62,7 +65,7 @@ FREED = (
 )
 
 
-def unpack(fn: GradNode, k: int, spec: Spec | None = None, nr: int = 0) -> Any:
+def unpack(fn: GradNode, k: int, spec: Spec | None = None, nr: int = 0) -> NewTensor:
     """Saved tensor `k` of a backward node, after the version check.
 
     A saved output is kept as its cell (the tensor would be a cycle) and comes back as a new handle.
@@ -75,16 +78,22 @@ def unpack(fn: GradNode, k: int, spec: Spec | None = None, nr: int = 0) -> Any:
         raise modified_error(fn, kept, counter, version, spec)
     if kept.__class__ is not Storage:
         return kept
-    out = make_tensor(kept, fn.outputs[0] if spec is None else spec)
+    spec = spec or fn.outputs[0]
+    assert spec is not None
+    out = make_tensor(kept, spec)
     if state.grad:
         give_history(out, fn, nr)
     return out
 
 
-def modified_error(fn: GradNode, kept: Any, counter: Any, expected: int, spec: Any) -> Exception:
+def modified_error(
+    fn: GradNode, kept: Kept, counter: Storage | Version, expected: int, spec: Spec | None
+) -> Exception:
     """The error about a value that was needed and has been overwritten."""
-    if kept.__class__ is Storage:
-        source, spec, nr = fn, spec or fn.outputs[0], 0
+    source: GradNode | None = fn
+    if isinstance(kept, Storage):
+        spec, nr = spec or fn.outputs[0], 0
+        assert spec is not None
     else:
         source = kept.fn if kept.view_of is None else kept.current_fn()
         spec, nr = kept.spec, kept.nr

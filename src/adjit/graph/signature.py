@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..shapes import Size
+from .node import TensorBase
 from .record import is_tensor, tensor_classes
 
+Argument: TypeAlias = Any  # of a call of the user's: a tensor or any other object
+Arguments = tuple[Argument, ...]
+NamedArguments = dict[str, Argument]
+Signature = tuple[object, ...]
 
-def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None:
+
+def describe(values: Iterable[Argument], key: list[object], operands: list[TensorBase]) -> None:
     """Add arguments to the signature of a call: specs of tensors, attributes with their types."""
     for value in values:
         kind = value.__class__
@@ -34,11 +40,9 @@ def describe(values: Iterable[Any], key: list[Any], operands: list[Any]) -> None
             key += (kind, value)
 
 
-def signature_of(
-    args: tuple[Any, ...], kwargs: dict[str, Any], operands: list[Any]
-) -> tuple[Any, ...]:
+def signature_of(args: Arguments, kwargs: NamedArguments, operands: list[TensorBase]) -> Signature:
     """What is the same in calls that record the same; the tensors among the arguments go to `operands`."""
-    key: list[Any] = []
+    key: list[object] = []
     describe(args, key, operands)
     if kwargs:
         key += kwargs
@@ -46,9 +50,9 @@ def signature_of(
     return tuple(key)
 
 
-def exchanged(values: tuple[Any, ...], operands: Iterator[Any]) -> tuple[Any, ...]:
+def exchanged(values: Arguments, operands: Iterator[Argument]) -> Arguments:
     """Arguments with other tensors in their places, in the order in which `describe` finds them."""
-    made: list[Any] = []
+    made: list[Argument] = []
     for value in values:
         if is_tensor(value):
             value = next(operands)

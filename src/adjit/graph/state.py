@@ -3,11 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from operator import call
-from typing import Any
+from typing import Protocol
+
+from .. import errors
+from .node import GradNode
+
+
+class CapturingSession(Protocol):
+    """What watches a function that is being captured; `captured` has its class."""
+
+    def depends_on(self, read: Callable[[], object]) -> None:
+        """What was captured holds as long as `read()` gives what it gives now."""
+
+    def numbers(
+        self, values: Sequence[int], again: Callable[[], Sequence[int]], is_unique: bool = False,
+        save: Callable[[], Callable[[], object]] | None = None,
+    ) -> None:  # fmt: skip
+        """The next node whose Python numbers contain `values` takes those of `again()` later."""
+
+    def sent_back(self, nodes: Iterable[GradNode]) -> None:
+        """Note that the function has sent gradients back through these backward nodes."""
+
+    def refuse(self, problem: str) -> None:
+        """Say why what was done cannot be repeated by a plan."""
 
 
 class State(threading.local):
@@ -17,7 +39,7 @@ class State(threading.local):
     inference = False  # results are inference tensors
     anomaly = False  # forward tracebacks are kept, gradients are checked
     check_nan = True
-    session: Any = None  # captured.capture.Session while a function is being captured
+    session: CapturingSession | None = None  # while a function is being captured
     compiling = False  # inside of a function that `adjit.compile` has made
     steady = True  # nothing happened that specs do not determine: no look at values, no draw
 
@@ -60,4 +82,5 @@ modes_used: list[bool] = []  # not empty once any thread has used inference or a
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put
 # properties in the place of slots, so that machine code, which does not see these, does nothing.
-watchers: list[dict[int, Any]] = []
+Sites = dict[int, errors.Site | None]  # of nodes, by their ids
+watchers: list[Sites] = []

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from .. import errors
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size
+from ..storage import Storage
 from . import record
 from .elementwise_vjp import picker
 from .fastpath import basic
-from .node import NO_GRAD, Node, Spec, View
+from .node import NO_GRAD, Gradient, NewTensor, Node, Spec, Specs, TensorBase, View
 from .primitives import filled
 from .record import make_storage, make_tensor, new_node
 from .state import modes_used, state
@@ -29,7 +30,8 @@ DRAWN = 3  # scalars that say where random numbers begin
 # In the place of a template: the signature came once; the body has to run every time.
 SEEN, UNSTEADY = "seen", "unsteady"
 
-Values = tuple[Any, ...]
+Values = tuple[Node, ...]
+Results: TypeAlias = Any  # of a function of tensors: one, or a tuple of them and of None
 
 
 class TracedNode(NamedTuple):
@@ -81,11 +83,11 @@ class Trace:
 
     def record(
         self,
-        operands: Sequence[Any],
+        operands: Sequence[TensorBase],
         values: Values,
         starts: tuple[int, ...] | None,
-        fitting: Sequence[Any] = (),
-    ) -> Any:
+        fitting: Specs = (),
+    ) -> Results:
         """Record the nodes; `starts` are the offsets of the operands, None where all are 0.
 
         With `fitting`, a spec for each result of a fresh template, those that have it come as bare
@@ -97,8 +99,8 @@ class Trace:
             settle()
         return made
 
-    def _gradients(self, values: Values, fitting: Sequence[Any]) -> list[Any]:
-        made: list[Any] = []
+    def _gradients(self, values: Values, fitting: Specs) -> list[Gradient | None]:
+        made: list[Gradient | None] = []
         for output, wanted in zip(self.outputs, fitting, strict=True):
             if output is None:
                 made.append(None)
@@ -112,9 +114,9 @@ class Trace:
                 made.append(make_tensor(make_storage(values[at], whole), spec, offset))
         return made
 
-    def _results(self, operands: Sequence[Any], values: Values) -> Any:
+    def _results(self, operands: Sequence[TensorBase], values: Values) -> Results:
         storages = [make_storage(values[at], spec) for at, spec in self.storages]
-        made: list[Any] = []
+        made: list[NewTensor | None] = []
         for output in self.outputs:
             if not isinstance(output, Output):
                 made.append(output if output is None else operands[output])
@@ -126,6 +128,9 @@ class Trace:
                 made.append(make_tensor(storages[number], spec, offset))
         return tuple(made) if self.many else made[0]
 
+
+_Key = TypeVar("_Key")
+Template = Trace | str  # what is known of a signature: that, SEEN or UNSTEADY
 
 native.know(TEMPLATE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
 
@@ -159,7 +164,7 @@ def recorded() -> Callable[..., Values]:
     return made
 
 
-def _view(t: Any, spec: Spec, offset: int) -> Any:
+def _view(t: TensorBase, spec: Spec, offset: int) -> NewTensor:
     """A view of an operand, as view ops make it while gradients are not recorded."""
     out = make_tensor(t.storage, spec, t.offset + offset, t.counter)
     base = t if t.view_of is None else t.view_of.base
@@ -172,7 +177,7 @@ def usable() -> bool:
     return not (modes_used and (state.inference or state.anomaly))
 
 
-def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
+def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[Results, Template]:
     """Run a function of tensors: what it returned, and a template of what it recorded.
 
     In its place is `UNSTEADY` where the same might not be recorded the next time: the function
@@ -192,7 +197,7 @@ def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
     return out, _template(operands, values, pending[start:], out) if steady else UNSTEADY
 
 
-def apart(operands: Sequence[Any]) -> Sequence[Any]:
+def apart(operands: Sequence[TensorBase]) -> Sequence[TensorBase]:
     """The operands of a trace, with zeros in the place of those that share a value with another.
 
     Views of one tensor, as the queries and keys of attention often are: a trace could not tell
@@ -211,10 +216,13 @@ def apart(operands: Sequence[Any]) -> Sequence[Any]:
 
 
 def remembered(
-    memory: dict[Any, Any], key: Any, operands: Sequence[Any], run: Callable[[], Any]
-) -> Any:
+    memory: dict[_Key, Template],
+    key: _Key,
+    operands: Sequence[TensorBase],
+    run: Callable[[], Results],
+) -> Results:
     """What `run` returns; from the third time on under a key, by a template kept in `memory`."""
-    values: list[Any] = []
+    values: list[Node] = []
     starts: list[int] = []
     shared = 0
     for t in operands:
@@ -222,7 +230,7 @@ def remembered(
         starts.append(t.offset)
         shared |= t.storage.shared
     template = UNSTEADY if shared or not usable() else memory.get(key)
-    if template.__class__ is Trace:
+    if isinstance(template, Trace):
         return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
     if template is SEEN:
         out, memory[key] = trace(operands, run)
@@ -234,10 +242,12 @@ def remembered(
     return run()
 
 
-def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], out: Any) -> Any:
+def _template(
+    operands: Sequence[TensorBase], values: list[Node], recorded: list[Node], out: Results
+) -> Template:
     number = {id(value): k for k, value in enumerate(values)}
     many = out.__class__ is tuple
-    cells: dict[int, Any] = {}
+    cells: dict[int, Storage] = {}
     outputs: list[Output | int | None] = []
     for o in out if many else (out,):
         if o is None:
@@ -263,7 +273,7 @@ def _template(operands: Sequence[Any], values: list[Any], recorded: list[Any], o
         if id(node) in wanted:
             # Another thread may run it meanwhile: that takes the recipe first, so what is read before is whole.
             inputs, offsets, scalars, recipe = node.inputs, node.offsets, node.scalars, node.recipe
-            if recipe is None:
+            if not isinstance(recipe, Recipe) or inputs is None:
                 return SEEN
             nodes.append((id(node), recipe, inputs, offsets, lasting_scalars(recipe, scalars)))
             wanted.update(map(id, inputs))

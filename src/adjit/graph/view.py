@@ -8,24 +8,40 @@ from typing import Any
 
 from ..shapes import Shape
 from . import record
-from .node import MULTIPLE, NO_GRAD, GradNode, Spec, View, node_class, spec_of
+from .node import (
+    MULTIPLE,
+    NO_GRAD,
+    GradContext,
+    Gradient,
+    GradNode,
+    NewTensor,
+    Spec,
+    Specs,
+    TensorBase,
+    View,
+    node_class,
+    spec_of,
+)
 from .registry import registry
 from .state import state
-from .trace import remembered
+from .trace import Template, remembered
+
+# Gives the gradient of the origin, of that of the only view or of a list of those of several.
+Pullback = Callable[..., TensorBase]
 
 
-class Pull:
+class Pull(GradContext):
     """A function that turns the gradients of views into that of their origin; what it recorded."""
 
     __slots__ = ("function", "templates")
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self, function: Pullback) -> None:
         self.function = function
-        self.templates: dict[tuple[Any, ...], Any] = {}  # by the gradients' specs
+        self.templates: dict[Specs, Template] = {}  # by the gradients' specs
 
 
 class ViewOp:
-    """The backward side of a view op; each node carries its own pullback as `recipe`."""
+    """The backward side of a view op; each node carries its own pullback as its context."""
 
     __slots__ = ("backward_name", "node_class")
 
@@ -33,11 +49,12 @@ class ViewOp:
         self.backward_name = backward_name
         self.node_class = node_class(backward_name)
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """The gradient of the viewed tensor."""
-        given, pull = record.as_tensors(fn, grads), fn.recipe
+        given, pull = record.as_tensors(fn, grads), fn.context
+        assert isinstance(pull, Pull)
 
-        def run() -> Any:
+        def run() -> TensorBase:
             return pull.function(given[0] if len(given) == 1 else given)
 
         if state.grad:
@@ -62,13 +79,13 @@ def view_op(backward_name: str) -> ViewOp:
 
 
 def alias(
-    t: Any,
+    t: TensorBase,
     shape: Sequence[int],
     strides: Shape,
     offset: int,
     backward_name: str,
-    pull: Callable[[Any], Any],
-) -> Any:
+    pull: Pullback,
+) -> NewTensor:
     """A differentiable view of `t`; `pull` turns the gradient of the view into that of `t`."""
     info = t.view_of
     base = t if info is None else info.base
@@ -86,7 +103,7 @@ def alias(
         kind = NO_GRAD
     elif wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.recipe = Pull(pull)
+        fn.context = Pull(pull)
         fn.outputs = (out.spec,)
         record.give_history(out, fn)
     out.view_of = View(base, counter.version, kind)
@@ -94,11 +111,11 @@ def alias(
 
 
 def aliases(
-    t: Any,
+    t: TensorBase,
     parts: Sequence[tuple[Spec, int]],
     backward_name: str,
-    pull: Callable[[list[Any]], Any],
-) -> tuple[Any, ...]:
+    pull: Pullback,
+) -> tuple[NewTensor, ...]:
     """Several views of `t`, each a spec and where it starts in `t`: outputs of one backward node."""
     wanted = state.grad and record.needs_grad(t)
     base = t if t.view_of is None else t.view_of.base
@@ -112,14 +129,15 @@ def aliases(
     if wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
         fn.outputs = tuple([spec for spec, _ in parts])
-        fn.recipe = Pull(pull if len(outs) != 1 else lambda g: pull([g]))
+        fn.context = Pull(pull if len(outs) != 1 else lambda g: pull([g]))
         for k, out in enumerate(outs):
             record.give_history(out, fn, k)
     return tuple(outs)
 
 
-def refuse_view(t: Any, event: str) -> None:
+def refuse_view(t: TensorBase, event: str) -> None:
     """Raise for views whose history cannot be told after a write: `event` says what was written."""
+    assert t.view_of is not None
     kind = t.view_of.kind
     if not kind:
         return
@@ -145,9 +163,10 @@ def refuse_view(t: Any, event: str) -> None:
     raise RuntimeError(text)
 
 
-def current_fn(t: Any) -> GradNode | None:
+def current_fn(t: TensorBase) -> GradNode | None:
     """The backward node of a view, made anew if its base was written in place since."""
     info = t.view_of
+    assert info is not None
     base = info.base
     if info.version != t.counter.version:
         if base.needs_grad or t.fn is not None:
@@ -157,7 +176,7 @@ def current_fn(t: Any) -> GradNode | None:
                 view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
             )
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
-            fn.recipe = Pull(lambda g: registry["scatter_strided"](g, target, spec, offset))
+            fn.context = Pull(lambda g: registry["scatter_strided"](g, target, spec, offset))
             fn.outputs = (spec,)
             record.give_history(t, fn)
         info.version = t.counter.version

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..schedule.jit import native
 from . import record
 from .fastpath import Runtime, Twin, runtime
-from .node import Spec
-from .signature import signature_of
+from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
+from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .trace import usable
-from .view import Pull, ViewOp
+from .view import Pull
 
 MAX_CUTS = 4096  # of one op
 
@@ -35,16 +35,17 @@ class CachedView:
 
     __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "pull")
 
-    def __init__(self, t: Any, views: tuple[Any, ...], is_tuple: bool) -> None:
+    def __init__(self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool) -> None:
         self.parts = tuple([CutPart(view.spec, view.offset - t.offset) for view in views])
         self.is_tuple = is_tuple
-        self.op: ViewOp | None = None
-        self.pull: Pull | None = None
-        self.node_class: type | None = None
-        self.inputs = self.outputs = ()
+        self.op: GradOp | None = None
+        self.pull: GradContext | None = None
+        self.node_class: type[GradNode] | None = None
+        self.inputs: Specs = ()
+        self.outputs: Specs = ()
         if views[0].edge is not None:
             fn = views[0].edge[0]
-            self.op, self.node_class, self.pull = fn.op, fn.op.node_class, fn.recipe
+            self.op, self.node_class, self.pull = fn.op, fn.op.node_class, fn.context
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 
@@ -52,33 +53,33 @@ class ViewsContext(NamedTuple):
     """What makes views of cuts."""
 
     runtime: Runtime
-    cuts: dict[tuple[Any, ...], CachedView]
+    cuts: dict[Signature, CachedView]
     twin: Twin
 
 
 native.know(CUT=CachedView, CUT_PART=CutPart, VIEWS=ViewsContext)
 
 
-def viewing(function: Callable[..., Any]) -> Callable[..., Any]:
+def viewing(function: Callable[..., NewTensor]) -> Callable[..., NewTensor]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave."""
     if not native.is_supported:
         return function
-    cuts: dict[tuple[Any, ...], CachedView] = {}
+    cuts: dict[Signature, CachedView] = {}
 
     @functools.wraps(function)
-    def view(*args: Any, **kwargs: Any) -> Any:
+    def view(*args: Argument, **kwargs: Argument) -> NewTensor:
         made = function(*args, **kwargs)
         is_view = made.__class__ is tuple or made.view_of is not None
         if is_view and args and usable():
             _remember(cuts, args, kwargs, made)
         return made
 
-    made: Callable[..., Any] = _views.function(view, ViewsContext(runtime(), cuts, view))
+    made: Callable[..., NewTensor] = _views.function(view, ViewsContext(runtime(), cuts, view))
     return made
 
 
 def _remember(
-    cuts: dict[tuple[Any, ...], CachedView], args: Any, kwargs: dict[str, Any], made: Any
+    cuts: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor
 ) -> None:
     """Remember what a call gave, if these are views of its tensor, outputs of one function."""
     t = args[0]
@@ -90,12 +91,12 @@ def _remember(
     if edges and edges[0] is not None:
         fn = edges[0][0]
         origin = (record.edge_of(t),)
-        is_one = fn.recipe.__class__ is Pull and edges == [(fn, k) for k in range(len(edges))]
+        is_one = fn.context.__class__ is Pull and edges == [(fn, k) for k in range(len(edges))]
         if not is_one or fn.edges != origin:
             return
     elif not edges or any(edges):
         return
-    operands: list[Any] = []
+    operands: list[TensorBase] = []
     key = signature_of(args, kwargs, operands)
     try:
         known = cuts.get(key)
@@ -107,5 +108,5 @@ def _remember(
         cuts[key] = CachedView(t, views, is_tuple)
 
 
-def _is_cut_from(t: Any, view: Any) -> bool:
+def _is_cut_from(t: TensorBase, view: Argument) -> bool:
     return record.is_tensor(view) and view is not t and view.storage is t.storage

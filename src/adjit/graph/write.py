@@ -5,24 +5,26 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Any
+from typing import cast
 
 from .. import errors
 from ..atomic import Calls, at_once, calling, setting
 from ..devices import device
 from ..schedule.codegen import loops
+from ..schedule.codegen.body import Body
 from ..schedule.planning.recipe import COPY, IN_PLACE, Operand, Recipe
 from ..schedule.settle import MAX_PENDING, pending, remember, settle
 from ..shapes import is_dense
 from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
-from .node import Spec, dense_spec, spec_of
+from .node import NewTensor, Node, Spec, TensorBase, dense_spec, spec_of
+from .op_record import ElementwiseOp
 from .primitives import turning
 from .record import INFERENCE, MAX_RECIPES, find_device_steps, node_on, picks, result
 from .registry import registry
 
 
-def store(t: Any, source: Any) -> None:
+def store(t: TensorBase, source: TensorBase) -> None:
     """Write the elements of `source`, a fresh tensor of the same shape and dtype, into `t`."""
     if t.storage.shared:
         settle()
@@ -33,7 +35,7 @@ def store(t: Any, source: Any) -> None:
     settle_written(storage)
 
 
-def put(written: Sequence[Any], sources: Sequence[Any]) -> None:
+def put(written: Sequence[TensorBase], sources: Sequence[TensorBase]) -> None:
     """`store` into several tensors that is no write to autograd: versions do not change."""
     if any(t.storage.shared for t in written):
         settle()
@@ -43,7 +45,9 @@ def put(written: Sequence[Any], sources: Sequence[Any]) -> None:
         settle_written(t.storage)
 
 
-def store_all(written: Sequence[Any], sources: Sequence[Any], then: Calls = ()) -> None:
+def store_all(
+    written: Sequence[TensorBase], sources: Sequence[TensorBase], then: Calls = ()
+) -> None:
     """`store` into several tensors, and what is to be done `then`, which calls no Python: all or nothing."""
     if any(t.storage.shared for t in written):
         settle()
@@ -53,7 +57,7 @@ def store_all(written: Sequence[Any], sources: Sequence[Any], then: Calls = ()) 
         settle_written(t.storage)
 
 
-def commit(written: Sequence[Any], values: Sequence[Any], then: Calls = ()) -> None:
+def commit(written: Sequence[TensorBase], values: Sequence[Node], then: Calls = ()) -> None:
     """Give the cells of tensors their recorded values, and count the writes, made at the user's line."""
     site = errors.user_site()
     counters = [counter_of(t) for t in written]
@@ -65,13 +69,13 @@ def commit(written: Sequence[Any], values: Sequence[Any], then: Calls = ()) -> N
     )
 
 
-def counter_of(t: Any) -> Any:
+def counter_of(t: TensorBase) -> Storage | Version:
     """What counts the writes into a tensor; inference tensors have something that nobody looks at."""
     counter = t.counter
     return Version() if counter is INFERENCE else counter
 
 
-def value_with(t: Any, source: Any) -> Any:
+def value_with(t: TensorBase, source: TensorBase) -> Node:
     """The value of a memory once `t` shows the elements of `source`; it is in `pending`, and nowhere else.
 
     If others look at that memory, everything has run before, and nothing may until the write is made.
@@ -89,7 +93,7 @@ def settle_written(storage: Storage) -> None:
         settle()
 
 
-def is_all(t: Any) -> bool:
+def is_all(t: TensorBase) -> bool:
     """Whether a tensor shows all elements of its memory in the order in which they lie there."""
     spec, whole = t.spec, t.storage.spec
     is_flat = spec.contiguous and whole.contiguous and spec.numel == whole.numel
@@ -133,8 +137,8 @@ def refuse_twin(storage: Storage) -> None:
 
 def replace(
     recipe: Recipe,
-    written: list[Any],
-    read: list[Any],
+    written: list[TensorBase],
+    read: list[TensorBase],
     scalars: tuple[int, ...],
     then: Callable[[], object] | None = None,
 ) -> None:
@@ -152,7 +156,7 @@ def replace(
         settle()
 
 
-def _write_region(t: Any, source: Any) -> Any:
+def _write_region(t: TensorBase, source: TensorBase) -> Node:
     """A node, recorded, that copies `source` into the part of the old value that `t` shows."""
     storage, spec, other = t.storage, t.spec, source.spec
     shared = storage.shared
@@ -167,12 +171,11 @@ def _write_region(t: Any, source: Any) -> Any:
     return node
 
 
-writes: dict[
-    Any, Recipe
-] = {}  # by the region, what is written, the whole, and whether it is shared
+# By the region, what is written, the whole, and whether that is shared.
+writes: dict[tuple[Spec, Spec, Spec, int], Recipe] = {}
 
 
-def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:
+def _write_recipe(spec: Spec, other: Spec, whole: Spec, shared: int) -> Recipe:
     """The recipe that copies `other` into the part `spec` of the old value `whole`."""
     step, constants = loops.elementwise(
         "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
@@ -186,17 +189,22 @@ def _write_recipe(spec: Any, other: Any, whole: Any, shared: bool) -> Recipe:
     return recipe
 
 
-def copy_body() -> Any:
+def copy_body() -> Body:
     """The body that copies and converts."""
-    return registry["copy"].body
+    return _body_of("copy")
 
 
-def placed(t: Any, place: device) -> Any:
+def _body_of(name: str) -> Body:
+    """The body of an elementwise op."""
+    return cast(ElementwiseOp, registry[name]).body
+
+
+def placed(t: TensorBase, place: device) -> NewTensor:
     """`t` on a device: itself if it is there, else a copy without history."""
     return t if t.spec.device is place else move(t, place)
 
 
-def move(t: Any, place: device) -> Any:
+def move(t: TensorBase, place: device) -> NewTensor:
     """Record a copy of `t` on another device, without history."""
     spec = t.spec
     if not is_dense(spec.shape, spec.strides):
@@ -221,7 +229,7 @@ def move(t: Any, place: device) -> Any:
 _moves: dict[tuple[Spec, Spec], Recipe] = {}
 
 
-def convert(t: Any, spec: Spec) -> Any:
+def convert(t: TensorBase, spec: Spec) -> NewTensor:
     """Record a copy of `t` with other strides or another dtype, without history."""
     key = (t.spec, spec)
     recipe = conversions.get(key)
@@ -238,7 +246,8 @@ def convert(t: Any, spec: Spec) -> Any:
     return out
 
 
-conversions: dict[Any, Recipe] = {}  # by the specs of what is converted and of the result
+# By the specs of what is converted and of the result.
+conversions: dict[tuple[Spec, Spec], Recipe] = {}
 
 
 def _converting(source: Spec, spec: Spec) -> Recipe:
@@ -252,6 +261,6 @@ def _converting(source: Spec, spec: Spec) -> Recipe:
     )  # fmt: skip
 
 
-def truth_body() -> Any:
+def truth_body() -> Body:
     """The body that says whether a number is not zero."""
-    return registry["truth"].body
+    return _body_of("truth")

@@ -19,7 +19,7 @@ from ..graph.record import new_node
 from ..kernels.ops.sums import sum_arrays
 from ..schedule.codegen.body import Total, special
 from ..schedule.jit.cache import instantiate
-from ..schedule.planning.recipe import GRAIN, Element, Operand, Recipe, Step
+from ..schedule.planning.recipe import GRAIN, Element, Fusible, Operand, Recipe, Step
 from ..schedule.settle import remember
 from ..tensor import Tensor
 from .promotion import (
@@ -63,7 +63,8 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
         flat = (spec.numel,)  # the values lie alike, and densely
         given = [Operand(name, spec.dtype, (1,)) for name in body.params]
         out = Operand("out", spec.dtype, (1,))
-        recipe.element = Element(body, (0,), spec.dtype, tuple(given), (out,), flat)
+        element = Element(body, (0,), spec.dtype, tuple(given), (out,), flat)
+        recipe.fusion = Fusible(element=element)
         record.find_device_steps(recipe)
     node = new_node(Node)
     node.recipe = recipe
@@ -74,7 +75,7 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
     return node
 
 
-totals: dict[Any, Recipe] = {}  # by spec and number
+totals: dict[tuple[Spec, int], Recipe] = {}  # by spec and number
 
 
 @elementwise(name="sub", ref=np.subtract, dtypes=subtracting)

@@ -237,8 +237,8 @@ def batch_norm(
     out, _, _, *updated = batch_norm_training(
         input, weight, bias, running_mean, running_var, momentum, eps
     )
-    if running_mean is not None:
-        write.put(running, updated)
+    if running_mean is not None and running_var is not None:
+        write.put((running_mean, running_var), updated)
     return out
 
 

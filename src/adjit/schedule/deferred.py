@@ -154,7 +154,13 @@ def _can_wait(
             DeferredState.DEFERRED,
             DeferredState.ANEW,
         )
-    if recipe.element is None or recipe.write or recipe.alias or recipe.over or recipe.fallible:
+    if (
+        recipe.fusion.element is None
+        or recipe.write
+        or recipe.alias
+        or recipe.over
+        or recipe.fallible
+    ):
         return False
     return all(
         id(value) in staying if at is None else states[at] is not DeferredState.GONE

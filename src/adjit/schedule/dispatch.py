@@ -179,7 +179,7 @@ def _rows(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
         return _write(node, recipe, words)
     if not recipe.plain:
         return _special(node, recipe, words)
-    block = allocate(recipe.size)
+    block = allocate(recipe.sizes[0])
     words += (*_head(recipe), *_addresses(node), block, *recipe.constants, *node.scalars)
     return 1, [block]
 
@@ -324,7 +324,7 @@ def _write(node: Any, recipe: Recipe, words: list[int]) -> tuple[int, list[Any]]
         if len(head) == HEADER:
             copy = link(copy_words()), (recipe.spec.nbytes + 7) // 8, 1 << 15, 2
             recipe.head = head = head + copy
-        fresh = allocate(recipe.size)
+        fresh = allocate(recipe.sizes[0])
         words += (*head[HEADER:], block, fresh)
         target += fresh - block
         block = fresh

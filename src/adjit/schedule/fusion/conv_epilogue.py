@@ -40,10 +40,10 @@ def with_finishes(items: Sequence[Item], held: set[int]) -> list[Item]:
     chains: dict[int, list[EpilogueStep]] = {}  # by the places of the convolutions
     ends: dict[int, int] = {}  # those places by the values that their chains leave
     for place, item in enumerate(items):
-        if item.recipe.finishes:
+        if item.recipe.fusion.finishes:
             chains[place] = []
             ends[item.writes[0]] = place
-        if item.recipe.element is None:
+        if item.recipe.fusion.element is None:
             continue
         for k, read in enumerate(item.reads):
             at = ends.get(read.value)
@@ -65,7 +65,7 @@ def with_finishes(items: Sequence[Item], held: set[int]) -> list[Item]:
 
 def _kind(item: Item, own: int, product: Recipe, before: int) -> int:
     """What kind of step an item makes of the result of a convolution and a step before, 0 for none."""
-    element, spec, name = item.recipe.element, product.spec, item.recipe.name
+    element, spec, name = item.recipe.fusion.element, product.spec, item.recipe.name
     assert element is not None
     operands = [o for o in (*element.inputs, *element.outputs) if o.strides is not None]
     if (
@@ -96,7 +96,7 @@ def _finished(product: Item, chain: Sequence[EpilogueStep]) -> Item:
     if not chain:
         return product
     made, last = copy.copy(product.recipe), chain[-1].item
-    assert last.recipe.element is not None
+    assert last.recipe.fusion.element is not None
     words, reads, inputs = list(made.constants), list(product.reads), list(made.inputs)
     bounds = BOUNDS.get(last.recipe.name, ())
     behind = FIRST + len(words) + len(bounds)
@@ -109,7 +109,7 @@ def _finished(product: Item, chain: Sequence[EpilogueStep]) -> Item:
             made.late += 1
     words[conv.BOUNDS] = FIRST + len(words) if bounds else behind + made.late
     made.constants, made.inputs = (*words, *bounds), tuple(inputs)
-    numbers = [o for o in last.recipe.element.inputs if o.strides is None]
+    numbers = [o for o in last.recipe.fusion.element.inputs if o.strides is None]
     made.scalars += len(numbers)
     made.count += len(bounds) + made.late + len(numbers)
     others = product.node, *[step.item.node for step in chain[:-1]]

@@ -68,7 +68,7 @@ class Task:
     )  # fmt: skip
 
     def __init__(self, item: Item, cell: int) -> None:
-        is_fold = item.recipe.fold is not None
+        is_fold = item.recipe.fusion.fold is not None
         self.items = [] if is_fold else [item]
         self.folds = [item] if is_fold else []
         self.copies: list[Item] = []  # items of other groups, computed again instead of read
@@ -77,7 +77,7 @@ class Task:
         self.barred: set[Task] = set()  # those of them whose values it reads in another order
         self.into: Task | None = None  # what it was merged into
         self.first = self.last = item.node  # when its items were recorded
-        element = item.recipe.element
+        element = item.recipe.fusion.element
         self.shape: tuple[int, ...] | None = None  # None where every operand is contiguous
         self.row_group: RowGroup | None = None  # what it goes through row by row
         self.numel = 0
@@ -140,13 +140,13 @@ class Fusion:
         return task.found(), item
 
     def _is_fused(self, item: Item) -> bool:
-        return item.recipe.element is not None and item.recipe.spec.numel >= self.least
+        return item.recipe.fusion.element is not None and item.recipe.spec.numel >= self.least
 
     def _task_of(self, item: Item, cell: int) -> Task:
         found = None
-        if item.recipe.element is not None:
+        if item.recipe.fusion.element is not None:
             found = self._row_group_below(item, cell)
-        elif item.recipe.fold is not None:
+        elif item.recipe.fusion.fold is not None:
             found = self._folding(item)
         if found is not None:
             return self._add(found, item)
@@ -159,14 +159,14 @@ class Fusion:
 
     def _is_row_group(self, item: Item) -> bool:
         """Whether a group that goes row by row may begin with an item."""
-        fold = item.recipe.fold
+        fold = item.recipe.fusion.fold
         if row_group_of(item.recipe) is None or item.recipe.inputs[0].numel < self.least:
             return False
         return fold is None or fold.by_rows
 
     def _add(self, task: Task, item: Item) -> Task:
         """Let an item join a group that computes what it reads."""
-        (task.items if item.recipe.fold is None else task.folds).append(item)
+        (task.items if item.recipe.fusion.fold is None else task.folds).append(item)
         task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0} - {task}
         task.last = item.node
         return task
@@ -248,10 +248,10 @@ class Fusion:
     def _made(self, read: Read) -> tuple[Sequence[int], Sequence[int]] | None:
         """How a group walks along a value that it computes: strides and shape."""
         task, item = self._maker(read.value)
-        k, element = item.writes.index(read.value), item.recipe.element
+        k, element = item.writes.index(read.value), item.recipe.fusion.element
         if element is not None and self._is_fused(item):
             return element.outputs[k].strides or (), element.shape
-        if item.recipe.row is not None and task.row_group is not None:
+        if item.recipe.fusion.row is not None and task.row_group is not None:
             return (1,), (item.recipe.outputs[k].numel,)
         return None
 
@@ -274,7 +274,7 @@ class Fusion:
         if not columns or is_shared_out(columns[0], row_group.numel, self.limits.parts):
             return True
         return len(columns) == len(folds) and all(
-            t.recipe.row is None for t in [*task.items, *other.items]
+            t.recipe.fusion.row is None for t in [*task.items, *other.items]
         )
 
     def _has_room(self, row_group: RowGroup, *tasks: Task, more: Sequence[Item] = ()) -> bool:
@@ -290,7 +290,7 @@ class Fusion:
 
     def _folding(self, item: Item) -> Task | None:
         """The group that computes what an item sums, if the sum may join it."""
-        read, fold = item.reads[0], item.recipe.fold
+        read, fold = item.reads[0], item.recipe.fusion.fold
         assert fold is not None
         size = item.recipe.inputs[0].numel
         if read.value < 0 or not self._is_same(read, (1,), (size,)):
@@ -309,7 +309,10 @@ class Fusion:
         task, source = self._maker(read.value)
         if task.row_group is None or read.offset:
             return False
-        fold, made = source.recipe.fold, source.recipe.outputs[source.writes.index(read.value)]
+        fold, made = (
+            source.recipe.fusion.fold,
+            source.recipe.outputs[source.writes.index(read.value)],
+        )
         return made.numel == task.row_group.rows and (fold is None or fold.by_rows)
 
     def _is_spread(self, read: Read, stride: Sequence[int], shape: Sequence[int]) -> bool:
@@ -327,7 +330,7 @@ class Fusion:
         if not row_groups:
             return None
         task = max(row_groups, key=lambda made: made.last)
-        element, size = item.recipe.element, item.recipe.spec.numel
+        element, size = item.recipe.fusion.element, item.recipe.spec.numel
         assert element is not None
         assert task.row_group is not None
         if size != task.row_group.rows or not fits(element, size, task.row_group):
@@ -379,7 +382,7 @@ class Fusion:
             task, item = self._maker(stack.pop())
             if item.node in found:
                 continue
-            element = item.recipe.element
+            element = item.recipe.fusion.element
             if element is None or task is not home or len(item.writes) > 1:
                 return None
             if len(found) == MAX_COPIES or not element.body.is_cheap:
@@ -392,13 +395,15 @@ class Fusion:
 def _walks(item: Item) -> list[tuple[Read, Sequence[int], Sequence[int]]]:
     """What an item reads, each with the strides and the shape in which it does."""
     recipe = item.recipe
-    if recipe.element is not None:
-        strides = [o.strides for o in recipe.element.inputs if o.strides is not None]
-        return [(r, s, recipe.element.shape) for r, s in zip(item.reads, strides, strict=True)]
+    if recipe.fusion.element is not None:
+        strides = [o.strides for o in recipe.fusion.element.inputs if o.strides is not None]
+        return [
+            (r, s, recipe.fusion.element.shape) for r, s in zip(item.reads, strides, strict=True)
+        ]
     row_group = row_group_of(recipe)
     if row_group is None:
         return []
-    letters = recipe.row.row.inputs if recipe.row is not None else "e"
+    letters = recipe.fusion.row.row.inputs if recipe.fusion.row is not None else "e"
     reads = list(zip(item.reads, letters, strict=True))
     whole = [read for read, letter in reads if letter == "e"]
     by_columns = [read for read, letter in reads if letter == "c" and read not in whole]
@@ -410,7 +415,7 @@ def _walks(item: Item) -> list[tuple[Read, Sequence[int], Sequence[int]]]:
 
 def _folds(items: Sequence[Item]) -> list[Reduction]:
     """What fusion knows of sums."""
-    return [item.recipe.fold for item in items if item.recipe.fold is not None]
+    return [item.recipe.fusion.fold for item in items if item.recipe.fusion.fold is not None]
 
 
 def _work(*tasks: Task) -> int:
@@ -429,7 +434,7 @@ def _share_a_loop(a: Task, b: Task) -> bool:
 
 def _fits(items: Sequence[Item], row_group: RowGroup) -> bool:
     """Whether bodies can run in a row group."""
-    elements = [(item.recipe.element, item.recipe.spec.numel) for item in items]
+    elements = [(item.recipe.fusion.element, item.recipe.spec.numel) for item in items]
     return all(element is not None and fits(element, n, row_group) for element, n in elements)
 
 
@@ -437,7 +442,7 @@ def _may_copy(bodies: Sequence[Item], task: Task) -> bool:
     """Whether bodies of another group can run in the loop of this one."""
     if task.row_group is not None:
         return _fits(bodies, task.row_group)
-    elements = [item.recipe.element for item in bodies]
+    elements = [item.recipe.fusion.element for item in bodies]
     return all(
         item.recipe.spec.numel == task.numel and (is_flat(e) or tuple(e.shape) == task.shape)
         for item, e in zip(bodies, elements, strict=True)

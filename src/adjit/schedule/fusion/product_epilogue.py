@@ -23,7 +23,7 @@ def with_activations(
     makers: dict[int, int] = {}  # the places of products
     found: list[Item | None] = [*items]
     for place, item in enumerate(items):
-        if item.recipe.activation >= 0 and takes(item.recipe):
+        if item.recipe.fusion.activation >= 0 and takes(item.recipe):
             makers[item.writes[0]] = place
         elif (
             item.recipe.name in ACTIVATIONS and (at := makers.get(item.reads[0].value)) is not None
@@ -38,7 +38,7 @@ def with_activations(
 
 def _is_whole(item: Item, product: Item) -> bool:
     """Whether an activation reads all of a product's result as it lies, and leaves it so."""
-    element, spec = item.recipe.element, item.recipe.spec
+    element, spec = item.recipe.fusion.element, item.recipe.spec
     assert element is not None
     if item.reads != (Read(product.writes[0], 0),) or spec.dtype is not product.recipe.spec.dtype:
         return False
@@ -52,6 +52,6 @@ def activated(recipe: Recipe, activation: int) -> Recipe:
     """The recipe of a product with an activation at its end."""
     made = copy.copy(recipe)
     words = list(recipe.constants)
-    words[recipe.activation] = activation
+    words[recipe.fusion.activation] = activation
     made.constants = tuple(words)
     return made

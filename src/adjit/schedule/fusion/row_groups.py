@@ -44,11 +44,11 @@ class RowGroup(NamedTuple):
 
 def row_group_of(recipe: Recipe) -> RowGroup | None:
     """The row group of a reduction or of a kernel of rows; None where there is none, or no fit one."""
-    if recipe.row is not None:
-        width, whole = recipe.row.words[0], True
-    elif recipe.fold is not None:
-        whole = recipe.fold.by_rows
-        width = recipe.fold.words[0 if whole else 1]
+    if recipe.fusion.row is not None:
+        width, whole = recipe.fusion.row.words[0], True
+    elif recipe.fusion.fold is not None:
+        whole = recipe.fusion.fold.by_rows
+        width = recipe.fusion.fold.words[0 if whole else 1]
     else:
         return None
     numel = recipe.inputs[0].numel
@@ -59,7 +59,9 @@ def row_group_of(recipe: Recipe) -> RowGroup | None:
 
 def work_of(recipe: Recipe) -> int:
     """What compiling a part of a group costs."""
-    return 1 if recipe.element is not None else SUM if recipe.fold is not None else ROW
+    return (
+        1 if recipe.fusion.element is not None else SUM if recipe.fusion.fold is not None else ROW
+    )
 
 
 def is_shared_out(fold: Reduction, numel: int, parts: int) -> bool:

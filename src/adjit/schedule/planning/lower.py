@@ -239,7 +239,7 @@ class PlanLowering:
         outputs: list[Operand] = []
         out_values: list[int] = []
         for item in task.everything:
-            element = item.recipe.element
+            element = item.recipe.fusion.element
             if element is None:
                 continue
             arguments = self._arguments(
@@ -257,8 +257,8 @@ class PlanLowering:
             members.append(fused.GroupMember(item.recipe.name, element, arguments, tuple(targets)))
         sums = []
         for item in task.folds:
-            assert item.recipe.fold is not None
-            sums.append(fused.FusedSum(made[item.reads[0].value], item.recipe.fold))
+            assert item.recipe.fusion.fold is not None
+            sums.append(fused.FusedSum(made[item.reads[0].value], item.recipe.fusion.fold))
             out_values += item.writes
         taken, row = self._taken(given, shape)
         padded = not sums and self._pad(task, given.values, given.reads, outputs)
@@ -289,14 +289,14 @@ class PlanLowering:
         columns: list[int] = []
         for item in task.everything:
             recipe = item.recipe
-            if recipe.element is not None:
+            if recipe.fusion.element is not None:
                 is_of_rows = recipe.spec.numel == row_group.rows
                 arguments = self._arguments(
                     item, given, made,
-                    lambda s, e=recipe.element, r=is_of_rows: steps_in(s, e.shape, row_group, r),
+                    lambda s, e=recipe.fusion.element, r=is_of_rows: steps_in(s, e.shape, row_group, r),
                 )  # fmt: skip
             else:
-                letters = recipe.row.row.inputs if recipe.row is not None else "e"
+                letters = recipe.fusion.row.row.inputs if recipe.fusion.row is not None else "e"
                 arguments = tuple(
                     made.get(read.value)
                     or given.value(read, spec.dtype, (row_group.width if letter == "e" else 0, 1))
@@ -306,7 +306,7 @@ class PlanLowering:
             for v in item.writes:
                 made[v] = f"v{len(made)}"
                 targets.append(made[v])
-                if recipe.fold is not None and not recipe.fold.by_rows:
+                if recipe.fusion.fold is not None and not recipe.fusion.fold.by_rows:
                     columns.append(v)
                 elif v in self.memory.stored and id(item) not in copies:
                     steps = (
@@ -314,18 +314,22 @@ class PlanLowering:
                     )
                     outputs.append(Operand(made[v], self.specs[v].dtype, steps))
                     out_values.append(v)
-            if recipe.element is not None:
+            if recipe.fusion.element is not None:
                 parts.append(
                     fused.GroupMember(
-                        recipe.name, recipe.element, arguments, tuple(targets), is_of_rows
+                        recipe.name, recipe.fusion.element, arguments, tuple(targets), is_of_rows
                     )
                 )
-            elif recipe.fold is not None:
-                parts.append(row_kernels.RowSum(arguments[0], targets[0], recipe.fold))
-            elif recipe.row is not None:
-                numbers = [given.number(recipe.row.kind, place) for place in self._numbers(item)]
+            elif recipe.fusion.fold is not None:
+                parts.append(row_kernels.RowSum(arguments[0], targets[0], recipe.fusion.fold))
+            elif recipe.fusion.row is not None:
+                numbers = [
+                    given.number(recipe.fusion.row.kind, place) for place in self._numbers(item)
+                ]
                 parts.append(
-                    row_kernels.RowFunction(recipe.row, (*arguments, *numbers), tuple(targets))
+                    row_kernels.RowFunction(
+                        recipe.fusion.row, (*arguments, *numbers), tuple(targets)
+                    )
                 )
         taken, row = self._taken(given, row_group)
         over = self._reused_in_place(position, task, given.values, given.reads, outputs, out_values)
@@ -342,7 +346,7 @@ class PlanLowering:
         self, item: Item, given: _Given, made: dict[int, str], strides_in: Callable[..., Any]
     ) -> tuple[str, ...]:
         """The names of what a body reads in its group; `strides_in` gives strides there."""
-        element = item.recipe.element
+        element = item.recipe.fusion.element
         assert element is not None
         reads, places = iter(item.reads), iter(self._numbers(item))
         arguments = []

@@ -70,9 +70,9 @@ class MemoryPlan:
             items = task.everything
             made_here = {v for item in items for v in item.writes}
             for item in items:
-                fold = item.recipe.fold
+                fold = item.recipe.fusion.fold
                 is_inside = task.row_group is not None and (fold is None or fold.by_rows)
-                if len(items) == 1 or not (item.recipe.element is not None or is_inside):
+                if len(items) == 1 or not (item.recipe.fusion.element is not None or is_inside):
                     self.stored |= set(item.writes)
                     self.last_read |= dict.fromkeys(item.writes, position)
                 for read in item.reads:

@@ -15,9 +15,6 @@ from ...storage import free_small, size_class
 COPY_ROOM = HEADER + 2  # words of the row in front of a write that copies all of the old value
 # How a recipe writes into a part of an old value: not at all, in a copy where others look, or in its bytes.
 NO_WRITE, COPY, IN_PLACE = "", "copy", "here"
-# Keys of `Recipe.vjps` beside those of vjps: the recipe that may write over its first input, the same whoever
-# looks at that, those that pick single results.
-OVER, HERE, PICKS = "over", "here", "picks"
 GRAIN = 1 << 15  # element operations below which a step is not worth a second thread
 
 
@@ -142,19 +139,88 @@ def place_of(specs: tuple[Any, ...]) -> device:
     return next((s.device for s in specs if s is not None and s.device is not CPU), CPU)
 
 
-class Recipe:
+class Fusible(NamedTuple):
+    """What fusion needs to know of a recipe; of one that has none of these it knows nothing."""
+
+    element: Element | None = None
+    fold: Reduction | None = None
+    row: RowCall | None = None
+    wide: int = 0  # elements, where they are enough to be fused
+    activation: int = -1  # >= 0: which of the constants says what is done to the result
+    finishes: bool = False  # whether it can take over what is done to its result
+
+
+# A recipe says four things, a class for each. They are one object: machine code reads some of all of them for
+# every node that it records or runs, each with one load.
+
+
+class NodeSignature:
+    """What a node takes and gives."""
+
+    __slots__ = ("crosses", "device", "inputs", "itemsizes", "name", "outputs", "serial", "spec")
+    name: str
+    serial: int  # what stands for it in keys
+    inputs: tuple[Any, ...]  # specs
+    outputs: tuple[Any, ...]
+    spec: Any  # of the first result
+    itemsizes: tuple[int, ...]  # of the inputs
+    device: device  # where it runs
+    crosses: bool  # whether it also reads or writes the memory of another device
+
+
+class KernelRows(NodeSignature):
+    """The kernels that do it, and the rows of words that they read."""
+
+    __slots__ = (
+        "constants", "count", "device_steps", "head", "large", "late", "launches", "room", "scalars", "steps",
+    )  # fmt: skip
+    steps: list[Step]
+    constants: tuple[int, ...]  # words
+    scalars: int  # Python numbers among the words of a row
+    late: int  # so many of the inputs have their words behind the constants
+    count: int  # words of a row without its header
+    head: tuple[int, ...]  # of the rows, one after the other, once they are linked
+    room: int  # words of the rows at most
+    large: bool  # whether there is work for several threads
+    device_steps: list[DeviceStep] | None  # what runs it on a GPU
+    launches: Any  # run_cuda.Launch for each of them, once its kernel is loaded
+
+
+class MemoryUse(KernelRows):
+    """The memory that it takes, and what of it may be that of its inputs."""
+
+    __slots__ = (
+        "alias", "careful", "here", "in_place", "nbytes", "over", "scratch", "sizes", "wants", "write",
+    )  # fmt: skip
+    sizes: tuple[int, ...]  # size classes of the results
+    scratch: int  # bytes
+    nbytes: int  # that running it takes
+    wants: tuple[
+        Wanted, ...
+    ]  # for results and then for scratch: how much, and where small blocks wait
+    write: str  # whether, and how, input 1 goes into a part of input 0
+    alias: Recipe | None  # the same, writing over its input 0
+    here: bool  # whether that is to be run, whoever looks at input 0
+    in_place: Recipe | None  # the one of which that is so, once asked for
+    careful: bool  # whether what fails has not written anything over its input
+    over: int  # so many results may take over the memory of the inputs of their numbers
+
+
+class Recipe(MemoryUse):
     """How one kind of node runs on operands of given specs; shared by all nodes that do the same.
 
     `plain` recipes have one step and one result and take the short road through `settle`.
     """
 
-    __slots__ = (
-        "__weakref__", "activation", "alias", "careful", "compute", "constants", "count", "crosses", "device",
-        "device_steps", "differentiable", "draw", "element", "fallible", "finishes", "floating", "fold", "head",
-        "here", "inputs", "itemsizes", "large", "late", "launches", "moves", "name", "nbytes", "numbers",
-        "operands", "outputs", "over", "pick", "plain", "room", "row", "scalars", "scratch", "serial",
-        "size", "sizes", "spec", "steps", "vjps", "wants", "whole", "wide", "write",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "draw", "fallible", "fusion", "moves", "pick", "picks", "plain")
+    plain: bool
+    pick: int  # >= 0: no kernel, the extra result of that number of the only input
+    picks: list[Recipe] | None  # what picks each of the results, once asked for
+    moves: bool  # no kernel, a copy of bytes from one device to another
+    fusion: Fusible
+    fallible: Callable[[tuple[int, ...]], Exception] | None  # the error behind status words
+    # What says anew, whenever it is recorded, where its random numbers begin: its last scalars.
+    draw: Callable[[], tuple[int, int, int]] | None
 
     def __init__(
         self,
@@ -168,62 +234,31 @@ class Recipe:
         scratch: int = 0,
         fallible: Callable[[tuple[int, ...]], Exception] | None = None,
     ) -> None:
-        self.serial = next(_serials)  # what stands for it in keys
-        self.name, self.inputs, self.outputs, self.steps = name, inputs, outputs, steps
-        self.constants = constants
-        self.scratch, self.fallible = scratch, fallible
-        self.spec: Any = outputs[0] if outputs else None
-        self.device = place_of((*outputs, *inputs))
-        self.device_steps: list[DeviceStep] | None = None  # what runs it on a GPU
-        self.launches: Any = None  # run_cuda.Launch for each of them, once its kernel is loaded
-        self.sizes = tuple(size_class(spec.nbytes) for spec in outputs)
-        self.size = self.sizes[0] if outputs else 0
-        self.nbytes = sum(self.sizes) + scratch  # that running it takes
-        # What memory it wants, for results and then for scratch: how much, and where small blocks wait.
-        spare = (size_class(scratch),) if scratch else ()
-        self.wants = tuple([Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)])
+        self.name, self.serial = name, next(_serials)
+        self.inputs, self.outputs = inputs, outputs
+        self.spec = outputs[0] if outputs else None
         self.itemsizes = tuple([0 if s is None else s.dtype.itemsize for s in inputs])
-        self.scalars = scalars  # Python numbers among the words of a row
-        self.count = len(inputs) + len(outputs) + len(constants) + scalars
-        if scratch:
-            self.count += 1
-        if fallible is not None:
-            self.count += 1
-        self.head: tuple[
-            int, ...
-        ] = ()  # of its rows of words, one after the other, once they are linked
-        self.room = len(steps) * (HEADER + self.count) + COPY_ROOM  # words of its rows at most
-        self.large = any(step.n >= 2 * step.grain for step in steps)
-        self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
-        self.pick = -1  # >= 0: no kernel, the extra result of that number of the only input
-        # Whether it also reads or writes the memory of another device.
+        self.device = place_of((*outputs, *inputs))
         self.crosses = any(
             s is not None and s.device is not self.device for s in (*outputs, *inputs)
         )
-        self.moves = False  # no kernel, a copy of bytes from one device to another
-        self.write = NO_WRITE  # else input 1 goes into a part of input 0
-        self.alias: Recipe | None = None  # the same, writing over its input 0
-        self.here = False  # whether that is to be run, whoever looks at input 0
-        self.careful = False  # whether what fails has not written anything over its input
-        self.over = 0  # so many results may take over the memory of the inputs of their numbers
-        self.element: Element | None = None
-        self.activation = -1  # >= 0: which of the constants says what is done to the result
-        self.finishes = False  # whether it can take over what is done to its result
-        # What says anew, whenever it is recorded, where its random numbers begin: its last scalars.
-        self.draw: Callable[[], tuple[int, int, int]] | None = None
-        self.late = 0  # so many of the inputs have their words behind the constants
-        self.fold: Reduction | None = None
-        self.row: RowCall | None = None
-        self.wide = 0  # elements, where they are enough to be fused
-        # What recording needs to know of an elementwise op on these operands:
-        self.operands: tuple[Any, ...] = inputs  # a spec for each, None for a Python number
-        self.numbers: tuple[str, ...] = ()  # names of the Python numbers, in the order of words
-        self.compute: Any = None  # the dtype that the body runs in
-        self.floating = self.whole = (
-            False  # whether that is a floating one, or one of whole numbers
-        )
-        self.differentiable = False
-        self.vjps: dict[Any, Any] = {}
+        self.steps, self.constants, self.scalars, self.late = steps, constants, scalars, 0
+        self.count = len(inputs) + len(outputs) + len(constants) + scalars
+        self.count += bool(scratch) + (fallible is not None)
+        self.head = ()
+        self.room = len(steps) * (HEADER + self.count) + COPY_ROOM
+        self.large = any(step.n >= 2 * step.grain for step in steps)
+        self.device_steps = self.launches = None
+        self.sizes = tuple([size_class(spec.nbytes) for spec in outputs])
+        self.scratch, self.nbytes = scratch, sum(self.sizes) + scratch
+        spare = (size_class(scratch),) if scratch else ()
+        self.wants = tuple([Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)])
+        self.write, self.over = NO_WRITE, 0
+        self.alias = self.in_place = None
+        self.here = self.careful = False
+        self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
+        self.pick, self.picks, self.moves = -1, None, False
+        self.fusion, self.fallible, self.draw = Fusible(), fallible, None
 
 
 class DeviceSource(NamedTuple):

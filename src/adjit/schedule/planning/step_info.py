@@ -66,12 +66,12 @@ def node_notes(
 
     Of several steps the first is charged with what the item reads, the last with what it writes.
     """
-    if recipe.element is None:
+    if recipe.fusion.element is None:
         given = [f"x{k}" for k in range(len(recipe.inputs))]
         made = [f"out{k}" for k in range(len(recipe.outputs))]
     else:
-        given = [o.name for o in recipe.element.inputs if o.strides is not None]
-        made = [o.name for o in recipe.element.outputs]
+        given = [o.name for o in recipe.fusion.element.inputs if o.strides is not None]
+        made = [o.name for o in recipe.fusion.element.outputs]
     taken = _uses(given, reads, recipe.inputs)
     left = _uses(made, writes, recipe.outputs)
     spare = tuple([OperandInfo("scratch", place, recipe.scratch, -1) for place in scratch])

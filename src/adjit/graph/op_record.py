@@ -1,0 +1,99 @@
+"""What recording and backward know of an elementwise op on operands of given specs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
+
+from ..dtypes import dtype
+from ..schedule.codegen.body import Body
+from ..schedule.planning.recipe import Recipe
+from .node import GradContext, GradOp, NewTensor, Spec
+
+PASSED, NOTHING = -1, -2  # among the sources of a vjp
+AS_IS, AS_TENSOR, FITTED = range(3)  # its forms
+
+Pick = Callable[[Any], tuple[Any, ...]]  # of a tuple of anything, some of it in order
+
+
+class Kernel(NamedTuple):
+    """A kernel that gives gradients of some operands."""
+
+    recipe: Recipe
+    only: int  # the operand whose gradient is its only result and fits, or -1
+    which: tuple[int, ...]  # the operands that it gives gradients for
+    numbers: tuple[int, ...]  # the positions of its numbers among the forward's
+    pick: Pick  # picks its inputs out of `g` and the saved values
+    reads: tuple[int, ...]  # the places of its inputs there
+
+
+class Vjp(NamedTuple):
+    """How the gradients of an elementwise op's operands come from that of its result, `g`."""
+
+    passed: Pick | None  # of (g, None): those that are `g` itself, if there are any
+    fits: bool  # whether `g` has the specs of these operands
+    kernels: tuple[Kernel, ...]  # for the others
+    sources: tuple[int, ...] | None  # for each operand its kernel, `PASSED` for `g`, or `NOTHING`
+    forms: tuple[int, ...]  # for each operand what to make of that, as `form` says
+
+
+Number = float | int | bool  # of Python
+# What operands look like: the spec of a tensor, the class of a number.
+OpKey = tuple[Spec | type, ...] | Spec | type
+
+
+class ElementwiseOp(GradOp, Protocol):
+    """An elementwise op as recording needs it; `elementwise.py` has the class of all."""
+
+    name: str
+    arity: int
+    params: list[str]
+    attributes: list[str]
+    body: Body
+    back: Body | None
+    differentiable: bool
+    op_records: dict[OpKey, OpRecord]
+    saves: dict[int, tuple[int, ...]]  # what to save, -1 the result: by who needs gradients
+    dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]]
+
+    def words(
+        self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Number]
+    ) -> tuple[int, ...]:
+        """Python numbers as words."""
+
+    def numbers(self, op_record: OpRecord, words: Sequence[int]) -> dict[str, Number]:
+        """The Python numbers behind words, by name."""
+
+    def functions(self) -> dict[str, Callable[..., NewTensor]]:
+        """What names in the body of the derivative mean on tensors."""
+
+
+class OpRecord(GradContext):
+    """An elementwise op on operands of given specs: its lowered op, and what recording has to know besides."""
+
+    __slots__ = (
+        "compute", "differentiable", "floating", "numbers", "operands", "over", "recipe", "vjps",
+        "vjps_by_spec", "whole",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        operands: tuple[Spec | None, ...],
+        numbers: tuple[str, ...],
+        compute: dtype,
+        *,
+        whole: bool,
+        differentiable: bool,
+    ) -> None:
+        self.recipe = recipe  # what runs it
+        self.over: Recipe | None = None  # what may write over the first operand, once asked for
+        self.operands = operands  # a spec for each, None for a Python number
+        self.numbers = numbers  # names of the Python numbers, in the order of words
+        self.compute = compute  # the dtype that the body runs in
+        self.floating = compute.is_floating_point  # a word of a number is the bits of a float,
+        self.whole = whole  # or the number itself
+        self.differentiable = differentiable
+        # For a bare `g`, which has the spec of the result: by which operands need gradients, as bits.
+        self.vjps: dict[int, Vjp] = {}
+        self.vjps_by_spec: dict[tuple[Spec, int], Vjp] = {}  # for a tensor `g`: by its spec too
