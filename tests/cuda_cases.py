@@ -8,6 +8,7 @@ import numpy as np
 
 import adjit
 from adjit.nn import functional as F
+from adjit.ops.recurrent import KINDS, recurrent_layer
 
 rng = np.random.default_rng(0)
 
@@ -307,9 +308,48 @@ STEPS = {
 }
 
 
+def recurrent(kind, sizes=(3, 2, 2, 1), reverse=False, dtype=np.float32, last=False):
+    """A recurrent layer over packed sequences, its results, and gradients of all that it reads."""
+    gates, hidden, steps = KINDS[kind].gates, 20, len(sizes)
+    x, w_ih, w_hh, bias, h0 = (
+        normal(*shape, dtype=dtype).requires_grad_()
+        for shape in (
+            (sum(sizes), 3), (gates * hidden, 3), (gates * hidden, hidden), (gates * hidden,), (3, hidden)
+        )
+    )  # fmt: skip
+    bias_hn = normal(hidden, dtype=dtype).requires_grad_() if kind == "gru" else None
+    c0 = normal(3, hidden, dtype=dtype).requires_grad_() if kind == "lstm" else None
+    operands = (x, w_ih, w_hh, bias, bias_hn, h0, c0)
+    leaves = [t for t in operands if t is not None]
+
+    def run():
+        packed = None if len(set(sizes)) == 1 else whole(*sizes)
+        made = recurrent_layer(*operands, packed, kind, steps, reverse, True)[
+            : 3 if c0 is not None else 2
+        ]
+        with adjit.no_grad():
+            quick = recurrent_layer(*operands, packed, kind, steps, reverse, False)[0]
+        loss = sum((t * t).sum() for t in (made[1:] if last else made))
+        return [quick, *(t.detach() for t in made), *adjit.autograd.grad(loss, leaves)]
+
+    return run
+
+
+RECURRENT = {
+    "tanh": recurrent("rnn_tanh"),
+    "relu, the other way": recurrent("rnn_relu", reverse=True),
+    "lstm": recurrent("lstm"),
+    "lstm, the other way, in float64": recurrent("lstm", reverse=True, dtype=np.float64),
+    "lstm of one length, its last state": recurrent("lstm", sizes=(3, 3), last=True),
+    "gru": recurrent("gru"),
+    "gru of one length, the other way": recurrent("gru", sizes=(3, 3), reverse=True),
+}
+
+
 def programs():
     """All of them."""
     yield from (CASES | NEARLY | PRODUCTS | STEPS).values()
     yield from map(gradient, GRADIENTS)
     yield from map(sampled, SAMPLED)
     yield from map(convolution, CONVOLUTIONS)
+    yield from RECURRENT.values()
