@@ -310,27 +310,31 @@ STEPS = {
 
 def recurrent(kind, sizes=(3, 2, 2, 1), reverse=False, dtype=np.float32, last=False):
     """A recurrent layer over packed sequences, its results, and gradients of all that it reads."""
-    gates, hidden, steps = KINDS[kind].gates, 20, len(sizes)
-    x, w_ih, w_hh, bias, h0 = (
-        normal(*shape, dtype=dtype).requires_grad_()
-        for shape in (
-            (sum(sizes), 3), (gates * hidden, 3), (gates * hidden, hidden), (gates * hidden,), (3, hidden)
-        )
-    )  # fmt: skip
-    bias_hn = normal(hidden, dtype=dtype).requires_grad_() if kind == "gru" else None
-    c0 = normal(3, hidden, dtype=dtype).requires_grad_() if kind == "lstm" else None
-    operands = (x, w_ih, w_hh, bias, bias_hn, h0, c0)
-    leaves = [t for t in operands if t is not None]
 
     def run():
-        packed = None if len(set(sizes)) == 1 else whole(*sizes)
-        made = recurrent_layer(*operands, packed, kind, steps, reverse, True)[
-            : 3 if c0 is not None else 2
+        rows, hidden, steps = KINDS[kind].gates * 20, 20, len(sizes)
+        shapes = [
+            (sum(sizes), 3),
+            (rows, 3),
+            (rows, hidden),
+            (rows,),
+            (hidden,),
+            (3, hidden),
+            (3, hidden),
         ]
+        absent = {4: kind != "gru", 6: kind != "lstm"}
+        operands = [
+            None if absent.get(k) else normal(*shape, dtype=dtype).requires_grad_()
+            for k, shape in enumerate(shapes)
+        ]
+        packed = None if len(set(sizes)) == 1 else whole(*sizes)
+        made = recurrent_layer(*operands, packed, kind, steps, reverse, True)
+        made = made[: 3 if kind == "lstm" else 2]
         with adjit.no_grad():
             quick = recurrent_layer(*operands, packed, kind, steps, reverse, False)[0]
         loss = sum((t * t).sum() for t in (made[1:] if last else made))
-        return [quick, *(t.detach() for t in made), *adjit.autograd.grad(loss, leaves)]
+        grads = adjit.autograd.grad(loss, [t for t in operands if t is not None])
+        return [quick, *(t.detach() for t in made), *grads]
 
     return run
 
