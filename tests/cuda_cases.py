@@ -8,6 +8,7 @@ import numpy as np
 
 import adjit
 from adjit.nn import functional as F
+from adjit.ops.recurrent import KINDS, recurrent_layer
 
 rng = np.random.default_rng(0)
 
@@ -307,9 +308,52 @@ STEPS = {
 }
 
 
+def recurrent(kind, sizes=(3, 2, 2, 1), reverse=False, dtype=np.float32, last=False):
+    """A recurrent layer over packed sequences, its results, and gradients of all that it reads."""
+
+    def run():
+        rows, hidden, steps = KINDS[kind].gates * 20, 20, len(sizes)
+        shapes = [
+            (sum(sizes), 3),
+            (rows, 3),
+            (rows, hidden),
+            (rows,),
+            (hidden,),
+            (3, hidden),
+            (3, hidden),
+        ]
+        absent = {4: kind != "gru", 6: kind != "lstm"}
+        operands = [
+            None if absent.get(k) else normal(*shape, dtype=dtype).requires_grad_()
+            for k, shape in enumerate(shapes)
+        ]
+        packed = None if len(set(sizes)) == 1 else whole(*sizes)
+        made = recurrent_layer(*operands, packed, kind, steps, reverse, True)
+        made = made[: 3 if kind == "lstm" else 2]
+        with adjit.no_grad():
+            quick = recurrent_layer(*operands, packed, kind, steps, reverse, False)[0]
+        loss = sum((t * t).sum() for t in (made[1:] if last else made))
+        grads = adjit.autograd.grad(loss, [t for t in operands if t is not None])
+        return [quick, *(t.detach() for t in made), *grads]
+
+    return run
+
+
+RECURRENT = {
+    "tanh": recurrent("rnn_tanh"),
+    "relu, the other way": recurrent("rnn_relu", reverse=True),
+    "lstm": recurrent("lstm"),
+    "lstm, the other way, in float64": recurrent("lstm", reverse=True, dtype=np.float64),
+    "lstm of one length, its last state": recurrent("lstm", sizes=(3, 3), last=True),
+    "gru": recurrent("gru"),
+    "gru of one length, the other way": recurrent("gru", sizes=(3, 3), reverse=True),
+}
+
+
 def programs():
     """All of them."""
     yield from (CASES | NEARLY | PRODUCTS | STEPS).values()
     yield from map(gradient, GRADIENTS)
     yield from map(sampled, SAMPLED)
     yield from map(convolution, CONVOLUTIONS)
+    yield from RECURRENT.values()

@@ -125,6 +125,7 @@ def programs(every):
     yield from ((f"gradient of {k}", cuda_cases.gradient(k), False) for k in cuda_cases.GRADIENTS)
     yield from ((k, cuda_cases.sampled(k), False) for k in cuda_cases.SAMPLED)
     yield from ((k, cuda_cases.convolution(k), True) for k in cuda_cases.CONVOLUTIONS)
+    yield from ((f"recurrent: {k}", run, True) for k, run in cuda_cases.RECURRENT.items())
 
 
 OPS = {"exp", "log", "pow", "tanh", "erf", "lgamma", "floor_divide", "maximum", "gelu", "where"}

@@ -22,6 +22,7 @@ from cuda_cases import (
     GRADIENTS,
     NEARLY,
     PRODUCTS,
+    RECURRENT,
     SAMPLED,
     STEPS,
     convolution,
@@ -305,6 +306,12 @@ def test_every_kernel_is_among_those_that_are_compiled():
 @pytest.mark.parametrize("name", SAMPLED if EVERY else [])
 def test_places_between_pixels_and_their_gradients(name):
     check(sampled(name), exact=False)
+
+
+@pytest.mark.skipif(not gemm_tile.FUSED, reason="this processor does not fuse products and sums")
+@pytest.mark.parametrize("name", RECURRENT if EVERY else ["lstm"])
+def test_a_recurrent_layer_and_its_gradients(name):
+    check(RECURRENT[name], exact=False)
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS if EVERY else ["padded", "few pixels"])

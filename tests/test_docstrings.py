@@ -24,8 +24,8 @@ ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
     "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
     "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
-    "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler", "random",
-    "serialization", "special", "utils", "utils.data", "utils.dlpack",
+    "nn.parameter", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.optimizer",
+    "profiler", "random", "serialization", "special", "utils", "utils.data", "utils.dlpack",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
@@ -39,7 +39,8 @@ ONLY = {
     "optim.optimizer": ("register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"),
 }
 # Outside of `cuda` and `accelerator` these need a GPU, and the others there need none.
-GPU_ELSEWHERE = ("Tensor.cuda", "Tensor.pin_memory", "Tensor.record_stream", "nn.Module.cuda")
+GPU_ELSEWHERE = ("Tensor.cuda", "Tensor.pin_memory", "Tensor.record_stream", "nn.Module.cuda",
+                 "nn.utils.rnn.PackedSequence.cuda", "nn.utils.rnn.PackedSequence.pin_memory")  # fmt: skip
 NO_GPU = ("cuda.inspection.", "cuda.kernels", "cuda.simulator.")
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example")
 

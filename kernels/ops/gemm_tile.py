@@ -26,7 +26,7 @@ from __future__ import annotations
 import copy
 import functools
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -323,19 +323,22 @@ def assembly(module: ir.Module) -> str:
 # --------------------------------------------------------------------------- tile
 
 
-def emit_multiply(code: TileCode) -> Any:
-    """`multiply`: panel by panel, the function for as many rows and vectors."""
+def emit_multiply(code: TileCode, layouts: Sequence[bool] = (True, False)) -> Any:
+    """`multiply`: panel by panel, the function for as many rows and vectors.
+
+    With `layouts` of (False,) there are no tiles of their own for an A whose rows are 1 apart.
+    """
     f = code.function("multiply", 12)
     a, a_row, a_step, b, b_step, b_panel, c, c_row, depth, rows, columns, add = f.args
     builder = f.builder
-    shape = f.choose(a_row.equals(1), 0, len(HEIGHTS))
+    shape = f.choose(a_row.equals(1), 0, len(HEIGHTS) * (len(layouts) - 1))
     tall = (shape + f.choose(rows.equals(1), 0, (rows + 1) // 2)) * WIDTH
     with f.loop(columns, f.panel) as j:
         across = f.smaller(columns - j, f.panel)
         b_here, c_here = b + j // f.panel * b_panel * f.size, c + j * f.size
         after = builder.append_basic_block("after")
         choice = builder.switch((tall + (across - 1) // f.lanes).ir, after)
-        tiles = itertools.product((True, False), HEIGHTS, range(1, WIDTH + 1))
+        tiles = itertools.product(layouts, HEIGHTS, range(1, WIDTH + 1))
         for k, (is_dense, height, width) in enumerate(tiles):
             block = builder.append_basic_block()
             choice.add_case(I64(k), block)

@@ -137,12 +137,16 @@ from .resizing import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
 
 __all__ = [
     "CELU",
     "ELU",
     "GELU",
     "GLU",
+    "GRU",
+    "LSTM",
+    "RNN",
     "SELU",
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
@@ -187,6 +191,7 @@ __all__ = [
     "Fold",
     "FractionalMaxPool2d",
     "FractionalMaxPool3d",
+    "GRUCell",
     "GaussianNLLLoss",
     "GroupNorm",
     "Hardshrink",
@@ -204,6 +209,7 @@ __all__ = [
     "LPPool1d",
     "LPPool2d",
     "LPPool3d",
+    "LSTMCell",
     "LayerNorm",
     "LeakyReLU",
     "Linear",
@@ -233,6 +239,9 @@ __all__ = [
     "PixelUnshuffle",
     "PoissonNLLLoss",
     "RMSNorm",
+    "RNNBase",
+    "RNNCell",
+    "RNNCellBase",
     "RReLU",
     "ReLU",
     "ReLU6",
@@ -287,7 +296,7 @@ _INSTEAD = (
     (r"CrossMapLRN2d", "nn.LocalResponseNorm"),
 )  # fmt: skip
 _NOT_SUPPORTED_YET = re.compile(
-    r"(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
+    r"Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
     r"|EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
     r"|AdaptiveLogSoftmaxWithLoss|DataParallel|Uninitialized(Buffer|Parameter)|Container"
 )

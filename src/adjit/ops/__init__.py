@@ -39,6 +39,7 @@ from . import (
     product_sums,
     random,
     random_fill,
+    recurrent,
     reduce,
     regions,
     resample,

@@ -1,13 +1,14 @@
-"""Gradient clipping, and parameters as one flat vector."""
+"""Gradient clipping, parameters as one flat vector; in `rnn` sequences of several lengths."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterable
 
-from ..autograd.modes import no_grad
-from ..ops import creation, joining
-from ..tensor import Tensor
+from ...autograd.modes import no_grad
+from ...ops import creation, joining
+from ...tensor import Tensor
+from . import rnn as rnn
 
 
 @no_grad()

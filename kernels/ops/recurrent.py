@@ -1,0 +1,716 @@
+"""Recurrent layers: all steps of a sequence in one kernel, forward and back.
+
+What the inputs of all steps give to the gates is one product before; here a step adds the product of the
+state and the recurrent weight, on the register tiles of `gemm_tile.py`, and applies the gates'
+functions while their rows are in the cache. The weight is packed once, for all steps and threads. A
+unit is a sequence of the batch: it shares nothing with its neighbours but the weight, and its bits
+depend neither on them nor on threads.
+
+Rows of step after step lie behind each other. Of packed sequences, the longest of which comes first,
+step t has `sizes[t]` rows, else each has one of every sequence. Backward walks the steps the other
+way; it reads what the gates were and the states before each step, which forward wrote down.
+
+Rows of a kernel: the weight and whatever else is read, the results, the packed weight, and from `WORDS`
+on those named in `LAYER`. What a layer has no use for is any address.
+"""
+
+import math
+from functools import partial
+from operator import add, mul
+
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from ..language.abi import I, T, at, helper, kernel, quotient, remainder, shifted, words
+from ..language.device import (
+    all_threads,
+    barrier,
+    block,
+    blocks,
+    first_unit,
+    on_device,
+    thread,
+    threads,
+)
+from ..language.lanes import (
+    LANES,
+    add_run,
+    combine,
+    copy_run,
+    load_some,
+    stack,
+    store_some,
+)
+from ..language.processor import VECTOR_BYTES
+from ..math.vector import INTERLEAVED as INTERLEAVED
+from .gemm_tile import HEIGHT, I64, SUM_DEPTH, WIDTH, TileCode, emit_multiply, emit_pack
+
+LAYER = (
+    "steps", "rows", "batch", "hidden", "depth", "columns", "line", "along", "panel", "reverse",
+    "packed", "has_gradient", "has_bias", "rectifies", "saves",
+)  # fmt: skip
+(
+    STEPS, ROWS, BATCH, HIDDEN, DEPTH, COLUMNS, LINE, ALONG, PANEL, REVERSE,
+    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES,
+) = range(len(LAYER))  # fmt: skip
+WEIGHT, PACKED_WEIGHT, WORDS = 0, 12, 13
+
+PANEL_BYTES = WIDTH * VECTOR_BYTES
+ROUND = 64  # elements that loops over functions work on at once, or a multiple
+BLOCK = 256  # elements of a row that are computed on the stack before they are written
+
+
+# --------------------------------------------------------------------------- products
+
+
+def tile_function(module, dtype, name, emit):
+    """A function of `gemm_tile.py` for a dtype, in the module of the kernel that calls it."""
+    code, before = TileCode(dtype.name, module), {*module.globals}
+    made = module.globals.get(f"{name}_{code.suffix}")
+    if made is None:
+        made = emit(code)
+        for new in {*module.globals} - before:
+            module.globals[new].attributes.add("noinline")
+    return made
+
+
+def on_tiles(name, emit):
+    """An intrinsic that calls a function of `gemm_tile.py` with a tuple of pointers and whole numbers."""
+
+    def define(typingctx, arguments):
+        pointers = [kind for kind in arguments if isinstance(kind, types.CPointer)]
+
+        def codegen(context, builder, sig, args):
+            parts = cgutils.unpack_tuple(builder, args[0], len(arguments))
+            values = [
+                builder.ptrtoint(part, I64) if kind in pointers else part
+                for kind, part in zip(arguments, parts, strict=True)
+            ]
+            builder.call(tile_function(builder.module, pointers[0].dtype, name, emit), values)
+            return context.get_dummy_value()
+
+        return types.void(arguments), codegen
+
+    return intrinsic(define)
+
+
+multiply = on_tiles("multiply", partial(emit_multiply, layouts=(False,)))
+pack = on_tiles("pack", emit_pack)
+
+
+@kernel
+def pack_weight(args, start, stop):
+    """The weight of a layer in panels of columns, as `multiply_rows` reads it; a unit is a panel."""
+    p = words(args)
+    weight, packed, c = at(p[WEIGHT], T), at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    depth, panel, line = c[DEPTH], c[PANEL], c[LINE]
+    for unit in range(start, stop):
+        first = unit * panel
+        count = min(panel, c[COLUMNS] - first)
+        here, there = shifted(weight, first * line), shifted(packed, first * depth)
+        pack((here, line, c[ALONG], count, depth, there, panel))
+
+
+@helper
+def multiply_rows(left, packed, out, out_row, c, first, last, adds, turned):
+    """out[r] = left[r] @ weight for rows from `first` to `last`, or out[r] += it if `adds`; rows of `out` are
+    `out_row` apart.
+
+    Every other step is `turned`: it begins with the panels that the one before has left in the cache.
+    """
+    depth, columns, panel = c[DEPTH], c[COLUMNS], c[PANEL]
+    panels = (columns + panel - 1) // panel
+    for number in range(panels):
+        j = panel * (panels - 1 - number if turned else number)
+        for k in range(0, depth, SUM_DEPTH):
+            steps = min(SUM_DEPTH, depth - k)
+            for i in range(first, last, HEIGHT):
+                multiply((
+                    shifted(left, i * depth + k), depth, 1,
+                    shifted(packed, j * depth + k * panel), panel, 0,
+                    shifted(out, i * out_row + j), out_row,
+                    steps, min(HEIGHT, last - i), min(panel, columns - j), adds + k,
+                ))  # fmt: skip
+
+
+# --------------------------------------------------------------------------- steps
+
+
+@helper
+def rows_at(sizes, c, step):
+    """The rows of a step."""
+    return sizes[step] if c[PACKED] else c[BATCH]
+
+
+@helper
+def begin(given, now, start, stop, count):
+    """now = given for some rows of so many elements."""
+    copy_run(shifted(now, start * count), shifted(given, start * count), (stop - start) * count)
+
+
+@kernel
+def rnn(args, start, stop):
+    """out = tanh or ReLU of x + state @ weight, which is the next state; a unit is a sequence."""
+    p = words(args)
+    x, first_state, sizes = at(p[1], T), at(p[3], T), at(p[5], I)
+    out, state, kept, before = at(p[6], T), at(p[7], T), at(p[9], T), at(p[10], T)
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    begin(first_state, state, start, stop, size)
+    row = c[ROWS] if reverse else 0
+    for n in range(steps):
+        count = rows_at(sizes, c, steps - 1 - n if reverse else n)
+        row -= count if reverse else 0
+        last = min(stop, count)
+        if start < last:
+            many, here = (last - start) * size, (row + start) * size
+            now = shifted(state, start * size)
+            made = shifted(out, here)
+            if c[SAVES]:
+                copy_run(shifted(before, here), now, many)
+            copy_run(made, shifted(x, here), many)
+            multiply_rows(state, packed, shifted(out, row * size), size, c, start, last, 1, n & 1)
+            if c[RECTIFIES]:
+                for j in range(many):
+                    made[j] = T(0) if made[j] < T(0) else made[j]
+            else:
+                for j in range(many):
+                    made[j] = math.tanh(made[j])
+            copy_run(now, made, many)
+            if c[SAVES]:
+                copy_run(shifted(kept, here), made, many)
+        row += 0 if reverse else count
+
+
+@helper
+def apply(function, x, made, count, T):
+    """x[:count] = function(x[:count]), by way of memory on the stack that whole rounds of a loop fit into."""
+    for first in range(0, count, BLOCK):
+        size = min(BLOCK, count - first)
+        here = shifted(x, first)
+        copy_run(made, here, size)
+        for j in range((size + ROUND - 1) // ROUND * ROUND):
+            made[j] = function(made[j])
+        copy_run(here, made, size)
+
+
+@helper
+def lstm_row(sigmoid, tanh, gates, state, cell, size, T):
+    """The gates of a row from what is in them, and the next cell and state."""
+    made = stack(T, BLOCK)
+    apply(sigmoid, gates, made, 2 * size, T)
+    apply(tanh, shifted(gates, 2 * size), made, size, T)
+    apply(sigmoid, shifted(gates, 3 * size), made, size, T)
+    for first in range(0, size, LANES):
+        count = min(LANES, size - first)
+        old, enters = load_some(cell, first, count, T(0)), load_some(gates, first, count, T(0))
+        forgets = load_some(gates, size + first, count, T(0))
+        new = load_some(gates, 2 * size + first, count, T(0))
+        sum_ = combine(add, combine(mul, forgets, old), combine(mul, enters, new))
+        store_some(cell, first, sum_, count)
+        store_some(state, first, sum_, count)
+    apply(tanh, state, made, size, T)
+    for first in range(0, size, LANES):
+        count = min(LANES, size - first)
+        leaves = load_some(gates, 3 * size + first, count, T(0))
+        store_some(state, first, combine(mul, leaves, load_some(state, first, count, T(0))), count)
+
+
+@kernel
+def lstm(args, start, stop):
+    """Gates, cells and states of all steps; a unit is a sequence."""
+    p = words(args)
+    x, first_state, first_cell, sizes = at(p[1], T), at(p[3], T), at(p[4], T), at(p[5], I)
+    out, state, cell, gates = at(p[6], T), at(p[7], T), at(p[8], T), at(p[9], T)
+    before, before_cell = at(p[10], T), at(p[11], T)
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    begin(first_state, state, start, stop, size)
+    begin(first_cell, cell, start, stop, size)
+    row = c[ROWS] if reverse else 0
+    for n in range(steps):
+        count = rows_at(sizes, c, steps - 1 - n if reverse else n)
+        row -= count if reverse else 0
+        last = min(stop, count)
+        if start < last:
+            many, here = (last - start) * size, (row + start) * size
+            if c[SAVES]:
+                copy_run(shifted(before, here), shifted(state, start * size), many)
+                copy_run(shifted(before_cell, here), shifted(cell, start * size), many)
+            into = shifted(gates, row * 4 * size if c[SAVES] else 0)
+            copy_run(shifted(into, start * 4 * size), shifted(x, 4 * here), 4 * many)
+            multiply_rows(state, packed, into, 4 * size, c, start, last, 1, n & 1)
+            for r in range(start, last):
+                now = shifted(state, r * size)
+                gate = shifted(into, r * 4 * size)
+                lstm_row(math.sigmoid, math.tanh, gate, now, shifted(cell, r * size), size, T)
+            copy_run(shifted(out, here), shifted(state, start * size), many)
+        row += 0 if reverse else count
+
+
+@helper
+def gru_row(sigmoid, tanh, x, gates, state, size, T):
+    """The gates of a row (reset, update, what the state gives to the new one, new) and the next state.
+
+    The first two are there but for the function, `x` has what the input gives to the new one.
+    """
+    for j in range(2 * size):
+        gates[j] = sigmoid(gates[j])
+    made = stack(T, BLOCK)
+    for first in range(0, size, BLOCK):
+        count = min(BLOCK, size - first)
+        gate, now, added = shifted(gates, first), shifted(state, first), shifted(x, first)
+        for j in range(count):
+            made[j] = tanh(added[j] + gate[j] * gate[2 * size + j])
+        copy_run(shifted(gate, 3 * size), made, count)
+        for j in range(count):
+            made[j] = (now[j] - made[j]) * gate[size + j] + made[j]
+        copy_run(now, made, count)
+
+
+@kernel
+def gru(args, start, stop):
+    """Gates and states of all steps; a unit is a sequence."""
+    p = words(args)
+    x, bias, first_state, sizes = at(p[1], T), at(p[2], T), at(p[3], T), at(p[5], I)
+    out, state, gates, before = at(p[6], T), at(p[7], T), at(p[9], T), at(p[10], T)
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    begin(first_state, state, start, stop, size)
+    row = c[ROWS] if reverse else 0
+    for n in range(steps):
+        count = rows_at(sizes, c, steps - 1 - n if reverse else n)
+        row -= count if reverse else 0
+        last = min(stop, count)
+        if start < last:
+            many, here = (last - start) * size, (row + start) * size
+            if c[SAVES]:
+                copy_run(shifted(before, here), shifted(state, start * size), many)
+            into = shifted(gates, row * 4 * size if c[SAVES] else 0)
+            for r in range(start, last):
+                gate = shifted(into, r * 4 * size)
+                copy_run(gate, shifted(x, (row + r) * 3 * size), 2 * size)
+                for j in range(size):
+                    gate[2 * size + j] = bias[j] if c[HAS_BIAS] else T(0)
+            multiply_rows(state, packed, into, 4 * size, c, start, last, 1, n & 1)
+            for r in range(start, last):
+                now, added = shifted(state, r * size), shifted(x, (row + r) * 3 * size + 2 * size)
+                gate = shifted(into, r * 4 * size)
+                gru_row(math.sigmoid, math.tanh, added, gate, now, size, T)
+            copy_run(shifted(out, here), shifted(state, start * size), many)
+        row += 0 if reverse else count
+
+
+# --------------------------------------------------------------------------- steps back
+#
+# `reverse` is the direction of these walks here, and `state` what is known so far of the gradient of the
+# state behind a step, then of that before it.
+
+
+@kernel
+def rnn_backward(args, start, stop):
+    """The gradients of x and of the first state; a unit is a sequence."""
+    p = words(args)
+    out, g, g_state, sizes = at(p[1], T), at(p[4], T), at(p[5], T), at(p[7], I)
+    gx, state = at(p[8], T), at(p[10], T)
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    begin(g_state, state, start, stop, size)
+    row = c[ROWS] if reverse else 0
+    for n in range(steps):
+        count = rows_at(sizes, c, steps - 1 - n if reverse else n)
+        row -= count if reverse else 0
+        last = min(stop, count)
+        if start < last:
+            many, here = (last - start) * size, (row + start) * size
+            now, made, g_here = shifted(state, start * size), shifted(gx, here), shifted(g, here)
+            value = shifted(out, here)
+            if c[HAS_GRADIENT]:
+                add_run(now, g_here, many, T(1))
+            if c[RECTIFIES]:
+                for j in range(many):
+                    made[j] = now[j] if value[j] > T(0) else T(0)
+            else:
+                for j in range(many):
+                    made[j] = now[j] * (T(1) - value[j] * value[j])
+            multiply_rows(shifted(gx, row * size), packed, state, size, c, start, last, 0, n & 1)
+        row += 0 if reverse else count
+
+
+@helper
+def lstm_point_back(g, g_cell, enters, forgets, new, leaves, old, shown, T):
+    """The gradients of one element of what the gates are made from, and of the cell before."""
+    d = g * leaves * (T(1) - shown * shown) + g_cell
+    return (
+        d * new * (enters * (T(1) - enters)),
+        d * old * (forgets * (T(1) - forgets)),
+        d * enters * (T(1) - new * new),
+        g * shown * (leaves * (T(1) - leaves)),
+        d * forgets,
+    )
+
+
+@helper
+def lstm_row_back(tanh, gates, before, state, cell, gx, size, T):
+    """The gradients of what the gates of a row are made from, and that of the cell before."""
+    d_in, d_forget, d_new, d_out, d_cell = (
+        stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK)
+    )  # fmt: skip
+    for first in range(0, size, BLOCK):
+        count = min(BLOCK, size - first)
+        gate, old, g, g_cell = (
+            shifted(gates, first), shifted(before, first), shifted(state, first), shifted(cell, first)
+        )  # fmt: skip
+        for j in range(count):
+            enters, forgets, new, leaves = (
+                gate[j],
+                gate[size + j],
+                gate[2 * size + j],
+                gate[3 * size + j],
+            )
+            d_in[j], d_forget[j], d_new[j], d_out[j], d_cell[j] = lstm_point_back(
+                g[j], g_cell[j], enters, forgets, new, leaves, old[j],
+                tanh(forgets * old[j] + enters * new), T,
+            )  # fmt: skip
+        made = shifted(gx, first)
+        copy_run(made, d_in, count)
+        copy_run(shifted(made, size), d_forget, count)
+        copy_run(shifted(made, 2 * size), d_new, count)
+        copy_run(shifted(made, 3 * size), d_out, count)
+        copy_run(g_cell, d_cell, count)
+
+
+@kernel
+def lstm_backward(args, start, stop):
+    """The gradients of x, of the first state and the first cell; a unit is a sequence."""
+    p = words(args)
+    gates, before_cell, g, sizes = at(p[1], T), at(p[3], T), at(p[4], T), at(p[7], I)
+    gx, state, cell = at(p[8], T), at(p[10], T), at(p[11], T)
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    begin(at(p[5], T), state, start, stop, size)
+    begin(at(p[6], T), cell, start, stop, size)
+    row = c[ROWS] if reverse else 0
+    for n in range(steps):
+        count = rows_at(sizes, c, steps - 1 - n if reverse else n)
+        row -= count if reverse else 0
+        last = min(stop, count)
+        if start < last:
+            many, here = (last - start) * size, (row + start) * size
+            if c[HAS_GRADIENT]:
+                add_run(shifted(state, start * size), shifted(g, here), many, T(1))
+            for r in range(start, last):
+                gate, made = shifted(gates, (row + r) * 4 * size), shifted(gx, (row + r) * 4 * size)
+                old, now = shifted(before_cell, (row + r) * size), shifted(state, r * size)
+                lstm_row_back(math.tanh, gate, old, now, shifted(cell, r * size), made, size, T)
+            made = shifted(gx, row * 4 * size)
+            multiply_rows(made, packed, state, size, c, start, last, 0, n & 1)
+        row += 0 if reverse else count
+
+
+@helper
+def gru_point_back(g, reset, update, product, new, old, T):
+    """The gradients of one element of what the gates are made from: by the input three, by the state the
+    third again; and of the state past them."""
+    d = g * (T(1) - update) * (T(1) - new * new)
+    return (
+        d * product * (reset * (T(1) - reset)),
+        g * (old - new) * (update * (T(1) - update)),
+        d,
+        d * reset,
+        g * update,
+    )
+
+
+@helper
+def gru_row_back(gates, before, state, gx, products, size, T):
+    """The gradients of what the gates of a row are made from: by the input, by the state, and past them."""
+    d_reset, d_update, d_new, d_product, d_state = (
+        stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK)
+    )  # fmt: skip
+    for first in range(0, size, BLOCK):
+        count = min(BLOCK, size - first)
+        gate, old, g = shifted(gates, first), shifted(before, first), shifted(state, first)
+        for j in range(count):
+            reset, update, product, new = (
+                gate[j],
+                gate[size + j],
+                gate[2 * size + j],
+                gate[3 * size + j],
+            )
+            d_reset[j], d_update[j], d_new[j], d_product[j], d_state[j] = gru_point_back(
+                g[j], reset, update, product, new, old[j], T
+            )
+        made, product = shifted(gx, first), shifted(products, first)
+        copy_run(made, d_reset, count)
+        copy_run(shifted(made, size), d_update, count)
+        copy_run(shifted(made, 2 * size), d_new, count)
+        copy_run(product, d_reset, count)
+        copy_run(shifted(product, size), d_update, count)
+        copy_run(shifted(product, 2 * size), d_product, count)
+        copy_run(g, d_state, count)
+
+
+@kernel
+def gru_backward(args, start, stop):
+    """The gradients of x, of the products with the state, and of the first state; a unit is a sequence."""
+    p = words(args)
+    gates, before, g, sizes = at(p[1], T), at(p[2], T), at(p[4], T), at(p[7], I)
+    gx, products, state = at(p[8], T), at(p[9], T), at(p[10], T)
+    packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
+    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    begin(at(p[5], T), state, start, stop, size)
+    row = c[ROWS] if reverse else 0
+    for n in range(steps):
+        count = rows_at(sizes, c, steps - 1 - n if reverse else n)
+        row -= count if reverse else 0
+        last = min(stop, count)
+        if start < last:
+            many, here = (last - start) * size, (row + start) * size
+            if c[HAS_GRADIENT]:
+                add_run(shifted(state, start * size), shifted(g, here), many, T(1))
+            for r in range(start, last):
+                i = row + r
+                old, now = shifted(before, i * size), shifted(state, r * size)
+                made, product = shifted(gx, i * 3 * size), shifted(products, i * 3 * size)
+                gru_row_back(shifted(gates, i * 4 * size), old, now, made, product, size, T)
+            made = shifted(products, row * 3 * size)
+            multiply_rows(made, packed, state, size, c, start, last, 1, n & 1)
+        row += 0 if reverse else count
+
+
+# ----- CUDA -----
+#
+# A block goes with a sequence through all steps, its threads share out the columns of the weight. The
+# weight is turned instead of packed, so that neighbours read neighbours. Sums are those of the tiles.
+
+
+@on_device(pack_weight, work=lambda c: c[DEPTH] * c[COLUMNS])
+def turn_weight(row, n):
+    """The weight as (depth, columns)."""
+    weight, turned = at(row[WEIGHT], T), at(row[PACKED_WEIGHT], T)
+    columns, line, along = row[WORDS + COLUMNS], row[WORDS + LINE], row[WORDS + ALONG]
+    for i in range(first_unit(), n, all_threads()):
+        turned[i] = weight[remainder(i, columns) * line + quotient(i, columns) * along]
+
+
+@helper
+def multiply_column(left, turned, j, columns, depth, total, fma, T):
+    """`total` and the product of a row with column j of the weight."""
+    for first in range(0, depth, SUM_DEPTH):
+        part = T(0)
+        for k in range(first, min(first + SUM_DEPTH, depth)):
+            part = fma(left[k], turned[k * columns + j], part)
+        total = total + part
+    return total
+
+
+@helper
+def begin_on_gpu(given, now, count):
+    """now = given, by the threads of a block."""
+    for j in range(thread(), count, threads()):
+        now[j] = given[j]
+    barrier()
+
+
+@helper
+def rows_before(sizes, row, step):
+    """The rows of all steps before one, and its own."""
+    first, count = step * row[WORDS + BATCH], row[WORDS + BATCH]
+    if row[WORDS + PACKED]:
+        first = 0 * count
+        for t in range(step):
+            first += sizes[t]
+        count = sizes[step]
+    return first, count
+
+
+@on_device(rnn)
+def rnn_by_blocks(row, n):
+    """out = tanh or ReLU of x + state @ weight, which is the next state."""
+    x, first_state, sizes = at(row[1], T), at(row[3], T), at(row[5], I)
+    out, state, kept, before = at(row[6], T), at(row[7], T), at(row[9], T), at(row[10], T)
+    turned, steps, size = at(row[PACKED_WEIGHT], T), row[WORDS + STEPS], row[WORDS + HIDDEN]
+    for unit in range(block(), n, blocks()):
+        now = shifted(state, unit * size)
+        begin_on_gpu(shifted(first_state, unit * size), now, size)
+        for m in range(steps):
+            first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
+            if unit < count:
+                here = (first + unit) * size
+                for j in range(thread(), size, threads()):
+                    made = multiply_column(now, turned, j, size, size, x[here + j], math.fma, T)
+                    rectified = T(0) if made < T(0) else made
+                    out[here + j] = rectified if row[WORDS + RECTIFIES] else math.tanh(made)
+                barrier()
+                for j in range(thread(), size, threads()):
+                    if row[WORDS + SAVES]:
+                        before[here + j], kept[here + j] = now[j], out[here + j]
+                    now[j] = out[here + j]
+                barrier()
+
+
+@on_device(lstm)
+def lstm_by_blocks(row, n):
+    """Gates, cells and states of all steps."""
+    x, first_state, first_cell, sizes = at(row[1], T), at(row[3], T), at(row[4], T), at(row[5], I)
+    out, state, cell, gates = at(row[6], T), at(row[7], T), at(row[8], T), at(row[9], T)
+    before, before_cell, turned = at(row[10], T), at(row[11], T), at(row[PACKED_WEIGHT], T)
+    steps, size, saves = row[WORDS + STEPS], row[WORDS + HIDDEN], row[WORDS + SAVES]
+    for unit in range(block(), n, blocks()):
+        now, old = shifted(state, unit * size), shifted(cell, unit * size)
+        begin_on_gpu(shifted(first_state, unit * size), now, size)
+        begin_on_gpu(shifted(first_cell, unit * size), old, size)
+        for m in range(steps):
+            first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
+            if unit < count:
+                i = first + unit
+                gate, added = (
+                    shifted(gates, (i if saves else unit) * 4 * size),
+                    shifted(x, i * 4 * size),
+                )
+                for j in range(thread(), 4 * size, threads()):
+                    gate[j] = multiply_column(now, turned, j, 4 * size, size, added[j], math.fma, T)
+                barrier()
+                for j in range(thread(), size, threads()):
+                    enters, forgets = math.sigmoid(gate[j]), math.sigmoid(gate[size + j])
+                    new, leaves = math.tanh(gate[2 * size + j]), math.sigmoid(gate[3 * size + j])
+                    if saves:
+                        before[i * size + j], before_cell[i * size + j] = now[j], old[j]
+                        gate[j], gate[size + j] = enters, forgets
+                        gate[2 * size + j], gate[3 * size + j] = new, leaves
+                    after = forgets * old[j] + enters * new
+                    made = leaves * math.tanh(after)
+                    old[j], now[j], out[i * size + j] = after, made, made
+                barrier()
+
+
+@on_device(gru)
+def gru_by_blocks(row, n):
+    """Gates and states of all steps."""
+    x, bias, first_state, sizes = at(row[1], T), at(row[2], T), at(row[3], T), at(row[5], I)
+    out, state, gates, before = at(row[6], T), at(row[7], T), at(row[9], T), at(row[10], T)
+    turned, steps, size = at(row[PACKED_WEIGHT], T), row[WORDS + STEPS], row[WORDS + HIDDEN]
+    saves = row[WORDS + SAVES]
+    for unit in range(block(), n, blocks()):
+        now = shifted(state, unit * size)
+        begin_on_gpu(shifted(first_state, unit * size), now, size)
+        for m in range(steps):
+            first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
+            if unit < count:
+                i = first + unit
+                gate, added = (
+                    shifted(gates, (i if saves else unit) * 4 * size),
+                    shifted(x, i * 3 * size),
+                )
+                for j in range(thread(), 3 * size, threads()):
+                    total = T(0)
+                    if j < 2 * size:
+                        total = added[j]
+                    elif row[WORDS + HAS_BIAS]:
+                        total = bias[j - 2 * size]
+                    gate[j] = multiply_column(now, turned, j, 3 * size, size, total, math.fma, T)
+                barrier()
+                for j in range(thread(), size, threads()):
+                    reset, update = math.sigmoid(gate[j]), math.sigmoid(gate[size + j])
+                    new = math.tanh(added[2 * size + j] + reset * gate[2 * size + j])
+                    if saves:
+                        before[i * size + j] = now[j]
+                        gate[j], gate[size + j], gate[3 * size + j] = reset, update, new
+                    made = (now[j] - new) * update + new
+                    now[j], out[i * size + j] = made, made
+                barrier()
+
+
+@on_device(rnn_backward)
+def rnn_backward_by_blocks(row, n):
+    """The gradients of x and of the first state."""
+    out, g, g_state, sizes = at(row[1], T), at(row[4], T), at(row[5], T), at(row[7], I)
+    gx, state, turned = at(row[8], T), at(row[10], T), at(row[PACKED_WEIGHT], T)
+    steps, size = row[WORDS + STEPS], row[WORDS + HIDDEN]
+    for unit in range(block(), n, blocks()):
+        now = shifted(state, unit * size)
+        begin_on_gpu(shifted(g_state, unit * size), now, size)
+        for m in range(steps):
+            first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
+            if unit < count:
+                here = (first + unit) * size
+                for j in range(thread(), size, threads()):
+                    d, value = now[j], out[here + j]
+                    if row[WORDS + HAS_GRADIENT]:
+                        d += g[here + j]
+                    rectified = d if value > T(0) else T(0)
+                    gx[here + j] = (
+                        rectified if row[WORDS + RECTIFIES] else d * (T(1) - value * value)
+                    )
+                barrier()
+                made = shifted(gx, here)
+                for j in range(thread(), size, threads()):
+                    now[j] = multiply_column(made, turned, j, size, size, T(0), math.fma, T)
+                barrier()
+
+
+@on_device(lstm_backward)
+def lstm_backward_by_blocks(row, n):
+    """The gradients of x, of the first state and the first cell."""
+    gates, before_cell, g, g_state = at(row[1], T), at(row[3], T), at(row[4], T), at(row[5], T)
+    g_cell, sizes, gx, state = at(row[6], T), at(row[7], I), at(row[8], T), at(row[10], T)
+    cell, turned, steps = at(row[11], T), at(row[PACKED_WEIGHT], T), row[WORDS + STEPS]
+    size = row[WORDS + HIDDEN]
+    for unit in range(block(), n, blocks()):
+        now, past = shifted(state, unit * size), shifted(cell, unit * size)
+        begin_on_gpu(shifted(g_state, unit * size), now, size)
+        begin_on_gpu(shifted(g_cell, unit * size), past, size)
+        for m in range(steps):
+            first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
+            if unit < count:
+                i = first + unit
+                gate, made = shifted(gates, i * 4 * size), shifted(gx, i * 4 * size)
+                for j in range(thread(), size, threads()):
+                    d, old = now[j], before_cell[i * size + j]
+                    if row[WORDS + HAS_GRADIENT]:
+                        d += g[i * size + j]
+                    enters, forgets, new = gate[j], gate[size + j], gate[2 * size + j]
+                    made[j], made[size + j], made[2 * size + j], made[3 * size + j], past[j] = (
+                        lstm_point_back(
+                            d, past[j], enters, forgets, new, gate[3 * size + j], old,
+                            math.tanh(forgets * old + enters * new), T,
+                        )
+                    )  # fmt: skip
+                barrier()
+                for j in range(thread(), size, threads()):
+                    now[j] = multiply_column(made, turned, j, size, 4 * size, T(0), math.fma, T)
+                barrier()
+
+
+@on_device(gru_backward)
+def gru_backward_by_blocks(row, n):
+    """The gradients of x, of the products with the state, and of the first state."""
+    gates, before, g, g_state = at(row[1], T), at(row[2], T), at(row[4], T), at(row[5], T)
+    sizes, gx, products, state = at(row[7], I), at(row[8], T), at(row[9], T), at(row[10], T)
+    turned, steps, size = at(row[PACKED_WEIGHT], T), row[WORDS + STEPS], row[WORDS + HIDDEN]
+    for unit in range(block(), n, blocks()):
+        now = shifted(state, unit * size)
+        begin_on_gpu(shifted(g_state, unit * size), now, size)
+        for m in range(steps):
+            first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
+            if unit < count:
+                i = first + unit
+                gate, made = shifted(gates, i * 4 * size), shifted(gx, i * 3 * size)
+                into = shifted(products, i * 3 * size)
+                for j in range(thread(), size, threads()):
+                    d = now[j]
+                    if row[WORDS + HAS_GRADIENT]:
+                        d += g[i * size + j]
+                    made[j], made[size + j], made[2 * size + j], into[2 * size + j], now[j] = (
+                        gru_point_back(
+                            d, gate[j], gate[size + j], gate[2 * size + j], gate[3 * size + j],
+                            before[i * size + j], T,
+                        )
+                    )  # fmt: skip
+                    into[j], into[size + j] = made[j], made[size + j]
+                barrier()
+                for j in range(thread(), size, threads()):
+                    now[j] = multiply_column(into, turned, j, size, 3 * size, now[j], math.fma, T)
+                barrier()
