@@ -30,7 +30,7 @@ ROOMS = (
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
     "Generator": {"advance", "reserve"},
-    **{f"optim.{name}": {"update"} for name in ("Adagrad", "Adam", "RMSprop", "SGD")},
+    **{f"optim.{name}": {"numbers", "update"} for name in adjit.optim.__all__ if name[0].isupper()},
     "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")

@@ -72,12 +72,6 @@ SUBJECTS = (
         "func vmap",
     ),
     Subject(
-        "Other optimisers",
-        "use adjit.optim.SGD, Adam, AdamW, RMSprop or Adagrad",
-        """optim.Adafactor optim.Adadelta optim.Adamax optim.ASGD optim.LBFGS optim.Muon optim.NAdam
-        optim.RAdam optim.Rprop optim.SparseAdam""",
-    ),
-    Subject(
         "Recurrent layers, attention and embedding bags",
         "write the cell or the product of softmax by hand: it is fused",
         """gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell embedding_bag
