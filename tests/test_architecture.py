@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "autograd": {"graph", "schedule", "ops", "tensor", "tables"},
     "captured": {"graph", "schedule", "ops", "tensor", "autograd", "optim", "random"},
     "nn": {"graph", "ops", "tensor", "autograd", "captured", "random"},
-    "optim": {"graph", "ops", "tensor", "autograd", "captured", "random"},
+    "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},
     "utils": {"graph", "ops", "tensor", "autograd", "random"},
     "serialization": {"graph", "ops", "tensor", "nn"},
     "models": {"nn", "tensor", "serialization"},

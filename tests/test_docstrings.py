@@ -24,8 +24,8 @@ ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
     "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
     "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
-    "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler", "random",
-    "serialization", "special", "utils", "utils.data", "utils.dlpack",
+    "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "profiler",
+    "random", "serialization", "special", "utils", "utils.data", "utils.dlpack",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {

@@ -792,6 +792,11 @@ def sequential_of_chained(s: Any, o: Any) -> Any:
     return s.SequentialLR(o, [chained(s, o), s.PolynomialLR(o, 6, 2.0)], milestones=[6])
 
 
+def swa(s: Any) -> Any:
+    """The module of averages of the library whose schedules are given."""
+    return importlib.import_module(s.__name__.replace("lr_scheduler", "swa_utils"))
+
+
 SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "StepLR": lambda s, o: s.StepLR(o, step_size=3, gamma=0.5),
     "MultiStepLR": lambda s, o: s.MultiStepLR(o, milestones=[2, 5, 5, 9], gamma=0.3),
@@ -821,6 +826,9 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "CyclicLR scale_fn": lambda s, o: s.CyclicLR(
         o, 0.01, 0.1, step_size_up=3, scale_fn=lambda i: 1 / (1 + i), scale_mode="iterations"
     ),
+    "SWALR": lambda s, o: swa(s).SWALR(o, swa_lr=0.05, anneal_epochs=6),
+    "SWALR linear": lambda s, o: swa(s).SWALR(o, [0.05, 0.1], 4, anneal_strategy="linear"),
+    "SWALR at once": lambda s, o: swa(s).SWALR(o, 0.05, anneal_epochs=0),
     "SequentialLR": sequential,
     "ChainedScheduler": chained,
     "SequentialLR of chained": sequential_of_chained,
@@ -1083,6 +1091,12 @@ def test_warnings_are_those_of_torch(action):
 
 
 SCHEDULE_ERRORS: list[Callable[[Any, Any], Any]] = [
+    lambda s, o: swa(s).SWALR(o, 0.1, anneal_strategy="square"),
+    lambda s, o: swa(s).SWALR(o, 0.1, anneal_epochs=-1),
+    lambda s, o: swa(s).SWALR(o, [0.1]),
+    lambda s, o: swa(s).get_ema_avg_fn(1.5),
+    lambda s, o: swa(s).get_ema_multi_avg_fn(-0.5),
+    lambda s, o: swa(s).AveragedModel(object(), avg_fn=max, multi_avg_fn=max),
     lambda s, o: s.StepLR("optimizer", 3),
     lambda s, o: s.StepLR(o, 3, last_epoch=2),
     lambda s, o: s.LRScheduler(o),
@@ -1125,6 +1139,78 @@ SCHEDULE_ERRORS: list[Callable[[Any, Any], Any]] = [
 def test_schedule_errors_are_those_of_torch(action):
     with quiet():
         assert_same_error(lambda lib: action(lib.optim.lr_scheduler, scheduled(lib)))
+
+
+# ---------------------------------------------------------------- averages of weights
+
+
+AVERAGES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "mean": lambda u: {},
+    "mean of all at once": lambda u: {"multi_avg_fn": u.get_swa_multi_avg_fn()},
+    "mean of each": lambda u: {"avg_fn": u.get_swa_avg_fn(), "use_buffers": True},
+    "ema": lambda u: {"avg_fn": u.get_ema_avg_fn(0.9), "use_buffers": True},
+    "ema of all at once": lambda u: {"multi_avg_fn": u.get_ema_multi_avg_fn(0.75)},
+    "ema, with buffers": lambda u: {
+        "multi_avg_fn": u.get_ema_multi_avg_fn(0.75), "use_buffers": True
+    },
+    "your own": lambda u: {"avg_fn": lambda average, value, count: average + value * count},
+}  # fmt: skip
+
+
+def small_model(lib: Any) -> Any:
+    rng = np.random.default_rng(4)
+    model = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.BatchNorm1d(4), lib.nn.Linear(4, 1))
+    with lib.no_grad():
+        for p in model.parameters():
+            p.copy_(lib.tensor(rng.normal(size=tuple(p.shape)), dtype=p.dtype))
+    return model
+
+
+def batches(lib: Any, count: int) -> list[Any]:
+    rng = np.random.default_rng(5)
+    return [lib.tensor(rng.normal(size=(5, 3)), dtype=lib.float32) for _ in range(count)]
+
+
+def states_of(model: Any) -> dict[str, Any]:
+    return {
+        name: array(t) if hasattr(t, "spec") else t.numpy()
+        for name, t in model.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("options", AVERAGES.values(), ids=AVERAGES.keys())
+def test_averaged_models_are_those_of_torch(options):
+    found = []
+    for lib in (T, torch):
+        model = small_model(lib)
+        averaged = lib.optim.swa_utils.AveragedModel(model, **options(lib.optim.swa_utils))
+        optimizer = lib.optim.SGD(model.parameters(), lr=0.1)
+        for x in batches(lib, 4):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            averaged.update_parameters(model)
+        averaged.eval()
+        found.append((states_of(averaged), averaged(batches(lib, 1)[0]).detach().numpy()))
+    assert [*found[0][0]] == [*found[1][0]]
+    for name, wanted in found[1][0].items():
+        np.testing.assert_allclose(found[0][0][name], wanted, rtol=2e-5, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("pack", [lambda x: x, lambda x: (x, 1), lambda x: [x]])
+def test_update_bn_is_that_of_torch(pack):
+    found = []
+    for lib in (T, torch):
+        model = small_model(lib).eval()
+        lib.optim.swa_utils.update_bn([pack(x) for x in batches(lib, 3)], model, device="cpu")
+        assert not model.training
+        assert not model[1].training
+        assert model[1].momentum == 0.1
+        found.append(states_of(model))
+        lib.optim.swa_utils.update_bn([None], lib.nn.Linear(1, 1))  # there is nothing to find
+    for name, wanted in found[1].items():
+        np.testing.assert_allclose(found[0][name], wanted, rtol=1e-5, atol=1e-6)
 
 
 TOGETHER = [

@@ -3,7 +3,7 @@
 from typing import NoReturn
 
 from ..absent import absent
-from . import lr_scheduler, optimizer
+from . import lr_scheduler, optimizer, swa_utils
 from .adadelta import Adadelta
 from .adafactor import Adafactor
 from .adagrad import Adagrad
@@ -23,6 +23,7 @@ from .sparse_adam import SparseAdam
 __all__ = [
     "ASGD", "LBFGS", "SGD", "Adadelta", "Adafactor", "Adagrad", "Adam", "AdamW", "Adamax", "Muon",
     "NAdam", "Optimizer", "RAdam", "RMSprop", "Rprop", "SparseAdam", "lr_scheduler", "optimizer",
+    "swa_utils",
 ]  # fmt: skip
 
 
