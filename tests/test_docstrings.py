@@ -21,11 +21,12 @@ from adjit.absent import absent
 
 SOURCE = Path(adjit.__file__).parent
 ROOMS = (
-    "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
-    "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
-    "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
+    "", "accelerator", "autograd", "autograd.functional", "autograd.graph", "backends", "backends.cuda",
+    "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
+    "config", "cuda", "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
     "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "profiler",
-    "random", "serialization", "special", "utils", "utils.data", "utils.dlpack",
+    "random", "serialization", "special", "utils", "utils.checkpoint", "utils.data",
+    "utils.dlpack",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {

@@ -71,7 +71,7 @@ class Runtime(NamedTuple):
     numbers: Any  # what backward nodes save that save numbers alone
     grad_switch: str  # names of switches of the state
     inference_switch: str
-    anomaly_switch: str
+    careful_switch: str
     accumulator: str  # the name of a method of tensors
     none: None
     true: bool
@@ -119,7 +119,7 @@ def runtime() -> Runtime:
         numbers=NUMBERS,
         grad_switch=native.named(State, "grad"),
         inference_switch=native.named(State, "inference"),
-        anomaly_switch=native.named(State, "anomaly"),
+        careful_switch=native.named(State, "careful"),
         accumulator=native.named(record.Tensor, "accumulator"),
         none=None,
         true=True,

@@ -18,7 +18,7 @@ from . import calls, record
 from .node import GradNode, Node, node_class
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
-from .saved import FREED, inference_save_error, unpack
+from .saved import FREED, inference_save_error, pack, unpack
 from .signature import exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
 from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Trace, apart, trace, usable
@@ -290,6 +290,8 @@ class Operation(native.Native):
         for k in saving.targets:
             if outs[k].storage.value is not None and outs[k].fn is None:
                 record.give_history(outs[k], fn, k)
+        if state.saving and saved:
+            pack(fn)
 
     def _bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """The arguments of a call by the names of the parameters, defaults included."""

@@ -17,12 +17,24 @@ class State(threading.local):
     inference = False  # results are inference tensors
     anomaly = False  # forward tracebacks are kept, gradients are checked
     check_nan = True
+    saving: tuple[tuple[Callable[..., Any], Callable[..., Any]], ...] = ()  # hooks of what is saved
+    saving_refused: str | None = None  # why there may be none
+    walk: Any = None  # the backward pass that is running
+    careful = False  # either of these: recording is left to Python, call by call
     session: Any = None  # captured.capture.Session while a function is being captured
     compiling = False  # inside of a function that `adjit.compile` has made
     steady = True  # nothing happened that specs do not determine: no look at values, no draw
 
 
 state = State()
+
+
+def be_careful() -> None:
+    """Have recording of this thread left to Python where a switch asks for that."""
+    if state.anomaly or state.saving:
+        modes_used[:] = [True]
+    state.careful = bool(state.anomaly or state.saving)
+
 
 unrecorded: list[None] = []  # as long as there are threads that record no backward nodes
 
@@ -56,7 +68,9 @@ resume_gradients: Callable[[], object] = partial(
     ),
 )
 
-modes_used: list[bool] = []  # not empty once any thread has used inference or anomaly mode
+modes_used: list[
+    bool
+] = []  # not empty once any thread has used inference or anomaly mode, or hooks
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put
 # properties in the place of slots, so that machine code, which does not see these, does nothing.

@@ -168,8 +168,8 @@ def _view(t: Any, spec: Spec, offset: int) -> Any:
 
 
 def usable() -> bool:
-    """Whether this thread may record from templates: they leave no tracebacks, mark no results."""
-    return not (modes_used and (state.inference or state.anomaly))
+    """Whether this thread may record from templates: they leave no tracebacks, mark nothing, call no hooks."""
+    return not (modes_used and (state.inference or state.careful))
 
 
 def trace(operands: Sequence[Any], run: Callable[[], Any]) -> tuple[Any, Any]:
