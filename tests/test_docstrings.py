@@ -24,7 +24,8 @@ ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "autograd.graph", "backends", "backends.cuda",
     "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
     "config", "cuda", "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
-    "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "profiler",
+    "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize",
+    "nn.utils.prune", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "profiler",
     "random", "serialization", "special", "utils", "utils.checkpoint", "utils.data",
     "utils.dlpack",
 )  # fmt: skip
