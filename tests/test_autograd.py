@@ -367,6 +367,28 @@ def test_saved_values_are_readable_until_freed():
         e.grad_fn._saved_result  # noqa: B018
 
 
+def test_a_saved_list_of_tensors_is_readable(monkeypatch):
+    from adjit.graph.operation import operation
+
+    monkeypatch.setattr("adjit.graph.operation.registry", {})
+
+    @operation("ScaledBackward0")
+    def scaled(tensors):
+        return tensors[0].clone()
+
+    @scaled.vjp
+    def _(g, tensors):
+        return ([g * tensors[1], None],)
+
+    x, factor = leaf([1.0, 2.0]), T.tensor([3.0, 4.0])
+    y = scaled([x, factor])
+    saved = y.grad_fn._saved_tensors
+    assert saved[0] is x
+    assert saved[1] is factor
+    y.sum().backward()
+    assert x.grad.tolist() == [3.0, 4.0]
+
+
 def test_a_graph_is_freed_without_the_garbage_collector():
     gc.collect()
     gc.disable()

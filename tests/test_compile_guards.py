@@ -710,6 +710,7 @@ optimiser(
     "momentum switched off", lambda o, b: o.param_groups[0].update(momentum=0, dampening=0.5),
     functools.partial(T.optim.SGD, momentum=0.5),
 )  # fmt: skip
+optimiser("options of Rprop", lambda o, b: o.param_groups[0].update(etas=(0.4, 2.0)), T.optim.Rprop)
 optimiser("options of RMSprop", lambda o, b: o.param_groups[0].update(alpha=0.5), T.optim.RMSprop)
 
 

@@ -21,16 +21,17 @@ from adjit.absent import absent
 
 SOURCE = Path(adjit.__file__).parent
 ROOMS = (
-    "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
-    "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
-    "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
-    "nn.parameter", "nn.utils", "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.optimizer",
-    "profiler", "random", "serialization", "special", "utils", "utils.data", "utils.dlpack",
+    "", "accelerator", "autograd", "autograd.functional", "autograd.graph", "backends", "backends.cuda",
+    "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
+    "config", "cuda", "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
+    "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune",
+    "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "profiler",
+    "random", "serialization", "special", "utils", "utils.checkpoint", "utils.data", "utils.dlpack",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
     "Generator": {"advance", "reserve"},
-    **{f"optim.{name}": {"update"} for name in ("Adagrad", "Adam", "RMSprop", "SGD")},
+    **{f"optim.{name}": {"numbers", "update"} for name in adjit.optim.__all__ if name[0].isupper()},
     "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")

@@ -527,6 +527,10 @@ ONE_BY_ONE: dict[str, Callable[[list[Any]], Any]] = {
     "Adam": lambda p: T.optim.AdamW(p, lr=T.tensor(0.1), capturable=True),
     "RMSprop": lambda p: T.optim.RMSprop(p, lr=0.1, momentum=0.9, centered=True),
     "Adagrad": lambda p: T.optim.Adagrad(p, lr=0.1, lr_decay=0.1),
+    "NAdam": lambda p: T.optim.NAdam(p, lr=0.1, weight_decay=0.1, decoupled_weight_decay=True),
+    "ASGD": lambda p: T.optim.ASGD(p, lr=T.tensor(0.1), t0=0),
+    "Rprop": lambda p: T.optim.Rprop(p, lr=0.1),
+    "Adafactor": lambda p: T.optim.Adafactor(p, lr=0.1),
 }
 
 
@@ -663,6 +667,8 @@ REPLAYS: dict[str, Callable[[], World]] = {
     "SGD": trains(OPTIMIZERS["SGD with momentum"]),
     "Adam": trains(OPTIMIZERS["Adam"]),
     "RMSprop": trains(ONE_BY_ONE["RMSprop"]),
+    "Adadelta": trains(lambda p: T.optim.Adadelta(p, lr=0.1)),
+    "NAdam": trains(lambda p: T.optim.NAdam(p, lr=0.1, capturable=True)),
 }
 
 

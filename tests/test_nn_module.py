@@ -646,6 +646,66 @@ def test_backward_hooks_of_wrong_length() -> None:
         module(T.ones(1, requires_grad=True)).sum().backward()
 
 
+@pytest.mark.parametrize("lib", [T, pytest.param("torch")], ids=["ours", "torch"])
+def test_backward_hooks_of_the_old_kind(lib: Any) -> None:
+    lib = pytest.importorskip("torch") if lib == "torch" else lib
+    seen = []
+
+    def double(module: Any, grad_input: Any, grad_output: Any) -> Any:
+        seen.append((type(module).__name__, grad_output[0].tolist()))
+        return tuple(2 * grad for grad in grad_input)
+
+    module = lib.nn.Sigmoid()
+    module.register_backward_hook(double)
+    x = lib.zeros(2, requires_grad=True)
+    module(x * 1).backward(lib.ones(2))
+    assert seen == [("Sigmoid", [1.0, 1.0])]
+    assert x.grad.tolist() == [0.5, 0.5]
+    full = lib.nn.Sigmoid()
+    full.register_full_backward_hook(double)
+    for register in (module.register_full_backward_hook, full.register_backward_hook):
+        with pytest.raises(RuntimeError, match="Cannot use both regular backward hooks and full"):
+            register(double)
+    two = lib.nn.Sequential(lib.nn.Sigmoid(), lib.nn.Sigmoid())
+    two.register_backward_hook(double)
+    with pytest.warns(FutureWarning, match="when the forward contains multiple autograd Nodes"):
+        two(x * 1)
+    module.register_forward_hook(lambda module, args, result: [result])
+    with pytest.warns(FutureWarning, match="does not return a single Tensor or a tuple"):
+        module(x * 1)
+
+
+@pytest.mark.parametrize("lib", [T, pytest.param("torch")], ids=["ours", "torch"])
+def test_forward_hooks_that_are_always_called(lib: Any) -> None:
+    lib = pytest.importorskip("torch") if lib == "torch" else lib
+    seen: list[Any] = []
+
+    class Failing(lib.nn.Module):
+        def forward(self, x: Any) -> Any:
+            raise KeyError("forward")
+
+    module = Failing()
+    module.register_forward_hook(lambda *args: seen.append("usual"))
+    module.register_forward_hook(lambda module, args, result: seen.append(result), always_call=True)
+    module.register_forward_hook(
+        lambda module, args, kwargs, result: 1 / 0, always_call=True, with_kwargs=True
+    )
+    with (
+        pytest.warns(UserWarning, match="raised an exception that was silenced"),
+        pytest.raises(KeyError, match="forward"),
+    ):
+        module(lib.ones(1))
+    assert seen == [None]
+
+
+def test_to_empty() -> None:
+    net = T.nn.BatchNorm1d(3)
+    weight = net.weight
+    assert net.to_empty(device="cpu") is net
+    assert net.weight is weight
+    assert net.running_mean.shape == (3,)
+
+
 def test_backward_hooks_rest_under_no_grad() -> None:
     module = Double()
     module.register_full_backward_hook(lambda *args: pytest.fail("called"))

@@ -43,6 +43,24 @@ RULES = [
     ("Adagrad", {}),
     ("Adagrad", {"lr_decay": 0.1, "initial_accumulator_value": 0.5, "weight_decay": 0.1}),
     ("Adagrad", {"maximize": True, "eps": 1e-2}),
+    ("Adadelta", {}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.5, "eps": 1e-3, "weight_decay": 0.1, "maximize": True}),
+    ("Adamax", {}),
+    ("Adamax", {"betas": (0.5, 0.9), "eps": 1e-2, "weight_decay": 0.1, "maximize": True}),
+    ("NAdam", {}),
+    ("NAdam", {"betas": (0.5, 0.9), "eps": 1e-2, "momentum_decay": 0.3, "weight_decay": 0.1}),
+    ("NAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True, "maximize": True}),
+    ("RAdam", {}),
+    ("RAdam", {"betas": (0.5, 0.9), "eps": 1e-2, "weight_decay": 0.1, "maximize": True}),
+    ("RAdam", {"weight_decay": 0.1, "decoupled_weight_decay": True}),
+    ("ASGD", {}),
+    ("ASGD", {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 2, "weight_decay": 0.1}),
+    ("ASGD", {"t0": 0, "maximize": True}),
+    ("Rprop", {}),
+    ("Rprop", {"lr": 0.3, "etas": (0.3, 1.7), "step_sizes": (0.1, 0.4), "maximize": True}),
+    ("Adafactor", {}),
+    ("Adafactor", {"lr": 0.5, "beta2_decay": -0.4, "eps": (1e-2, 0.5), "weight_decay": 0.1}),
+    ("Adafactor", {"d": 1.5, "maximize": True}),
 ]
 SHAPES = [(3, 2), (4,), ()]
 
@@ -122,7 +140,7 @@ def test_steps_are_those_of_torch(rule, options, dtype, rtol):
     ours, theirs = parameters(T, dtype), parameters(torch, dtype)
     optimizer = getattr(T.optim, rule)(ours, **options)
     reference = getattr(torch.optim, rule)(theirs, **options)
-    for step in range(5):
+    for step in range(12):
         take_steps(T, optimizer, range(step, step + 1))
         take_steps(torch, reference, range(step, step + 1))
         assert_same_values(ours, theirs, rtol)
@@ -158,7 +176,11 @@ def test_group_added_later():
     assert_same_values(*results, rtol=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+@pytest.mark.parametrize(
+    "rule",
+    ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD",
+     "Adafactor"],
+)  # fmt: skip
 @pytest.mark.parametrize("shape", [(), (1,)])
 def test_learning_rate_in_a_tensor_is_followed(rule, shape):
     number, tensor = parameters(T), parameters(T)
@@ -174,7 +196,9 @@ def test_learning_rate_in_a_tensor_is_followed(rule, shape):
     assert_same_values(tensor, number, rtol=1e-6)
 
 
-@pytest.mark.parametrize("rule", ["Adam", "AdamW", "RMSprop"])
+@pytest.mark.parametrize(
+    "rule", ["Adam", "AdamW", "RMSprop", "Adadelta", "Adamax", "NAdam", "RAdam", "ASGD", "Rprop"]
+)
 def test_capturable_counts_in_a_tensor(rule):
     number, tensor = parameters(T), parameters(T)
     by_number = getattr(T.optim, rule)(number)
@@ -186,6 +210,34 @@ def test_capturable_counts_in_a_tensor(rule):
     take_steps(T, by_tensor, range(2, 4))
     assert steps[0].item() == 4  # the tensor of before, counted on in place
     assert_same_values(tensor, number, rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(4, 4), (6, 3), (3, 6)])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"lr": 0.1, "weight_decay": 0.0, "momentum": 0.5, "nesterov": False},
+        {"adjust_lr_fn": "match_rms_adamw", "eps": 1.0, "ns_steps": 2},
+        {"adjust_lr_fn": "original", "ns_coefficients": (2.0, -1.5, 0.5)},
+    ],
+)
+def test_muon_is_that_of_torch_without_rounding_to_bfloat16(options, shape, dtype, monkeypatch):
+    monkeypatch.setattr(torch.Tensor, "bfloat16", torch.Tensor.clone)
+    rng = np.random.default_rng(0)
+    start, grads = rng.normal(size=shape), rng.normal(size=(6, *shape))
+    found, saved = [], []
+    for lib in (T, torch):
+        p = lib.tensor(start, dtype=getattr(lib, dtype), requires_grad=True)
+        optimizer = lib.optim.Muon([p], **options)
+        for grad in grads:
+            p.grad = lib.tensor(grad, dtype=p.dtype)
+            optimizer.step()
+        found.append(p)
+        saved.append(optimizer)
+    assert_same_values([found[0]], [found[1]], {"float32": 2e-5, "float64": 1e-12}[dtype])
+    assert_same_state(*saved, {"float32": 2e-5, "float64": 1e-12}[dtype])
 
 
 def test_flags_for_other_kernels_change_nothing():
@@ -267,6 +319,136 @@ def test_descent_on_a_parabola_is_geometric(start, lr):
         p.grad = 2 * p.detach()
         optimizer.step()
     np.testing.assert_allclose(array(p), np.array(start) * (1 - 2 * lr) ** 3, atol=1e-12)
+
+
+# ---------------------------------------------------------------- L-BFGS
+
+
+def bowl(lib: Any, params: list[Any]) -> Any:
+    a, b = params
+    return ((a - 1) ** 4).sum() + (a[0] * b).square().sum() + (b + 0.5).square().sum()
+
+
+def valley(lib: Any, params: list[Any]) -> Any:
+    """Rosenbrock's, in five dimensions."""
+    x = lib.cat([p.reshape(-1) for p in params])
+    return (100 * (x[1:] - x[:-1] ** 2) ** 2 + (1 - x[:-1]) ** 2).sum()
+
+
+def waves(lib: Any, params: list[Any]) -> Any:
+    a, b = params
+    return (3 * a).sin().sum() + 0.1 * a.square().sum() + (2 * b).cos().sum() + 0.2 * (b**2).sum()
+
+
+def minimise(
+    lib: Any, f: Any, steps: int, dtype: str, optimizer: Any = None, **options: Any
+) -> Any:
+    params = [
+        lib.tensor(start, dtype=getattr(lib, dtype), requires_grad=True)
+        for start in ([-1.2, 1.0, 0.3], [[0.5], [2.0]])
+    ]
+    optimizer = lib.optim.LBFGS(params, **options)
+    losses, evaluations = [], []
+
+    def closure():
+        optimizer.zero_grad()
+        loss = f(lib, params)
+        loss.backward()
+        evaluations.append(loss.item())
+        return loss
+
+    for _ in range(steps):
+        losses.append(optimizer.step(closure).item())
+    return optimizer, losses, evaluations
+
+
+LBFGS_OPTIONS: list[dict[str, Any]] = [
+    {"lr": 0.01},
+    {"lr": 0.02, "max_iter": 4, "history_size": 3},
+    {"line_search_fn": "strong_wolfe"},
+    {"line_search_fn": "strong_wolfe", "max_iter": 3, "history_size": 2, "lr": 0.1},
+    {"line_search_fn": "strong_wolfe", "max_eval": 5, "lr": 3.0},
+    {"line_search_fn": "strong_wolfe", "max_eval": 1, "lr": 0.01},
+    {"line_search_fn": "strong_wolfe", "tolerance_grad": 1e-2, "tolerance_change": 1e-4},
+]
+
+
+@pytest.mark.parametrize("f", [bowl, valley, waves])
+@pytest.mark.parametrize("options", LBFGS_OPTIONS)
+def test_lbfgs_goes_where_that_of_torch_goes(options, f):
+    optimizer, *found = minimise(T, f, 5, "float64", **options)
+    reference, *wanted = minimise(torch, f, 5, "float64", **options)
+    for mine, theirs in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-6, atol=1e-9)
+    ours, theirs = (o.state_dict()["state"][0] for o in (optimizer, reference))
+    assert ours["n_iter"] == theirs["n_iter"]
+    assert ours["func_evals"] == theirs["func_evals"]
+    assert optimizer.state_dict()["param_groups"] == reference.state_dict()["param_groups"]
+
+
+def test_lbfgs_finds_the_minimum_in_float32():
+    _, losses, _ = minimise(T, valley, 20, "float32", line_search_fn="strong_wolfe")
+    np.testing.assert_allclose(losses[-1], 3.930839, rtol=1e-5)  # the other one, near (-1, 1, ...)
+
+
+def test_lbfgs_does_not_follow_a_loss_that_is_not_a_number():
+    def f(lib: Any, params: list[Any]) -> Any:
+        return (params[0] - 2).sqrt().sum() + params[1].sum()
+
+    _, *found = minimise(T, f, 1, "float64", line_search_fn="strong_wolfe")
+    _, *wanted = minimise(torch, f, 1, "float64", line_search_fn="strong_wolfe")
+    np.testing.assert_array_equal(found[0], wanted[0])
+
+
+@pytest.mark.parametrize("direction", ["from torch", "to torch", "to ourselves"])
+def test_lbfgs_resumes(direction):
+    source, target = {
+        "from torch": (torch, T), "to torch": (T, torch), "to ourselves": (T, T),
+    }[direction]  # fmt: skip
+    _, losses, _ = minimise(source, valley, 4, "float64", max_iter=6, lr=0.02)
+
+    def converted(value: Any) -> Any:
+        if isinstance(value, (T.Tensor, torch.Tensor)):
+            return target.tensor(array(value) if source is T else value.numpy())
+        if isinstance(value, list):
+            return [converted(one) for one in value]
+        return value
+
+    half, first, _ = minimise(source, valley, 2, "float64", max_iter=6, lr=0.02)
+    params = [converted(p.detach()).requires_grad_() for p in half.param_groups[0]["params"]]
+    optimizer = target.optim.LBFGS(params)
+    saved = half.state_dict()
+    state = {key: converted(value) for key, value in saved["state"][0].items()}
+    optimizer.load_state_dict({"state": {0: state}, "param_groups": saved["param_groups"]})
+
+    def closure():
+        optimizer.zero_grad()
+        loss = valley(target, params)
+        loss.backward()
+        return loss
+
+    second = [optimizer.step(closure).item() for _ in range(2)]
+    np.testing.assert_allclose([*first, *second], losses, rtol=1e-7)
+
+
+def test_lbfgs_leaves_the_parameters_where_a_search_that_fails_began():
+    p = T.tensor([3.0], requires_grad=True)
+    optimizer = T.optim.LBFGS([p], line_search_fn="strong_wolfe")
+    calls = []
+
+    def closure():
+        calls.append(p.item())
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        optimizer.zero_grad()
+        loss = (p**4).sum()
+        loss.backward()
+        return loss
+
+    with pytest.raises(KeyboardInterrupt):
+        optimizer.step(closure)
+    assert p.item() == calls[0] == 3.0
+    assert calls[1] == 2.0
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -478,6 +660,14 @@ def zero(lib: Any, **options: Any) -> Any:
     return lib.zeros(2, requires_grad=True, **options)
 
 
+def stepped(lib: Any, rule: Any, **options: Any) -> None:
+    p = lib.ones(2, 3, requires_grad=True)
+    optimizer = rule([p], **options)
+    optimizer.step()  # without a gradient: nothing happens
+    p.grad = lib.ones(2, 3)
+    optimizer.step()
+
+
 ERRORS: list[Callable[[Any], Any]] = [
     lambda lib: lib.optim.SGD([], lr=0.1),
     lambda lib: lib.optim.SGD(zero(lib), lr=0.1),
@@ -508,6 +698,41 @@ ERRORS: list[Callable[[Any], Any]] = [
     lambda lib: lib.optim.RMSprop([zero(lib)], alpha=-1),
     lambda lib: lib.optim.Adagrad([zero(lib)], lr_decay=-1),
     lambda lib: lib.optim.Adagrad([zero(lib)], initial_accumulator_value=-1),
+    lambda lib: lib.optim.Adadelta([zero(lib)], rho=1.5),
+    lambda lib: lib.optim.Adadelta([zero(lib)], eps=-1),
+    lambda lib: lib.optim.Adadelta([zero(lib)], weight_decay=-1),
+    lambda lib: lib.optim.Adamax([zero(lib)], eps=-1),
+    lambda lib: lib.optim.Adamax([zero(lib)], betas=(1.0, 0.9)),
+    lambda lib: lib.optim.NAdam([zero(lib)], betas=(0.9, -0.1)),
+    lambda lib: lib.optim.NAdam([zero(lib)], momentum_decay=-1),
+    lambda lib: lib.optim.RAdam([zero(lib)], betas=(0.9, 1.0)),
+    lambda lib: lib.optim.RAdam([zero(lib)], weight_decay=-1),
+    lambda lib: lib.optim.ASGD([zero(lib)], weight_decay=-1),
+    lambda lib: lib.optim.Rprop([zero(lib)], lr=-1),
+    lambda lib: lib.optim.Rprop([zero(lib)], etas=(1.0, 1.2)),
+    lambda lib: lib.optim.Adafactor([zero(lib)], lr=-1),
+    lambda lib: lib.optim.Adafactor([zero(lib)], beta2_decay=0.1),
+    lambda lib: lib.optim.Adafactor([zero(lib)], eps=(-1, 1)),
+    lambda lib: lib.optim.Adafactor([zero(lib)], eps=(None, -1)),
+    lambda lib: lib.optim.Adafactor([zero(lib)], d=0.5),
+    lambda lib: lib.optim.Adafactor([zero(lib)], weight_decay=-1),
+    lambda lib: lib.optim.Muon([lib.ones(2, 2)], lr=-1),
+    lambda lib: lib.optim.Muon([lib.ones(2, 2)], momentum=-1),
+    lambda lib: lib.optim.Muon([lib.ones(2, 2)], weight_decay=-1),
+    lambda lib: lib.optim.Muon([lib.ones(2, 2)], adjust_lr_fn="none"),
+    lambda lib: lib.optim.Muon([zero(lib)]),
+    lambda lib: stepped(lib, lib.optim.Muon, ns_steps=100),
+    lambda lib: stepped(lib, lib.optim.Muon, ns_coefficients=(1, 2)),
+    lambda lib: stepped(lib, lib.optim.SparseAdam),
+    lambda lib: lib.optim.SparseAdam([zero(lib)], lr=0.0),
+    lambda lib: lib.optim.SparseAdam([zero(lib)], eps=0.0),
+    lambda lib: lib.optim.SparseAdam([zero(lib)], betas=(1.0, 0.9)),
+    lambda lib: lib.optim.LBFGS([zero(lib)], lr=-1),
+    lambda lib: lib.optim.LBFGS([{"params": zero(lib)}, {"params": zero(lib)}]),
+    lambda lib: lib.optim.LBFGS([zero(lib)]).step(),
+    lambda lib: lib.optim.LBFGS([p := zero(lib)], line_search_fn="armijo").step(
+        lambda: [loss := (p - 1).square().sum(), loss.backward()][0]
+    ),
     lambda lib: lib.optim.Optimizer([zero(lib)], {"lr": optimizer_module(lib).required}),
     lambda lib: lib.optim.Optimizer([zero(lib)], {}).step(),
     lambda lib: lib.optim.SGD([zero(lib)]).add_param_group([zero(lib)]),
@@ -567,6 +792,11 @@ def sequential_of_chained(s: Any, o: Any) -> Any:
     return s.SequentialLR(o, [chained(s, o), s.PolynomialLR(o, 6, 2.0)], milestones=[6])
 
 
+def swa(s: Any) -> Any:
+    """The module of averages of the library whose schedules are given."""
+    return importlib.import_module(s.__name__.replace("lr_scheduler", "swa_utils"))
+
+
 SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "StepLR": lambda s, o: s.StepLR(o, step_size=3, gamma=0.5),
     "MultiStepLR": lambda s, o: s.MultiStepLR(o, milestones=[2, 5, 5, 9], gamma=0.3),
@@ -596,6 +826,9 @@ SCHEDULES: dict[str, Callable[[Any, Any], Any]] = {
     "CyclicLR scale_fn": lambda s, o: s.CyclicLR(
         o, 0.01, 0.1, step_size_up=3, scale_fn=lambda i: 1 / (1 + i), scale_mode="iterations"
     ),
+    "SWALR": lambda s, o: swa(s).SWALR(o, swa_lr=0.05, anneal_epochs=6),
+    "SWALR linear": lambda s, o: swa(s).SWALR(o, [0.05, 0.1], 4, anneal_strategy="linear"),
+    "SWALR at once": lambda s, o: swa(s).SWALR(o, 0.05, anneal_epochs=0),
     "SequentialLR": sequential,
     "ChainedScheduler": chained,
     "SequentialLR of chained": sequential_of_chained,
@@ -858,6 +1091,12 @@ def test_warnings_are_those_of_torch(action):
 
 
 SCHEDULE_ERRORS: list[Callable[[Any, Any], Any]] = [
+    lambda s, o: swa(s).SWALR(o, 0.1, anneal_strategy="square"),
+    lambda s, o: swa(s).SWALR(o, 0.1, anneal_epochs=-1),
+    lambda s, o: swa(s).SWALR(o, [0.1]),
+    lambda s, o: swa(s).get_ema_avg_fn(1.5),
+    lambda s, o: swa(s).get_ema_multi_avg_fn(-0.5),
+    lambda s, o: swa(s).AveragedModel(object(), avg_fn=max, multi_avg_fn=max),
     lambda s, o: s.StepLR("optimizer", 3),
     lambda s, o: s.StepLR(o, 3, last_epoch=2),
     lambda s, o: s.LRScheduler(o),
@@ -900,6 +1139,78 @@ SCHEDULE_ERRORS: list[Callable[[Any, Any], Any]] = [
 def test_schedule_errors_are_those_of_torch(action):
     with quiet():
         assert_same_error(lambda lib: action(lib.optim.lr_scheduler, scheduled(lib)))
+
+
+# ---------------------------------------------------------------- averages of weights
+
+
+AVERAGES: dict[str, Callable[[Any], dict[str, Any]]] = {
+    "mean": lambda u: {},
+    "mean of all at once": lambda u: {"multi_avg_fn": u.get_swa_multi_avg_fn()},
+    "mean of each": lambda u: {"avg_fn": u.get_swa_avg_fn(), "use_buffers": True},
+    "ema": lambda u: {"avg_fn": u.get_ema_avg_fn(0.9), "use_buffers": True},
+    "ema of all at once": lambda u: {"multi_avg_fn": u.get_ema_multi_avg_fn(0.75)},
+    "ema, with buffers": lambda u: {
+        "multi_avg_fn": u.get_ema_multi_avg_fn(0.75), "use_buffers": True
+    },
+    "your own": lambda u: {"avg_fn": lambda average, value, count: average + value * count},
+}  # fmt: skip
+
+
+def small_model(lib: Any) -> Any:
+    rng = np.random.default_rng(4)
+    model = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.BatchNorm1d(4), lib.nn.Linear(4, 1))
+    with lib.no_grad():
+        for p in model.parameters():
+            p.copy_(lib.tensor(rng.normal(size=tuple(p.shape)), dtype=p.dtype))
+    return model
+
+
+def batches(lib: Any, count: int) -> list[Any]:
+    rng = np.random.default_rng(5)
+    return [lib.tensor(rng.normal(size=(5, 3)), dtype=lib.float32) for _ in range(count)]
+
+
+def states_of(model: Any) -> dict[str, Any]:
+    return {
+        name: array(t) if hasattr(t, "spec") else t.numpy()
+        for name, t in model.state_dict().items()
+    }
+
+
+@pytest.mark.parametrize("options", AVERAGES.values(), ids=AVERAGES.keys())
+def test_averaged_models_are_those_of_torch(options):
+    found = []
+    for lib in (T, torch):
+        model = small_model(lib)
+        averaged = lib.optim.swa_utils.AveragedModel(model, **options(lib.optim.swa_utils))
+        optimizer = lib.optim.SGD(model.parameters(), lr=0.1)
+        for x in batches(lib, 4):
+            optimizer.zero_grad()
+            model(x).square().mean().backward()
+            optimizer.step()
+            averaged.update_parameters(model)
+        averaged.eval()
+        found.append((states_of(averaged), averaged(batches(lib, 1)[0]).detach().numpy()))
+    assert [*found[0][0]] == [*found[1][0]]
+    for name, wanted in found[1][0].items():
+        np.testing.assert_allclose(found[0][0][name], wanted, rtol=2e-5, atol=1e-6, err_msg=name)
+    np.testing.assert_allclose(found[0][1], found[1][1], rtol=2e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("pack", [lambda x: x, lambda x: (x, 1), lambda x: [x]])
+def test_update_bn_is_that_of_torch(pack):
+    found = []
+    for lib in (T, torch):
+        model = small_model(lib).eval()
+        lib.optim.swa_utils.update_bn([pack(x) for x in batches(lib, 3)], model, device="cpu")
+        assert not model.training
+        assert not model[1].training
+        assert model[1].momentum == 0.1
+        found.append(states_of(model))
+        lib.optim.swa_utils.update_bn([None], lib.nn.Linear(1, 1))  # there is nothing to find
+    for name, wanted in found[1].items():
+        np.testing.assert_allclose(found[0][name], wanted, rtol=1e-5, atol=1e-6)
 
 
 TOGETHER = [

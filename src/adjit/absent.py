@@ -72,12 +72,6 @@ SUBJECTS = (
         "func vmap",
     ),
     Subject(
-        "Other optimisers",
-        "use adjit.optim.SGD, Adam, AdamW, RMSprop or Adagrad",
-        """optim.Adafactor optim.Adadelta optim.Adamax optim.ASGD optim.LBFGS optim.Muon optim.NAdam
-        optim.RAdam optim.Rprop optim.SparseAdam""",
-    ),
-    Subject(
         "Attention and embedding bags",
         "write the product of softmax by hand: it is fused",
         """embedding_bag

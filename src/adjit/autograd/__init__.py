@@ -1,6 +1,6 @@
 """Backward passes, and the switches and tools around them."""
 
-from . import functional
+from . import functional, graph
 from .api import Variable, backward, grad
 from .draw import draw
 from .function import Function
@@ -17,6 +17,6 @@ from .modes import (
 
 __all__ = [
     "Function", "Variable", "backward", "detect_anomaly", "draw", "enable_grad", "functional",
-    "grad", "gradcheck", "gradgradcheck", "inference_mode", "is_grad_enabled", "no_grad",
+    "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled", "no_grad",
     "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

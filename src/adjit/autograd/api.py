@@ -16,12 +16,13 @@ from ..schedule.settle import settle
 from ..shapes import Size, is_dense
 from ..tensor import Tensor
 from .engine import accumulate, run_backward
+from .graph import GradientEdge
 
 Tensors = Tensor | Sequence[Tensor]
 
 
 def _listed(value: Any) -> list[Any]:
-    return [value] if record.is_tensor(value) else list(value)
+    return [value] if record.is_tensor(value) or type(value) is GradientEdge else list(value)
 
 
 def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[Any]:
@@ -177,7 +178,7 @@ def grad(
 
     Args:
         outputs: what to differentiate.
-        inputs: with respect to what; leaves or not.
+        inputs: with respect to what; leaves or not, or edges of `autograd.graph.get_gradient_edge`.
         grad_outputs: gradients of the outputs (the vector of the vector-Jacobian product).
         retain_graph: keep what the graph saved; the default is the value of `create_graph`.
         create_graph: make the result differentiable.

@@ -255,6 +255,8 @@ class Walk:
         self.waiting: dict[GradNode, list[Any]] = {}
         self.captured: dict[tuple[GradNode, int], Any] = {}
         self.met: set[GradNode] = set()  # where gradients wait to be summed
+        self.is_whole = targets is None and (state.walk is None or state.walk.is_whole)
+        self.current: GradNode | None = None  # the node whose hooks run
         self.useful: set[GradNode] | None = None  # None: every node leads to a target
         self.targets: set[tuple[GradNode, int]] = set()
         if targets is not None:
@@ -351,6 +353,7 @@ class Walk:
         """Tensor hooks, retained gradients, node pre-hooks."""
         extras = fn.extras
         assert extras is not None
+        self.current = fn
         for nr, hooks in extras.tensor_hooks.items():
             if grads[nr] is None:
                 continue
@@ -365,6 +368,11 @@ class Walk:
             if found is not None:
                 grads = as_many(found, len(grads), hook)
         return grads
+
+    def will_run(self, fn: GradNode) -> bool:
+        """Whether the walk is at a node, or will come to it."""
+        is_wanted = self.useful is None or fn in self.useful or fn in self.goals
+        return is_wanted and (fn is self.current or fn in self.order)
 
     def after(self, fn: GradNode, results: list[Any], grads: list[Any]) -> list[Any]:
         """Node hooks."""
@@ -482,12 +490,14 @@ def run_backward(
     if state.session is not None:
         state.session.sent_back(walk.order if walk.useful is None else walk.useful)
     before = record_gradients(bool(create))
+    outer, state.walk = state.walk, walk
     try:
         for edge, g in zip(edges, grads, strict=True):
             if edge is not None:
                 walk.send(edge[0], edge[1], g)
         walk.run()
     finally:
+        state.walk = outer
         if before and not state.grad:
             resume_gradients()
         else:

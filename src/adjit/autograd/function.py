@@ -8,7 +8,7 @@ from typing import Any
 
 from ..graph import inplace, record
 from ..graph.node import MULTIPLE, GradContext, GradNode, View, node_class
-from ..graph.saved import FREED, modified_error
+from ..graph.saved import FREED, Packed, modified_error, packed
 from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
 
@@ -146,6 +146,12 @@ class FunctionCtx(GradContext):
                 found.append(None)
                 continue
             t, version, nr = kept
+            if t.__class__ is Packed:
+                t = t.unpack()
+                if nr is not None:
+                    record.give_history(t, node, nr)
+                found.append(t)
+                continue
             if t.counter.version != version:
                 kept = t if nr is None else t.storage  # an output is named after this function
                 raise modified_error(node, kept, t.counter, version, t.spec)
@@ -345,6 +351,8 @@ def _finish(
                 kept.append((t.detach(), t.counter.version, numbers.get(id(t))))
             else:
                 kept.append((t, t.counter.version, None))
+        if state.saving:
+            kept = [packed(one) for one in kept]
         node.saved = kept
         ctx._node = weakref.ref(node)
         ctx._saved = ()

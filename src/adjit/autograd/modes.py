@@ -8,7 +8,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-from ..graph.state import modes_used, record_gradients, state
+from ..graph.state import be_careful, modes_used, record_gradients, state
 
 __all__ = [
     "detect_anomaly", "enable_grad", "inference_mode", "is_anomaly_check_nan_enabled",
@@ -201,8 +201,8 @@ class detect_anomaly(_Mode):
 
     def __enter__(self) -> Self:
         self.before = state.anomaly, state.check_nan
-        modes_used[:] = [True]
         state.anomaly, state.check_nan = True, self.check_nan
+        be_careful()
         return self
 
     def __exit__(
@@ -212,6 +212,7 @@ class detect_anomaly(_Mode):
         trace: TracebackType | None = None,
     ) -> None:
         state.anomaly, state.check_nan = self.before
+        be_careful()
 
 
 class set_detect_anomaly(_Mode):
@@ -227,14 +228,15 @@ class set_detect_anomaly(_Mode):
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
         self.before = state.anomaly, state.check_nan
-        modes_used[:] = [True]
         state.anomaly, state.check_nan = bool(mode), check_nan
+        be_careful()
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: Any) -> None:
         state.anomaly, state.check_nan = self.before
+        be_careful()
 
 
 def is_grad_enabled() -> bool:

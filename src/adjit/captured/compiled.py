@@ -236,7 +236,7 @@ class CompiledFunction:
             self.codes.clear()
 
     def __call__(self, args: Any, kwargs: Any) -> Any:
-        if config.EAGER or config.JIT == "off" or state.anomaly or state.session is not None:
+        if config.EAGER or config.JIT == "off" or state.careful or state.session is not None:
             return self.f(*args, **kwargs)
         leaves: list[Any] = []
         form = flatten(args, leaves), flatten(kwargs, leaves) if kwargs else None

@@ -419,7 +419,7 @@ module_classes: list[type] = []  # `nn.Module`, once there is one
 
 
 def _is_optimizer(kind: type) -> bool:
-    from ..optim import Optimizer
+    from ..optim.optimizer import Optimizer
 
     return issubclass(kind, Optimizer)
 

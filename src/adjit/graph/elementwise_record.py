@@ -35,7 +35,7 @@ from .record import (
     no_tensor,
     tensor_classes,
 )
-from .saved import NUMBERS, examine, keep
+from .saved import NUMBERS, examine, keep, pack
 from .signature import Argument
 from .state import modes_used, state
 
@@ -50,11 +50,13 @@ def recorder(op: ElementwiseOp) -> Callable[..., NewTensor]:
 
 
 def after(out: TensorBase, shared: int) -> None:
-    """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors."""
+    """The rare duties of a recorded op: run at once over shared bytes, mark inference tensors, call hooks."""
     if shared or len(pending) >= MAX_PENDING:
         settle()
     if state.inference:
         out.counter = INFERENCE
+    if state.saving and out.edge is not None and len(out.edge[0].saved):
+        pack(out.edge[0])
 
 
 def elementwise(
@@ -296,7 +298,7 @@ def attach(
     saves = op.saves[mask]
     fn.saved = (keep(saves, operands, out) or NUMBERS) if saves else ()
     give_history(out, fn)
-    if recipe.large and len(fn.saved):
+    if recipe.large and len(fn.saved) and not state.saving:
         deferred.note(fn)
     if modes_used:
         examine(fn)

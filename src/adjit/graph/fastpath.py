@@ -74,7 +74,7 @@ class Runtime(NamedTuple):
     numbers: SavedPairs  # what backward nodes save that save numbers alone
     grad_switch: str  # names of switches of the state
     inference_switch: str
-    anomaly_switch: str
+    careful_switch: str
     accumulator: str  # the name of a method of tensors
     none: None
     true: bool
@@ -122,7 +122,7 @@ def runtime() -> Runtime:
         numbers=NUMBERS,
         grad_switch=native.named(State, "grad"),
         inference_switch=native.named(State, "inference"),
-        anomaly_switch=native.named(State, "anomaly"),
+        careful_switch=native.named(State, "careful"),
         accumulator=native.named(record.Tensor, "accumulator"),
         none=None,
         true=True,
@@ -260,7 +260,7 @@ def writing(op: ElementwiseOp, twin: Twin) -> Twin:
 
 @functools.cache
 def elementwise_recorder() -> Twin:
-    """`record.elementwise`, compiled."""
+    """`elementwise` of `elementwise_record.py`, compiled."""
     twin = elementwise_record.elementwise
     made: Twin = native.Family("general", "elementwise").function(twin, _general_context(twin, {}))
     return made

@@ -131,7 +131,7 @@ class GradContext:
 
     `OpRecord` of elementwise ops, `Saving` of other operations, `Pull` of views, `WrittenRegion` of writes
     into these, `FunctionCtx` of the user's functions, `CapturedContext` of captured ones, `Refusal` of what
-    cannot be differentiated.
+    cannot be differentiated, `HookedContext` around that of a node whose saved tensors hooks of the user have.
     """
 
     __slots__ = ()

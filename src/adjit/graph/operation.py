@@ -29,7 +29,7 @@ from .node import (
 )
 from .record import is_tensor, needs_grad, tensor_classes
 from .registry import registry
-from .saved import FREED, Kept, inference_save_error, unpack
+from .saved import FREED, Kept, inference_save_error, pack, unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
 from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Results, Template, Trace, apart, trace, usable
@@ -316,6 +316,8 @@ class Operation(native.Native):
         for k in saving.targets:
             if outs[k].storage.value is not None and outs[k].fn is None:
                 record.give_history(outs[k], fn, k)
+        if state.saving and saved:
+            pack(fn)
 
     def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""

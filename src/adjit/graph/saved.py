@@ -5,13 +5,24 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 from .. import errors
+from ..dtypes import int64
 from ..storage import Storage, Version
-from .node import GradNode, NewTensor, Spec, TensorBase
-from .record import INFERENCE, give_history, is_tensor, make_tensor
+from .node import Edge, GradContext, Gradient, GradNode, GradOp, NewTensor, Spec, TensorBase
+from .record import (
+    INFERENCE,
+    copy_of,
+    edge_of,
+    give_history,
+    is_tensor,
+    make_storage,
+    make_tensor,
+    needs_grad,
+)
 from .signature import Arguments
-from .state import state
+from .state import record_gradients, state
 
 Kept = TensorBase | Storage  # a tensor; the cell of an own result, as that itself would be a circle
 SavedPairs = tuple[Kept | int, ...]  # each followed by its version
@@ -26,6 +37,139 @@ def keep(saves: Sequence[int], operands: Arguments, out: TensorBase) -> SavedPai
         elif is_tensor(operands[k]):
             saved += (operands[k], operands[k].counter.version)
     return tuple(saved)
+
+
+class Packed:
+    """What a hook of the user made of a saved tensor, and how the tensor is had back."""
+
+    __slots__ = ("edge", "packed", "spec", "unpack_hook")
+
+    def __init__(self, t: TensorBase, edge: Edge | None) -> None:
+        pack_hook, self.unpack_hook = state.saving[-1]
+        self.edge, self.spec = edge, t.spec
+        if t.storage.shared:
+            given = t.detach().clone()
+        else:  # the value as it is now, whatever is written into the tensor later
+            cell = make_storage(t.storage.value, t.storage.spec)
+            given = make_tensor(cell, t.spec, t.offset)
+        before = record_gradients(False)
+        try:
+            self.packed = pack_hook(given)
+        finally:
+            record_gradients(before)
+
+    def unpack(self) -> NewTensor:
+        """The tensor, with the history that it had."""
+        t = self.unpack_hook(self.packed)
+        if not is_tensor(t):
+            raise TypeError(
+                "Output of saved tensor unpack_hook expected to be a Tensor but got result of type "
+                f"{type(t).__name__}"
+            )
+        t = _laid_out(t, self.spec)
+        if self.edge is not None:
+            give_history(t, *self.edge)
+        return t
+
+
+def _laid_out(t: NewTensor, spec: Spec) -> NewTensor:
+    """A new handle on a tensor, or on a copy that lies as the kernels of a backward node expect."""
+    if t.spec is spec:
+        return make_tensor(t.storage, spec, t.offset, t.counter)
+    if t.shape != spec.shape:
+        raise RuntimeError(
+            f"saved tensor unpack_hook returned a tensor of shape {list(t.shape)} for one of shape "
+            f"{list(spec.shape)}"
+        )
+    before = record_gradients(False)
+    try:
+        t = t.detach().to(dtype=spec.dtype, device=spec.device)
+        if spec.contiguous:
+            return t.clone(contiguous=True)
+        places = t.new_ones((spec.extent,), dtype=int64).cumsum(0) - 1
+        places = places.as_strided(spec.shape, spec.strides).reshape(-1)
+        whole = t.new_zeros((spec.extent,)).scatter(0, places, t.reshape(-1))
+        return whole.as_strided(spec.shape, spec.strides)
+    finally:
+        record_gradients(before)
+
+
+class HookedContext(GradContext):
+    """What a hooked node's op had as its context, and the layouts of the results among what was saved."""
+
+    __slots__ = ("context", "layouts")
+
+    def __init__(self, context: GradContext | None, layouts: list[Spec | None]) -> None:
+        self.context, self.layouts = context, layouts
+
+
+class HookedOp:
+    """The op behind a node whose saved tensors went through hooks: they come back when it is its turn."""
+
+    def __init__(self, op: GradOp) -> None:
+        self.op, self.backward_name = op, op.backward_name
+        self.node_class, self.hidden = op.node_class, getattr(op, "hidden", ())
+
+    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
+        """The gradients that the op gives with what the hooks give back."""
+        if state.session is not None:
+            state.session.refuse("hooks give back what was saved")
+        return self.op.pull(self._unpacked(fn), grads)
+
+    def saved_value(self, fn: GradNode, name: str) -> Any:
+        """A saved tensor, unpacked."""
+        return self.op.saved_value(self._unpacked(fn), name)
+
+    def _unpacked(self, fn: GradNode) -> GradNode:
+        """The node as it would be without hooks."""
+        if fn.saved is None:
+            raise RuntimeError(FREED)
+        context = fn.context
+        assert isinstance(context, HookedContext)
+        twin = copy_of(fn, [])
+        twin.op, twin.context, twin.scalars, twin.mask = (
+            self.op,
+            context.context,
+            fn.scalars,
+            fn.mask,
+        )
+        saved: list[Kept | Packed | int] = []
+        for packed, layout in zip(fn.saved[::2], context.layouts, strict=True):
+            t = packed.unpack()
+            if layout is None:
+                saved += (t, t.counter.version)
+            else:  # a result, which is kept as its cell
+                if t.offset or t.storage.shared or t.storage.spec.numel != layout.numel:
+                    t = t.clone(contiguous=layout.contiguous)
+                saved += (make_storage(t.storage.value, layout), 0)
+        twin.saved = tuple(saved)
+        return twin
+
+
+def pack(fn: GradNode) -> None:
+    """Let hooks have what a new backward node saves."""
+    if state.session is not None:
+        state.session.refuse("hooks are given what is saved")
+    saved: list[Kept | Packed | int] = []
+    layouts: list[Spec | None] = []
+    for kept in fn.saved[::2]:
+        is_result = kept.__class__ is Storage
+        t = make_tensor(kept, kept.spec) if is_result else kept
+        saved += (Packed(t, None if is_result else edge_of(t) if needs_grad(t) else None), 0)
+        layouts.append(kept.spec if is_result else None)
+    fn.op, fn.context = HookedOp(fn.op), HookedContext(fn.context, layouts)
+    fn.saved = tuple(saved)
+
+
+def packed(
+    kept: tuple[TensorBase, int, int | None] | None,
+) -> tuple[Packed, int, int | None] | None:
+    """What a user's function saves, a tensor with its version and the number of an output or None, after
+    hooks."""
+    if kept is None:
+        return None
+    t, version, nr = kept
+    return Packed(t, edge_of(t) if nr is None and needs_grad(t) else None), version, nr
 
 
 class _Numbers(tuple[Kept | int, ...]):

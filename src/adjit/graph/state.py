@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import repeat
 from operator import call
-from typing import Protocol
+from typing import Any, Protocol
 
 from .. import errors
 from .node import GradNode
@@ -32,6 +32,20 @@ class CapturingSession(Protocol):
         """Say why what was done cannot be repeated by a plan."""
 
 
+class BackwardWalk(Protocol):
+    """A backward pass; `autograd.engine` has its class."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether gradients go to all leaves, also in the passes around it."""
+
+    def will_run(self, fn: GradNode) -> bool:
+        """Whether it is going to run a backward node."""
+
+
+SavingHooks = tuple[Callable[[Any], Any], Callable[[Any], Any]]  # of the user: pack, unpack
+
+
 class State(threading.local):
     """Class attributes are what a new thread starts with."""
 
@@ -39,12 +53,30 @@ class State(threading.local):
     inference = False  # results are inference tensors
     anomaly = False  # forward tracebacks are kept, gradients are checked
     check_nan = True
+    saving: tuple[SavingHooks, ...] = ()  # hooks of what is saved
+    saving_refused: str | None = None  # why there may be none
+    walk: BackwardWalk | None = None  # the backward pass that is running
+    careful = False  # either of these: recording is left to Python, call by call
     session: CapturingSession | None = None  # while a function is being captured
     compiling = False  # inside of a function that `adjit.compile` has made
     steady = True  # nothing happened that specs do not determine: no look at values, no draw
 
 
 state = State()
+
+
+def running_walk() -> BackwardWalk:
+    """The backward pass that this thread is in."""
+    assert state.walk is not None
+    return state.walk
+
+
+def be_careful() -> None:
+    """Have recording of this thread left to Python where a switch asks for that."""
+    if state.anomaly or state.saving:
+        modes_used[:] = [True]
+    state.careful = bool(state.anomaly or state.saving)
+
 
 unrecorded: list[None] = []  # as long as there are threads that record no backward nodes
 
@@ -78,7 +110,9 @@ resume_gradients: Callable[[], object] = partial(
     ),
 )
 
-modes_used: list[bool] = []  # not empty once any thread has used inference or anomaly mode
+modes_used: list[
+    bool
+] = []  # not empty once any thread has used inference or anomaly mode, or hooks
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put
 # properties in the place of slots, so that machine code, which does not see these, does nothing.

@@ -173,8 +173,8 @@ def _view(t: TensorBase, spec: Spec, offset: int) -> NewTensor:
 
 
 def usable() -> bool:
-    """Whether this thread may record from templates: they leave no tracebacks, mark no results."""
-    return not (modes_used and (state.inference or state.anomaly))
+    """Whether this thread may record from templates: they leave no tracebacks, mark nothing, call no hooks."""
+    return not (modes_used and (state.inference or state.careful))
 
 
 def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[Results, Template]:

@@ -15,8 +15,9 @@ from ..captured.reach import module_classes
 from ..devices import device as Device
 from ..dtypes import dtype as DType
 from ..graph.node import RemovableHandle
+from ..ops.creation import empty_like
 from ..tensor import Tensor
-from .hooks import BackwardHook
+from .hooks import BackwardHook, hook_output
 from .parameter import Buffer, Parameter
 
 Hook = Callable[..., Any]
@@ -54,6 +55,26 @@ class _WithKwargs:
 
     def __call__(self, *args: Any) -> Any:
         return self.hook(*args)
+
+
+class _AlwaysCalled:
+    """Marks a forward hook that runs even if the forward raises."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+
+
+class _OfTheOutput:
+    """Marks a backward hook of the old kind, which sits on the function that made the output."""
+
+    def __init__(self, hook: Hook) -> None:
+        self.hook = hook
+
+
+_TWO_KINDS = (
+    "Cannot use both regular backward hooks and full backward hooks on a single Module. Please use "
+    "only one of them."
+)
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
@@ -218,21 +239,17 @@ class Module:
             *_global_backward_pre_hooks.values(),
             *self._backward_pre_hooks.values(),
         ]
-        backward_hooks = [*_global_backward_hooks.values(), *self._backward_hooks.values()]
+        backward_hooks: list[Any] = [
+            *_global_backward_hooks.values(), *self._backward_hooks.values()
+        ]  # fmt: skip
+        of_output = [hook.hook for hook in backward_hooks if isinstance(hook, _OfTheOutput)]
+        backward_hooks = [hook for hook in backward_hooks if not isinstance(hook, _OfTheOutput)]
         bracket = None
         if backward_hooks or backward_pre_hooks:
             bracket = BackwardHook(self, backward_hooks, backward_pre_hooks)
             args = bracket.bracket_inputs(args)
 
-        result = self.forward(*args, **kwargs)
-
-        for hook in (*_global_forward_hooks.values(), *self._forward_hooks.values()):
-            if isinstance(hook, _WithKwargs):
-                changed = hook(self, args, kwargs, result)
-            else:
-                changed = hook(self, args, result)
-            if changed is not None:
-                result = changed
+        result = self._forward_with_hooks(args, kwargs)
 
         if bracket is not None:
             if not isinstance(result, (Tensor, tuple)):
@@ -242,6 +259,34 @@ class Module:
                     stacklevel=3,
                 )
             result = bracket.bracket_outputs(result)
+        if of_output:
+            hook_output(self, of_output, args, result)
+        return result
+
+    def _forward_with_hooks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What `forward` returns, after the forward hooks. If one raises, or `forward` does, those that
+        are to be called always are, and what they raise themselves is a warning."""
+        result = None
+        waiting = [*_global_forward_hooks.values(), *self._forward_hooks.values()]
+        try:
+            result = self.forward(*args, **kwargs)
+            while waiting:
+                changed = _run_forward_hook(waiting.pop(0), self, args, kwargs, result)
+                result = result if changed is None else changed
+        except Exception:
+            for hook in waiting:
+                if not isinstance(hook, _AlwaysCalled):
+                    continue
+                try:
+                    changed = _run_forward_hook(hook, self, args, kwargs, result)
+                    result = result if changed is None else changed
+                except Exception as error:
+                    warnings.warn(
+                        "module forward hook with ``always_call=True`` raised an exception that was "
+                        f"silenced as another error was raised in forward: {error}",
+                        stacklevel=4,
+                    )
+            raise
         return result
 
     # ---- attributes ----------------------------------------------------------------------------
@@ -771,6 +816,16 @@ class Module:
                 self._buffers[name] = fn(buffer)
         return self
 
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move all parameters and buffers to a device without their values: they are not set there.
+
+        Example:
+            >>> net = nn.Linear(2, 1).to_empty(device="cpu")
+            >>> net.weight.shape
+            adjit.Size([1, 2])
+        """
+        return self._apply(lambda t: empty_like(t, device=device), recurse)
+
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move all parameters and buffers, in place: `to(device)`, `to(dtype)`, `to(tensor)`,
         `to(device, dtype)`.
@@ -915,11 +970,17 @@ class Module:
         return _register(self._forward_pre_hooks, called, prepend=prepend)
 
     def register_forward_hook(
-        self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False
+        self,
+        hook: Hook,
+        *,
+        prepend: bool = False,
+        with_kwargs: bool = False,
+        always_call: bool = False,
     ) -> RemovableHandle:
         """Run `hook(module, args, output) -> None or new output` after every `forward`.
 
-        With `with_kwargs` the call is `hook(module, args, kwargs, output)`.
+        With `with_kwargs` the call is `hook(module, args, kwargs, output)`; with `always_call` it
+        is run even if `forward` raises, with None for the output.
 
         Example:
             >>> layer = nn.Flatten()
@@ -928,7 +989,9 @@ class Module:
             adjit.Size([2, 12])
             >>> handle.remove()
         """
-        called = _WithKwargs(hook) if with_kwargs else hook
+        called: Hook = _WithKwargs(hook) if with_kwargs else hook
+        if always_call:
+            called = _AlwaysCalled(called)  # type: ignore[assignment]
         return _register(self._forward_hooks, called, prepend=prepend)
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
@@ -943,10 +1006,32 @@ class Module:
         """
         return _register(self._backward_pre_hooks, hook, prepend=prepend)
 
+    def register_backward_hook(self, hook: Hook) -> RemovableHandle:
+        """Run `hook(module, grad_input, grad_output)` on the function that made the output.
+
+        The old kind of hook: where several operations make the output, `grad_input` are the gradients
+        of the last one's inputs. Use `register_full_backward_hook`.
+
+        Raises:
+            RuntimeError: the module has hooks of the new kind.
+
+        Example:
+            >>> relu = nn.ReLU()
+            >>> handle = relu.register_backward_hook(lambda module, grads, outer: print(grads))
+            >>> relu(adjit.ones(1, requires_grad=True)).backward()
+            (tensor([1.]),)
+        """
+        if any(not isinstance(known, _OfTheOutput) for known in self._backward_hooks.values()):
+            raise RuntimeError(_TWO_KINDS)
+        return _register(self._backward_hooks, _OfTheOutput(hook))  # type: ignore[arg-type]
+
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Run `hook(module, grad_input, grad_output) -> None or new grad_input` once the
         gradients of the module's positional inputs are there; both are tuples, with None for what
         is no tensor.
+
+        Raises:
+            RuntimeError: the module has hooks of `register_backward_hook`.
 
         Example:
             >>> relu = nn.ReLU()
@@ -954,6 +1039,8 @@ class Module:
             >>> relu(adjit.ones(1, requires_grad=True)).backward()
             (tensor([1.]),)
         """
+        if any(isinstance(known, _OfTheOutput) for known in self._backward_hooks.values()):
+            raise RuntimeError(_TWO_KINDS)
         return _register(self._backward_hooks, hook, prepend=prepend)
 
     def register_state_dict_pre_hook(self, hook: Hook) -> RemovableHandle:
@@ -1311,6 +1398,16 @@ def _register(hooks: Hooks, hook: Hook, *, prepend: bool = False) -> RemovableHa
     if prepend:
         hooks.move_to_end(handle.id, last=False)
     return handle
+
+
+def _run_forward_hook(
+    hook: Any, module: Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any
+) -> Any:
+    if isinstance(hook, _AlwaysCalled):
+        hook = hook.hook
+    if isinstance(hook, _WithKwargs):
+        return hook(module, args, kwargs, result)
+    return hook(module, args, result)
 
 
 def _replaced_args(result: Any, args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -13,6 +13,7 @@ from .optimizer import (
     ParamsT,
     PerParameterOptimizer,
     as_scalar,
+    check_betas,
     check_flags,
     check_learning_rate,
     check_not_negative,
@@ -74,9 +75,7 @@ class Adam(PerParameterOptimizer):
     ) -> None:
         check_learning_rate(lr)
         check_not_negative(epsilon=eps, weight_decay=weight_decay)
-        for i, beta in enumerate(betas):
-            if not 0.0 <= beta < 1.0:
-                raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
+        check_betas(betas)
         if not all(isinstance(beta, float) for beta in betas):
             raise ValueError("betas must be both floats")
         check_flags(foreach, fused, differentiable)

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 
 from ..atomic import at_once, calling, setting, together
 from ..autograd.modes import enable_grad
+from ..dtypes import get_default_dtype
 from ..graph import write
 from ..graph.node import RemovableHandle
 from ..graph.state import record_gradients, resume_gradients
@@ -562,12 +563,14 @@ def check_flags(foreach: bool | None, fused: bool | None, differentiable: bool) 
         )
 
 
-def check_learning_rate(lr: float | Tensor) -> None:
+def check_learning_rate(
+    lr: float | Tensor, told: str = "Invalid learning rate: ", may_be_zero: bool = True
+) -> None:
     """`lr` is one number, at least zero."""
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError("Tensor lr must be 1-element")
-    if not lr >= 0.0:
-        raise ValueError(f"Invalid learning rate: {lr}")
+    if not (lr >= 0.0 if may_be_zero else lr > 0.0):
+        raise ValueError(f"{told}{lr}")
 
 
 def check_not_negative(**options: float) -> None:
@@ -575,6 +578,13 @@ def check_not_negative(**options: float) -> None:
     for name, value in options.items():
         if not value >= 0.0:
             raise ValueError(f"Invalid {name} value: {value}")
+
+
+def check_betas(betas: Sequence[float]) -> None:
+    """Each is at least zero and below one."""
+    for i, beta in enumerate(betas):
+        if not 0.0 <= beta < 1.0:
+            raise ValueError(f"Invalid beta parameter at index {i}: {beta}")
 
 
 def as_scalar(value: float | Tensor) -> float | Tensor:
@@ -598,6 +608,11 @@ def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tenso
         param.addcdiv_(above, below, value=-lr)
 
 
+def rounded(value: float) -> float:
+    """A number as PyTorch keeps it in a state: in a tensor of the default dtype."""
+    return float(get_default_dtype().numpy.type(value))
+
+
 class PerParameterOptimizer(Optimizer):
     """An optimiser that treats each parameter on its own, by one method: `update`.
 
@@ -605,12 +620,13 @@ class PerParameterOptimizer(Optimizer):
 
     Options that are `followed` are looked up at every step, also by a captured one.
 
-    The state's `step` is a Python number, so that counting costs no operation; with
-    `capturable` it is a 0-d tensor, so that a captured step counts on when it is replayed.
-    Checkpoints always hold the tensor, as PyTorch's do.
+    The state's `step`, and what else is listed in `numbers`, is a Python number, so that counting
+    costs no operation; with `capturable` it is a 0-d tensor, so that a captured step counts on
+    when it is replayed. Checkpoints always hold the tensor, as PyTorch's do.
     """
 
     followed: frozenset[str] = frozenset()
+    numbers: tuple[str, ...] = ("step",)
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -682,7 +698,7 @@ class PerParameterOptimizer(Optimizer):
             if switches.session is not None:
                 self._tell(switches.session, states, group)
             for param, grad, state in zip(params, grads, states, strict=True):
-                self._update(param, -grad if group["maximize"] else grad, state, group)
+                self._update(param, -grad if group.get("maximize") else grad, state, group)
 
     def _update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -733,8 +749,8 @@ class PerParameterOptimizer(Optimizer):
         def options() -> list[Any]:
             return [(k, v) for k, v in group.items() if k != "params" and not isinstance(v, Tensor)]
 
-        def counts() -> list[int]:
-            return [s["step"] for s in counting()]
+        def counts() -> list[Any]:
+            return [s[name] for s in counting() for name in self.numbers]
 
         def count() -> list[int]:
             for s in counting():
@@ -762,14 +778,35 @@ class PerParameterOptimizer(Optimizer):
         """The counter before the first step."""
         return zeros((), device=param.device) if group.get("capturable") else 0
 
+    def first_number(
+        self, value: float | Tensor, param: Tensor, group: dict[str, Any]
+    ) -> float | Tensor:
+        """A number of the state before the first step, or as a checkpoint holds it."""
+        if not (group.get("capturable") or isinstance(value, Tensor)):
+            return rounded(value)
+        return zeros((), device=param.device) + value
+
+    def set_number(self, state: dict[str, Any], name: str, value: float | Tensor) -> None:
+        """Give a number of the state a new value: a tensor keeps its place."""
+        if isinstance(state[name], Tensor):
+            state[name].copy_(value)
+        else:
+            state[name] = value if isinstance(value, Tensor) else rounded(value)
+
     def _pack_state(self, state: dict[str, Any]) -> dict[str, Any]:
-        if isinstance(state.get("step"), int):
-            return {**state, "step": tensor(float(state["step"]))}
-        return state
+        numbers = {
+            name: tensor(float(state[name]))
+            for name in self.numbers
+            if isinstance(state.get(name), (int, float))
+        }
+        return {**state, **numbers} if numbers else state
 
     def _unpack_state(
         self, state: dict[str, Any], param: Tensor, group: dict[str, Any]
     ) -> dict[str, Any]:
-        if "step" in state:
-            state["step"] = self.first_step(param, group) + int(state["step"])
+        for name in self.numbers:
+            if name == "step" and name in state:
+                state[name] = self.first_step(param, group) + int(state[name])
+            elif name in state:
+                state[name] = self.first_number(float(state[name]), param, group)
         return state

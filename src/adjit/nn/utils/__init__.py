@@ -1,184 +1,54 @@
-"""Gradient clipping, parameters as one flat vector; in `rnn` sequences of several lengths."""
+"""Clipping, and ways to compute the parameters of modules from others."""
 
-from __future__ import annotations
+from . import (
+    clip_grad,
+    convert_parameters,
+    fusion,
+    init,
+    parametrizations,
+    parametrize,
+    prune,
+    rnn,
+)
+from .clip_grad import (
+    clip_grad_norm_,
+    clip_grad_value_,
+    clip_grads_with_norm_,
+    get_total_norm,
+)
+from .convert_parameters import parameters_to_vector, vector_to_parameters
+from .fusion import (
+    fuse_conv_bn_eval,
+    fuse_conv_bn_weights,
+    fuse_linear_bn_eval,
+    fuse_linear_bn_weights,
+)
+from .init import skip_init
+from .spectral_norm import remove_spectral_norm, spectral_norm
+from .weight_norm import remove_weight_norm, weight_norm
 
-import warnings
-from collections.abc import Generator, Iterable
-
-from ...autograd.modes import no_grad
-from ...ops import creation, joining
-from ...tensor import Tensor
-from . import rnn as rnn
-
-
-@no_grad()
-def get_total_norm(
-    tensors: Tensor | Iterable[Tensor],
-    norm_type: float = 2.0,
-    error_if_nonfinite: bool = False,
-    foreach: bool | None = None,
-) -> Tensor:
-    """The norm of all elements of the tensors together, as if they were one vector.
-
-    Args:
-        tensors: one tensor or an iterable, of floating dtypes and any shapes.
-        norm_type: the order of the norm; `float("inf")` for the largest magnitude.
-        error_if_nonfinite: raise where the result is NaN or infinite.
-        foreach: without effect; kernels are fused in any case.
-
-    Returns:
-        A 0-d tensor, without history; 0 where there are no tensors.
-
-    Raises:
-        RuntimeError: a NaN or infinite norm, with `error_if_nonfinite`.
-
-    Example:
-        >>> nn.utils.get_total_norm([adjit.tensor([3.0]), adjit.tensor([4.0])])
-        tensor(5.)
-    """
-    listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    norm_type = float(norm_type)
-    if not listed:
-        return creation.tensor(0.0)
-    device = listed[0].device
-    norms = [tensor.norm(norm_type).to(device) for tensor in listed]
-    total_norm = joining.stack(norms).norm(norm_type)
-    if error_if_nonfinite and not total_norm.isfinite():
-        raise RuntimeError(
-            f"The total norm of order {norm_type} for gradients from `parameters` is non-finite, "
-            "so it cannot be clipped. To disable this error and scale the gradients by the "
-            "non-finite norm anyway, set `error_if_nonfinite=False`"
-        )
-    return total_norm
-
-
-@no_grad()
-def clip_grads_with_norm_(
-    parameters: Tensor | Iterable[Tensor],
-    max_norm: float,
-    total_norm: Tensor,
-    foreach: bool | None = None,
-) -> None:
-    """Scale the gradients in place by `max_norm / total_norm` where that is below one.
-
-    The arguments are those of `clip_grad_norm_`, and the norm from `get_total_norm`.
-
-    Example:
-        >>> w = nn.Parameter(adjit.zeros(2))
-        >>> w.grad = adjit.tensor([3.0, 4.0])
-        >>> nn.utils.clip_grads_with_norm_([w], max_norm=1.0, total_norm=adjit.tensor(5.0))
-        >>> w.grad
-        tensor([0.6000, 0.8000])
-    """
-    scale = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
-    for grad in _grads(parameters):
-        grad.mul_(scale.to(grad.device))
-
-
-def clip_grad_norm_(
-    parameters: Tensor | Iterable[Tensor],
-    max_norm: float,
-    norm_type: float = 2.0,
-    error_if_nonfinite: bool = False,
-    foreach: bool | None = None,
-) -> Tensor:
-    """Scale the gradients in place so that their norm, all together, is at most `max_norm`.
-
-    Args:
-        parameters: one tensor or an iterable; those without a gradient are left out.
-        max_norm: the bound.
-        norm_type: the order of the norm; `float("inf")` for the largest magnitude.
-        error_if_nonfinite: raise where the norm is NaN or infinite, before anything is scaled.
-        foreach: without effect; kernels are fused in any case.
-
-    Returns:
-        The norm before the scaling, a 0-d tensor.
-
-    Raises:
-        RuntimeError: a NaN or infinite norm, with `error_if_nonfinite`.
-
-    Example:
-        >>> weight = nn.Parameter(adjit.zeros(2))
-        >>> (weight * adjit.tensor([3.0, 4.0])).sum().backward()
-        >>> nn.utils.clip_grad_norm_(weight, max_norm=1.0)
-        tensor(5.)
-        >>> weight.grad
-        tensor([0.6000, 0.8000])
-    """
-    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    if not listed and isinstance(parameters, Generator):
-        warnings.warn(
-            "`parameters` is an empty generator, no gradient clipping will occur.", stacklevel=2
-        )
-    total_norm: Tensor = get_total_norm(_grads(listed), norm_type, error_if_nonfinite)
-    clip_grads_with_norm_(listed, max_norm, total_norm)
-    return total_norm
-
-
-@no_grad()
-def clip_grad_value_(
-    parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
-) -> None:
-    """Clamp every element of the gradients to [-clip_value, clip_value], in place.
-
-    Example:
-        >>> weight = nn.Parameter(adjit.zeros(2))
-        >>> (weight * adjit.tensor([0.1, 4.0])).sum().backward()
-        >>> nn.utils.clip_grad_value_(weight, clip_value=0.5)
-        >>> weight.grad
-        tensor([0.1000, 0.5000])
-    """
-    bound = float(clip_value)
-    for grad in _grads(parameters):
-        grad.clamp_(min=-bound, max=bound)
-
-
-def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
-    """All parameters, flattened and concatenated; differentiable.
-
-    Raises:
-        TypeError: the parameters lie on different devices.
-
-    Example:
-        >>> nn.utils.parameters_to_vector(nn.Linear(2, 1).parameters()).shape
-        adjit.Size([3])
-    """
-    listed = list(parameters)
-    _check_one_device(listed)
-    return joining.cat([param.view(-1) for param in listed])
-
-
-def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
-    """Point every parameter's data at its slice of `vec`, in the order of
-    `parameters_to_vector`.
-
-    Raises:
-        TypeError: `vec` is no tensor, or the parameters lie on different devices.
-
-    Example:
-        >>> layer = nn.Linear(2, 1)
-        >>> nn.utils.vector_to_parameters(adjit.tensor([1.0, 2.0, 3.0]), layer.parameters())
-        >>> layer.weight.tolist(), layer.bias.tolist()
-        ([[1.0, 2.0]], [3.0])
-    """
-    if not isinstance(vec, Tensor):
-        raise TypeError(f"expected torch.Tensor, but got: {type(vec).__qualname__}")
-    listed = list(parameters)
-    _check_one_device(listed)
-    start = 0
-    for param in listed:
-        stop = start + param.numel()
-        param.data = vec[start:stop].view_as(param).data
-        start = stop
-
-
-def _grads(parameters: Tensor | Iterable[Tensor]) -> list[Tensor]:
-    listed = [parameters] if isinstance(parameters, Tensor) else parameters
-    return [param.grad for param in listed if param.grad is not None]
-
-
-def _check_one_device(parameters: list[Tensor]) -> None:
-    if len({param.device for param in parameters}) > 1:
-        raise TypeError(
-            "Found two parameters on different devices, this is currently not supported."
-        )
+__all__ = [
+    "clip_grad",
+    "clip_grad_norm_",
+    "clip_grad_value_",
+    "clip_grads_with_norm_",
+    "convert_parameters",
+    "fuse_conv_bn_eval",
+    "fuse_conv_bn_weights",
+    "fuse_linear_bn_eval",
+    "fuse_linear_bn_weights",
+    "fusion",
+    "get_total_norm",
+    "init",
+    "parameters_to_vector",
+    "parametrizations",
+    "parametrize",
+    "prune",
+    "remove_spectral_norm",
+    "remove_weight_norm",
+    "rnn",
+    "skip_init",
+    "spectral_norm",
+    "vector_to_parameters",
+    "weight_norm",
+]  # fmt: skip

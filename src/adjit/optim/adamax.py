@@ -1,0 +1,99 @@
+"""Adamax."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ops.creation import zeros_like
+from ..tensor import Tensor
+from .optimizer import (
+    ParamsT,
+    PerParameterOptimizer,
+    as_scalar,
+    check_betas,
+    check_flags,
+    check_learning_rate,
+    check_not_negative,
+    descend_ratio,
+)
+
+
+class Adamax(PerParameterOptimizer):
+    """Adamax: Adam with the largest recent gradient in the place of the mean square.
+
+    Kingma and Ba, *Adam: A Method for Stochastic Optimization*, arXiv:1412.6980, section 7.1.
+
+    Args:
+        params: tensors, `(name, tensor)` pairs or parameter groups.
+        lr: learning rate; as a 1-element tensor it is never read, so a captured step follows it.
+        betas: how much of the average of the gradient and of its largest size is kept.
+        eps: added to the size of each gradient.
+        weight_decay: factor of the L2 penalty.
+        foreach: accepted; every update is fused, with the same result.
+        maximize: climb instead.
+        differentiable: must be False.
+        capturable: keep the step count in a tensor, so that a captured step counts on.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: `differentiable=True`.
+
+    Example:
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.Adamax([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000, 1.9000], requires_grad=True)
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 2e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0,
+        foreach: bool | None = None,
+        *,
+        maximize: bool = False,
+        differentiable: bool = False,
+        capturable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        check_not_negative(epsilon=eps)
+        check_betas(betas)
+        check_not_negative(weight_decay=weight_decay)
+        check_flags(foreach, None, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "betas": betas,
+                "eps": eps,
+                "weight_decay": weight_decay,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+                "capturable": capturable,
+            },
+        )
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Step along the mean gradient, without bias, over the largest recent one."""
+        beta1, beta2 = group["betas"]
+        if not state:
+            state["step"] = self.first_step(param, group)
+            state["exp_avg"] = zeros_like(param)
+            state["exp_inf"] = zeros_like(param)
+        state["step"] += 1
+        if group["weight_decay"] != 0:
+            grad = grad.add(param, alpha=group["weight_decay"])
+
+        mean, largest = state["exp_avg"], state["exp_inf"]
+        mean.lerp_(grad, 1 - beta1)
+        largest.copy_((largest * beta2).maximum(grad.abs().add_(group["eps"])))
+        rate = as_scalar(group["lr"]) / (1 - beta1 ** state["step"])
+        descend_ratio(param, mean, largest, rate)

@@ -1,0 +1,97 @@
+"""Rprop."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..ops.comparison import where
+from ..ops.creation import zeros_like
+from ..tensor import Tensor
+from .optimizer import (
+    ParamsT,
+    PerParameterOptimizer,
+    as_scalar,
+    check_flags,
+    check_learning_rate,
+)
+
+
+class Rprop(PerParameterOptimizer):
+    """Resilient backpropagation: only the signs of gradients count, each element has its own step.
+
+    Riedmiller and Braun, *A Direct Adaptive Method for Faster Backpropagation Learning: The RPROP
+    Algorithm*, ICNN 1993. For gradients of all data, not of small batches.
+
+    Args:
+        params: tensors, `(name, tensor)` pairs or parameter groups.
+        lr: the size of the first step; later ones follow from it.
+        etas: what a step is multiplied by where the gradient's sign has changed, and where not.
+        step_sizes: the smallest and the largest step.
+        capturable: keep the step count in a tensor, so that a captured step counts on.
+        foreach: accepted; every update is fused, with the same result.
+        maximize: climb instead.
+        differentiable: must be False.
+
+    Raises:
+        ValueError: an option is out of its range.
+        NotImplementedError: `differentiable=True`.
+
+    Example:
+        >>> w = adjit.tensor([1.0, 2.0], requires_grad=True)
+        >>> optimizer = adjit.optim.Rprop([w], lr=0.1)
+        >>> w.square().sum().backward()
+        >>> optimizer.step()
+        >>> w
+        tensor([0.9000, 1.9000], requires_grad=True)
+    """
+
+    def __init__(
+        self,
+        params: ParamsT,
+        lr: float | Tensor = 1e-2,
+        etas: tuple[float, float] = (0.5, 1.2),
+        step_sizes: tuple[float, float] = (1e-6, 50),
+        *,
+        capturable: bool = False,
+        foreach: bool | None = None,
+        maximize: bool = False,
+        differentiable: bool = False,
+    ) -> None:
+        check_learning_rate(lr)
+        if not 0.0 < etas[0] < 1.0 < etas[1]:
+            raise ValueError(f"Invalid eta values: {etas[0]}, {etas[1]}")
+        check_flags(foreach, None, differentiable)
+        super().__init__(
+            params,
+            {
+                "lr": lr,
+                "etas": etas,
+                "step_sizes": step_sizes,
+                "foreach": foreach,
+                "maximize": maximize,
+                "differentiable": differentiable,
+                "capturable": capturable,
+            },
+        )
+
+    def update(
+        self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
+    ) -> None:
+        """Step against the gradient's sign; where that has changed, wait."""
+        (slower, faster), (least, most) = group["etas"], group["step_sizes"]
+        if not state:
+            state["step"] = self.first_step(param, group)
+            state["prev"] = zeros_like(param)
+            state["step_size"] = zeros_like(param).add_(as_scalar(group["lr"]))
+        state["step"] += 1
+
+        same = grad * state["prev"]  # above zero where the sign is the one of before
+        factor = where(same < 0, slower, where(same == 0, 1.0, same.sign()))  # NaN stays
+        factor = where(same > 0, faster, factor)
+        state["step_size"].mul_(factor).clamp_(least, most)
+        grad = where(same < 0, 0.0, grad)
+        param.addcmul_(grad.sign(), state["step_size"], value=-1)
+        state["prev"].copy_(grad)
+
+    def counts(self, group: dict[str, Any]) -> bool:
+        return False
