@@ -15,8 +15,8 @@ KERNELS = SOURCE.parent.parent / "kernels"
 
 # A room may import itself, the leaf modules, and the rooms named here.
 LEAVES = {
-    "absent", "atomic", "config", "cublas", "devices", "driver", "dtypes", "errors", "gpu", "heap_types",
-    "locks", "printing", "shapes", "storage",
+    "absent", "atomic", "config", "cublas", "devices", "driver", "dtypes", "errors", "formats", "gpu",
+    "heap_types", "locks", "printing", "shapes", "storage",
 }  # fmt: skip
 MAY_IMPORT = {
     "schedule": {"kernels"},

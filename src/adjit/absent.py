@@ -131,7 +131,7 @@ METHODS = {
     "Parts and rows": """as_strided_scatter dsplit fill_diagonal_ hsplit index index_reduce index_reduce_
         narrow_copy nonzero_static sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes
         vsplit""",
-    "What PyTorch uses itself or has no longer": """dim_order grad_dtype is_nonzero module_load name reinforce
+    "What PyTorch uses itself or has no longer": """dim_order grad_dtype module_load name reinforce
         volatile""",
 }  # fmt: skip
 OTHER_SUBJECTS = {

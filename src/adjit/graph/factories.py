@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from .. import devices, dtypes
+from .. import devices, dtypes, formats
 from . import calls
 from .operation import OperationCall
 from .signature import signature_of
@@ -44,6 +44,8 @@ def maker(function: _F) -> _F:
 
     @functools.wraps(function)
     def twin(*args: Any, **kwargs: Any) -> Any:
+        if "layout" in kwargs:
+            formats.check_layout(function.__name__, kwargs["layout"])
         if len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
         operands: list[Any] = []

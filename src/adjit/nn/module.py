@@ -46,6 +46,9 @@ class IncompatibleKeys(NamedTuple):
         )
 
 
+_IncompatibleKeys = IncompatibleKeys  # PyTorch's name
+
+
 class _WithKwargs:
     """Marks a forward hook that wants the keyword arguments too."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Generator, Iterable
+from typing import Any
 
 from ..autograd.modes import no_grad
 from ..ops import creation, joining
@@ -114,6 +115,30 @@ def clip_grad_norm_(
     return total_norm
 
 
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Call `clip_grad_norm_`, whose old name this is; it warns.
+
+    Example:
+        >>> weight = nn.Parameter(adjit.zeros(2))
+        >>> (weight * adjit.tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_norm(weight, max_norm=1.0)
+        tensor(5.)
+    """
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
 @no_grad()
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None
@@ -130,6 +155,26 @@ def clip_grad_value_(
     bound = float(clip_value)
     for grad in _grads(parameters):
         grad.clamp_(min=-bound, max=bound)
+
+
+def consume_prefix_in_state_dict_if_present(state_dict: dict[str, Any], prefix: str) -> None:
+    """Take a prefix away from the keys of a state, in place; those without it stay as they are.
+
+    Example:
+        >>> state = {"module.weight": 1, "bias": 2}
+        >>> nn.utils.consume_prefix_in_state_dict_if_present(state, "module.")
+        >>> state
+        {'bias': 2, 'weight': 1}
+    """
+    for key in list(state_dict):
+        if key.startswith(prefix):
+            state_dict[key.removeprefix(prefix)] = state_dict.pop(key)
+    metadata = getattr(state_dict, "_metadata", {})
+    for key in list(metadata):
+        if key in (prefix.removesuffix("."), prefix):
+            metadata[""] = metadata.pop(key)
+        elif key and key.startswith(prefix):
+            metadata[key.removeprefix(prefix)] = metadata.pop(key)
 
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:

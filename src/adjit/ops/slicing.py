@@ -18,6 +18,7 @@ from ..shapes import (
     Size,
     check_int,
     listed,
+    numpy_names,
     wrap_dim,
 )
 from ..tensor import Tensor
@@ -27,6 +28,7 @@ from .regions import scatter_strided, zeros_in
 
 @export(method=True)
 @viewing
+@numpy_names
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Take one index of an axis, which goes away: a view.
 
@@ -73,6 +75,7 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tens
 
 @export(method=True)
 @viewing
+@numpy_names
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Take `length` indices of an axis from `start` on: a view.
 
@@ -200,6 +203,7 @@ def _relative(base: Spec, region: Spec) -> tuple[Spec, Spec, int]:
 
 @export(method=True)
 @viewing
+@numpy_names
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Take an axis apart into its slices: views.
 
@@ -254,6 +258,7 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 @export(method=True)
 @viewing
 @listed("split_size")
+@numpy_names
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of one size (the last may be smaller) or of the given sizes: views.
 
@@ -299,6 +304,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 @export(method=True)
 @viewing
+@numpy_names
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of the given sizes: views.
 
@@ -318,6 +324,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 @export(method=True)
 @viewing
+@numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into at most `chunks` parts of equal size (the last may be smaller): views.
 
@@ -343,6 +350,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @export(method=True)
 @listed("sections", "indices", "tensor_indices_or_sections")
+@numpy_names
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into a number of nearly equal parts, or at indices: views.
 
