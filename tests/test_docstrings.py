@@ -23,9 +23,9 @@ SOURCE = Path(adjit.__file__).parent
 ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
     "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
-    "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
+    "cuda.inspection", "cuda.simulator", "hub", "jit", "linalg", "models", "nn", "nn.functional", "nn.init",
     "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler", "random",
-    "serialization", "special", "utils", "utils.data", "utils.dlpack",
+    "serialization", "special", "testing", "utils", "utils.data", "utils.dlpack", "utils.tensorboard",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {

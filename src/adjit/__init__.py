@@ -82,6 +82,8 @@ try:
         backends,
         compiler,
         cuda,
+        hub,
+        jit,
         linalg,
         models,
         nn,
@@ -90,6 +92,7 @@ try:
         profiler,
         serialization,
         special,
+        testing,
         utils,
         version,
     )

@@ -55,6 +55,7 @@ PATHS = {
     "utils.data._utils.worker": ("utils.data.workers",),
     "utils.data.dataloader": ("utils.data.loader", "utils.data.workers", "utils.data"),
     "utils.hooks": ("graph.node",),
+    "utils.model_zoo": ("hub",),
 }
 
 
