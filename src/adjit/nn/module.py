@@ -15,6 +15,7 @@ from ..captured.reach import module_classes
 from ..devices import device as Device
 from ..dtypes import dtype as DType
 from ..graph.node import RemovableHandle
+from ..ops import creation
 from ..tensor import Tensor
 from .hooks import BackwardHook
 from .parameter import Buffer, Parameter
@@ -806,6 +807,19 @@ class Module:
             return tensor.to(**options) if options else tensor
 
         return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move all parameters and buffers to a device, in place, without their values.
+
+        Args:
+            device: where to.
+            recurse: those of submodules too.
+
+        Example:
+            >>> nn.Linear(2, 1).to_empty(device="cpu").weight.shape
+            adjit.Size([1, 2])
+        """
+        return self._apply(lambda t: creation.empty_like(t, device=device), recurse)
 
     def cpu(self) -> Self:
         """Move all parameters and buffers to the CPU, in place.
