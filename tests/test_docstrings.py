@@ -23,9 +23,10 @@ SOURCE = Path(adjit.__file__).parent
 ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
     "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
-    "cuda.inspection", "cuda.simulator", "hub", "jit", "linalg", "models", "nn", "nn.functional", "nn.init",
-    "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler", "random",
-    "serialization", "special", "testing", "utils", "utils.data", "utils.dlpack", "utils.tensorboard",
+    "cuda.inspection", "cuda.nvtx", "cuda.simulator", "hub", "jit", "linalg", "models", "nn", "nn.functional",
+    "nn.init", "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler",
+    "random", "serialization", "special", "testing", "utils", "utils.benchmark", "utils.data",
+    "utils.dlpack", "utils.tensorboard",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
@@ -40,7 +41,7 @@ ONLY = {
 }
 # Outside of `cuda` and `accelerator` these need a GPU, and the others there need none.
 GPU_ELSEWHERE = ("Tensor.cuda", "Tensor.pin_memory", "Tensor.record_stream", "nn.Module.cuda")
-NO_GPU = ("cuda.inspection.", "cuda.kernels", "cuda.simulator.")
+NO_GPU = ("cuda.inspection.", "cuda.kernels", "cuda.nvtx.", "cuda.simulator.")
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example")
 
 

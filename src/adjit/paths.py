@@ -21,6 +21,7 @@ PATHS = {
     "functional": ("",),
     "autograd.anomaly_mode": ("autograd.modes",),
     "autograd.grad_mode": ("autograd.modes",),
+    "autograd.profiler": ("profiler",),
     "autograd.variable": ("autograd.api",),
     "cuda.memory": ("cuda",),
     "cuda.random": ("cuda",),
