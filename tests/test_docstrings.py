@@ -23,10 +23,11 @@ SOURCE = Path(adjit.__file__).parent
 ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "autograd.graph", "backends", "backends.cuda",
     "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
-    "config", "cuda", "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
-    "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune",
-    "nn.utils.rnn", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "profiler",
-    "random", "serialization", "special", "utils", "utils.checkpoint", "utils.data", "utils.dlpack",
+    "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "hub", "jit", "linalg",
+    "models", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
+    "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim", "optim.lr_scheduler",
+    "optim.optimizer", "optim.swa_utils", "profiler", "random", "serialization", "special", "testing",
+    "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.tensorboard",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
@@ -42,7 +43,7 @@ ONLY = {
 # Outside of `cuda` and `accelerator` these need a GPU, and the others there need none.
 GPU_ELSEWHERE = ("Tensor.cuda", "Tensor.pin_memory", "Tensor.record_stream", "nn.Module.cuda",
                  "nn.utils.rnn.PackedSequence.cuda", "nn.utils.rnn.PackedSequence.pin_memory")  # fmt: skip
-NO_GPU = ("cuda.inspection.", "cuda.kernels", "cuda.simulator.")
+NO_GPU = ("cuda.inspection.", "cuda.kernels", "cuda.nvtx.", "cuda.simulator.")
 SECTIONS = ("Args", "Returns", "Yields", "Raises", "Example")
 
 

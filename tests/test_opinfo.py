@@ -88,6 +88,11 @@ ON_PURPOSE = [
         "complex64 is not supported yet; use",
     ),
     Purpose(
+        "weights are float32 in samples of float64: their gradients have its digits",
+        "cov",
+        "second value",
+    ),
+    Purpose(
         "whole numbers are not convolved and not averaged: what PyTorch gives is truncated",
         """nn_functional_avg_pool1d nn_functional_avg_pool2d nn_functional_avg_pool3d nn_functional_conv1d
         nn_functional_conv2d nn_functional_conv3d nn_functional_conv_transpose1d

@@ -348,8 +348,8 @@ def test_the_table(measured):
     assert "test_profiler.py:" in row
     assert measured.table(sort_by="key").splitlines()[2].startswith("exp")
     assert measured.table(sort_by="count", row_limit=1).endswith("; 2 more kernels")
-    with pytest.raises(ValueError, match=r"sort_by must be one of .*, got 'cuda_time'"):
-        measured.table(sort_by="cuda_time")
+    with pytest.raises(ValueError, match=r"sort_by must be one of .*, got 'colour'"):
+        measured.table(sort_by="colour")
 
 
 def test_a_chrome_trace(measured, tmp_path):
@@ -364,3 +364,137 @@ def test_a_chrome_trace(measured, tmp_path):
     assert named == {"process_name", "thread_name"}
     measured.export_chrome_trace(str(tmp_path / "trace.json.gz"))
     assert json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes())) == trace
+
+
+# ----- PyTorch's names -----
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"wait": 1, "warmup": 1, "active": 2},
+        {"wait": 0, "warmup": 1, "active": 1, "repeat": 2},
+        {"wait": 2, "warmup": 1, "active": 3, "repeat": 1, "skip_first": 3},
+        {"wait": 2, "warmup": 1, "active": 1, "skip_first": 1, "skip_first_wait": 1},
+    ],
+)
+def test_schedules_are_those_of_pytorch(plan):
+    torch = pytest.importorskip("torch")
+    ours, theirs = T.profiler.schedule(**plan), torch.profiler.schedule(**plan)
+    assert [ours(k).name for k in range(20)] == [theirs(k).name for k in range(20)]
+
+
+def test_schedules_that_are_none():
+    with pytest.raises(AssertionError, match=r"Invalid profiler schedule arguments. Got wait=-1"):
+        T.profiler.schedule(wait=-1, warmup=1, active=1)
+    with pytest.raises(AssertionError, match="active=0"):
+        T.profiler.schedule(wait=1, warmup=1, active=0)
+    with pytest.warns(UserWarning, match="Profiler won't be using warmup"):
+        plan = T.profiler.schedule(wait=1, warmup=0, active=1)
+    with pytest.raises(AssertionError, match="Step must be non-negative"):
+        plan(-1)
+
+
+def test_traces_are_handed_over_as_by_pytorch():
+    torch = pytest.importorskip("torch")
+    found = []
+    for library in (torch, T):
+        ready = []
+        plan = library.profiler.schedule(wait=1, warmup=1, active=2, repeat=2)
+        with library.profiler.profile(
+            activities=[library.profiler.ProfilerActivity.CPU], schedule=plan, record_shapes=True,
+            on_trace_ready=lambda p, ready=ready: ready.append(p.step_num), with_stack=True,
+        ) as prof:  # fmt: skip
+            for _ in range(11):
+                library.ones(3).add(1).sum().item()
+                prof.step()
+        found.append(ready)
+    assert found[0] == found[1] == [4, 8]
+
+
+def test_only_active_steps_are_recorded():
+    seen = []
+    plan = T.profiler.schedule(wait=1, warmup=1, active=1)
+    with T.profiler.profile(schedule=plan, on_trace_ready=seen.append) as prof:
+        for k in range(3):
+            (T.ones(100) * (k + 1)).sum().item()
+            if k == 2:
+                during = len(prof._watcher.events)
+            prof.step()
+        assert seen == [prof]
+        assert len(prof.events()) >= during > 0
+        assert [span.name for span in prof.spans()] == ["ProfilerStep#2"]
+
+
+def test_parts_of_a_program_have_names_in_the_trace(tmp_path):
+    @T.profiler.record_function("decorated")
+    def work(x):
+        return (x * 2).sum()
+
+    x = T.ones(1000)
+    with T.profiler.profile() as prof:
+        with T.profiler.record_function("outer", "3"):
+            work(x).item()
+            T.cuda.nvtx.range_push("pushed")
+            (x + 1).sum().item()
+            T.cuda.nvtx.range_pop()
+        with T.cuda.nvtx.range("step {}", 4):
+            T.cuda.nvtx.mark("moment")
+    assert [s.name for s in prof.spans()] == ["decorated", "pushed", "outer(3)", "moment", "step 4"]
+    file = tmp_path / "trace.json"
+    prof.export_chrome_trace(file)
+    trace = json.loads(file.read_text())["traceEvents"]
+    named = {e["name"]: e for e in trace if e.get("cat") == "user_annotation"}
+    kernels = [e for e in trace if e.get("cat") == "cpu_op"]
+    part = named["decorated"]
+    inside = [
+        k
+        for k in kernels
+        if part["ts"] <= k["ts"] and k["ts"] + k["dur"] <= part["ts"] + part["dur"]
+    ]
+    assert inside
+    assert len(inside) < len(kernels)
+    with T.profiler.record_function("nobody looks"):
+        work(x)
+    assert T.cuda.nvtx.range_pop() == -1
+
+
+def test_a_folder_of_traces(tmp_path):
+    for gz in (False, True):
+        handler = T.profiler.tensorboard_trace_handler(str(tmp_path / "t"), "me", use_gzip=gz)
+        with T.autograd.profiler.profile(use_cuda=False, on_trace_ready=handler):
+            T.ones(10).sum().item()
+    names = sorted(p.name for p in (tmp_path / "t").iterdir())
+    assert len(names) == 2
+    assert all(name.startswith("me.") and ".pt.trace.json" in name for name in names)
+    (tmp_path / "file").write_text("")
+    with (
+        pytest.raises(RuntimeError, match="Can't create directory"),
+        T.profiler.profile(
+            on_trace_ready=T.profiler.tensorboard_trace_handler(str(tmp_path / "file" / "x"))
+        ),
+    ):
+        pass
+
+
+def test_a_profile_that_is_not_enabled_measures_nothing():
+    with T.profiler.profile(enabled=False) as prof:
+        T.ones(10).sum().item()
+        prof.step()
+    assert prof.events() == []
+
+
+def test_sums_by_kernel_have_a_table():
+    with T.profiler.profile(profile_memory=True) as prof:
+        (T.ones(1000) * 2).sum().item()
+    sums = prof.key_averages(group_by_input_shape=True)
+    for key in (
+        "self_cpu_time_total",
+        "cpu_time_total",
+        "cuda_time_total",
+        "self_cpu_memory_usage",
+        None,
+    ):
+        assert "Name" in sums.table(sort_by=key, row_limit=-1)
+    assert sums.total_average().count == len(prof.events())
+    assert T.profiler.ProfilerActivity.CUDA in T.profiler.supported_activities()

@@ -1032,3 +1032,69 @@ def test_a_row_of_pickles_cannot_be_mapped(tmp_path):
     path.write_bytes(stacked(LEGACY_MATRIX, {"0": FLOATS}))
     with pytest.raises(RuntimeError, match="mmap can only be used with safetensors"):
         adjit.load(path, mmap=True)
+
+
+class Point:
+    """A class of the program, as it lies in files."""
+
+    def __init__(self, x=0, y=0):
+        self.x, self.y = x, y
+
+    def __eq__(self, other):
+        return (self.x, self.y) == (other.x, other.y)
+
+    __hash__ = None
+
+
+class Slotted:
+    """One with slots, and a state of its own."""
+
+    __slots__ = ("x",)
+
+
+def test_a_program_may_allow_classes_and_functions():
+    from datetime import timedelta
+
+    torch = pytest.importorskip("torch")
+    slotted = Slotted()
+    slotted.x = adjit.ones(1).item()
+    values = [Point(1, [2]), timedelta(3, 4), slotted]
+    data = of_torch(values, True)
+    for allowed in ([], [Point], [Point, timedelta]):
+        with (
+            adjit.serialization.safe_globals(allowed),
+            pytest.raises(pickle.UnpicklingError, match="was not an allowed global"),
+        ):
+            loaded(data)
+    with adjit.serialization.safe_globals([Point, (timedelta, "datetime.timedelta"), Slotted]):
+        made = loaded(data)
+    assert made[:2] == values[:2]
+    assert made[2].x == 1
+    assert adjit.serialization.get_safe_globals() == []
+    with torch.serialization.safe_globals([Point, timedelta, Slotted]):
+        assert torch.load(io.BytesIO(data), weights_only=True)[:2] == values[:2]
+
+
+def test_numbers_of_numpy_are_loaded_where_they_are_allowed():
+    pytest.importorskip("torch")
+    scalar = np.float64(1.5).__reduce__()[0]
+    allowed = [scalar, np.dtype, type(np.dtype("float64"))]
+    with adjit.serialization.safe_globals(allowed):
+        assert loaded(of_torch({"loss": np.float64(1.5)}, True)) == {"loss": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "kind"), [((Point, "a", 3), ValueError), ((Point, 3), TypeError)]
+)
+def test_pairs_that_are_none_are_refused(wrong, kind):
+    with pytest.raises(kind, match=r"Expected (tuple of length 2|second item)"):
+        adjit.serialization.add_safe_globals([wrong])
+
+
+def test_saving_takes_the_arguments_of_pytorch():
+    stream = io.BytesIO()
+    adjit.save(
+        [1], stream, pickle_module=pickle, pickle_protocol=2, _use_new_zipfile_serialization=False
+    )
+    stream.seek(0)
+    assert adjit.load(stream) == [1]

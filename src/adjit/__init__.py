@@ -8,6 +8,7 @@ looks.
 from __future__ import annotations
 
 import gc
+from math import e, inf, nan, pi
 from typing import Any
 
 _collecting = gc.isenabled()
@@ -45,6 +46,21 @@ try:
         uint8,
     )
     from .errors import MIXED, OutOfMemoryError
+    from .formats import (
+        channels_last,
+        channels_last_3d,
+        contiguous_format,
+        jagged,
+        layout,
+        memory_format,
+        preserve_format,
+        sparse_bsc,
+        sparse_bsr,
+        sparse_coo,
+        sparse_csc,
+        sparse_csr,
+        strided,
+    )
     from .graph.export import namespace as _namespace
     from .printing import get_printoptions, printoptions, set_printoptions
     from .schedule import forks as _forks  # registers what a fork waits for
@@ -66,14 +82,19 @@ try:
         backends,
         compiler,
         cuda,
+        hub,
+        jit,
         linalg,
         models,
         nn,
         optim,
+        paths,
         profiler,
         serialization,
         special,
+        testing,
         utils,
+        version,
     )
     from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
     from .autograd.modes import (
@@ -88,7 +109,26 @@ try:
         use_deterministic_algorithms,
     )
     from .captured import compile
+    from .names import (
+        _assert,
+        _assert_async,
+        _function_of_method,
+        get_deterministic_debug_mode,
+        get_num_interop_threads,
+        is_deterministic_algorithms_warn_only_enabled,
+        is_nonzero,
+        is_storage,
+        is_tensor,
+        is_warn_always_enabled,
+        set_default_tensor_type,
+        set_deterministic_debug_mode,
+        set_flush_denormal,
+        set_num_interop_threads,
+        set_warn_always,
+        typename,
+    )
     from .serialization import load, save
+    from .version import __version__
 finally:
     if _collecting:
         if not gc.get_freeze_count():
@@ -96,11 +136,11 @@ finally:
             gc.unfreeze()
         gc.enable()
 
-__version__ = "0.1.0"
-strided = "adjit.strided"
+newaxis = None
+paths.put_in_place()
 globals().update(_namespace[""])
 globals().update(_ops.creation.legacy_types)
-globals().update({name: getattr(Tensor, name) for name in _ops.METHODS_AND_FUNCTIONS})
+globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_FUNCTIONS})
 
 
 def __getattr__(name: str) -> Any:

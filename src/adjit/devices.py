@@ -85,6 +85,7 @@ class Current(threading.local):
 
     index = 0  # of the GPU that "cuda" without a number means
     default: device | None = None  # where tensors are made
+    legacy = False  # whether `set_default_tensor_type` has said so
 
     def __init__(self) -> None:
         self.before: list[device | None] = []  # the defaults around `with device:`

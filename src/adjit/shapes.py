@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
@@ -85,6 +86,39 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
             return False
         expected *= size
     return True
+
+
+def dense_in_order(shape: Sequence[int], operands: Sequence[Sequence[int]]) -> Shape:
+    """Strides without gaps that keep the order of the axes of operands, seen in one shape: of two axes the
+    first operand that repeats along neither decides. Otherwise it is C order, as in PyTorch."""
+    order = list(reversed(range(len(shape))))
+    for k in range(1, len(order)):
+        at = k
+        for before in range(k - 1, -1, -1):
+            wrong = _is_wrong(shape, operands, order[before], order[at])
+            if wrong:
+                order[before], order[at] = order[at], order[before]
+                at = before
+            elif wrong is not None:
+                break
+    made, step = [0] * len(order), 1
+    for d in order:
+        made[d] = step
+        step *= max(shape[d], 1)
+    return tuple(made)
+
+
+def _is_wrong(
+    shape: Sequence[int], operands: Sequence[Sequence[int]], inner: int, outer: int
+) -> bool | None:
+    """Whether of two axes the inner one has the larger steps; None where no operand tells."""
+    for strides in operands:
+        if strides[inner] and strides[outer]:
+            if strides[inner] != strides[outer]:
+                return strides[inner] > strides[outer]
+            if shape[inner] > shape[outer]:
+                return True
+    return None
 
 
 def extent(shape: Sequence[int], strides: Sequence[int]) -> int:
@@ -222,6 +256,37 @@ def listed(*names: str, after: int | None = None) -> Callable[[_F], _F]:
     return decorate
 
 
+# What PyTorch lets a parameter be called too, as NumPy calls it.
+NUMPY_NAMES = {
+    "axis": "dim",
+    "keepdims": "keepdim",
+    "x": "input",
+    "a": "input",
+    "x1": "input",
+    "x2": "other",
+}
+
+
+def numpy_names(function: _F) -> _F:
+    """Accept NumPy's names of parameters, as PyTorch does."""
+    code = inspect.unwrap(function).__code__
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    names = {n: to for n, to in NUMPY_NAMES.items() if to in own and n not in own}
+    own_name = function.__name__
+
+    @functools.wraps(function)
+    def call(*args: Any, **options: Any) -> Any:
+        if options:
+            renamed = {names.get(name, name): value for name, value in options.items()}
+            if len(renamed) < len(options):
+                extra = next(name for name in options if name in names)
+                raise TypeError(f"{own_name}() got an unexpected keyword argument '{extra}'")
+            options = renamed
+        return function(*args, **options)
+
+    return call  # type: ignore[return-value]
+
+
 def one_list(name: str) -> Callable[[_F], _F]:
     """Let a function of a tensor and numbers, which the method takes one by one too, take them in one list."""
 
@@ -292,7 +357,7 @@ def view_strides(shape: Shape, strides: Shape, target: Shape) -> Shape | None:
     d = len(target) - 1
     for size, stride in zip(reversed(sizes), reversed(merged), strict=True):
         filled = 1
-        while filled < size and d >= 0:
+        while d >= 0 and (filled < size or target[d] == 1):
             result[d] = stride * filled
             filled *= target[d]
             d -= 1

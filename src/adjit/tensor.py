@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from . import devices, dtypes, printing
+from . import devices, dtypes, formats, printing
 from .absent import Missing, is_missing, missing_methods
 from .dtypes import dtype
 from .graph import copies, record, write
@@ -189,13 +189,17 @@ class Tensor(TensorBase):
         return self.offset
 
     def is_contiguous(self, memory_format: Any = None) -> bool:
-        """True if the elements lie in C order without gaps.
+        """True if the elements lie in C order without gaps; `memory_format` asks for `channels_last` or
+        `channels_last_3d` instead.
 
         Example:
             >>> adjit.zeros(2, 3).is_contiguous(), adjit.zeros(2, 3).t().is_contiguous()
             (True, False)
         """
-        return self.spec.contiguous
+        if memory_format is None:
+            return self.spec.contiguous
+        formats.check("is_contiguous", memory_format)
+        return formats.is_in(self.spec, memory_format)
 
     @property
     def dtype(self) -> dtype:
@@ -247,14 +251,14 @@ class Tensor(TensorBase):
         return self.spec.numel * self.spec.dtype.itemsize
 
     @property
-    def layout(self) -> str:
+    def layout(self) -> formats.layout:
         """Always strided.
 
         Example:
             >>> adjit.zeros(2).layout
-            'adjit.strided'
+            adjit.strided
         """
-        return "adjit.strided"
+        return formats.strided
 
     @property
     def is_cuda(self) -> bool:
@@ -361,7 +365,7 @@ class Tensor(TensorBase):
             >>> x[1].untyped_storage().nbytes()
             24
         """
-        return _StorageView(self)
+        return StorageView(self)
 
     # ----- autograd fields -----
 
@@ -972,7 +976,7 @@ class _Look:
         self.value, self.__array_interface__ = value, interface
 
 
-class _StorageView:
+class StorageView:
     """What `untyped_storage()` returns."""
 
     __slots__ = ("_tensor",)

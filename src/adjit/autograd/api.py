@@ -242,6 +242,8 @@ class VariableMeta(type):
 class Variable(metaclass=VariableMeta):
     """The old way to ask for gradients; today a tensor does all of it, and is what a call gives.
 
+    `volatile`, with which gradients were not recorded once, has no effect.
+
     Raises:
         TypeError: if `data` is no tensor.
 
@@ -250,7 +252,15 @@ class Variable(metaclass=VariableMeta):
         tensor([1., 1.], requires_grad=True)
     """
 
-    def __new__(cls, data: Tensor, requires_grad: bool = False) -> Tensor:  # type: ignore[misc]
+    def __new__(  # type: ignore[misc]
+        cls, data: Tensor, requires_grad: bool = False, volatile: bool | None = None
+    ) -> Tensor:
+        if volatile:
+            warnings.warn(
+                "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.",
+                UserWarning,
+                stacklevel=2,
+            )
         if not record.is_tensor(data):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
         return data.detach().requires_grad_(requires_grad)

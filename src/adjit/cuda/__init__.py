@@ -19,6 +19,7 @@ from ..schedule.planning.recipe import DeviceSource
 from ..schedule.settle import settle
 from ..tables import aligned
 from ..tensor import Tensor
+from . import nvtx as nvtx
 
 __all__ = [
     "Event", "OutOfMemoryError", "Stream", "can_device_access_peer", "current_device",

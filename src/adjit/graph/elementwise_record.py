@@ -16,7 +16,14 @@ from ..schedule.codegen import loops
 from ..schedule.codegen.body import Body
 from ..schedule.planning.recipe import Element, Fusible, Operand, Recipe, Step
 from ..schedule.settle import MAX_PENDING, pending, settle
-from ..shapes import Size, broadcast_shapes, broadcast_strides, contiguous_strides, is_dense
+from ..shapes import (
+    Size,
+    broadcast_shapes,
+    broadcast_strides,
+    contiguous_strides,
+    dense_in_order,
+    is_dense,
+)
 from .node import NewTensor, Node, Spec, TensorBase, spec_of
 from .op_record import ElementwiseOp, Number, OpRecord
 from .record import (
@@ -180,20 +187,16 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
 
 
 def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
-    """C order, or the order of axes that every full operand has; one that repeats has none."""
-    full = [
-        spec
-        for spec in specs
-        if spec.shape == shape
-        and not any(s == 0 and n > 1 for s, n in zip(spec.strides, shape, strict=True))
-    ]
-    if full and not full[0].contiguous:
-        strides = full[0].strides
-        if is_dense(shape, strides) and all(
-            s.strides == strides for s in full if not (s.contiguous and s.numel <= 1)
-        ):
-            return strides
-    return contiguous_strides(shape)
+    """Dense strides in the order of the axes of the operands."""
+    if all(spec.contiguous and spec.shape == shape for spec in specs):
+        return contiguous_strides(shape)
+    first = specs[0]
+    if all(s.shape == shape and s.strides == first.strides for s in specs) and is_dense(
+        shape, first.strides
+    ):
+        return first.strides
+    seen = [broadcast_strides(spec.shape, spec.strides, shape) for spec in specs]
+    return dense_in_order(shape, seen)
 
 
 def elementwise_recipe(

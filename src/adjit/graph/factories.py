@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import TypeVar, cast
 
-from .. import devices, dtypes
+from .. import devices, dtypes, formats
 from . import calls
 from .node import TensorBase
 from .operation import KnownCalls, OperationCall
@@ -45,6 +45,8 @@ def maker(function: _F) -> _F:
 
     @functools.wraps(function)
     def twin(*args: Argument, **kwargs: Argument) -> Results:
+        if "layout" in kwargs:
+            formats.check_layout(function.__name__, kwargs["layout"])
         if len(memory.calls) >= MOST_CALLS:
             return function(*args, **kwargs)
         operands: list[TensorBase] = []

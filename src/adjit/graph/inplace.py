@@ -362,7 +362,8 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
         targets = out if isinstance(out, (tuple, list)) else (out,)
         if len(targets) != len(made):
             raise TypeError(f"{name}(): expected {len(made)} tensors in out=, got {len(targets)}")
-        return type(made)(*map(lambda o, m: write_out(name, o, m), targets, made))
+        written = [write_out(name, o, m) for o, m in zip(targets, made, strict=True)]
+        return tuple(written) if type(made) is tuple else type(made)(*written)
     if not record.is_tensor(out):
         raise TypeError(f"{name}(): argument 'out' must be Tensor, not {type(out).__name__}")
     if made.needs_grad or (state.grad and out.needs_grad):

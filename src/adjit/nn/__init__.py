@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import NoReturn
 
 from . import functional, init, parameter, utils
@@ -276,13 +275,9 @@ __all__ = [
     "ZeroPad3d",
     "functional",
     "init",
-    "modules",
     "parameter",
     "utils",
 ]
-
-# Programs reach the hooks on all modules as `nn.modules.module.register_module_forward_hook`.
-modules = sys.modules[__name__]
 
 # What PyTorch has and adjit has not, yet, and what does in its place; without an entry of its own
 # the list of layers does. Any other unknown name is a slip of the keyboard.

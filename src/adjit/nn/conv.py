@@ -23,7 +23,7 @@ def for_axes(value: Any, axes: int) -> tuple[int, ...]:
     return tuple(value) if isinstance(value, Iterable) else (value,) * axes
 
 
-class _Convolution(Module):
+class _ConvNd(Module):
     """What all convolution layers share: numbers, weight, bias, and how they are shown.
 
     A layer's `axes` says over how many it goes, its `function` computes it.
@@ -115,7 +115,7 @@ class _Convolution(Module):
         return ", ".join(shown)
 
 
-class _Forward(_Convolution):
+class _Forward(_ConvNd):
     """A convolution of some number of axes."""
 
     def __init__(
@@ -226,7 +226,7 @@ class Conv3d(_Forward):
     function = staticmethod(F.conv3d)
 
 
-class _Transposed(_Convolution):
+class _ConvTransposeNd(_ConvNd):
     """A transposed convolution of some number of axes."""
 
     transposed = True
@@ -288,7 +288,7 @@ class _Transposed(_Convolution):
         return tuple(n - low for n, low in zip(sizes, least, strict=True))
 
 
-class ConvTranspose1d(_Transposed):
+class ConvTranspose1d(_ConvTransposeNd):
     """Transposed convolution of signals (batch, channels, length): see `ConvTranspose2d`.
 
     (N, C, L), or without the N, to the same with out_channels and, for sizes n,
@@ -303,7 +303,7 @@ class ConvTranspose1d(_Transposed):
     function = staticmethod(F.conv_transpose1d)
 
 
-class ConvTranspose2d(_Transposed):
+class ConvTranspose2d(_ConvTransposeNd):
     """Transposed convolution of images (batch, channels, height, width), or without batch.
 
     A call takes `output_size`, a size among those that the stride makes possible. Weight
@@ -339,7 +339,7 @@ class ConvTranspose2d(_Transposed):
     function = staticmethod(F.conv_transpose2d)
 
 
-class ConvTranspose3d(_Transposed):
+class ConvTranspose3d(_ConvTransposeNd):
     """Transposed convolution of volumes (batch, channels, depth, height, width): see
     `ConvTranspose2d`.
 

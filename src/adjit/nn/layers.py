@@ -234,7 +234,7 @@ class Unflatten(Module):
         return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
 
 
-class _Dropout(Module):
+class _DropoutNd(Module):
     def __init__(self, p: float = 0.5, inplace: bool = False) -> None:
         super().__init__()
         if p < 0 or p > 1:
@@ -246,7 +246,7 @@ class _Dropout(Module):
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class Dropout(_Dropout):
+class Dropout(_DropoutNd):
     """In training, zeroes every element with probability `p` and scales the rest by 1 / (1 - p).
 
     Any floating shape (*), and the result of the same.
@@ -265,7 +265,7 @@ class Dropout(_Dropout):
         return F.dropout(input, self.p, self.training, self.inplace)
 
 
-class Dropout1d(_Dropout):
+class Dropout1d(_DropoutNd):
     """Zero whole channels of (N, C, L) or (C, L) with probability `p` in training, scaling the others.
 
     Example:
@@ -278,7 +278,7 @@ class Dropout1d(_Dropout):
         return F.dropout1d(input, self.p, self.training, self.inplace)
 
 
-class Dropout2d(_Dropout):
+class Dropout2d(_DropoutNd):
     """Zero whole channels of (N, C, H, W) or (C, H, W) with probability `p` in training.
 
     After Tompson et al. (2014).
@@ -294,7 +294,7 @@ class Dropout2d(_Dropout):
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 
-class Dropout3d(_Dropout):
+class Dropout3d(_DropoutNd):
     """Zero whole channels of (N, C, D, H, W) or (C, D, H, W) with probability `p` in training.
 
     Example:
@@ -306,7 +306,7 @@ class Dropout3d(_Dropout):
         return F.dropout3d(input, self.p, self.training, self.inplace)
 
 
-class AlphaDropout(_Dropout):
+class AlphaDropout(_DropoutNd):
     """Drop elements so that zero mean and unit variance stay, for networks of SELUs (Klambauer et al., 2017).
 
     Any floating shape (*), and the result of the same.
@@ -323,7 +323,7 @@ class AlphaDropout(_Dropout):
         return F.alpha_dropout(input, self.p, self.training)
 
 
-class FeatureAlphaDropout(_Dropout):
+class FeatureAlphaDropout(_DropoutNd):
     """Drop whole channels of (N, C, *) as AlphaDropout drops elements.
 
     Raises:

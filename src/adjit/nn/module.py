@@ -15,7 +15,7 @@ from ..captured.reach import module_classes
 from ..devices import device as Device
 from ..dtypes import dtype as DType
 from ..graph.node import RemovableHandle
-from ..ops.creation import empty_like
+from ..ops import creation
 from ..tensor import Tensor
 from .hooks import BackwardHook, hook_output
 from .parameter import Buffer, Parameter
@@ -45,6 +45,9 @@ class IncompatibleKeys(NamedTuple):
             f"IncompatibleKeys(missing_keys={self.missing_keys}, "
             f"unexpected_keys={self.unexpected_keys})"
         )
+
+
+_IncompatibleKeys = IncompatibleKeys  # PyTorch's name
 
 
 class _WithKwargs:
@@ -816,16 +819,6 @@ class Module:
                 self._buffers[name] = fn(buffer)
         return self
 
-    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
-        """Move all parameters and buffers to a device without their values: they are not set there.
-
-        Example:
-            >>> net = nn.Linear(2, 1).to_empty(device="cpu")
-            >>> net.weight.shape
-            adjit.Size([1, 2])
-        """
-        return self._apply(lambda t: empty_like(t, device=device), recurse)
-
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Move all parameters and buffers, in place: `to(device)`, `to(dtype)`, `to(tensor)`,
         `to(device, dtype)`.
@@ -858,6 +851,19 @@ class Module:
             return tensor.to(**options) if options else tensor
 
         return self._apply(convert)
+
+    def to_empty(self, *, device: Any, recurse: bool = True) -> Self:
+        """Move all parameters and buffers to a device, in place, without their values.
+
+        Args:
+            device: where to.
+            recurse: those of submodules too.
+
+        Example:
+            >>> nn.Linear(2, 1).to_empty(device="cpu").weight.shape
+            adjit.Size([1, 2])
+        """
+        return self._apply(lambda t: creation.empty_like(t, device=device), recurse)
 
     def cpu(self) -> Self:
         """Move all parameters and buffers to the CPU, in place.

@@ -30,7 +30,7 @@ class _Pad(Module):
         return str(self.padding)
 
 
-class _CircularPad(_Pad):
+class _CircularPadNd(_Pad):
     _mode = "circular"
 
     def forward(self, input: Tensor) -> Tensor:
@@ -41,7 +41,7 @@ class _CircularPad(_Pad):
         return super().forward(input)
 
 
-class CircularPad1d(_CircularPad):
+class CircularPad1d(_CircularPadNd):
     """Pads the last axis of (N, C, L) or (C, L) as if its ends were joined.
 
     Args:
@@ -60,7 +60,7 @@ class CircularPad1d(_CircularPad):
     _axes = 1
 
 
-class CircularPad2d(_CircularPad):
+class CircularPad2d(_CircularPadNd):
     """Pads the last two axes as if their ends were joined; takes what CircularPad1d takes.
 
     Input (N, C, H, W) or (C, H, W); the result has the padded sizes in place of the last two.
@@ -75,7 +75,7 @@ class CircularPad2d(_CircularPad):
     _axes = 2
 
 
-class CircularPad3d(_CircularPad):
+class CircularPad3d(_CircularPadNd):
     """Pads the last three axes as if their ends were joined; takes what CircularPad1d takes.
 
     Input (N, C, D, H, W) or (C, D, H, W); the result has the padded sizes in place of the last three.
@@ -88,11 +88,11 @@ class CircularPad3d(_CircularPad):
     _axes = 3
 
 
-class _ReflectionPad(_Pad):
+class _ReflectionPadNd(_Pad):
     _mode = "reflect"
 
 
-class ReflectionPad1d(_ReflectionPad):
+class ReflectionPad1d(_ReflectionPadNd):
     """Pads the last axis by its mirror image; takes what CircularPad1d takes.
 
     Input (N, C, L) or (C, L); the result has the padded sizes in place of the last one.
@@ -105,7 +105,7 @@ class ReflectionPad1d(_ReflectionPad):
     _axes = 1
 
 
-class ReflectionPad2d(_ReflectionPad):
+class ReflectionPad2d(_ReflectionPadNd):
     """Pads the last two axes by their mirror image; takes what CircularPad1d takes.
 
     Input (N, C, H, W) or (C, H, W); the result has the padded sizes in place of the last two.
@@ -120,7 +120,7 @@ class ReflectionPad2d(_ReflectionPad):
     _axes = 2
 
 
-class ReflectionPad3d(_ReflectionPad):
+class ReflectionPad3d(_ReflectionPadNd):
     """Pads the last three axes by their mirror image; takes what CircularPad1d takes.
 
     Input (N, C, D, H, W) or (C, D, H, W); the result has the padded sizes in place of the last three.
@@ -133,11 +133,11 @@ class ReflectionPad3d(_ReflectionPad):
     _axes = 3
 
 
-class _ReplicationPad(_Pad):
+class _ReplicationPadNd(_Pad):
     _mode = "replicate"
 
 
-class ReplicationPad1d(_ReplicationPad):
+class ReplicationPad1d(_ReplicationPadNd):
     """Pads the last axis by its first and last elements; takes what CircularPad1d takes.
 
     Input (N, C, L) or (C, L); the result has the padded sizes in place of the last one.
@@ -150,7 +150,7 @@ class ReplicationPad1d(_ReplicationPad):
     _axes = 1
 
 
-class ReplicationPad2d(_ReplicationPad):
+class ReplicationPad2d(_ReplicationPadNd):
     """Pads the last two axes by their first and last elements.
 
     Input (N, C, H, W) or (C, H, W); the result has the padded sizes in place of the last two.
@@ -167,7 +167,7 @@ class ReplicationPad2d(_ReplicationPad):
     _axes = 2
 
 
-class ReplicationPad3d(_ReplicationPad):
+class ReplicationPad3d(_ReplicationPadNd):
     """Pads the last three axes by their first and last elements.
 
     Input (N, C, D, H, W) or (C, D, H, W); the result has the padded sizes in place of the last three.
@@ -182,7 +182,7 @@ class ReplicationPad3d(_ReplicationPad):
     _axes = 3
 
 
-class _ConstantPad(_Pad):
+class _ConstantPadNd(_Pad):
     _mode = "constant"
 
     def __init__(self, padding: int | Sequence[int], value: float) -> None:
@@ -196,7 +196,7 @@ class _ConstantPad(_Pad):
         return f"padding={self.padding}, value={self.value}"
 
 
-class ConstantPad1d(_ConstantPad):
+class ConstantPad1d(_ConstantPadNd):
     """Pads the last axis by one value; takes what CircularPad1d takes, and the value.
 
     Input (*), of at least one axis; the result has the padded sizes in place of the last one.
@@ -209,7 +209,7 @@ class ConstantPad1d(_ConstantPad):
     _axes = 1
 
 
-class ConstantPad2d(_ConstantPad):
+class ConstantPad2d(_ConstantPadNd):
     """Pads the last two axes by one value.
 
     Input (*), of at least two axes; the result has the padded sizes in place of the last two.
@@ -226,7 +226,7 @@ class ConstantPad2d(_ConstantPad):
     _axes = 2
 
 
-class ConstantPad3d(_ConstantPad):
+class ConstantPad3d(_ConstantPadNd):
     """Pads the last three axes by one value.
 
     Input (*), of at least three axes; the result has the padded sizes in place of the last three.
@@ -241,7 +241,7 @@ class ConstantPad3d(_ConstantPad):
     _axes = 3
 
 
-class _ZeroPad(_ConstantPad):
+class _ZeroPad(_ConstantPadNd):
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding, 0.0)
 

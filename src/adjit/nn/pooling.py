@@ -16,7 +16,7 @@ def _for_each(value: Sizes, axes: int) -> tuple[int, ...]:
     return (value,) * axes if isinstance(value, int) else tuple(value)
 
 
-class _MaxPool(Module):
+class _MaxPoolNd(Module):
     """The largest element of each window; subclasses say over how many axes."""
 
     _pool: Callable[..., Any]
@@ -56,7 +56,7 @@ class _MaxPool(Module):
         )
 
 
-class MaxPool1d(_MaxPool):
+class MaxPool1d(_MaxPoolNd):
     """The largest element of each window over the last axis of (N, C, L) or (C, L).
 
     Args:
@@ -75,7 +75,7 @@ class MaxPool1d(_MaxPool):
     _pool = staticmethod(F.max_pool1d)
 
 
-class MaxPool2d(_MaxPool):
+class MaxPool2d(_MaxPoolNd):
     """The largest element of each window over the last two axes; takes what MaxPool1d takes.
 
     Input (N, C, H, W) or (C, H, W).
@@ -88,7 +88,7 @@ class MaxPool2d(_MaxPool):
     _pool = staticmethod(F.max_pool2d)
 
 
-class MaxPool3d(_MaxPool):
+class MaxPool3d(_MaxPoolNd):
     """The largest element of each window over the last three axes; takes what MaxPool1d takes.
 
     Input (N, C, D, H, W) or (C, D, H, W).
@@ -101,7 +101,7 @@ class MaxPool3d(_MaxPool):
     _pool = staticmethod(F.max_pool3d)
 
 
-class _MaxUnpool(Module):
+class _MaxUnpoolNd(Module):
     """Elements back at their places; subclasses say over how many axes."""
 
     _axes: int
@@ -124,7 +124,7 @@ class _MaxUnpool(Module):
         return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
 
 
-class MaxUnpool1d(_MaxUnpool):
+class MaxUnpool1d(_MaxUnpoolNd):
     """MaxPool1d reversed: elements at their places, zeros elsewhere.
 
     Its inputs are what MaxPool1d gives with `return_indices`, and the size that was pooled, where
@@ -147,7 +147,7 @@ class MaxUnpool1d(_MaxUnpool):
     _unpool = staticmethod(F.max_unpool1d)
 
 
-class MaxUnpool2d(_MaxUnpool):
+class MaxUnpool2d(_MaxUnpoolNd):
     """MaxPool2d reversed; takes what MaxUnpool1d takes.
 
     Input (N, C, H, W) or (C, H, W).
@@ -163,7 +163,7 @@ class MaxUnpool2d(_MaxUnpool):
     _unpool = staticmethod(F.max_unpool2d)
 
 
-class MaxUnpool3d(_MaxUnpool):
+class MaxUnpool3d(_MaxUnpoolNd):
     """MaxPool3d reversed; takes what MaxUnpool1d takes.
 
     Input (N, C, D, H, W) or (C, D, H, W).
@@ -290,7 +290,7 @@ class AvgPool3d(_AvgPoolWithDivisor):
     _pool = staticmethod(F.avg_pool3d)
 
 
-class _LPPool(Module):
+class _LPPoolNd(Module):
     """The p-norm of each window; subclasses say over how many axes."""
 
     _pool: Callable[..., Tensor]
@@ -320,7 +320,7 @@ class _LPPool(Module):
         )
 
 
-class LPPool1d(_LPPool):
+class LPPool1d(_LPPoolNd):
     """The p-norm of each window over the last axis of (N, C, L) or (C, L).
 
     Args:
@@ -337,7 +337,7 @@ class LPPool1d(_LPPool):
     _pool = staticmethod(F.lp_pool1d)
 
 
-class LPPool2d(_LPPool):
+class LPPool2d(_LPPoolNd):
     """The p-norm of each window over the last two axes; takes what LPPool1d takes.
 
     Input (N, C, H, W) or (C, H, W).
@@ -350,7 +350,7 @@ class LPPool2d(_LPPool):
     _pool = staticmethod(F.lp_pool2d)
 
 
-class LPPool3d(_LPPool):
+class LPPool3d(_LPPoolNd):
     """The p-norm of each window over the last three axes; takes what LPPool1d takes.
 
     Input (N, C, D, H, W) or (C, D, H, W).
@@ -363,7 +363,7 @@ class LPPool3d(_LPPool):
     _pool = staticmethod(F.lp_pool3d)
 
 
-class _AdaptiveAvgPool(Module):
+class _AdaptiveAvgPoolNd(Module):
     """The means of windows that divide the input evenly; subclasses say over how many axes."""
 
     _pool: Callable[..., Tensor]
@@ -379,7 +379,7 @@ class _AdaptiveAvgPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveAvgPool1d(_AdaptiveAvgPool):
+class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
     """The means of `output_size` windows that divide the last axis of (N, C, L) or (C, L) evenly.
 
     Example:
@@ -390,7 +390,7 @@ class AdaptiveAvgPool1d(_AdaptiveAvgPool):
     _pool = staticmethod(F.adaptive_avg_pool1d)
 
 
-class AdaptiveAvgPool2d(_AdaptiveAvgPool):
+class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
     """The means of windows that divide the last two axes evenly.
 
     `output_size` is one number, or one for each axis, None for an axis that stays as it is.
@@ -405,7 +405,7 @@ class AdaptiveAvgPool2d(_AdaptiveAvgPool):
     _pool = staticmethod(F.adaptive_avg_pool2d)
 
 
-class AdaptiveAvgPool3d(_AdaptiveAvgPool):
+class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
     """The means of windows that divide the last three axes evenly; as in AdaptiveAvgPool2d.
 
     Input (N, C, D, H, W) or (C, D, H, W).
@@ -421,7 +421,7 @@ class AdaptiveAvgPool3d(_AdaptiveAvgPool):
     _pool = staticmethod(F.adaptive_avg_pool3d)
 
 
-class _AdaptiveMaxPool(Module):
+class _AdaptiveMaxPoolNd(Module):
     """The largest elements of windows that divide the input evenly."""
 
     _pool: Callable[..., Any]
@@ -438,7 +438,7 @@ class _AdaptiveMaxPool(Module):
         return f"output_size={self.output_size}"
 
 
-class AdaptiveMaxPool1d(_AdaptiveMaxPool):
+class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
     """The largest elements of `output_size` windows that divide the last axis evenly.
 
     With `return_indices` their places come too.
@@ -453,7 +453,7 @@ class AdaptiveMaxPool1d(_AdaptiveMaxPool):
     _pool = staticmethod(F.adaptive_max_pool1d)
 
 
-class AdaptiveMaxPool2d(_AdaptiveMaxPool):
+class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
     """The largest elements of windows that divide the last two axes evenly.
 
     Input (N, C, H, W) or (C, H, W).
@@ -471,7 +471,7 @@ class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     _pool = staticmethod(F.adaptive_max_pool2d)
 
 
-class AdaptiveMaxPool3d(_AdaptiveMaxPool):
+class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
     """The largest elements of windows that divide the last three axes evenly.
 
     Input (N, C, D, H, W) or (C, D, H, W).

@@ -4,57 +4,82 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import devices, dtypes, gpu
+from .. import devices, dtypes, formats, gpu
 from ..graph import elementwise_record, record, write
 from ..graph.export import add_method, export
-from ..graph.node import dense_spec, spec_of
+from ..graph.node import spec_of
 from ..graph.operation import operation
 from ..schedule.settle import value_of
+from ..shapes import Shape, contiguous_strides
 from ..tensor import Tensor
 from . import elementwise
 from .creation import legacy_dtype, pinned
 
 
 @export(method=True)
-def clone(input: Tensor, *, memory_format: Any = None, contiguous: bool = False) -> Tensor:
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
     """Copy the tensor into memory of its own; gradients flow through the copy.
+
+    Args:
+        memory_format: the order of the axes in memory; that of `input` unless given.
+
+    Raises:
+        RuntimeError: if a shape has no such order.
 
     Example:
         >>> x = adjit.tensor([1., 2.])
         >>> x.clone().zero_(), x
         (tensor([0., 0.]), tensor([1., 2.]))
     """
-    if contiguous and not input.spec.contiguous:
-        return _compact(input)
-    return elementwise.copy(input)
+    if memory_format is None or memory_format is formats.preserve_format:
+        return elementwise.copy(input)
+    formats.check("clone", memory_format)
+    strides = formats.strides_in(input.spec.shape, memory_format)
+    return elementwise.copy(input) if strides == input.spec.strides else _laid_out(input, strides)
 
 
 @operation("CloneBackward0")
-def _compact(input: Tensor) -> Tensor:
-    return write.convert(input, dense_spec(input.shape, input.dtype, input.spec.device))
+def _laid_out(input: Tensor, strides: Shape) -> Tensor:
+    spec = input.spec
+    return write.convert(input, spec_of(spec.shape, strides, spec.dtype, spec.device))
 
 
-@_compact.vjp
+@_laid_out.vjp
 def _(g: Any) -> Any:
     return g
 
 
 @export(public=False, method=True)
 def contiguous(input: Tensor, memory_format: Any = None) -> Tensor:
-    """The tensor itself if its elements lie in C order, else a copy of which they do.
+    """The tensor itself if its elements lie in C order, or in another one, else a copy of which they do.
+
+    Args:
+        memory_format: `channels_last` or `channels_last_3d` for these orders.
+
+    Raises:
+        RuntimeError: if a shape has no such order.
 
     Example:
         >>> adjit.zeros(2, 3).t().contiguous().stride()
         (2, 1)
     """
-    return input if input.spec.contiguous else clone(input, contiguous=True)
+    spec = input.spec
+    if memory_format is None:
+        return input if spec.contiguous else _laid_out(input, contiguous_strides(spec.shape))
+    formats.check("contiguous", memory_format)
+    if formats.is_in(spec, memory_format):
+        return input
+    if memory_format is formats.preserve_format:
+        raise RuntimeError("preserve memory format is unsupported by the contiguous operator")
+    return _laid_out(input, formats.strides_in(spec.shape, memory_format))
 
 
 @operation("ToCopyBackward0")
-def convert(input: Tensor, kind: dtypes.dtype) -> Tensor:
-    """A copy in another dtype."""
+def convert(input: Tensor, kind: dtypes.dtype, strides: Shape | None = None) -> Tensor:
+    """A copy in another dtype, or with other strides."""
     spec = input.spec
-    strides = elementwise_record.result_strides(spec.shape, [spec])
+    if strides is None:
+        strides = elementwise_record.result_strides(spec.shape, [spec])
     return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
 
 
@@ -67,7 +92,8 @@ def _(g: Any) -> Any:
 def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     """Convert to another dtype or move to another device; the tensor itself where nothing changes.
 
-    Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`. A copy of
+    Accepts a dtype, a device, another tensor, and `non_blocking`, `copy`, `memory_format`: a tensor whose
+    axes lie in that order, with gaps or without, is not copied for its sake. A copy of
     page-locked memory to a GPU is waited for, unless it is `non_blocking`: then that memory may be
     written only after it.
 
@@ -81,7 +107,7 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
     place: Any = kwargs.pop("device", None)
     copy = kwargs.pop("copy", False)
     non_blocking = kwargs.pop("non_blocking", False)
-    kwargs.pop("memory_format", None)
+    memory_format = kwargs.pop("memory_format", None)
     if kwargs:
         raise TypeError(f"to() got an unexpected keyword argument '{next(iter(kwargs))}'")
     switches: list[Any] = []  # non_blocking, copy
@@ -105,13 +131,26 @@ def to(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
             )
     non_blocking, copy = (*switches, *(non_blocking, copy)[len(switches) :])
     made = input
-    if kind is not None and dtypes.check(kind) is not made.dtype:
-        made = convert(made, dtypes.check(kind))
+    kind = made.dtype if kind is None else dtypes.check(kind)
+    strides = _wanted_strides(input, memory_format, copy or kind is not made.dtype)
+    if strides is not None or kind is not made.dtype:
+        made = convert(made, kind, strides)
     if place is not None and devices.check(place) is not made.spec.device:
         source, made = made, moved(made, devices.check(place))
         if not non_blocking:
             wait_for_copies(source)
     return clone(input) if copy and made is input else made
+
+
+def _wanted_strides(input: Tensor, memory_format: Any, is_new: bool) -> Shape | None:
+    """The strides that `to` is asked for, None for those that a result has anyway."""
+    if memory_format is None or memory_format is formats.preserve_format:
+        return None
+    formats.check("to", memory_format)
+    shape, strides = input.spec.shape, input.spec.strides
+    if not is_new and formats.suggested(shape, strides) is memory_format:
+        return None
+    return formats.strides_in(shape, memory_format)
 
 
 def wait_for_copies(t: Tensor) -> None:
@@ -133,6 +172,8 @@ def _(g: Any) -> Any:
 
 def _conversion(name: str, kind: dtypes.dtype) -> None:
     def method(self: Tensor, memory_format: Any = None) -> Tensor:
+        if memory_format is not None:
+            return to(self, kind, memory_format=memory_format)
         return self if self.spec.dtype is kind else convert(self, dtypes.check(kind))
 
     method.__doc__ = f"""Convert to `{kind!r}`; the tensor itself if that is its dtype.
@@ -169,11 +210,13 @@ def cpu(input: Tensor, memory_format: Any = None) -> Tensor:
         >>> adjit.tensor([1, 2]).cpu()
         tensor([1, 2])
     """
-    return to(input, devices.CPU)
+    return to(input, devices.CPU, memory_format=memory_format)
 
 
 @export(public=False, method=True)
-def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tensor:
+def cuda(
+    input: Tensor, device: Any = None, non_blocking: bool = False, memory_format: Any = None
+) -> Tensor:
     """Copy the tensor to a GPU, by default the current one; itself if it is there.
 
     Raises:
@@ -186,7 +229,7 @@ def cuda(input: Tensor, device: Any = None, non_blocking: bool = False) -> Tenso
     place = devices.check("cuda" if device is None else device)
     if place is devices.CPU:
         raise RuntimeError(f"Invalid device, must be cuda device, but got: {place}")
-    return to(input, place, non_blocking=non_blocking)
+    return to(input, place, non_blocking=non_blocking, memory_format=memory_format)
 
 
 @export(public=False, method=True)

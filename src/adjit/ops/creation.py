@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import devices, dtypes, gpu
+from .. import devices, dtypes, formats, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
 from ..graph.export import add_method, export
@@ -568,14 +568,20 @@ def empty(
 
     Args:
         size: the shape, as one sequence or as numbers.
+        memory_format: `contiguous_format`, `channels_last` (4 axes) or `channels_last_3d` (5 axes).
 
     Example:
         >>> adjit.empty(2, 3).shape
         adjit.Size([2, 3])
     """
+    formats.check_layout("empty", layout)
     dtype = kind_of(dtype, out)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     spec = dense_spec(checked_shape(size), kind, devices.check(device))
+    if memory_format is not None:
+        formats.check("empty", memory_format)
+        strides = formats.strides_in(spec.shape, memory_format)
+        spec = spec_of(spec.shape, strides, kind, spec.device)
     made = _finish(record.result(fresh_node(spec), spec), requires_grad, pin_memory=pin_memory)
     return made if out is None else _into(out, made)
 
@@ -594,6 +600,7 @@ def empty_strided(
         >>> adjit.empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
     """
+    formats.check_layout("empty_strided", layout)
     kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
     place = devices.check(device)
     spec = spec_of(checked_shape((size,)), tuple(int(s) for s in stride), kind, place)
@@ -602,22 +609,41 @@ def empty_strided(
     return _finish(made, requires_grad, pin_memory=pin_memory)
 
 
+def laid_out_like(made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
+    """A new tensor in C order, whose elements nobody has told apart, with the strides that PyTorch gives to
+    what is like another one."""
+    spec = made.spec
+    if input.spec.strides == spec.strides and memory_format is None:
+        return made
+    formats.check("empty_like", memory_format)
+    strides = formats.strides_like(spec.shape, input.spec.strides, memory_format)
+    if strides == spec.strides:
+        return made
+    turned: Tensor = record.result(
+        made.storage.value, spec_of(spec.shape, strides, spec.dtype, spec.device)
+    )
+    turned.needs_grad = made.needs_grad
+    return turned
+
+
 def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
     def like(
         input: Tensor, *args: Any, dtype: Dtype | None = None, layout: Any = None,
         device: Any = None, requires_grad: bool = False, memory_format: Any = None, **more: Any,
     ) -> Tensor:  # fmt: skip
         record.check_tensor(name, "input", 1, input)
-        return make(
-            input.shape, *args, dtype=dtype or input.dtype,
+        made = make(
+            input.shape, *args, dtype=dtype or input.dtype, layout=layout,
             device=input.spec.device if device is None else device,
             requires_grad=requires_grad, **more,
         )  # fmt: skip
+        return laid_out_like(made, input, memory_format)
 
     like.__name__ = like.__qualname__ = name
     like.__doc__ = f"""{elements} in the shape, with the dtype and on the device of another tensor.
 
-    Takes the keyword arguments of `{make.__name__}`, which change the latter two. Without history.
+    Takes the keyword arguments of `{make.__name__}`, which change the latter two. Without history. The
+    strides are those of the other tensor, without gaps; `memory_format` asks for others.
 
     Example:
         >>> x = adjit.tensor([1., 2.])
@@ -687,8 +713,7 @@ def arange(
         kind = dtypes.int64 if whole else dtypes.get_default_dtype()
     else:
         kind = dtypes.check(dtype)
-    if not (math.isfinite(start) and math.isfinite(end)):
-        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+    _check_finite(start, end)
     length, stride = (
         end - start,
         step,
@@ -697,13 +722,55 @@ def arange(
         start, end, step = (int(v) for v in (start, end, step))
     if kind is dtypes.int64:
         length, stride = end - start, step
+    _check_step(start, end, step)
+    count = max(0, math.ceil(length / stride))
+    made = _ramp(count, start, step, kind, devices.check(device))
+    return _done(made, requires_grad, device, out)
+
+
+@export
+def range(
+    start: Any, end: Any, step: Any = 1, *, out: Any = None, dtype: Dtype | None = None,
+    layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
+) -> Tensor:  # fmt: skip
+    """Numbers from `start` to `end`, both included, every `step`; an old name, which warns: use `arange`.
+
+    Raises:
+        RuntimeError: if the step is zero or leads away from `end`.
+
+    Example:
+        >>> adjit.range(1, 3)
+        tensor([1., 2., 3.])
+    """
+    warnings.warn(
+        "torch.range is deprecated and will be removed in a future release because its behavior is "
+        "inconsistent with Python's range builtin. Instead, use torch.arange, which produces values in "
+        "[start, end).",
+        UserWarning,
+        stacklevel=2,
+    )
+    formats.check_layout("range", layout)
+    start, end, step = (v.item() if hasattr(v, "item") else v for v in (start, end, step))
+    dtype = kind_of(dtype, out)
+    kind = dtypes.get_default_dtype() if dtype is None else dtypes.check(dtype)
+    _check_finite(start, end)
+    if kind.kind in "iu":
+        start, end, step = (int(v) for v in (start, end, step))
+    _check_step(start, end, step)
+    made = _ramp(int((end - start) / step) + 1, start, step, kind, place_of(device, out))
+    return _done(made, requires_grad, device, out)
+
+
+def _check_finite(start: Any, end: Any) -> None:
+    if not (math.isfinite(start) and math.isfinite(end)):
+        raise RuntimeError(f"unsupported range: {start:g} -> {end:g}")
+
+
+def _check_step(start: Any, end: Any, step: Any) -> None:
     if step == 0:
         raise RuntimeError("step must be nonzero")
     if (step > 0) != (end >= start) and end != start:
         raise RuntimeError("upper bound and lower bound inconsistent with step sign")
-    count = max(0, math.ceil(length / stride))
-    made = _ramp(count, start, step, kind, devices.check(device))
-    return _done(made, requires_grad, device, out)
 
 
 def _done(made: Any, requires_grad: bool, device: Any, out: Any) -> Tensor:

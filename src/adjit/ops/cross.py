@@ -8,6 +8,7 @@ from ..graph.export import export
 from ..graph.operation import finds_in_order, found_by, operation
 from ..shapes import (
     broadcast_shapes,
+    numpy_names,
     wrap_dim,
 )
 from ..tensor import Tensor
@@ -17,6 +18,7 @@ from .joining import stack
 
 @export(method=True, out=True)
 @finds_in_order
+@numpy_names
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross products of vectors of three elements along an axis.
 
@@ -44,6 +46,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
 
 @export(namespace="linalg", name="cross", out=True)
 @finds_in_order
+@numpy_names
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along an axis, by default the last.
 

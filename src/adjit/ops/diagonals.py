@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import carrier
+from ..formats import contiguous_format
 from ..graph import write
 from ..graph.export import export
 from ..graph.launch import launch
@@ -17,6 +18,7 @@ from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
     check_int,
     numel,
+    numpy_names,
     wrap_dim,
 )
 from ..tensor import Tensor
@@ -249,7 +251,7 @@ def check_part(src: Tensor, part: Tensor) -> None:
 
 def with_part(x: Tensor, src: Tensor, part: Any) -> Tensor:
     """A copy of `x` with `src` in the part that a view function shows."""
-    out = x.clone(contiguous=True)
+    out = x.clone(memory_format=contiguous_format)
     write.store(part(out), src)
     return out
 
@@ -282,6 +284,7 @@ def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
 
 
 @export(method=True)
+@numpy_names
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`input` with one slice along an axis replaced by `src`; differentiable in both.
 
@@ -307,6 +310,7 @@ def _(g: Tensor, dim: int, index: int) -> Any:
 
 
 @export(method=True)
+@numpy_names
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,

@@ -15,7 +15,7 @@ from ..graph.launch import launch
 from ..graph.operation import finds, operation
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, wrap_dim
+from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
 from .tables import IN_GRID, at_least_1d, over_first
@@ -80,6 +80,7 @@ def check_grid(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor | N
 
 @export(method=True, out=True)
 @finds
+@numpy_names
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Elements along an axis: `out[i][j] = input[index[i][j]][j]` for `dim` 0 and two axes.
 
@@ -154,6 +155,7 @@ def check_same_dtype(x: Tensor, source: Tensor) -> None:
 
 @export(method=True, out=True, inplace=True)
 @finds
+@numpy_names
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
     reduce: str | None = None,
@@ -222,6 +224,7 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
 
 @export(method=True, out=True, inplace=True)
 @finds
+@numpy_names
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with `out[index[i][j]][j] += src[i][j]` along an axis (here 0, of two axes).
 
@@ -274,6 +277,7 @@ def joining(reduce: str, kind: dtype) -> int:
 
 
 @export(method=True, out=True, inplace=True)
+@numpy_names
 def scatter_reduce(
     input: Tensor, dim: int, index: Tensor, src: Tensor, reduce: str, *, include_self: bool = True
 ) -> Tensor:
@@ -393,6 +397,7 @@ def product_gradients(
 
 
 @export(method=True, out=True)
+@numpy_names
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
     """Elements along an axis, as `gather`, with `indices` and `input` broadcast to each other.
 

@@ -14,7 +14,7 @@ from ..graph.operation import Operation, operation
 from ..graph.record import MAX_RECIPES
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
-from ..shapes import Shape, numel, wrap_dim
+from ..shapes import Shape, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .creation import empty
 
@@ -42,6 +42,7 @@ def promoted(tensors: Sequence[Tensor]) -> dtype:
     return dtypes.result_type(*tensors)
 
 
+@numpy_names
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along an axis.
 
@@ -76,7 +77,7 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
 def note_calls(op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]) -> None:
     """Have calls with tensors like these recorded as calls of an op with them and the rest."""
     forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
-        ((tensors, dim), {}), ((tensors,), {"dim": dim})
+        ((tensors, dim), {}), ((tensors,), {"dim": dim}), ((tensors,), {"axis": dim})
     ]  # fmt: skip
     if dim == 0:
         forms.append(((tensors,), {}))
@@ -192,6 +193,7 @@ def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
     return ([g.narrow(dim, end - size, size) for end, size in zip(ends, sizes, strict=True)],)
 
 
+@numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis.
 

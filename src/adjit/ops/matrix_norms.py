@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ..dtypes import dtype as DType
 from ..graph.export import export
-from ..shapes import wrap_dim
+from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import reduce
 from .reduce import vector_norm
@@ -16,6 +16,7 @@ Order = float | str | None
 
 
 @export(namespace="linalg", out=True)
+@numpy_names
 def matrix_norm(
     A: Tensor,
     ord: float | str = "fro",
@@ -65,7 +66,7 @@ def matrix_norm(
 
 
 @export(namespace="linalg", out=True)
-@reduce.numpy_names
+@numpy_names
 def norm(
     input: Tensor,
     ord: Order = None,

@@ -10,14 +10,13 @@ from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import reduce as kernels
 from ..schedule.settle import float_word
-from ..shapes import Shape, numel, wrap_dims
+from ..shapes import Shape, numel, numpy_names, wrap_dims
 from ..tensor import Tensor
 from .reduce import (
     GRAIN,
     ROW_STEP,
     Axes,
     mean,
-    numpy_names,
     reduced_count,
     reduced_shape,
     rows_of,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..graph.export import export
-from ..shapes import broadcast_shapes
+from ..shapes import broadcast_shapes, numpy_names
 from ..tensor import Tensor
 from .dropout import dropout
 from .embedding import embedding, one_hot
@@ -58,6 +58,7 @@ def normalize(
 
 
 @export
+@numpy_names
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
     """The cosine of the angle between vectors along a dimension.
 
@@ -83,6 +84,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 @export
+@numpy_names
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:

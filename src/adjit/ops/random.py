@@ -18,7 +18,7 @@ from ..random import Generator
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, checked_shape, listed
 from ..tensor import Tensor
-from .creation import _finish, kind_of, place_of
+from .creation import _finish, kind_of, laid_out_like, place_of
 from .drawing import (
     draw_integers,
     draw_normal,
@@ -193,10 +193,12 @@ def rand_like(
         >>> adjit.rand_like(adjit.zeros(2)).shape
         adjit.Size([2])
     """
-    return rand(
+    made = rand(
         input.shape, generator=generator, dtype=dtype or input.dtype,
-        device=input.device if device is None else device, requires_grad=requires_grad,
+        device=input.device if device is None else device, layout=layout,
+        requires_grad=requires_grad,
     )  # fmt: skip
+    return laid_out_like(made, input, memory_format)
 
 
 @export
@@ -211,10 +213,12 @@ def randn_like(
         >>> adjit.randn_like(adjit.zeros(2)).shape
         adjit.Size([2])
     """
-    return randn(
+    made = randn(
         input.shape, generator=generator, dtype=dtype or input.dtype,
-        device=input.device if device is None else device, requires_grad=requires_grad,
+        device=input.device if device is None else device, layout=layout,
+        requires_grad=requires_grad,
     )  # fmt: skip
+    return laid_out_like(made, input, memory_format)
 
 
 @export
@@ -230,10 +234,12 @@ def randint_like(
         >>> adjit.randint_like(adjit.zeros(2), 5).dtype
         adjit.float32
     """
-    return randint(
+    made = randint(
         low, high, input.shape, generator=generator, dtype=dtype or input.dtype,
-        device=input.device if device is None else device, requires_grad=requires_grad,
+        device=input.device if device is None else device, layout=layout,
+        requires_grad=requires_grad,
     )  # fmt: skip
+    return laid_out_like(made, input, memory_format)
 
 
 # --------------------------------------------------------------------------- normal, bernoulli

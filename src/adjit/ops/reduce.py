@@ -23,7 +23,7 @@ from ..graph.factories import maker
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
 from ..kernels.ops import reduce as kernels
-from ..shapes import Shape, numel, wrap_dim, wrap_dims
+from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor
 
 Axes = int | Sequence[int] | None
@@ -36,19 +36,6 @@ GRAIN = 32768  # element operations that are worth a thread
 
 
 # ---------------------------------------------------------------- names, shapes, layouts
-
-
-def numpy_names(function: F) -> F:
-    """Accept NumPy's names `axis`, `keepdims` and `x`, as PyTorch does."""
-    names = {"axis": "dim", "keepdims": "keepdim", "x": "input"}
-
-    @functools.wraps(function)
-    def call(*args: Any, **options: Any) -> Any:
-        if options:
-            options = {names.get(name, name): value for name, value in options.items()}
-        return function(*args, **options)
-
-    return call  # type: ignore[return-value]
 
 
 def return_type(name: str, fields: str) -> Any:

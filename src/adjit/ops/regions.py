@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..formats import contiguous_format
 from ..graph import record, write
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
@@ -28,7 +29,7 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     """Zeros in the geometry of `base`, with `g` added where a strided region of it lies."""
     base, region, offset = follow(base, region, offset)
     if g.spec.contiguous is False:
-        g = clone(g, contiguous=True)
+        g = clone(g, memory_format=contiguous_format)
     flat = zeros_in(dense_spec((base.numel,), base.dtype, base.device))
     out = launch(
         strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
@@ -53,7 +54,7 @@ def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
         laid = zeros(before + base.numel + behind, dtype=base.dtype, device=base.device)
         laid.narrow(0, before, base.numel).copy_(flat)
     view = record.make_tensor(laid.storage, region, offset + before)
-    return clone(view, contiguous=True)
+    return clone(view, memory_format=contiguous_format)
 
 
 @gather_strided.vjp

@@ -9,7 +9,7 @@ from .. import dtypes
 from ..graph import record
 from ..graph.export import export
 from ..graph.operation import finds, operation
-from ..shapes import Shape, wrap_dim
+from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
 from .arithmetic import check_alpha
@@ -43,6 +43,7 @@ def check_integer(name: str, index: Tensor) -> None:
 
 @export(method=True, out=True)
 @finds
+@numpy_names
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along an axis that a vector of indices names.
 
@@ -83,6 +84,7 @@ def _(g: Tensor, dim: int, index: Tensor, size: int) -> Any:
 
 @export(method=True, out=True, inplace=True)
 @finds
+@numpy_names
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with `alpha * source` added to the slices that a vector of indices names.
 
@@ -154,6 +156,7 @@ def _(g: Tensor, dim: int, index: Tensor, alpha: Any) -> Any:
 
 
 @export(method=True, out=True, inplace=True)
+@numpy_names
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """`input` with the slices that a vector of indices names replaced by those of `source`.
 
@@ -224,6 +227,7 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
 
 
 @export(method=True, out=True, inplace=True)
+@numpy_names
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`input` with the slices that a vector of indices names filled with a number.
 

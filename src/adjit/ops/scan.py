@@ -10,9 +10,9 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
 from ..kernels.ops import scan as kernels
-from ..shapes import Shape, numel, wrap_dim
+from ..shapes import Shape, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
-from .reduce import GRAIN, exclusive_product, numpy_names, return_type, sum_dtype
+from .reduce import GRAIN, exclusive_product, return_type, sum_dtype
 
 
 def scan(

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..dtypes import dtype
+from ..formats import contiguous_format
 from ..graph import write
 from ..graph.export import export
 from ..graph.operation import finds, operation
@@ -18,6 +19,7 @@ from ..shapes import (
     broadcast_shapes,
     checked_shape,
     listed,
+    numpy_names,
     one_list,
     shape_of,
     wrap_dim,
@@ -186,7 +188,7 @@ def repeated(x: Tensor, repeats: Shape, shape: Shape) -> Tensor:
     split = [s for size in shape for s in (1, size)]
     spread = [s for pair in zip(repeats, shape, strict=True) for s in pair]
     whole = [n * r for n, r in zip(shape, repeats, strict=True)]
-    return x.reshape(split).expand(spread).clone(contiguous=True).view(whole)
+    return x.reshape(split).expand(spread).clone(memory_format=contiguous_format).view(whole)
 
 
 @repeated.vjp
@@ -214,6 +216,7 @@ export(one_list("dims")(tile))
 
 
 @export(method=True)
+@numpy_names
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None
 ) -> Tensor:
@@ -255,7 +258,7 @@ def repeat_interleave(
         raise RuntimeError("Repeats must be non-negative")
     sizes = [*x.shape[: axis + 1], repeats, *x.shape[axis + 1 :]]
     spread = x.unsqueeze(axis + 1).expand(sizes)
-    return spread.clone(contiguous=True).flatten(axis, axis + 1)
+    return spread.clone(memory_format=contiguous_format).flatten(axis, axis + 1)
 
 
 def interleaving(repeats: Tensor) -> Tensor:

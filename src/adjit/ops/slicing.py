@@ -18,6 +18,7 @@ from ..shapes import (
     Size,
     check_int,
     listed,
+    numpy_names,
     wrap_dim,
 )
 from ..tensor import Tensor
@@ -27,6 +28,7 @@ from .regions import scatter_strided, zeros_in
 
 @export(method=True)
 @viewing
+@numpy_names
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Take one index of an axis, which goes away: a view.
 
@@ -73,6 +75,7 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tens
 
 @export(method=True)
 @viewing
+@numpy_names
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Take `length` indices of an axis from `start` on: a view.
 
@@ -189,6 +192,7 @@ def _windows(spec: Spec, axis: int, size: int, step: int) -> Spec:
 
 @export(method=True)
 @viewing
+@numpy_names
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Take an axis apart into its slices: views.
 
@@ -243,6 +247,7 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 @export(method=True)
 @viewing
 @listed("split_size")
+@numpy_names
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of one size (the last may be smaller) or of the given sizes: views.
 
@@ -288,6 +293,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 @export(method=True)
 @viewing
+@numpy_names
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of the given sizes: views.
 
@@ -307,6 +313,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 @export(method=True)
 @viewing
+@numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into at most `chunks` parts of equal size (the last may be smaller): views.
 
@@ -332,6 +339,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
 
 @export(method=True)
 @listed("sections", "indices", "tensor_indices_or_sections")
+@numpy_names
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into a number of nearly equal parts, or at indices: views.
 
@@ -449,3 +457,58 @@ def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
 @scatter_part.vjp
 def _(g: Any, part: Any, where: Any) -> Any:
     return _parts_by_name[part](g, *where)
+
+
+def _split_along(name: str, least: int, given: str, shown: str) -> None:
+    """`hsplit`, `vsplit` and `dsplit`: `tensor_split` along an axis into equal parts, or at indices."""
+
+    @listed("sections", "indices", "indices_or_sections")
+    def split_along(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+        if input.ndim < least:
+            raise RuntimeError(
+                f"torch.{name} requires a tensor with at least {least} dimension, but got a tensor with "
+                f"{input.ndim} dimensions!"
+            )
+        if isinstance(indices_or_sections, str) or not (
+            hasattr(indices_or_sections, "__index__") or hasattr(indices_or_sections, "__iter__")
+        ):
+            raise TypeError(
+                f"{name}() received an invalid combination of arguments - got (Tensor, "
+                f"{type(indices_or_sections).__name__}), but expected one of:\n"
+                " * (Tensor input, int sections)\n * (Tensor input, tuple of ints indices)\n"
+            )
+        axis = 0 if name == "vsplit" or input.ndim == 1 else 2 if name == "dsplit" else 1
+        if hasattr(indices_or_sections, "__index__"):
+            size, parts = input.shape[axis], indices_or_sections.__index__()
+            if parts <= 0 or size % parts:
+                raise RuntimeError(
+                    f"torch.{name} attempted to split along dimension {axis}, but the size of the dimension "
+                    f"{size} is not divisible by the split_size {parts}!"
+                )
+        return tensor_split(input, indices_or_sections, axis)
+
+    split_along.__name__ = split_along.__qualname__ = name
+    where = {
+        "hsplit": "second axis (of a vector the first)",
+        "vsplit": "first axis",
+        "dsplit": "third axis",
+    }
+    split_along.__doc__ = f"""Cut a tensor along its {where[name]} into equal parts, or before given indices.
+
+    Args:
+        input: at least {least} dimension{"s" if least > 1 else ""}.
+        indices_or_sections: how many parts, or where they begin.
+
+    Raises:
+        RuntimeError: if it has too few dimensions, or cannot be cut into equal parts.
+
+    Example:
+        >>> [part.tolist() for part in adjit.{name}(adjit.tensor({given}), 2)]
+        {shown}
+    """
+    export(method=True)(split_along)
+
+
+_split_along("hsplit", 1, "[1, 2]", "[[1], [2]]")
+_split_along("vsplit", 2, "[[1], [2]]", "[[[1]], [[2]]]")
+_split_along("dsplit", 3, "[[[1, 2]]]", "[[[[1]]], [[[2]]]]")

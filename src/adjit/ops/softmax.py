@@ -12,9 +12,9 @@ from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import finds, operation
 from ..kernels.ops import softmax as kernels
-from ..shapes import Shape, numel, wrap_dim, wrap_dims
+from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor
-from .reduce import GRAIN, numpy_names, reduced_shape, rows_of, spread_back
+from .reduce import GRAIN, reduced_shape, rows_of, spread_back
 
 
 class SoftmaxKernels(NamedTuple):

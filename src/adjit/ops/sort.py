@@ -11,12 +11,11 @@ from ..graph.factories import maker
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import sort as kernels
-from ..shapes import Shape, check_int, listed, numel, wrap_dim
+from ..shapes import Shape, check_int, listed, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
 from .reduce import (
     GRAIN,
     check_not_empty,
-    numpy_names,
     put_back,
     reduced_shape,
     return_type,
@@ -437,6 +436,7 @@ def distinct_along(x: Tensor, dim: int | None, in_order: bool) -> tuple[Tensor, 
 
 
 @export(method=True)
+@numpy_names
 def unique(
     input: Tensor,
     sorted: bool = True,
@@ -463,6 +463,7 @@ def unique(
 
 
 @export(method=True)
+@numpy_names
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:

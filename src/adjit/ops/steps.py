@@ -8,6 +8,7 @@ from itertools import accumulate
 from typing import Any
 
 from ..devices import CPU
+from ..formats import contiguous_format
 from ..graph import write
 from ..graph.fastpath import basic, replacing
 from ..graph.node import Spec
@@ -120,7 +121,9 @@ def _step(
     read = grads
     are_plain = lie_plainly(written, read)
     if not are_plain:
-        written = [_stand_in(t) if _is_whole(t) else t.clone(contiguous=True) for t in old]
+        written = [
+            _stand_in(t) if _is_whole(t) else t.clone(memory_format=contiguous_format) for t in old
+        ]
         read = [g if g.spec.contiguous else g.contiguous() for g in grads]
     key = (kernel, len(states), *[p.spec for p in written[: len(params)]])
     found = _recipes.get(key)

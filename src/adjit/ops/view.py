@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from .. import dtypes
+from ..formats import contiguous_format
 from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.node import Spec
@@ -21,6 +22,7 @@ from ..shapes import (
     contiguous_strides,
     infer_view_shape,
     listed,
+    numpy_names,
     one_list,
     shape_of,
     some_ints,
@@ -303,7 +305,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     """
     target, strides = _reshaped(input.spec, shape)
     if strides is None:
-        fresh = clone(input, contiguous=True)
+        fresh = clone(input, memory_format=contiguous_format)
         return _viewed(fresh, target, contiguous_strides(target), "UnsafeViewBackward0")
     return _viewed(input, target, strides, "ViewBackward0")
 
@@ -362,6 +364,7 @@ def ravel(input: Tensor) -> Tensor:
 
 @export(method=True)
 @viewing
+@numpy_names
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several, of which one may be -1: a view.
 
@@ -380,6 +383,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 @export(method=True, inplace=False)
 @viewing
+@numpy_names
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Put in a new axis of size 1: a view.
 
@@ -403,6 +407,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 @export(method=True)
 @viewing
+@numpy_names
 def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
     """Drop axes of size 1: all, or those of the given axes that have size 1. A view.
 

@@ -29,11 +29,21 @@ class ProfileEvent(NamedTuple):
     place: device = CPU
 
 
+class Span(NamedTuple):
+    """A part of the program that has a name."""
+
+    name: str
+    begin: int  # ns of the monotonic clock
+    end: int
+    thread: int
+
+
 class Watcher:
     """Runs streams by the walk that notes times, and keeps what it noted."""
 
     def __init__(self) -> None:
         self.events: list[ProfileEvent] = []
+        self.spans: list[Span] = []
         self.sites: dict[int, Site | None] = {}  # of nodes, by their id
         self._notes: dict[tuple[Recipe, int], list[StepInfo]] = {}  # by recipe and first kernel
         self._plans: dict[Any, list[StepInfo]] = {}

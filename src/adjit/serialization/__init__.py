@@ -7,14 +7,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .allowed import add_safe_globals, clear_safe_globals, get_safe_globals, safe_globals
+
 if TYPE_CHECKING:
     from .source import FileLike
     from .torch_files import MapLocation
 
-__all__ = ["load", "save"]
+__all__ = [
+    "add_safe_globals", "clear_safe_globals", "get_safe_globals", "load", "safe_globals", "save",
+]  # fmt: skip
 
 
-def save(obj: Any, f: FileLike) -> None:
+def save(
+    obj: Any,
+    f: FileLike,
+    pickle_module: Any = None,
+    pickle_protocol: int | None = None,
+    _use_new_zipfile_serialization: bool = True,
+) -> None:
     """Write an object to a file, from which `load` makes it again.
 
     The file is in the safetensors format: a `state_dict()` is one for other programs too. Beside
@@ -35,6 +45,7 @@ def save(obj: Any, f: FileLike) -> None:
         obj: what to write.
         f: a path, or a binary file open for writing. By convention the name ends in
             `.safetensors`.
+        pickle_module: accepted, as the two further arguments that PyTorch has: no file is a pickle.
 
     Raises:
         TypeError: for an object of another type, which is named together with its place.
@@ -65,7 +76,8 @@ def load(
 
     The format is found out by looking at the file: safetensors, the zip archives of PyTorch 1.6 and
     later, the rows of pickles from before. Nothing in a file is ever run: pickles are read as by
-    PyTorch's `weights_only=True`, so what is no tensor and no plain value is refused by its name.
+    PyTorch's `weights_only=True`, so what is no tensor and no plain value is refused by its name, unless
+    `adjit.serialization.add_safe_globals` allows it.
     The memory that loading takes is bounded by the size of the file. Safetensors files of others
     give a dict of their tensors.
 

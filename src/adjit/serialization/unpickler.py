@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from .. import devices, dtypes
 from ..shapes import Size
+from . import allowed
 from .source import ByteSource
 
 _SCALARS = (type(None), bool, int, float, complex, str, bytes, Size, dtypes.dtype, devices.device)
@@ -134,6 +135,9 @@ class Unpickler:
                 f"Trying to load unsupported GLOBAL {full} whose module {module} is blocked"
             )
         if full not in self.names:
+            own = allowed.by_name()
+            if full in own:
+                return own[full]
             shown = full.removeprefix("builtins.")
             raise Refused(
                 f"Unsupported global: GLOBAL {shown} was not an allowed global by default"
@@ -143,17 +147,31 @@ class Unpickler:
     def reduce(self) -> None:
         """Call what lies below the arguments."""
         target, args = self.pop(2)
+        if allowed.is_allowed(target):
+            self.stack.append(target(*args))
+            return
         if type(target) is not Global or target.call is None:
             raise Refused(f"Trying to call reduce for unrecognized function {_shown(target)}")
         if type(args) is not tuple:
             raise TypeError(f"arguments must be a tuple, got {type(args).__name__}")
         self.stack.append(target.call(self, *args))
 
+    def new(self) -> None:
+        """Make an object of the class that lies below the arguments."""
+        target, args = self.stack[-2:]
+        if isinstance(target, type) and allowed.is_allowed(target):
+            self.stack[-2:] = [target.__new__(target, *args)]
+        else:
+            self.reduce()
+
     def build(self) -> None:
         """Give the object on top of the stack its state."""
         (state,) = self.pop(1)
         target = self.stack[-1]
         build = self.builders.get(type(target))
+        if build is None and allowed.is_allowed(type(target)):
+            allowed.build(target, state)
+            return
         if build is None:
             raise Refused(f"Can only build Parameter or OrderedDict, but got {_shown(target)}")
         build(self, target, state)
@@ -261,7 +279,7 @@ _ACTIONS: dict[bytes, Callable[[Unpickler], Any]] = {
     # names and calls
     pickle.GLOBAL: _push(Unpickler.find),
     pickle.REDUCE: Unpickler.reduce,
-    pickle.NEWOBJ: Unpickler.reduce,
+    pickle.NEWOBJ: Unpickler.new,
     pickle.BUILD: Unpickler.build,
     pickle.BINPERSID: Unpickler.load_persistent,
 }

@@ -11,6 +11,7 @@ from . import (
     rnn,
 )
 from .clip_grad import (
+    clip_grad_norm,
     clip_grad_norm_,
     clip_grad_value_,
     clip_grads_with_norm_,
@@ -25,13 +26,16 @@ from .fusion import (
 )
 from .init import skip_init
 from .spectral_norm import remove_spectral_norm, spectral_norm
+from .state_dicts import consume_prefix_in_state_dict_if_present
 from .weight_norm import remove_weight_norm, weight_norm
 
 __all__ = [
     "clip_grad",
+    "clip_grad_norm",
     "clip_grad_norm_",
     "clip_grad_value_",
     "clip_grads_with_norm_",
+    "consume_prefix_in_state_dict_if_present",
     "convert_parameters",
     "fuse_conv_bn_eval",
     "fuse_conv_bn_weights",
@@ -51,4 +55,4 @@ __all__ = [
     "spectral_norm",
     "vector_to_parameters",
     "weight_norm",
-]  # fmt: skip
+]

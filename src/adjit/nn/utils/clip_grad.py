@@ -114,6 +114,30 @@ def clip_grad_norm_(
     return total_norm
 
 
+def clip_grad_norm(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Call `clip_grad_norm_`, whose old name this is; it warns.
+
+    Example:
+        >>> weight = nn.Parameter(adjit.zeros(2))
+        >>> (weight * adjit.tensor([3.0, 4.0])).sum().backward()
+        >>> nn.utils.clip_grad_norm(weight, max_norm=1.0)
+        tensor(5.)
+    """
+    warnings.warn(
+        "`torch.nn.utils.clip_grad_norm` is now deprecated in favor of "
+        "`torch.nn.utils.clip_grad_norm_`.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
+
+
 @no_grad()
 def clip_grad_value_(
     parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None

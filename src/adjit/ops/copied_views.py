@@ -1,0 +1,51 @@
+"""The forms of view ops that copy: `view_copy`, `t_copy`, …, whose results have memory of their own."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ..formats import contiguous_format
+from ..graph.export import export, methods
+from ..tensor import Tensor
+from . import slicing, view  # noqa: F401 (they give the methods)
+from .conversions import clone
+
+# What they are called with in the examples, and what that gives.
+COPIED = {
+    "as_strided": ("(2,), (1,)", "tensor([1., 2.])"),
+    "detach": ("", "tensor([1., 2.])"),
+    "diagonal": ("", "tensor([1.])"),
+    "expand": ("(1, 2)", "tensor([[1., 2.]])"),
+    "permute": ("(0,)", "tensor([1., 2.])"),
+    "select": ("0, 1", "tensor(2.)"),
+    "squeeze": ("", "tensor([1., 2.])"),
+    "t": ("", "tensor([1., 2.])"),
+    "transpose": ("0, 0", "tensor([1., 2.])"),
+    "unfold": ("0, 2, 1", "tensor([[1., 2.]])"),
+    "unsqueeze": ("0", "tensor([[1., 2.]])"),
+    "view": ("(2, 1)", "tensor([[1.],\n                [2.]])"),
+}
+
+
+def _copying(name: str, arguments: str, shown: str) -> Any:
+    op = methods.get(name) or getattr(Tensor, name)
+
+    @functools.wraps(op)
+    def copying(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        return clone(op(input, *args, **kwargs), memory_format=contiguous_format)
+
+    copying.__name__ = copying.__qualname__ = f"{name}_copy"
+    data = "[[1.]]" if name == "diagonal" else "[1., 2.]"
+    given = ", ".join(filter(None, (f"adjit.tensor({data})", arguments)))
+    copying.__doc__ = f"""Give what `{name}` gives, in memory of its own. Differentiable.
+
+    Example:
+        >>> adjit.{name}_copy({given})
+        {shown}
+    """
+    return copying
+
+
+for _name, (_arguments, _shown) in COPIED.items():
+    export(name=f"{_name}_copy", out=True)(_copying(_name, _arguments, _shown))

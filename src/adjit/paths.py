@@ -1,0 +1,96 @@
+"""Modules of PyTorch that programs import and that lie elsewhere here, with the modules that have their names.
+
+`import adjit.nn.modules.batchnorm` and `from adjit.nn.modules.batchnorm import _BatchNorm` work, as do the
+attributes. A path has no names of its own: it asks its homes, in their order, whenever somebody asks it.
+Classes and functions keep the `__module__` of their home, so pickles know nothing of paths.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+ROOT = __name__.rpartition(".")[0]
+
+# Without the name of the library, which stands for its top.
+PATHS = {
+    "_tensor": ("tensor",),
+    "functional": ("",),
+    "autograd.anomaly_mode": ("autograd.modes",),
+    "autograd.grad_mode": ("autograd.modes",),
+    "autograd.profiler": ("profiler",),
+    "autograd.variable": ("autograd.api",),
+    "cuda.memory": ("cuda",),
+    "cuda.random": ("cuda",),
+    "nn.modules": ("nn",),
+    "nn.modules.activation": ("nn.activation", "nn"),
+    "nn.modules.batchnorm": ("nn.norm", "nn"),
+    "nn.modules.channelshuffle": ("nn.resizing",),
+    "nn.modules.container": ("nn.container", "nn"),
+    "nn.modules.conv": ("nn.conv", "nn"),
+    "nn.modules.distance": ("nn.layers",),
+    "nn.modules.dropout": ("nn.layers",),
+    "nn.modules.flatten": ("nn.layers",),
+    "nn.modules.fold": ("nn.resizing",),
+    "nn.modules.instancenorm": ("nn.norm", "nn"),
+    "nn.modules.linear": ("nn.layers", "nn"),
+    "nn.modules.loss": ("nn.loss", "nn"),
+    "nn.modules.module": ("nn.module",),
+    "nn.modules.normalization": ("nn.norm", "nn.layers", "nn"),
+    "nn.modules.padding": ("nn.padding",),
+    "nn.modules.pixelshuffle": ("nn.resizing",),
+    "nn.modules.pooling": ("nn.pooling",),
+    "nn.modules.rnn": ("nn",),
+    "nn.modules.sparse": ("nn.layers", "nn"),
+    "nn.modules.transformer": ("nn",),
+    "nn.modules.upsampling": ("nn.resizing",),
+    "nn.modules.utils": ("nn.tuples", "nn.utils"),
+    "nn.utils.clip_grad": ("nn.utils",),
+    "nn.utils.convert_parameters": ("nn.utils",),
+    "optim.adamw": ("optim",),
+    "utils.data._utils": ("utils.data",),
+    "utils.data._utils.collate": ("utils.data.collate",),
+    "utils.data._utils.worker": ("utils.data.workers",),
+    "utils.data.dataloader": ("utils.data.loader", "utils.data.workers", "utils.data"),
+    "utils.hooks": ("graph.node",),
+    "utils.model_zoo": ("hub",),
+}
+
+
+class ModulePath(ModuleType):
+    """A module whose names are those of others."""
+
+    def __init__(self, name: str, homes: tuple[str, ...]) -> None:
+        super().__init__(name, f"PyTorch's path to what {ROOT} has in {', '.join(homes) or ROOT}.")
+        self.__spec__ = ModuleSpec(name, None, origin="path", is_package=True)
+        self.__path__: list[str] = []
+        self.__dict__["homes"] = [f"{ROOT}.{home}".rstrip(".") for home in homes]
+
+    def __getattr__(self, name: str) -> Any:
+        error = AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
+        if name.startswith("__") and name != "__all__":
+            raise error
+        for home in self.__dict__["homes"]:
+            try:
+                return getattr(importlib.import_module(home), name)
+            except AttributeError as told:
+                error = told
+        raise error
+
+    def __dir__(self) -> list[str]:
+        names = {
+            name for home in self.__dict__["homes"] for name in dir(importlib.import_module(home))
+        }
+        return sorted({*self.__dict__, *names})
+
+
+def put_in_place() -> None:
+    """Have the import system and the modules around them know the paths."""
+    for path, homes in PATHS.items():
+        name = f"{ROOT}.{path}"
+        module = sys.modules[name] = ModulePath(name, homes)
+        around, _, last = name.rpartition(".")
+        setattr(sys.modules[around], last, module)

@@ -1,0 +1,477 @@
+"""Small names of PyTorch: constants, questions about objects, old switches, spellings of arguments."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import itertools
+import math
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjit
+from adjit import nn
+from adjit.graph.export import methods, namespace
+from adjit.graph.operation import Operation
+
+torch = pytest.importorskip("torch")
+from against_torch import agree_in_warning, plain  # noqa: E402
+
+LIBRARIES = torch, adjit
+
+
+def outcome(call: Any, library: Any) -> Any:
+    """What a call gives, or the type and the text of its error."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made = call(library)
+        except Exception as error:
+            return type(error), plain(error).split("\n")[0]
+    return made.tolist() if library.is_tensor(made) else made
+
+
+def same(call: Any) -> Any:
+    """What both libraries give, or raise, alike."""
+    theirs, ours = outcome(call, torch), outcome(call, adjit)
+    assert ours == theirs
+    return ours
+
+
+# ----- constants, objects -----
+
+
+def test_constants():
+    for name in ("pi", "e", "inf"):
+        assert getattr(adjit, name) == getattr(torch, name)
+    assert math.isnan(adjit.nan)
+    assert adjit.newaxis is None
+    assert adjit.arange(2)[:, adjit.newaxis].shape == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["memory_format", "layout"])
+def test_formats_and_layouts_are_constants_with_names(kind):
+    cls = getattr(adjit, kind)
+    names = [name for name in dir(adjit) if isinstance(getattr(adjit, name), cls)]
+    assert {"contiguous_format", "strided"} & set(names)
+    for name in names:
+        one = getattr(adjit, name)
+        assert plain(repr(one)) == plain(repr(getattr(torch, name)))
+        assert pickle.loads(pickle.dumps(one)) is one
+
+
+QUESTIONS = {
+    "is_tensor": ["L.ones(2)", "L.nn.Parameter(L.ones(2))", "[1.]", "None", "3."],
+    "is_storage": ["L.ones(2).untyped_storage()", "L.ones(2)", "[1]"],
+    "numel": ["L.ones(2, 3)", "L.tensor(1)", "3", "[1]"],
+    "is_floating_point": ["L.ones(2)", "L.tensor([1])", "3."],
+    "is_complex": ["L.ones(2)", "3."],
+    "is_nonzero": ["L.tensor([2.])", "L.tensor(0)", "L.ones(2)", "L.ones(0)", "3."],
+    "typename": ["L.ones(2)", "L.tensor([True])", "3", "'s'", "None", "list", "L.nn.Parameter(L.ones(1))"],
+    "_assert_async": ["L.tensor(1)", "L.tensor(0)", "L.ones(2)", "L.tensor(0), 'text'"],
+    "_assert": ["True, 'text'", "False, 'text'", "L.tensor(0), 'text'"],
+    "set_default_tensor_type": ["'torch.IntTensor'", "L.float32"],
+    "set_warn_always": ["1"],
+    "set_deterministic_debug_mode": ["'x'", "7", "1.5"],
+    "range": ["1, 4", "1, 4, 0.5", "3, 5.5", "True, 3", "4, 1, -1", "1, 4, -1", "0, float('inf')",
+              "1, 2.9, dtype=L.int64", "2, 2", "1, 4, 0"],
+}  # fmt: skip
+CASES = [(name, text) for name, texts in QUESTIONS.items() for text in texts]
+
+
+@pytest.mark.parametrize(("name", "text"), CASES)
+def test_questions_are_answered_as_by_pytorch(name, text):
+    same(lambda L: eval(f"L.{name}({text})", {"L": L}))
+
+
+def test_questions_take_their_argument_by_name():
+    for name in ("numel", "is_floating_point", "is_complex"):
+        same(lambda L, name=name: getattr(L, name)(input=L.ones(2)))
+
+
+def test_the_default_type_of_tensors():
+    try:
+        with pytest.warns(UserWarning, match=r"set_default_tensor_type\(\) is deprecated"):
+            adjit.set_default_tensor_type("torch.DoubleTensor")
+        assert adjit.tensor(1.5).dtype is adjit.float64
+        with pytest.warns(UserWarning, match="is deprecated"):
+            adjit.set_default_tensor_type(adjit.FloatTensor)
+        assert adjit.tensor(1.5).dtype is adjit.float32
+        assert adjit.get_default_device() == adjit.device("cpu")
+    finally:
+        adjit.set_default_dtype(adjit.float32)
+
+
+def test_the_default_type_of_tensors_on_a_gpu():
+    import stub_driver
+
+    with stub_driver.installed():
+        try:
+            with pytest.warns(UserWarning, match="is deprecated"):
+                adjit.set_default_tensor_type(adjit.cuda.FloatTensor)
+            assert adjit.ones(2).is_cuda
+            with pytest.warns(UserWarning, match="is deprecated"):
+                adjit.set_default_tensor_type("torch.FloatTensor")
+            assert not adjit.ones(2).is_cuda
+        finally:
+            adjit.set_default_device(None)
+
+
+def test_what_warns_as_in_pytorch():
+    agree_in_warning(lambda L: L.range(1, 4))
+    agree_in_warning(lambda L: L.autograd.Variable(L.ones(2), volatile=True))
+    agree_in_warning(lambda L: L.nn.utils.clip_grad_norm([L.nn.Parameter(L.ones(2))], 1.0))
+
+
+def test_a_gradient_is_clipped_by_the_old_name():
+    weight = nn.Parameter(adjit.zeros(2))
+    weight.grad = adjit.tensor([3.0, 4.0])
+    with pytest.warns(FutureWarning):
+        assert nn.utils.clip_grad_norm(weight, 1.0).item() == 5
+    assert weight.grad.norm().item() == pytest.approx(1.0)
+
+
+def test_switches_that_change_nothing():
+    adjit.set_warn_always(True)
+    assert adjit.is_warn_always_enabled()
+    adjit.set_warn_always(False)
+    assert not adjit.is_warn_always_enabled()
+    adjit.set_num_interop_threads(3)
+    assert adjit.get_num_interop_threads() == 1
+    adjit.set_deterministic_debug_mode("warn")
+    assert adjit.get_deterministic_debug_mode() == 2
+    assert adjit.set_flush_denormal(True) is False
+    assert adjit.is_deterministic_algorithms_warn_only_enabled() is False
+
+
+def test_versions():
+    assert adjit.version.__version__ == adjit.__version__
+    assert (adjit.version.cuda, adjit.version.hip, adjit.version.debug) == (None, None, False)
+    with pytest.raises(AttributeError, match="no attribute 'cudas'"):
+        adjit.version.cudas  # noqa: B018
+
+
+# ----- spellings of arguments -----
+
+
+def parameters(function: Any) -> list[str]:
+    """The names of the parameters of an op or of a function behind it."""
+    while hasattr(function, "__wrapped__"):
+        function = function.__wrapped__
+    if isinstance(function, Operation):
+        return list(function.params)
+    return list(inspect.signature(function).parameters) if inspect.isfunction(function) else []
+
+
+TABLE = [(room, n, f) for room in ("", "linalg", "special") for n, f in namespace[room].items()]
+TABLE += [("Tensor", n, f) for n, f in methods.items() if n[0] != "_"]
+WITH_DIM = [f"{room}.{n}".lstrip(".") for room, n, f in TABLE if "dim" in parameters(f)]
+
+
+@pytest.mark.parametrize("name", WITH_DIM)
+def test_every_function_with_dim_takes_axis(name):
+    """A wrong axis is found whatever the other arguments are, and an unknown name before."""
+    function = adjit
+    for part in name.split("."):
+        function = getattr(function, part)
+    x = adjit.ones(2, 2)
+    given = {"index": x.long(), "src": x, "source": x, "tensors": [x], "other": x, "x2": x, "indices": x.long(),
+             "value": 1.0, "start": 0, "length": 1, "sizes": (1, 2), "k": 1, "chunks": 2, "repeats": 2,
+             "split_size_or_sections": 1, "split_sizes": [2], "indices_or_sections": 1, "reduce": "sum",
+             "q": 0.5, "p": 2.0, "maxnorm": 1.0}  # fmt: skip
+    names = [n for n in parameters(function) if n != "dx"]
+    args = [given.get(n, x) for n in names[: names.index("dim")]]
+    later = [] if "keepdim" in names else names[names.index("dim") :]  # all of them may be left out
+    rest = {n: given[n] for n in later if n in given}
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        function(*args, axis=9, **rest)
+    assert "argument" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L.cat([x, x], axis=1)", "L.cat(tensors=[x, x], axis=-1)", "L.stack((x, x), axis=1)",
+        "L.concat([x, x], axis=0)", "x.unsqueeze(axis=1)", "x[:1].squeeze(axis=0)", "L.squeeze(x[:1], axis=0)",
+        "x.chunk(2, axis=0)[0]", "x.unbind(axis=1)[0]", "x.split(1, 0)[0]", "L.sum(x, axis=1, keepdims=True)",
+        "L.sum(a=x, axis=0)", "L.gather(x, axis=1, index=L.zeros(2, 1, dtype=L.int64))",
+        "L.index_select(x, axis=0, index=L.tensor([1]))", "L.cat([x, x], dim=1, axis=0)",
+        "L.cat([x, x], axes=0)",
+        "L.tensor_split(x, 2, axis=1)[0]", "L.repeat_interleave(x, 2, dim=0)", "L.cross(x, x, axis=1)",
+        "x.select(axis=1, index=0)", "x.narrow(axis=0, start=0, length=1)",
+    ],
+)  # fmt: skip
+def test_numpy_names_of_arguments(text):
+    for _ in range(3):  # a call that came before is recorded in another way
+        theirs, ours = (
+            outcome(lambda L: eval(text, {"L": L, "x": L.arange(6.0).reshape(2, 3)}), L)
+            for L in LIBRARIES
+        )
+        if isinstance(theirs, tuple):
+            assert isinstance(ours, tuple)
+            assert ours[0] is theirs[0]
+        else:
+            assert ours == theirs
+
+
+NUMBERS_FIRST = ("add", "sub", "mul", "div", "true_divide", "floor_divide", "remainder", "pow", "multiply",
+                 "subtract", "divide", "xlogy", "bitwise_and", "bitwise_left_shift", "float_power",
+                 "special.xlogy")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NUMBERS_FIRST)
+@pytest.mark.parametrize("number", [2, True, 2.5])
+def test_numbers_may_come_first(name, number):
+    def call(L: Any, whole: bool) -> Any:
+        function = L
+        for part in name.split("."):
+            function = getattr(function, part)
+        made = function(number, L.tensor([2, 3] if whole else [2.0, 3.0]))
+        return [plain(made.dtype), np.asarray(made).round(5).tolist()]
+
+    for whole in (True, False):
+        theirs, ours = (outcome(lambda L: call(L, whole), L) for L in LIBRARIES)  # noqa: B023
+        assert (
+            ours == theirs or (isinstance(theirs, tuple) and isinstance(ours, tuple))
+        ), (ours, theirs)  # fmt: skip
+
+
+# ----- memory formats -----
+
+
+def arrangements(L: Any) -> list[Any]:
+    """Tensors whose elements lie in many orders, with gaps and repeated."""
+    g = L.arange(120.0)
+    turned = g.reshape(2, 4, 5, 3).permute(0, 3, 1, 2)
+    return [
+        g.reshape(2, 3, 4, 5), turned, g.reshape(2, 3, 4, 5)[:, :, ::2], turned[:, :, ::2],
+        g.reshape(10, 12).t(), g.reshape(10, 12).t()[::2], g.reshape(1, 2, 3, 4, 5).permute(0, 4, 1, 2, 3),
+        L.ones(1, 3, 1).expand(2, 3, 4), L.ones(3).expand(2, 5, 3), g.reshape(2, 3, 4, 5)[:, :1],
+        L.tensor(1.0), g.reshape(120, 1, 1, 1), g.reshape(1, 120, 1, 1), L.arange(8.0).reshape(4, 2).t(),
+    ]  # fmt: skip
+
+
+FORMATS = (None, "contiguous_format", "preserve_format", "channels_last", "channels_last_3d")
+BY_FORMAT = {
+    "clone": lambda L, x, m: x.clone(**m),
+    "contiguous": lambda L, x, m: x.contiguous(**m),
+    "to": lambda L, x, m: x.to(**m),
+    "to another dtype": lambda L, x, m: x.to(L.float64, **m),
+    "a copy": lambda L, x, m: x.to(copy=True, **m),
+    "double": lambda L, x, m: x.double(**m),
+    "cpu": lambda L, x, m: x.cpu(**m),
+    "empty_like": lambda L, x, m: L.empty_like(x, **m),
+    "zeros_like": lambda L, x, m: L.zeros_like(x, **m),
+    "ones_like": lambda L, x, m: L.ones_like(x, **m),
+    "full_like": lambda L, x, m: L.full_like(x, 2, **m),
+    "rand_like": lambda L, x, m: L.rand_like(x, **m),
+    "randn_like": lambda L, x, m: L.randn_like(x, **m),
+    "randint_like": lambda L, x, m: L.randint_like(x, 5, **m),
+    "empty": lambda L, x, m: L.empty(x.shape, **m),
+    "is_contiguous": lambda L, x, m: x.is_contiguous(**m),
+}
+
+
+@pytest.mark.parametrize("name", BY_FORMAT)
+def test_memory_formats(name):
+    call = BY_FORMAT[name]
+    for (k, theirs), ours in zip(enumerate(arrangements(torch)), arrangements(adjit), strict=True):
+        for form in FORMATS:
+            found = []
+            for L, x in ((torch, theirs), (adjit, ours)):
+                try:
+                    made = call(L, x, {"memory_format": getattr(L, form)} if form else {})
+                except RuntimeError as error:
+                    found.append(str(error))
+                    continue
+                if isinstance(made, bool):
+                    found.append(made)
+                    continue
+                has_values = "empty" not in name and "rand" not in name
+                found.append([made.shape, made.stride(), made.data_ptr() == x.data_ptr(),
+                              made.tolist() if has_values else None])  # fmt: skip
+            assert found[0] == found[1], (k, form)
+
+
+def test_strides_of_elementwise_results_are_those_of_pytorch():
+    def tensors(L: Any) -> list[Any]:
+        g = L.arange(24.0)
+        return [
+            g.reshape(2, 3, 4), g.reshape(4, 3, 2).permute(2, 1, 0), g.reshape(3, 2, 4).permute(1, 0, 2),
+            g.reshape(2, 4, 3).permute(0, 2, 1), g.reshape(4, 2, 3).permute(1, 2, 0),
+            L.arange(48.0).reshape(4, 6, 2).permute(2, 1, 0)[:, ::2], L.arange(4.0),
+            L.arange(12.0).reshape(4, 3).t(), L.arange(2.0).reshape(2, 1, 1),
+            L.arange(6.0).reshape(3, 2).t().reshape(2, 3, 1), L.arange(8.0).reshape(4, 2).t().reshape(2, 1, 4),
+            L.tensor(2.0), L.arange(3.0).reshape(1, 3, 1).expand(2, 3, 4),
+        ]  # fmt: skip
+
+    theirs, ours = tensors(torch), tensors(adjit)
+    for i, j in itertools.product(range(len(ours)), repeat=2):
+        made, wanted = ours[i] + ours[j], theirs[i] + theirs[j]
+        assert (made.stride(), made.tolist()) == (wanted.stride(), wanted.tolist()), (i, j)
+        made = adjit.where(ours[0] > 3, ours[i], ours[j])
+        wanted = torch.where(theirs[0] > 3, theirs[i], theirs[j])
+        assert (made.stride(), made.tolist()) == (wanted.stride(), wanted.tolist()), (i, j)
+
+
+def test_results_that_are_like_others_are_written_and_fused():
+    """They have strides of their own, and lie densely: hot code treats them as any other tensor."""
+    x = adjit.rand(3, 4).t()
+
+    def step(x: Any) -> Any:
+        total = adjit.zeros_like(x)
+        for _ in range(3):
+            total.add_(x).mul_(2.0)
+        return total, (adjit.ones_like(x) + x) * 2
+
+    wanted = [t.tolist() for t in step(torch_twin(x))]
+    compiled = adjit.compile(step)
+    for call in (step, compiled):
+        for _ in range(12):
+            got = call(x)
+            assert [t.stride() for t in got] == [(1, 4)] * 2
+            for made, values in zip(got, wanted, strict=True):
+                np.testing.assert_allclose(made.numpy(), values, rtol=1e-6)
+
+
+def torch_twin(x: Any) -> Any:
+    """The values of a tensor, dense: what is computed with them is right."""
+    return x.contiguous()
+
+
+@pytest.mark.parametrize("form", ["contiguous_format", "channels_last"])
+def test_gradients_pass_copies_in_another_format(form):
+    def run(L: Any) -> Any:
+        x = L.arange(24.0).reshape(1, 2, 3, 4).requires_grad_()
+        y = x.clone(memory_format=getattr(L, form)) * x.to(
+            L.float64, memory_format=getattr(L, form)
+        )
+        (y * L.arange(24.0).reshape(1, 2, 3, 4)).sum().backward()
+        return x.grad.tolist()
+
+    assert run(adjit) == run(torch)
+
+
+def test_a_network_goes_to_channels_last():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(2, 2)).to(memory_format=adjit.channels_last)
+    twin = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(2, 2))
+    twin.to(memory_format=torch.channels_last)
+    for ours, theirs in zip(net.parameters(), twin.parameters(), strict=True):
+        assert ours.stride() == theirs.stride()
+        assert ours.is_leaf
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "L.ones(2).clone(memory_format=3)", "L.ones(2).contiguous(memory_format='x')",
+        "L.zeros(2, layout=3)", "L.ones(2, 3).to(memory_format=L.channels_last)",
+        "L.empty(2, memory_format=L.preserve_format)",
+    ],
+)  # fmt: skip
+def test_what_is_no_format_is_refused(text):
+    assert isinstance(same(lambda L: eval(text, {"L": L})), tuple)
+
+
+@pytest.mark.parametrize("maker", ["zeros", "ones", "empty", "rand", "arange", "eye"])
+def test_layouts(maker):
+    make = getattr(adjit, maker)
+    for _ in range(3):
+        assert make(2, layout=adjit.strided).layout is adjit.strided
+        with pytest.raises(NotImplementedError, match=r"layout=adjit\.sparse_coo is not supported"):
+            make(2, layout=adjit.sparse_coo)
+
+
+# ----- paths -----
+
+# What lies there in PyTorch is not here, or it has other names of its own.
+WITHOUT = (
+    "_tensor",
+    "nn.modules.rnn",
+    "nn.modules.transformer",
+    "utils.data._utils",
+    "utils.model_zoo",
+)
+PATHS = sorted(adjit.paths.PATHS)
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_a_path_gives_what_pytorch_has_there(path):
+    ours, theirs = (importlib.import_module(f"{root}.{path}") for root in ("adjit", "torch"))
+    assert importlib.util.find_spec(f"adjit.{path}") is ours.__spec__
+    parent = importlib.import_module(f"adjit.{path}".rpartition(".")[0])
+    assert getattr(parent, path.rpartition(".")[2]) is ours
+    here = getattr(theirs, "__all__", None) or [
+        n for n, v in vars(theirs).items() if getattr(v, "__module__", "") == theirs.__name__
+    ]
+    found = [name for name in here if hasattr(ours, name)]
+    assert found or path in WITHOUT
+    for name in found:
+        exec(f"from adjit.{path} import {name}")
+        assert name in dir(ours)
+
+
+def test_no_path_hides_a_file_or_a_name():
+    source = inspect.getsourcefile(adjit)
+    assert source is not None
+    from pathlib import Path
+
+    for path in PATHS:
+        file = Path(source).parent / (path.replace(".", "/") + ".py")
+        assert not file.exists()
+        assert not file.with_suffix("").is_dir()
+
+
+def test_classes_keep_their_home():
+    from adjit.nn.modules.linear import Linear
+
+    assert Linear is nn.Linear
+    assert Linear.__module__ == "adjit.nn.layers"
+    assert pickle.loads(pickle.dumps(Linear)) is Linear
+
+
+def test_a_path_has_no_name_that_its_homes_have_not():
+    with pytest.raises(ImportError, match="cannot import name 'Foo'"):
+        exec("from adjit.nn.modules.batchnorm import Foo")
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("adjit.nn.modules.foo")
+
+
+PRIVATE = {
+    "nn.modules.batchnorm": "_BatchNorm _NormBase", "nn.modules.instancenorm": "_InstanceNorm",
+    "nn.modules.conv": "_ConvNd _ConvTransposeNd", "nn.modules.loss": "_Loss _WeightedLoss",
+    "nn.modules.dropout": "_DropoutNd", "nn.modules.module": "_IncompatibleKeys register_module_forward_hook",
+    "nn.modules.pooling": "_MaxPoolNd _LPPoolNd _AdaptiveAvgPoolNd _AdaptiveMaxPoolNd _MaxUnpoolNd",
+    "nn.modules.padding": "_ReflectionPadNd _ReplicationPadNd _ConstantPadNd",
+    "nn.modules.utils": "_single _pair _triple _quadruple _ntuple", "utils.hooks": "RemovableHandle",
+    "utils.data.dataloader": "default_collate DataLoader get_worker_info", "optim.lr_scheduler": "_LRScheduler",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("path", "names"), PRIVATE.items())
+def test_names_that_programs_import_from_paths(path, names):
+    ours, theirs = (importlib.import_module(f"{root}.{path}") for root in ("adjit", "torch"))
+    for name in names.split():
+        assert callable(getattr(ours, name))
+        assert callable(getattr(theirs, name))
+
+
+def test_layers_are_instances_of_the_classes_that_programs_ask_for():
+    modules = nn.modules
+    assert isinstance(nn.BatchNorm2d(3), modules.batchnorm._BatchNorm)
+    assert not isinstance(nn.InstanceNorm2d(3), modules.batchnorm._BatchNorm)
+    assert isinstance(nn.ConvTranspose2d(1, 1, 1), modules.conv._ConvNd)
+    assert isinstance(nn.Dropout2d(), modules.dropout._DropoutNd)
+
+
+@pytest.mark.parametrize("value", [3, (1, 2), [4, 5, 6], "ab"])
+def test_tuples_of_numbers(value):
+    for name in ("_single", "_pair", "_triple", "_quadruple"):
+        same(lambda L, name=name: getattr(L.nn.modules.utils, name)(value))
+    same(lambda L: L.nn.modules.utils._reverse_repeat_tuple((1, 2), 2))
+    same(lambda L: L.nn.modules.utils._list_with_default([None, 3], [5, 6, 7]))
+    same(lambda L: L.nn.modules.utils._list_with_default([None, 3], [5, 6]))

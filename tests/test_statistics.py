@@ -1,0 +1,297 @@
+"""Quantiles, histograms, counts, distances, memory of another size: beside PyTorch, and by differences."""
+
+from __future__ import annotations
+
+import array
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjit
+from adjit import nn
+
+torch = pytest.importorskip("torch")
+from against_torch import agree, agree_in_gradients, plain  # noqa: E402
+
+RNG = np.random.default_rng(3)
+MATRIX, OTHER = RNG.normal(size=(4, 5)), RNG.normal(size=(6, 5))
+MANY = RNG.normal(size=(30, 5))
+
+
+def outcome(library: Any, text: str) -> Any:
+    """What a call gives, or the type and text of its error."""
+    names = {"L": library, "np": np, "array": array, "m": library.tensor(MATRIX)}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            made = eval(text, names)
+        except Exception as error:
+            return type(error), plain(error).split("\n")[0]
+    parts = made if isinstance(made, tuple) else (made,)
+    looked_at = any(word in text for word in ("resize", "_copy", "fill_", "split"))
+    strides = [t.stride() if looked_at else None for t in parts]
+    return [
+        (tuple(t.shape), st, plain(t.dtype), t.tolist())
+        for t, st in zip(parts, strides, strict=True)
+    ]
+
+
+SAME = [
+    "L.bincount(L.tensor(3))",
+    "L.bincount(L.ones(2))",
+    "L.bincount(L.tensor([True]))",
+    "L.bincount(L.tensor([-1]))",
+    "L.bincount(L.tensor([[1]]))",
+    "L.bincount(L.tensor([1]), L.ones(2))",
+    "L.bincount(L.tensor([1]), minlength=-1)",
+    "L.bincount(L.tensor([], dtype=L.int64), minlength=2)",
+    "L.bincount(L.tensor([1, 4, 1]), L.tensor([.5, 1., 2.]))",
+    "L.bincount(L.tensor([1, 4]), L.tensor([1, 2]))",
+    "L.tensor([3, 1], dtype=L.uint8).bincount(minlength=6)",
+    "L.histc(L.tensor([1]))",
+    "L.histc(L.ones(2), 0)",
+    "L.histc(L.ones(2), 3, 2, 1)",
+    "L.histc(L.ones(2), 4)",
+    "L.histc(L.tensor([1., float('inf')]))",
+    "L.histc(L.ones(0), 3)",
+    "L.histc(L.tensor([0., 1., 3., 2.9, 5., -1.]), 3, 0, 3)",
+    "L.histogram(L.ones(2), 0)",
+    "L.histogram(L.ones(2), 3, range=(2., 1.))",
+    "L.histogram(L.tensor([1., float('nan')]), 3)",
+    "L.histogram(L.ones(2), L.ones(3, dtype=L.float64))",
+    "L.histogram(L.ones(2), 3, weight=L.ones(3))",
+    "L.histogram(L.tensor([1]))",
+    "L.histogram(L.tensor([1., 2., 4.]), L.tensor([0., 2., 3., 4.]))",
+    "L.histogram(L.tensor([1., 2., 4.]), 3, density=True, weight=L.tensor([1., 2., 3.]))",
+    "L.isin(1, 2)",
+    "L.isin(L.tensor([1., 2.]), 2)",
+    "L.isin(2, L.tensor([1, 2]))",
+    "L.isin(L.ones(2), L.ones(0))",
+    "L.isin(L.tensor([[1, 2]]), L.tensor([2, 9]), invert=True)",
+    "L.isin(L.tensor([True]), L.tensor([True]))",
+    "L.quantile(L.ones(2), 1.5)",
+    "L.quantile(L.ones(2), L.ones(2, 2))",
+    "L.quantile(L.ones(0), 0.5)",
+    "L.quantile(L.ones(2), L.tensor(.5, dtype=L.float64))",
+    "L.quantile(L.ones(2), L.tensor([1.5]))",
+    "L.quantile(L.tensor([1]), 0.5)",
+    "L.quantile(L.ones(2), 0.5, interpolation='x')",
+    "L.quantile(m, .3, axis=1)",
+    "L.quantile(L.tensor([1., float('nan')]), 0.5)",
+    "L.nanquantile(L.tensor([1., float('nan')]), 0.5)",
+    "L.nanquantile(L.tensor([[1., float('nan')], [float('nan')] * 2]), 0.5, dim=1, keepdim=True)",
+    "L.quantile(m, L.tensor([0., .7], dtype=L.float64), keepdim=True)",
+    "L.quantile(L.tensor(2.), L.tensor([.5]))",
+    "L.cov(L.ones(2, 2, 2))",
+    "L.cov(L.ones(2), fweights=L.ones(2))",
+    "L.cov(L.ones(2), aweights=L.tensor([1, 2]))",
+    "L.cov(L.ones(2), aweights=L.ones(3))",
+    "L.cov(L.ones(2), aweights=-L.ones(2))",
+    "L.cov(L.ones(2), aweights=0 * L.ones(2))",
+    "L.cov(L.ones(2), fweights=L.ones(2, 2, dtype=L.int64))",
+    "L.cov(L.tensor([True]))",
+    "L.corrcoef(L.ones(2, 2, 2))",
+    "L.cov(L.tensor([1, 2, 4]))",
+    "L.corrcoef(L.tensor([1., 2.]))",
+    "L.trapezoid(L.tensor(1.))",
+    "L.trapezoid(L.ones(2, 3), L.ones(2))",
+    "L.cumulative_trapezoid(L.ones(2, 3), L.ones(2))",
+    "L.trapezoid(L.ones(2, 0))",
+    "L.trapz(L.tensor([1., 2., 4.]), dx=.5)",
+    "L.trapezoid(L.ones(2, 3), dim=0)",
+    "L.cumulative_trapezoid(L.tensor([1, 2, 4]))",
+    "L.trapezoid(m, m, dim=0)",
+    "L.unravel_index(L.tensor([4, 5]), (2, 3))",
+    "L.unravel_index(L.tensor([[4]]), 7)",
+    "L.unravel_index(L.ones(2), (2,))",
+    "L.unravel_index(L.tensor(1), (2, -3))",
+    "L.unravel_index(L.tensor(1), (2, 1.5))",
+    "L.unravel_index(L.tensor(1), 1.5)",
+    "L.cdist(L.ones(2), L.ones(2, 2))",
+    "L.cdist(L.ones(2, 3), L.ones(2, 2))",
+    "L.cdist(L.ones(2, 2), L.ones(2, 2), -1)",
+    "L.cdist(L.ones(2, 2), L.ones(2, 2).long())",
+    "L.cdist(L.ones(2, 2), L.ones(2, 2), compute_mode='x')",
+    "L.cdist(L.ones(2, 0), L.ones(3, 0))",
+    "L.cdist(L.ones(0, 2), L.ones(3, 2))",
+    "L.cdist(m, m)",
+    "L.pdist(L.ones(2))",
+    "L.pdist(L.ones(2, 2), -1)",
+    "L.nn.functional.pdist(L.ones(1, 2))",
+    "L.renorm(L.ones(2, 2), 2, 0, -1)",
+    "L.renorm(L.ones(2), 2, 0, 1)",
+    "L.renorm(L.ones(2, 2), 0, 0, 1)",
+    "L.ones(2).fill_diagonal_(1)",
+    "L.ones(2, 3, 3).fill_diagonal_(1)",
+    "L.zeros(7, 3).fill_diagonal_(5, wrap=True)",
+    "L.zeros(3, 7).fill_diagonal_(5, wrap=True)",
+    "L.zeros(3, 3, 3).fill_diagonal_(2)",
+    "L.zeros(4, 3).t().fill_diagonal_(5)",
+    "L.ones(2).hsplit(3)",
+    "L.tensor(1.).hsplit(2)",
+    "L.ones(2).vsplit(2)",
+    "L.ones(2, 2).dsplit(2)",
+    "L.ones(3, 3).hsplit(2)",
+    "L.ones(4, 4).hsplit((1, 2))",
+    "L.arange(4).hsplit(2)",
+    "L.ones(2, 4, 4).dsplit(indices=[1])",
+    "L.frombuffer(b'', dtype=L.uint8)",
+    "L.frombuffer(bytearray(3), dtype=L.int16)",
+    "L.frombuffer(3, dtype=L.int16)",
+    "L.frombuffer(bytearray(4), dtype=L.int16, offset=5)",
+    "L.frombuffer(bytearray(4), dtype=L.int16, count=3)",
+    "L.frombuffer(bytearray(4), dtype=L.int16, count=0)",
+    "L.frombuffer(array.array('d', [1., 2.]), dtype=L.float64)",
+    "L.frombuffer(b'abcd', dtype=L.int16, offset=2)",
+    "L.frombuffer(bytearray(4), dtype=L.int16, requires_grad=True)",
+    "L.arange(6).resize_(2, 2)",
+    "L.arange(6).resize_((3,))",
+    "L.arange(6).resize_(L.Size([2, 3]))",
+    "L.arange(6).resize_(0)",
+    "L.arange(6).reshape(2, 3).t().resize_(2, 3)",
+    "L.ones(2).resize_(1.5)",
+    "L.ones(2, requires_grad=True).resize_(3)",
+    "L.from_numpy(np.ones(2)).resize_(5)",
+    "L.arange(6)[2:].resize_(2, 2)",
+    "L.arange(6).resize_as_(L.ones(2, 2))",
+    "L.arange(24).resize_(1, 2, 3, 4, memory_format=L.channels_last)",
+    "L.arange(3).resize_(5)[:3]",
+    "L.arange(3)[1:].resize_(4)[:2]",
+    "L.view_copy(m, (5, 4))",
+    "L.t_copy(m)",
+    "L.detach_copy(m)",
+    "L.expand_copy(m, (2, 4, 5))",
+    "L.select_copy(m, 0, 1)",
+    "L.permute_copy(m, (1, 0))",
+    "L.unsqueeze_copy(m, 0)",
+    "L.as_strided_copy(m, (2, 2), (1, 1))",
+    "L.diagonal_copy(m)",
+]
+
+
+@pytest.mark.parametrize("text", SAME)
+def test_calls_give_what_they_give_in_pytorch(text):
+    ours, theirs = outcome(adjit, text), outcome(torch, text)
+    if isinstance(theirs, list):
+        assert isinstance(ours, list), ours
+        for (*kind, values), (*wanted, others) in zip(ours, theirs, strict=True):
+            assert kind == wanted
+            np.testing.assert_allclose(values, others, rtol=1e-6, atol=1e-8)
+    else:
+        assert ours == theirs
+
+
+DIFFERENTIABLE = {
+    "quantile": (lambda L, x: L.quantile(x, 0.3, dim=1), MATRIX),
+    "quantiles": (lambda L, x, q: L.quantile(x, q, dim=0), MATRIX, np.array([0.1, 0.55])),
+    "nanquantile": (lambda L, x: L.nanquantile(x, 0.7), MATRIX),
+    "midpoint": (lambda L, x: L.quantile(x, 0.4, interpolation="midpoint"), MATRIX),
+    "cov": (lambda L, x: L.cov(x), MATRIX),
+    "weighted cov": (lambda L, x, w: L.cov(x, aweights=w), MATRIX, np.abs(OTHER[0]) + 1),
+    "corrcoef": (lambda L, x: L.corrcoef(x), MATRIX),
+    "trapezoid": (lambda L, y, x: L.trapezoid(y, x), MATRIX, np.sort(OTHER[0])),
+    "cumulative_trapezoid": (lambda L, y: L.cumulative_trapezoid(y, dx=0.5, dim=0), MATRIX),
+    "dist": (lambda L, x, y: L.dist(x, y), MATRIX, OTHER[:4]),
+    "dist of order 3": (lambda L, x, y: L.dist(x, y, 3), MATRIX, OTHER[0]),
+    "cdist": (lambda L, x, y: L.cdist(x, y), MATRIX, OTHER),
+    "cdist by product": (lambda L, x, y: L.cdist(x, y), MANY, OTHER),
+    "cdist of batches": (
+        lambda L, x, y: L.cdist(x, y, p=1.5),
+        MATRIX[None],
+        np.stack([OTHER, OTHER + 1]),
+    ),
+    "cdist of order 1": (lambda L, x, y: L.cdist(x, y, p=1), MATRIX, OTHER),
+    "cdist of order infinity": (lambda L, x, y: L.cdist(x, y, p=float("inf")), MATRIX, OTHER),
+    "pdist": (lambda L, x: L.pdist(x), MATRIX),
+    "renorm": (lambda L, x: L.renorm(x, 2, 0, 1.5), MATRIX),
+    "renorm_": (lambda L, x: (x * 1).renorm_(2, 1, 1.5), MATRIX),
+    "fill_diagonal_": (lambda L, x: (x * x).fill_diagonal_(3.0), MATRIX),
+    "hsplit": (lambda L, x: L.hsplit(x, [2])[1] * 2, MATRIX),
+    "view_copy": (lambda L, x: L.view_copy(x * x, (5, 4)), MATRIX),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENTIABLE)
+def test_values_and_gradients(name):
+    call, *arrays = DIFFERENTIABLE[name]
+    agree(call, *arrays, rtol=1e-9, atol=1e-9)
+    order = 1 if "cdist" in name or name in ("pdist",) else 2  # what PyTorch has
+    agree_in_gradients(call, *arrays, order=order, rtol=1e-6, atol=1e-8)
+    leaves = [adjit.tensor(a, requires_grad=True) for a in arrays]
+    assert adjit.autograd.gradcheck(lambda *xs: call(adjit, *xs), leaves)
+
+
+def test_distances_have_second_derivatives():
+    x, y = (adjit.tensor(a, requires_grad=True) for a in (MANY[:26], OTHER[:2]))
+    for mode in ("use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"):
+        assert adjit.autograd.gradgradcheck(
+            lambda a, b: adjit.cdist(a, b, compute_mode=mode),  # noqa: B023
+            [x, y],
+        )
+
+
+def test_the_gradient_of_no_distance_is_zero():
+    for rows in (2, 30):
+        x = adjit.ones(rows, 3, requires_grad=True)
+        adjit.cdist(x, x.detach()).sum().backward()
+        assert not x.grad.any()
+
+
+def test_results_are_written_into_out():
+    x = adjit.tensor(MATRIX)
+    out = adjit.empty(5, dtype=adjit.float64)
+    assert adjit.quantile(x, 0.5, 0, out=out) is out
+    np.testing.assert_allclose(out.numpy(), np.quantile(MATRIX, 0.5, axis=0))
+
+
+def test_bytes_are_shared():
+    with pytest.warns(UserWarning, match="The given buffer is not writable"):
+        assert adjit.frombuffer(b"ab", dtype=adjit.uint8).tolist() == [97, 98]
+    data = bytearray(4)
+    x = adjit.frombuffer(data, dtype=adjit.int16)
+    x[1] = 258
+    assert data == bytearray([0, 0, 2, 1])
+    data[0] = 7
+    assert x.tolist() == [7, 258]
+
+
+def test_memory_that_grows_is_seen_by_views():
+    x = adjit.arange(4)
+    view = x[1:3]
+    x.resize_(100)
+    assert x.shape == (100,)
+    assert x[:4].tolist() == [0, 1, 2, 3]
+    x[1] = 9
+    assert view.tolist() == [9, 2]
+    for _ in range(12):  # in every tier
+        y = adjit.ones(3) * 2
+        assert (y.resize_(2, 3)[:1] + 1).tolist() == [[3.0, 3.0, 3.0]]
+
+
+def test_a_network_goes_without_its_values():
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    before = net[0].weight
+    assert net.to_empty(device="cpu") is net
+    assert net[0].weight is before
+    assert net[0].weight.shape == (3, 2)
+    assert net[1].num_batches_tracked.dtype is adjit.int64
+    assert nn.Sequential(nn.Linear(1, 1)).to_empty(device="cpu", recurse=False)[0].weight.shape == (
+        1,
+        1,
+    )
+
+
+def test_counts_of_many_are_those_of_numpy():
+    data = RNG.integers(0, 50, size=20_000)
+    assert adjit.bincount(adjit.tensor(data)).tolist() == np.bincount(data).tolist()
+    values = RNG.normal(size=20_000)
+    counts, edges = np.histogram(values, bins=30)
+    made = adjit.histogram(adjit.tensor(values), 30)
+    assert made.hist.tolist() == counts.tolist()
+    np.testing.assert_allclose(made.bin_edges.numpy(), edges, rtol=1e-12)
+    assert (
+        adjit.isin(adjit.tensor(data), adjit.tensor([3, 49])).sum().item()
+        == np.isin(data, [3, 49]).sum()
+    )
