@@ -82,7 +82,7 @@ SUBJECTS = (
         "write the cell or the product of softmax by hand: it is fused",
         """gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell embedding_bag
         nn.functional.embedding_bag nn.functional.multi_head_attention_forward
-        nn.functional.scaled_dot_product_attention nn.functional.linear_cross_entropy""",
+        nn.functional.linear_cross_entropy""",
     ),
     Subject(
         "Losses",
