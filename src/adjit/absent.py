@@ -78,11 +78,10 @@ SUBJECTS = (
         optim.RAdam optim.Rprop optim.SparseAdam""",
     ),
     Subject(
-        "Recurrent layers, attention and embedding bags",
-        "write the cell or the product of softmax by hand: it is fused",
+        "Recurrent layers and embedding bags",
+        "write the cell by hand: it is fused",
         """gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell embedding_bag
-        nn.functional.embedding_bag nn.functional.multi_head_attention_forward
-        nn.functional.linear_cross_entropy""",
+        nn.functional.embedding_bag nn.functional.linear_cross_entropy""",
     ),
     Subject(
         "Losses",

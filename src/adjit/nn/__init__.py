@@ -6,7 +6,7 @@ import re
 import sys
 from typing import NoReturn
 
-from . import functional, init, parameter, utils
+from . import attention, functional, init, parameter, utils
 from .activation import (
     CELU,
     ELU,
@@ -137,6 +137,14 @@ from .resizing import (
     UpsamplingBilinear2d,
     UpsamplingNearest2d,
 )
+from .transformer import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "CELU",
@@ -223,6 +231,7 @@ __all__ = [
     "ModuleDict",
     "ModuleList",
     "MultiLabelSoftMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "PReLU",
     "PairwiseDistance",
@@ -255,6 +264,11 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
@@ -265,6 +279,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "attention",
     "functional",
     "init",
     "modules",
@@ -287,8 +302,7 @@ _INSTEAD = (
     (r"CrossMapLRN2d", "nn.LocalResponseNorm"),
 )  # fmt: skip
 _NOT_SUPPORTED_YET = re.compile(
-    r"(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
-    r"|EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
+    r"(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
     r"|AdaptiveLogSoftmaxWithLoss|DataParallel|Uninitialized(Buffer|Parameter)|Container"
 )
 
