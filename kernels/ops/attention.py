@@ -128,6 +128,23 @@ def weight(typingctx: Any, x: Any) -> Any:
     return x(x), codegen
 
 
+@intrinsic
+def in_wide_vectors(typingctx: Any) -> Any:
+    """Keep the function that calls this one of its own, whose loops fill vectors of up to 512 bits.
+
+    For some of Intel's processors LLVM takes 256 by itself, which doubled the time of a softmax.
+    """
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        attributes = builder.function.attributes
+        attributes.discard("alwaysinline")
+        attributes.add("noinline")
+        set.add(attributes, '"prefer-vector-width"="512"')  # llvmlite's set of attributes is closed
+        return context.get_dummy_value()
+
+    return types.void(), codegen
+
+
 @helper
 def panel_of(T):
     """The width of a packed panel."""
@@ -144,6 +161,7 @@ def place_in(c, operand, batch, head, row):
 @helper
 def masked_scores(s, count, room, scale, mask, step, kind, T):
     """s[:count] = scale * s + mask, the mask at an address, its elements `step` apart; -inf up to `room`."""
+    in_wide_vectors()
     if kind == OF_BOOL:
         shown = at(mask, np.uint8)
         for j in range(count):
@@ -202,18 +220,32 @@ def pack_keys(args, start, stop):
                  c[WIDTH_OF_VALUES], count, target + c[VALUES_AT] * size, panel))  # fmt: skip
 
 
+@intrinsic
+def larger(typingctx: Any, lanes: Any, others: Any) -> Any:
+    """The larger numbers of two lanes, the second where one is NaN: a single instruction."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.select(builder.fcmp_ordered(">", *args), *args)
+
+    return lanes(lanes, others), codegen
+
+
 @helper
-def weights_of_block(s, room, top, T):
-    """s[:room] = the exponentials of s less the largest of them and of `top`; that one, and their sum."""
-    tops = spread(top)
+def weights_of_block(s, room, factor, top, T):
+    """s[:room] = the exponentials of factor * s less the largest of these and `top`; that one, and their sum.
+
+    NaN is found again in the sum.
+    """
+    in_wide_vectors()
+    tops = spread(T(-math.inf))
     for j in range(0, room, LANES):
-        tops = combine(max, tops, load(s, j))
-    higher = fold(max, tops)
-    base = T(0) if higher == T(-math.inf) else higher
+        tops = larger(load(s, j), tops)
+    top = max(top, fold(max, tops) * factor)
+    base = T(0) if top == T(-math.inf) else top
     for j in range(0, room, STEP):
         for e in range(STEP):
-            s[j + e] = weight(s[j + e] - base)
-    return higher, reduce_span(add, s, 0, room, T(0), T)
+            s[j + e] = weight(s[j + e] * factor - base)
+    return top, reduce_span(add, s, 0, room, T(0), T)
 
 
 @kernel
@@ -230,7 +262,10 @@ def attend(args, start, stop):
     q, m, o = (
         shifted(c, STRIDES + 4 * QUERY), shifted(c, STRIDES + 4 * MASKED), shifted(c, STRIDES + 4 * OUT)
     )  # fmt: skip
-    of_mask = 1 if c[MASK] == OF_BOOL else size
+    of_mask, kind = 1 if c[MASK] == OF_BOOL else size, c[MASK]
+    factor = T(1)  # by which scores are still to be multiplied as they become weights
+    if kind == NO_MASK and scale > T(0):
+        scale, factor = factor, scale
     scores, factors, drawn = stack(T, SCORES), stack(T, KEYS), stack(T, WORDS)
     tops, totals = stack(T, QUERIES), stack(T, QUERIES)
     for unit in range(start, stop):
@@ -261,8 +296,9 @@ def attend(args, start, stop):
                     s, k = shifted(scores, (row - i) * KEYS), row - first
                     seen = max(min(count, row + 1 - begin), 0) if causal else count
                     here = mask + (row * m[2] + begin * m[3]) * of_mask
-                    masked_scores(s, seen, room, scale, here, m[3], c[MASK], T)
-                    top, (higher, total) = tops[k], weights_of_block(s, room, tops[k], T)
+                    if factor == T(1) or seen < room:
+                        masked_scores(s, seen, room, scale, here, m[3], kind, T)
+                    top, (higher, total) = tops[k], weights_of_block(s, room, factor, tops[k], T)
                     if begin > 0 and higher != top:
                         smaller = weight(top - higher)
                         line = shifted(out, target + row * o[2])
@@ -283,10 +319,10 @@ def attend(args, start, stop):
             packed += region * size
         for k in range(last - first):
             total = totals[k]
-            factor = T(0) if total == T(0) else T(1) / total
+            share = T(0) if total == T(0) else T(1) / total
             line = shifted(out, target + (first + k) * o[2])
             for d in range(width):
-                line[d] *= factor
+                line[d] *= share
             logs[entry * queries + first + k] = (
                 T(math.inf) if total == T(0) else math.log(total) + tops[k]
             )
@@ -345,6 +381,7 @@ def prepare(args, start, stop):
 @helper
 def turn_into_gradients(s, d, factors, room, log, delta, scale, T):
     """s = the weights of scores; d = the gradients of scores from those of weights."""
+    in_wide_vectors()
     for j in range(0, room, STEP):
         for e in range(STEP):
             made = weight(s[j + e] - log)
