@@ -14,7 +14,8 @@ from adjit.schedule import plan_cache
 
 DEVICE = os.environ.get("ADJIT_TEST_DEVICE", "cpu")
 ON_EVERY_DEVICE = {
-    "test_batch_norm", "test_conv", "test_elementwise_laws", "test_index", "test_inplace", "test_losses",
+    "test_attention", "test_batch_norm", "test_conv", "test_elementwise_laws", "test_index",
+    "test_inplace", "test_losses",
     "test_matmul", "test_nn_layers", "test_optim", "test_pool", "test_reduce", "test_resample",
     "test_scan_sort", "test_shape_ops",
 }  # fmt: skip

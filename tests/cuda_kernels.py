@@ -20,7 +20,10 @@ from adjit.schedule.codegen import units_cuda
 from adjit.schedule.gpu.lower import device_steps
 from adjit.schedule.planning.recipe import DeviceSource
 
-ON_THE_HOST = {"copy_words", "mark"}  # kernels whose part the driver has, or a plan's host
+# Kernels whose part the driver has, or a plan's host, or products and a softmax.
+ON_THE_HOST = {
+    "copy_words", "mark", "pack_keys", "attend", "prepare", "attend_backward", "add_parts",
+}  # fmt: skip
 
 
 class Recorded:

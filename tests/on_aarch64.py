@@ -55,7 +55,7 @@ if part in ("look", "run"):
 FEW = {  # programs of `on_level.py` that stand for all
     "exp adjit.float32", "pow adjit.float64", "lgamma adjit.float32", "where adjit.float64", "chain, fused",
     "long sums", "whole numbers", "conversions", "norms", "sorted", "convolution float32",
-    "convolution of points float64",
+    "convolution of points float64", "attention float32",
 }  # fmt: skip
 FEWER = {"exp adjit.float32", "conversions", "long sums", "convolution of points float64"}  # to run
 FEW_FAMILIES = {"record", "recycle"}  # of the interpreter's part

@@ -105,6 +105,10 @@ PRODUCTS = {
             lambda x, w: F.conv2d(x, w, padding=1, groups=32),
             normal(2, 32, 15, 15, dtype=d), normal(32, 1, 3, 3, dtype=d),
         ),
+        "attention": lambda d: gradients(
+            lambda *x: F.scaled_dot_product_attention(*x, dropout_p=0.1, is_causal=True),
+            *(normal(1, 2, 300, 20, dtype=d) for _ in range(3)),
+        ),
     }.items()
 }  # fmt: skip
 

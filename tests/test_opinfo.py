@@ -59,7 +59,8 @@ DRAWS = """
     normal_number_mean rand_like randint randint_like randn randn_like nn_functional_alpha_dropout
     nn_functional_dropout nn_functional_dropout2d nn_functional_dropout3d
     nn_functional_feature_alpha_dropout_with_train nn_functional_fractional_max_pool2d
-    nn_functional_fractional_max_pool3d nn_functional_rrelu
+    nn_functional_fractional_max_pool3d nn_functional_multi_head_attention_forward nn_functional_rrelu
+    nn_functional_scaled_dot_product_attention
 """
 UNDEFINED = "empty empty_like empty_strided new_empty new_empty_strided"
 LOOSE = {*DRAWS.split(), *UNDEFINED.split()}  # shapes, dtypes and layouts are compared, no values

@@ -71,11 +71,9 @@ SUBJECTS = (
         "func vmap",
     ),
     Subject(
-        "Attention and embedding bags",
-        "write the product of softmax by hand: it is fused",
-        """embedding_bag
-        nn.functional.embedding_bag nn.functional.multi_head_attention_forward
-        nn.functional.scaled_dot_product_attention nn.functional.linear_cross_entropy""",
+        "Embedding bags",
+        "sum the rows of nn.functional.embedding",
+        """embedding_bag nn.functional.embedding_bag nn.functional.linear_cross_entropy""",
     ),
     Subject(
         "Losses",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from . import functional, init, parameter, utils
+from . import attention, functional, init, parameter, utils
 from .activation import (
     CELU,
     ELU,
@@ -137,6 +137,14 @@ from .resizing import (
     UpsamplingNearest2d,
 )
 from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from .transformer import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
+)
 
 __all__ = [
     "CELU",
@@ -228,6 +236,7 @@ __all__ = [
     "ModuleDict",
     "ModuleList",
     "MultiLabelSoftMarginLoss",
+    "MultiheadAttention",
     "NLLLoss",
     "PReLU",
     "PairwiseDistance",
@@ -263,6 +272,11 @@ __all__ = [
     "Tanh",
     "Tanhshrink",
     "Threshold",
+    "Transformer",
+    "TransformerDecoder",
+    "TransformerDecoderLayer",
+    "TransformerEncoder",
+    "TransformerEncoderLayer",
     "TripletMarginLoss",
     "TripletMarginWithDistanceLoss",
     "Unflatten",
@@ -273,6 +287,7 @@ __all__ = [
     "ZeroPad1d",
     "ZeroPad2d",
     "ZeroPad3d",
+    "attention",
     "functional",
     "init",
     "parameter",
@@ -291,8 +306,7 @@ _INSTEAD = (
     (r"CrossMapLRN2d", "nn.LocalResponseNorm"),
 )  # fmt: skip
 _NOT_SUPPORTED_YET = re.compile(
-    r"Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
-    r"|EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
+    r"EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
     r"|AdaptiveLogSoftmaxWithLoss|DataParallel|Uninitialized(Buffer|Parameter)|Container"
 )
 

@@ -18,6 +18,7 @@ from ..graph.operation import finds_first, found_by
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
+from ..ops.attention import scaled_dot_product_attention
 from ..ops.conv import (
     conv1d,
     conv2d,
@@ -76,6 +77,7 @@ from ..ops.pool import (
 )
 from ..ops.unfold import channel_shuffle, fold, pixel_shuffle, pixel_unshuffle, unfold
 from ..tensor import Tensor
+from .multi_head import multi_head_attention_forward
 from .reduction import chosen_reduction, reduced
 
 __all__ = [
@@ -95,9 +97,10 @@ __all__ = [
     "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss",
     "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
     "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
-    "multilabel_soft_margin_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance", "pdist",
-    "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "relu_",
-    "rms_norm", "rrelu", "rrelu_", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss",
+    "multi_head_attention_forward", "multilabel_soft_margin_loss", "nll_loss", "normalize",
+    "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
+    "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu", "rrelu_",
+    "scaled_dot_product_attention", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss",
     "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh",
     "tanhshrink", "threshold", "threshold_", "triplet_margin_loss",
     "triplet_margin_with_distance_loss", "unfold", "upsample", "upsample_bilinear",

@@ -3,6 +3,7 @@
 from . import (
     activations,
     arithmetic,
+    attention,
     batch_norm,
     bitwise,
     bounds,

@@ -26,11 +26,11 @@ def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
 
 
 @maker
-def fresh_place(x: Tensor) -> Tensor:
-    """Where the blocks for a mask over `x` begin in the stream of the default generator, as a tensor: what
-    draws the mask, and draws it again in backward, is recorded without Python.
+def fresh_place(x: Tensor, count: int | None = None) -> Tensor:
+    """Where the blocks for a mask over `x`, or so many elements, begin in the stream of the default generator,
+    as a tensor: what draws the mask, and draws it again in backward, is recorded without Python.
     """
-    draw = drawing(blocks_for(x.numel(), kernels.WORDS)[1])
+    draw = drawing(blocks_for(x.numel() if count is None else count, kernels.WORDS)[1])
     return launch(
         kernels.beginning, (), [((3,), dtypes.int64)], scalars=draw(), n=1, draw=draw, device=x.device
     )  # fmt: skip
