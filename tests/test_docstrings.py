@@ -23,7 +23,10 @@ SOURCE = Path(adjit.__file__).parent
 ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
     "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
-    "cuda.inspection", "cuda.simulator", "linalg", "models", "nn", "nn.functional", "nn.init",
+    "cuda.inspection", "cuda.simulator", "distributions", "distributions.constraints",
+    "distributions.constraint_registry", "distributions.relaxed_bernoulli",
+    "distributions.relaxed_categorical", "distributions.utils", "linalg", "models", "nn", "nn.functional",
+    "nn.init",
     "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler", "random",
     "serialization", "special", "utils", "utils.data", "utils.dlpack",
 )  # fmt: skip

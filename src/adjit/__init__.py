@@ -66,6 +66,7 @@ try:
         backends,
         compiler,
         cuda,
+        distributions,
         linalg,
         models,
         nn,

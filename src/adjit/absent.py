@@ -101,7 +101,7 @@ SUBJECTS = (
     Subject(
         "Other processes, other compilers",
         "train in one process, with adjit.compile",
-        "distributed multiprocessing jit export fx onnx package hub distributions futures cond",
+        "distributed multiprocessing jit export fx onnx package hub futures cond",
     ),
 )  # fmt: skip
 

@@ -209,12 +209,11 @@ def solve_block(a: Tensor, b: Tensor, upper: bool, unitriangular: bool) -> Tenso
     n, columns = b.shape[-2:]
     if n <= BLOCK:
         strips = -(-columns // kernels.STRIP)
-        made: Tensor = launch(
+        return launch(
             kernels.solve, (a.contiguous(), b.contiguous()), [(b.shape, b.dtype)], bind={"T": b.dtype},
             words=(n, columns, strips, n * n if a.ndim > 2 else 0, upper, unitriangular),
             n=numel(b.shape[:-2]) * strips, grain=max(1, GRAIN // max(n * n * min(columns, kernels.STRIP), 1)),
         )  # fmt: skip
-        return made
     cut = n // 2 // BLOCK * BLOCK or BLOCK
     top, low = slice(None, cut), slice(cut, None)
     known, other = (low, top) if upper else (top, low)

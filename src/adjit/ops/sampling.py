@@ -43,11 +43,10 @@ def drawn_for(
     dense = [x.contiguous() for x in inputs]
     size, kind = dense[0].numel(), dense[0].dtype
     draw = drawing(size)
-    made: Tensor = launch(
+    return launch(
         kernel, dense, [(dense[0].shape, kind)], bind={"T": kind}, scalars=start(draw, generator),
         draw=draw, n=size, grain=max(1, GRAIN // COST), fallible=bool(messages), messages=messages,
     )  # fmt: skip
-    return made
 
 
 def check_floating(name: str, x: Tensor) -> None:
@@ -247,14 +246,15 @@ def _(needs: Any) -> Any:
 # --------------------------------------------------------------------------- angles
 
 
-def cosine_mean(kappa: Tensor) -> Tensor:
-    """The mean cosine of von Mises angles around 0: the ratio of the Bessel functions I1 and I0."""
+def von_mises_moments(kappa: Tensor) -> tuple[Tensor, Tensor]:
+    """log(I0(kappa)) - kappa, and the mean of 1 - cos(angle), which is 1 - I1(kappa) / I0(kappa)."""
     nodes, weights = rule_for(kappa)
     depth = ACCURACY[kappa.dtype.name][1]
     end = (1 - depth / kappa.detach()).clamp(min=-1).acos()
     fall = 1 - (end.unsqueeze(-1) * nodes).cos()
     density = (-kappa.unsqueeze(-1) * fall).exp() * weights
-    return 1 - (density * fall).sum(-1) / density.sum(-1)
+    total = density.sum(-1)
+    return (total * (end / math.pi)).log(), (density * fall).sum(-1) / total
 
 
 def angle_slope(kappa: Tensor, angle: Tensor) -> Tensor:
@@ -272,8 +272,9 @@ def angle_slope(kappa: Tensor, angle: Tensor) -> Tensor:
     length = where(is_near, -t, end - t)
     x = begin.unsqueeze(-1) + length.abs().unsqueeze(-1) * nodes
     cosine = x.cos()
+    _, fall = von_mises_moments(kappa)
     density = (kappa.unsqueeze(-1) * (cosine - t.cos().unsqueeze(-1))).exp() * weights
-    slope = (density * (cosine - cosine_mean(kappa).unsqueeze(-1))).sum(-1) * length
+    slope = (density * (cosine - 1 + fall.unsqueeze(-1))).sum(-1) * length
     return slope * angle.sign()
 
 
