@@ -699,3 +699,193 @@ def test_perplexity_and_shapes_of_numbers():
     assert D.Normal(0.0, 1.0).sample().shape == ()
     assert D.Normal(0, 1).loc.dtype is adjit.float32
     assert D.Normal(adjit.zeros(3, dtype=adjit.float64), 1).scale.dtype is adjit.float64
+
+
+# ----- divergences -----
+
+U01, RATE = numbers(0.1, 0.3, 0.2), numbers(0.7, 2.0, 3.5)
+PAIRS = {
+    "Bernoulli": [{"probs": P}, {"logits": C}, {"probs": numbers(0.0, 1.0, 0.4)}],
+    "Beta": [{"concentration1": A, "concentration0": B}, {"concentration1": B, "concentration0": RATE}],
+    "Binomial": [{"total_count": 7, "probs": P}, {"total_count": 7, "logits": C}],
+    "Categorical": [{"probs": ROWS}, {"logits": LOGITS}, {"probs": numbers([0.0, 0.5, 0.5])}],
+    "Cauchy": [{"loc": C, "scale": B}, {"loc": A, "scale": RATE}],
+    "ContinuousBernoulli": [{"probs": P}, {"logits": C}],
+    "Dirichlet": [{"concentration": numbers([0.4, 1.7, 6.0])}, {"concentration": numbers([1.0, 2, 3])}],
+    "Exponential": [{"rate": A}, {"rate": RATE}],
+    "Gamma": [{"concentration": A, "rate": B}, {"concentration": B, "rate": RATE}],
+    "Geometric": [{"probs": P}, {"logits": C}],
+    "Gumbel": [{"loc": C, "scale": B}, {"loc": A, "scale": RATE}],
+    "HalfNormal": [{"scale": B}, {"scale": RATE}],
+    "Independent": [
+        {
+            "base_distribution": nested(lambda d, t: d.Normal(t(*MEAN), 1.5)),
+            "reinterpreted_batch_ndims": 1,
+        },
+        {
+            "base_distribution": nested(lambda d, t: d.Normal(t(0.1, 0.2, 0.3), t(1.0, 2.0, 3.0))),
+            "reinterpreted_batch_ndims": 1,
+        },
+    ],
+    "Laplace": [{"loc": C, "scale": B}, {"loc": A, "scale": RATE}],
+    "LogNormal": [{"loc": C, "scale": B}, {"loc": A, "scale": RATE}],
+    "LowRankMultivariateNormal": [
+        {
+            "loc": numbers(*MEAN),
+            "cov_factor": numbers([[0.3, 1.0], [0.5, -0.2], [1.0, 0.4]], [[1.0, 0], [0, 1], [1, 1]]),
+            "cov_diag": numbers(0.5, 1.0, 2.0),
+        },
+        {
+            "loc": numbers(0.0, 1.0, 0.0),
+            "cov_factor": numbers([0.3], [0.5], [1.0]),
+            "cov_diag": numbers(1.5, 1.0, 0.3),
+        },
+    ],
+    "MultivariateNormal": [
+        {"loc": numbers(*MEAN), "covariance_matrix": numbers(*MATRIX)},
+        {"loc": numbers(MEAN, MEAN), "scale_tril": numbers(*np.eye(3).tolist())},
+    ],
+    "Normal": [{"loc": C, "scale": B}, {"loc": A, "scale": RATE}],
+    "OneHotCategorical": [{"probs": ROWS}, {"logits": LOGITS}],
+    "Pareto": [{"scale": B, "alpha": RATE}, {"scale": U01, "alpha": A}],
+    "Poisson": [{"rate": A}, {"rate": RATE}],
+    "Uniform": [{"low": C, "high": RATE}, {"low": U01, "high": numbers(0.8, 0.9, 0.7)}],
+    "Wishart": [
+        {"df": numbers(4.0), "covariance_matrix": numbers(*MATRIX)},
+        {"df": numbers(6.0), "precision_matrix": numbers(*MATRIX)},
+    ],
+}  # fmt: skip
+THEIR_PAIRS = sorted((p.__name__, q.__name__) for p, q in TD.kl._KL_REGISTRY)
+# Exponential families without a rule, and transformed distributions, are Wishart and LogNormal here.
+RULES = {"ExponentialFamily": "Wishart", "TransformedDistribution": "LogNormal"}
+# Rules of PyTorch that say infinity wherever a support fits.
+TOO_LARGE = {("ContinuousBernoulli", "Uniform"), ("Uniform", "ContinuousBernoulli")}
+
+
+def test_the_pairs_are_those_of_pytorch():
+    assert sorted((p.__name__, q.__name__) for p, q in D.kl._KL_REGISTRY) == THEIR_PAIRS
+
+
+@pytest.mark.parametrize("pair", THEIR_PAIRS, ids="-".join)
+def test_divergences(pair):
+    names = [RULES.get(name, name) for name in pair]
+    for p in PAIRS[names[0]]:
+        for q in PAIRS[names[1]]:
+            made = [Case(names[0], p), Case(names[1], q)]
+            theirs = TD.kl_divergence(*[case.make(torch) for case in made])
+            got = D.kl_divergence(*[case.make(adjit) for case in made])
+            if pair in TOO_LARGE:
+                low, high = (case.make(adjit) for case in made)
+                inside = low.support.lower_bound >= high.support.lower_bound
+                inside &= low.support.upper_bound <= high.support.upper_bound
+                assert got.isfinite().tolist() == inside.tolist()
+            else:
+                close(got, theirs, 1e-7, 1e-9)
+
+
+@pytest.mark.parametrize(
+    "pair", [pair for pair in THEIR_PAIRS if not {*pair} & {*RULES}], ids="-".join
+)
+def test_divergences_are_means_of_the_difference(pair):
+    """Of log p - log q over samples of p, where that has a mean."""
+    p, q = (Case(name, PAIRS[name][k]).make(adjit) for k, name in enumerate(pair))
+    divergence = D.kl_divergence(p, q)
+    if divergence.isinf().all():
+        return
+    for part in (q, getattr(q, "base_dist", q)):
+        part._validate_args = False
+    x = p.expand(divergence.shape).sample((SIZE,))
+    difference = p.log_prob(x) - q.log_prob(x)
+    known = divergence.isfinite()
+    spread = difference.std(0) / math.sqrt(SIZE)
+    away = abs(difference.mean(0) - divergence)
+    assert (away[known] < 6 * spread[known] + 1e-6).all()
+
+
+def test_divergences_broadcast_and_have_gradients():
+    parameters = [
+        adjit.tensor([[0.5], [1.5]], dtype=adjit.float64, requires_grad=True),
+        adjit.tensor([0.3, 0.9, 2.0], dtype=adjit.float64, requires_grad=True),
+    ]
+    for name in ("Gamma", "Beta", "Laplace", "Normal", "Gumbel"):
+        make = getattr(D, name)
+
+        def divergence(a, b, make=make):
+            return D.kl_divergence(make(a, b), make(b, a + 1))
+
+        assert divergence(*parameters).shape == (2, 3)
+        assert adjit.autograd.gradcheck(divergence, tuple(parameters))
+
+
+def test_divergences_without_a_rule():
+    def fails(make):
+        agree_in_error(
+            lambda lib: lib.distributions.kl_divergence(*make(lib.distributions, lib.tensor))
+        )
+
+    fails(lambda d, t: (d.StudentT(1.0), d.Normal(0.0, 1.0)))
+    fails(lambda d, t: (d.Binomial(2, t(0.5)), d.Binomial(3, t(0.5))))
+    with pytest.raises(NotImplementedError, match="different exponential families"):
+        D.kl_divergence(D.Poisson(1.0), D.Normal(0.0, 1.0))
+    for other in (D.LogisticNormal(adjit.zeros(2), 1.0), D.Gumbel(0.0, 1.0)):
+        with pytest.raises(NotImplementedError):
+            D.kl_divergence(D.LogNormal(0.0, 1.0), other)
+    with pytest.raises(NotImplementedError):
+        D.kl_divergence(
+            D.Independent(D.Normal(adjit.zeros(2, 2), 1.0), 1),
+            D.Independent(D.Normal(adjit.zeros(2, 2), 1.0), 2),
+        )
+    with pytest.raises(ValueError, match="different event shapes"):
+        D.kl_divergence(
+            D.MultivariateNormal(adjit.zeros(2), adjit.eye(2)),
+            D.MultivariateNormal(adjit.zeros(3), adjit.eye(3)),
+        )
+    for pair in ((int, D.Normal), (D.Normal, 3)):
+        with pytest.raises(TypeError, match="Distribution subclass but got"):
+            D.register_kl(*pair)
+
+
+def test_wishart_divergences_keep_their_batch():
+    """PyTorch sums over the batch too."""
+    p = D.Wishart(adjit.tensor([4.0, 5.0]), adjit.eye(3).expand(2, 3, 3))
+    q = D.Wishart(adjit.tensor([6.0, 7.0]), adjit.eye(3).expand(2, 3, 3))
+    both = D.kl_divergence(p, q)
+    alone = [
+        D.kl_divergence(D.Wishart(a, adjit.eye(3)), D.Wishart(b, adjit.eye(3)))
+        for a, b in ((4.0, 6.0), (5.0, 7.0))
+    ]
+    close(both, adjit.stack(alone), 1e-5)
+
+
+def test_the_most_specific_rule_is_taken():
+    class One(D.Normal):
+        pass
+
+    class Two(One):
+        pass
+
+    before = dict(D.kl._KL_REGISTRY)
+    try:
+        D.register_kl(One, D.Normal)(lambda p, q: "one")
+        D.register_kl(D.Normal, Two)(lambda p, q: "two")
+        assert D.kl_divergence(One(0.0, 1.0), D.Normal(0.0, 1.0)) == "one"
+        assert D.kl_divergence(Two(0.0, 1.0), One(0.0, 1.0)) == "one"
+        with pytest.warns(RuntimeWarning, match=r"Please register_kl\(One, Two\)"):
+            assert D.kl_divergence(Two(0.0, 1.0), Two(0.0, 1.0)) == "one"
+    finally:
+        D.kl._KL_REGISTRY.clear()
+        D.kl._KL_REGISTRY.update(before)
+        D.kl._KL_MEMOIZE.clear()
+
+
+def test_exponential_families_without_formulas():
+    """Entropies by the derivative of the normalizer."""
+    for case in CASES:
+        d = case.make(adjit)
+        if isinstance(d, D.ExponentialFamily) and case.name not in (
+            "Poisson",
+            "Chi2",
+            "Beta",
+            "Dirichlet",
+        ):
+            close(D.ExponentialFamily.entropy(d), d.entropy(), 1e-5, 1e-6)
