@@ -50,8 +50,10 @@ def log_gamma_number(alpha, low_key, high_key, number, T):
         v = T(1) + c * x
         cube = v * v * v
         if v > T(0):
-            bound = T(0.5) * x * x + d * (T(1) - cube + T(3) * math.log(v))
-            if math.log(below_one(h, T)) < bound:
+            u, square = below_one(h, T), x * x
+            if u < T(1) - T(0.0331) * square * square:  # nearly always, without logarithms
+                break
+            if math.log(u) < T(0.5) * square + d * (T(1) - cube + T(3) * math.log(v)):
                 break
         turn += 1
     result = math.log(d * cube)
@@ -154,9 +156,15 @@ def poisson(args, start, stop):
 
 @helper
 def log_binomial(n, k, p, T):
-    """The logarithm of the chance of k successes in n trials."""
-    rests = stirling_rest(n, T) - stirling_rest(k, T) - stirling_rest(n - k, T)
-    return rests - deviance(k, n * p, T) - deviance(n - k, n * (T(1) - p), T)
+    """The logarithm of the chance of k successes in n trials, up to a constant for each n."""
+    rests = stirling_rest(k, T) + stirling_rest(n - k, T)
+    return -rests - deviance(k, n * p, T) - deviance(n - k, n * (T(1) - p), T)
+
+
+@helper
+def log_ratio(n, k, mode, p, T):
+    """The logarithm of the chance of k successes over that of the most likely number."""
+    return log_binomial(n, k, p, T) - log_binomial(n, mode, p, T)
 
 
 @helper
@@ -176,7 +184,7 @@ def binomial_number(n, p, low_key, high_key, number, T):
     a = T(-0.0873) + T(0.0248) * b + T(0.01) * p
     inside = T(0.92) - T(4.2) / b
     alpha = (T(2.83) + T(5.1) / b) * deviation
-    top = log_binomial(n, math.floor((n + T(1)) * p), p, T)
+    mode = math.floor((n + T(1)) * p)
     turn = 0
     while True:
         e, f, g, h = block_of_turn(low_key, high_key, number, turn)
@@ -185,7 +193,7 @@ def binomial_number(n, p, low_key, high_key, number, T):
         if near >= T(0.07) and v <= inside:
             return k
         is_possible = k >= T(0) and k <= n
-        if is_possible and math.log(v * alpha / bound) <= log_binomial(n, k, p, T) - top:
+        if is_possible and math.log(v * alpha / bound) <= log_ratio(n, k, mode, p, T):
             return k
         turn += 1
 

@@ -10,8 +10,8 @@ from typing import Any, Final
 from .. import dtypes
 from ..autograd import enable_grad
 from ..nn.functional import softmax
-from ..ops.creation import arange, empty, tensor
-from ..ops.random import rand
+from ..ops.creation import arange, tensor
+from ..ops.random import rand, randn
 from ..ops.shape import broadcast_tensors
 from ..shapes import Shape
 from ..tensor import Tensor
@@ -51,7 +51,7 @@ def broadcast_all(*values: Operand) -> tuple[Tensor, ...]:
 
 def standard_normal(like: Tensor, shape: Shape) -> Tensor:
     """Normal numbers of the dtype and device of a tensor."""
-    return empty(shape, dtype=like.dtype, device=like.device).normal_()
+    return randn(shape, dtype=like.dtype, device=like.device)
 
 
 def standard_uniform(like: Tensor, shape: Shape) -> Tensor:

@@ -25,7 +25,6 @@ from ..schedule.planning.recipe import GRAIN
 from ..shapes import broadcast_shapes
 from ..tensor import Tensor
 from .comparison import where
-from .creation import tensor
 from .drawing import drawing, start
 
 COST = (
@@ -59,17 +58,13 @@ def check_floating(name: str, x: Tensor) -> None:
 
 
 @functools.cache
-def _rule(count: int) -> tuple[list[float], list[float]]:
-    """Gauss's and Legendre's nodes and weights for [0, 1]."""
-    nodes, weights = np.polynomial.legendre.leggauss(count)
-    return ((nodes + 1) / 2).tolist(), (weights / 2).tolist()
+def rule_for(kind: str) -> list[tuple[float, float]]:
+    """Gauss's and Legendre's nodes for [0, 1], each with its weight.
 
-
-def rule_for(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes and weights for [0, 1] in the dtype of a tensor."""
-    count, _ = ACCURACY[x.dtype.name]
-    made = [tensor(values, dtype=x.dtype, device=x.device) for values in _rule(count)]
-    return made[0], made[1]
+    Integrals go over them one by one: a loop of elementwise operations, which becomes one kernel.
+    """
+    nodes, weights = np.polynomial.legendre.leggauss(ACCURACY[kind][0])
+    return list(zip(((nodes + 1) / 2).tolist(), (weights / 2).tolist(), strict=True))
 
 
 def gamma_tail(alpha: Tensor, z: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
@@ -78,11 +73,9 @@ def gamma_tail(alpha: Tensor, z: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
     With t = z exp(+-s) these are of e(t) dt over e(z) z, and of |gap + log(z / t)| e(t) dt over e(z) z. All
     inputs have one shape.
     """
-    nodes, weights = rule_for(alpha)
     depth = ACCURACY[alpha.dtype.name][1]
     side = where(z < alpha, -1.0, 1.0).to(alpha.dtype)
     slope = (alpha - z).abs()
-    with_gap = -side * gap
     # The end of the tail: slope * s + z * (exp(side * s) - 1 - side * s) = depth, by Newton's steps.
     end, m, c = (x.detach() for x in (side, slope, z))
     length = 2 * depth / (m + (m * m + 2 * depth * c).sqrt())
@@ -90,11 +83,14 @@ def gamma_tail(alpha: Tensor, z: Tensor, gap: Tensor) -> tuple[Tensor, Tensor]:
         power = (end * length).expm1()
         height = m * length + c * (power - end * length)
         length = length - (height - depth) / (m + c * end * power)
-    s = length.unsqueeze(-1) * nodes
-    t = side.unsqueeze(-1) * s
-    density = (-slope.unsqueeze(-1) * s - z.unsqueeze(-1) * (t.expm1() - t)).exp() * weights
-    first = (density * (s + with_gap.unsqueeze(-1))).sum(-1)
-    return density.sum(-1) * length, first * length
+    total: Any = 0.0
+    first: Any = 0.0
+    for node, weight in rule_for(alpha.dtype.name):
+        s = length * node
+        t = side * s
+        density = (z * (t - t.expm1()) - slope * s).exp() * weight
+        total, first = total + density, first + density * s
+    return total * length, (first - total * side * gap) * length
 
 
 def log_gamma_slope(alpha: Tensor, w: Tensor) -> Tensor:
@@ -248,13 +244,14 @@ def _(needs: Any) -> Any:
 
 def von_mises_moments(kappa: Tensor) -> tuple[Tensor, Tensor]:
     """log(I0(kappa)) - kappa, and the mean of 1 - cos(angle), which is 1 - I1(kappa) / I0(kappa)."""
-    nodes, weights = rule_for(kappa)
-    depth = ACCURACY[kappa.dtype.name][1]
-    end = (1 - depth / kappa.detach()).clamp(min=-1).acos()
-    fall = 1 - (end.unsqueeze(-1) * nodes).cos()
-    density = (-kappa.unsqueeze(-1) * fall).exp() * weights
-    total = density.sum(-1)
-    return (total * (end / math.pi)).log(), (density * fall).sum(-1) / total
+    end = (1 - ACCURACY[kappa.dtype.name][1] / kappa.detach()).clamp(min=-1).acos()
+    total: Any = 0.0
+    first: Any = 0.0
+    for node, weight in rule_for(kappa.dtype.name):
+        fall = 1 - (end * node).cos()
+        density = (-kappa * fall).exp() * weight
+        total, first = total + density, first + density * fall
+    return (total * (end / math.pi)).log(), first / total
 
 
 def angle_slope(kappa: Tensor, angle: Tensor) -> Tensor:
@@ -263,19 +260,18 @@ def angle_slope(kappa: Tensor, angle: Tensor) -> Tensor:
     The integral is taken from 0 where the density falls by less than a factor e up to the angle, else over
     the tail beyond it.
     """
-    nodes, weights = rule_for(kappa)
-    depth = ACCURACY[kappa.dtype.name][1]
     t = angle.abs()
-    is_near = kappa * (1 - t.cos()) < 1
-    end = (t.detach().cos() - depth / kappa.detach()).clamp(min=-1).acos()
-    begin = where(is_near, t * 0, t)
-    length = where(is_near, -t, end - t)
-    x = begin.unsqueeze(-1) + length.abs().unsqueeze(-1) * nodes
-    cosine = x.cos()
-    _, fall = von_mises_moments(kappa)
-    density = (kappa.unsqueeze(-1) * (cosine - t.cos().unsqueeze(-1))).exp() * weights
-    slope = (density * (cosine - 1 + fall.unsqueeze(-1))).sum(-1) * length
-    return slope * angle.sign()
+    height = t.cos()
+    is_near = kappa * (1 - height) < 1
+    end = (height.detach() - ACCURACY[kappa.dtype.name][1] / kappa.detach()).clamp(min=-1).acos()
+    begin, length = where(is_near, 0.0, t), where(is_near, t, end - t)
+    _, mean_fall = von_mises_moments(kappa)
+    total: Any = 0.0
+    for node, weight in rule_for(kappa.dtype.name):
+        cosine = (begin + length * node).cos()
+        density = (kappa * (cosine - height)).exp() * weight
+        total = total + density * (cosine - 1 + mean_fall)
+    return where(is_near, -total, total) * length * angle.sign()
 
 
 @operation("VonMisesBackward0")
