@@ -100,9 +100,15 @@ x.log_softmax(1)
 x.cumsum(1)
 x.sort(1)[0]
 x.topk(5, 1)[0]
+D.Normal(x, y).log_prob(y)
+D.Gamma(y, y).log_prob(y)
+D.Categorical(logits=x).log_prob(rows)
+D.Normal(x, y).sample() > -1e9
+D.Gamma(y, y).sample() >= 0.0
+D.Categorical(logits=x).sample() >= 0
 """
 PARAMETERS = "torch, F, x, y, a, rows, mask"
-MATRICES = "torch, F, x, y, rows, places, mask, i"
+MATRICES = "torch, F, D, x, y, rows, places, mask, i"
 
 
 def data() -> Arrays:
@@ -152,7 +158,7 @@ def looked_at(text: str, torch: Any, *arrays: np.ndarray) -> Call:
 
 def single(text: str, torch: Any, *arrays: np.ndarray) -> Call:
     call, tensors = function(text, False, MATRICES), [torch.tensor(array) for array in arrays]
-    given = torch, torch.nn.functional, *tensors
+    given = torch, torch.nn.functional, torch.distributions, *tensors
     return lambda: call(*given)
 
 

@@ -8,6 +8,7 @@ import numpy as np
 
 import adjit
 from adjit.nn import functional as F
+from adjit.ops import sampling
 from adjit.ops.recurrent import KINDS, recurrent_layer
 
 rng = np.random.default_rng(0)
@@ -15,6 +16,12 @@ rng = np.random.default_rng(0)
 
 def normal(*shape, dtype=np.float32):
     return adjit.tensor(rng.standard_normal(shape).astype(dtype))
+
+
+def positive(*shape):
+    """Positive-definite matrices."""
+    x = normal(*shape, shape[-1])
+    return x @ x.mT + adjit.eye(shape[-1])
 
 
 def whole(*values):
@@ -145,6 +152,8 @@ CASES = {
     "an order": lambda: adjit.randperm(17) * 1,
     "trials": lambda: adjit.bernoulli(adjit.sigmoid(normal(70))),
     "choices": lambda: adjit.multinomial(adjit.sigmoid(normal(3, 7)), 5, replacement=True),
+    "factors": lambda: adjit.linalg.cholesky(positive(2, 5)),
+    "triangular systems": lambda: adjit.linalg.solve_triangular(positive(2, 5), normal(2, 5, 70), upper=True),
     "put at places": lambda: F.max_unpool2d(*F.max_pool2d(normal(1, 2, 6, 6), 2, return_indices=True), 2),
     "classes as rows": lambda: F.one_hot(whole([4, 0], [2, 4]), 7) * 1,
     "rows written": lambda: adjit.index_put(normal(5, 7), (whole(4, 0),), normal(2, 7)),
@@ -187,6 +196,10 @@ NEARLY = {
     ),
     "gradients of batch norm": batch_norm_gradient,
     "gradient of a running product": product_gradient,
+    "gamma numbers": lambda: sampling.log_gamma_numbers(adjit.linspace(0.1, 30, 70)),
+    "Poisson numbers": lambda: adjit.poisson(adjit.linspace(0.1, 30, 70)),
+    "binomial numbers": lambda: adjit.binomial(adjit.linspace(1, 70, 70).floor(), adjit.tensor(0.4)),
+    "von Mises numbers": lambda: sampling.von_mises_numbers(adjit.linspace(0.1, 30, 70)),
     "powers, spaced": lambda: adjit.logspace(-30, 31.7, 40, base=2.3) * 1,
 }  # fmt: skip
 

@@ -30,6 +30,7 @@ MAY_IMPORT = {
     "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},
     "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "random"},
     "serialization": {"graph", "ops", "tensor", "nn"},
+    "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
 }
 

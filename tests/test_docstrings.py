@@ -23,8 +23,10 @@ SOURCE = Path(adjit.__file__).parent
 ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "autograd.graph", "backends", "backends.cuda",
     "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
-    "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "hub", "jit", "linalg",
-    "models", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
+    "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "distributions",
+    "distributions.constraint_registry", "distributions.constraints", "distributions.relaxed_bernoulli",
+    "distributions.relaxed_categorical", "distributions.utils", "hub", "jit", "linalg", "models", "nn",
+    "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
     "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim", "optim.lr_scheduler",
     "optim.optimizer", "optim.swa_utils", "profiler", "random", "serialization", "special", "testing",
     "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.tensorboard",

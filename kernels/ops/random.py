@@ -35,7 +35,13 @@ WEYL_0, WEYL_1 = U(0x9E3779B9), U(0xBB67AE85)
 @helper
 def block(low_key, high_key, number):
     """The four words of a block, each in a uint64."""
-    a, b, c, d = U(number) & FULL, U(number) >> HALF, U(0), U(0)
+    return block_of_turn(low_key, high_key, number, 0)
+
+
+@helper
+def block_of_turn(low_key, high_key, number, turn):
+    """The four words of a block of which there is one for every turn: for what is drawn until it fits."""
+    a, b, c, d = U(number) & FULL, U(number) >> HALF, U(turn), U(0)
     for _ in range(10):
         first, second = FACTOR_0 * a, FACTOR_1 * c
         a, b, c, d = (

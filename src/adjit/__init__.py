@@ -82,6 +82,7 @@ try:
         backends,
         compiler,
         cuda,
+        distributions,
         hub,
         jit,
         linalg,

@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from .absent import absent
 from .graph.export import namespace
+from .ops.linalg import LinAlgError as LinAlgError
 
 globals().update(namespace["linalg"])
 

@@ -1,0 +1,260 @@
+"""Draws that are repeated until one fits: gamma, Poisson, binomial and von Mises numbers.
+
+A unit is one element. It has a block of the generator to itself, of which each turn takes four words more
+(`block_of_turn`), so its number depends on no other element. All arithmetic is in the element's dtype.
+The last words of a launch are the seed, as two halves, and the first block.
+"""
+
+import math
+
+from ..language.abi import STATUS_VALUE, I, T, at, helper, kernel, words
+from .random import HALF, U, block_of_turn
+
+BAD_RATE = STATUS_VALUE
+BITS_32, BITS_53 = 1.0 / (1 << 32), 1.0 / (1 << 53)
+APART = (1 << 32) - 1  # the turn of numbers that are drawn once, beside the others
+FEW = 10.0  # means below are drawn by adding up probabilities
+
+
+@helper
+def within_one(high, low, T):
+    """A number of (0, 1] from two words."""
+    return T(I((high << HALF | low) >> U(11)) + 1) * T(BITS_53)
+
+
+@helper
+def below_one(word, T):
+    """A number of [0, 1] from one word."""
+    return T(I(word)) * T(BITS_32)
+
+
+# --------------------------------------------------------------------------- gamma
+
+
+@helper
+def log_gamma_number(alpha, low_key, high_key, number, T):
+    """The logarithm of a gamma number of rate 1 (Marsaglia and Tsang, TOMS 26, 2000).
+
+    Below 1 by that of `alpha + 1`, times a power of a uniform number: its logarithm does not underflow.
+    """
+    if not alpha > T(0) or alpha == T(math.inf):
+        return math.log(alpha)
+    more = alpha < T(1)
+    d = (alpha + T(1) if more else alpha) - T(1.0 / 3.0)
+    c = T(1) / math.sqrt(T(9) * d)
+    turn = 0
+    while True:
+        e, f, g, h = block_of_turn(low_key, high_key, number, turn)
+        radius = math.sqrt(T(-2) * math.log(within_one(e, f, T)))
+        x = radius * math.cos(T(2.0 * math.pi) * below_one(g, T))
+        v = T(1) + c * x
+        cube = v * v * v
+        if v > T(0):
+            u, square = below_one(h, T), x * x
+            if u < T(1) - T(0.0331) * square * square:  # nearly always, without logarithms
+                break
+            if math.log(u) < T(0.5) * square + d * (T(1) - cube + T(3) * math.log(v)):
+                break
+        turn += 1
+    result = math.log(d * cube)
+    if more:
+        e, f, _, _ = block_of_turn(low_key, high_key, number, APART)
+        result += math.log(within_one(e, f, T)) / alpha
+    return result
+
+
+@kernel
+def log_gamma(args, start, stop):
+    """out = logarithms of gamma numbers of the shapes that the input gives."""
+    p = words(args)
+    alpha, out = at(p[0], T), at(p[1], T)
+    low_key, high_key, first = U(p[2]), U(p[3]), p[4]
+    for i in range(start, stop):
+        out[i] = log_gamma_number(alpha[i], low_key, high_key, first + i, T)
+
+
+# --------------------------------------------------------------------------- counts
+
+
+@helper
+def stirling_rest(k, T):
+    """log(k!) - (k log(k) - k), without cancellation for large k."""
+    if k < T(0.5):
+        return T(0)
+    if k < T(FEW):
+        return math.lgamma(k + T(1)) - (k * math.log(k) - k)
+    square = T(1) / (k * k)
+    series = (T(1.0 / 12.0) - square * (T(1.0 / 360.0) - square * T(1.0 / 1260.0))) / k
+    return T(0.5) * math.log(T(2.0 * math.pi) * k) + series
+
+
+@helper
+def deviance(k, mean, T):
+    """k log(k / mean) + mean - k, without cancellation where both are large and close (Loader 2000)."""
+    if k < T(0.5):
+        return mean
+    x = (k - mean) / mean
+    return mean * ((T(1) + x) * math.log1p(x) - x)
+
+
+@helper
+def hat(high, low, a, b, c, T):
+    """A step of Hörmann's transformed rejection (1993): the number, and what the density's bound is there.
+
+    Returns it, the bound and how far the uniform number was from its ends.
+    """
+    u = below_one(high, T) - T(0.5)
+    near = max(T(0.5) - abs(u), T(1e-9))
+    return math.floor((T(2) * a / near + b) * u + c), a / (near * near) + b, near
+
+
+@helper
+def poisson_number(mean, low_key, high_key, number, T):
+    """A Poisson number of a mean that is at least 0 and finite."""
+    e, f, g, h = block_of_turn(low_key, high_key, number, APART)
+    if mean < T(FEW):
+        left = within_one(e, f, T)
+        chance, k = math.exp(-mean), T(0)
+        while left > chance and k < T(1000):
+            left -= chance
+            k += T(1)
+            chance *= mean / k
+        return k
+    b = T(0.931) + T(2.53) * math.sqrt(mean)
+    a = T(-0.059) + T(0.02483) * b
+    inverse_alpha = T(1.1239) + T(1.1328) / (b - T(3.4))
+    inside = T(0.9277) - T(3.6224) / (b - T(2))
+    turn = 0
+    while True:
+        e, f, g, h = block_of_turn(low_key, high_key, number, turn)
+        k, bound, near = hat(e, f, a, b, mean + T(0.43), T)
+        v = within_one(g, h, T)
+        if near >= T(0.07) and v <= inside:
+            return k
+        if k >= T(0) and (near >= T(0.013) or v <= near):
+            log_chance = -stirling_rest(k, T) - deviance(k, mean, T)
+            if math.log(v * inverse_alpha / bound) <= log_chance:
+                return k
+        turn += 1
+
+
+@kernel
+def poisson(args, start, stop):
+    """out = Poisson numbers of the means that the input gives."""
+    p = words(args)
+    mean, out, status = at(p[0], T), at(p[1], T), at(p[2], I)
+    low_key, high_key, first = U(p[3]), U(p[4]), p[5]
+    for i in range(start, stop):
+        rate = mean[i]
+        if not rate >= T(0):
+            status[0] = BAD_RATE
+        elif rate == T(math.inf):
+            out[i] = rate
+        else:
+            out[i] = poisson_number(rate, low_key, high_key, first + i, T)
+
+
+@helper
+def log_binomial(n, k, p, T):
+    """The logarithm of the chance of k successes in n trials, up to a constant for each n."""
+    rests = stirling_rest(k, T) + stirling_rest(n - k, T)
+    return -rests - deviance(k, n * p, T) - deviance(n - k, n * (T(1) - p), T)
+
+
+@helper
+def log_ratio(n, k, mode, p, T):
+    """The logarithm of the chance of k successes over that of the most likely number."""
+    return log_binomial(n, k, p, T) - log_binomial(n, mode, p, T)
+
+
+@helper
+def binomial_number(n, p, low_key, high_key, number, T):
+    """The successes in n trials of a chance of at most a half."""
+    e, f, g, h = block_of_turn(low_key, high_key, number, APART)
+    if n * p < T(FEW):
+        left = within_one(e, f, T)
+        chance, k, odds = math.exp(n * math.log1p(-p)), T(0), p / (T(1) - p)
+        while left > chance and k < n:
+            left -= chance
+            chance *= odds * (n - k) / (k + T(1))
+            k += T(1)
+        return k
+    deviation = math.sqrt(n * p * (T(1) - p))
+    b = T(1.15) + T(2.53) * deviation
+    a = T(-0.0873) + T(0.0248) * b + T(0.01) * p
+    inside = T(0.92) - T(4.2) / b
+    alpha = (T(2.83) + T(5.1) / b) * deviation
+    mode = math.floor((n + T(1)) * p)
+    turn = 0
+    while True:
+        e, f, g, h = block_of_turn(low_key, high_key, number, turn)
+        k, bound, near = hat(e, f, a, b, n * p + T(0.5), T)
+        v = within_one(g, h, T)
+        if near >= T(0.07) and v <= inside:
+            return k
+        is_possible = k >= T(0) and k <= n
+        if is_possible and math.log(v * alpha / bound) <= log_ratio(n, k, mode, p, T):
+            return k
+        turn += 1
+
+
+@kernel
+def binomial(args, start, stop):
+    """out = successes in as many trials as the first input says, with the chances of the second."""
+    p = words(args)
+    counts, chances, out = at(p[0], T), at(p[1], T), at(p[2], T)
+    low_key, high_key, first = U(p[3]), U(p[4]), p[5]
+    for i in range(start, stop):
+        n, chance = counts[i], chances[i]
+        if n <= T(0) or chance <= T(0):
+            out[i] = T(0)
+        elif chance >= T(1):
+            out[i] = n
+        elif n - n != T(0) or chance != chance:
+            out[i] = T(math.nan)
+        elif chance <= T(0.5):
+            out[i] = binomial_number(n, chance, low_key, high_key, first + i, T)
+        else:
+            out[i] = n - binomial_number(n, T(1) - chance, low_key, high_key, first + i, T)
+
+
+# --------------------------------------------------------------------------- angles
+
+
+@helper
+def von_mises_number(kappa, low_key, high_key, number, T):
+    """An angle around 0 (Best and Fisher, Applied Statistics 28, 1979), in a form without cancellation.
+
+    With z the cosine of a half turn's part, the angle's cosine is f = (1 + r z) / (r + z).
+    """
+    e, f, g, h = block_of_turn(low_key, high_key, number, APART)
+    if kappa == T(0):
+        return (T(2) * within_one(e, f, T) - T(1)) * T(math.pi)
+    if not kappa > T(0) or kappa == T(math.inf):
+        return T(0) if kappa > T(0) else T(math.nan)
+    square = math.sqrt(T(1) + T(4) * kappa * kappa)
+    root = math.sqrt(T(1) + square)
+    rho = T(2) * kappa * root / ((square + T(1)) * (root + T(math.sqrt(2.0))))
+    above = (T(1) - rho) * (T(1) - rho) / (T(2) * rho)  # r - 1
+    turn = 0
+    while True:
+        e, f, g, h = block_of_turn(low_key, high_key, number, turn)
+        z = math.cos(T(math.pi) * below_one(e, T))
+        fall = above * (T(1) - z) / (T(1) + above + z)  # 1 - f
+        c = kappa * (above + fall)
+        u = within_one(f, g, T)
+        if c * (T(2) - c) > u or math.log(c / u) + T(1) - c >= T(0):
+            break
+        turn += 1
+    angle = T(2) * math.asin(math.sqrt(min(T(0.5) * fall, T(1))))
+    return -angle if h & U(1) else angle
+
+
+@kernel
+def von_mises(args, start, stop):
+    """out = angles around 0 of the concentrations that the input gives."""
+    p = words(args)
+    kappa, out = at(p[0], T), at(p[1], T)
+    low_key, high_key, first = U(p[2]), U(p[3]), p[4]
+    for i in range(start, stop):
+        out[i] = von_mises_number(kappa[i], low_key, high_key, first + i, T)
