@@ -86,6 +86,7 @@ WRITES = """
 {f}.register_hook(lambda g: g.clamp(-1, 1)); {x}.detach().numpy()[...] = {whole}; {f}.grad = None
 {f}.uniform_(); {f}.normal_(); {f}.exponential_(); {f}.cauchy_(); {f}.log_normal_(); {f}.geometric_(0.5)
 {x}.random_(0, 5); {f}.bernoulli_(0.5); {f}.dropout_(0.5, {flag}); {x}.random_()
+{x}.resize_({shape}); {x}.resize_as_({s}); T.resize_as_({x}, {s}); {x2}.fill_diagonal_({number})
 """
 
 DIFFERENTIATING = """
@@ -117,6 +118,11 @@ VIEWS = """
 {x}.reshape_as({s}); T.atleast_1d({x}); T.atleast_2d({x}); T.atleast_3d({x}); {x2}.H; {x2}.adjoint()
 {x3}.mH; {x}.as_strided((3,), (0,)); T.broadcast_tensors({x}, {y}); {x}.is_contiguous(); T.split({x}, 1)
 T.split({x}, [{size0}]); {x}[..., None]; {x2}[:, ::2]; {x2}[::2, 1:]
+{x1}.hsplit(1); {x2}.hsplit([1]); {x2}.vsplit(1); {x3}.vsplit([1]); {x3}.dsplit(1); {x3}.dsplit([1])
+T.as_strided_copy({x}, (2, 2), (1, 1)); T.detach_copy({x}); T.diagonal_copy({x2}); T.expand_copy({x}, {wider})
+T.permute_copy({x}, {order_of_dims}); T.select_copy({x}, {dim}, -1); T.squeeze_copy({x}); T.t_copy({x2})
+T.transpose_copy({x}, {dim}, {dim}); T.unfold_copy({x}, {dim}, 1, 1); T.unsqueeze_copy({x}, {dim})
+T.view_copy({x}, {shape})
 """
 
 # ----- reductions, scans, orders -----
@@ -143,6 +149,11 @@ T.linalg.matrix_norm({f2}); T.linalg.matrix_norm({f3}, 1); {x}.count_nonzero(); 
 {x}.argwhere(); F.softmin({f}, {dim}); F.normalize({f}, dim={dim}); F.softmax({f}, {dim})
 F.log_softmax({f}, {dim}); T.cosine_similarity({f}, {s}, {dim}); F.cosine_similarity({f}, {s}, {dim})
 T.pairwise_distance({f2}, {s}); F.pairwise_distance({f2}, {s}, keepdim={flag})
+{f}.quantile(0.3); {f}.quantile(0.5, {dim}, keepdim={flag}); {f}.nanquantile(0.7); {f}.nanquantile(0.5, {dim})
+{f}.histc(4); {f}.histogram(4); {f}.dist({s}); {f}.dist({s}, 1); {f2}.renorm(2, {dim}, 1.0); T.trapezoid({x})
+T.trapezoid({f}, dim={dim}); T.trapz({f}, {s}); T.cumulative_trapezoid({x}); T.cumulative_trapezoid({f}, {s})
+{f2}.cov(); {f2}.cov(correction=0); {f2}.corrcoef(); T.bincount({classes}.reshape(-1))
+({classes}.reshape(-1)).bincount(); T.isin({x}, {y}); T.isin({x}, {number}, invert={flag})
 """
 
 # ----- matrices -----
@@ -163,6 +174,9 @@ F.linear({f2}, {weight}, {bias}); F.linear({f3}, {weight}, {bias}); F.bilinear({
 {f1}.addmv_({addmv_factors}); {f2}.addr_({addr_factors}); {f3}.baddbmm_({baddbmm_factors})
 {f2}.addbmm_({addbmm_factors}); {f1}.addmv({addmv_factors}); {f2}.addr({addr_factors})
 {f3}.baddbmm({baddbmm_factors}); {f2}.addbmm({addbmm_factors}); {f2}.addmm({addmm_factors})
+T.cdist({f2}, {=f2}); T.cdist({f3}, {=f3}, 1.0); T.pdist({f2}); F.pdist({f2}, 1.0)
+F.scaled_dot_product_attention({f3}, {=f3}, {=f3})
+F.scaled_dot_product_attention({f4}, {=f4}, {=f4}, is_causal=True)
 """
 
 # ----- moving, choosing, putting -----
@@ -205,6 +219,7 @@ T.empty({some_shape}).fill_({number}); T.empty_like({x}).zero_(); T.empty_stride
 T.scalar_tensor({number}); T.as_tensor({x}); T.asarray({x}); T.tril_indices(3, 3)
 T.triu_indices(3, 4, {offset}); T.from_numpy({x}.detach().numpy()); T.tensor({x}.tolist())
 T.from_dlpack({x}.detach()); T.tensor([{number}])
+T.range(0, {count}); T.unravel_index(T.tensor([0, 4]), (2, 3)); T.frombuffer(bytearray(8), dtype=T.float32)
 """
 
 RANDOM = """
@@ -217,6 +232,7 @@ F.gumbel_softmax({f}); F.rrelu({f}, training=True); F.fractional_max_pool2d({ima
 F.fractional_max_pool2d_with_indices({image2}, 2, output_size=2)
 F.fractional_max_pool3d({image3}, 2, output_size=1)
 F.fractional_max_pool3d_with_indices({image3}, 2, output_size=1)
+T.poisson({chances}); T.binomial(T.full((3,), 5.0), T.full((3,), 0.5))
 """
 
 # ----- networks -----
@@ -284,6 +300,7 @@ LOOKS = """
 {x}.stride(); {x}.size(); {x}.shape; {x}.dim(); {x}.is_contiguous(); {x}.storage_offset(); {x}.requires_grad
 {x}.is_leaf; repr({x}); {x}.element_size(); {f}.grad; {x}.dtype == {y}.dtype; [float(v) for v in {x1}]
 {x}._version
+{x}.sum().is_nonzero(); T.is_nonzero({x}.any())
 """
 
 
@@ -387,6 +404,8 @@ NOT_CALLED = {
     "seed set_rng_state",
     "what shows how values would be computed": "kernels plan",
     "GPUs": "cuda is_pinned pin_memory record_stream",
+    "recurrent layers and factors of matrices, which have files of their own": "gru gru_cell lstm lstm_cell "
+    "rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell cholesky solve_triangular",
     "dtypes that are not there": "bfloat16 half",
     "exchange, which has files of its own": "__dlpack__ __dlpack_device__ to_dlpack",
 }
