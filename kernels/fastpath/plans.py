@@ -6,9 +6,9 @@ from ..language.abi import helper
 from ..runtime.runner import THREADS
 from .cpython import (
     BOUND,
-    LENGTH,
     class_of,
     drop,
+    drop_last_items,
     free,
     get,
     has_failed,
@@ -205,10 +205,7 @@ def handed_out(context, batch, results, blocks):
         drop(before)
     drop(blocks)
     none = item(context, PLAN_NONE)
-    nodes = length(batch)
-    for at in range(nodes):
+    for at in range(length(batch)):
         finish(list_item(batch, at), none)
-    put(batch, LENGTH, 0)
-    for at in range(nodes):
-        drop(list_item(batch, at))
+    drop_last_items(batch, 0)
     return own(item(context, PLAN_TRUE))
