@@ -10,8 +10,8 @@ the interpreter calls returns one reference, or 0. What helpers take and give is
 kind of arguments.
 
 What C functions do is in one table, `EFFECTS`; what the method cannot see is in `TRUSTED`. Nor does it see
-whether two symbols are one object, what a call of Python changes in an object, whether a reference that is only
-looked at outlives its holder, or which item of a list two numbers name.
+whether two symbols are one object, what a call of Python changes in an object, or which item of a list two
+numbers name.
 """
 
 from __future__ import annotations
@@ -456,6 +456,7 @@ class _Run:
         self.checker, self.program, self.function = checker, checker.program, function
         self.names = self.program.names[function.module]
         self.line = function.node.lineno
+        self.is_raw = (function.module, function.node.name) in RAW
         self.arguments = 0
         self.times_given: Mapping[Term, int] = {}
         self.returned: list[State] = []
@@ -479,9 +480,9 @@ class _Run:
             null = "?" if name == "names" else "1"
             entry.symbols[k] = Symbol(kinds.get(name, "ref"), null=null)
         for state in self.exits(entry, len(parameters)):
-            self.check_exit(state, TAKEN.get(key), key in RAW)
+            self.check_exit(state, TAKEN.get(key))
 
-    def check_exit(self, state: State, taken: str | None, is_raw: bool) -> None:
+    def check_exit(self, state: State, taken: str | None) -> None:
         result = state.names.get("return", 0)
         self.line = self.function.node.lineno
         given = result[1] if isinstance(result, tuple) and result[0] == "s" else None
@@ -489,7 +490,7 @@ class _Run:
             self.report("returns what is no reference")
         expected = dict.fromkeys(state.symbols, 0)
         if given is not None:
-            expected[given] = state.symbols[given].count if is_raw else 1
+            expected[given] = state.symbols[given].count if self.is_raw else 1
         if taken is not None:
             held = state.fields.get((("s", 0), ("k", taken)))
             if held is None:
@@ -961,13 +962,28 @@ class _Run:
         self.count(state, term, -1)
         if isinstance(term, tuple) and term[0] == "s":
             symbol = state.symbols[term[1]]
+            if symbol.count < 0 and term[1] >= self.arguments and not self.is_raw:
+                self.report("dropped before a slot is written over, or though it is not ours")
             # Each argument may have come with a reference, also where two are the same object.
             left = symbol.count + self.times_given.get(term, 0)
             if left < 0 or (left == 0 and (symbol.is_made or term in self.times_given)):
-                state.change(term[1], is_gone=True)
+                self.lose(state, term[1])
         return 0
 
+    def lose(self, state: State, number: int) -> None:
+        """An object is gone, and what was seen of it that nobody else is known to hold."""
+        state.change(number, is_gone=True)
+        for (base, _), term in state.fields.items():
+            if number in symbols_in(base) and state.symbols[number].kind == "ref":
+                for held in symbols_in(term):
+                    symbol = state.symbols[held]
+                    if symbol.count <= 0 and not symbol.is_gone and held >= self.arguments:
+                        self.lose(state, held)
+
     def effect(self, state: State, effect: Effect, terms: list[Term]) -> Term:
+        for base, term in [(place[0], term) for place, term in state.fields.items()]:
+            if base in terms and self.kind(state, base) == "memory":
+                self.used(state, term)  # an argument of what is called
         for k, term in enumerate(terms):
             self.used(state, term)
             if k in effect.takes:

@@ -716,8 +716,6 @@ def new_part(runtime, template, values, operands, output):
         return own(value)
     part = new_tensor(runtime, own(value), whole)
     if part != 0:
-        drop(get(part, TENSOR_SPEC))
-        put(part, TENSOR_SPEC, own(spec))
-        drop(get(part, TENSOR_OFFSET))
-        put(part, TENSOR_OFFSET, own(offset))
+        exchange(part, TENSOR_SPEC, own(spec))
+        exchange(part, TENSOR_OFFSET, own(offset))
     return part

@@ -291,8 +291,7 @@ def new_wanted(context, recipe, k):
 @helper
 def have(node, block):
     """Let a node have its memory."""
-    drop(get(node, NODE_ADDRESS))
-    put(node, NODE_ADDRESS, block)
+    exchange(node, NODE_ADDRESS, block)
 
 
 @helper
@@ -414,8 +413,7 @@ def special_end(context, node, recipe, place, blocks, status):
     if length(memory) == 1:
         drop(memory)
     else:
-        drop(get(node, NODE_OTHERS))
-        put(node, NODE_OTHERS, memory)
+        exchange(node, NODE_OTHERS, memory)
     return end
 
 

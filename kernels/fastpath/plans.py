@@ -9,6 +9,7 @@ from .cpython import (
     class_of,
     drop,
     drop_last_items,
+    exchange,
     free,
     get,
     has_failed,
@@ -197,12 +198,8 @@ def handed_out(context, batch, results, blocks):
                 return 0
             for i in range(length(numbers)):
                 put_list_item(others, i, own(list_item(blocks, word_of(item(numbers, i)))))
-            before = get(node, NODE_OTHERS)
-            put(node, NODE_OTHERS, others)
-            drop(before)
-        before = get(node, NODE_ADDRESS)
-        put(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
-        drop(before)
+            exchange(node, NODE_OTHERS, others)
+        exchange(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
     drop(blocks)
     none = item(context, PLAN_NONE)
     for at in range(length(batch)):
