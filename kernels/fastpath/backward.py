@@ -13,6 +13,8 @@ from .cpython import (
     discard,
     drop,
     equal,
+    exchange,
+    exchange_list_item,
     fill,
     find,
     forget,
@@ -110,7 +112,8 @@ def advance(function, arguments, count, names):
     order, waiting = get(arguments, 8 * ADVANCE_ORDER), get(arguments, 8 * ADVANCE_WAITING)
     captured = get(arguments, 8 * ADVANCE_CAPTURED)
     while length(waiting) > 0 and length(order) > 0:
-        fn = list_item(order, length(order) - 1)
+        last = length(order) - 1
+        fn = list_item(order, last)
         grads = find(waiting, fn)
         if grads != 0 and not join(context, arguments, fn, grads):
             return 0
@@ -128,7 +131,7 @@ def advance(function, arguments, count, names):
                 break
             own(grads)
             forget(waiting, fn)
-        put(order, LENGTH, length(order) - 1)  # its reference is ours now
+        put(order, LENGTH, last)  # its reference is ours now
         if grads != 0:
             if is_leaf:
                 passed = end(runtime, fn, way, captured)
@@ -189,8 +192,7 @@ def new_own_copy(runtime, g):
 def end(runtime, fn, grad, captured):
     """Leave a gradient, whose reference is taken over, at its leaf; whether that went well."""
     if captured == item(runtime, RUNTIME_NONE):
-        put(get(get(fn, LEAF_VARIABLE), TENSOR_META), META_GRAD, grad)
-        drop(item(runtime, RUNTIME_NONE))
+        exchange(get(get(fn, LEAF_VARIABLE), TENSOR_META), META_GRAD, grad)
         return True
     place = new_pair(own(fn), own(zero(runtime)))
     failed = remember(captured, place, grad) if place != 0 else 1
@@ -219,8 +221,7 @@ def join(context, arguments, fn, grads):
         put(words, 8, spec)
         joined = new_result(item(context, BACKWARD_TOTAL_OF), words, 2, 0)
     if joined != 0:
-        drop(gathered)
-        put_list_item(grads, 0, joined)
+        exchange_list_item(grads, 0, joined)
         discard(get(arguments, 8 * ADVANCE_MET), fn)
     drop(grads)
     return joined != 0
@@ -319,26 +320,31 @@ def pass_on(context, arguments, fn, vjp, g):
 @helper
 def new_pullback(runtime, fn, kernel, g):
     """The node of one kernel of a vjp; 0 on failure."""
-    saved, reads, numbers = (
-        get(fn, GRAD_SAVED),
-        item(kernel, KERNEL_READS),
-        item(kernel, KERNEL_NUMBERS),
-    )
+    saved, reads = get(fn, GRAD_SAVED), item(kernel, KERNEL_READS)
     inputs = new_tuple(length(reads))
-    scalars = new_tuple(length(numbers)) if length(numbers) else own(item(runtime, RUNTIME_EMPTY))
     is_shifted = False
     for k in range(length(reads)):
         is_shifted |= offset_of(runtime, read_of(item(reads, k), saved, g)) != zero(runtime)
     offsets = new_tuple(length(reads)) if is_shifted else own(item(runtime, RUNTIME_NONE))
-    if inputs != 0 and offsets != 0 and scalars != 0:
+    if inputs != 0 and offsets != 0:
         for k in range(length(reads)):
             kept = read_of(item(reads, k), saved, g)
             fill(inputs, k, own(value_of(runtime, kept)))
             if is_shifted:
                 fill(offsets, k, own(offset_of(runtime, kept)))
-        for k in range(length(numbers)):
-            fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
+    scalars = new_scalars(runtime, fn, item(kernel, KERNEL_NUMBERS))
     return new_node(runtime, own(item(kernel, KERNEL_RECIPE)), inputs, offsets, scalars)
+
+
+@helper
+def new_scalars(runtime, fn, numbers):
+    """The scalars that a kernel reads, of those of a node by number; 0 on failure."""
+    if length(numbers) == 0:
+        return own(item(runtime, RUNTIME_EMPTY))
+    scalars = new_tuple(length(numbers))
+    for k in range(length(numbers) if scalars != 0 else 0):
+        fill(scalars, k, own(item(get(fn, GRAD_SCALARS), word_of(item(numbers, k)))))
+    return scalars
 
 
 @helper
@@ -448,14 +454,14 @@ def arrive(context, arguments, edge, g):
             drop(g)
             return False
         for k in range(outputs):
-            put_list_item(grads, k, g if k == number else own(none))
+            put_list_item(grads, k, own(none))
+        exchange_list_item(grads, number, g)
         failed = remember(waiting, parent, grads)
         drop(grads)
         return failed == 0
     before = list_item(grads, number)
     if before == none:
-        put_list_item(grads, number, g)
-        drop(before)
+        exchange_list_item(grads, number, g)
         return True
     if gather(context, arguments, parent, number, grads, g):
         return True
@@ -467,8 +473,7 @@ def arrive(context, arguments, edge, g):
     met = new_result(get(arguments, 8 * ADVANCE_MEET), words, 4, 0)
     drop(g)
     if met != 0:
-        put_list_item(grads, number, met)
-        drop(before)
+        exchange_list_item(grads, number, met)
     return met != 0
 
 
@@ -515,8 +520,7 @@ def gather(context, arguments, parent, number, grads, g):
             put_list_item(both, 1, own(value))
     if both == 0:
         return False
-    put_list_item(grads, number, both)
-    drop(before)
+    exchange_list_item(grads, number, both)
     drop(g)
     return True
 
@@ -713,8 +717,6 @@ def new_part(runtime, template, values, operands, output):
         return own(value)
     part = new_tensor(runtime, own(value), whole)
     if part != 0:
-        drop(get(part, TENSOR_SPEC))
-        put(part, TENSOR_SPEC, own(spec))
-        drop(get(part, TENSOR_OFFSET))
-        put(part, TENSOR_OFFSET, own(offset))
+        exchange(part, TENSOR_SPEC, own(spec))
+        exchange(part, TENSOR_OFFSET, own(offset))
     return part

@@ -258,6 +258,23 @@ def put_list_item(sequence: int, k: int, reference: int) -> None:
 
 
 @helper
+def exchange_list_item(sequence: int, k: int, reference: int) -> None:
+    """Put a reference, which is taken over, in the place of item `k` of a list."""
+    before = list_item(sequence, k)
+    put_list_item(sequence, k, reference)
+    drop(before)
+
+
+@helper
+def drop_last_items(collection: int, first: int) -> None:
+    """Take the items from one on off a list; it is without them before one of them is freed."""
+    end = length(collection)
+    put(collection, LENGTH, first)
+    for k in range(first, end):
+        drop(list_item(collection, k))
+
+
+@helper
 def trade_list_item(sequence: int, k: int, owner: int, slot: int) -> None:
     """Put item `k` of a list into a slot, and what was there into the list."""
     before = get(owner, slot)

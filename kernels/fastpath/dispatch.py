@@ -6,11 +6,11 @@ from ..language.abi import helper
 from ..runtime.runner import HEADER, STATUS_WORDS, THREADS
 from .cpython import (
     BOUND,
-    LENGTH,
     append,
     class_of,
     count_of,
     drop,
+    drop_last_items,
     exchange,
     failed_with,
     forget_error,
@@ -56,13 +56,12 @@ def drop_unwanted(function, arguments, count, names):
             drop(node)
     kept = 0
     for at in range(nodes):
-        node = list_item(batch, at)
-        if node == none:
-            drop(none)
-        else:
+        node, gap = list_item(batch, at), list_item(batch, kept)
+        if node != none:  # they change places
+            put_list_item(batch, at, gap)
             put_list_item(batch, kept, node)
             kept += 1
-    put(batch, LENGTH, kept)
+    drop_last_items(batch, kept)
     return own(none)
 
 
@@ -216,12 +215,9 @@ def publish(node, none):
 @helper
 def take_off(context, batch, first):
     """Take nodes that have run off the end of a batch, from one on."""
-    nodes = length(batch)
-    put(batch, LENGTH, first)
-    for at in range(nodes - 1, first - 1, -1):
-        node = list_item(batch, at)
-        exchange(node, NODE_INPUTS, own(item(context, DISPATCH_NONE)))
-        drop(node)
+    for at in range(length(batch) - 1, first - 1, -1):
+        exchange(list_item(batch, at), NODE_INPUTS, own(item(context, DISPATCH_NONE)))
+    drop_last_items(batch, first)
 
 
 @helper
@@ -295,8 +291,7 @@ def new_wanted(context, recipe, k):
 @helper
 def have(node, block):
     """Let a node have its memory."""
-    drop(get(node, NODE_ADDRESS))
-    put(node, NODE_ADDRESS, block)
+    exchange(node, NODE_ADDRESS, block)
 
 
 @helper
@@ -418,8 +413,7 @@ def special_end(context, node, recipe, place, blocks, status):
     if length(memory) == 1:
         drop(memory)
     else:
-        drop(get(node, NODE_OTHERS))
-        put(node, NODE_OTHERS, memory)
+        exchange(node, NODE_OTHERS, memory)
     return end
 
 

@@ -5,6 +5,7 @@ from .cpython import (
     BOUND,
     append,
     drop,
+    exchange,
     get,
     has_failed,
     item,
@@ -112,8 +113,7 @@ def new_accumulator(runtime, leaf):
     put(fn, GRAD_SAVED, own(item(runtime, RUNTIME_EMPTY)))
     put(fn, LEAF_VARIABLE, own(leaf))
     show(runtime, fn)
-    drop(get(meta, META_ACCUMULATOR))
-    put(meta, META_ACCUMULATOR, reference)
+    exchange(meta, META_ACCUMULATOR, reference)
     return fn
 
 
@@ -149,10 +149,8 @@ def give_history(runtime, kind, op, context, inputs, outputs, edges, saved, scal
     hide(runtime, saved)
     hide(runtime, scalars)
     show(runtime, fn)
-    drop(get(out, TENSOR_EDGE))
-    put(out, TENSOR_EDGE, edge)
-    drop(get(out, TENSOR_NEEDS_GRAD))
-    put(out, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
+    exchange(out, TENSOR_EDGE, edge)
+    exchange(out, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
     return out
 
 

@@ -6,6 +6,7 @@ from .cpython import (
     class_of,
     count_of,
     drop,
+    exchange,
     free,
     get,
     has_failed,
@@ -74,8 +75,7 @@ def read(function, arguments, count, names):
 @helper
 def number(node, at):
     """Let a node remember a number."""
-    drop(get(node, NODE_AT))
-    put(node, NODE_AT, new_word(at))
+    exchange(node, NODE_AT, new_word(at))
 
 
 @helper

@@ -6,9 +6,10 @@ from ..language.abi import helper
 from ..runtime.runner import THREADS
 from .cpython import (
     BOUND,
-    LENGTH,
     class_of,
     drop,
+    drop_last_items,
+    exchange,
     free,
     get,
     has_failed,
@@ -197,18 +198,11 @@ def handed_out(context, batch, results, blocks):
                 return 0
             for i in range(length(numbers)):
                 put_list_item(others, i, own(list_item(blocks, word_of(item(numbers, i)))))
-            before = get(node, NODE_OTHERS)
-            put(node, NODE_OTHERS, others)
-            drop(before)
-        before = get(node, NODE_ADDRESS)
-        put(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
-        drop(before)
+            exchange(node, NODE_OTHERS, others)
+        exchange(node, NODE_ADDRESS, own(list_item(blocks, word_of(item(numbers, 0)))))
     drop(blocks)
     none = item(context, PLAN_NONE)
-    nodes = length(batch)
-    for at in range(nodes):
+    for at in range(length(batch)):
         finish(list_item(batch, at), none)
-    put(batch, LENGTH, 0)
-    for at in range(nodes):
-        drop(list_item(batch, at))
+    drop_last_items(batch, 0)
     return own(item(context, PLAN_TRUE))

@@ -8,6 +8,7 @@ from ..language.abi import helper, stack_words
 from .cpython import (
     BOUND,
     drop,
+    exchange,
     fill,
     get,
     has_failed,
@@ -18,7 +19,6 @@ from .cpython import (
     new_tuple,
     new_word,
     own,
-    put,
     word_of,
 )
 from .grad_nodes import give_history, history_of, new_edge, new_place
@@ -110,9 +110,7 @@ def with_history(runtime, cut, edge, made):
             drop(first)
             drop(made)
             return 0
-        drop(get(t, TENSOR_EDGE))
-        put(t, TENSOR_EDGE, edge)
-        drop(get(t, TENSOR_NEEDS_GRAD))
-        put(t, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
+        exchange(t, TENSOR_EDGE, edge)
+        exchange(t, TENSOR_NEEDS_GRAD, own(item(runtime, RUNTIME_TRUE)))
     drop(first)
     return made
