@@ -541,6 +541,7 @@ def test_mixtures_sample_broadcast_weights():
 # ----- errors -----
 
 
+@pytest.mark.cpu  # constraints show tensors, with their device
 def test_parameters_are_validated_as_pytorch_does():
     def fails(make):
         agree_in_error(lambda lib: make(lib.distributions, lib.tensor))
