@@ -8,7 +8,11 @@ looks.
 from __future__ import annotations
 
 import gc
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from . import distributions
 
 _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
@@ -66,7 +70,6 @@ try:
         backends,
         compiler,
         cuda,
-        distributions,
         linalg,
         models,
         nn,
@@ -105,7 +108,9 @@ globals().update({name: getattr(Tensor, name) for name in _ops.METHODS_AND_FUNCT
 
 
 def __getattr__(name: str) -> Any:
-    """Names that PyTorch has and adjit has not."""
+    """Distributions, and the names that PyTorch has and adjit has not."""
+    if name == "distributions":  # 50 files, which few programs need: 45 ms
+        return importlib.import_module(f"{__name__}.{name}")
     if name in ("amp", "autocast", "GradScaler"):
         raise AttributeError(f"module 'adjit' has no attribute {name!r}; {MIXED}")
     raise _absent("", name)
