@@ -14,9 +14,10 @@ from adjit.schedule import plan_cache
 
 DEVICE = os.environ.get("ADJIT_TEST_DEVICE", "cpu")
 ON_EVERY_DEVICE = {
-    "test_attention", "test_batch_norm", "test_conv", "test_elementwise_laws", "test_index",
-    "test_inplace", "test_losses",
-    "test_matmul", "test_nn_layers", "test_optim", "test_pool", "test_reduce", "test_resample",
+    "test_attention", "test_batch_norm", "test_conv", "test_distribution_transforms",
+    "test_distributions", "test_elementwise_laws", "test_index", "test_inplace", "test_linalg",
+    "test_losses", "test_matmul", "test_nn_layers", "test_optim", "test_pool", "test_reduce",
+    "test_resample", "test_sampling",
     "test_scan_sort", "test_shape_ops",
 }  # fmt: skip
 

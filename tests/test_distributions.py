@@ -6,6 +6,8 @@ import importlib
 import math
 import pickle
 import pkgutil
+import subprocess
+import sys
 import warnings
 from typing import Any, NamedTuple
 
@@ -16,6 +18,7 @@ from against_torch import agree_in_error, agree_in_warning, plain
 from scipy import stats
 
 import adjit
+from adjit.ops import sampling
 
 D, TD = adjit.distributions, torch.distributions
 SIZE = 20_011
@@ -541,6 +544,7 @@ def test_mixtures_sample_broadcast_weights():
 # ----- errors -----
 
 
+@pytest.mark.cpu  # constraints show tensors, with their device
 def test_parameters_are_validated_as_pytorch_does():
     def fails(make):
         agree_in_error(lambda lib: make(lib.distributions, lib.tensor))
@@ -889,3 +893,27 @@ def test_exponential_families_without_formulas():
             "Dirichlet",
         ):
             close(D.ExponentialFamily.entropy(d), d.entropy(), 1e-5, 1e-6)
+
+
+def test_compiled_functions_draw_anew():
+    """And differentiate along each draw."""
+
+    @adjit.compile
+    def step(a):
+        return D.Gamma(a, 1.0, validate_args=False).rsample()
+
+    found = set()
+    for _ in range(6):
+        a = adjit.tensor([0.5, 2.0, 9.0], dtype=adjit.float64, requires_grad=True)
+        x = step(a)
+        x.sum().backward()
+        found.add(x[0].item())
+        close(a.grad, sampling.log_gamma_slope(a, x.log()) * x, 1e-9)
+    assert len(found) == 6
+
+
+def test_they_are_loaded_when_they_are_asked_for():
+    name = "'adjit.distributions.normal' in sys.modules"
+    code = f"import sys, adjit; print({name}); adjit.distributions.Normal; print({name})"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["False", "True"]
