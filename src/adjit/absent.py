@@ -75,15 +75,14 @@ SUBJECTS = (
         "Recurrent layers, attention and embedding bags",
         "write the cell or the product of softmax by hand: it is fused",
         """gru gru_cell lstm lstm_cell rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell embedding_bag
-        nn.functional.embedding_bag nn.functional.multi_head_attention_forward
+        nn.functional.multi_head_attention_forward
         nn.functional.scaled_dot_product_attention nn.functional.linear_cross_entropy""",
     ),
     Subject(
         "Losses",
         "write it with the operations that are there; the others are in adjit.nn.functional",
         """ctc_loss binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
-        margin_ranking_loss poisson_nll_loss triplet_margin_loss nn.functional.ctc_loss
-        nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss""",
+        margin_ranking_loss poisson_nll_loss triplet_margin_loss nn.functional.ctc_loss""",
     ),
     Subject(
         "Sparse, quantised and half-precision tensors",

@@ -104,6 +104,7 @@ class Tensor:
     edge: Any  # the backward node and which of its outputs this is, None on leaves
     view_of: Any  # graph.view.View, None on tensors that own their storage
     meta: Meta | None
+    _uninitialized = False  # whether operations refuse it: a parameter whose shape is not known yet
 
     if TYPE_CHECKING:  # the op table adds these when it is imported
 
@@ -734,7 +735,8 @@ class Tensor:
         for field in ("storage", "spec", "offset", "counter", "needs_grad", "edge", "view_of"):
             setattr(made, field, getattr(self, field))
         made.meta = None
-        record.tensor_classes.add(cls)
+        if not cls._uninitialized:
+            record.tensor_classes.add(cls)
         return made
 
     # ----- looking at values -----
