@@ -79,6 +79,7 @@ from .loss import (
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -182,6 +183,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -324,7 +326,7 @@ _INSTEAD = (
 )  # fmt: skip
 _NOT_SUPPORTED_YET = re.compile(
     r"(RNN|LSTM|GRU)(Cell)?|RNN(Cell)?Base|Transformer((En|De)coder(Layer)?)?|MultiheadAttention"
-    r"|CTCLoss|LinearCrossEntropy(Loss|Options)"
+    r"|LinearCrossEntropy(Loss|Options)"
     r"|DataParallel|Container"
 )
 

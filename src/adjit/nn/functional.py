@@ -26,6 +26,7 @@ from ..ops.conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from ..ops.ctc import ctc_loss
 from ..ops.dropout import (
     alpha_dropout,
     dropout,
@@ -45,6 +46,7 @@ from ..ops.fractional_pool import (
 from ..ops.grid_sample import affine_grid, grid_sample
 from ..ops.interpolate import interpolate, upsample, upsample_bilinear, upsample_nearest
 from ..ops.linear import bilinear, linear
+from ..ops.losses import check_reduction
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
 from ..ops.padding import pad
@@ -85,7 +87,7 @@ __all__ = [
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d",
     "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss",
-    "cosine_similarity", "cross_entropy", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
+    "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
     "elu_", "embedding", "embedding_bag", "feature_alpha_dropout", "fold", "fractional_max_pool2d",
     "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
     "fractional_max_pool3d_with_indices", "gaussian_nll_loss", "gelu", "glu", "grid_sample",
@@ -1095,6 +1097,7 @@ def multi_margin_loss(
         tensor(1.0667)
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     if p not in (1, 2):
         raise ValueError("only p == 1 and p == 2 supported")
     if weight is not None and weight.ndim != 1:
@@ -1143,6 +1146,7 @@ def multilabel_margin_loss(
         tensor(0.8500)
     """
     reduction = chosen_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
     scores, size = _scores(input)
     if target.shape != input.shape:
         raise RuntimeError(

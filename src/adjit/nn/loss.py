@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import Tensor
@@ -478,6 +478,47 @@ class MultiLabelMarginLoss(_Loss):
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class CTCLoss(_Loss):
+    """Minus the log-probability of label sequences whose alignment in time is not known.
+
+    Log-probabilities (T, N, C) or (T, C), targets (N, S) or all one after the other, lengths of both.
+
+    Args:
+        blank: the class of no label.
+        reduction: `"mean"` (of losses over target lengths), `"sum"` or `"none"`.
+        zero_infinity: whether the loss of a target that is too long is zero, and its gradient.
+
+    Example:
+        >>> log_probs = adjit.full((3, 1, 2), 0.5).log()
+        >>> nn.CTCLoss()(log_probs, adjit.tensor([[1]]), [3], [1])
+        tensor(0.2877)
+    """
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Tensor | Sequence[int],
+        target_lengths: Tensor | Sequence[int],
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
+        )
 
 
 class CosineEmbeddingLoss(_Loss):
