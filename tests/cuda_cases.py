@@ -227,6 +227,9 @@ GRADIENTS = {
     "log softmax": lambda x: adjit.log_softmax(x, 1),
     "log softmax of columns": lambda x: adjit.log_softmax(x, 0),
     "cross-entropy": lambda x: F.cross_entropy(x, whole(1, 0, 6)),
+    "labels in time": lambda x: F.ctc_loss(
+        x.log_softmax(1).unsqueeze(1), whole([1, 2]), (3,), (2,), reduction="sum"
+    ),
     "layer norm": lambda x: F.layer_norm(x, (7,)),
     "chosen rows": lambda x: x.index_select(0, whole(2, 0, 2)),
     "embedding": lambda x: F.embedding(whole([2, 0], [2, 1]), x),

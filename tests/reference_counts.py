@@ -73,6 +73,7 @@ EFFECTS = {
     "PyList_SetSlice": Effect(WORD),
     "PyLong_AsLongLong": Effect(WORD),
     "PyLong_FromLongLong": Effect(NEW),
+    "PyLong_FromUnsignedLongLong": Effect(NEW),
     "PyMem_Free": Effect(WORD, takes=(0,)),
     "PyMem_Malloc": Effect(MEMORY),
     "PyObject_CallNoArgs": Effect(NEW),

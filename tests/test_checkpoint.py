@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import threading
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +16,7 @@ from library import T, array, leaf, raises, same
 
 from adjit.graph import saved
 from adjit.schedule import plan_cache
+from adjit.schedule import settle as scheduling
 
 torch = pytest.importorskip("torch")
 graph = T.autograd.graph
@@ -394,6 +396,30 @@ def test_the_function_is_called_again_in_backward_and_what_it_saves_is_not_kept(
     y.sum().backward()
     assert calls == [False, True]
     same(x.grad, first.tolist())
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_less_memory_is_kept_and_all_of_it_is_freed(reentrant):
+    def rows(x):
+        for _ in range(4):
+            x = (x @ x).softmax(-1)
+        return x
+
+    def kept(call) -> float:
+        """Results of the size of `x` that are alive between forward and backward."""
+        x = T.rand(256, 256).requires_grad_()
+        scheduling.settle()
+        before = T.memory_stats()["live"]
+        y = call(x)
+        y.sum().item()
+        live = T.memory_stats()["live"] - before
+        node = weakref.ref(y.grad_fn)
+        del y
+        assert node() is None  # without a collection
+        return live / x.numel() / 4
+
+    assert kept(rows) == 4
+    assert kept(lambda x: checkpoint(rows, x, use_reentrant=reentrant)) == 1
 
 
 def test_early_stop():

@@ -71,6 +71,11 @@ def with_classes(
     return lambda rng: (rng.normal(size=shape), classes(rng, shape, ignored))
 
 
+def several_classes(rng: np.random.Generator) -> tuple[Any, ...]:
+    targets = [[3, 0, -1, 1], [-1, 0, 0, 0], [1, 1, 2, 0], [0, 1, 2, 3]]
+    return rng.normal(size=(4, 4)), np.array(targets)
+
+
 def with_probabilities(rng: np.random.Generator) -> tuple[Any, ...]:
     return rng.normal(size=(5, 4)), rng.dirichlet(np.ones(4), size=5)
 
@@ -211,6 +216,30 @@ LOSSES += [
     for reduction in ("batchmean", "sum", "none")
 ] + [
     Case("KLDivLoss", (), {"reduction": "sum", "log_target": True}, normal((3, 4), (3, 4))),
+    *[
+        Case(name, args, {**options, "reduction": reduction}, inputs)
+        for reduction in ("mean", "sum", "none")
+        for name, args, options, inputs in [
+            ("MultiMarginLoss", (), {}, with_classes(3, 4, ignored=1)),
+            (
+                "MultiMarginLoss",
+                (2, 0.5),
+                {"weight": np.arange(4.0)},
+                with_classes(3, 4, ignored=1),
+            ),
+            ("MultiMarginLoss", (), {}, lambda rng: (rng.normal(size=4), np.array(2))),
+            ("MultiMarginLoss", (), {}, lambda rng: (rng.normal(size=4), np.array([2]))),
+            ("MultiLabelMarginLoss", (), {}, several_classes),
+            (
+                "MultiLabelMarginLoss",
+                (),
+                {},
+                lambda rng: (rng.normal(size=3), np.array([2, 0, -1])),
+            ),
+        ]
+    ],
+    Case("Softmax2d", (), {}, normal((2, 3, 2, 2))),
+    Case("Softmax2d", (), {}, normal((3, 2, 2))),
     Case("CosineEmbeddingLoss", (), {}, lambda rng: (*normal((3,), (3,))(rng), np.array(-1.0))),
     Case("CrossEntropyLoss", (), {}, lambda rng: (rng.normal(size=4), np.array(2))),
 ]
@@ -321,13 +350,7 @@ def test_every_public_layer_of_torch_is_here_or_named_as_missing() -> None:
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("LazyConv2d", "nn.Conv2d with its number of input channels as `in_channels`"),
-        ("LazyConvTranspose3d", "nn.ConvTranspose3d with its number of input channels"),
-        ("LazyBatchNorm1d", "nn.BatchNorm1d with its number of channels as `num_features`"),
-        ("LazyInstanceNorm2d", "nn.InstanceNorm2d with its number of channels"),
-        ("LazyLinear", "nn.Linear with its number of inputs as `in_features`"),
         ("SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process"),
-        ("Softmax2d", "nn.Softmax(dim=-3)"),
         ("NLLLoss2d", "nn.NLLLoss"),
         ("CrossMapLRN2d", "nn.LocalResponseNorm"),
     ],

@@ -182,6 +182,8 @@ NORM_ERRORS: list[Callable[[Any], Any]] = [
     lambda lib: lib.nn.utils.spectral_norm(lib.nn.Linear(2, 1, bias=False), "bias"),
     lambda lib: lib.nn.utils.spectral_norm(lib.nn.utils.spectral_norm(lib.nn.Linear(2, 1))),
     lambda lib: lib.nn.utils.weight_norm(lib.nn.utils.weight_norm(lib.nn.Linear(2, 1))),
+    lambda lib: lib.nn.utils.weight_norm(lib.nn.LazyLinear(1)),
+    lambda lib: lib.nn.utils.spectral_norm(lib.nn.LazyLinear(1)),
     lambda lib: lib.nn.utils.parametrizations.spectral_norm(lib.nn.Linear(2, 1), "w"),
     lambda lib: lib.nn.utils.parametrizations.spectral_norm(lib.nn.Linear(2, 1), dim=2),
     lambda lib: lib.nn.utils.parametrizations.spectral_norm(

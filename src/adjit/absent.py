@@ -71,16 +71,15 @@ SUBJECTS = (
         "func vmap",
     ),
     Subject(
-        "Embedding bags",
-        "sum the rows of nn.functional.embedding",
-        """embedding_bag nn.functional.embedding_bag nn.functional.linear_cross_entropy""",
+        "Fused loss of a classifier",
+        "compute nn.functional.cross_entropy of nn.functional.linear",
+        "nn.functional.linear_cross_entropy",
     ),
     Subject(
         "Losses",
         "write it with the operations that are there; the others are in adjit.nn.functional",
         """ctc_loss binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div
-        margin_ranking_loss poisson_nll_loss triplet_margin_loss nn.functional.ctc_loss
-        nn.functional.multi_margin_loss nn.functional.multilabel_margin_loss""",
+        margin_ranking_loss poisson_nll_loss triplet_margin_loss""",
     ),
     Subject(
         "Sparse, quantised and half-precision tensors",

@@ -69,6 +69,8 @@ class Tensor(TensorBase):
 
     __slots__ = ("__dict__", "__weakref__", "counter", "edge", "meta", "needs_grad", "offset", "spec",
                  "storage", "view_of")  # fmt: skip
+    _uninitialized = False  # whether operations refuse it: a parameter whose shape is not known yet
+
     if TYPE_CHECKING:  # the op table adds these when it is imported
 
         def __getattr__(self, name: str) -> Any: ...
@@ -702,7 +704,8 @@ class Tensor(TensorBase):
         for field in ("storage", "spec", "offset", "counter", "needs_grad", "edge", "view_of"):
             setattr(made, field, getattr(self, field))
         made.meta = None
-        record.tensor_classes.add(cls)
+        if not cls._uninitialized:
+            record.tensor_classes.add(cls)
         return made
 
     # ----- looking at values -----

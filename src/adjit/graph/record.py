@@ -50,9 +50,21 @@ def is_tensor(value: Any) -> bool:
     if value.__class__ in tensor_classes:
         return True
     if isinstance(value, Tensor):
+        if value._uninitialized:
+            raise uninitialized_error(value.__class__)
         tensor_classes.add(value.__class__)
         return True
     return False
+
+
+def uninitialized_error(cls: type) -> ValueError:
+    """The error about the use of a parameter whose shape is not known yet."""
+    return ValueError(
+        "Attempted to use an uninitialized parameter. This error happens when you are using a "
+        f"`LazyModule` or explicitly manipulating `torch.nn.parameter.{cls.__name__}` objects. When "
+        "using LazyModules Call `forward` with a dummy batch to initialize the parameters before "
+        "calling torch functions"
+    )
 
 
 # ----- results -----

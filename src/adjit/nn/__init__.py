@@ -27,6 +27,7 @@ from .activation import (
     Sigmoid,
     SiLU,
     Softmax,
+    Softmax2d,
     Softmin,
     Softplus,
     Softshrink,
@@ -35,6 +36,7 @@ from .activation import (
     Tanhshrink,
     Threshold,
 )
+from .adaptive import AdaptiveLogSoftmaxWithLoss
 from .container import ModuleDict, ModuleList, ParameterDict, ParameterList, Sequential
 from .conv import Conv1d, Conv2d, Conv3d, ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from .layers import (
@@ -46,6 +48,7 @@ from .layers import (
     Dropout2d,
     Dropout3d,
     Embedding,
+    EmbeddingBag,
     FeatureAlphaDropout,
     Flatten,
     Identity,
@@ -55,11 +58,27 @@ from .layers import (
     RMSNorm,
     Unflatten,
 )
+from .lazy import (
+    LazyBatchNorm1d,
+    LazyBatchNorm2d,
+    LazyBatchNorm3d,
+    LazyConv1d,
+    LazyConv2d,
+    LazyConv3d,
+    LazyConvTranspose1d,
+    LazyConvTranspose2d,
+    LazyConvTranspose3d,
+    LazyInstanceNorm1d,
+    LazyInstanceNorm2d,
+    LazyInstanceNorm3d,
+    LazyLinear,
+)
 from .loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -67,7 +86,9 @@ from .loss import (
     L1Loss,
     MarginRankingLoss,
     MSELoss,
+    MultiLabelMarginLoss,
     MultiLabelSoftMarginLoss,
+    MultiMarginLoss,
     NLLLoss,
     PoissonNLLLoss,
     SmoothL1Loss,
@@ -103,7 +124,7 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .pooling import (
     AdaptiveAvgPool1d,
     AdaptiveAvgPool2d,
@@ -158,6 +179,7 @@ __all__ = [
     "AdaptiveAvgPool1d",
     "AdaptiveAvgPool2d",
     "AdaptiveAvgPool3d",
+    "AdaptiveLogSoftmaxWithLoss",
     "AdaptiveMaxPool1d",
     "AdaptiveMaxPool2d",
     "AdaptiveMaxPool3d",
@@ -172,6 +194,7 @@ __all__ = [
     "BatchNorm3d",
     "Bilinear",
     "Buffer",
+    "CTCLoss",
     "ChannelShuffle",
     "CircularPad1d",
     "CircularPad2d",
@@ -193,6 +216,7 @@ __all__ = [
     "Dropout2d",
     "Dropout3d",
     "Embedding",
+    "EmbeddingBag",
     "FeatureAlphaDropout",
     "Flatten",
     "Fold",
@@ -218,6 +242,19 @@ __all__ = [
     "LPPool3d",
     "LSTMCell",
     "LayerNorm",
+    "LazyBatchNorm1d",
+    "LazyBatchNorm2d",
+    "LazyBatchNorm3d",
+    "LazyConv1d",
+    "LazyConv2d",
+    "LazyConv3d",
+    "LazyConvTranspose1d",
+    "LazyConvTranspose2d",
+    "LazyConvTranspose3d",
+    "LazyInstanceNorm1d",
+    "LazyInstanceNorm2d",
+    "LazyInstanceNorm3d",
+    "LazyLinear",
     "LeakyReLU",
     "Linear",
     "LocalResponseNorm",
@@ -235,7 +272,9 @@ __all__ = [
     "Module",
     "ModuleDict",
     "ModuleList",
+    "MultiLabelMarginLoss",
     "MultiLabelSoftMarginLoss",
+    "MultiMarginLoss",
     "MultiheadAttention",
     "NLLLoss",
     "PReLU",
@@ -265,6 +304,7 @@ __all__ = [
     "SmoothL1Loss",
     "SoftMarginLoss",
     "Softmax",
+    "Softmax2d",
     "Softmin",
     "Softplus",
     "Softshrink",
@@ -281,6 +321,8 @@ __all__ = [
     "TripletMarginWithDistanceLoss",
     "Unflatten",
     "Unfold",
+    "UninitializedBuffer",
+    "UninitializedParameter",
     "Upsample",
     "UpsamplingBilinear2d",
     "UpsamplingNearest2d",
@@ -297,18 +339,11 @@ __all__ = [
 # What PyTorch has and adjit has not, yet, and what does in its place; without an entry of its own
 # the list of layers does. Any other unknown name is a slip of the keyboard.
 _INSTEAD = (
-    (r"Lazy((?:Conv|ConvTranspose)[123]d)", r"nn.\1 with its number of input channels as `in_channels`"),
-    (r"Lazy((?:Batch|Instance)Norm[123]d)", r"nn.\1 with its number of channels as `num_features`"),
-    (r"Lazy(Linear)", r"nn.\1 with its number of inputs as `in_features`"),
     (r"SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process, which sees the whole batch"),
-    (r"Softmax2d", "nn.Softmax(dim=-3)"),
     (r"NLLLoss2d", "nn.NLLLoss, which takes images too"),
     (r"CrossMapLRN2d", "nn.LocalResponseNorm"),
 )  # fmt: skip
-_NOT_SUPPORTED_YET = re.compile(
-    r"EmbeddingBag|CTCLoss|MultiMarginLoss|MultiLabelMarginLoss|LinearCrossEntropy(Loss|Options)"
-    r"|AdaptiveLogSoftmaxWithLoss|DataParallel|Uninitialized(Buffer|Parameter)|Container"
-)
+_NOT_SUPPORTED_YET = re.compile(r"LinearCrossEntropy(Loss|Options)|DataParallel|Container")
 
 
 def __getattr__(name: str) -> NoReturn:

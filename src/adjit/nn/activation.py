@@ -538,6 +538,23 @@ class Softmax(_OverDim):
         return F.softmax(input, self.dim, _stacklevel=5)
 
 
+class Softmax2d(Module):
+    """exp(x) over its sum along the channels of images, (N, C, H, W) or (C, H, W).
+
+    Raises:
+        ValueError: an input of other dimensions.
+
+    Example:
+        >>> nn.Softmax2d()(adjit.zeros(2, 1, 1)).flatten()
+        tensor([0.5000, 0.5000])
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if input.ndim not in (3, 4):
+            raise ValueError(f"Softmax2d: expected input to be 3D or 4D, got {input.ndim}D instead")
+        return F.softmax(input, -3)
+
+
 class Softmin(_OverDim):
     """exp(-x) over its sum along `dim`.
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 from ..absent import absent
 from ..autograd.modes import no_grad
 from ..dtypes import dtype as DType
-from ..dtypes import finfo, uint8
+from ..dtypes import finfo, int64, uint8
 from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
 from ..graph.operation import finds_first, found_by
@@ -27,6 +27,7 @@ from ..ops.conv import (
     conv_transpose2d,
     conv_transpose3d,
 )
+from ..ops.ctc import ctc_loss
 from ..ops.distances import pdist
 from ..ops.dropout import (
     alpha_dropout,
@@ -37,6 +38,7 @@ from ..ops.dropout import (
     feature_alpha_dropout,
 )
 from ..ops.embedding import embedding, one_hot
+from ..ops.embedding_bags import embedding_bag
 from ..ops.fractional_pool import (
     fractional_max_pool2d,
     fractional_max_pool2d_with_indices,
@@ -46,6 +48,7 @@ from ..ops.fractional_pool import (
 from ..ops.grid_sample import affine_grid, grid_sample
 from ..ops.interpolate import interpolate, upsample, upsample_bilinear, upsample_nearest
 from ..ops.linear import bilinear, linear
+from ..ops.losses import check_reduction
 from ..ops.nn import cosine_similarity, pairwise_distance
 from ..ops.norm import layer_norm, rms_norm
 from ..ops.padding import pad
@@ -87,8 +90,8 @@ __all__ = [
     "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy",
     "binary_cross_entropy_with_logits", "celu", "celu_", "channel_shuffle", "conv1d", "conv2d",
     "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss",
-    "cosine_similarity", "cross_entropy", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
-    "elu_", "embedding", "feature_alpha_dropout", "fold", "fractional_max_pool2d",
+    "cosine_similarity", "cross_entropy", "ctc_loss", "dropout", "dropout1d", "dropout2d", "dropout3d", "elu",
+    "elu_", "embedding", "embedding_bag", "feature_alpha_dropout", "fold", "fractional_max_pool2d",
     "fractional_max_pool2d_with_indices", "fractional_max_pool3d",
     "fractional_max_pool3d_with_indices", "gaussian_nll_loss", "gelu", "glu", "grid_sample",
     "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
@@ -97,10 +100,11 @@ __all__ = [
     "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss",
     "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
     "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
-    "multi_head_attention_forward", "multilabel_soft_margin_loss", "nll_loss", "normalize",
-    "one_hot", "pad", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle",
-    "poisson_nll_loss", "prelu", "relu", "relu6", "relu_", "rms_norm", "rrelu", "rrelu_",
-    "scaled_dot_product_attention", "selu", "selu_", "sigmoid", "silu", "smooth_l1_loss",
+    "multi_head_attention_forward", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "nll_loss", "normalize", "one_hot", "pad", "pairwise_distance",
+    "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6",
+    "relu_", "rms_norm", "rrelu", "rrelu_", "scaled_dot_product_attention", "selu", "selu_",
+    "sigmoid", "silu", "smooth_l1_loss",
     "soft_margin_loss", "softmax", "softmin", "softplus", "softshrink", "softsign", "tanh",
     "tanhshrink", "threshold", "threshold_", "triplet_margin_loss",
     "triplet_margin_with_distance_loss", "unfold", "upsample", "upsample_bilinear",
@@ -1066,6 +1070,117 @@ def multilabel_soft_margin_loss(
     if weight is not None:
         losses = losses * weight
     return reduced(losses.mean(-1), reduction)
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, margin - input[target] + input)^p of all other classes, over their number; differentiable.
+
+    Args:
+        input: scores (N, C) or (C), floating.
+        target: int64 classes (N), or one.
+        p: 1 or 2.
+        margin: how much higher the score of the class has to be.
+        weight: a factor for every class, (C).
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Raises:
+        ValueError: another `p`, a weight of other dimensions.
+        RuntimeError: shapes that do not fit, a class out of range.
+
+    Example:
+        >>> F.multi_margin_loss(adjit.tensor([[0.5, 0.2, 2.0]]), adjit.tensor([0]))
+        tensor(1.0667)
+    """
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
+    if p not in (1, 2):
+        raise ValueError("only p == 1 and p == 2 supported")
+    if weight is not None and weight.ndim != 1:
+        raise ValueError("weight must be one-dimensional")
+    scores, size = _scores(input)
+    if target.ndim > 1 or target.numel() != len(scores):
+        raise RuntimeError(
+            "multi_margin_loss: target tensor should be 1-D with size equal to the number of input "
+            f"samples (batch size). Expected target size [{len(scores)}], but got "
+            f"{list(target.shape)}. Input has shape {list(input.shape)}."
+        )
+    if weight is not None and weight.numel() != size:
+        raise RuntimeError(
+            f"inconsistent weight size, expected {size} but got {list(weight.shape)}"
+        )
+    _check_classes(target)
+    classes = target.reshape(-1, 1)
+    losses = (margin - scores.gather(1, classes) + scores).clamp(min=0)
+    losses = losses if p == 1 else losses * losses
+    if weight is not None:
+        losses = losses * weight[classes]
+    total = losses.scatter(1, classes, 0.0).sum(1) / size
+    return reduced(total if target.ndim else total.squeeze(0), reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, 1 - (input[i] - input[j])) of all target classes i and other classes j, over the number of
+    classes; differentiable. It compares all pairs at once, which takes N C² elements.
+
+    Args:
+        input: scores (N, C) or (C), floating.
+        target: int64 classes, of the same shape; what follows the first -1 of a row does not count.
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Raises:
+        RuntimeError: shapes that do not fit, a class out of range.
+
+    Example:
+        >>> F.multilabel_margin_loss(adjit.tensor([[0.1, 0.2, 0.4, 0.8]]), adjit.tensor([[3, 0, -1, 1]]))
+        tensor(0.8500)
+    """
+    reduction = chosen_reduction(size_average, reduce, reduction)
+    check_reduction(reduction)
+    scores, size = _scores(input)
+    if target.shape != input.shape:
+        raise RuntimeError(
+            f"inconsistent target size: {list(target.shape)} for input of size: {list(input.shape)}"
+        )
+    _check_classes(target)
+    listed = target.reshape(-1, size)
+    counts = (listed == -1).cumsum(1) == 0
+    classes = listed.where(counts, 0)
+    is_target = listed.new_zeros(listed.shape).scatter_reduce(1, classes, counts.long(), "amax") > 0
+    apart = (1 - scores.gather(1, classes).unsqueeze(2) + scores.unsqueeze(1)).clamp(min=0)
+    compared = counts.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
+    total = apart.where(compared, 0.0).sum((1, 2)) / size
+    return reduced(total if input.ndim > 1 else total.squeeze(0), reduction)
+
+
+def _scores(input: Tensor) -> tuple[Tensor, int]:
+    """Scores as (N, C), and C."""
+    if input.ndim > 2 or (input.ndim and input.shape[-1] == 0):
+        raise RuntimeError(
+            "Expected non-empty vector or matrix with optional 0-dim batch size, but got: "
+            f"{list(input.shape)}"
+        )
+    size = input.shape[-1] if input.ndim else 1
+    return input.reshape(-1, size), size
+
+
+def _check_classes(target: Tensor) -> None:
+    if target.dtype is not int64:
+        raise RuntimeError(f"expected scalar type Long but found {target.dtype.legacy}")
 
 
 def margin_ranking_loss(

@@ -602,6 +602,154 @@ class Embedding(Module):
         )
 
 
+class EmbeddingBag(Module):
+    """Sums, means or maxima of vectors of a table: bags of indices to (bags, embedding_dim).
+
+    Indices are (bags, n), or (n) with the offsets at which bags begin.
+
+    Args:
+        num_embeddings: the number of rows.
+        embedding_dim: the size of a row.
+        max_norm: rows that are looked up and have a larger norm are scaled down to it, in place.
+        norm_type: the p of that norm.
+        scale_grad_by_freq: whether a row's gradient is divided by how often it is looked up.
+        mode: `"sum"`, `"mean"` or `"max"`.
+        sparse: without effect; gradients are dense.
+        include_last_offset: whether the last offset is the end of the last bag.
+        padding_idx: a row that starts as zeros and does not count.
+        device: where the weight is.
+        dtype: its floating dtype.
+
+    Raises:
+        AssertionError: `padding_idx` is outside the table.
+
+    Example:
+        >>> bag = nn.EmbeddingBag(10, 3, mode="sum")
+        >>> bag(adjit.tensor([1, 2, 4, 5, 4]), adjit.tensor([0, 3])).shape
+        adjit.Size([2, 3])
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+        device: Any = None,
+        dtype: DType | None = None,
+    ) -> None:
+        super().__init__()
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise AssertionError("padding_idx must be within num_embeddings")
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.max_norm = max_norm
+        self.norm_type = norm_type
+        self.scale_grad_by_freq = scale_grad_by_freq
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        if _weight is None:
+            table = creation.empty(num_embeddings, embedding_dim, device=device, dtype=dtype)
+            self.weight = Parameter(table)
+            self.reset_parameters()
+        elif tuple(_weight.shape) != (num_embeddings, embedding_dim):
+            raise AssertionError("Shape of weight does not match num_embeddings and embedding_dim")
+        else:
+            self.weight = Parameter(_weight)
+        self.mode = mode
+        self.sparse = sparse
+        self.include_last_offset = include_last_offset
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew from N(0, 1), with zeros in the padding row.
+
+        Example:
+            >>> bag = nn.EmbeddingBag(3, 2, padding_idx=0)
+            >>> bag.reset_parameters()
+            >>> bag.weight[0].tolist()
+            [0.0, 0.0]
+        """
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx].fill_(0)
+
+    def forward(
+        self,
+        input: Tensor,
+        offsets: Tensor | None = None,
+        per_sample_weights: Tensor | None = None,
+    ) -> Tensor:
+        return F.embedding_bag(
+            input,
+            self.weight,
+            offsets,
+            self.max_norm,
+            self.norm_type,
+            self.scale_grad_by_freq,
+            self.mode,
+            self.sparse,
+            per_sample_weights,
+            self.include_last_offset,
+            self.padding_idx,
+        )
+
+    def extra_repr(self) -> str:
+        settings = [
+            ("max_norm", self.max_norm, None),
+            ("norm_type", self.norm_type, 2),
+            ("scale_grad_by_freq", self.scale_grad_by_freq, False),
+            ("mode", self.mode, ""),
+            ("padding_idx", self.padding_idx, None),
+        ]
+        changed = [f", {name}={value!r}" for name, value, usual in settings if value != usual]
+        return f"{self.num_embeddings}, {self.embedding_dim}{''.join(changed)}"
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        mode: str = "mean",
+        sparse: bool = False,
+        include_last_offset: bool = False,
+        padding_idx: int | None = None,
+    ) -> EmbeddingBag:
+        """Make bags of a given table, which does not learn if `freeze`.
+
+        Raises:
+            AssertionError: the table has other than two dimensions.
+
+        Example:
+            >>> nn.EmbeddingBag.from_pretrained(adjit.eye(3))(adjit.tensor([[0, 1]]))
+            tensor([[0.5000, 0.5000, 0.0000]])
+        """
+        if embeddings.ndim != 2:
+            raise AssertionError("Embeddings parameter is expected to be 2-dimensional")
+        made = cls(
+            embeddings.shape[0],
+            embeddings.shape[1],
+            max_norm,
+            norm_type,
+            scale_grad_by_freq,
+            mode,
+            sparse,
+            embeddings,
+            include_last_offset,
+            padding_idx,
+        )
+        made.weight.requires_grad_(not freeze)
+        return made
+
+
 class CosineSimilarity(Module):
     """The cosine of the angle between two inputs along `dim`; norms are at least `eps`.
 

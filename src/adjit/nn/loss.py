@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import Tensor
@@ -414,6 +414,110 @@ class MultiLabelSoftMarginLoss(_WeightedLoss):
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         return F.multilabel_soft_margin_loss(
             input, target, weight=self.weight, reduction=self.reduction
+        )
+
+
+class MultiMarginLoss(_WeightedLoss):
+    """max(0, margin - x[y] + x)^p of all classes but the target y, over the number of classes.
+
+    Input (N, C) or (C), target (N) or one class, int64.
+
+    Args:
+        p: 1 or 2.
+        margin: how much higher the score of the class has to be.
+        weight: a factor for every class, (C).
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Raises:
+        ValueError: another `p`, a weight of other dimensions.
+
+    Example:
+        >>> nn.MultiMarginLoss()(adjit.tensor([[0.5, 0.2, 2.0]]), adjit.tensor([0]))
+        tensor(1.0667)
+    """
+
+    def __init__(
+        self,
+        p: int = 1,
+        margin: float = 1.0,
+        weight: Tensor | None = None,
+        size_average: bool | None = None,
+        reduce: bool | None = None,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight, size_average, reduce, reduction)
+        if p not in (1, 2):
+            raise ValueError("only p == 1 and p == 2 supported")
+        if weight is not None and weight.ndim != 1:
+            raise ValueError(
+                "MultiMarginLoss: expected weight to be None or 1D tensor, got "
+                f"{weight.ndim}D instead"
+            )
+        self.p = p
+        self.margin = margin
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multi_margin_loss(
+            input, target, self.p, self.margin, self.weight, reduction=self.reduction
+        )
+
+
+class MultiLabelMarginLoss(_Loss):
+    """max(0, 1 - (x[i] - x[j])) of all target classes i and other classes j, over the number of classes.
+
+    Input and target (N, C) or (C); what follows the first -1 of a row of targets does not count.
+
+    Args:
+        reduction: `"mean"`, `"sum"` or `"none"`.
+
+    Example:
+        >>> scores = adjit.tensor([[0.1, 0.2, 0.4, 0.8]])
+        >>> nn.MultiLabelMarginLoss()(scores, adjit.tensor([[3, 0, -1, 1]]))
+        tensor(0.8500)
+    """
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        return F.multilabel_margin_loss(input, target, reduction=self.reduction)
+
+
+class CTCLoss(_Loss):
+    """Minus the log-probability of label sequences whose alignment in time is not known.
+
+    Log-probabilities (T, N, C) or (T, C), targets (N, S) or all one after the other, lengths of both.
+
+    Args:
+        blank: the class of no label.
+        reduction: `"mean"` (of losses over target lengths), `"sum"` or `"none"`.
+        zero_infinity: whether the loss of a target that is too long is zero, and its gradient.
+
+    Example:
+        >>> log_probs = adjit.full((3, 1, 2), 0.5).log()
+        >>> nn.CTCLoss()(log_probs, adjit.tensor([[1]]), [3], [1])
+        tensor(0.2877)
+    """
+
+    def __init__(
+        self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False
+    ) -> None:
+        super().__init__(reduction=reduction)
+        self.blank = blank
+        self.zero_infinity = zero_infinity
+
+    def forward(
+        self,
+        log_probs: Tensor,
+        targets: Tensor,
+        input_lengths: Tensor | Sequence[int],
+        target_lengths: Tensor | Sequence[int],
+    ) -> Tensor:
+        return F.ctc_loss(
+            log_probs,
+            targets,
+            input_lengths,
+            target_lengths,
+            self.blank,
+            self.reduction,
+            self.zero_infinity,
         )
 
 

@@ -18,7 +18,7 @@ from ..graph.node import RemovableHandle
 from ..ops import creation
 from ..tensor import Tensor
 from .hooks import BackwardHook, hook_output
-from .parameter import Buffer, Parameter
+from .parameter import Buffer, Parameter, is_lazy
 
 Hook = Callable[..., Any]
 Hooks = OrderedDict[int, Hook]
@@ -811,11 +811,13 @@ class Module:
             if param is None:
                 continue
             with no_grad():
-                param.data = fn(param)
+                param.data = fn(param.data if is_lazy(param) else param)
                 if param.grad is not None:
                     param.grad.data = fn(param.grad)
         for name, buffer in self._buffers.items():
-            if buffer is not None:
+            if buffer is not None and is_lazy(buffer):
+                buffer.data = fn(buffer.data)
+            elif buffer is not None:
                 self._buffers[name] = fn(buffer)
         return self
 
@@ -1190,7 +1192,8 @@ class Module:
         self, destination: dict[str, Any], prefix: str, keep_vars: bool
     ) -> None:
         for name, tensor in self._persistent_state().items():
-            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+            is_as_it_is = keep_vars or is_lazy(tensor)
+            destination[prefix + name] = tensor if is_as_it_is else tensor.detach()
         if type(self).get_extra_state is not Module.get_extra_state:
             destination[prefix + _EXTRA_STATE_KEY] = self.get_extra_state()
 
@@ -1341,6 +1344,8 @@ class Module:
                 f'While copying the parameter named "{key}", expected torch.Tensor or Tensor-like '
                 f"object from checkpoint but received {builtins.type(value)}"
             )
+        if is_lazy(param) and is_lazy(value):
+            return None
         if param.shape == () and value.shape == (1,):
             value = value[0]
         if value.shape != param.shape:

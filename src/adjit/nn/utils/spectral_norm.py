@@ -9,7 +9,7 @@ from ...tensor import Tensor
 from .. import functional as F
 from ..conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
 from ..module import Module
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 _M = TypeVar("_M", bound=Module)
 
@@ -88,7 +88,7 @@ def spectral_norm(
 
     Raises:
         RuntimeError: the parameter has spectral normalisation already.
-        ValueError: no iterations, or the parameter is None.
+        ValueError: no iterations, or the parameter is None or has no shape yet.
 
     Example:
         >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
@@ -104,6 +104,11 @@ def spectral_norm(
     weight = module._parameters[name]
     if weight is None:
         raise ValueError(f"`SpectralNorm` cannot be applied as parameter `{name}` is None")
+    if is_lazy(weight):
+        raise ValueError(
+            "The module passed to `SpectralNorm` can't have uninitialized parameters. Make sure to "
+            "run the dummy forward before applying spectral normalization"
+        )
     with no_grad():
         height, width = as_matrix(weight, hook.dim).shape
         u, v = (

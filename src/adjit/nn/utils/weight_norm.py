@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 from ...tensor import Tensor
 from ..module import Module
-from ..parameter import Parameter
+from ..parameter import Parameter, is_lazy
 
 _M = TypeVar("_M", bound=Module)
 
@@ -65,6 +65,7 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
 
     Raises:
         RuntimeError: the parameter has weight normalisation already.
+        ValueError: it has no shape yet.
 
     Example:
         >>> import warnings
@@ -85,6 +86,11 @@ def weight_norm(module: _M, name: str = "weight", dim: int | None = 0) -> _M:
         raise RuntimeError(f"Cannot register two weight_norm hooks on the same parameter {name}")
     hook = WeightNorm(name, dim)
     weight = getattr(module, name)
+    if is_lazy(weight):
+        raise ValueError(
+            "The module passed to `WeightNorm` can't have uninitialized parameters. Make sure to run "
+            "the dummy forward before applying weight normalization"
+        )
     del module._parameters[name]
     module.register_parameter(name + "_g", Parameter(norm_except_dim(weight, hook.dim).data))
     module.register_parameter(name + "_v", Parameter(weight.data))
