@@ -43,6 +43,7 @@ from adjit.graph.view import Pull
 from adjit.ops import (
     activations,
     arithmetic,
+    attention,
     batch_norm,
     comparison,
     creation,
@@ -393,6 +394,10 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
     ),
     (rows.index_add, "index_add"): (
         arrays(SQUARE, (2,), (3, 2), places={1}), [lambda x, i, y: (x, 1, i, y)]
+    ),
+    (attention.usual_attention, "attention"): (
+        arrays((1, 2, 3, 4), (1, 2, 3, 4), (1, 2, 3, 4)),
+        [((None, 0.0, False, None, False), {}), ((None, 0.0, True, 0.7, True), {})],
     ),
     (F.pad, "pad"): (arrays(SQUARE), [(((1, 2),), {}), (((1, 1), "reflect"), {})]),
     (F.unfold, "unfold"): (arrays(IMAGE), [((2,), {}), (((2, 3), 1, 1), {})]),

@@ -38,13 +38,10 @@ from .sort import size_of
 QUERIES, KEYS = 96, 256  # of a block; the sums of its queries lie in the result
 STEP = 64  # scores that a loop makes at a time: a block has room for whole steps
 SCORES = HEIGHT * KEYS
-BACKWARD_QUERIES, BACKWARD_KEYS = (
-    64,
-    128,
-)  # of a block of backward, all of whose weights are there at once
-LINE = (
-    BACKWARD_KEYS + 16
-)  # from query to query of these: a power of two would share sets of the cache
+# Of a block of backward, all of whose weights are in memory, from query to query a LINE: of a power of two
+# they would share sets of the cache.
+BACKWARD_QUERIES, BACKWARD_KEYS = 64, 128
+LINE = BACKWARD_KEYS + 16
 WEIGHTS = BACKWARD_QUERIES * LINE
 NO_MASK, OF_BOOL, OF_NUMBERS = range(3)  # kinds of mask
 

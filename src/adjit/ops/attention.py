@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 from .. import devices, dtypes
 from ..graph import record
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import operation
+from ..graph.operation import Pending, finds, operation
 from ..graph.state import state
 from ..kernels.ops import attention as kernels
 from ..kernels.ops import gemm_tile
@@ -339,46 +339,12 @@ def with_four_axes(x: Tensor, batch: Shape, are_heads: bool) -> Tensor:
     return x[None, None] if not batch else x[None] if are_heads else x.unsqueeze(1)
 
 
-@export(namespace="nn.functional")
-def scaled_dot_product_attention(
-    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
-    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
-) -> Tensor:  # fmt: skip
-    """Values weighted by how well queries and keys go together: softmax(scale * Q @ K' + mask) @ V.
-
-    On a CPU the matrix of weights is never whole: memory is linear in the numbers of queries and of keys,
-    forward and backward. On a GPU, and where the mask needs a gradient, it is made of products and a softmax,
-    with the matrix in memory; so are second gradients.
-
-    A query that the mask shows no key has the result 0.
-
-    Args:
-        query: (N, ..., H, L, E), float32 or float64.
-        key: (N, ..., H, S, E), of the same dtype.
-        value: (N, ..., H, S, Ev), of the same dtype.
-        attn_mask: of a shape that broadcasts to (N, ..., H, L, S). A bool one is True where a query
-            sees a key, another one is added to the scores.
-        dropout_p: the probability with which a weight is dropped, whenever it is above 0.
-        is_causal: whether a query sees only the keys up to its own position.
-        scale: what scores are multiplied by; by default 1 / sqrt(E).
-        enable_gqa: whether there may be fewer heads of keys and values, each for as many heads of queries.
-
-
-    Returns:
-        A tensor (N, ..., H, L, Ev). Differentiable in the first four arguments, any number of times. What
-        dropout drops takes no memory.
-
-    Raises:
-        RuntimeError: if shapes or dtypes do not fit, or a mask is given where it must not be `is_causal`.
-
-    Example:
-        >>> x = adjit.tensor([[1.0, 0.0], [0.0, 1.0]])
-        >>> F.scaled_dot_product_attention(x, x, x, is_causal=True)
-        tensor([[1.0000, 0.0000],
-                [0.3302, 0.6698]])
-    """
+def attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, p: float, is_causal: bool,
+    scale: float | None, enable_gqa: bool,
+) -> Any:  # fmt: skip
+    """`scaled_dot_product_attention`, or what is to be called for it."""
     check_operands(query, key, value, attn_mask)
-    p = float(dropout_p)
     if p > 0:
         check_probability(p, RuntimeError)
     if is_causal and attn_mask is not None and (query.ndim != 4 or p > 0):
@@ -414,7 +380,57 @@ def scaled_dot_product_attention(
         with_four_axes(t, batch, enable_gqa)
         for t, batch in ((query, of_query), (key, of_keys), (value, of_keys))
     )
-    out: Tensor = attend(
-        q, k, v, attn_mask, place, bool(is_causal), float(scale), p if p > 0 else None
-    )[0]
+    given = (q, k, v, attn_mask, place, bool(is_causal), float(scale), p if p > 0 else None)
+    if place is None and q is query and k is key and v is value:
+        return attend.on(*given)
+    out: Tensor = attend(*given)[0]
     return out if len(shape) == 4 else out.reshape(*shape[:-1], value.shape[-1])
+
+
+usual_attention = finds(attention, first=True, in_order=True)
+
+
+@export(namespace="nn.functional")
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
+) -> Tensor:  # fmt: skip
+    """Values weighted by how well queries and keys go together: softmax(scale * Q @ K' + mask) @ V.
+
+    On a CPU the matrix of weights is never whole: memory is linear in the numbers of queries and of keys,
+    forward and backward. On a GPU, and where the mask needs a gradient, it is made of products and a softmax,
+    with the matrix in memory; so are second gradients.
+
+    A query that the mask shows no key has the result 0.
+
+    Args:
+        query: (N, ..., H, L, E), float32 or float64.
+        key: (N, ..., H, S, E), of the same dtype.
+        value: (N, ..., H, S, Ev), of the same dtype.
+        attn_mask: of a shape that broadcasts to (N, ..., H, L, S). A bool one is True where a query
+            sees a key, another one is added to the scores.
+        dropout_p: the probability with which a weight is dropped, whenever it is above 0.
+        is_causal: whether a query sees only the keys up to its own position.
+        scale: what scores are multiplied by; by default 1 / sqrt(E).
+        enable_gqa: whether there may be fewer heads of keys and values, each for as many heads of queries.
+
+    Returns:
+        A tensor (N, ..., H, L, Ev). Differentiable in the first four arguments, any number of times. What
+        dropout drops takes no memory.
+
+    Raises:
+        RuntimeError: if shapes or dtypes do not fit, or a mask is given where it must not be `is_causal`.
+
+    Example:
+        >>> x = adjit.tensor([[1.0, 0.0], [0.0, 1.0]])
+        >>> F.scaled_dot_product_attention(x, x, x, is_causal=True)
+        tensor([[1.0000, 0.0000],
+                [0.3302, 0.6698]])
+    """
+    p = float(dropout_p)
+    takes_gradient = record.is_tensor(attn_mask) and cast(Tensor, attn_mask).requires_grad
+    if p > 0 or takes_gradient:
+        found = attention(query, key, value, attn_mask, p, is_causal, scale, enable_gqa)
+        return found.op(*found.args)[0] if isinstance(found, Pending) else found
+    out: Tensor = usual_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
+    return out
