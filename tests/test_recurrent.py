@@ -276,6 +276,19 @@ def test_results_may_be_overwritten_before_backward():
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_a_graph_that_is_kept_gives_the_same_gradients_again(name):
+    """Gradients may lie over the gates, unless these are read once more."""
+    layer = getattr(nn, name)(4, 70)
+    x = adjit.randn(3, 2, 4, requires_grad=True)
+    for _ in range(4):
+        loss = layer(x)[0].square().sum()
+        leaves = [x, *layer.parameters()]
+        first = [g.clone() for g in adjit.autograd.grad(loss, leaves, retain_graph=True)]
+        for one, other in zip(first, adjit.autograd.grad(loss, leaves), strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_dropout_is_between_layers(name):
     layer = getattr(nn, name)(4, 5, num_layers=3, dropout=0.5)
     parts = [getattr(nn, name)(4 if k == 0 else 5, 5) for k in range(3)]
