@@ -486,6 +486,22 @@ def test_the_functions_behind_layers_take_pytorchs_arguments(name):
         getattr(adjit, kind)(operands[0][0])
 
 
+@pytest.mark.parametrize("wrong", range(5))
+def test_operands_that_do_not_fit_raise(wrong):
+    """Kernels would read what is not there."""
+    x, h = adjit.zeros(3, 2, 4), adjit.zeros(1, 2, 5)
+    given = [x, h, adjit.zeros(15, 4), adjit.zeros(15, 5)]
+    given[wrong % 4] = [
+        x, adjit.zeros(1, 3, 5), adjit.zeros(14, 4), adjit.zeros(15, 6), adjit.zeros(3, 1, 4)
+    ][wrong] if wrong else x.double()  # fmt: skip
+    with pytest.raises(RuntimeError, match=r"expected (a weight or state of size|scalar type)"):
+        adjit.gru(given[0], given[1], given[2:], False, 1, 0.0, False, False, False)
+    with pytest.raises(RuntimeError, match=r"expected 2 weights and biases of a layer, got 1"):
+        adjit.gru(x, h, given[3:], False, 1, 0.0, False, False, False)
+    with pytest.raises(RuntimeError, match=r"expected scalar type"):
+        nn.GRU(4, 5)(x, h.double())
+
+
 # --------------------------------------------------------------------------- cells
 
 

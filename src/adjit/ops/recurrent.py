@@ -361,6 +361,37 @@ def one_direction(
     return out, state, None if c0 is None else cell
 
 
+def check_operands(
+    kind: str, x: Tensor, weights: Sequence[Tensor], has_biases: bool, batch: int, h: Tensor,
+    c: Tensor | None,
+) -> None:  # fmt: skip
+    """Shapes and dtypes of a layer's weights and states have to fit: kernels do not look at them.
+
+    Raises:
+        RuntimeError: if they do not.
+    """
+    gates, count = KINDS[kind].gates, 4 if has_biases else 2
+    is_projected = len(weights) == count + 1 and kind == "lstm"
+    if len(weights) != count + is_projected:
+        raise RuntimeError(
+            f"{kind}: expected {count} weights and biases of a layer, got {len(weights)}"
+        )
+    states = weights[1].shape[-1]
+    hidden = weights[-1].shape[-1] if is_projected else states
+    rows = gates * hidden
+    shapes = [(rows, x.shape[-1]), (rows, states), *[(rows,)] * (count - 2)]
+    shapes += [(states, hidden)] * is_projected
+    wanted = [*zip(weights, shapes, strict=True), (h, (batch, states))]
+    wanted += [] if c is None else [(c, (batch, hidden))]
+    for t, shape in wanted:
+        if t.shape != shape:
+            raise RuntimeError(
+                f"{kind}: expected a weight or state of size {list(shape)}, got {list(t.shape)}"
+            )
+        if t.dtype is not x.dtype or not t.dtype.is_floating_point:
+            raise RuntimeError(f"expected scalar type {x.dtype.legacy} but found {t.dtype.legacy}")
+
+
 def check_sizes(rows: int, batch: int, sizes: Tensor) -> None:
     """The rows of each step of packed sequences have to fit each other, the data and the states."""
     counts = sizes.tolist()
@@ -406,6 +437,9 @@ def layers(
         made = []
         for place in range(layer * directions, (layer + 1) * directions):
             weights = params[place * each : (place + 1) * each]
+            check_operands(
+                kind, x, weights, has_biases, batch, h[place], None if c is None else c[place]
+            )
             out, state, cell = one_direction(
                 kind, x, weights, has_biases, h[place], None if c is None else c[place], sizes, steps,
                 bool(place % directions),
