@@ -280,6 +280,7 @@ def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, M
         ("gemm.py", r"^4x4 @ 4x4 nn float32", []),
         ("conv.py", r"^MobileNetV2 8x320x7x7 to 1280, 1x1", ["--turns=1"]),
         ("attention.py", r"^128 positions$", ["--turns=1"]),
+        ("recurrent.py", r"^GRU 64, batch 1, 50 steps", ["--turns=1"]),
     ],
 )
 def test_a_script_measures_a_row(script: str, row: str, more: list[str]) -> None:

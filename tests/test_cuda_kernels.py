@@ -311,7 +311,7 @@ def test_places_between_pixels_and_their_gradients(name):
 @pytest.mark.skipif(not gemm_tile.FUSED, reason="this processor does not fuse products and sums")
 @pytest.mark.parametrize("name", RECURRENT if EVERY else ["lstm"])
 def test_a_recurrent_layer_and_its_gradients(name):
-    check(RECURRENT[name], exact=False)
+    check(RECURRENT[name])
 
 
 @pytest.mark.parametrize("name", CONVOLUTIONS if EVERY else ["padded", "few pixels"])

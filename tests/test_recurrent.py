@@ -276,6 +276,19 @@ def test_results_may_be_overwritten_before_backward():
 
 
 @pytest.mark.parametrize("name", LAYERS)
+def test_a_graph_that_is_kept_gives_the_same_gradients_again(name):
+    """Gradients may lie over the gates, unless these are read once more."""
+    layer = getattr(nn, name)(4, 70)
+    x = adjit.randn(3, 2, 4, requires_grad=True)
+    for _ in range(4):
+        loss = layer(x)[0].square().sum()
+        leaves = [x, *layer.parameters()]
+        first = [g.clone() for g in adjit.autograd.grad(loss, leaves, retain_graph=True)]
+        for one, other in zip(first, adjit.autograd.grad(loss, leaves), strict=True):
+            np.testing.assert_array_equal(one.numpy(), other.numpy())
+
+
+@pytest.mark.parametrize("name", LAYERS)
 def test_dropout_is_between_layers(name):
     layer = getattr(nn, name)(4, 5, num_layers=3, dropout=0.5)
     parts = [getattr(nn, name)(4 if k == 0 else 5, 5) for k in range(3)]
@@ -471,6 +484,22 @@ def test_the_functions_behind_layers_take_pytorchs_arguments(name):
         np.testing.assert_allclose(one, other.detach().numpy(), rtol=1e-10, atol=1e-12)
     with pytest.raises(TypeError, match=rf"{kind}\(\) takes the arguments input, hx, params"):
         getattr(adjit, kind)(operands[0][0])
+
+
+@pytest.mark.parametrize("wrong", range(5))
+def test_operands_that_do_not_fit_raise(wrong):
+    """Kernels would read what is not there."""
+    x, h = adjit.zeros(3, 2, 4), adjit.zeros(1, 2, 5)
+    given = [x, h, adjit.zeros(15, 4), adjit.zeros(15, 5)]
+    given[wrong % 4] = [
+        x, adjit.zeros(1, 3, 5), adjit.zeros(14, 4), adjit.zeros(15, 6), adjit.zeros(3, 1, 4)
+    ][wrong] if wrong else x.double()  # fmt: skip
+    with pytest.raises(RuntimeError, match=r"expected (a weight or state of size|scalar type)"):
+        adjit.gru(given[0], given[1], given[2:], False, 1, 0.0, False, False, False)
+    with pytest.raises(RuntimeError, match=r"expected 2 weights and biases of a layer, got 1"):
+        adjit.gru(x, h, given[3:], False, 1, 0.0, False, False, False)
+    with pytest.raises(RuntimeError, match=r"expected scalar type"):
+        nn.GRU(4, 5)(x, h.double())
 
 
 # --------------------------------------------------------------------------- cells

@@ -10,13 +10,14 @@ Rows of step after step lie behind each other. Of packed sequences, the longest 
 step t has `sizes[t]` rows, else each has one of every sequence. Backward walks the steps the other
 way; it reads what the gates were and the states before each step, which forward wrote down.
 
-Rows of a kernel: the weight and whatever else is read, the results, the packed weight, and from `WORDS`
-on those named in `LAYER`. What a layer has no use for is any address.
+Rows of a kernel: six addresses that are read, six of results (backward has eight and four), the packed
+weight, behind it from element `room` on memory for a step of a GRU, and from `WORDS` on those named in
+`LAYER`. What a layer has no use for is any address. The first result may lie over what is read first:
+gates over the products that they are made of, and gradients over gates.
 """
 
 import math
 from functools import partial
-from operator import add, mul
 
 from numba import types
 from numba.core import cgutils
@@ -34,13 +35,9 @@ from ..language.device import (
     threads,
 )
 from ..language.lanes import (
-    LANES,
     add_run,
-    combine,
     copy_run,
-    load_some,
     stack,
-    store_some,
 )
 from ..language.processor import VECTOR_BYTES
 from ..math.vector import INTERLEAVED as INTERLEAVED
@@ -48,13 +45,13 @@ from .gemm_tile import HEIGHT, I64, SUM_DEPTH, WIDTH, TileCode, emit_multiply, e
 
 LAYER = (
     "steps", "rows", "batch", "hidden", "depth", "columns", "line", "along", "panel", "reverse",
-    "packed", "has_gradient", "has_bias", "rectifies", "saves",
+    "packed", "has_gradient", "has_bias", "rectifies", "saves", "room",
 )  # fmt: skip
 (
     STEPS, ROWS, BATCH, HIDDEN, DEPTH, COLUMNS, LINE, ALONG, PANEL, REVERSE,
-    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES,
+    PACKED, HAS_GRADIENT, HAS_BIAS, RECTIFIES, SAVES, ROOM,
 ) = range(len(LAYER))  # fmt: skip
-WEIGHT, PACKED_WEIGHT, WORDS = 0, 12, 13
+FIRST, WEIGHT, RESULT, PACKED_WEIGHT, WORDS = 0, 1, 6, 12, 13
 
 PANEL_BYTES = WIDTH * VECTOR_BYTES
 ROUND = 64  # elements that loops over functions work on at once, or a multiple
@@ -149,12 +146,20 @@ def begin(given, now, start, stop, count):
     copy_run(shifted(now, start * count), shifted(given, start * count), (stop - start) * count)
 
 
+@helper
+def take_over(p, start, stop, width, T):
+    """The first result, made what is read first for some rows of so many elements."""
+    x, made = at(p[FIRST], T), at(p[RESULT], T)
+    if p[FIRST] != p[RESULT]:
+        copy_run(shifted(made, start * width), shifted(x, start * width), (stop - start) * width)
+
+
 @kernel
 def rnn(args, start, stop):
     """out = tanh or ReLU of x + state @ weight, which is the next state; a unit is a sequence."""
     p = words(args)
-    x, first_state, sizes = at(p[1], T), at(p[3], T), at(p[5], I)
-    out, state, kept, before = at(p[6], T), at(p[7], T), at(p[9], T), at(p[10], T)
+    first_state, sizes = at(p[3], T), at(p[5], I)
+    gates, out, state, before = at(p[6], T), at(p[7], T), at(p[8], T), at(p[10], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
     begin(first_state, state, start, stop, size)
@@ -166,11 +171,11 @@ def rnn(args, start, stop):
         if start < last:
             many, here = (last - start) * size, (row + start) * size
             now = shifted(state, start * size)
-            made = shifted(out, here)
             if c[SAVES]:
                 copy_run(shifted(before, here), now, many)
-            copy_run(made, shifted(x, here), many)
-            multiply_rows(state, packed, shifted(out, row * size), size, c, start, last, 1, n & 1)
+            take_over(p, row + start, row + last, size, T)
+            multiply_rows(state, packed, shifted(gates, row * size), size, c, start, last, 1, n & 1)
+            made = shifted(gates, here)
             if c[RECTIFIES]:
                 for j in range(many):
                     made[j] = T(0) if made[j] < T(0) else made[j]
@@ -178,51 +183,50 @@ def rnn(args, start, stop):
                 for j in range(many):
                     made[j] = math.tanh(made[j])
             copy_run(now, made, many)
-            if c[SAVES]:
-                copy_run(shifted(kept, here), made, many)
+            copy_run(shifted(out, here), made, many)
         row += 0 if reverse else count
 
 
 @helper
 def apply(function, x, made, count, T):
-    """x[:count] = function(x[:count]), by way of memory on the stack that whole rounds of a loop fit into."""
-    for first in range(0, count, BLOCK):
-        size = min(BLOCK, count - first)
-        here = shifted(x, first)
-        copy_run(made, here, size)
-        for j in range((size + ROUND - 1) // ROUND * ROUND):
+    """x[:count] = function(x[:count]), the end by way of memory on the stack that a whole round fits into.
+
+    A vector that is read soon after two shorter ones were written there would wait for them: what is not the
+    end stays where it is.
+    """
+    whole = count // ROUND * ROUND
+    for j in range(whole):
+        x[j] = function(x[j])
+    if whole < count:
+        end = shifted(x, whole)
+        copy_run(made, end, count - whole)
+        for j in range(ROUND):
             made[j] = function(made[j])
-        copy_run(here, made, size)
+        copy_run(end, made, count - whole)
 
 
 @helper
 def lstm_row(sigmoid, tanh, gates, state, cell, size, T):
     """The gates of a row from what is in them, and the next cell and state."""
-    made = stack(T, BLOCK)
+    made = stack(T, ROUND)
     apply(sigmoid, gates, made, 2 * size, T)
     apply(tanh, shifted(gates, 2 * size), made, size, T)
     apply(sigmoid, shifted(gates, 3 * size), made, size, T)
-    for first in range(0, size, LANES):
-        count = min(LANES, size - first)
-        old, enters = load_some(cell, first, count, T(0)), load_some(gates, first, count, T(0))
-        forgets = load_some(gates, size + first, count, T(0))
-        new = load_some(gates, 2 * size + first, count, T(0))
-        sum_ = combine(add, combine(mul, forgets, old), combine(mul, enters, new))
-        store_some(cell, first, sum_, count)
-        store_some(state, first, sum_, count)
+    for j in range(size):
+        cell[j] = gates[size + j] * cell[j] + gates[j] * gates[2 * size + j]
+    for j in range(size):
+        state[j] = cell[j]
     apply(tanh, state, made, size, T)
-    for first in range(0, size, LANES):
-        count = min(LANES, size - first)
-        leaves = load_some(gates, 3 * size + first, count, T(0))
-        store_some(state, first, combine(mul, leaves, load_some(state, first, count, T(0))), count)
+    for j in range(size):
+        state[j] *= gates[3 * size + j]
 
 
 @kernel
 def lstm(args, start, stop):
     """Gates, cells and states of all steps; a unit is a sequence."""
     p = words(args)
-    x, first_state, first_cell, sizes = at(p[1], T), at(p[3], T), at(p[4], T), at(p[5], I)
-    out, state, cell, gates = at(p[6], T), at(p[7], T), at(p[8], T), at(p[9], T)
+    first_state, first_cell, sizes = at(p[3], T), at(p[4], T), at(p[5], I)
+    gates, out, state, cell = at(p[6], T), at(p[7], T), at(p[8], T), at(p[9], T)
     before, before_cell = at(p[10], T), at(p[11], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
@@ -238,8 +242,8 @@ def lstm(args, start, stop):
             if c[SAVES]:
                 copy_run(shifted(before, here), shifted(state, start * size), many)
                 copy_run(shifted(before_cell, here), shifted(cell, start * size), many)
-            into = shifted(gates, row * 4 * size if c[SAVES] else 0)
-            copy_run(shifted(into, start * 4 * size), shifted(x, 4 * here), 4 * many)
+            take_over(p, row + start, row + last, 4 * size, T)
+            into = shifted(gates, row * 4 * size)
             multiply_rows(state, packed, into, 4 * size, c, start, last, 1, n & 1)
             for r in range(start, last):
                 now = shifted(state, r * size)
@@ -250,33 +254,34 @@ def lstm(args, start, stop):
 
 
 @helper
-def gru_row(sigmoid, tanh, x, gates, state, size, T):
-    """The gates of a row (reset, update, what the state gives to the new one, new) and the next state.
-
-    The first two are there but for the function, `x` has what the input gives to the new one.
-    """
+def gru_row(sigmoid, tanh, gates, products, state, size, T):
+    """The gates of a row (reset, update, new) from what the input gives to them, and the next state."""
     for j in range(2 * size):
-        gates[j] = sigmoid(gates[j])
-    made = stack(T, BLOCK)
-    for first in range(0, size, BLOCK):
-        count = min(BLOCK, size - first)
-        gate, now, added = shifted(gates, first), shifted(state, first), shifted(x, first)
-        for j in range(count):
-            made[j] = tanh(added[j] + gate[j] * gate[2 * size + j])
-        copy_run(shifted(gate, 3 * size), made, count)
-        for j in range(count):
-            made[j] = (now[j] - made[j]) * gate[size + j] + made[j]
-        copy_run(now, made, count)
+        gates[j] += products[j]
+    made = stack(T, ROUND)
+    apply(sigmoid, gates, made, 2 * size, T)
+    for j in range(size):
+        gates[2 * size + j] += gates[j] * products[2 * size + j]
+    apply(tanh, shifted(gates, 2 * size), made, size, T)
+    for j in range(size):
+        new = gates[2 * size + j]
+        state[j] = (state[j] - new) * gates[size + j] + new
 
 
 @kernel
 def gru(args, start, stop):
-    """Gates and states of all steps; a unit is a sequence."""
+    """Gates and states of all steps, and what the states give to the new ones; a unit is a sequence."""
     p = words(args)
-    x, bias, first_state, sizes = at(p[1], T), at(p[2], T), at(p[3], T), at(p[5], I)
-    out, state, gates, before = at(p[6], T), at(p[7], T), at(p[9], T), at(p[10], T)
+    bias, first_state, sizes = at(p[2], T), at(p[3], T), at(p[5], I)
+    gates, out, state, before, kept = (
+        at(p[6], T),
+        at(p[7], T),
+        at(p[8], T),
+        at(p[10], T),
+        at(p[11], T),
+    )
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
-    steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
+    steps, size, reverse, products = c[STEPS], c[HIDDEN], c[REVERSE], shifted(packed, c[ROOM])
     begin(first_state, state, start, stop, size)
     row = c[ROWS] if reverse else 0
     for n in range(steps):
@@ -287,17 +292,18 @@ def gru(args, start, stop):
             many, here = (last - start) * size, (row + start) * size
             if c[SAVES]:
                 copy_run(shifted(before, here), shifted(state, start * size), many)
-            into = shifted(gates, row * 4 * size if c[SAVES] else 0)
+            take_over(p, row + start, row + last, 3 * size, T)
+            multiply_rows(state, packed, products, 3 * size, c, start, last, 0, n & 1)
             for r in range(start, last):
-                gate = shifted(into, r * 4 * size)
-                copy_run(gate, shifted(x, (row + r) * 3 * size), 2 * size)
-                for j in range(size):
-                    gate[2 * size + j] = bias[j] if c[HAS_BIAS] else T(0)
-            multiply_rows(state, packed, into, 4 * size, c, start, last, 1, n & 1)
-            for r in range(start, last):
-                now, added = shifted(state, r * size), shifted(x, (row + r) * 3 * size + 2 * size)
-                gate = shifted(into, r * 4 * size)
-                gru_row(math.sigmoid, math.tanh, added, gate, now, size, T)
+                gate, product = (
+                    shifted(gates, (row + r) * 3 * size),
+                    shifted(products, r * 3 * size),
+                )
+                if c[HAS_BIAS]:
+                    add_run(shifted(product, 2 * size), bias, size, T(1))
+                if c[SAVES]:
+                    copy_run(shifted(kept, (row + r) * size), shifted(product, 2 * size), size)
+                gru_row(math.sigmoid, math.tanh, gate, product, shifted(state, r * size), size, T)
             copy_run(shifted(out, here), shifted(state, start * size), many)
         row += 0 if reverse else count
 
@@ -312,7 +318,7 @@ def gru(args, start, stop):
 def rnn_backward(args, start, stop):
     """The gradients of x and of the first state; a unit is a sequence."""
     p = words(args)
-    out, g, g_state, sizes = at(p[1], T), at(p[4], T), at(p[5], T), at(p[7], I)
+    out, g, g_state, sizes = at(p[0], T), at(p[4], T), at(p[5], T), at(p[7], I)
     gx, state = at(p[8], T), at(p[10], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
@@ -385,7 +391,7 @@ def lstm_row_back(tanh, gates, before, state, cell, gx, size, T):
 def lstm_backward(args, start, stop):
     """The gradients of x, of the first state and the first cell; a unit is a sequence."""
     p = words(args)
-    gates, before_cell, g, sizes = at(p[1], T), at(p[3], T), at(p[4], T), at(p[7], I)
+    gates, before_cell, g, sizes = at(p[0], T), at(p[3], T), at(p[4], T), at(p[7], I)
     gx, state, cell = at(p[8], T), at(p[10], T), at(p[11], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
@@ -424,7 +430,7 @@ def gru_point_back(g, reset, update, product, new, old, T):
 
 
 @helper
-def gru_row_back(gates, before, state, gx, products, size, T):
+def gru_row_back(gates, before, kept, state, gx, products, size, T):
     """The gradients of what the gates of a row are made from: by the input, by the state, and past them."""
     d_reset, d_update, d_new, d_product, d_state = (
         stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK), stack(T, BLOCK)
@@ -432,15 +438,11 @@ def gru_row_back(gates, before, state, gx, products, size, T):
     for first in range(0, size, BLOCK):
         count = min(BLOCK, size - first)
         gate, old, g = shifted(gates, first), shifted(before, first), shifted(state, first)
+        told = shifted(kept, first)
         for j in range(count):
-            reset, update, product, new = (
-                gate[j],
-                gate[size + j],
-                gate[2 * size + j],
-                gate[3 * size + j],
-            )
+            reset, update, new = gate[j], gate[size + j], gate[2 * size + j]
             d_reset[j], d_update[j], d_new[j], d_product[j], d_state[j] = gru_point_back(
-                g[j], reset, update, product, new, old[j], T
+                g[j], reset, update, told[j], new, old[j], T
             )
         made, product = shifted(gx, first), shifted(products, first)
         copy_run(made, d_reset, count)
@@ -456,8 +458,8 @@ def gru_row_back(gates, before, state, gx, products, size, T):
 def gru_backward(args, start, stop):
     """The gradients of x, of the products with the state, and of the first state; a unit is a sequence."""
     p = words(args)
-    gates, before, g, sizes = at(p[1], T), at(p[2], T), at(p[4], T), at(p[7], I)
-    gx, products, state = at(p[8], T), at(p[9], T), at(p[10], T)
+    gates, before, kept, g = at(p[0], T), at(p[2], T), at(p[3], T), at(p[4], T)
+    sizes, gx, products, state = at(p[7], I), at(p[8], T), at(p[9], T), at(p[10], T)
     packed, c = at(p[PACKED_WEIGHT], T), shifted(p, WORDS)
     steps, size, reverse = c[STEPS], c[HIDDEN], c[REVERSE]
     begin(at(p[5], T), state, start, stop, size)
@@ -472,9 +474,13 @@ def gru_backward(args, start, stop):
                 add_run(shifted(state, start * size), shifted(g, here), many, T(1))
             for r in range(start, last):
                 i = row + r
-                old, now = shifted(before, i * size), shifted(state, r * size)
+                old, told, now = (
+                    shifted(before, i * size),
+                    shifted(kept, i * size),
+                    shifted(state, r * size),
+                )
                 made, product = shifted(gx, i * 3 * size), shifted(products, i * 3 * size)
-                gru_row_back(shifted(gates, i * 4 * size), old, now, made, product, size, T)
+                gru_row_back(shifted(gates, i * 3 * size), old, told, now, made, product, size, T)
             made = shifted(products, row * 3 * size)
             multiply_rows(made, packed, state, size, c, start, last, 1, n & 1)
         row += 0 if reverse else count
@@ -529,8 +535,8 @@ def rows_before(sizes, row, step):
 @on_device(rnn)
 def rnn_by_blocks(row, n):
     """out = tanh or ReLU of x + state @ weight, which is the next state."""
-    x, first_state, sizes = at(row[1], T), at(row[3], T), at(row[5], I)
-    out, state, kept, before = at(row[6], T), at(row[7], T), at(row[9], T), at(row[10], T)
+    x, first_state, sizes = at(row[0], T), at(row[3], T), at(row[5], I)
+    gates, out, state, before = at(row[6], T), at(row[7], T), at(row[8], T), at(row[10], T)
     turned, steps, size = at(row[PACKED_WEIGHT], T), row[WORDS + STEPS], row[WORDS + HIDDEN]
     for unit in range(block(), n, blocks()):
         now = shifted(state, unit * size)
@@ -542,20 +548,20 @@ def rnn_by_blocks(row, n):
                 for j in range(thread(), size, threads()):
                     made = multiply_column(now, turned, j, size, size, x[here + j], math.fma, T)
                     rectified = T(0) if made < T(0) else made
-                    out[here + j] = rectified if row[WORDS + RECTIFIES] else math.tanh(made)
+                    gates[here + j] = rectified if row[WORDS + RECTIFIES] else math.tanh(made)
                 barrier()
                 for j in range(thread(), size, threads()):
                     if row[WORDS + SAVES]:
-                        before[here + j], kept[here + j] = now[j], out[here + j]
-                    now[j] = out[here + j]
+                        before[here + j] = now[j]
+                    out[here + j] = now[j] = gates[here + j]
                 barrier()
 
 
 @on_device(lstm)
 def lstm_by_blocks(row, n):
     """Gates, cells and states of all steps."""
-    x, first_state, first_cell, sizes = at(row[1], T), at(row[3], T), at(row[4], T), at(row[5], I)
-    out, state, cell, gates = at(row[6], T), at(row[7], T), at(row[8], T), at(row[9], T)
+    x, first_state, first_cell, sizes = at(row[0], T), at(row[3], T), at(row[4], T), at(row[5], I)
+    gates, out, state, cell = at(row[6], T), at(row[7], T), at(row[8], T), at(row[9], T)
     before, before_cell, turned = at(row[10], T), at(row[11], T), at(row[PACKED_WEIGHT], T)
     steps, size, saves = row[WORDS + STEPS], row[WORDS + HIDDEN], row[WORDS + SAVES]
     for unit in range(block(), n, blocks()):
@@ -566,10 +572,7 @@ def lstm_by_blocks(row, n):
             first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
             if unit < count:
                 i = first + unit
-                gate, added = (
-                    shifted(gates, (i if saves else unit) * 4 * size),
-                    shifted(x, i * 4 * size),
-                )
+                gate, added = shifted(gates, i * 4 * size), shifted(x, i * 4 * size)
                 for j in range(thread(), 4 * size, threads()):
                     gate[j] = multiply_column(now, turned, j, 4 * size, size, added[j], math.fma, T)
                 barrier()
@@ -578,8 +581,8 @@ def lstm_by_blocks(row, n):
                     new, leaves = math.tanh(gate[2 * size + j]), math.sigmoid(gate[3 * size + j])
                     if saves:
                         before[i * size + j], before_cell[i * size + j] = now[j], old[j]
-                        gate[j], gate[size + j] = enters, forgets
-                        gate[2 * size + j], gate[3 * size + j] = new, leaves
+                    gate[j], gate[size + j] = enters, forgets
+                    gate[2 * size + j], gate[3 * size + j] = new, leaves
                     after = forgets * old[j] + enters * new
                     made = leaves * math.tanh(after)
                     old[j], now[j], out[i * size + j] = after, made, made
@@ -588,36 +591,32 @@ def lstm_by_blocks(row, n):
 
 @on_device(gru)
 def gru_by_blocks(row, n):
-    """Gates and states of all steps."""
-    x, bias, first_state, sizes = at(row[1], T), at(row[2], T), at(row[3], T), at(row[5], I)
-    out, state, gates, before = at(row[6], T), at(row[7], T), at(row[9], T), at(row[10], T)
-    turned, steps, size = at(row[PACKED_WEIGHT], T), row[WORDS + STEPS], row[WORDS + HIDDEN]
-    saves = row[WORDS + SAVES]
+    """Gates and states of all steps, and what the states give to the new ones."""
+    x, bias, first_state, sizes = at(row[0], T), at(row[2], T), at(row[3], T), at(row[5], I)
+    gates, out, state, before = at(row[6], T), at(row[7], T), at(row[8], T), at(row[10], T)
+    kept, turned, steps = at(row[11], T), at(row[PACKED_WEIGHT], T), row[WORDS + STEPS]
+    size, products = row[WORDS + HIDDEN], shifted(turned, row[WORDS + ROOM])
     for unit in range(block(), n, blocks()):
-        now = shifted(state, unit * size)
+        now, product = shifted(state, unit * size), shifted(products, unit * 3 * size)
         begin_on_gpu(shifted(first_state, unit * size), now, size)
         for m in range(steps):
             first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
             if unit < count:
                 i = first + unit
-                gate, added = (
-                    shifted(gates, (i if saves else unit) * 4 * size),
-                    shifted(x, i * 3 * size),
-                )
+                gate, added = shifted(gates, i * 3 * size), shifted(x, i * 3 * size)
                 for j in range(thread(), 3 * size, threads()):
-                    total = T(0)
-                    if j < 2 * size:
-                        total = added[j]
-                    elif row[WORDS + HAS_BIAS]:
-                        total = bias[j - 2 * size]
-                    gate[j] = multiply_column(now, turned, j, 3 * size, size, total, math.fma, T)
+                    product[j] = multiply_column(now, turned, j, 3 * size, size, T(0), math.fma, T)
                 barrier()
                 for j in range(thread(), size, threads()):
-                    reset, update = math.sigmoid(gate[j]), math.sigmoid(gate[size + j])
-                    new = math.tanh(added[2 * size + j] + reset * gate[2 * size + j])
-                    if saves:
-                        before[i * size + j] = now[j]
-                        gate[j], gate[size + j], gate[3 * size + j] = reset, update, new
+                    reset = math.sigmoid(added[j] + product[j])
+                    update = math.sigmoid(added[size + j] + product[size + j])
+                    told = product[2 * size + j]
+                    if row[WORDS + HAS_BIAS]:
+                        told += bias[j]
+                    new = math.tanh(added[2 * size + j] + reset * told)
+                    if row[WORDS + SAVES]:
+                        before[i * size + j], kept[i * size + j] = now[j], told
+                    gate[j], gate[size + j], gate[2 * size + j] = reset, update, new
                     made = (now[j] - new) * update + new
                     now[j], out[i * size + j] = made, made
                 barrier()
@@ -626,7 +625,7 @@ def gru_by_blocks(row, n):
 @on_device(rnn_backward)
 def rnn_backward_by_blocks(row, n):
     """The gradients of x and of the first state."""
-    out, g, g_state, sizes = at(row[1], T), at(row[4], T), at(row[5], T), at(row[7], I)
+    out, g, g_state, sizes = at(row[0], T), at(row[4], T), at(row[5], T), at(row[7], I)
     gx, state, turned = at(row[8], T), at(row[10], T), at(row[PACKED_WEIGHT], T)
     steps, size = row[WORDS + STEPS], row[WORDS + HIDDEN]
     for unit in range(block(), n, blocks()):
@@ -654,7 +653,7 @@ def rnn_backward_by_blocks(row, n):
 @on_device(lstm_backward)
 def lstm_backward_by_blocks(row, n):
     """The gradients of x, of the first state and the first cell."""
-    gates, before_cell, g, g_state = at(row[1], T), at(row[3], T), at(row[4], T), at(row[5], T)
+    gates, before_cell, g, g_state = at(row[0], T), at(row[3], T), at(row[4], T), at(row[5], T)
     g_cell, sizes, gx, state = at(row[6], T), at(row[7], I), at(row[8], T), at(row[10], T)
     cell, turned, steps = at(row[11], T), at(row[PACKED_WEIGHT], T), row[WORDS + STEPS]
     size = row[WORDS + HIDDEN]
@@ -687,9 +686,10 @@ def lstm_backward_by_blocks(row, n):
 @on_device(gru_backward)
 def gru_backward_by_blocks(row, n):
     """The gradients of x, of the products with the state, and of the first state."""
-    gates, before, g, g_state = at(row[1], T), at(row[2], T), at(row[4], T), at(row[5], T)
-    sizes, gx, products, state = at(row[7], I), at(row[8], T), at(row[9], T), at(row[10], T)
-    turned, steps, size = at(row[PACKED_WEIGHT], T), row[WORDS + STEPS], row[WORDS + HIDDEN]
+    gates, before, kept, g = at(row[0], T), at(row[2], T), at(row[3], T), at(row[4], T)
+    g_state, sizes, gx, products = at(row[5], T), at(row[7], I), at(row[8], T), at(row[9], T)
+    state, turned = at(row[10], T), at(row[PACKED_WEIGHT], T)
+    steps, size = row[WORDS + STEPS], row[WORDS + HIDDEN]
     for unit in range(block(), n, blocks()):
         now = shifted(state, unit * size)
         begin_on_gpu(shifted(g_state, unit * size), now, size)
@@ -697,7 +697,7 @@ def gru_backward_by_blocks(row, n):
             first, count = rows_before(sizes, row, steps - 1 - m if row[WORDS + REVERSE] else m)
             if unit < count:
                 i = first + unit
-                gate, made = shifted(gates, i * 4 * size), shifted(gx, i * 3 * size)
+                gate, made = shifted(gates, i * 3 * size), shifted(gx, i * 3 * size)
                 into = shifted(products, i * 3 * size)
                 for j in range(thread(), size, threads()):
                     d = now[j]
@@ -705,7 +705,7 @@ def gru_backward_by_blocks(row, n):
                         d += g[i * size + j]
                     made[j], made[size + j], made[2 * size + j], into[2 * size + j], now[j] = (
                         gru_point_back(
-                            d, gate[j], gate[size + j], gate[2 * size + j], gate[3 * size + j],
+                            d, gate[j], gate[size + j], kept[i * size + j], gate[2 * size + j],
                             before[i * size + j], T,
                         )
                     )  # fmt: skip

@@ -65,6 +65,17 @@ F.softshrink({f}); F.softshrink({f}, {positive}); F.softsign({f}); F.tanh({f}); 
 F.threshold({f}, {number}, {number}); F.threshold_({f}, {number}, {number})
 """
 
+RECURRENT = """
+T.rnn_tanh_cell({fsquare}, {=fsquare}, {=fsquare}, {=fsquare})
+T.rnn_relu_cell({fsquare}, {=fsquare}, {=fsquare}, {=fsquare})
+T.gru_cell({fsquare}, {=fsquare}, {=fsquare}.repeat(3, 1), {=fsquare}.repeat(3, 1))
+T.lstm_cell({fsquare}, ({=fsquare}, {=fsquare}), {=fsquare}.repeat(4, 1), {=fsquare}.repeat(4, 1))[1]
+T.rnn_tanh({fsquare}.expand(3, -1, -1), {=fsquare}[None], [{=fsquare}] * 2, False, 1, 0., False, False, False)[0]
+T.rnn_relu({fsquare}[None], {=fsquare}[None], [{=fsquare}] * 2, False, 1, 0., False, False, False)[1]
+T.gru({fsquare}[None], {=fsquare}[None], [{=fsquare}.repeat(3, 1)] * 2, False, 1, 0., False, False, False)[0]
+T.lstm({fsquare}[None], [{=fsquare}[None]] * 2, [{=fsquare}.repeat(4, 1)] * 2, False, 1, 0., False, False, False)[0]
+"""  # noqa: E501
+
 OPERATORS = """
 {x} + {y}; {x} - {y}; {x} * {y}; {x} / {y}; {x} // {y}; {x} % {y}; {x} ** {exponent}; {f} ** {s}
 {number} + {x}; {number} - {x}; {number} * {x}; {number} / {x}; {number} // {f}; {number} % {f}
@@ -381,7 +392,7 @@ def table() -> dict[str, list[str]]:
         "moves": texts(MOVES),
         "making": texts(MAKING),
         "random": texts(RANDOM),
-        "networks": texts(NETWORKS),
+        "networks": [*texts(NETWORKS), *texts(RECURRENT)],
         "losses": texts(LOSSES),
     }
     written = [w for calls in values.values() for call in calls for w in writing_forms(call)]

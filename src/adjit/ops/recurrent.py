@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..graph.export import export
-from ..graph.launch import launch
+from ..graph.launch import launch_recipe, recipe_of
 from ..graph.operation import operation
 from ..graph.record import needs_grad
 from ..graph.state import state as modes
@@ -32,17 +32,17 @@ class Kind(NamedTuple):
     """A kind of recurrent layer."""
 
     gates: int  # parts of a row of the weights
-    kept: int  # parts of a row that forward keeps beside states
     forward: Any
     backward: Any
+    has_cells: bool = False
     rectifies: bool = False
 
 
 KINDS = {
-    "lstm": Kind(4, 4, kernels.lstm, kernels.lstm_backward),
-    "gru": Kind(3, 4, kernels.gru, kernels.gru_backward),
-    "rnn_tanh": Kind(1, 1, kernels.rnn, kernels.rnn_backward),
-    "rnn_relu": Kind(1, 1, kernels.rnn, kernels.rnn_backward, rectifies=True),
+    "lstm": Kind(4, kernels.lstm, kernels.lstm_backward, has_cells=True),
+    "gru": Kind(3, kernels.gru, kernels.gru_backward),
+    "rnn_tanh": Kind(1, kernels.rnn, kernels.rnn_backward),
+    "rnn_relu": Kind(1, kernels.rnn, kernels.rnn_backward, rectifies=True),
 }
 
 
@@ -55,26 +55,30 @@ def launch_steps(
     reverse: bool, sizes: Tensor | None, has_gradient: bool = False, has_bias: bool = False,
     rectifies: bool = False, saves: bool = False,
 ) -> Any:  # fmt: skip
-    """Pack the weight, the first of the inputs, for products (batch, depth) by (depth, columns); run steps.
+    """Pack the weight, the second input, for products (batch, depth) by (depth, columns), and run steps.
 
-    Columns of the weight are `line` elements apart, its lines `along`.
+    Columns of the weight are `line` elements apart, its lines `along`. The first result has the shape of
+    the first input, and takes over its memory where nobody else looks at that.
     """
     kind = inputs[0].dtype
     panel = kernels.PANEL_BYTES // kind.itemsize
     panels = -(-columns // panel)
-    work = max(depth * columns, 1)
-    return launch(
+    room = panels * panel * depth + panel * panel  # packing may write too much
+    recipe = recipe_of(
         [
             (kernels.pack_weight, panels, max(1, GRAIN // (depth * panel + 1))),
-            (kernel, batch, max(1, GRAIN // (work * max(steps, 1)))),
+            (kernel, batch, max(1, GRAIN // max(depth * columns * steps, 1))),
         ],
-        inputs, [(shape, kind) for shape in outputs], bind={"I": dtypes.int64, "T": kind},
+        tuple([t.spec for t in inputs]), [(shape, kind) for shape in outputs],
+        bind={"I": dtypes.int64, "T": kind},
         words=(
             steps, rows, batch, hidden, depth, columns, line, along, panel, reverse, sizes is not None,
-            has_gradient, has_bias, rectifies, saves,
+            has_gradient, has_bias, rectifies, saves, room,
         ),
-        scratch=(panels * panel * depth + panel * panel) * kind.itemsize,
+        scratch=(room + batch * columns) * kind.itemsize,
     )  # fmt: skip
+    recipe.over = 1
+    return launch_recipe(recipe, inputs)
 
 
 def dense_or(other: Tensor, *given: Tensor | None) -> list[Tensor]:
@@ -102,25 +106,26 @@ def recurrent_layer(
         saves: whether there will be a backward.
 
     Returns:
-        States of all steps, the last ones, the last cells, and what backward reads: the gates and, before
-        each step, the states and cells. What a kind has not is empty.
+        States of all steps, the last ones, the last cells, and what backward reads: the gates, the states
+        before each step, and the cells there or what these states give to the new ones of a GRU. What a
+        kind has not is empty.
     """
     of = KINDS[kind]
     rows, (batch, hidden) = x.shape[0], h0.shape
-    has_cells, saved = c0 is not None, rows if saves else 0
+    saved = rows if saves else 0
     weight = w_hh.contiguous()
     extra, state, cell, counts = dense_or(weight, bias_hn, h0, c0, sizes)
-    made: Several = launch_steps(
-        of.forward, (weight, linear(x, w_ih, bias), extra, state, cell, counts),
+    gates, *made, before, other = launch_steps(
+        of.forward, (linear(x, w_ih, bias), weight, extra, state, cell, counts),
         [
-            (rows, hidden), (batch, hidden), (batch if has_cells else 0, hidden),
-            (rows if saves else batch, of.kept * hidden), (saved, hidden),
-            (saved if has_cells else 0, hidden),
+            (rows, of.gates * hidden), (rows, hidden), (batch, hidden),
+            (batch if of.has_cells else 0, hidden), (saved, hidden),
+            (saved if of.has_cells or kind == "gru" else 0, hidden),
         ],
         steps, hidden, of.gates * hidden, hidden, 1, batch=batch, hidden=hidden, rows=rows,
         reverse=reverse, sizes=sizes, has_bias=bias_hn is not None, rectifies=of.rectifies, saves=saves,
     )  # fmt: skip
-    return made
+    return *made, gates, before, other
 
 
 @recurrent_layer.vjp
@@ -155,7 +160,7 @@ def _(  # type: ignore[no-untyped-def]
 
 def back_by_kernel(
     kind: str, g: Tensor | None, g_state: Tensor, g_cell: Tensor | None, w_hh: Tensor, gates: Tensor,
-    before: Tensor, before_cell: Tensor, sizes: Tensor | None, steps: int, reverse: bool,
+    before: Tensor, other: Tensor, sizes: Tensor | None, steps: int, reverse: bool,
 ) -> Several:  # fmt: skip
     """The gradients of the products with the inputs and with the states, of the first state and cell."""
     of, is_gru = KINDS[kind], kind == "gru"
@@ -163,7 +168,7 @@ def back_by_kernel(
     width, weight = of.gates * hidden, w_hh.contiguous()
     upper, state, cell, counts = dense_or(weight, g, g_state, g_cell, sizes)
     made, products, d_state, d_cell = launch_steps(
-        of.backward, (weight, gates, before, before_cell, upper, state, cell, counts),
+        of.backward, (gates, weight, before, other, upper, state, cell, counts),
         [
             (rows, width), (rows if is_gru else 0, width), (batch, hidden),
             (0 if g_cell is None else batch, hidden),
@@ -356,6 +361,37 @@ def one_direction(
     return out, state, None if c0 is None else cell
 
 
+def check_operands(
+    kind: str, x: Tensor, weights: Sequence[Tensor], has_biases: bool, batch: int, h: Tensor,
+    c: Tensor | None,
+) -> None:  # fmt: skip
+    """Shapes and dtypes of a layer's weights and states have to fit: kernels do not look at them.
+
+    Raises:
+        RuntimeError: if they do not.
+    """
+    gates, count = KINDS[kind].gates, 4 if has_biases else 2
+    is_projected = len(weights) == count + 1 and kind == "lstm"
+    if len(weights) != count + is_projected:
+        raise RuntimeError(
+            f"{kind}: expected {count} weights and biases of a layer, got {len(weights)}"
+        )
+    states = weights[1].shape[-1]
+    hidden = weights[-1].shape[-1] if is_projected else states
+    rows = gates * hidden
+    shapes = [(rows, x.shape[-1]), (rows, states), *[(rows,)] * (count - 2)]
+    shapes += [(states, hidden)] * is_projected
+    wanted = [*zip(weights, shapes, strict=True), (h, (batch, states))]
+    wanted += [] if c is None else [(c, (batch, hidden))]
+    for t, shape in wanted:
+        if t.shape != shape:
+            raise RuntimeError(
+                f"{kind}: expected a weight or state of size {list(shape)}, got {list(t.shape)}"
+            )
+        if t.dtype is not x.dtype or not t.dtype.is_floating_point:
+            raise RuntimeError(f"expected scalar type {x.dtype.legacy} but found {t.dtype.legacy}")
+
+
 def check_sizes(rows: int, batch: int, sizes: Tensor) -> None:
     """The rows of each step of packed sequences have to fit each other, the data and the states."""
     counts = sizes.tolist()
@@ -401,6 +437,9 @@ def layers(
         made = []
         for place in range(layer * directions, (layer + 1) * directions):
             weights = params[place * each : (place + 1) * each]
+            check_operands(
+                kind, x, weights, has_biases, batch, h[place], None if c is None else c[place]
+            )
             out, state, cell = one_direction(
                 kind, x, weights, has_biases, h[place], None if c is None else c[place], sizes, steps,
                 bool(place % directions),
