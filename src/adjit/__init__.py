@@ -75,8 +75,10 @@ try:
 
     # isort: split
     from . import (
+        _C,
         _dynamo,
         _logging,
+        _utils,
         accelerator,
         autograd,
         backends,
@@ -93,6 +95,7 @@ try:
         serialization,
         special,
         testing,
+        types,
         utils,
         version,
     )

@@ -1,5 +1,5 @@
 """Tools around training: datasets and loaders, memory shared with other libraries."""
 
-from . import data, dlpack
+from . import _pytree, data, dlpack
 
-__all__ = ["data", "dlpack"]
+__all__ = ["_pytree", "data", "dlpack"]
