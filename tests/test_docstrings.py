@@ -24,7 +24,8 @@ ROOMS = (
     "", "accelerator", "autograd", "autograd.functional", "backends", "backends.cuda", "backends.cudnn",
     "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler", "config", "cuda",
     "cuda.inspection", "cuda.nvtx", "cuda.simulator", "hub", "jit", "linalg", "models", "nn", "nn.functional",
-    "nn.init", "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "profiler",
+    "nn.init", "nn.parameter", "nn.utils", "optim", "optim.lr_scheduler", "optim.optimizer", "overrides",
+    "profiler",
     "random", "serialization", "special", "testing", "utils", "utils.benchmark", "utils.data",
     "utils.dlpack", "utils.tensorboard",
 )  # fmt: skip
@@ -32,7 +33,16 @@ ROOMS = (
 INTERNAL = {
     "Generator": {"advance", "reserve"},
     **{f"optim.{name}": {"update"} for name in ("Adagrad", "Adam", "RMSprop", "SGD")},
-    "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
+    "Tensor": {
+        "accumulator",
+        "current_fn",
+        "fn",
+        "grad_value",
+        "more",
+        "nr",
+        "of_class",
+        "set_grad",
+    },
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
 ONLY = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from .devices import device as Device
 from .nn.module import _parse_to
+from .overrides import DisableTorchFunctionSubclass, _disabled_torch_function_impl  # noqa: F401
 
 
 def _accepted(name: str) -> Callable[..., bool]:

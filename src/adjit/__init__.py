@@ -90,6 +90,7 @@ try:
         models,
         nn,
         optim,
+        overrides,
         paths,
         profiler,
         serialization,

@@ -6,7 +6,7 @@ import copy as copying
 from typing import Any, Self
 
 from ..ops import creation
-from ..tensor import Tensor
+from ..tensor import Tensor, plainly
 
 
 class Parameter(Tensor):
@@ -25,6 +25,8 @@ class Parameter(Tensor):
         Parameter containing:
         tensor([1., 1.], requires_grad=True)
     """
+
+    __torch_function__ = plainly
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         made = _leaf(cls, data)
@@ -66,6 +68,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = plainly
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
         buffer = _leaf(cls, data)
@@ -80,4 +83,4 @@ class Buffer(Tensor):
 
 def _leaf(cls: type[Any], data: Tensor | None) -> Any:
     """A tensor of the class on the same storage, without history; empty without data."""
-    return (creation.empty(0) if data is None else data.detach()).as_subclass(cls)
+    return (creation.empty(0) if data is None else data.detach()).of_class(cls)
