@@ -116,7 +116,11 @@ VIEWS = """
 {x}.unfold({dim}, 1, 1); {x}.unfold(-1, 2, 1); {x}.as_strided((2, 2), (1, 1)); {x}.ravel(); {x}.view_as({s})
 {x}.reshape_as({s}); T.atleast_1d({x}); T.atleast_2d({x}); T.atleast_3d({x}); {x2}.H; {x2}.adjoint()
 {x3}.mH; {x}.as_strided((3,), (0,)); T.broadcast_tensors({x}, {y}); {x}.is_contiguous(); T.split({x}, 1)
-T.split({x}, [{size0}]); {x}[..., None]; {x2}[:, ::2]; {x2}[::2, 1:]
+T.split({x}, [{size0}]); {x}[..., None]; {x2}[:, ::2]; {x2}[::2, 1:]; {x}.hsplit(1); {x2}.vsplit(1)
+{x3}.dsplit(1); {x2}.clone().fill_diagonal_(2); T.view_copy({x}, (-1,)); T.t_copy({x2}); T.detach_copy({x})
+T.expand_copy({x}, {wider}); T.permute_copy({x}, {order_of_dims}); T.select_copy({x}, {dim}, -1)
+T.squeeze_copy({x}); T.transpose_copy({x}, {dim}, {dim}); T.unfold_copy({x}, {dim}, 1, 1)
+T.unsqueeze_copy({x}, -1); T.as_strided_copy({x}, (2, 2), (1, 1)); T.diagonal_copy({x2})
 """
 
 # ----- reductions, scans, orders -----
@@ -142,7 +146,12 @@ T.linalg.matrix_norm({f2}); T.linalg.matrix_norm({f3}, 1); {x}.count_nonzero(); 
 {x}.unique(); {x}.unique_consecutive(); {x}.unique(return_inverse=True, return_counts=True); {x}.nonzero()
 {x}.argwhere(); F.softmin({f}, {dim}); F.normalize({f}, dim={dim}); F.softmax({f}, {dim})
 F.log_softmax({f}, {dim}); T.cosine_similarity({f}, {s}, {dim}); F.cosine_similarity({f}, {s}, {dim})
-T.pairwise_distance({f2}, {s}); F.pairwise_distance({f2}, {s}, keepdim={flag})
+T.pairwise_distance({f2}, {s}); F.pairwise_distance({f2}, {s}, keepdim={flag}); {f}.quantile(0.5)
+{f}.quantile(0.25, {dim}, keepdim={flag}); {f}.nanquantile(0.75, {dim}); {f}.histc(4, -2, 2)
+{f}.histogram(4, range=(-2.0, 2.0)); {classes}.bincount(); {classes}.bincount(minlength=7); T.isin({f}, {s})
+{f2}.cov(); {f2}.corrcoef(); {f}.dist({s}); T.cdist({f2}, {s}); T.cdist({f2}, {s}, p=1.0); T.pdist({f2})
+T.trapezoid({f}, dim={dim}); T.trapz({f}, dx=0.5); T.cumulative_trapezoid({f}); {f2}.renorm(2, 0, 1.0)
+T.unravel_index({classes}, (2, 2)); T.is_nonzero({x}.sum()); {x}.sum().is_nonzero()
 """
 
 # ----- matrices -----
@@ -388,7 +397,9 @@ NOT_CALLED = {
     "what shows how values would be computed": "kernels plan",
     "GPUs": "cuda is_pinned pin_memory record_stream",
     "dtypes that are not there": "bfloat16 half",
-    "exchange, which has files of its own": "__dlpack__ __dlpack_device__ to_dlpack",
+    "exchange, which has files of its own": "__dlpack__ __dlpack_device__ frombuffer to_dlpack",
+    "memory whose elements are undefined": "resize_ resize_as_",
+    "what warns": "range",
 }
 
 
