@@ -28,14 +28,24 @@ ROOMS = (
     "distributions.relaxed_categorical", "distributions.utils", "hub", "jit", "linalg", "models", "nn",
     "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
     "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim", "optim.lr_scheduler",
-    "optim.optimizer", "optim.swa_utils", "profiler", "random", "serialization", "special", "testing",
-    "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.tensorboard",
+    "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random", "serialization", "special",
+    "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack",
+    "utils.tensorboard",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
     "Generator": {"advance", "reserve"},
     **{f"optim.{name}": {"numbers", "update"} for name in adjit.optim.__all__ if name[0].isupper()},
-    "Tensor": {"accumulator", "current_fn", "fn", "grad_value", "more", "nr", "set_grad"},
+    "Tensor": {
+        "accumulator",
+        "current_fn",
+        "fn",
+        "grad_value",
+        "more",
+        "nr",
+        "of_class",
+        "set_grad",
+    },
 }
 VAGUE = re.compile(r"(What|Whether|Where|How|The same as)\b")
 ONLY = {

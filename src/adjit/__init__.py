@@ -79,8 +79,10 @@ try:
 
     # isort: split
     from . import (
+        _C,
         _dynamo,
         _logging,
+        _utils,
         accelerator,
         autograd,
         backends,
@@ -92,11 +94,13 @@ try:
         models,
         nn,
         optim,
+        overrides,
         paths,
         profiler,
         serialization,
         special,
         testing,
+        types,
         utils,
         version,
     )

@@ -48,8 +48,6 @@ PATHS = {
     "nn.modules.transformer": ("nn",),
     "nn.modules.upsampling": ("nn.resizing",),
     "nn.modules.utils": ("nn.tuples", "nn.utils"),
-    "nn.utils.clip_grad": ("nn.utils",),
-    "nn.utils.convert_parameters": ("nn.utils",),
     "optim.adamw": ("optim",),
     "utils.data._utils": ("utils.data",),
     "utils.data._utils.collate": ("utils.data.collate",),

@@ -41,6 +41,15 @@ class ItemContext(NamedTuple):
 native.know(ITEM=ItemContext)
 
 
+subclass_hooks: list[Callable[[type], object]] = []  # called with new subclasses of `Tensor`
+
+
+@classmethod  # type: ignore[misc]
+def plainly(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """The `__torch_function__` of classes that functions take as plain tensors, and do not ask."""
+    return func(*args, **(kwargs or {}))
+
+
 def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
     """A method that makes Python's numbers of elements."""
 
@@ -108,6 +117,8 @@ class Tensor(TensorBase):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         native.keep_attributes_in_dicts(cls)  # as its own, so that one can become the other
+        for hook in subclass_hooks:
+            hook(cls)
 
     # ----- geometry -----
 
@@ -692,7 +703,7 @@ class Tensor(TensorBase):
         self.storage, self.spec, self.offset, self.counter = storage, spec, offset, counter
 
     def as_subclass(self, cls: type[Any]) -> Any:
-        """Give the same tensor as an instance of a subclass.
+        """Give a view of the tensor as an instance of a subclass. Differentiable.
 
         Example:
             >>> class Image(adjit.Tensor):
@@ -700,6 +711,11 @@ class Tensor(TensorBase):
             >>> isinstance(adjit.zeros(2, 2).as_subclass(Image), Image)
             True
         """
+        is_leaf = state.grad and self.edge is None and record.needs_grad(self)
+        return (self.view_as(self) if is_leaf else self).of_class(cls)
+
+    def of_class(self, cls: type[Any]) -> Any:
+        """The same handle as one of another class: a leaf is another leaf."""
         made = record.new_tensor(cls)
         for field in ("storage", "spec", "offset", "counter", "needs_grad", "edge", "view_of"):
             setattr(made, field, getattr(self, field))
@@ -941,7 +957,7 @@ class Tensor(TensorBase):
             return memo[id(self)]
         made = copies.on_copied_memory(self, memo)
         if type(self) is not Tensor:
-            made = made.as_subclass(type(self))
+            made = made.of_class(type(self))
         made.needs_grad = self.needs_grad
         memo[id(self)] = made
         if self.grad_value() is not None:
@@ -951,7 +967,7 @@ class Tensor(TensorBase):
         return made
 
     def __copy__(self) -> Tensor:
-        made = self.as_subclass(type(self))
+        made = self.of_class(type(self))
         made.meta = self.meta
         made.__dict__.update(self.__dict__)
         return made

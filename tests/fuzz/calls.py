@@ -304,6 +304,7 @@ F.nll_loss({f2}, {row_classes}, reduction={reduction}); F.nll_loss({f2}, {row_cl
 F.binary_cross_entropy({chances}, {like_chances}, reduction={reduction})
 F.binary_cross_entropy_with_logits({f}, {like_chances}, reduction={reduction})
 F.binary_cross_entropy_with_logits({f}, {like_chances}, pos_weight={row})
+F.multi_margin_loss({f2}, {row_classes}); F.multilabel_margin_loss({f2}, T.zeros_like({=f2}, dtype=T.int64))
 """
 
 LOOKS = """
@@ -418,7 +419,9 @@ NOT_CALLED = {
     "recurrent layers and factors of matrices, which have files of their own": "gru gru_cell lstm lstm_cell "
     "rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell cholesky solve_triangular",
     "dtypes that are not there": "bfloat16 half",
-    "exchange, which has files of its own": "__dlpack__ __dlpack_device__ to_dlpack",
+    "exchange, which has files of its own": "__dlpack__ __dlpack_device__ frombuffer to_dlpack",
+    "memory whose elements are undefined": "resize_ resize_as_",
+    "what warns": "range",
 }
 
 

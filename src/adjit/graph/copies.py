@@ -66,7 +66,7 @@ def rebuild(
     shape, strides, kind = plain
     made = record.make_tensor(storage, spec_of(shape, strides, kind, storage.spec.device), offset)
     if cls is not type(made):
-        made = made.as_subclass(cls)
+        made = made.of_class(cls)
     made.needs_grad = needs_grad
     made.__dict__.update(attributes)
     return made

@@ -8,7 +8,7 @@ from typing import Any, NoReturn, Self
 
 from ..graph import record
 from ..ops import creation
-from ..tensor import Tensor
+from ..tensor import Tensor, plainly
 
 
 class Parameter(Tensor):
@@ -27,6 +27,8 @@ class Parameter(Tensor):
         Parameter containing:
         tensor([1., 1.], requires_grad=True)
     """
+
+    __torch_function__ = plainly
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         made = _leaf(cls, data)
@@ -68,6 +70,7 @@ class Buffer(Tensor):
     """
 
     persistent: bool
+    __torch_function__ = plainly
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
         buffer = _leaf(cls, data)
@@ -82,7 +85,7 @@ class Buffer(Tensor):
 
 def _leaf(cls: type[Any], data: Tensor | None) -> Any:
     """A tensor of the class on the same storage, without history; empty without data."""
-    return (creation.empty(0) if data is None else data.detach()).as_subclass(cls)
+    return (creation.empty(0) if data is None else data.detach()).of_class(cls)
 
 
 class _Uninitialized:
@@ -139,7 +142,7 @@ def _refuse(self: Any, *args: Any, **kwargs: Any) -> NoReturn:
 # never get to where operations refuse one.
 _ASKED = {
     "accumulator", "as_subclass", "current_fn", "grad_value", "is_complex", "is_floating_point", "is_inference",
-    "more", "requires_grad_", "set_grad",
+    "more", "of_class", "requires_grad_", "set_grad",
 }  # fmt: skip
 for _name in dir(Tensor):
     if _name[0] != "_" and _name not in _ASKED and callable(inspect.getattr_static(Tensor, _name)):

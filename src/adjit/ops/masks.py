@@ -8,6 +8,7 @@ from .. import dtypes
 from ..devices import CPU
 from ..dtypes import carrier
 from ..graph.export import export
+from ..graph.inplace import write_out
 from ..graph.launch import launch
 from ..graph.node import dense_spec, spec_of
 from ..graph.operation import operation
@@ -35,7 +36,7 @@ def block_ends(mask: Tensor) -> Tensor:
 
 
 @export(method=True)
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     """The places of all elements that are not 0, in order.
 
     The number of places is a value, so the tensor is evaluated here.
@@ -43,6 +44,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     Args:
         input: any tensor.
         as_tuple: whether to give one vector for each axis, as indexing takes them.
+        out: a tensor to write the places into.
 
     Returns:
         An int64 tensor (places, axes), in memory column by column, or the tuple of its columns.
@@ -53,6 +55,12 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
         tensor([[1],
                 [3]])
     """
+    if out is not None:
+        if as_tuple and isinstance(out, Tensor):
+            raise TypeError(
+                "nonzero() received an invalid combination of arguments - got out= with as_tuple=True"
+            )
+        return write_out("nonzero", out, nonzero(input))
     if as_tuple:
         return tuple(nonzero(at_least_1d(input)).unbind(1))
     axes, size = input.ndim, input.numel()

@@ -77,7 +77,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
     return Sort(*sort_axis(input, wrap_dim(dim, input.ndim), bool(descending), input.shape))
 
 
-@export(method=True)
+@export(method=True, out=True)
 @numpy_names
 @maker
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
@@ -245,7 +245,7 @@ def no_bool(kernel: str, x: Tensor) -> None:
         raise NotImplementedError(f"\"{kernel}\" not implemented for 'Bool'")
 
 
-@export(method=True)
+@export(method=True, out=True)
 @numpy_names
 def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of all elements; along a dimension, `(values, indices)`.
@@ -269,7 +269,7 @@ def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     return Median(*median_axis(input, axis, keepdim, input.shape))
 
 
-@export(method=True)
+@export(method=True, out=True)
 @numpy_names
 def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
     """The lower median of what is no NaN; along a dimension, `(values, indices)`.
@@ -354,7 +354,7 @@ def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
 
 
-@export(method=True)
+@export(method=True, out=True)
 @numpy_names
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
     """The commonest element along a dimension and its last index, as `(values, indices)`.

@@ -1,5 +1,5 @@
 """Tools around training: datasets and loaders, memory shared with other libraries."""
 
-from . import checkpoint, data, dlpack
+from . import _pytree, checkpoint, data, dlpack
 
-__all__ = ["checkpoint", "data", "dlpack"]
+__all__ = ["_pytree", "checkpoint", "data", "dlpack"]

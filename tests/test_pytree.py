@@ -1,0 +1,121 @@
+"""Private rooms of PyTorch that programs use: trees of containers, flat tensors, switches, annotations."""
+
+from __future__ import annotations
+
+import importlib
+from collections import OrderedDict, defaultdict, deque, namedtuple
+
+import numpy as np
+import pytest
+
+import adjit
+
+torch = pytest.importorskip("torch")
+from against_torch import plain  # noqa: E402
+
+Point = namedtuple("Point", "x y")
+TREES = [
+    1, None, [1, (2, 3)], {"b": 1, "a": [2]}, (), [], [[], {}], Point(1, [2, Point(3, 4)]),
+    OrderedDict(z=1, a=(2,)),
+    deque([1, 2], maxlen=3), defaultdict(list, {"k": [1]}), "text", {1, 2}, [None, 1],
+]  # fmt: skip
+
+
+def rooms():
+    return [importlib.import_module(f"{name}.utils._pytree") for name in ("torch", "adjit")]
+
+
+@pytest.mark.parametrize("tree", TREES, ids=repr)
+def test_trees_are_taken_apart_as_by_pytorch(tree):
+    theirs, ours = rooms()
+    leaves, spec = ours.tree_flatten(tree)
+    wanted, other = theirs.tree_flatten(tree)
+    assert leaves == wanted
+    assert spec.num_leaves == other.num_leaves == len(leaves)
+    made = ours.tree_unflatten(leaves, spec)
+    assert made == tree
+    assert type(made) is type(tree)
+    assert ours.tree_map(lambda x: (x,), tree) == theirs.tree_map(lambda x: (x,), tree)
+    assert spec == ours.tree_structure(tree)
+    assert getattr(made, "maxlen", None) == getattr(tree, "maxlen", None)
+
+
+def test_several_trees_and_some_leaves():
+    theirs, ours = rooms()
+    a, b = {"x": [1, 2]}, {"x": [10, 20]}
+    for room in (theirs, ours):
+        assert room.tree_map(lambda p, q: p + q, a, b) == {"x": [11, 22]}
+        assert room.tree_map_only(int, lambda x: -x, [1, "a", 2.0]) == [-1, "a", 2.0]
+        assert room.tree_map_only((int, float), lambda x: -x, [1, "a", 2.0]) == [-1, "a", -2.0]
+        assert room.tree_all(bool, [1, [2]])
+        assert not room.tree_any(bool, [0, [0]])
+        assert room.tree_map(len, [[1, 2], [3]], is_leaf=lambda x: x == [3] or x == [1, 2]) == [
+            2,
+            1,
+        ]
+        assert list(room.tree_leaves(a)) == [1, 2]
+        seen = []
+        assert room.tree_map_(seen.append, a) is a
+        assert seen == [1, 2]
+        with pytest.raises(ValueError, match=r"mismatch"):
+            room.tree_map(lambda p, q: p, [1, (2,)], [1, [2]])
+        with pytest.raises(
+            ValueError, match="has length 1 but the spec refers to a pytree that holds 2"
+        ):
+            room.tree_unflatten([1], room.tree_structure([1, 2]))
+        with pytest.raises(TypeError, match="Expected `treespec` to be an instance of PyTreeSpec"):
+            room.tree_unflatten([1], [1])
+
+
+def test_a_class_of_a_program_may_be_a_container():
+    class Pair:
+        def __init__(self, a, b):
+            self.a, self.b = a, b
+
+    _, ours = rooms()
+    assert ours.tree_leaves(Pair(1, 2))[0].a == 1
+    ours.register_pytree_node(Pair, lambda p: ([p.a, p.b], None), lambda values, _: Pair(*values))
+    made = ours.tree_map(lambda x: x * 2, Pair(1, [2]))
+    assert (made.a, made.b) == (2, [4])
+    assert ours.LeafSpec().is_leaf()
+    assert ours.tree_structure([1]).unflatten([5]) == [5]
+    with pytest.raises(ValueError, match="already registered"):
+        ours.register_pytree_node(Pair, lambda p: ([], None), lambda values, _: None)
+
+
+def test_tensors_as_one_vector():
+    parts = [adjit.ones(2, 3), adjit.zeros(4), adjit.tensor(7.0)]
+    flat = adjit._utils._flatten_dense_tensors(parts)
+    assert flat.shape == (11,)
+    again = adjit._utils._unflatten_dense_tensors(flat, parts)
+    assert [t.shape for t in again] == [t.shape for t in parts]
+    assert again[2].item() == 7
+    again[0].zero_()
+    assert flat[0] == 0  # they are views
+
+
+def test_switches_are_accepted():
+    for name in (
+        "_jit_set_profiling_mode",
+        "_jit_set_nvfuser_enabled",
+        "_jit_override_can_fuse_on_cpu",
+    ):
+        assert getattr(adjit._C, name)(False) is False
+    assert adjit._C._get_tracing_state() is None
+    for args, kwargs in (
+        (("cpu",), {}), ((), {"non_blocking": True}), (("cpu", "float64", True), {}), ((), {}),
+    ):  # fmt: skip
+        found = []
+        for library in (torch, adjit):
+            given = [getattr(library, a) if a == "float64" else a for a in args]
+            found.append([plain(part) for part in library._C._nn._parse_to(*given, **kwargs)])
+        assert found[0] == found[1]
+
+
+def test_names_for_annotations():
+    import adjit.types as t
+
+    assert isinstance(adjit.device("cpu"), t.Device)
+    assert isinstance(adjit.Size([1]), t._size)
+    assert isinstance(np.float64(1), t.Number)
+    assert t._dtype is adjit.dtype
