@@ -500,6 +500,11 @@ def test_operands_that_do_not_fit_raise(wrong):
         adjit.gru(x, h, given[3:], False, 1, 0.0, False, False, False)
     with pytest.raises(RuntimeError, match=r"expected scalar type"):
         nn.GRU(4, 5)(x, h.double())
+    with pytest.raises(
+        RuntimeError, match=r"of 1 layers and directions, got 2 parameters and states of 2"
+    ):
+        adjit.gru(x, adjit.zeros(2, 2, 5), [adjit.zeros(15, 4), adjit.zeros(15, 5)], False, 1, 0.0, False,
+                  False, False)  # fmt: skip
 
 
 # --------------------------------------------------------------------------- cells

@@ -430,7 +430,13 @@ def layers(
         x, steps, batch = input, sizes.shape[0], h.shape[1]
         check_sizes(x.shape[0], batch, sizes)
     directions = 2 if bidirectional else 1
-    each = len(params) // (num_layers * directions)
+    count = num_layers * directions
+    each = len(params) // count
+    if len(params) % count or any(t is not None and t.shape[0] != count for t in (h, c)):
+        raise RuntimeError(
+            f"{kind}: expected parameters and states of {count} layers and directions, got "
+            f"{len(params)} parameters and states of {h.shape[0]}"
+        )
     states: list[Tensor] = []
     cells: list[Any] = []
     for layer in range(num_layers):
