@@ -101,7 +101,7 @@ ANY_IN_GRAPH = {
         "Scalar": "the text of kernels", "Reference": "a function of NumPy", "saved_value": "of the user's",
     },
     "export": {"Function": "called with objects of the user's", "export": "a decorator of those"},
-    "fastpath": {"Key": "of a table that only machine code looks into", "Twin": "any function"},
+    "fastpath": {"Key": "of a table that only machine code looks into", "Fallback": "any function"},
     "inplace": {"saved_value": "of the user's"},
     "launch": {"Kernel": "a function of the kernels room", "launch": "the arguments of `recipe_of`"},
     "node": {

@@ -1011,10 +1011,10 @@ def test_the_graph_can_be_walked_after_the_handles_are_gone():
 
 def test_copies_of_graph_tensors():
     x = leaf([1.0, 2.0])
-    twin = copy.deepcopy(x)
-    assert twin.requires_grad
-    assert twin.is_leaf
-    twin.data.zero_()
+    fallback = copy.deepcopy(x)
+    assert fallback.requires_grad
+    assert fallback.is_leaf
+    fallback.data.zero_()
     same(x, [1.0, 2.0])
     with pytest.raises(
         RuntimeError, match=r"^Only Tensors created explicitly by the user \(graph leaves\) support"

@@ -87,9 +87,9 @@ def test_leaves_their_gradients_and_modules(copied: Any) -> None:
     assert (y.requires_grad, view.requires_grad, x.grad) == (True, False, None)
     assert y.grad.tolist() == [2.0, 2.0, 2.0]
     layer = nn.Linear(2, 2, bias=False)
-    twin, weight = copied((layer, layer.weight.data))
+    fallback, weight = copied((layer, layer.weight.data))
     with adjit.no_grad():
-        twin.weight.zero_()
+        fallback.weight.zero_()
     assert weight.tolist() == [[0.0, 0.0], [0.0, 0.0]]
     assert layer.weight.count_nonzero().item() == 4
 

@@ -93,7 +93,7 @@ def test_graphs_that_are_kept_are_not_looked_through_again(planned):
         graphs.append(x.exp().sin())
         graphs[-1].tolist()
         assert left_out() == ["exp"] * (k + 1)
-        assert len(deferred.savers) == 2
+        assert len(deferred.large_savers) == 2
     for z in graphs:
         z.sum().backward()
     assert left_out() == []
@@ -325,9 +325,9 @@ def test_machine_code_notes_what_its_twins_note(call, monkeypatch):
 
     def noted():
         scheduling.settle()
-        deferred.savers.clear()
+        deferred.large_savers.clear()
         y = call(x)
-        return [reference() is y.grad_fn for reference in deferred.savers]
+        return [reference() is y.grad_fn for reference in deferred.large_savers]
 
     noted()
     found = noted()

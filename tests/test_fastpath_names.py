@@ -78,10 +78,10 @@ def test_every_function_of_machine_code_is_called_by_somebody():
 
 BREAKS = {
     "a field of what all functions get": ("RUNTIME_PENDING", "tensors", "elementwise"),
-    "a field of a context": ("BACKWARD_FITS", "backward", "backward"),
+    "a field of a context": ("BACKWARD_UNBROADCAST_TRACES", "backward", "backward"),
     "a field of a plan's table": ("TABLE_PLACES_AT", "plans", "plans"),
     "a slot": ("NODE_OTHERS", "dispatch", "dispatch"),
-    "a parameter": ("ADVANCE_MET", "backward", "backward"),
+    "a parameter": ("ADVANCE_SUMS", "backward", "backward"),
     "a number": ("PASSED", "backward", "backward"),
 }
 
@@ -90,7 +90,7 @@ BREAKS = {
 def test_a_name_that_is_gone_is_an_error_at_load(name, monkeypatch):
     constant, module, _ = BREAKS[name]
     monkeypatch.delitem(native.constants, constant)
-    wanted = rf"^kernels/fastpath/{module}\.py wants {constant}, which `native\.know` was not told$"
+    wanted = rf"^kernels/fastpath/{module}\.py wants {constant}, which `native\.register_layout` was not told$"
     with pytest.raises(NameError, match=wanted):
         native._bound(f"fastpath.{module}")
     for family in native.families:
@@ -155,16 +155,16 @@ def test_what_is_known_by_name():
 
     before = dict(native.constants)
     try:
-        native.know(TEST_PAIR=Pair, TEST_HOLDER=Holder, TEST_ASKED=asked, TEST_NUMBER=-3)
+        native.register_layout(TEST_PAIR=Pair, TEST_HOLDER=Holder, TEST_ASKED=asked, TEST_NUMBER=-3)
         found = {name: n for name, n in native.constants.items() if name not in before}
         assert found.pop("TEST_HOLDER_HELD") == native.offset_of(Holder.held)
         assert found == {
             "TEST_PAIR_FIRST": 0, "TEST_PAIR_SECOND": 1, "TEST_ASKED_ONE": 0, "TEST_ASKED_OTHER": 1,
             "TEST_NUMBER": -3,
         }  # fmt: skip
-        native.know(TEST_PAIR=Pair)
+        native.register_layout(TEST_PAIR=Pair)
         with pytest.raises(ValueError, match="TEST_NUMBER is known to machine code as -3, not 4"):
-            native.know(TEST_NUMBER=4)
+            native.register_layout(TEST_NUMBER=4)
     finally:
         native.constants.clear()
         native.constants.update(before)

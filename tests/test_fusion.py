@@ -59,21 +59,21 @@ def sync(monkeypatch):
 def plans(monkeypatch):
     """The plans that were run, in order, by machine code or not."""
     found = []
-    run, run_course = plan.Plan.run, scheduling.run_course
+    run, run_compiled = plan.Plan.run, scheduling.run_compiled
 
     def noted(self, *args):
         found.append(self)
         return run(self, *args)
 
     def noted_course(course, *args):
-        done = run_course(course, *args)
+        done = run_compiled(course, *args)
         if done is not False:
             known = [entry.plan for entry in plan_cache.entries.values() if entry.plan is not None]
             found.extend([p for p in known if getattr(p, "course", None) is course])
         return done
 
     monkeypatch.setattr(plan.Plan, "run", noted)
-    put_in_place(monkeypatch, scheduling, "run_course", noted_course)
+    put_in_place(monkeypatch, scheduling, "run_compiled", noted_course)
     return found
 
 
@@ -894,7 +894,7 @@ def test_an_interrupt_leaves_every_tensor_usable(when, monkeypatch, plans):
     for _ in range(2):
         tensors = look()
         monkeypatch.setattr(plan.run_cpu, "run", interrupted)
-        put_in_place(monkeypatch, scheduling, "run_course", lambda *_: False)
+        put_in_place(monkeypatch, scheduling, "run_compiled", lambda *_: False)
         with pytest.raises(KeyboardInterrupt):
             scheduling.settle()
         assert bits(tensors) == expected

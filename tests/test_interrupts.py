@@ -186,7 +186,7 @@ def run_by_python(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have nothing run by the twins of functions in machine code, which no signal can enter."""
     monkeypatch.setattr(scheduling, "settle", scheduling._settle)
     monkeypatch.setattr(scheduling, "drop_unwanted", scheduling._drop_unwanted)
-    monkeypatch.setattr(scheduling, "run_course", lambda *_: False)
+    monkeypatch.setattr(scheduling, "run_compiled", lambda *_: False)
     monkeypatch.setattr(dispatch, "run_rows", dispatch._run_rows)
     monkeypatch.setattr(dispatch, "rows", SimpleNamespace(is_loaded=False))
 
@@ -678,11 +678,11 @@ def test_a_replay_is_done_whole_or_not_at_all(
 ) -> None:
     prepare, runs = ProgramPart.prepare, []
 
-    def noting(part: Any, *rest: Any) -> Any:
+    def recording_sites(part: Any, *rest: Any) -> Any:
         runs.append(part)
         return prepare(part, *rest)
 
-    monkeypatch.setattr(ProgramPart, "prepare", noting)
+    monkeypatch.setattr(ProgramPart, "prepare", recording_sites)
     count = all_or_nothing(REPLAYS[replay], 40)
     assert count
     assert len(runs) > len(places(count, 40)) / 2

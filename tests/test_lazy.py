@@ -84,22 +84,22 @@ def test_a_lazy_network_is_trained():
     net = T.nn.Sequential(
         T.nn.LazyConv2d(4, 3), T.nn.LazyBatchNorm2d(), T.nn.Flatten(), T.nn.LazyLinear(2)
     )
-    twin = copy.deepcopy(net)
-    assert twin[0].weight is not net[0].weight
+    fallback = copy.deepcopy(net)
+    assert fallback[0].weight is not net[0].weight
     net(T.ones(2, 3, 5, 5))
-    assert T.nn.parameter.is_lazy(twin[3].weight)
+    assert T.nn.parameter.is_lazy(fallback[3].weight)
     optimizer = T.optim.SGD(net.parameters(), lr=0.1)
     before = values(net[0].weight).copy()
     net(T.rand(2, 3, 5, 5)).square().sum().backward()
     optimizer.step()
     assert (values(net[0].weight) != before).any()
-    twin.load_state_dict(net.state_dict())
+    fallback.load_state_dict(net.state_dict())
     x = T.rand(2, 3, 5, 5)
     net.eval()
-    twin.eval()
-    np.testing.assert_array_equal(values(twin(x)), values(net(x)))
-    assert type(twin[3]) is T.nn.Linear
-    assert twin[3].in_features == 36
+    fallback.eval()
+    np.testing.assert_array_equal(values(fallback(x)), values(net(x)))
+    assert type(fallback[3]) is T.nn.Linear
+    assert fallback[3].in_features == 36
 
 
 def test_lazy_modules_are_converted_and_their_states_are_passed_on():

@@ -358,9 +358,9 @@ def test_gradients_pass_copies_in_another_format(form):
 
 def test_a_network_goes_to_channels_last():
     net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Linear(2, 2)).to(memory_format=adjit.channels_last)
-    twin = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(2, 2))
-    twin.to(memory_format=torch.channels_last)
-    for ours, theirs in zip(net.parameters(), twin.parameters(), strict=True):
+    fallback = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.Linear(2, 2))
+    fallback.to(memory_format=torch.channels_last)
+    for ours, theirs in zip(net.parameters(), fallback.parameters(), strict=True):
         assert ours.stride() == theirs.stride()
         assert ours.is_leaf
 

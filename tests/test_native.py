@@ -37,9 +37,9 @@ from adjit.graph import (
 )
 from adjit.graph import elementwise as elementwise_room
 from adjit.graph.node import Node
-from adjit.graph.operation import Operation, findings
-from adjit.graph.state import unrecorded, watchers
-from adjit.graph.view import Pull
+from adjit.graph.operation import Operation, normalized_calls
+from adjit.graph.state import observers, unrecorded
+from adjit.graph.view import ViewVjp
 from adjit.ops import (
     activations,
     arithmetic,
@@ -166,7 +166,7 @@ def described(t, operands=()):
             e and (type(e[0]).__name__, names.get(id(getattr(e[0], "variable", None))), e[1])
             for e in fn.edges
         ]
-        context = Pull if isinstance(fn.context, Pull) else fn.context
+        context = ViewVjp if isinstance(fn.context, ViewVjp) else fn.context
         history = (
             type(fn), fn.op, context, edges, fn.inputs, fn.outputs, type(fn.saved), fn.mask, fn.scalars,
             fn.extras, t.edge[1], [names.get(id(kept)) for kept in fn.saved[::2]], fn.saved[1::2],
@@ -176,7 +176,7 @@ def described(t, operands=()):
         view and (names.get(id(view.base)), view.kind, view.version), t.storage.version,
         t.storage.shared, t.storage.spec, node.recipe, node.scalars, node.offsets, history,
         node.inputs and [names.get(id(value)) for value in node.inputs], t.meta,
-        node.site if node.recipe is not None and node.recipe.fallible else None,
+        node.call_site if node.recipe is not None and node.recipe.fallible else None,
     )  # fmt: skip
 
 
@@ -193,11 +193,11 @@ def outcome(f, *args):
 
 
 def both(op, *makers):
-    """What the machine code does, and what its twin does, each on operands of its own."""
-    twin = elementwise_record.recorder(op)
-    outcome(twin, *[make() for make in makers])  # makes the recipe
-    found = outcome(fastpath.compiled(op, twin), *[make() for make in makers])
-    return found, outcome(twin, *[make() for make in makers])
+    """What the machine code does, and what its fallback does, each on operands of its own."""
+    fallback = elementwise_record.recorder(op)
+    outcome(fallback, *[make() for make in makers])  # makes the recipe
+    found = outcome(fastpath.compiled(op, fallback), *[make() for make in makers])
+    return found, outcome(fallback, *[make() for make in makers])
 
 
 OPERANDS = TENSORS | {name: partial(lambda number: number, n) for name, n in NUMBERS.items()}
@@ -234,8 +234,8 @@ def test_recorders_agree_in_modes(mode):
     assert found == expected
 
 
-def refuse_twin(*_, **__):
-    raise AssertionError("the twin was called")
+def refuse_alias(*_, **__):
+    raise AssertionError("the fallback was called")
 
 
 def test_a_recorder_does_not_need_its_twin():
@@ -243,13 +243,13 @@ def test_a_recorder_does_not_need_its_twin():
     x = leaf()
     kept = x * 1.0
     assert (x * x * 2.0 + kept * x).shape == x.shape  # recipes and accumulator are known
-    fast = fastpath.compiled(mul, refuse_twin)
+    fast = fastpath.compiled(mul, refuse_alias)
     assert described(fast(x, x)) == described(x * x)
     assert described(fast(x, 2.0)) == described(x * 2.0)
     assert described(fast(kept, x)) == described(kept * x)
-    with pytest.raises(AssertionError, match="the twin was called"):
+    with pytest.raises(AssertionError, match="the fallback was called"):
         fast(x, "2")
-    with pytest.raises(AssertionError, match="the twin was called"):
+    with pytest.raises(AssertionError, match="the fallback was called"):
         fast(x)
 
 
@@ -316,13 +316,13 @@ def call_outcome(f, make, first, name):
 @pytest.mark.parametrize("name", CALLS)
 def test_calls_agree(name, graded):
     op, make = CALLS[name]
-    twin = partial(Operation.__call__, op)
+    fallback = partial(Operation.__call__, op)
     for first in TENSORS:
         with T.set_grad_enabled(graded):
             for _ in range(3):  # the body runs, is traced, and is known
-                call_outcome(twin, make, TENSORS[first](), name)
+                call_outcome(fallback, make, TENSORS[first](), name)
             found = call_outcome(op, make, TENSORS[first](), name)
-            assert found == call_outcome(twin, make, TENSORS[first](), name), first
+            assert found == call_outcome(fallback, make, TENSORS[first](), name), first
 
 
 def test_a_call_that_is_known_does_not_need_its_twin():
@@ -331,8 +331,8 @@ def test_a_call_that_is_known_does_not_need_its_twin():
         products.mm(x, w)
         reductions.sum_axes(x * 1.0, *axes)
     mm, sum_axes = (
-        calls.short(products.mm.calls, refuse_twin),
-        calls.short(reductions.sum_axes.calls, refuse_twin),
+        calls.short(products.mm.calls, refuse_alias),
+        calls.short(reductions.sum_axes.calls, refuse_alias),
     )
     fresh = leaf()  # its accumulator is made on the way
     assert described(mm(fresh, w), (fresh, w)) == described(x @ w, (x, w))
@@ -347,11 +347,11 @@ def test_a_call_that_is_known_does_not_need_its_twin():
         (x, [w] * 40),
         (x, *[1] * 80),
     ]:
-        with pytest.raises(AssertionError, match="the twin was called"):
+        with pytest.raises(AssertionError, match="the fallback was called"):
             mm(*args)
-    with pytest.raises(AssertionError, match="the twin was called"):
+    with pytest.raises(AssertionError, match="the fallback was called"):
         mm(x, mat2=w)
-    with pytest.raises(AssertionError, match="the twin was called"):
+    with pytest.raises(AssertionError, match="the fallback was called"):
         sum_axes(x * 1.0, (True,), *axes[1:])  # True is no 1
 
 
@@ -460,7 +460,7 @@ FOUND = {  # functions in front of ops: tensors, and calls that are all to be kn
 
 
 def test_every_function_that_finds_arguments_is_tested():
-    assert {f for f, _ in FOUND} == set(findings)
+    assert {f for f, _ in FOUND} == set(normalized_calls)
 
 
 def gradients(function, tensors, args, kwargs):
@@ -479,7 +479,7 @@ def gradients(function, tensors, args, kwargs):
 def test_a_call_that_came_before_is_recorded_without_its_function(chosen, graded):
     function, _ = chosen
     tensors, forms = FOUND[chosen]
-    known, body = findings[function]
+    known, body = normalized_calls[function]
     code = inspect.unwrap(body).__code__
     for form in forms:
         args, kwargs = (form(*tensors), {}) if callable(form) else ((*tensors, *form[0]), form[1])
@@ -547,7 +547,7 @@ def test_one_tensor_in_two_places_of_a_product_does():
 
 def test_one_tensor_in_two_places_teaches_nothing():
     x, w = (T.rand(1, 1, 3, 3) for _ in range(2))
-    known, _ = findings[F.conv2d]
+    known, _ = normalized_calls[F.conv2d]
     known.clear()
     F.conv2d(x, x)
     assert not known
@@ -602,11 +602,11 @@ def test_views_agree(name, graded):
 
 def twin_of_view(name, x):
     """A view made in Python: machine code leaves that to it while somebody watches."""
-    watchers.append({})
+    observers.append({})
     try:
         return VIEWS[name](x)
     finally:
-        watchers.pop()
+        observers.pop()
 
 
 def test_a_view_that_is_known_does_not_need_its_twin():
@@ -616,10 +616,10 @@ def test_a_view_that_is_known_does_not_need_its_twin():
     cut = next(f for f in native.families if f.module == "views")
     assert cut._address
     select = T.Tensor.select
-    fast = view_cache._views.function(refuse_twin, select.context._replace(twin=refuse_twin))
+    fast = view_cache._views.function(refuse_alias, select.context._replace(fallback=refuse_alias))
     assert described(fast(x, 1, 2), (x,)) == described(x.select(1, 2), (x,))
     for args in [(x, 1, True), (x,), (1, x, 2), (x, x, 2), (x, 1, [2])]:
-        with pytest.raises(AssertionError, match="the twin was called"):
+        with pytest.raises(AssertionError, match="the fallback was called"):
             fast(*args)
 
 
@@ -689,7 +689,7 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypa
         raise OSError("no compiler")
 
     plan_cache.wait()  # nothing else is being compiled
-    family = native.Family("elementwise", "record")
+    family = native.FastPath("elementwise", "record")
     monkeypatch.setattr(native, "families", [family])
     monkeypatch.setattr(native, "is_wanted", True)
     monkeypatch.setattr(native, "_settles", native.SETTLES)
@@ -706,7 +706,7 @@ def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypa
 
 
 def checked_reads(monkeypatch):
-    """Compare every structure that the machine code reads with its twin's."""
+    """Compare every structure that the machine code reads with its fallback's."""
     compiled, seen = graph_key.read_batch, []
 
     def told(key, externals):
@@ -934,7 +934,7 @@ WRITES = {
 }
 
 
-def write_outcome(name, how, first, twin, monkeypatch):
+def write_outcome(name, how, first, fallback, monkeypatch):
     """What a write leaves of a tensor: its history, its cell, what lies in `pending`."""
     method, more = how
     t = TENSORS[first]()
@@ -946,7 +946,7 @@ def write_outcome(name, how, first, twin, monkeypatch):
     given = [m() if callable(m) and not isinstance(m, T.Tensor) else m for m in given]
     before, value, f = len(scheduling.pending), t.storage.value, getattr(T.Tensor, method)
     with monkeypatch.context() as patch:
-        if twin:
+        if fallback:
             patch.setattr(inplace, "adopt", inplace.adopt.__wrapped__)
             f = f.__wrapped__
         try:
@@ -955,8 +955,8 @@ def write_outcome(name, how, first, twin, monkeypatch):
             return type(error), str(error)
     if found is NotImplemented:
         return found
-    site = getattr(t.counter, "site", None)
-    left = found is t, t.storage.value is value, t.counter.version, site and site[0]
+    call_site = getattr(t.counter, "call_site", None)
+    left = found is t, t.storage.value is value, t.counter.version, call_site and call_site[0]
     return left, described(t, (t, *given)), len(scheduling.pending) - before
 
 
@@ -974,15 +974,15 @@ def test_writes_agree(name, graded, monkeypatch):
 def test_a_write_does_not_need_its_twin(monkeypatch):
     x, y = T.ones(2, 3), T.ones(2, 3)
     x.add_(y).mul_(2.0)
-    fast = fastpath.writing(arithmetic.total, refuse_twin)
+    fast = fastpath.writing(arithmetic.total, refuse_alias)
     assert fast(x, y) is x
-    assert (x.storage.version, x.storage.site[0]) == (3, __file__)
+    assert (x.storage.version, x.storage.call_site[0]) == (3, __file__)
     assert x.tolist() == [[5.0] * 3] * 2
     w = leaf()
     with T.no_grad():
         assert fast(w, y) is w  # as steps by hand do
     for t in (w, x[0], x.detach()[:1], T.from_numpy(np.ones((2, 3), np.float32))):
-        with pytest.raises(AssertionError, match="the twin was called"):
+        with pytest.raises(AssertionError, match="the fallback was called"):
             fast(t, y)
 
 
@@ -1003,7 +1003,7 @@ COMPUTED = {
 }
 
 
-def computed_outcome(how, first, twin, monkeypatch):
+def computed_outcome(how, first, fallback, monkeypatch):
     """What a method that computes in place leaves: values, history, the note of the write."""
     method, more, named = how
     t = TENSORS[first]()
@@ -1012,16 +1012,16 @@ def computed_outcome(how, first, twin, monkeypatch):
     given = [m() if callable(m) and not isinstance(m, T.Tensor) else m for m in given]
     f = getattr(T.Tensor, method)
     with monkeypatch.context() as patch:
-        if twin:
+        if fallback:
             patch.setattr(inplace, "adopt", inplace.adopt.__wrapped__)
             f = f.__wrapped__
         try:
             found = f(t, *given, **named)
         except Exception as error:
             return type(error), str(error)
-    site = getattr(t.counter, "site", None)
+    call_site = getattr(t.counter, "call_site", None)
     fn = t.edge and type(t.edge[0]).__name__
-    return found is t, t.tolist(), t.dtype, fn, t.counter.version, site and site[0]
+    return found is t, t.tolist(), t.dtype, fn, t.counter.version, call_site and call_site[0]
 
 
 @pytest.mark.parametrize("graded", [True, False])
@@ -1045,10 +1045,10 @@ def test_in_place_methods_do_not_need_their_twins():
         y[2:].copy_(y[:2])
         y.view(12)[:4].copy_(y.view(12)[4:8])
     values, clamp = y.tolist(), T.clamp
-    copy_ = fastpath.copying(write.writes, write.conversions)(refuse_twin)
-    zero_ = fastpath.flooding(creation.of_numbers, 0.0)(refuse_twin)
-    fill_ = fastpath.flooding(creation.of_numbers, None)(refuse_twin)
-    clamp_ = fastpath.computing(clamp, refuse_twin, inplace.adopt)
+    copy_ = fastpath.copying(write.writes, write.conversions)(refuse_alias)
+    zero_ = fastpath.flooding(creation.of_numbers, 0.0)(refuse_alias)
+    fill_ = fastpath.flooding(creation.of_numbers, None)(refuse_alias)
+    clamp_ = fastpath.computing(clamp, refuse_alias, inplace.adopt)
     version = x.storage.version
     assert copy_(x, y[2:]) is x
     assert x.tolist() == values[2:]
@@ -1060,7 +1060,7 @@ def test_in_place_methods_do_not_need_their_twins():
     assert x.tolist() == [[3.0] * 3] * 2
     assert zero_(x) is x
     assert x.tolist() == [[0.0] * 3] * 2
-    assert (x.storage.version, x.storage.site[0]) == (version + 5, __file__)
+    assert (x.storage.version, x.storage.call_site[0]) == (version + 5, __file__)
     y.add_(T.arange(12.0).view(4, 3))
     lower = y[:2].tolist()
     assert copy_(y[2:], y[:2]).tolist() == lower  # another part of the same memory
@@ -1075,7 +1075,7 @@ def test_in_place_methods_do_not_need_their_twins():
         (clamp_, T.zeros(1 << 14, 2), 0),
     ]  # fmt: skip
     for f, *given in calls_to_twins:
-        with pytest.raises(AssertionError, match="the twin was called"):
+        with pytest.raises(AssertionError, match="the fallback was called"):
             f(*given)
 
 
@@ -1104,7 +1104,7 @@ def test_constants_do_not_need_their_twins():
     x = T.ones(2, 3)
     T.tensor(1.0)
     creation.number_like(x, 1.0)
-    made = fastpath.constants(creation.of_numbers)(refuse_twin)
+    made = fastpath.constants(creation.of_numbers)(refuse_alias)
     before = len(scheduling.pending)
     tensors = made(2.5), made(x, 2), made(x, float("nan"))
     assert len(scheduling.pending) == before + 3
@@ -1122,7 +1122,7 @@ def test_constants_do_not_need_their_twins():
         (x, True),
         (x, T.tensor(1.0)),
     ]:
-        with pytest.raises(AssertionError, match="the twin was called"):
+        with pytest.raises(AssertionError, match="the fallback was called"):
             made(*given)
     T.set_default_dtype(T.float64)
     try:
@@ -1163,7 +1163,7 @@ def test_tensors_of_lists_do_not_need_their_twin(name):
     data, named = LISTS[name]
     expected = of_list(creation.tensor.__wrapped__, data, named)
     assert not isinstance(expected[0], type)
-    fast = fastpath.constants(creation.of_numbers, creation.of_lists)(refuse_twin)
+    fast = fastpath.constants(creation.of_numbers, creation.of_lists)(refuse_alias)
     kept = [fast(data, **named) for _ in range(3)]
     assert len({t.data_ptr() for t in kept}) == 3
     kept[0].detach().zero_()
@@ -1219,16 +1219,16 @@ def test_writes_know_their_lines():
 
     found, here = [], test_writes_know_their_lines.__code__.co_firstlineno
     for _ in range(3):
-        x.zero_(), found.append(x.storage.site)
+        x.zero_(), found.append(x.storage.call_site)
         for write_ in (x.zero_, mine):
             step(write_)  # what is kept of this line is not that of `mine`
-            found.append(x.storage.site)
+            found.append(x.storage.call_site)
         T.nn.init.constant_(x, 3.0)
-        found.append(x.storage.site)
-    assert {site[0] for site in found} == {__file__}
+        found.append(x.storage.call_site)
+    assert {call_site[0] for call_site in found} == {__file__}
     name = "test_writes_know_their_lines"
     lines = [(9, name), (11, name), (5, "<locals>.mine"), (13, name)] * 3
-    assert [(site[1] - here, site[2]) for site in found] == [
+    assert [(call_site[1] - here, call_site[2]) for call_site in found] == [
         (line, function.rpartition(".")[2]) for line, function in lines
     ]
 
@@ -1248,7 +1248,7 @@ def test_parts_are_written_without_the_twin(monkeypatch):
     x, y = T.zeros(4, 3), T.ones(3)
     x[0] = y
     x[3:] = T.zeros(1, 3)  # how to write such parts is known now
-    monkeypatch.setattr(write, "store", lambda *_: pytest.fail("the twin was called"))
+    monkeypatch.setattr(write, "store", lambda *_: pytest.fail("the fallback was called"))
     x[2] = y
     x[1:2] = T.full((1, 3), 2.0)
     assert x.tolist() == [[1] * 3, [2] * 3, [1] * 3, [0] * 3]
@@ -1272,7 +1272,7 @@ def test_steps_agree(momentum, monkeypatch):
             for p in parameters:
                 p.grad = p.detach() * 2 + k
             optimizer.step()
-        sites = [p.storage.site[0] for p in parameters]
+        sites = [p.storage.call_site[0] for p in parameters]
         return [p.tolist() for p in parameters], [p.storage.version for p in parameters], sites
 
     found = run()
@@ -1320,7 +1320,7 @@ def test_what_a_step_asks_of_tensors_agrees(others):
 def test_what_a_step_asks_of_plain_tensors_is_asked_without_the_twin(monkeypatch):
     tensors = [T.ones(2), T.ones(3)]
     for function in (steps.go_together, steps.lie_plainly):
-        monkeypatch.setattr(function, "context", function.context._replace(twin=refuse_twin))
+        monkeypatch.setattr(function, "context", function.context._replace(fallback=refuse_alias))
     assert steps.go_together(tensors)
     assert steps.lie_plainly(tensors, [T.ones(4)])
     assert not steps.go_together([*tensors, T.ones(2, dtype=T.float64)])
@@ -1347,7 +1347,7 @@ def test_lists_are_joined_without_their_twin(name, monkeypatch):
 
     expected = [results(form) for form in forms for _ in range(3)][2::3]
     with monkeypatch.context() as patch:
-        patch.setattr(joining, "recipe_key", lambda *_: pytest.fail("the twin was called"))
+        patch.setattr(joining, "recipe_key", lambda *_: pytest.fail("the fallback was called"))
         for form, array_, wanted in zip(forms, arrays, expected, strict=True):
             out, given, gradients, kind = results(form)
             assert np.array_equal(out.numpy(), array_([t.numpy() for t in given]))
@@ -1358,7 +1358,7 @@ def test_lists_are_joined_without_their_twin(name, monkeypatch):
             [T.ones(2, 3), T.from_numpy(np.ones((2, 3)))],
             [T.ones(2, 3), T.ones(5, 7)],
         ):
-            with pytest.raises(BaseException, match="the twin was called"):
+            with pytest.raises(BaseException, match="the fallback was called"):
                 f(unknown)
     parts = [T.ones(2), T.zeros(2)]
     made = f(parts)
@@ -1388,7 +1388,7 @@ MAKERS = {
 
 
 @pytest.mark.parametrize("name", MAKERS)
-def test_makers_agree(name):
+def test_factories_agree(name):
     first = MAKERS[name]()
     for _ in range(5):
         made = MAKERS[name]()
@@ -1399,10 +1399,10 @@ def test_makers_agree(name):
         made.detach().fill_(1)  # it is nobody else's
 
 
-def test_a_maker_runs_twice_for_each_signature():
+def test_a_factory_runs_twice_for_each_signature():
     ran = []
 
-    @factories.maker
+    @factories.factory
     def ramp(n, *, scale=1.0, like=None):
         ran.append((n, scale))
         return T.arange(float(n)) * scale
@@ -1491,7 +1491,7 @@ def test_dropout_draws_its_mask_again():
     assert len(dropout.drop.calls) == signatures
 
 
-def test_makers_follow_the_default_dtype():
+def test_factories_follow_the_default_dtype():
     for _ in range(3):
         assert T.zeros(2).dtype is T.float32
         assert T.tensor([1, 2]).sin().dtype is T.float32
@@ -1710,7 +1710,7 @@ def test_an_error_in_the_middle_goes_through(monkeypatch):
     y = x.exp()
     z = (y + y.sin() * y).sum()
     z.backward(retain_graph=True)
-    monkeypatch.setattr(engine.Walk, "meet", lambda *_: 1 / 0)
+    monkeypatch.setattr(engine.Walk, "accumulate", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         z.backward(retain_graph=True)
     monkeypatch.undo()
@@ -1796,19 +1796,19 @@ def run_of(f, k):
 def test_runs_agree(name, monkeypatch):
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
-    run, used = scheduling.run_course, []
+    run, used = scheduling.run_compiled, []
 
     def noted(*args):
         used.append(run(*args))
         return used[-1]
 
     plan_cache.clear()
-    put_in_place(monkeypatch, scheduling, "run_course", noted)
+    put_in_place(monkeypatch, scheduling, "run_compiled", noted)
     found = [run_of(RUNS[name], k) for k in range(1, 8)]
     failed = [done for done in used if done is not True]
     assert any(done is True for done in used)
     assert len(failed) == (name == "a bad value") == any(type(done) is int for done in failed)
-    put_in_place(monkeypatch, scheduling, "run_course", lambda *_: False)
+    put_in_place(monkeypatch, scheduling, "run_compiled", lambda *_: False)
     assert [run_of(RUNS[name], k) for k in range(1, 8)] == found
 
 
@@ -1816,14 +1816,14 @@ def test_runs_agree(name, monkeypatch):
 def test_a_node_with_several_results_knows_all_of_them(by_machine_code, monkeypatch):
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
-    run, used = scheduling.run_course, []
+    run, used = scheduling.run_compiled, []
 
     def noted(*args):
         used.append(by_machine_code and run(*args))
         return used[-1]
 
     plan_cache.clear()
-    put_in_place(monkeypatch, scheduling, "run_course", noted)
+    put_in_place(monkeypatch, scheduling, "run_compiled", noted)
     x = T.arange(6.0).view(2, 3)
     scheduling.settle()
     values, places = x.max(1)
@@ -1835,18 +1835,18 @@ def test_a_node_with_several_results_knows_all_of_them(by_machine_code, monkeypa
 
 
 def test_values_in_between_lie_in_the_workspace(monkeypatch):
-    """Machine code and its twin take turns; larger ones get memory of their own at each run."""
+    """Machine code and its fallback take turns; larger ones get memory of their own at each run."""
     monkeypatch.setattr(config, "JIT", "sync")
     monkeypatch.setattr(config, "HOT", 1)
     run_cpu.threading_layer()  # or the first plan of large steps would wait for the threads
-    run, used = scheduling.run_course, []
+    run, used = scheduling.run_compiled, []
 
     def in_turn(*args):
         used.append(k % 2 == 0 and run(*args))
         return used[-1]
 
     plan_cache.clear()
-    put_in_place(monkeypatch, scheduling, "run_course", in_turn)
+    put_in_place(monkeypatch, scheduling, "run_compiled", in_turn)
     x, large = T.arange(6.0).view(2, 3), T.ones(600, 600)
     for k in range(6):
         assert (((x @ x.t()) @ x).sum(0) * k).tolist() == [192 * k, 275 * k, 358 * k]
@@ -1951,9 +1951,10 @@ def slow_settles(monkeypatch):
     found = []
     for made in (scheduling.settle, scheduling.value_of):
         noted = functools.partial(
-            lambda twin, *args, **kw: found.append(twin) or twin(*args, **kw), made.context.twin
+            lambda fallback, *args, **kw: found.append(fallback) or fallback(*args, **kw),
+            made.context.fallback,
         )
-        monkeypatch.setattr(made, "context", made.context._replace(twin=noted))
+        monkeypatch.setattr(made, "context", made.context._replace(fallback=noted))
     return found
 
 
@@ -2165,7 +2166,7 @@ def test_looking_at_numbers_is_seen_by_those_who_watch(monkeypatch, slow_settles
 # ----- leaves -----
 
 
-def sent_back(x, b):
+def ran_backward(x, b):
     return ((x @ x.t()).sum() + (x * b).exp().sum(1, keepdim=True).view(-1)[0]) * 1.0
 
 
@@ -2181,11 +2182,11 @@ def test_leaves_agree(situation, monkeypatch):
             b.register_post_accumulate_grad_hook(lambda t: called.append(t.grad.tolist()))
         for _ in range(2):
             if situation == "asked for":
-                found = T.autograd.grad(sent_back(x, b), [b, x])
+                found = T.autograd.grad(ran_backward(x, b), [b, x])
                 called.append([(g.tolist(), g.spec, g.is_leaf) for g in found])
                 assert x.grad is b.grad is None
             else:
-                sent_back(x, b).backward()
+                ran_backward(x, b).backward()
                 called.append(
                     [(t.grad.tolist(), t.grad.spec, t.grad.requires_grad) for t in (x, b)]
                 )
@@ -2230,7 +2231,7 @@ class Open(Node):
 def test_the_memory_of_objects_is_used_again():
     some = [Node() for _ in range(100)]
     for node in some:
-        node.inputs, node.site = (some,), "here"
+        node.inputs, node.call_site = (some,), "here"
     places, kept, count = {id(node) for node in some}, some[7], sys.getrefcount(some)
     del some[:], node
     again = [Node() for _ in range(99)]
@@ -2238,7 +2239,7 @@ def test_the_memory_of_objects_is_used_again():
     assert len(places & {id(node) for node in again}) == 99
     assert all(not hasattr(node, slot) for node in again for slot in Node.__slots__)
     assert all(map(gc.is_tracked, again))
-    assert kept.site == "here"
+    assert kept.call_site == "here"
     assert id(kept) not in {id(node) for node in again}
 
 
@@ -2249,7 +2250,7 @@ def test_objects_are_freed(kind):
     class Held:
         pass
 
-    slot = "address" if issubclass(kind, Node) else "site" if kind is Storage else "saved"
+    slot = "address" if issubclass(kind, Node) else "call_site" if kind is Storage else "saved"
     plan_cache.wait()  # whoever compiles keeps objects
     gc.collect()
     count = sys.getrefcount(kind)
@@ -2314,7 +2315,7 @@ def test_cycles_through_objects_that_are_used_again_are_found():
         pass
 
     node, held = Node(), Held()
-    node.site, held.node = held, node
+    node.call_site, held.node = held, node
     seen = weakref.ref(held)
     del node, held
     gc.collect()

@@ -283,12 +283,12 @@ def test_parameter_needs_a_floating_dtype() -> None:
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda p: pickle.loads(pickle.dumps(p))])
 def test_parameter_copies(copied: Any) -> None:
     parameter = nn.Parameter(T.tensor([1.0, 2.0]), requires_grad=False)
-    twin = copied(parameter)
-    assert isinstance(twin, nn.Parameter)
-    assert twin.requires_grad is False
-    assert twin is not parameter
+    fallback = copied(parameter)
+    assert isinstance(fallback, nn.Parameter)
+    assert fallback.requires_grad is False
+    assert fallback is not parameter
     parameter[0] = 9.0
-    same(twin, [1.0, 2.0])
+    same(fallback, [1.0, 2.0])
     assert copied(nn.Parameter(T.ones(1))).requires_grad
 
 
@@ -735,36 +735,36 @@ def test_backward_hook_needs_tensors() -> None:
 def test_module_copies(copied: Any) -> None:
     model = Nested().eval()
     model.tail[0].weight = nn.Parameter(T.ones(1, 2), requires_grad=False)
-    twin = copied(model)
-    assert repr(twin) == repr(model)
-    assert not twin.training
-    assert not twin.tail[0].weight.requires_grad
+    fallback = copied(model)
+    assert repr(fallback) == repr(model)
+    assert not fallback.training
+    assert not fallback.tail[0].weight.requires_grad
     for (name, mine), (other_name, other) in zip(
-        model.state_dict().items(), twin.state_dict().items(), strict=True
+        model.state_dict().items(), fallback.state_dict().items(), strict=True
     ):
         assert name == other_name
         same(other, mine)
     with T.no_grad():
         model.head.scale.zero_()
-    same(twin.head.scale, [2.0, 3.0])
-    assert list(twin.state_dict()) == list(model.state_dict())
+    same(fallback.head.scale, [2.0, 3.0])
+    assert list(fallback.state_dict()) == list(model.state_dict())
 
 
 def test_deepcopy_keeps_shared_parameters_shared() -> None:
     tied = nn.ModuleList([nn.Linear(2, 2), nn.Linear(2, 2)])
     tied[1].weight = tied[0].weight
-    twin = copy.deepcopy(tied)
-    assert twin[1].weight is twin[0].weight
-    assert twin[0].weight is not tied[0].weight
+    fallback = copy.deepcopy(tied)
+    assert fallback[1].weight is fallback[0].weight
+    assert fallback[0].weight is not tied[0].weight
 
 
 def test_copies_carry_their_hooks() -> None:
     module = Double()
     module.register_forward_hook(lambda m, args, out: out + 1)
-    twin = copy.deepcopy(module)
-    same(twin(T.ones(1)), [3.0])
+    fallback = copy.deepcopy(module)
+    same(fallback(T.ones(1)), [3.0])
     module._forward_hooks.clear()
-    same(twin(T.ones(1)), [3.0])
+    same(fallback(T.ones(1)), [3.0])
 
 
 # ---------------------------------------------------------------- printing

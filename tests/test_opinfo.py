@@ -303,11 +303,11 @@ def test_the_samples_of_an_op_give_what_pytorch_gives(name: str) -> None:
     left = [d for d in found if not any(p.covers(d) for p in ON_PURPOSE)]
     assert not left, "\n".join(map(str, left))
     if SAMPLES >= USUAL or not SAMPLES:
-        is_usual = SAMPLES == USUAL
+        can_take_fast_path = SAMPLES == USUAL
         stale = [
             p
             for p in purposes(name)
-            if not (p.is_rare and is_usual) and not any(p.covers(d) for d in found)
+            if not (p.is_rare and can_take_fast_path) and not any(p.covers(d) for d in found)
         ]
         assert not stale, f"no longer differs: {stale}"
 

@@ -547,11 +547,11 @@ def test_names_of_parameters_are_kept():
 def test_optimizer_can_be_pickled_and_copied():
     optimizer = T.optim.SGD(parameters(T), momentum=0.9)
     take_steps(T, optimizer, range(2))
-    for twin in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
-        take_steps(T, twin, range(2, 4))
+    for fallback in (copy.deepcopy(optimizer), pickle.loads(pickle.dumps(optimizer))):
+        take_steps(T, fallback, range(2, 4))
     take_steps(T, optimizer, range(2, 4))
     expected = [array(p) for p in optimizer.param_groups[0]["params"]]
-    assert_same_values(twin.param_groups[0]["params"], [T.tensor(p) for p in expected], rtol=0)
+    assert_same_values(fallback.param_groups[0]["params"], [T.tensor(p) for p in expected], rtol=0)
 
 
 @pytest.mark.parametrize("lib", [T, torch], ids=["ours", "torch"])

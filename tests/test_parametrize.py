@@ -265,10 +265,10 @@ def test_a_parametrised_parameter(lib):
     assert (layer.weight.detach() == lib.eye(3) * 4).all()
     with pytest.raises(RuntimeError, match="Scaled does not implement right_inverse"):
         layer.weight = lib.eye(3)
-    twin = copy.deepcopy(layer)
+    fallback = copy.deepcopy(layer)
     with lib.no_grad():
-        twin.parametrizations.weight.original.mul_(3)
-    assert (twin.weight.detach() == 3 * layer.weight.detach()).all()
+        fallback.parametrizations.weight.original.mul_(3)
+    assert (fallback.weight.detach() == 3 * layer.weight.detach()).all()
     with pytest.raises(RuntimeError, match="only supported through state_dict"):
         pickle.dumps(layer)
     parametrize.remove_parametrizations(layer, "weight")

@@ -459,8 +459,8 @@ def test_layers_are_copied_pickled_and_given_other_weights():
     layer = nn.LSTM(2, 3, num_layers=2)
     x = adjit.randn(4, 2, 2)
     wanted = layer(x)[0]
-    for twin in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
-        assert adjit.equal(twin(x)[0], wanted)
+    for fallback in (copy.deepcopy(layer), pickle.loads(pickle.dumps(layer))):
+        assert adjit.equal(fallback(x)[0], wanted)
     layer.weight_hh_l0 = nn.Parameter(adjit.zeros(12, 3))
     assert not adjit.equal(layer(x)[0], wanted)
     assert layer.double()(x.double())[0].dtype is adjit.float64

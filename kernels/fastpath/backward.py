@@ -1,5 +1,5 @@
-"""The backward walk, compiled: what `autograd/engine.py`, `pull_elementwise`, `Operation.pull`
-and `ViewOp.pull` do with plain nodes, on the same objects.
+"""The backward walk, compiled: what `autograd/engine.py`, `elementwise_vjps`, `Operation.apply_vjp`
+and `ViewOp.apply_vjp` do with plain nodes, on the same objects.
 """
 
 from ..language.abi import helper, stack_words
@@ -36,10 +36,10 @@ from .cpython import (
 )
 from .sorting import sort_by
 from .tensors import (
+    can_take_fast_path,
     is_bare,
     is_private,
     is_tensor,
-    is_usual,
     new_node,
     new_tensor,
     new_view,
@@ -48,27 +48,29 @@ from .tensors import (
 )
 from .traces import MOST_VALUES, completed
 
-ADVANCE_CAPTURED = ADVANCE_KEEP = ADVANCE_MEET = ADVANCE_MET = ADVANCE_ORDER = BOUND
+ADVANCE_CAPTURED = ADVANCE_KEEP = ADVANCE_ACCUMULATE = ADVANCE_SUMS = ADVANCE_ORDER = BOUND
 ADVANCE_WAITING = BOUND
 AS_IS = AS_TENSOR = BOUND
-BACKWARD_ACCUMULATE_OP = BACKWARD_FIT = BACKWARD_FITS = BACKWARD_MOST = BACKWARD_PULL_CLASS = BOUND
-BACKWARD_RUNTIME = BACKWARD_SAVING_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
+BACKWARD_ACCUMULATE_OP = BACKWARD_UNBROADCAST = BACKWARD_UNBROADCAST_TRACES = BOUND
+BACKWARD_MOST = BACKWARD_VIEW_VJP_CLASS = BOUND
+BACKWARD_RUNTIME = BACKWARD_SAVE_PLAN_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
 BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
-BASIC_TWIN = FITTED = FUNCTION_CONTEXT = BOUND
-GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = BOUND
+BASIC_FALLBACK = FITTED = FUNCTION_CONTEXT = BOUND
+GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = BOUND
+GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BOUND
 META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
 OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
-OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = PULL_TEMPLATES = RECIPE_SPEC = BOUND
+OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = VIEW_VJP_TEMPLATES = RECIPE_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = BOUND
 RUNTIME_OP_RECORD_CLASS = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
-SAVING_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
+SAVE_PLAN_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TEMPLATE_FRESH = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
 TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
-VJP_FORMS = VJP_KERNELS = VJP_SOURCES = BOUND
+VJP_FIXES = VJP_KERNELS = VJP_SOURCES = BOUND
 
 PAIRS = 2 * MOST_VALUES
 
@@ -101,7 +103,9 @@ def reach(function, arguments, count, names):
         return ends
     drop(ends)
     return (
-        0 if has_failed() != 0 else new_result(item(context, BASIC_TWIN), arguments, count, names)
+        0
+        if has_failed() != 0
+        else new_result(item(context, BASIC_FALLBACK), arguments, count, names)
     )
 
 
@@ -222,7 +226,7 @@ def join(context, arguments, fn, grads):
         joined = new_result(item(context, BACKWARD_TOTAL_OF), words, 2, 0)
     if joined != 0:
         exchange_list_item(grads, 0, joined)
-        discard(get(arguments, 8 * ADVANCE_MET), fn)
+        discard(get(arguments, 8 * ADVANCE_SUMS), fn)
     drop(grads)
     return joined != 0
 
@@ -270,7 +274,7 @@ def all_as_saved(runtime, saved):
 
 @helper
 def is_as_saved(runtime, kept, version):
-    """Whether a saved tensor, or the cell of a saved result, is unwritten and not shared."""
+    """Whether a saved tensor, or the storage of a saved result, is unwritten and not shared."""
     if class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS):
         now, storage = get(kept, STORAGE_VERSION), kept
     else:
@@ -284,7 +288,7 @@ def is_as_saved(runtime, kept, version):
 def pass_on(context, arguments, fn, vjp, g):
     """Record the kernels of a node and let the gradients arrive; whether that went well."""
     runtime = item(context, BACKWARD_RUNTIME)
-    kernels, sources, forms = item(vjp, VJP_KERNELS), item(vjp, VJP_SOURCES), item(vjp, VJP_FORMS)
+    kernels, sources, fixes = item(vjp, VJP_KERNELS), item(vjp, VJP_SOURCES), item(vjp, VJP_FIXES)
     nodes = new_tuple(length(kernels))
     if nodes == 0:
         return False
@@ -309,8 +313,8 @@ def pass_on(context, arguments, fn, vjp, g):
                 get(item(item(kernels, source), KERNEL_RECIPE), RECIPE_SPEC),
             )
         wanted = item(get(fn, GRAD_INPUTS), k)
-        made = new_gradient(context, edge, found, spec, wanted, word_of(item(forms, k)))
-        if made == 0 or not arrive(context, arguments, edge, made):
+        made = new_gradient(context, edge, found, spec, wanted, word_of(item(fixes, k)))
+        if made == 0 or not add_gradient(context, arguments, edge, made):
             is_well = False
             break
     drop(nodes)
@@ -355,7 +359,7 @@ def read_of(place, saved, g):
 
 @helper
 def value_of(runtime, kept):
-    """The value of a tensor or of a cell, or that value itself."""
+    """The value of a tensor or of a storage, or that value itself."""
     if is_bare(runtime, kept):
         return kept
     storage = (
@@ -375,22 +379,22 @@ def offset_of(runtime, kept):
 
 
 @helper
-def new_gradient(context, edge, found, spec, wanted, form):
+def new_gradient(context, edge, found, spec, wanted, fix):
     """What arrives at the end of an edge: a bare value, or a tensor where it looks different."""
     runtime = item(context, BACKWARD_RUNTIME)
-    if form == AS_IS:
+    if fix == AS_IS:
         return new_as_is(runtime, edge, found, wanted)
-    if form == FITTED:
+    if fix == FITTED:
         made = new_fitted(context, edge, found, spec, wanted)
         if made != 0 or has_failed() != 0:
             return made
     made = new_tensor(runtime, own(found), spec) if is_bare(runtime, found) else own(found)
-    if form == AS_TENSOR or made == 0:
+    if fix == AS_TENSOR or made == 0:
         return made
     words = stack_words(2)
     put(words, 0, made)
     put(words, 8, wanted)
-    fitted = new_result(item(context, BACKWARD_FIT), words, 2, 0)
+    fitted = new_result(item(context, BACKWARD_UNBROADCAST), words, 2, 0)
     drop(made)
     return fitted
 
@@ -409,14 +413,16 @@ def new_fitted(context, edge, found, spec, wanted):
     """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
     runtime = item(context, BACKWARD_RUNTIME)
     is_value = is_bare(runtime, found)
-    if not is_usual(runtime) or not (is_value or is_private(runtime, get(found, TENSOR_STORAGE))):
+    if not can_take_fast_path(runtime) or not (
+        is_value or is_private(runtime, get(found, TENSOR_STORAGE))
+    ):
         return 0
     key = new_pair(own(spec if is_value else get(found, TENSOR_SPEC)), own(wanted))
-    template = own(find(item(context, BACKWARD_FITS), key)) if key != 0 else 0
+    template = own(find(item(context, BACKWARD_UNBROADCAST_TRACES), key)) if key != 0 else 0
     drop(key)
     made = 0
     true = item(runtime, RUNTIME_TRUE)
-    is_fresh = template != 0 and fits_in(context, runtime, template)
+    is_fresh = template != 0 and has_room_in(context, runtime, template)
     if is_fresh and get(template, TEMPLATE_FRESH) == true:
         steps = get(template, TEMPLATE_STEPS)
         starts = stack_words(1)
@@ -441,7 +447,7 @@ def new_fitted(context, edge, found, spec, wanted):
 
 
 @helper
-def arrive(context, arguments, edge, g):
+def add_gradient(context, arguments, edge, g):
     """Let a gradient, whose reference is taken over, arrive at the end of an edge."""
     none = item(item(context, BACKWARD_RUNTIME), RUNTIME_NONE)
     waiting = get(arguments, 8 * ADVANCE_WAITING)
@@ -470,11 +476,11 @@ def arrive(context, arguments, edge, g):
     put(words, 8, item(edge, 1))
     put(words, 16, before)
     put(words, 24, g)
-    met = new_result(get(arguments, 8 * ADVANCE_MEET), words, 4, 0)
+    sums = new_result(get(arguments, 8 * ADVANCE_ACCUMULATE), words, 4, 0)
     drop(g)
-    if met != 0:
-        exchange_list_item(grads, number, met)
-    return met != 0
+    if sums != 0:
+        exchange_list_item(grads, number, sums)
+    return sums != 0
 
 
 @helper
@@ -493,7 +499,7 @@ def bare(runtime, g, spec):
 def gather(context, arguments, parent, number, grads, g):
     """Let a gradient wait beside those that have arrived, or add it to one; whether it can.
 
-    `Walk.meet` says when; this is the usual case of it.
+    `Walk.accumulate` says when; this is the usual case of it.
     """
     runtime = item(context, BACKWARD_RUNTIME)
     before, spec = list_item(grads, number), item(get(parent, GRAD_OUTPUTS), number)
@@ -514,7 +520,7 @@ def gather(context, arguments, parent, number, grads, g):
     if word_of(get(spec, SPEC_NUMEL)) > word_of(item(context, BACKWARD_SMALL)):
         both = new_sum(context, spec, new_pair(own(other), own(value)))
     else:
-        both = new_list(2) if add(get(arguments, 8 * ADVANCE_MET), parent) == 0 else 0
+        both = new_list(2) if add(get(arguments, 8 * ADVANCE_SUMS), parent) == 0 else 0
         if both != 0:
             put_list_item(both, 0, own(other))
             put_list_item(both, 1, own(value))
@@ -533,7 +539,7 @@ def new_sum(context, spec, values):
     """
     runtime = item(context, BACKWARD_RUNTIME)
     recipe = 0
-    if values != 0 and is_usual(runtime):
+    if values != 0 and can_take_fast_path(runtime):
         count = item(item(runtime, RUNTIME_INTEGERS), length(values))
         key = new_pair(own(spec), own(count))
         recipe = own(find(item(context, BACKWARD_TOTALS), key)) if key != 0 else 0
@@ -559,7 +565,7 @@ def free_saved(runtime, fn):
         drop(saved)
 
 
-# ----- `Operation.pull` and `ViewOp.pull` -----
+# ----- `Operation.apply_vjp` and `ViewOp.apply_vjp` -----
 
 
 @helper
@@ -570,13 +576,13 @@ def new_way(context, runtime, fn, grads):
         get(fn, GRAD_SAVED),
         get(fn, GRAD_CONTEXT),
     )
-    if class_of(grad_context) == item(context, BACKWARD_SAVING_CLASS):
-        templates = get(grad_context, SAVING_TEMPLATES)
-    elif class_of(grad_context) == item(context, BACKWARD_PULL_CLASS):
-        templates = get(grad_context, PULL_TEMPLATES)
+    if class_of(grad_context) == item(context, BACKWARD_SAVE_PLAN_CLASS):
+        templates = get(grad_context, SAVE_PLAN_TEMPLATES)
+    elif class_of(grad_context) == item(context, BACKWARD_VIEW_VJP_CLASS):
+        templates = get(grad_context, VIEW_VJP_TEMPLATES)
     else:
         return 0
-    if get(fn, GRAD_EXTRAS) != none or saved == none or not is_usual(runtime):
+    if get(fn, GRAD_EXTRAS) != none or saved == none or not can_take_fast_path(runtime):
         return 0
     if length(grads) + length(saved) // 2 > MOST_VALUES or not all_as_saved(runtime, saved):
         return 0
@@ -585,7 +591,7 @@ def new_way(context, runtime, fn, grads):
         return 0
     template = own(find(templates, key))
     drop(key)
-    if template != 0 and not fits_in(context, runtime, template):
+    if template != 0 and not has_room_in(context, runtime, template):
         drop(template)
         return 0
     return template
@@ -617,7 +623,7 @@ def new_key(context, runtime, fn, grads):
 
 
 @helper
-def fits_in(context, runtime, template):
+def has_room_in(context, runtime, template):
     """Whether this is a template that fits into `pending`."""
     if class_of(template) != item(context, BACKWARD_TEMPLATE_CLASS):
         return False
@@ -666,7 +672,7 @@ def follow(context, arguments, fn, template, grads):
                 context, edge, part, spec, wanted, AS_IS if spec == wanted else FITTED
             )
         drop(part)
-        if made == 0 or not arrive(context, arguments, edge, made):
+        if made == 0 or not add_gradient(context, arguments, edge, made):
             is_well = False
             break
     drop(values)

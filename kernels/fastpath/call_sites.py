@@ -1,7 +1,7 @@
 """Which line of the user's program calls, in compiled code: looked up where that line called before.
 
 A frame of the interpreter tells its code object and how far it is; both together stand for a line,
-which `errors.user_site` finds and keeps the first time, with the lines of the library in between.
+which `errors.user_call_site` finds and keeps the first time, with the lines of the library in between.
 """
 
 from ..language.abi import helper
@@ -20,32 +20,37 @@ from .cpython import (
     word_of,
 )
 
-KEPT_SITE_CODE = KEPT_SITE_INSTRUCTION = KEPT_SITE_SITE = BOUND
-RUNTIME_KEPT_SITES = RUNTIME_NONE = RUNTIME_USER_SITE = BOUND
+CACHED_CALL_SITE_CODE = CACHED_CALL_SITE_INSTRUCTION = CACHED_CALL_SITE_CALL_SITE = BOUND
+RUNTIME_CACHED_CALL_SITES = RUNTIME_NONE = RUNTIME_USER_CALL_SITE = BOUND
 
 
 @helper
-def new_site(runtime):
+def new_call_site(runtime):
     """File, line and function of the user's call, None if there is none; 0 on failure."""
-    frame, site = own(this_frame()), item(runtime, RUNTIME_NONE)
-    while frame != 0 and site == item(runtime, RUNTIME_NONE):
-        site = kept_site(runtime, frame)
+    frame, call_site = own(this_frame()), item(runtime, RUNTIME_NONE)
+    while frame != 0 and call_site == item(runtime, RUNTIME_NONE):
+        call_site = cached_call_site(runtime, frame)
         behind = new_frame_behind(frame)
         drop(frame)
         frame = behind
     drop(frame)
-    if site != 0 and site != item(runtime, RUNTIME_NONE):
-        return own(site)
-    return new_result_of_nothing(item(runtime, RUNTIME_USER_SITE))
+    if call_site != 0 and call_site != item(runtime, RUNTIME_NONE):
+        return own(call_site)
+    return new_result_of_nothing(item(runtime, RUNTIME_USER_CALL_SITE))
 
 
 @helper
-def kept_site(runtime, frame):
+def cached_call_site(runtime, frame):
     """What is kept of where a frame is, 0 if that is nothing."""
-    sites, code, at = item(runtime, RUNTIME_KEPT_SITES), new_code_of(frame), instruction_of(frame)
+    sites, code, at = (
+        item(runtime, RUNTIME_CACHED_CALL_SITES),
+        new_code_of(frame),
+        instruction_of(frame),
+    )
     drop(code)  # the frame holds it
     kept = list_item(sites, (code // 16 + at // 2) % length(sites))
     is_kept = (
-        item(kept, KEPT_SITE_CODE) == code and word_of(item(kept, KEPT_SITE_INSTRUCTION)) == at
+        item(kept, CACHED_CALL_SITE_CODE) == code
+        and word_of(item(kept, CACHED_CALL_SITE_INSTRUCTION)) == at
     )
-    return item(kept, KEPT_SITE_SITE) if is_kept else 0
+    return item(kept, CACHED_CALL_SITE_CALL_SITE) if is_kept else 0

@@ -20,7 +20,7 @@ from numba.extending import intrinsic
 from ..language.abi import helper
 
 # Stands for a number that is known when a module is compiled: `NODE_INPUTS` for the place of a slot, a field
-# or a parameter, `MAX_PENDING` for a number of the library. `native.know` is told of all of them.
+# or a parameter, `MAX_PENDING` for a number of the library. `native.register_layout` is told of all of them.
 BOUND = 0
 
 COUNT, CLASS, LENGTH = 0, 8, 16  # offsets

@@ -30,13 +30,15 @@ from .cpython import (
 from .pool import new_block
 from .stream import notice_signals, run_stream
 
-DISPATCH_ALLOCATE = DISPATCH_COPY = DISPATCH_EXCEPTION = DISPATCH_FALSE = DISPATCH_FOREIGN = BOUND
+DISPATCH_ALLOCATE = DISPATCH_COPY = DISPATCH_EXCEPTION = DISPATCH_FALSE = BOUND
+DISPATCH_FOREIGN = BOUND
 DISPATCH_NONE = DISPATCH_NO_WRITE = DISPATCH_RECIPE_CLASS = BOUND
 DISPATCH_TRUE = BOUND
 FUNCTION_CONTEXT = BOUND
 NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_OTHERS = NODE_RECIPE = NODE_SCALARS = BOUND
 RECIPE_ALIAS = RECIPE_CONSTANTS = RECIPE_FALLIBLE = RECIPE_HEAD = RECIPE_HERE = BOUND
-RECIPE_ITEMSIZES = RECIPE_LARGE = RECIPE_NBYTES = RECIPE_OVER = RECIPE_PICK = RECIPE_PLAIN = BOUND
+RECIPE_ITEMSIZES = RECIPE_LARGE = RECIPE_NBYTES = RECIPE_OVER = RECIPE_PICK = BOUND
+RECIPE_PLAIN = BOUND
 RECIPE_ROOM = RECIPE_SCRATCH = RECIPE_WANTS = RECIPE_WRITE = BOUND
 WANTED_FREE = WANTED_SIZE = BOUND
 
@@ -158,7 +160,7 @@ def extent(context, batch, team):
     for at in range(length(batch) - 1, -1, -1):
         node = list_item(batch, at)
         recipe = get(node, NODE_RECIPE)
-        if can_fail or size >= ROOM or not is_usual(context, recipe, team):
+        if can_fail or size >= ROOM or not can_take_fast_path(context, recipe, team):
             break
         words += word_of(get(recipe, RECIPE_ROOM))
         if get(recipe, RECIPE_ALIAS) != item(context, DISPATCH_NONE):
@@ -170,7 +172,7 @@ def extent(context, batch, team):
 
 
 @helper
-def is_usual(context, recipe, team):
+def can_take_fast_path(context, recipe, team):
     """Whether a node is recorded, its kernels are linked, and the threads that it asks for are there."""
     if class_of(recipe) != item(context, DISPATCH_RECIPE_CLASS):
         return False

@@ -30,11 +30,11 @@ from .cpython import (
     put,
     word_of,
 )
-from .grad_nodes import give_history, history_of, new_edge, noted
+from .grad_nodes import give_history, history_of, new_edge, tracked
 from .tensors import (
+    can_take_fast_path,
     is_private,
     is_tensor,
-    is_usual,
     new_node,
     new_tensor,
     records_gradients,
@@ -45,9 +45,11 @@ from .tensors import (
 FUNCTION_CONTEXT = BOUND
 OP_RECORD_DIFFERENTIABLE = OP_RECORD_FLOATING = OP_RECORD_OPERANDS = OP_RECORD_RECIPE = BOUND
 OP_RECORD_WHOLE = RECIPE_OUTPUTS = RECIPE_SPEC = BOUND
-RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_OP_RECORDS = RECORDER_RUNTIME = BOUND
-RECORDER_SAVES = RECORDER_TWIN = BOUND
-RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
+RECORDER_ARITY = RECORDER_NODE_CLASS = RECORDER_OP = RECORDER_OP_RECORDS = BOUND
+RECORDER_RUNTIME = BOUND
+RECORDER_SAVES = RECORDER_FALLBACK = BOUND
+RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = BOUND
+RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 STORAGE_VALUE = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
@@ -78,7 +80,7 @@ def record(recorder, arguments, count, names):
             return out
     if has_failed() != 0:
         return 0
-    return new_result(item(context, RECORDER_TWIN), arguments, count, names)
+    return new_result(item(context, RECORDER_FALLBACK), arguments, count, names)
 
 
 @helper
@@ -106,7 +108,7 @@ def history_of_call(runtime, history):
 @helper
 def on_tensor(context, runtime, a, call):
     """Find what an op on one tensor records; whether this is the usual case."""
-    if not is_usual(runtime) or not is_private(runtime, get(a, TENSOR_STORAGE)):
+    if not can_take_fast_path(runtime) or not is_private(runtime, get(a, TENSOR_STORAGE)):
         return False
     history = history_of_call(runtime, history_of(runtime, a))
     if history > 1:
@@ -122,7 +124,11 @@ def on_tensor(context, runtime, a, call):
 def on_tensors(context, runtime, a, b, call):
     """Find what an op on two tensors records; whether this is the usual case."""
     first, second = get(a, TENSOR_STORAGE), get(b, TENSOR_STORAGE)
-    if not is_usual(runtime) or not is_private(runtime, first) or not is_private(runtime, second):
+    if (
+        not can_take_fast_path(runtime)
+        or not is_private(runtime, first)
+        or not is_private(runtime, second)
+    ):
         return False
     history = history_of_call(runtime, max(history_of(runtime, a), history_of(runtime, b)))
     if history > 1:
@@ -144,7 +150,7 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
     kind = class_of(number)
     if kind != item(runtime, RUNTIME_FLOAT_CLASS) and kind != item(runtime, RUNTIME_INT_CLASS):
         return False
-    if not is_usual(runtime) or not is_private(runtime, get(t, TENSOR_STORAGE)):
+    if not can_take_fast_path(runtime) or not is_private(runtime, get(t, TENSOR_STORAGE)):
         return False
     history = history_of_call(runtime, history_of(runtime, t))
     if history > 1:
@@ -255,7 +261,7 @@ def operand(saves, k, a, b):
 
 @helper
 def new_saved(runtime, saves, a, b, out):
-    """What backward needs: operands by number and the result's cell for -1, with their versions."""
+    """What backward needs: operands by number and the result's storage for -1, with their versions."""
     count = 0
     for k in range(length(saves)):
         count += word_of(item(saves, k)) < 0 or operand(saves, k, a, b) != 0
@@ -312,4 +318,4 @@ def with_history(context, runtime, op_record, a, b, scalars, out):
         get(op_record, OP_RECORD_OPERANDS), get(recipe, RECIPE_OUTPUTS), edges, saved,
         own(scalars if scalars != 0 else item(runtime, RUNTIME_EMPTY)), own(item(integers, mask)), out,
     )  # fmt: skip
-    return noted(runtime, recipe, out)
+    return tracked(runtime, recipe, out)

@@ -33,13 +33,14 @@ from .cpython import (
 )
 from .elementwise import new_float_word, recorded
 from .item import FLOAT, KIND, SIZE_AT
-from .tensors import is_tensor, is_usual, new_node, new_ready, new_tensor
+from .tensors import can_take_fast_path, is_tensor, new_node, new_ready, new_tensor
 
 FACTORY_DTYPE = FACTORY_OF_LISTS = FACTORY_OF_NUMBERS = FACTORY_REQUIRES_GRAD = BOUND
-FACTORY_RUNTIME = FACTORY_TWIN = BOUND
+FACTORY_RUNTIME = FACTORY_FALLBACK = BOUND
 DTYPE_KNOWN_AS = FUNCTION_CONTEXT = KNOWN_LIST_FREE = KNOWN_LIST_SPEC = BOUND
 NODE_RECIPE = RECIPE_SPEC = SPEC_DTYPE = BOUND
-RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
+RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = BOUND
+RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_TRUE = BOUND
 TENSOR_NEEDS_GRAD = TENSOR_SPEC = BOUND
 
@@ -51,14 +52,14 @@ def constant(function, arguments, count, names):
     runtime = item(context, FACTORY_RUNTIME)
     positional = count & NUMBER_OF_ARGUMENTS
     out = 0
-    if is_usual(runtime):
+    if can_take_fast_path(runtime):
         if positional == 1 and class_of(get(arguments, 0)) == item(runtime, RUNTIME_LIST_CLASS):
             out = new_from_list(context, runtime, arguments, names)
         elif names == 0 and (positional == 1 or positional == 2):
             out = new_constant(context, runtime, arguments, positional == 2)
     if out != 0 or has_failed() != 0:
         return out
-    return new_result(item(context, FACTORY_TWIN), arguments, count, names)
+    return new_result(item(context, FACTORY_FALLBACK), arguments, count, names)
 
 
 # ----- a number -----

@@ -23,17 +23,18 @@ from .cpython import (
     word_of,
 )
 from .elementwise import around, new_number_word, offset_of, recorded, value_of
-from .grad_nodes import give_history, history_of, new_edge, noted
+from .grad_nodes import give_history, history_of, new_edge, tracked
 from .signatures import SIZE, describe, known, tensor
-from .tensors import is_private, is_tensor, is_usual, records_gradients, version_of, zero
+from .tensors import can_take_fast_path, is_private, is_tensor, records_gradients, version_of, zero
 
 CHOSEN_ATTRIBUTES = CHOSEN_OP = CHOSEN_OPERANDS = FUNCTION_CONTEXT = BOUND
 GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OP_RECORDS = GENERAL_RUNTIME = BOUND
-GENERAL_SAVES = GENERAL_TWIN = BOUND
+GENERAL_SAVES = GENERAL_FALLBACK = BOUND
 MOST_OPERANDS = BOUND
 OP_RECORD_DIFFERENTIABLE = OP_RECORD_OPERANDS = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
 RECIPE_OUTPUTS = BOUND
-RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_NONE = BOUND
+RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = BOUND
+RUNTIME_NONE = BOUND
 RUNTIME_NUMBERS = RUNTIME_TRUE = RUNTIME_TUPLE_CLASS = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
@@ -48,7 +49,7 @@ def elementwise(function, arguments, count, names):
     out = new_out(context, runtime, op, operands, attributes, is_over) if names == 0 else 0
     if out != 0 or has_failed() != 0:
         return out
-    return new_result(item(context, GENERAL_TWIN), arguments, count, names)
+    return new_result(item(context, GENERAL_FALLBACK), arguments, count, names)
 
 
 def choose(function, arguments, count, names):
@@ -67,7 +68,7 @@ def choose(function, arguments, count, names):
         drop(chosen)
     if out != 0 or has_failed() != 0:
         return out
-    return new_result(item(context, GENERAL_TWIN), arguments, count, names)
+    return new_result(item(context, GENERAL_FALLBACK), arguments, count, names)
 
 
 @helper
@@ -107,7 +108,7 @@ def new_out(context, runtime, op, operands, attributes, is_over):
 @helper
 def asked_history(runtime, operands):
     """What the operands ask of the op: 0 nothing, 1 a backward node, 2 more than is usual."""
-    if not is_usual(runtime) or length(operands) > MOST_OPERANDS:
+    if not can_take_fast_path(runtime) or length(operands) > MOST_OPERANDS:
         return 2
     history = 0
     for k in range(length(operands)):
@@ -247,12 +248,12 @@ def with_history(context, runtime, op, op_record, operands, scalars, out):
     )  # fmt: skip
     drop(saves)
     drop(kind)
-    return noted(runtime, recipe, out)
+    return tracked(runtime, recipe, out)
 
 
 @helper
 def new_saved(runtime, wanted, operands, out):
-    """What backward needs: operands by number and the result's cell for -1, with their versions."""
+    """What backward needs: operands by number and the result's storage for -1, with their versions."""
     count = 0
     for k in range(length(wanted)):
         place = word_of(item(wanted, k))

@@ -23,11 +23,13 @@ from .cpython import (
 from .freelists import new_recycled
 from .tensors import hide, show, version_of, zero
 
-GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = GRAD_OUTPUTS = BOUND
+GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = BOUND
+GRAD_OUTPUTS = BOUND
 GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 LEAF_KIND_NODE_CLASS = LEAF_KIND_OP = LEAF_VARIABLE = META_ACCUMULATOR = META_HOOKS = BOUND
 RECIPE_LARGE = BOUND
-RUNTIME_ACCUMULATOR = RUNTIME_EMPTY = RUNTIME_LEAVES = RUNTIME_NONE = RUNTIME_SAVERS = BOUND
+RUNTIME_ACCUMULATOR = RUNTIME_EMPTY = RUNTIME_LEAVES = RUNTIME_NONE = BOUND
+RUNTIME_LARGE_SAVERS = BOUND
 RUNTIME_SEQUENCE = RUNTIME_TRUE = BOUND
 TENSOR_EDGE = TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_SPEC = TENSOR_VIEW_OF = BOUND
 VIEW_BASE = VIEW_VERSION = BOUND
@@ -155,14 +157,14 @@ def give_history(runtime, kind, op, context, inputs, outputs, edges, saved, scal
 
 
 @helper
-def noted(runtime, recipe, out):
+def tracked(runtime, recipe, out):
     """The result, its backward node noted if it has saved much, for `schedule/deferred.py`; 0 on failure."""
     if out == 0 or get(recipe, RECIPE_LARGE) != item(runtime, RUNTIME_TRUE):
         return out
     fn = item(get(out, TENSOR_EDGE), 0)
     if length(get(fn, GRAD_SAVED)) != 0:
         reference = new_weak_reference(fn, 0)
-        has_room = reference != 0 and append(item(runtime, RUNTIME_SAVERS), reference) == 0
+        has_room = reference != 0 and append(item(runtime, RUNTIME_LARGE_SAVERS), reference) == 0
         drop(reference)
         if not has_room:
             drop(out)

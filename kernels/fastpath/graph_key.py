@@ -26,7 +26,7 @@ from .cpython import (
 )
 
 FUNCTION_CONTEXT = BOUND
-KEY_COPY = KEY_FOREIGN = KEY_NONE = KEY_NO_WRITE = KEY_RECIPE_CLASS = KEY_TWIN = BOUND
+KEY_COPY = KEY_FOREIGN = KEY_NONE = KEY_NO_WRITE = KEY_RECIPE_CLASS = KEY_FALLBACK = BOUND
 NODE_ADDRESS = NODE_AT = NODE_INPUTS = NODE_OFFSETS = NODE_RECIPE = BOUND
 RECIPE_ALIAS = RECIPE_OVER = RECIPE_SERIAL = RECIPE_WRITE = BOUND
 
@@ -44,24 +44,24 @@ def read(function, arguments, count, names):
     for at in range(nodes):
         node = list_item(batch, at)
         if class_of(get(node, NODE_RECIPE)) != item(context, KEY_RECIPE_CLASS):
-            return new_result(item(context, KEY_TWIN), arguments, count, names)
+            return new_result(item(context, KEY_FALLBACK), arguments, count, names)
         reads += length(get(node, NODE_INPUTS))
     # The key at its longest, the uses of each node, what is known of the externals.
     longest = nodes + 2 * reads + nodes + reads + 2
     memory = new_memory(8 * (longest + nodes + EXTERNAL_WORDS * reads))
     if memory == 0:
-        return new_result(item(context, KEY_TWIN), arguments, count, names)
+        return new_result(item(context, KEY_FALLBACK), arguments, count, names)
     uses = memory + 8 * longest
     externals = uses + 8 * nodes
     for at in range(nodes):
         node = list_item(batch, at)
         number(node, at)
         put(uses, 8 * at, 0)
-    first_held, found = walk(context, batch, nodes, memory, uses, externals)
-    first_owned = hold(batch, nodes, uses, first_held)
-    end = own_up(context, externals, found, first_owned)
-    put(end, 0, (first_owned - first_held) // 8)
-    put(end, 8, (end - first_owned) // 8)
+    first_output, found = walk(context, batch, nodes, memory, uses, externals)
+    first_donated = hold(batch, nodes, uses, first_output)
+    end = own_up(context, externals, found, first_donated)
+    put(end, 0, (first_donated - first_output) // 8)
+    put(end, 8, (end - first_donated) // 8)
     key = new_bytes(memory, end + 16 - memory)
     values = new_externals(externals, found)
     free(memory)

@@ -6,7 +6,7 @@ results of another shape or dtype) is left to a function in Python, before anyth
 """
 
 from ..language.abi import helper, stack_words
-from .call_sites import new_site
+from .call_sites import new_call_site
 from .cpython import (
     BOUND,
     NUMBER_OF_ARGUMENTS,
@@ -47,19 +47,19 @@ from .elementwise import (
     value_of,
 )
 from .factories import new_number
-from .tensors import is_private, is_tensor, is_usual, new_node, zero
+from .tensors import can_take_fast_path, is_private, is_tensor, new_node, zero
 
-ADOPT_RUNTIME = ADOPT_TWIN = ADOPT_WRITES = BOUND
-COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_TWIN = BOUND
-COPY_CONVERSIONS = COPY_RUNTIME = COPY_TWIN = COPY_WRITES = BOUND
-FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_TWIN = BOUND
+ADOPT_RUNTIME = ADOPT_FALLBACK = ADOPT_WRITES = BOUND
+COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_FALLBACK = BOUND
+COPY_CONVERSIONS = COPY_RUNTIME = COPY_FALLBACK = COPY_WRITES = BOUND
+FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_FALLBACK = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
-RECIPE_PICKS = RECIPE_SPEC = RECORDER_RUNTIME = RECORDER_TWIN = BOUND
-REPLACE_RUNTIME = REPLACE_TWIN = BOUND
+RECIPE_PICKS = RECIPE_SPEC = RECORDER_RUNTIME = RECORDER_FALLBACK = BOUND
+REPLACE_RUNTIME = REPLACE_FALLBACK = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
 RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_NUMEL = BOUND
-STORAGE_SITE = STORAGE_SPEC = STORAGE_TWIN = STORAGE_VALUE = STORAGE_VERSION = BOUND
+STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_ALIAS = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_COUNTER = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
 TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
 VIEW_BASE = BOUND
@@ -80,7 +80,7 @@ def write(function, arguments, count, names):
             return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, RECORDER_TWIN), arguments, count, names)
+    return new_result(item(context, RECORDER_FALLBACK), arguments, count, names)
 
 
 @helper
@@ -101,7 +101,7 @@ def is_all(runtime, t):
     storage = get(t, TENSOR_STORAGE)
     if get(t, TENSOR_COUNTER) != storage or get(t, TENSOR_SPEC) != get(storage, STORAGE_SPEC):
         return False
-    if get(t, TENSOR_OFFSET) != zero(runtime) or get(storage, STORAGE_TWIN) != 0:
+    if get(t, TENSOR_OFFSET) != zero(runtime) or get(storage, STORAGE_ALIAS) != 0:
         return False
     return is_private(runtime, storage)
 
@@ -132,16 +132,16 @@ def over_itself(runtime, t, call):
 
 
 @helper
-def become(storage, value, version, site):
-    """Give a cell its new value, and the number and place of the write; takes the references over."""
+def become(storage, value, version, call_site):
+    """Give a storage its new value, and the number and place of the write; takes the references over."""
     before, count, place = (
         get(storage, STORAGE_VALUE),
         get(storage, STORAGE_VERSION),
-        get(storage, STORAGE_SITE),
+        get(storage, STORAGE_CALL_SITE),
     )
     put(storage, STORAGE_VALUE, value)
     put(storage, STORAGE_VERSION, version)
-    put(storage, STORAGE_SITE, site)
+    put(storage, STORAGE_CALL_SITE, call_site)
     drop(before)
     drop(count)
     drop(place)
@@ -167,7 +167,7 @@ def adopt(function, arguments, count, names):
         return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, ADOPT_TWIN), arguments, count, names)
+    return new_result(item(context, ADOPT_FALLBACK), arguments, count, names)
 
 
 def copy(function, arguments, count, names):
@@ -188,14 +188,14 @@ def copy(function, arguments, count, names):
             return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, COPY_TWIN), arguments, count, names)
+    return new_result(item(context, COPY_FALLBACK), arguments, count, names)
 
 
 @helper
 def can_copy(runtime, arguments):
     """Whether the second tensor may be copied into the first one, of which it shows no part."""
     t, source = get(arguments, 0), get(arguments, 8)
-    if not is_usual(runtime) or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
+    if not can_take_fast_path(runtime) or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
         return False
     if not is_tensor(runtime, t) or not is_tensor(runtime, source) or not can_write(runtime, t):
         return False
@@ -266,7 +266,7 @@ def compute(function, arguments, count, names):
     runtime = item(context, COMPUTE_RUNTIME)
     positional = count & NUMBER_OF_ARGUMENTS
     if positional == 0 or not is_alone(runtime, arguments, positional):
-        return new_result(item(context, COMPUTE_TWIN), arguments, count, names)
+        return new_result(item(context, COMPUTE_FALLBACK), arguments, count, names)
     t = get(arguments, 0)
     made = new_result(item(context, COMPUTE_MAKE), arguments, count, names)
     if made == 0:
@@ -299,13 +299,13 @@ def flood(function, arguments, count, names):
         )
         if (
             is_number
-            and is_usual(runtime)
+            and can_take_fast_path(runtime)
             and is_flooded(runtime, item(context, FLOOD_RECIPES), t, number)
         ):
             return own(t)
     if has_failed() != 0:
         return 0
-    return new_result(item(context, FLOOD_TWIN), arguments, count, names)
+    return new_result(item(context, FLOOD_FALLBACK), arguments, count, names)
 
 
 @helper
@@ -317,14 +317,14 @@ def is_flooded(runtime, recipes, t, number):
 
 @helper
 def is_put(runtime, storage, value):
-    """Give a cell a value, which is taken over, written at the user's line; whether that went well."""
-    site = new_site(runtime)
-    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if site != 0 else 0
+    """Give a storage a value, which is taken over, written at the user's line; whether that went well."""
+    call_site = new_call_site(runtime)
+    version = new_word(word_of(get(storage, STORAGE_VERSION)) + 1) if call_site != 0 else 0
     if version == 0:
         drop(value)
-        drop(site)
+        drop(call_site)
         return False
-    become(storage, value, version, site)
+    become(storage, value, version, call_site)
     return True
 
 
@@ -389,7 +389,7 @@ def shows_all(runtime, t):
 def can_adopt(runtime, t, made):
     """Whether a tensor may take over, without further ado, what another one shows."""
     none = item(runtime, RUNTIME_NONE)
-    if not is_usual(runtime) or not is_tensor(runtime, t) or not is_tensor(runtime, made):
+    if not can_take_fast_path(runtime) or not is_tensor(runtime, t) or not is_tensor(runtime, made):
         return False
     other = get(made, TENSOR_STORAGE)
     if (
@@ -408,7 +408,7 @@ def can_adopt(runtime, t, made):
 def can_write(runtime, t):
     """Whether a tensor counts its writes and nobody else looks at its memory."""
     storage = get(t, TENSOR_STORAGE)
-    if get(t, TENSOR_COUNTER) != storage or get(storage, STORAGE_TWIN) != 0:
+    if get(t, TENSOR_COUNTER) != storage or get(storage, STORAGE_ALIAS) != 0:
         return False
     return is_private(runtime, storage)
 
@@ -448,11 +448,11 @@ def replace(function, arguments, count, names):
     if picks == item(runtime, RUNTIME_NONE) or not can_replace(runtime, written, read):
         if has_failed() != 0:
             return 0
-        return new_result(item(context, REPLACE_TWIN), arguments, count, names)
-    site = new_site(runtime)
-    inputs = new_tuple(length(written) + length(read)) if site != 0 else 0
+        return new_result(item(context, REPLACE_FALLBACK), arguments, count, names)
+    call_site = new_call_site(runtime)
+    inputs = new_tuple(length(written) + length(read)) if call_site != 0 else 0
     if inputs == 0:
-        drop(site)
+        drop(call_site)
         return 0
     for k in range(length(written)):
         fill(inputs, k, own(value_of(list_item(written, k))))
@@ -462,7 +462,7 @@ def replace(function, arguments, count, names):
     node = new_node(runtime, own(recipe), inputs, own(none), own(scalars))
     if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
         drop(node)
-        drop(site)
+        drop(call_site)
         return 0
     made = new_list(2 * length(written))
     for k in range(length(written) if made != 0 else 0):
@@ -472,15 +472,15 @@ def replace(function, arguments, count, names):
             break
     drop(node)
     if made == 0:
-        drop(site)
+        drop(call_site)
         return 0
     for k in range(length(written)):
         storage = get(list_item(written, k), TENSOR_STORAGE)
         trade_list_item(made, 2 * k, storage, STORAGE_VALUE)
         trade_list_item(made, 2 * k + 1, storage, STORAGE_VERSION)
-        exchange(storage, STORAGE_SITE, own(site))
+        exchange(storage, STORAGE_CALL_SITE, own(call_site))
     drop(made)
-    drop(site)
+    drop(call_site)
     then = get(arguments, 32)
     return own(none) if then == none else new_result_of_nothing(then)
 
@@ -488,7 +488,7 @@ def replace(function, arguments, count, names):
 @helper
 def can_replace(runtime, written, read):
     """Whether several tensors are all of their memories, and what is read lies at the beginning."""
-    if length(written) < 2 or not is_usual(runtime):
+    if length(written) < 2 or not can_take_fast_path(runtime):
         return False
     if length(item(runtime, RUNTIME_PENDING)) + length(written) + 1 >= MAX_PENDING:
         return False

@@ -29,7 +29,7 @@ from .cpython import (
 
 DTYPE_KNOWN_AS = FUNCTION_CONTEXT = BOUND
 ITEM_CPU = ITEM_FALSE = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = ITEM_TRUE = BOUND
-ITEM_TWIN = ITEM_VALUE_OF = ITEM_WATCHERS = BOUND
+ITEM_FALLBACK = ITEM_VALUE_OF = ITEM_OBSERVERS = BOUND
 NODE_ADDRESS = BOUND
 SPEC_DEVICE = SPEC_DTYPE = SPEC_NDIM = SPEC_NUMEL = SPEC_STRIDES = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
@@ -45,7 +45,7 @@ def read_one(function, arguments, count, names):
     form = known_as(context, arguments, count, names)
     if form != 0 and is_single(get(arguments, 0)):
         return new_elements(context, get(arguments, 0), form, True)
-    return new_result(item(context, ITEM_TWIN), arguments, count, names)
+    return new_result(item(context, ITEM_FALLBACK), arguments, count, names)
 
 
 def is_true(function, arguments, count, names):
@@ -59,7 +59,7 @@ def is_true(function, arguments, count, names):
         found = is_set(number)
         drop(number)
         return own(item(context, ITEM_TRUE if found != 0 else ITEM_FALSE))
-    return new_result(item(context, ITEM_TWIN), arguments, count, names)
+    return new_result(item(context, ITEM_FALLBACK), arguments, count, names)
 
 
 def read_all(function, arguments, count, names):
@@ -70,7 +70,7 @@ def read_all(function, arguments, count, names):
         ndim = word_of(get(get(get(arguments, 0), TENSOR_SPEC), SPEC_NDIM))
         if ndim <= 1:
             return new_elements(context, get(arguments, 0), form, ndim == 0)
-    return new_result(item(context, ITEM_TWIN), arguments, count, names)
+    return new_result(item(context, ITEM_FALLBACK), arguments, count, names)
 
 
 @helper
@@ -78,7 +78,7 @@ def known_as(context, arguments, count, names):
     """What elements are known as, if there is one argument, a tensor on the CPU, and nobody watches what is
     read; else 0.
     """
-    if names != 0 or count & NUMBER_OF_ARGUMENTS != 1 or length(item(context, ITEM_WATCHERS)) != 0:
+    if names != 0 or count & NUMBER_OF_ARGUMENTS != 1 or length(item(context, ITEM_OBSERVERS)) != 0:
         return 0
     t = get(arguments, 0)
     if contains(item(context, ITEM_TENSOR_CLASSES), class_of(t)) != 1:

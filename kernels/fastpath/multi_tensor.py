@@ -20,7 +20,7 @@ from .cpython import (
 )
 from .tensors import is_private, is_tensor, zero
 
-BASIC_RUNTIME = BASIC_TWIN = DTYPE_IS_FLOATING_POINT = FUNCTION_CONTEXT = BOUND
+BASIC_RUNTIME = BASIC_FALLBACK = DTYPE_IS_FLOATING_POINT = FUNCTION_CONTEXT = BOUND
 RUNTIME_FALSE = RUNTIME_LIST_CLASS = RUNTIME_TRUE = BOUND
 SPEC_CONTIGUOUS = SPEC_DEVICE = SPEC_DTYPE = STORAGE_SPEC = BOUND
 TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
@@ -31,7 +31,7 @@ def go_together(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime, tensors = item(context, BASIC_RUNTIME), get(arguments, 0)
     if not are_lists(runtime, arguments, count, names, 1) or length(tensors) == 0:
-        return new_result(item(context, BASIC_TWIN), arguments, count, names)
+        return new_result(item(context, BASIC_FALLBACK), arguments, count, names)
     spec = get(list_item(tensors, 0), TENSOR_SPEC)
     dtype = get(spec, SPEC_DTYPE)
     are_alike = get(dtype, DTYPE_IS_FLOATING_POINT) == item(runtime, RUNTIME_TRUE)
@@ -56,7 +56,7 @@ def lie_plainly(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime, written, read = item(context, BASIC_RUNTIME), get(arguments, 0), get(arguments, 8)
     if not are_lists(runtime, arguments, count, names, 2):
-        return new_result(item(context, BASIC_TWIN), arguments, count, names)
+        return new_result(item(context, BASIC_FALLBACK), arguments, count, names)
     are_plain = True
     for k in range(length(written)):
         t = list_item(written, k)

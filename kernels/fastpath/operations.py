@@ -25,8 +25,8 @@ from .cpython import (
 from .grad_nodes import give_history, history_of, new_edge
 from .signatures import SIZE, START, TENSORS, describe, known, tensor
 from .tensors import (
+    can_take_fast_path,
     is_private,
-    is_usual,
     new_handle,
     new_storage,
     records_gradients,
@@ -35,13 +35,14 @@ from .tensors import (
 )
 from .traces import completed
 
-CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVINGS = CALL_TEMPLATE = BOUND
+CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVE_PLANS = BOUND
+CALL_TEMPLATE = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
 OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_RUNTIME = OPERATION_TEMPLATE_CLASS = BOUND
-OPERATION_TWIN = BOUND
+OPERATION_FALLBACK = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
-SAVING_INPUTS = SAVING_KEPT = SAVING_OUTPUTS = SAVING_TARGETS = BOUND
+SAVE_PLAN_INPUTS = SAVE_PLAN_KEPT = SAVE_PLAN_OUTPUTS = SAVE_PLAN_TARGETS = BOUND
 STORAGE_VALUE = BOUND
 TEMPLATE_FRESH = TEMPLATE_MANY = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
 TENSOR_STORAGE = BOUND
@@ -52,11 +53,11 @@ def call(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, OPERATION_RUNTIME)
     looks = stack_words(SIZE)
-    if is_usual(runtime) and describe(runtime, arguments, count, names, looks):
+    if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
         out = from_template(context, runtime, looks)
         if out != 0 or has_failed() != 0:
             return out
-    return new_result(item(context, OPERATION_TWIN), arguments, count, names)
+    return new_result(item(context, OPERATION_FALLBACK), arguments, count, names)
 
 
 # ----- recording -----
@@ -174,23 +175,24 @@ def with_history(context, runtime, looks, is_shifted, found, template):
     edges = new_edges(runtime, looks, places)
     if edges == 0:
         return 0
-    saving = new_saving(runtime, found, edges)
-    if saving == 0 or not is_savable(runtime, looks, saving):
+    save_plan = new_save_plan(runtime, found, edges)
+    if save_plan == 0 or not is_savable(runtime, looks, save_plan):
         drop(edges)
-        drop(saving)
+        drop(save_plan)
         return 0
     outs = without_history(runtime, looks, is_shifted, template)
-    saved = 0 if outs == 0 else new_saved(runtime, looks, saving, outs)
+    saved = 0 if outs == 0 else new_saved(runtime, looks, save_plan, outs)
     first = 0 if outs == 0 else own(item(outs, 0))
     first = give_history(
-        runtime, get(found, CALL_NODE_CLASS), get(found, CALL_OP), saving, get(saving, SAVING_INPUTS),
-        get(saving, SAVING_OUTPUTS), edges, saved, own(item(runtime, RUNTIME_EMPTY)), own(zero(runtime)), first,
+        runtime, get(found, CALL_NODE_CLASS), get(found, CALL_OP), save_plan, get(save_plan, SAVE_PLAN_INPUTS),
+        get(save_plan, SAVE_PLAN_OUTPUTS), edges, saved, own(item(runtime, RUNTIME_EMPTY)), own(zero(runtime)),
+        first,
     )  # fmt: skip
     if first == 0:
         drop(outs)
         outs = 0
     drop(first)
-    drop(saving)
+    drop(save_plan)
     return outs
 
 
@@ -212,7 +214,7 @@ def new_edges(runtime, looks, places):
 
 
 @helper
-def new_saving(runtime, found, edges):
+def new_save_plan(runtime, found, edges):
     """How a call with these edges gets its history, with a reference; 0 if there was none yet."""
     none = item(runtime, RUNTIME_NONE)
     wanted = new_tuple(length(edges))
@@ -225,15 +227,15 @@ def new_saving(runtime, found, edges):
             k,
             own(item(runtime, RUNTIME_TRUE) if is_wanted else item(runtime, RUNTIME_FALSE)),
         )
-    saving = own(find(get(found, CALL_SAVINGS), wanted))
+    save_plan = own(find(get(found, CALL_SAVE_PLANS), wanted))
     drop(wanted)
-    return saving
+    return save_plan
 
 
 @helper
-def is_savable(runtime, looks, saving):
+def is_savable(runtime, looks, save_plan):
     """Whether the first result alone gets a history and no operand is one that cannot be saved."""
-    targets, kept = get(saving, SAVING_TARGETS), get(saving, SAVING_KEPT)
+    targets, kept = get(save_plan, SAVE_PLAN_TARGETS), get(save_plan, SAVE_PLAN_KEPT)
     if length(targets) != 1 or word_of(list_item(targets, 0)) != 0:
         return False
     for k in range(length(kept)):
@@ -244,9 +246,9 @@ def is_savable(runtime, looks, saving):
 
 
 @helper
-def new_saved(runtime, looks, saving, outs):
-    """What backward needs: operands by number, cells of the results, with their versions."""
-    kept = get(saving, SAVING_KEPT)
+def new_saved(runtime, looks, save_plan, outs):
+    """What backward needs: operands by number, storages of the results, with their versions."""
+    kept = get(save_plan, SAVE_PLAN_KEPT)
     saved = new_tuple(2 * length(kept))
     if saved == 0:
         return 0

@@ -30,14 +30,17 @@ from .pool import new_block
 from .stream import notice_signals, run_stream
 
 BLOCK_FREE = BLOCK_SIZE = BLOCK_TAKEN = BOUND
-COURSE_CAN_FAIL = COURSE_LARGE = COURSE_NUMBERED = COURSE_RESULTS = COURSE_STATUS_AT = BOUND
-COURSE_STEPS = COURSE_TABLE = COURSE_TEAM = COURSE_WALK = BOUND
+RUN_CAN_FAIL = RUN_LARGE = RUN_NUMBERED = RUN_RESULTS = RUN_STATUS_AT = BOUND
+RUN_STEPS = RUN_TABLE = RUN_TEAM = RUN_WALK = BOUND
 EXTERNAL_PADDED = EXTERNAL_SIZE = FUNCTION_CONTEXT = BOUND
-NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = NUMBER_POSITION = NUMBER_WHICH = NUMBER_WORDS = BOUND
+NODE_ADDRESS = NODE_OTHERS = NODE_SCALARS = NUMBER_POSITION = NUMBER_WHICH = BOUND
+NUMBER_WORDS = BOUND
 PLACE_EXTRA = PLACE_POSITION = PLACE_SOURCE = PLACE_WORDS = BOUND
-PLAN_ALLOCATE = PLAN_FALSE = PLAN_FOREIGN = PLAN_NONE = PLAN_TRUE = PLAN_TWIN = PLAN_ZERO = BOUND
+PLAN_ALLOCATE = PLAN_FALSE = PLAN_FOREIGN = PLAN_NONE = PLAN_TRUE = PLAN_FALLBACK = BOUND
+PLAN_ZERO = BOUND
 RESULT_BLOCKS = RESULT_NODE = BOUND
-TABLE_BLOCKS = TABLE_EXTERNALS = TABLE_NUMBERS_AT = TABLE_NUMBERS_COUNT = TABLE_PLACES_AT = BOUND
+TABLE_BLOCKS = TABLE_EXTERNALS = TABLE_NUMBERS_AT = TABLE_NUMBERS_COUNT = BOUND
+TABLE_PLACES_AT = BOUND
 TABLE_PLACES_COUNT = TABLE_WORDS_AT = BOUND
 
 
@@ -47,7 +50,7 @@ def fill_in(function, arguments, count, names):
     blocks = new_blocks(context, get(arguments, 0), get(arguments, 8))
     if blocks != 0 or has_failed() != 0:
         return blocks
-    return new_result(item(context, PLAN_TWIN), arguments, count, names)
+    return new_result(item(context, PLAN_FALLBACK), arguments, count, names)
 
 
 @helper
@@ -90,7 +93,11 @@ def write_numbers(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     if are_written(get(arguments, 0), get(arguments, 8)):
         return own(item(context, PLAN_NONE))
-    return 0 if has_failed() != 0 else new_result(item(context, PLAN_TWIN), arguments, count, names)
+    return (
+        0
+        if has_failed() != 0
+        else new_result(item(context, PLAN_FALLBACK), arguments, count, names)
+    )
 
 
 @helper
@@ -140,25 +147,25 @@ def run(function, arguments, count, names):
     """Run a plan on a batch that reads some externals: True, or the step that failed; False if it has not
     run, as it is not the usual case."""
     context = get(function, FUNCTION_CONTEXT)
-    course, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
-    table, status = item(course, COURSE_TABLE), word_of(item(course, COURSE_STATUS_AT))
-    team = word_of(item(course, COURSE_TEAM))
-    if item(course, COURSE_LARGE) == item(context, PLAN_TRUE) and get(team, 8 * THREADS) == 0:
+    compiled_run, externals, batch = get(arguments, 0), get(arguments, 8), get(arguments, 16)
+    table, status = item(compiled_run, RUN_TABLE), word_of(item(compiled_run, RUN_STATUS_AT))
+    team = word_of(item(compiled_run, RUN_TEAM))
+    if item(compiled_run, RUN_LARGE) == item(context, PLAN_TRUE) and get(team, 8 * THREADS) == 0:
         return own(item(context, PLAN_FALSE))  # the threads are not there yet
     blocks = new_blocks(context, table, externals)
-    if blocks == 0 or not are_numbers_written(batch, table, item(course, COURSE_NUMBERED)):
+    if blocks == 0 or not are_numbers_written(batch, table, item(compiled_run, RUN_NUMBERED)):
         drop(blocks)
         return 0 if has_failed() != 0 else own(item(context, PLAN_FALSE))
     put(status, 0, 0)
-    walk, stream = word_of(item(course, COURSE_WALK)), word_of(item(table, TABLE_WORDS_AT))
-    steps = word_of(item(course, COURSE_STEPS))
-    where = status if item(course, COURSE_CAN_FAIL) == item(context, PLAN_TRUE) else 0
+    walk, stream = word_of(item(compiled_run, RUN_WALK)), word_of(item(table, TABLE_WORDS_AT))
+    steps = word_of(item(compiled_run, RUN_STEPS))
+    where = status if item(compiled_run, RUN_CAN_FAIL) == item(context, PLAN_TRUE) else 0
     stopped = run_stream(walk, stream, steps, where, team)
     notice_signals()
     if stopped >= 0:
         drop(blocks)
         return new_word(stopped)
-    done = handed_out(context, batch, item(course, COURSE_RESULTS), blocks)
+    done = handed_out(context, batch, item(compiled_run, RUN_RESULTS), blocks)
     if done != 0 and has_failed() != 0:  # Ctrl-C
         drop(done)
         return 0

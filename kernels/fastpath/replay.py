@@ -27,15 +27,17 @@ from .cpython import (
 )
 from .tensors import is_private, new_ready, new_tensor
 
-CELL_OF_ARGUMENT = CELL_OF_CELL = CELL_OF_META = EFFECT_BLOCK = EFFECT_CELL = EFFECT_WRITES = BOUND
-FOUND_GRADS = FOUND_GRAD_ARGUMENT = FOUND_GRAD_LAYOUT = FOUND_GRAD_META = BOUND
-FOUND_TENSOR_NEEDS_GRAD = FOUND_TENSOR_OFFSET = FOUND_TENSOR_SPEC = FOUND_TENSOR_STORAGE = BOUND
-FOUND_TENSOR_TENSOR = FOUND_UNCHANGED = FOUND_WRITTEN = BOUND
+STORAGE_OF_ARGUMENT = STORAGE_OF_STORAGE = STORAGE_OF_META = EFFECT_BLOCK = BOUND
+EFFECT_STORAGE = EFFECT_WRITES = BOUND
+ARGUMENT_GUARDS_GRADS = GRAD_GUARD_ARGUMENT = GRAD_GUARD_LAYOUT = GRAD_GUARD_META = BOUND
+TENSOR_GUARD_NEEDS_GRAD = TENSOR_GUARD_OFFSET = TENSOR_GUARD_SPEC = TENSOR_GUARD_STORAGE = BOUND
+TENSOR_GUARD_TENSOR = ARGUMENT_GUARDS_UNCHANGED = ARGUMENT_GUARDS_WRITTEN = BOUND
 FUNCTION_CONTEXT = LAYOUT_OFFSET = LAYOUT_SPEC = LAYOUT_WHOLE = BOUND
 LEAVING_CLEARED = LEAVING_EFFECTS = LEAVING_TENSORS = META_GRAD = BOUND
 NEW_TENSOR_BLOCK = NEW_TENSOR_OWNER = NEW_TENSOR_SPEC = NODE_ADDRESS = NODE_RECIPE = BOUND
-REPLAY_FOREIGN = REPLAY_RUNTIME = REPLAY_TWIN = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_TRUE = BOUND
-SOURCE_ARGUMENT = SOURCE_CELLS = SOURCE_CONSTANT = SOURCE_IS_OWNED = SOURCE_OFFSET = BOUND
+REPLAY_FOREIGN = REPLAY_RUNTIME = REPLAY_FALLBACK = RUNTIME_FALSE = RUNTIME_NONE = BOUND
+RUNTIME_TRUE = BOUND
+SOURCE_ARGUMENT = SOURCE_STORAGES = SOURCE_CONSTANT = SOURCE_IS_OWNED = SOURCE_OFFSET = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 
@@ -44,13 +46,13 @@ TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE =
 
 
 def fits(function, arguments, count, names):
-    """Whether gradients, tensors and cells from outside are as they were."""
+    """Whether gradients, tensors and storages from outside are as they were."""
     runtime = item(get(function, FUNCTION_CONTEXT), REPLAY_RUNTIME)
     wanted, given = get(arguments, 0), get(arguments, 8)
     well = (
-        all_grads_fit(runtime, item(wanted, FOUND_GRADS), given)
-        and all_are_unchanged(runtime, item(wanted, FOUND_UNCHANGED))
-        and all_are_private(runtime, item(wanted, FOUND_WRITTEN))
+        all_grads_fit(runtime, item(wanted, ARGUMENT_GUARDS_GRADS), given)
+        and all_are_unchanged(runtime, item(wanted, ARGUMENT_GUARDS_UNCHANGED))
+        and all_are_private(runtime, item(wanted, ARGUMENT_GUARDS_WRITTEN))
     )
     return own(item(runtime, RUNTIME_TRUE if well else RUNTIME_FALSE))
 
@@ -62,9 +64,9 @@ def all_grads_fit(runtime, wanted, given):
     for k in range(length(wanted)):
         before = item(wanted, k)
         grad = gradient(
-            none, word_of(item(before, FOUND_GRAD_ARGUMENT)), item(before, FOUND_GRAD_META), given
+            none, word_of(item(before, GRAD_GUARD_ARGUMENT)), item(before, GRAD_GUARD_META), given
         )
-        layout = item(before, FOUND_GRAD_LAYOUT)
+        layout = item(before, GRAD_GUARD_LAYOUT)
         if grad == none or layout == none:
             if grad != layout:
                 return False
@@ -82,23 +84,23 @@ def all_are_unchanged(runtime, wanted):
     """Whether tensors from outside look at the same elements, and need gradients as they did."""
     for k in range(length(wanted)):
         seen = item(wanted, k)
-        t = item(seen, FOUND_TENSOR_TENSOR)
+        t = item(seen, TENSOR_GUARD_TENSOR)
         if (
-            get(t, TENSOR_STORAGE) != item(seen, FOUND_TENSOR_STORAGE)
-            or get(t, TENSOR_SPEC) != item(seen, FOUND_TENSOR_SPEC)
-            or word_of(get(t, TENSOR_OFFSET)) != word_of(item(seen, FOUND_TENSOR_OFFSET))
-            or get(t, TENSOR_NEEDS_GRAD) != item(seen, FOUND_TENSOR_NEEDS_GRAD)
+            get(t, TENSOR_STORAGE) != item(seen, TENSOR_GUARD_STORAGE)
+            or get(t, TENSOR_SPEC) != item(seen, TENSOR_GUARD_SPEC)
+            or word_of(get(t, TENSOR_OFFSET)) != word_of(item(seen, TENSOR_GUARD_OFFSET))
+            or get(t, TENSOR_NEEDS_GRAD) != item(seen, TENSOR_GUARD_NEEDS_GRAD)
         ):
             return False
     return True
 
 
 @helper
-def all_are_private(runtime, cells):
-    """Whether nobody outside looks at the bytes of cells."""
+def all_are_private(runtime, storages):
+    """Whether nobody outside looks at the bytes of storages."""
     private = True
-    for k in range(length(cells)):
-        private &= is_private(runtime, item(cells, k))
+    for k in range(length(storages)):
+        private &= is_private(runtime, item(storages, k))
     return private
 
 
@@ -117,7 +119,7 @@ def look_up(function, arguments, count, names):
         value = value_of(context, source, given)
         if value == 0:
             drop(found)
-            return new_result(item(context, REPLAY_TWIN), arguments, count, names)
+            return new_result(item(context, REPLAY_FALLBACK), arguments, count, names)
         offset = own(item(source, SOURCE_OFFSET))
         argument = word_of(item(source, SOURCE_ARGUMENT))
         if argument >= 0:
@@ -137,10 +139,10 @@ def value_of(context, source, given):
     """The value of a source, 0 if this is not the usual case."""
     runtime = item(context, REPLAY_RUNTIME)
     none = item(runtime, RUNTIME_NONE)
-    value, cells = item(source, SOURCE_CONSTANT), item(source, SOURCE_CELLS)
-    for k in range(length(cells)):
-        cell = find_cell(none, item(cells, k), given)
-        held = none if cell == none else get(cell, STORAGE_VALUE)
+    value, storages = item(source, SOURCE_CONSTANT), item(source, SOURCE_STORAGES)
+    for k in range(length(storages)):
+        storage = find_storage(none, item(storages, k), given)
+        held = none if storage == none else get(storage, STORAGE_VALUE)
         if held == none or (value != none and held != value):
             return 0
         value = held
@@ -154,15 +156,15 @@ def value_of(context, source, given):
 
 
 @helper
-def find_cell(none, place, given):
-    """A cell: always the same one, that of an argument, or that of a gradient; else None."""
-    argument, meta, cell = (
-        word_of(item(place, CELL_OF_ARGUMENT)),
-        item(place, CELL_OF_META),
-        item(place, CELL_OF_CELL),
+def find_storage(none, place, given):
+    """A storage: always the same one, that of an argument, or that of a gradient; else None."""
+    argument, meta, storage = (
+        word_of(item(place, STORAGE_OF_ARGUMENT)),
+        item(place, STORAGE_OF_META),
+        item(place, STORAGE_OF_STORAGE),
     )
-    if cell != none:
-        return cell
+    if storage != none:
+        return storage
     if meta == none:
         return get(list_item(given, argument), TENSOR_STORAGE)
     grad = gradient(none, argument, meta, given)
@@ -182,7 +184,7 @@ def gradient(none, argument, meta, given):
 
 def leave(function, arguments, count, names):
     """Tensors around some blocks, put into a list, some of them gradients; other blocks become values of
-    cells. All that can fail comes first."""
+    storages. All that can fail comes first."""
     runtime = item(get(function, FUNCTION_CONTEXT), REPLAY_RUNTIME)
     left, blocks, made = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     tensors, effects = item(left, LEAVING_TENSORS), item(left, LEAVING_EFFECTS)
@@ -192,10 +194,10 @@ def leave(function, arguments, count, names):
         return 0
     for k in range(length(effects)):
         effect = item(effects, k)
-        cell = item(effect, EFFECT_CELL)
+        storage = item(effect, EFFECT_STORAGE)
         node = new_ready(runtime, own(list_item(blocks, word_of(item(effect, EFFECT_BLOCK)))))
         version = new_word(
-            word_of(get(cell, STORAGE_VERSION)) + word_of(item(effect, EFFECT_WRITES))
+            word_of(get(storage, STORAGE_VERSION)) + word_of(item(effect, EFFECT_WRITES))
         )
         if node == 0 or version == 0:
             drop(node)
@@ -205,9 +207,9 @@ def leave(function, arguments, count, names):
         put_list_item(written, 2 * k, node)
         put_list_item(written, 2 * k + 1, version)
     for k in range(length(effects)):
-        cell = item(item(effects, k), EFFECT_CELL)
-        trade_list_item(written, 2 * k, cell, STORAGE_VALUE)
-        trade_list_item(written, 2 * k + 1, cell, STORAGE_VERSION)
+        storage = item(item(effects, k), EFFECT_STORAGE)
+        trade_list_item(written, 2 * k, storage, STORAGE_VALUE)
+        trade_list_item(written, 2 * k + 1, storage, STORAGE_VERSION)
     drop(written)
     for k in range(length(item(left, LEAVING_CLEARED))):
         exchange(item(item(left, LEAVING_CLEARED), k), META_GRAD, own(item(runtime, RUNTIME_NONE)))

@@ -26,43 +26,47 @@ from .cpython import (
     take_error,
 )
 
-ENTRY_COURSE = FUNCTION_CONTEXT = GLOBAL_MODULE = GLOBAL_NAME = GLOBAL_USUAL = BOUND
+ENTRY_COMPILED_RUN = FUNCTION_CONTEXT = GLOBAL_MODULE = GLOBAL_NAME = GLOBAL_USUAL = BOUND
 NODE_INPUTS = NODE_RECIPE = BOUND
 SCHEDULER_ACQUIRE = SCHEDULER_DROP_UNWANTED = SCHEDULER_ENTRIES = SCHEDULER_FALSE = BOUND
 SCHEDULER_FLAGS = SCHEDULER_FRESH = SCHEDULER_LISTS = SCHEDULER_NONE = SCHEDULER_PLACES = BOUND
 SCHEDULER_RAISE_BAD_VALUE = SCHEDULER_RAISE_STOPPED = SCHEDULER_READ_BATCH = BOUND
-SCHEDULER_RELEASE = SCHEDULER_RUN = SCHEDULER_RUN_COURSE = BOUND
+SCHEDULER_RELEASE = SCHEDULER_RUN = SCHEDULER_RUN_COMPILED = BOUND
 SCHEDULER_RUN_READ = SCHEDULER_RUN_ROWS = BOUND
 SCHEDULER_SETS = SCHEDULER_SETTLE = SCHEDULER_PENDING = BOUND
 SCHEDULER_TRUE = SCHEDULER_ZERO = BOUND
-SETTLE_SCHEDULER = SETTLE_TWIN = STORAGE_VALUE = BOUND
+SETTLE_SCHEDULER = SETTLE_FALLBACK = STORAGE_VALUE = BOUND
 
 
 def settle(function, arguments, count, names):
     """Run what is recorded and still wanted."""
     context = get(function, FUNCTION_CONTEXT)
     scheduler = item(context, SETTLE_SCHEDULER)
-    if names != 0 or length(item(scheduler, SCHEDULER_PLACES)) == 0 or not is_usual(scheduler):
-        return new_result(item(context, SETTLE_TWIN), arguments, count, names)
+    if (
+        names != 0
+        or length(item(scheduler, SCHEDULER_PLACES)) == 0
+        or not can_take_fast_path(scheduler)
+    ):
+        return new_result(item(context, SETTLE_FALLBACK), arguments, count, names)
     none = item(scheduler, SCHEDULER_NONE)
     entered = new_result_of_nothing(item(scheduler, SCHEDULER_ACQUIRE))
     if entered == 0:
         return 0
     drop(entered)
-    if is_usual(scheduler):
+    if can_take_fast_path(scheduler):
         done = int(run_pending(scheduler))
     else:  # by what another thread did meanwhile
-        done = new_result(item(context, SETTLE_TWIN), arguments, count, names)
+        done = new_result(item(context, SETTLE_FALLBACK), arguments, count, names)
         drop(done)
     leave(scheduler)
     return own(none) if done != 0 else 0
 
 
 def value_of(function, arguments, count, names):
-    """The value of a cell, settled."""
+    """The value of a storage, settled."""
     context = get(function, FUNCTION_CONTEXT)
     scheduler = item(context, SETTLE_SCHEDULER)
-    if is_usual(scheduler):
+    if can_take_fast_path(scheduler):
         value = get(get(arguments, 0), STORAGE_VALUE)
         if get(value, NODE_RECIPE) == item(scheduler, SCHEDULER_NONE):
             return own(value)
@@ -75,28 +79,28 @@ def value_of(function, arguments, count, names):
         if get(value, NODE_RECIPE) == item(scheduler, SCHEDULER_NONE):
             return value
         drop(value)
-    return new_result(item(context, SETTLE_TWIN), arguments, count, names)
+    return new_result(item(context, SETTLE_FALLBACK), arguments, count, names)
 
 
 @helper
-def is_usual(scheduler):
+def can_take_fast_path(scheduler):
     """Whether nothing waits but what is pending, nothing is captured or watched, and no GPU is used."""
     lists, sets, flags = (
         item(scheduler, SCHEDULER_LISTS),
         item(scheduler, SCHEDULER_SETS),
         item(scheduler, SCHEDULER_FLAGS),
     )
-    usual = True
+    can_be_fast = True
     for k in range(length(lists)):
-        usual &= length(item(lists, k)) == 0
+        can_be_fast &= length(item(lists, k)) == 0
     for k in range(length(sets)):
-        usual &= set_length(item(sets, k)) == 0
+        can_be_fast &= set_length(item(sets, k)) == 0
     for k in range(length(flags)):
         flag = item(flags, k)
-        usual &= find(item(flag, GLOBAL_MODULE), item(flag, GLOBAL_NAME)) == item(
+        can_be_fast &= find(item(flag, GLOBAL_MODULE), item(flag, GLOBAL_NAME)) == item(
             flag, GLOBAL_USUAL
         )
-    return usual
+    return can_be_fast
 
 
 @helper
@@ -146,7 +150,7 @@ def run_batch(scheduler, batch):
     """Run nodes by their plan, if they have one that is ready, else one by one; or an error is set."""
     if length(batch) == 1:
         run_single(scheduler, batch)
-    elif are_usual(scheduler, batch):
+    elif can_all_take_fast_path(scheduler, batch):
         pair = called(item(scheduler, SCHEDULER_READ_BATCH), batch)
         if pair != 0:
             done = new_run(scheduler, batch, item(pair, 0), item(pair, 1))
@@ -159,18 +163,18 @@ def run_batch(scheduler, batch):
 
 
 @helper
-def are_usual(scheduler, batch):
+def can_all_take_fast_path(scheduler, batch):
     """Whether no node of a batch has run or failed, and none reads what has failed: that has no inputs."""
     none = item(scheduler, SCHEDULER_NONE)
-    usual = True
+    can_be_fast = True
     for at in range(length(batch)):
         inputs = get(list_item(batch, at), NODE_INPUTS)
         if inputs == none:
             return False
         for k in range(length(inputs)):
             value = item(inputs, k)
-            usual &= get(value, NODE_RECIPE) == none or get(value, NODE_INPUTS) != none
-    return usual
+            can_be_fast &= get(value, NODE_RECIPE) == none or get(value, NODE_INPUTS) != none
+    return can_be_fast
 
 
 @helper
@@ -178,14 +182,14 @@ def new_run(scheduler, batch, key, externals):
     """Run nodes whose structure was read by their plan: True, False if they have none, 0 after an error."""
     entries, words = item(scheduler, SCHEDULER_ENTRIES), stack_words(3)
     entry = find(entries, key)
-    if entry != 0 and get(entry, ENTRY_COURSE) != item(scheduler, SCHEDULER_NONE):
+    if entry != 0 and get(entry, ENTRY_COMPILED_RUN) != item(scheduler, SCHEDULER_NONE):
         own(entry)
         forget(entries, key)
         remember(entries, key, entry)  # as the one used last
-        put(words, 0, get(entry, ENTRY_COURSE))
+        put(words, 0, get(entry, ENTRY_COMPILED_RUN))
         put(words, 8, externals)
         put(words, 16, batch)
-        done = new_result(item(scheduler, SCHEDULER_RUN_COURSE), words, 3, 0)
+        done = new_result(item(scheduler, SCHEDULER_RUN_COMPILED), words, 3, 0)
         if (
             done != 0
             and done != item(scheduler, SCHEDULER_TRUE)

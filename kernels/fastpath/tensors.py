@@ -1,4 +1,4 @@
-"""Nodes, cells and tensors in compiled code: how they are read and made.
+"""Nodes, storages and tensors in compiled code: how they are read and made.
 
 The functions get what they need of the process in a tuple, `runtime`: see `Runtime` of `graph/fastpath.py`.
 """
@@ -24,15 +24,17 @@ from .cpython import (
 from .freelists import new_recycled
 
 MAX_PENDING = BOUND
-NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_RECIPE = NODE_SCALARS = NODE_SITE = BOUND
+NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_RECIPE = NODE_SCALARS = NODE_CALL_SITE = BOUND
 RUNTIME_ATTACHED = RUNTIME_CAREFUL_SWITCH = RUNTIME_EMPTY = RUNTIME_FALSE = BOUND
 RUNTIME_GRAD_SWITCH = RUNTIME_INFERENCE_COUNTER = RUNTIME_INFERENCE_SWITCH = BOUND
-RUNTIME_INTEGERS = RUNTIME_MODES_USED = RUNTIME_NODE_CLASS = RUNTIME_NONE = RUNTIME_NO_KIND = BOUND
+RUNTIME_INTEGERS = RUNTIME_MODES_USED = RUNTIME_NODE_CLASS = RUNTIME_NONE = BOUND
+RUNTIME_NO_KIND = BOUND
 RUNTIME_STATE = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TENSOR_CLASS = BOUND
 RUNTIME_TENSOR_CLASSES = RUNTIME_TRUE = RUNTIME_UNRECORDED = RUNTIME_VERSION_CLASS = BOUND
-RUNTIME_VIEW_CLASS = RUNTIME_WATCHERS = BOUND
+RUNTIME_VIEW_CLASS = RUNTIME_OBSERVERS = BOUND
 STORAGE_SHARED = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
-TENSOR_COUNTER = TENSOR_EDGE = TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
+TENSOR_COUNTER = TENSOR_EDGE = TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = BOUND
+TENSOR_SPEC = BOUND
 TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
 VERSION_VERSION = VIEW_BASE = VIEW_KIND = VIEW_VERSION = BOUND
 
@@ -54,10 +56,10 @@ def is_tensor(runtime, value):
 
 
 @helper
-def is_usual(runtime):
+def can_take_fast_path(runtime):
     """Whether nobody watches what this thread does, and `pending` does not become full."""
     if (
-        length(item(runtime, RUNTIME_WATCHERS)) != 0
+        length(item(runtime, RUNTIME_OBSERVERS)) != 0
         or length(item(runtime, RUNTIME_PENDING)) + 1 >= MAX_PENDING
     ):
         return False
@@ -123,7 +125,7 @@ def show(runtime, part):
 def new_node(runtime, recipe, inputs, offsets, scalars):
     """A node; it takes all references over. 0 if one of them is 0.
 
-    No cycle goes through values, which know only those they are made from, nor through their cells. For
+    No cycle goes through values, which know only those they are made from, nor through their storages. For
     what else a graph consists of, `graph/cycles.py` helps the collector to find cycles.
     """
     node = new_recycled(item(runtime, RUNTIME_NODE_CLASS))
@@ -152,7 +154,7 @@ def new_ready(runtime, block):
         drop(block)
         drop(node)
         return 0
-    put(node, NODE_SITE, own(none))
+    put(node, NODE_CALL_SITE, own(none))
     put(node, NODE_ADDRESS, block)
     return node
 
@@ -170,7 +172,7 @@ def new_tensor(runtime, value, spec):
 
 @helper
 def new_storage(runtime, value, spec):
-    """A cell around a value, whose reference it takes over; 0 if that is 0."""
+    """A storage around a value, whose reference it takes over; 0 if that is 0."""
     storage = new_recycled(item(runtime, RUNTIME_STORAGE_CLASS))
     if value == 0 or storage == 0:
         drop(value)

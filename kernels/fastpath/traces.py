@@ -1,7 +1,7 @@
 """Recording the nodes of a template, compiled: `graph/trace.py` on the same objects."""
 
 from ..language.abi import helper, stack_words
-from .call_sites import new_site
+from .call_sites import new_call_site
 from .cpython import (
     BOUND,
     append,
@@ -20,8 +20,8 @@ from .cpython import (
 )
 from .tensors import new_node
 
-BASIC_RUNTIME = BASIC_TWIN = FUNCTION_CONTEXT = MAX_PENDING = NODE_SITE = BOUND
-RECIPE_DRAW = RECIPE_FALLIBLE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_WATCHERS = BOUND
+BASIC_RUNTIME = BASIC_FALLBACK = FUNCTION_CONTEXT = MAX_PENDING = NODE_CALL_SITE = BOUND
+RECIPE_DRAW = RECIPE_FALLIBLE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_OBSERVERS = BOUND
 STEP_OFFSETS = STEP_PLACES = STEP_RECIPE = STEP_SCALARS = BOUND
 
 MOST_VALUES = 64  # that a template is given
@@ -35,8 +35,8 @@ def repeat(function, arguments, count, names):
     steps, values, shifts = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     pending, nodes, given = item(runtime, RUNTIME_PENDING), length(steps), length(values)
     is_full = length(pending) + nodes >= MAX_PENDING or given > MOST_VALUES
-    if length(item(runtime, RUNTIME_WATCHERS)) != 0 or is_full:
-        return new_result(item(context, BASIC_TWIN), arguments, count, names)
+    if length(item(runtime, RUNTIME_OBSERVERS)) != 0 or is_full:
+        return new_result(item(context, BASIC_FALLBACK), arguments, count, names)
     starts, is_shifted = stack_words(MOST_VALUES), shifts != item(runtime, RUNTIME_NONE)
     for k in range(given if is_shifted else 0):
         put(starts, 8 * k, word_of(item(shifts, k)))
@@ -56,8 +56,8 @@ def completed(runtime, steps, made, given, starts):
     is taken over: 0 on failure.
     """
     untrack(made)  # it has gaps, and the collector may run in between
-    site = new_site_of(runtime, steps)
-    if site == 0:
+    call_site = new_call_site_of(runtime, steps)
+    if call_site == 0:
         drop(made)
         return 0
     for k in range(length(steps)):
@@ -71,14 +71,14 @@ def completed(runtime, steps, made, given, starts):
         scalars = new_scalars(runtime, step)
         node = new_node(runtime, own(item(step, STEP_RECIPE)), inputs, offsets, scalars)
         if node != 0 and can_fail(runtime, step):
-            put(node, NODE_SITE, own(site))
+            put(node, NODE_CALL_SITE, own(call_site))
         if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
             drop(node)
             drop(made)
             made = 0
             break
         fill(made, given + k, node)
-    drop(site)
+    drop(call_site)
     return made
 
 
@@ -89,12 +89,12 @@ def can_fail(runtime, step):
 
 
 @helper
-def new_site_of(runtime, steps):
+def new_call_site_of(runtime, steps):
     """The user's line, which an error of one of the nodes will name, None if they cannot fail; 0 on
     failure."""
     for k in range(length(steps)):
         if can_fail(runtime, item(steps, k)):
-            return new_site(runtime)
+            return new_call_site(runtime)
     return own(item(runtime, RUNTIME_NONE))
 
 

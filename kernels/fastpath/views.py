@@ -23,13 +23,15 @@ from .cpython import (
 )
 from .grad_nodes import give_history, history_of, new_edge, new_place
 from .signatures import PART, SIZE, TENSORS, describe, known, tensor
-from .tensors import is_usual, new_view, records_gradients, version_of, zero
+from .tensors import can_take_fast_path, new_view, records_gradients, version_of, zero
 
-CUT_INPUTS = CUT_IS_TUPLE = CUT_NODE_CLASS = CUT_OP = CUT_OUTPUTS = CUT_PARTS = BOUND
-CUT_PART_SHIFT = CUT_PART_SPEC = CUT_PULL = BOUND
+CACHED_VIEW_INPUTS = CACHED_VIEW_IS_TUPLE = CACHED_VIEW_NODE_CLASS = CACHED_VIEW_OP = BOUND
+CACHED_VIEW_OUTPUTS = CACHED_VIEW_PARTS = BOUND
+VIEW_PART_SHIFT = VIEW_PART_SPEC = CACHED_VIEW_VJP = BOUND
 FUNCTION_CONTEXT = BOUND
 RUNTIME_EMPTY = RUNTIME_MULTIPLE = RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_TRUE = BOUND
-TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CUTS = VIEWS_RUNTIME = VIEWS_TWIN = BOUND
+TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_SPEC = VIEWS_CACHED = VIEWS_RUNTIME = BOUND
+VIEWS_FALLBACK = BOUND
 
 
 def view(function, arguments, count, names):
@@ -37,42 +39,42 @@ def view(function, arguments, count, names):
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, VIEWS_RUNTIME)
     looks = stack_words(SIZE)
-    if is_usual(runtime) and describe(runtime, arguments, count, names, looks):
+    if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
         t = tensor(looks, 0)
         if get(looks, TENSORS) == 1 and get(looks, PART) == get(t, TENSOR_SPEC):
-            cut = known(item(context, VIEWS_CUTS), looks)
-            made = views_of(runtime, t, cut) if cut != 0 else 0
-            drop(cut)
+            cached = known(item(context, VIEWS_CACHED), looks)
+            made = views_of(runtime, t, cached) if cached != 0 else 0
+            drop(cached)
             if made != 0 or has_failed() != 0:
                 return made
-    return new_result(item(context, VIEWS_TWIN), arguments, count, names)
+    return new_result(item(context, VIEWS_FALLBACK), arguments, count, names)
 
 
 @helper
-def views_of(runtime, t, cut):
+def views_of(runtime, t, cached):
     """The parts of a tensor, one or a tuple; 0 if this is not the usual case."""
     history = history_of(runtime, t)
     is_graded = records_gradients(runtime)
     if history * is_graded > 1 or version_of(runtime, t) == 0:
         return 0
-    is_tuple = get(cut, CUT_IS_TUPLE) == item(runtime, RUNTIME_TRUE)
+    is_tuple = get(cached, CACHED_VIEW_IS_TUPLE) == item(runtime, RUNTIME_TRUE)
     edge = 0
     if history != 0 and is_graded:
-        if get(cut, CUT_PULL) == item(runtime, RUNTIME_NONE):
+        if get(cached, CACHED_VIEW_VJP) == item(runtime, RUNTIME_NONE):
             return 0
         edge = new_edge(runtime, t)
         if edge == 0:
             return 0
     kind = item(runtime, RUNTIME_MULTIPLE) if is_tuple else 0
-    parts = get(cut, CUT_PARTS)
+    parts = get(cached, CACHED_VIEW_PARTS)
     made = new_tuple(length(parts))
     for k in range(length(parts) if made != 0 else 0):
         part = item(parts, k)
         out = new_view(
             runtime,
             t,
-            item(part, CUT_PART_SPEC),
-            word_of(item(part, CUT_PART_SHIFT)),
+            item(part, VIEW_PART_SPEC),
+            word_of(item(part, VIEW_PART_SHIFT)),
             kind if is_graded else item(runtime, RUNTIME_NO_GRAD),
         )
         if out == 0:
@@ -81,7 +83,7 @@ def views_of(runtime, t, cut):
             break
         fill(made, k, out)
     if made != 0 and edge != 0:
-        made = with_history(runtime, cut, own(edge), made)
+        made = with_history(runtime, cached, own(edge), made)
     drop(edge)
     if is_tuple or made == 0:
         return made
@@ -91,13 +93,13 @@ def views_of(runtime, t, cut):
 
 
 @helper
-def with_history(runtime, cut, edge, made):
+def with_history(runtime, cached, edge, made):
     """A tuple of views as the outputs of one backward node; it takes the references over."""
     empty = item(runtime, RUNTIME_EMPTY)
     first = give_history(
-        runtime, get(cut, CUT_NODE_CLASS), get(cut, CUT_OP), get(cut, CUT_PULL), get(cut, CUT_INPUTS),
-        get(cut, CUT_OUTPUTS), new_single(edge), own(empty), own(empty), own(zero(runtime)),
-        own(item(made, 0)),
+        runtime, get(cached, CACHED_VIEW_NODE_CLASS), get(cached, CACHED_VIEW_OP), get(cached, CACHED_VIEW_VJP),
+        get(cached, CACHED_VIEW_INPUTS), get(cached, CACHED_VIEW_OUTPUTS), new_single(edge), own(empty),
+        own(empty), own(zero(runtime)), own(item(made, 0)),
     )  # fmt: skip
     if first == 0:
         drop(made)

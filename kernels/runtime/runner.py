@@ -69,7 +69,7 @@ from .workers import (
 HEADER = 4  # words of a record before its arguments: kernel address, n, grain, k
 STATUS_WORDS = 4  # of what a kernel has found: whether it is a bad value, then what
 
-# Words of a team: the threads, the function that runs parts, what it runs, and its workers.
+# Words of a block: the threads, the function that runs parts, what it runs, and its workers.
 THREADS, PARALLEL_FOR, RUN_PARTS, POOL = range(4)
 TEAM_WORDS = 4
 
@@ -83,14 +83,14 @@ OLDEST_TBB = 12060  # 2021.6, the oldest that Numba accepts
 
 
 @register_jitable
-def run_step(record: int, team: int, job: int) -> int:
+def run_step(record: int, block: int, job: int) -> int:
     """Run one step of a stream; the address of the next."""
     head = words(record)
     args = record + 8 * HEADER
     n = head[1]
     parts = 1
-    if team != 0 and n >= 2 * max(head[2], 1):
-        parts = min(words(team)[THREADS], n // max(head[2], 1))
+    if block != 0 and n >= 2 * max(head[2], 1):
+        parts = min(words(block)[THREADS], n // max(head[2], 1))
     if parts > 1:
         shared = words(job)
         shared[BASE] = 0
@@ -99,17 +99,17 @@ def run_step(record: int, team: int, job: int) -> int:
         shared[KERNEL] = head[0]
         shared[ARGS] = args
         shared[UNITS] = n
-        shared[WORKERS] = words(team)[POOL]
+        shared[WORKERS] = words(block)[POOL]
         call(
-            words(team)[PARALLEL_FOR],
-            (words(team)[RUN_PARTS], job, job + 8 * PARTS, job + 8 * STRIDE, job, 0, 1, parts),
+            words(block)[PARALLEL_FOR],
+            (words(block)[RUN_PARTS], job, job + 8 * PARTS, job + 8 * STRIDE, job, 0, 1, parts),
         )
     elif n > 0:
         call(head[0], (args, 0, n))
     return args + 8 * head[3]
 
 
-def walk(stream: int, steps: int, status: int, team: int) -> int:
+def walk(stream: int, steps: int, status: int, block: int) -> int:
     """Run the steps of a stream; the number of the step that set the status, or -1.
 
     `status` is the address of the status words, 0 if no step can fail. `team` is the address of
@@ -118,14 +118,14 @@ def walk(stream: int, steps: int, status: int, team: int) -> int:
     record = stream
     job = stack_words(7)
     for step in range(steps):
-        record = run_step(record, team, job)
+        record = run_step(record, block, job)
         if status != 0 and words(status)[0] != 0:
             return step
     return -1
 
 
 def timed_walk(
-    stream: int, steps: int, status: int, team: int, clock: int, which: int, stamps: int
+    stream: int, steps: int, status: int, block: int, clock: int, which: int, stamps: int
 ) -> int:
     """`walk` that notes the time before the first step and after each, in two words a time.
 
@@ -135,7 +135,7 @@ def timed_walk(
     job = stack_words(7)
     call(clock, (which, stamps))
     for step in range(steps):
-        record = run_step(record, team, job)
+        record = run_step(record, block, job)
         call(clock, (which, stamps + 16 * (step + 1)))
         if status != 0 and words(status)[0] != 0:
             return step
@@ -173,7 +173,7 @@ def default_num_threads() -> int:
 
 
 def is_large(n: int, grain: int) -> bool:
-    """Whether `walk` cuts a step of `n` units when it has a team."""
+    """Whether `walk` cuts a step of `n` units when it has a block."""
     return n >= 2 * max(grain, 1)
 
 
@@ -259,10 +259,10 @@ class Runner:
         done `then`, calls without Python, is done before a handler of signals can run, unless a step failed.
         """
         walk = self._walk or self._prepare_walk()
-        team = self.prepare_parallel() if large else 0
+        block = self.prepare_parallel() if large else 0
         if not then:
-            return walk(stream, steps, status, team)
-        return at_once(map(walk, (stream,), (steps,), (status,), (team,)), then, status)
+            return walk(stream, steps, status, block)
+        return at_once(map(walk, (stream,), (steps,), (status,), (block,)), then, status)
 
     def run_timed(
         self, stream: int, steps: int, status: int = 0, *, large: bool = False, then: Calls = ()
@@ -275,10 +275,10 @@ class Runner:
         if not clock:
             return self._run_timed_by_python(stream, steps, status, large, then)
         stamps = array("q", bytes(16 * (steps + 1)))
-        team = self.prepare_parallel() if large else 0
+        block = self.prepare_parallel() if large else 0
         address, _ = stamps.buffer_info()
         walk = map(
-            self._timed_walk, (stream,), (steps,), (status,), (team,), (clock,),
+            self._timed_walk, (stream,), (steps,), (status,), (block,), (clock,),
             (time.CLOCK_MONOTONIC,), (address,),
         )  # fmt: skip
         stopped = at_once(walk, then, status)
@@ -328,7 +328,7 @@ class Runner:
         return self._layer
 
     def prepare_parallel(self) -> int:
-        """Make ready for large steps; the address of the team, 0 where there is only one thread."""
+        """Make ready for large steps; the address of the block, 0 where there is only one thread."""
         if not self._layer:
             if self.get_num_threads() > 1:
                 self._prepare_layer()
@@ -357,7 +357,7 @@ class Runner:
         return self._load(walk, WALK_SIGNATURE)
 
     def team_address(self) -> int:
-        """The address of the team, which has 0 threads until a large step has made it ready."""
+        """The address of the block, which has 0 threads until a large step has made it ready."""
         return ctypes.addressof(self._team)
 
     def _prepare_walk(self) -> Callable[[int, int, int, int], int]:
@@ -396,7 +396,7 @@ class Runner:
         return "serial"
 
     def _fill_team(self) -> None:
-        """Bring the team to the number of threads."""
+        """Bring the block to the number of threads."""
         threads = self.get_num_threads()
         if self._workers is not None:
             self._workers.grow(threads - 1)

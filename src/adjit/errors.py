@@ -9,18 +9,18 @@ from typing import NamedTuple
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
-Site = tuple[str, int, str]
+CallSite = tuple[str, int, str]
 
 
-class KeptSite(NamedTuple):
+class CachedCallSite(NamedTuple):
     """A line that called."""
 
     code: CodeType | None
     instruction: int  # how far the code was
-    site: Site | None  # None where that is a line of the library
+    call_site: CallSite | None  # None where that is a line of the library
 
 
-kept_sites = [KeptSite(None, -1, None)] * 256
+cached_call_sites = [CachedCallSite(None, -1, None)] * 256
 
 
 class OutOfMemoryError(RuntimeError):
@@ -40,7 +40,7 @@ def user_frame() -> FrameType | None:
     return frame
 
 
-def user_site() -> Site | None:
+def user_call_site() -> CallSite | None:
     """File, line and function of the user's call into the library.
 
     Machine code looks in what is kept here before it calls this (`kernels/fastpath/call_sites.py`).
@@ -48,19 +48,25 @@ def user_site() -> Site | None:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         code, at = frame.f_code, frame.f_lasti
-        site = None
+        call_site = None
         if not code.co_filename.startswith(_PACKAGE):
-            site = code.co_filename, frame.f_lineno, code.co_name
-        kept_sites[(id(code) // 16 + at // 2) % len(kept_sites)] = KeptSite(code, at, site)
-        if site is not None:
-            return site
+            call_site = code.co_filename, frame.f_lineno, code.co_name
+        cached_call_sites[(id(code) // 16 + at // 2) % len(cached_call_sites)] = CachedCallSite(
+            code, at, call_site
+        )
+        if call_site is not None:
+            return call_site
         frame = frame.f_back
     return None
 
 
-def describe(site: Site | None) -> str:
-    """`site` as text for an error message."""
-    return "" if site is None else f'File "{site[0]}", line {site[1]}, in {site[2]}'
+def describe(call_site: CallSite | None) -> str:
+    """`call_site` as text for an error message."""
+    return (
+        ""
+        if call_site is None
+        else f'File "{call_site[0]}", line {call_site[1]}, in {call_site[2]}'
+    )
 
 
 MIXED = (

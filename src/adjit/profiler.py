@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from .devices import CPU, device
-from .errors import Site
-from .graph.call_sites import noting
+from .errors import CallSite
+from .graph.call_sites import recording_sites
 from .schedule import profile as scheduling
 from .schedule.settle import lock, settle
 from .tables import aligned, duration, shortened, size
@@ -62,7 +62,7 @@ class KernelEvent:
     duration: int
     bytes: int
     elements: int
-    lines: tuple[Site, ...]
+    lines: tuple[CallSite, ...]
     thread: int
     device: device
 
@@ -89,7 +89,7 @@ class KernelAverage:
     count: int
     self_cpu_time_total: float
     bytes: int
-    lines: tuple[Site, ...]
+    lines: tuple[CallSite, ...]
 
     @property
     def cpu_time(self) -> float:
@@ -382,7 +382,7 @@ class profile:
     ) -> None:  # fmt: skip
         self.enabled, self.schedule, self.on_trace_ready = enabled, schedule, on_trace_ready
         self._watcher = scheduling.Watcher()
-        self._noting = contextlib.ExitStack()
+        self._recording_sites = contextlib.ExitStack()
         self._begin = self._end = 0
         self.step_num = 0
         self.current_action = ProfilerAction.NONE
@@ -470,7 +470,7 @@ class profile:
                     "threads: end it before you start another."
                 )
             self._watcher = scheduling.active = scheduling.Watcher()
-            self._noting.enter_context(noting(self._watcher.sites))
+            self._recording_sites.enter_context(recording_sites(self._watcher.sites))
             self._begin = time.monotonic_ns()
 
     def stop(self) -> None:
@@ -494,7 +494,7 @@ class profile:
             if scheduling.active is self._watcher:
                 self._end = time.monotonic_ns()
                 scheduling.active = None
-                self._noting.close()
+                self._recording_sites.close()
                 self._watcher.sites.clear()
 
     # ----- what was measured -----
@@ -510,8 +510,8 @@ class profile:
         """
         return [
             KernelEvent(
-                e.note.source.label, e.begin - self._begin, e.end - e.begin, e.note.nbytes,
-                e.note.elements, e.sites, e.thread, e.place,
+                e.info.source.label, e.begin - self._begin, e.end - e.begin, e.info.nbytes,
+                e.info.elements, e.sites, e.thread, e.place,
             )
             for e in self._watcher.events
         ]  # fmt: skip
@@ -541,14 +541,14 @@ class profile:
         """
         groups: dict[int, list[scheduling.ProfileEvent]] = {}
         for event in self._watcher.events:
-            groups.setdefault(id(event.note.source), []).append(event)
+            groups.setdefault(id(event.info.source), []).append(event)
         averages = [
             KernelAverage(
-                events[0].note.source.label,
+                events[0].info.source.label,
                 len(events),
                 sum([e.end - e.begin for e in events]) / 1e3,
-                sum([e.note.nbytes for e in events]),
-                tuple(dict.fromkeys([site for e in events for site in e.sites])),
+                sum([e.info.nbytes for e in events]),
+                tuple(dict.fromkeys([call_site for e in events for call_site in e.sites])),
             )
             for events in groups.values()
         ]
@@ -638,7 +638,7 @@ _PYTORCH_COLUMNS = {
 _COLUMNS = ("self_cpu_time_total", "cpu_time", "count", "bytes", "gb_per_s", "key")
 
 
-def described(sites: Iterable[Site]) -> str:
+def described(sites: Iterable[CallSite]) -> str:
     """Lines by their files: `train.py:12,15 model.py:3`."""
     files: dict[str, list[int]] = {}
     for file, line, _ in sites:

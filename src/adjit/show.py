@@ -30,7 +30,7 @@ from .schedule.graph_key import Structure, key_of, numbered, reads_of, structure
 from .schedule.planning.memory import MemorySlot
 from .schedule.planning.plan import Plan
 from .schedule.planning.recipe import DeviceSource, DeviceStep, Recipe
-from .schedule.planning.step_info import OperandInfo, StepInfo, copy_note, node_notes
+from .schedule.planning.step_info import OperandInfo, StepInfo, copy_info, node_infos
 from .storage import size_class
 from .tables import aligned, shortened, size
 from .tensor import Tensor
@@ -338,9 +338,9 @@ def _one_by_one(batch: list[Any]) -> Iterator[StepInfo]:
         count += len(writes)
         places.append(writes)
         if recipe.write:
-            yield copy_note(recipe.steps[0].source, recipe.inputs[1], at, reads[1], writes[0])
+            yield copy_info(recipe.steps[0].source, recipe.inputs[1], at, reads[1], writes[0])
         else:
-            yield from node_notes(recipe, (at,), reads, writes)
+            yield from node_infos(recipe, (at,), reads, writes)
 
 
 # ----- the picture -----

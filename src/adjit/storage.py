@@ -206,23 +206,23 @@ def reset_peak_memory() -> None:
 class Version:
     """How often a storage was written, and where last; views and `detach()` share it."""
 
-    __slots__ = ("site", "version")
+    __slots__ = ("call_site", "version")
 
     def __init__(self) -> None:
         self.version = 0
-        self.site: Any = None
+        self.call_site: Any = None
 
 
 class Storage:
     """The mutable cell behind tensors: the current value, and its own version counter."""
 
-    __slots__ = ("__weakref__", "shared", "site", "spec", "twin", "value", "version")
+    __slots__ = ("__weakref__", "alias", "call_site", "shared", "spec", "value", "version")
     value: Any  # a graph.node.Node
     spec: Any  # the geometry that covers all of it
     version: int
-    site: Any  # where it was written last; unset before
+    call_site: Any  # where it was written last; unset before
     shared: int  # how many outsiders look at the same bytes
-    twin: Any  # weak reference to a cell with the same elements in another order; mostly unset
+    alias: Any  # weak reference to a cell with the same elements in another order; mostly unset
 
     @property
     def nbytes(self) -> int:

@@ -15,9 +15,9 @@ from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
 from .graph.node import Meta, RemovableHandle, TensorBase
-from .graph.state import State, state, watchers
+from .graph.state import State, observers, state
 from .graph.view import current_fn
-from .graph.write import has_twin
+from .graph.write import has_alias
 from .schedule import settle as scheduling
 from .schedule.jit import native
 from .shapes import Size
@@ -27,10 +27,10 @@ from .storage import Export, Storage, Version
 class ItemContext(NamedTuple):
     """What making Python's numbers of elements needs."""
 
-    twin: Callable[..., Any]
+    fallback: Callable[..., Any]
     tensor_classes: set[Any]
     cpu: devices.device
-    watchers: list[Any]
+    observers: list[Any]
     value_of: Callable[..., Any]
     state: State
     steady: str  # the name of a switch of the state
@@ -38,7 +38,7 @@ class ItemContext(NamedTuple):
     true: bool
 
 
-native.know(ITEM=ItemContext)
+native.register_layout(ITEM=ItemContext)
 
 
 subclass_hooks: list[Callable[[type], object]] = []  # called with new subclasses of `Tensor`
@@ -53,12 +53,12 @@ def plainly(cls: Any, func: Any, types: Any, args: Any = (), kwargs: Any = None)
 def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
     """A method that makes Python's numbers of elements."""
 
-    def made(twin: Callable[..., Any]) -> Any:
+    def made(fallback: Callable[..., Any]) -> Any:
         context = ItemContext(
-            twin, record.tensor_classes, devices.CPU, watchers, scheduling.value_of, state,
+            fallback, record.tensor_classes, devices.CPU, observers, scheduling.value_of, state,
             native.named(State, "steady"), False, True,
         )  # fmt: skip
-        return native.Family("item", name).function(twin, context)
+        return native.FastPath("item", name).function(fallback, context)
 
     return made
 
@@ -803,7 +803,7 @@ class Tensor(TensorBase):
             "shape": tuple(spec.shape),
             "strides": tuple(st * size for st in spec.strides),
             "typestr": spec.dtype.numpy.str,
-            "data": (value.address + self.offset * size, has_twin(self.storage)),
+            "data": (value.address + self.offset * size, has_alias(self.storage)),
         }
         return np.asarray(Export(self.storage, value.address, interface))
 
@@ -1022,7 +1022,7 @@ def _attach(name: str, function: Any) -> None:
 
 native.keep_attributes_in_dicts(Tensor)
 record.adopt_class(Tensor)
-native.know(TENSOR=Tensor, META=Meta)
+native.register_layout(TENSOR=Tensor, META=Meta)
 attach_methods(_attach)
 for _missing in missing_methods():
     setattr(Tensor, _missing.name, _missing)

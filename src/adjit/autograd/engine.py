@@ -28,11 +28,11 @@ from ..graph.node import (
     leaves,
     sequence,
 )
-from ..graph.operation import Saving
+from ..graph.operation import SavePlan
 from ..graph.record import as_tensor, as_tensors
-from ..graph.state import record_gradients, resume_gradients, state, watchers
+from ..graph.state import observers, record_gradients, resume_gradients, state
 from ..graph.trace import Template, Trace, remembered
-from ..graph.view import Pull
+from ..graph.view import ViewVjp
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
 from ..schedule.jit import native
@@ -59,7 +59,7 @@ class Accumulate:
         """That of accumulators."""
         return AccumulateGrad
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """Add the gradient to the leaf's."""
         assert isinstance(fn, AccumulateGrad)
         g = grads[0]
@@ -151,7 +151,7 @@ def own_copy(g: TensorBase) -> NewTensor:
     return g.detach().clone()
 
 
-def fit(g: TensorBase, spec: Spec | None) -> NewTensor:
+def unbroadcast_and_cast(g: TensorBase, spec: Spec | None) -> NewTensor:
     """`g` summed and converted to what the input looked like."""
     found = g.spec
     if spec is None or (
@@ -159,14 +159,16 @@ def fit(g: TensorBase, spec: Spec | None) -> NewTensor:
     ):
         return g
     if state.grad:
-        return _fit(g, spec)
-    return remembered(_fits, (g.spec, spec), (g,), lambda: _fit(g, spec))
+        return _unbroadcast_and_cast(g, spec)
+    return remembered(
+        _unbroadcast_traces, (g.spec, spec), (g,), lambda: _unbroadcast_and_cast(g, spec)
+    )
 
 
-_fits: dict[tuple[Spec, Spec], Template] = {}
+_unbroadcast_traces: dict[tuple[Spec, Spec], Template] = {}
 
 
-def _fit(g: TensorBase, spec: Spec) -> NewTensor:
+def _unbroadcast_and_cast(g: TensorBase, spec: Spec) -> NewTensor:
     if g.spec.shape != spec.shape:
         g = sum_to(g, spec.shape)
     if g.spec.dtype is not spec.dtype:
@@ -211,8 +213,8 @@ def _reach(found: list[GradNode], seen: set[GradNode]) -> list[GradNode]:
 def _advance(
     order: list[GradNode],
     waiting: dict[GradNode, list[Any]],
-    met: set[GradNode],
-    meet: Any,
+    sums: set[GradNode],
+    accumulate: Any,
     keep: bool,
     captured: dict[tuple[GradNode, int], Any] | None,
 ) -> None:
@@ -223,24 +225,36 @@ class BackwardContext(NamedTuple):
     """What the walk over plain nodes needs."""
 
     runtime: Runtime
-    fit: Callable[[Any, Any], Any]
-    fits: dict[tuple[Spec, Spec], Template]  # templates of `fit`
+    unbroadcast: Callable[[Any, Any], Any]
+    unbroadcast_traces: dict[tuple[Spec, Spec], Template]  # templates of `unbroadcast_and_cast`
     total_of: Callable[..., Node]
     totals: dict[tuple[Spec, int], Recipe]
     most: int
     small: int
-    saving_class: type
-    pull_class: type
+    save_plan_class: type
+    view_vjp_class: type
     template_class: type
     accumulate_op: Accumulate
 
 
-native.know(PULL=Pull, LEAF=AccumulateGrad, BACKWARD=BackwardContext, ADVANCE=_advance)
+native.register_layout(
+    VIEW_VJP=ViewVjp, LEAF=AccumulateGrad, BACKWARD=BackwardContext, ADVANCE=_advance
+)
 reach = basic("backward", "reach", _reach)
-advance = native.Family("backward", "advance").function(
+advance = native.FastPath("backward", "advance").function(
     _advance,
     BackwardContext(
-        runtime(), fit, _fits, total_of, totals, MOST, SMALL, Saving, Pull, Trace, _accumulate
+        runtime(),
+        unbroadcast_and_cast,
+        _unbroadcast_traces,
+        total_of,
+        totals,
+        MOST,
+        SMALL,
+        SavePlan,
+        ViewVjp,
+        Trace,
+        _accumulate,
     ),
 )
 
@@ -254,7 +268,7 @@ class Walk:
         self.ends: list[GradNode] = []  # those without edges
         self.waiting: dict[GradNode, list[Any]] = {}
         self.captured: dict[tuple[GradNode, int], Any] = {}
-        self.met: set[GradNode] = set()  # where gradients wait to be summed
+        self.sums: set[GradNode] = set()  # where gradients wait to be summed
         self.is_whole = targets is None and (state.walk is None or state.walk.is_whole)
         self.current: GradNode | None = None  # the node whose hooks run
         self.useful: set[GradNode] | None = None  # None: every node leads to a target
@@ -266,9 +280,9 @@ class Walk:
     def send(self, fn: GradNode, nr: int, g: Gradient) -> None:
         """Let a gradient arrive at an output of a backward node."""
         found = self.waiting.setdefault(fn, [None] * len(fn.outputs))
-        found[nr] = g if found[nr] is None else self.meet(fn, nr, found[nr], g)
+        found[nr] = g if found[nr] is None else self.accumulate(fn, nr, found[nr], g)
 
-    def meet(self, fn: GradNode, nr: int, first: Waiting, g: Gradient) -> Waiting:
+    def accumulate(self, fn: GradNode, nr: int, first: Waiting, g: Gradient) -> Waiting:
         """The sum of two gradients of one output; small ones wait for more, to be summed at once."""
         spec = fn.outputs[nr]
         assert spec is not None
@@ -283,27 +297,29 @@ class Walk:
             return total.record(as_tensor(first, spec), as_tensor(g, spec))
         if spec.numel > SMALL:
             return total_of((other, value), spec)
-        self.met.add(fn)
+        self.sums.add(fn)
         return [other, value]
 
     def run(self) -> None:
         """Walk until no gradient waits."""
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
-        met, targets = self.met, self.targets
+        sums, targets = self.sums, self.targets
         captured = self.captured if goals else None  # where all the leaves are goals
-        keep, watch = self.keep, state.anomaly
-        plain = useful is None and not (watch or state.grad or watchers)  # all targets are leaves
+        keep, checks_for_nan = self.keep, state.anomaly
+        plain = useful is None and not (
+            checks_for_nan or state.grad or observers
+        )  # all targets are leaves
         while waiting:
             if plain:
-                advance(order, waiting, met, self.meet, keep, captured)
+                advance(order, waiting, sums, self.accumulate, keep, captured)
                 if not waiting:
                     break
             fn = order.pop()
             grads = waiting.pop(fn, None)
             if grads is None:
                 continue
-            if met and fn in met:
-                met.remove(fn)
+            if sums and fn in sums:
+                sums.remove(fn)
                 grads = [
                     total_of(g, spec) if spec is not None and g.__class__ is list else g
                     for g, spec in zip(grads, fn.outputs, strict=True)
@@ -319,10 +335,12 @@ class Walk:
                     continue  # it is a leaf
             if useful is not None and fn not in useful:
                 continue
-            results = watched(fn, grads) if watch else fn.op.pull(fn, grads)
+            results = checked_for_nan(fn, grads) if checks_for_nan else fn.op.apply_vjp(fn, grads)
             if extras is not None and extras.hooks:
                 results = [
-                    g if g is None or spec is None else fit(as_tensor(g, spec), spec)
+                    g
+                    if g is None or spec is None
+                    else unbroadcast_and_cast(as_tensor(g, spec), spec)
                     for g, spec in zip(results, fn.inputs, strict=True)
                 ]
                 results = self.after(fn, results, grads)
@@ -335,7 +353,7 @@ class Walk:
                 outputs = parent.outputs
                 if not is_bare(g):
                     if g.spec is not spec:
-                        g = fit(g, spec)
+                        g = unbroadcast_and_cast(g, spec)
                 elif outputs[nr] is not spec:
                     g = as_tensor(g, spec)
                 if useful is not None and parent not in useful and edge not in targets:
@@ -347,7 +365,7 @@ class Walk:
                 elif found[nr] is None:
                     found[nr] = g
                 else:
-                    found[nr] = self.meet(parent, nr, found[nr], g)
+                    found[nr] = self.accumulate(parent, nr, found[nr], g)
 
     def before(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Tensor hooks, retained gradients, node pre-hooks."""
@@ -437,11 +455,12 @@ def replaced(found: Any, g: Any, hook: Any) -> Any:
     return found
 
 
-def watched(fn: GradNode, grads: list[Any]) -> list[Any]:
+def checked_for_nan(fn: GradNode, grads: list[Any]) -> list[Any]:
     """Run a node in anomaly mode: errors and NaNs come with the forward traceback."""
     try:
         results = [
-            as_tensor(g, spec) for g, spec in zip(fn.op.pull(fn, grads), fn.inputs, strict=False)
+            as_tensor(g, spec)
+            for g, spec in zip(fn.op.apply_vjp(fn, grads), fn.inputs, strict=False)
         ]
         if state.check_nan:
             for k, g in enumerate(results):
@@ -488,7 +507,7 @@ def run_backward(
     if targets is not None:
         walk.narrow()
     if state.session is not None:
-        state.session.sent_back(walk.order if walk.useful is None else walk.useful)
+        state.session.ran_backward(walk.order if walk.useful is None else walk.useful)
     before = record_gradients(bool(create))
     outer, state.walk = state.walk, walk
     try:

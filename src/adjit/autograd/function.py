@@ -23,7 +23,7 @@ class _Op:
         self.backward = cls.backward if has_backward else getattr(cls, "vjp", cls.backward)
         self.node_class = type(self.backward_name, (FunctionNode,), {"__slots__": ()})
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Call the user's backward and check what it returns."""
         ctx = fn.context
         assert isinstance(ctx, FunctionCtx)
@@ -407,7 +407,7 @@ class _Refuse:
     backward_name = "adjit::autograd::Error"
     node_class = node_class(backward_name)
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         assert isinstance(fn.context, Refusal)
         raise RuntimeError(fn.context.why)
 

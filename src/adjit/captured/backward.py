@@ -20,9 +20,9 @@ from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
 from ..schedule.settle import captured_threads, lock, settle, stop_capturing
 from ..storage import Storage
-from .backward_plan import Pattern
+from .backward_plan import BackwardPlan
 from .backward_tracing import InnerWalk, TracedBackward
-from .double_backward import Anew
+from .double_backward import RebuiltGraph
 from .program import Externals, ProgramPart
 
 
@@ -54,7 +54,7 @@ class CapturedContext(GradContext):
         self.kept = kept
 
 
-class Sending:
+class CapturedBackward:
     """The op behind results of a captured function that share a graph.
 
     Args:
@@ -70,17 +70,17 @@ class Sending:
         self.targets, self.inputs, self.outputs = traced.targets, traced.inputs, traced.outputs
         self.reach, self.all, self.drawn = traced.reach, traced.all, traced.drawn
         self.checked, self.frees = traced.checked, traced.frees
-        self.patterns, self.stand_ins = traced.patterns, traced.stand_ins
+        self.plans, self.placeholders = traced.plans, traced.placeholders
         self.joints = traced.joints
-        self.joint_stand_ins = traced.joint_stand_ins
-        self.anew, self.cells = traced.anew, traced.cells
+        self.joint_placeholders = traced.joint_placeholders
+        self.rebuilt, self.storages = traced.rebuilt, traced.storages
 
     def connect(
         self,
         results: Sequence[Any],
         arguments: Sequence[Any],
         values: Externals,
-        cell_of: Callable[[int], Storage],
+        storage_of: Callable[[int], Storage],
         drawn: list[Any],
         call: Any,
     ) -> None:
@@ -91,7 +91,7 @@ class Sending:
         checks = []
         for place, roots in self.checked.items():
             t = place.target and place.target.find(arguments)
-            counter = cell_of(place.cell) if t is None else t.counter
+            counter = storage_of(place.storage) if t is None else t.counter
             checks.append(Check(counter, counter.version, t, place.number, roots))
         kept = KeptForBackward(values, drawn, checks, call)
         if self.frees:
@@ -101,7 +101,7 @@ class Sending:
         for k, out in enumerate(results):
             record.give_history(out, fn, k)
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Replay the backward."""
         if fn.saved is None:
             raise RuntimeError(FREED)
@@ -118,11 +118,11 @@ class Sending:
             if check.roots & mask and check.counter.version != check.version:
                 raise _written(fn, check)
         if state.grad:
-            return self._send_back_anew(self.anew, fn, kept, grads)
+            return self._send_back_rebuilt(self.rebuilt, fn, kept, grads)
         before = record_gradients(False)
         given = mask
         try:
-            if mask not in self.patterns:
+            if mask not in self.plans:
                 mask = self.all
                 grads = [
                     zeros(spec.shape, dtype=spec.dtype, device=spec.device)
@@ -137,25 +137,25 @@ class Sending:
                 else:
                     if kept.call is not None:
                         kept.call.run()
-                    found = self._send_back(self.patterns[mask], kept, grads)
+                    found = self._send_back(self.plans[mask], kept, grads)
         finally:
             if before:
                 resume_gradients()
         return [g if given & roots else None for g, roots in zip(found, self.reach, strict=True)]
 
-    def _send_back(self, pattern: Pattern, kept: KeptForBackward, grads: list[Any]) -> list[Any]:
+    def _send_back(self, plan: BackwardPlan, kept: KeptForBackward, grads: list[Any]) -> list[Any]:
         """Run the plan of a backward: the gradients of the targets."""
         settle(everything=True)
-        part = pattern.plan(self.stand_ins)
+        part = plan.plan(self.placeholders)
         drawn = [kept.drawn[k] for k in self.drawn]
-        blocks = _run(part, pattern, [*_values(grads), *kept.values], drawn)
-        return self._gradients(pattern, blocks, grads)
+        blocks = _run(part, plan, [*_values(grads), *kept.values], drawn)
+        return self._gradients(plan, blocks, grads)
 
     def _send_back_jointly(
-        self, joint: Pattern, kept: KeptForBackward, grads: list[Any]
+        self, joint: BackwardPlan, kept: KeptForBackward, grads: list[Any]
     ) -> list[Any]:
         """Run forward and backward as one plan: the gradients of the targets."""
-        part = joint.plan(self.joint_stand_ins)
+        part = joint.plan(self.joint_placeholders)
         try:
             blocks = _run(part, joint, [*_values(grads), *kept.call.outside], kept.drawn)
         except Exception as error:
@@ -164,8 +164,8 @@ class Sending:
         kept.call.finish([blocks[k] for k in joint.result_blocks])
         return self._gradients(joint, blocks, grads)
 
-    def _send_back_anew(
-        self, anew: Anew, fn: GradNode, kept: KeptForBackward, grads: list[Any]
+    def _send_back_rebuilt(
+        self, rebuilt: RebuiltGraph, fn: GradNode, kept: KeptForBackward, grads: list[Any]
     ) -> list[Any]:
         """Send back through the graph that the call would have left behind uncaptured, recorded."""
         drawn = [kept.drawn[k] for k in self.drawn]
@@ -175,34 +175,32 @@ class Sending:
                 if kept.call is not None:
                     kept.call.run()
                 settle(everything=True)
-                part = self.cells.plan(self.stand_ins)
+                part = self.storages.plan(self.placeholders)
                 given: Externals = [(record.ready_node(0), 0)] * len(fn.outputs) + kept.values
-                blocks = _run(part, self.cells, given, drawn)
+                blocks = _run(part, self.storages, given, drawn)
         finally:
             resume_gradients()
         values = [
             given[~block][0] if block < 0 else record.ready_node(blocks[block])
-            for block in self.cells.made
+            for block in self.storages.made
         ]
-        nodes = anew.make(fn.edges, kept.checks, values, drawn)
+        nodes = rebuilt.make(fn.edges, kept.checks, values, drawn)
         walk = InnerWalk(True, None)
         walk.targets = {edge for edge in fn.edges if edge is not None}
         walk.goals = {edge[0] for edge in walk.targets}
         walk.useful = set(nodes)
         walk.order = sorted(walk.useful | walk.goals, key=attrgetter("seq"))
-        for way, g in zip(anew.roots, grads, strict=True):
+        for way, g in zip(rebuilt.roots, grads, strict=True):
             if g is not None:
                 walk.send(nodes[way[0]], way[1], g)
         walk.run()
         return [None if edge is None else walk.captured.get(edge) for edge in fn.edges]
 
-    def _gradients(self, pattern: Pattern, blocks: list[Any], grads: list[Any]) -> list[Any]:
+    def _gradients(self, plan: BackwardPlan, blocks: list[Any], grads: list[Any]) -> list[Any]:
         """The gradients of the targets, out of the blocks of a plan."""
         nodes: dict[int, Any] = {}
         found: list[Any] = []
-        for gradient, block, wanted in zip(
-            pattern.gradients, pattern.made, self.inputs, strict=True
-        ):
+        for gradient, block, wanted in zip(plan.gradients, plan.made, self.inputs, strict=True):
             if gradient is None:
                 found.append(None)
                 continue
@@ -216,8 +214,8 @@ class Sending:
             if spec is whole is wanted:
                 found.append(nodes[block])
             else:
-                cell = record.make_storage(nodes[block], whole)
-                found.append(record.make_tensor(cell, spec, offset))
+                storage = record.make_storage(nodes[block], whole)
+                found.append(record.make_tensor(storage, spec, offset))
         return found
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
@@ -228,11 +226,11 @@ class Sending:
 class _Freed:
     """The op behind results whose graph the captured function itself has sent back through."""
 
-    backward_name = Sending.backward_name
-    node_class = Sending.node_class
-    saved_value = Sending.saved_value
+    backward_name = CapturedBackward.backward_name
+    node_class = CapturedBackward.node_class
+    saved_value = CapturedBackward.saved_value
 
-    def pull(self, fn: GradNode, grads: list[Any]) -> list[Any]:
+    def apply_vjp(self, fn: GradNode, grads: list[Any]) -> list[Any]:
         """Refuse."""
         raise RuntimeError(FREED)
 
@@ -261,13 +259,13 @@ def _values(grads: Sequence[Any]) -> list[Any]:
     return [g if g is None else (g.storage.value, g.offset) for g in grads]
 
 
-def _run(part: ProgramPart, pattern: Pattern, given: list[Any], drawn: list[Any]) -> list[Any]:
-    """Run the plan of a pattern on values from outside: its blocks."""
-    externals = [(given[k][0], given[k][1] + start) for k, start in pattern.reads]
+def _run(part: ProgramPart, plan: BackwardPlan, given: list[Any], drawn: list[Any]) -> list[Any]:
+    """Run the plan of a plan on values from outside: its blocks."""
+    externals = [(given[k][0], given[k][1] + start) for k, start in plan.reads]
     for value, _ in externals:
         if value.recipe is not None:
             raise value.recipe.error
-    more = [np.array(draw.again(), np.int64) for draw in pattern.draws[len(drawn) :]]
+    more = [np.array(draw.again(), np.int64) for draw in plan.draws[len(drawn) :]]
     blocks = part.prepare(externals, [*drawn, *more])
     part.run()
     return blocks

@@ -20,7 +20,7 @@ class Gradient(NamedTuple):
     whole: Any  # spec of its storage
 
 
-class Pattern:
+class BackwardPlan:
     """The backward from one set of results, yet to be planned; or the forward and that."""
 
     def __init__(self, gradients: list[Gradient | None], draws: list[Draw]) -> None:
@@ -30,21 +30,21 @@ class Pattern:
         self.part: ProgramPart | None = None
 
     def copy(
-        self, is_copied: Callable[[Any], bool], stand_in: Callable[[Any], Any],
+        self, is_copied: Callable[[Any], bool], placeholder: Callable[[Any], Any],
         places: dict[int, int], session: Session,
     ) -> None:  # fmt: skip
-        """Copy recorded nodes; they read stand-ins where they read others."""
+        """Copy recorded nodes; they read placeholders where they read others."""
         nodes = reached([*self.wanted(), *self.results], is_copied)
         nodes.sort(key=lambda node: places[id(node)])
         copies = self.copies
         for node in nodes:
-            inputs = [copies.get(id(v)) or stand_in(v) for v in node.inputs]
+            inputs = [copies.get(id(v)) or placeholder(v) for v in node.inputs]
             copies[id(node)] = _copy(node, tuple(inputs))
         self.batch = list(copies.values())
         self.places = [places[id(node)] for node in nodes]
         self.sites = [session.sites.get(id(node)) for node in nodes]
         self.gradients = [
-            g and g._replace(value=copies.get(id(g.value)) or stand_in(g.value))
+            g and g._replace(value=copies.get(id(g.value)) or placeholder(g.value))
             for g in self.gradients
         ]
 
@@ -52,10 +52,10 @@ class Pattern:
         """The values of the gradients."""
         return [g.value for g in self.gradients if g is not None]
 
-    def plan(self, stand_ins: Sequence[Any]) -> ProgramPart:
-        """The plan; `stand_ins` are those of the values from outside, by their numbers."""
+    def plan(self, placeholders: Sequence[Any]) -> ProgramPart:
+        """The plan; `placeholders` are those of the values from outside, by their numbers."""
         if self.part is None:
-            numbers = {id(value): k for k, value in enumerate(stand_ins)}
+            numbers = {id(value): k for k, value in enumerate(placeholders)}
             wanted = {id(value) for value in [*self.wanted(), *self.results]}
             part = ProgramPart(self.batch, wanted, self.places, self.sites, self.draws)
             self.reads = [(numbers[id(value)], start) for value, start in part.externals]
@@ -87,5 +87,5 @@ def _copy(node: Any, inputs: tuple[Any, ...]) -> Any:
     """A node that does the same with other inputs."""
     copy = record.new_node(Node)
     copy.recipe, copy.inputs, copy.offsets = node.recipe, inputs, node.offsets
-    copy.scalars, copy.site = node.scalars, getattr(node, "site", None)
+    copy.scalars, copy.call_site = node.scalars, getattr(node, "call_site", None)
     return copy

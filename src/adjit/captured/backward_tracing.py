@@ -1,6 +1,6 @@
 """The backward of a captured function, recorded while the function is watched.
 
-Gradients are sent back from its results, stand-ins instead of values, to where the graph leaves the
+Gradients are sent back from its results, placeholders instead of values, to where the graph leaves the
 function: to arguments, and to tensors from outside. What that records becomes plans of their own. They
 read what a call keeps for them, as a graph does; elementwise values that follow from what is kept anyway
 they compute again.
@@ -19,8 +19,8 @@ from ..graph.node import GradNode, dense_spec
 from ..graph.state import record_gradients, resume_gradients
 from ..schedule.settle import pending
 from ..storage import Storage, allocate, size_class
-from .backward_plan import Gradient, Pattern, reached
-from .double_backward import Anew, Unknown
+from .backward_plan import BackwardPlan, Gradient, reached
+from .double_backward import RebuiltGraph, Unknown
 from .tracing import Session
 
 Edge = tuple[GradNode, int]
@@ -43,10 +43,10 @@ class GradientTarget(NamedTuple):
 
 
 class GradientPlace(NamedTuple):
-    """Something saved that can be written from outside: a target, or else the cell of a result."""
+    """Something saved that can be written from outside: a target, or else the storage of a result."""
 
     target: GradientTarget | None
-    cell: int  # the id of that of the captured call
+    storage: int  # the id of that of the captured call
     number: int  # of the result
 
 
@@ -88,8 +88,8 @@ class TracedBackward:
         self.roots = [graph.root for graph in graphs]
         self.values: list[Any] = []  # what backward reads: first what comes from outside
         self.outside: list[Any] = []  # what forward and backward together read
-        self.joints: dict[int, Pattern] = {}  # forward and backward together, by results
-        self.joint_stand_ins: list[Any] = []
+        self.joints: dict[int, BackwardPlan] = {}  # forward and backward together, by results
+        self.joint_placeholders: list[Any] = []
         ends = self._find_targets(session, arguments, [end for g in graphs for end in g.ends])
         self.reach = [  # the results, as bits, that lead to each target
             sum(1 << k for k, graph in enumerate(graphs) if end in graph.ends) for end in ends
@@ -103,12 +103,12 @@ class TracedBackward:
         given = [record.ready_node(allocate(size_class(spec.nbytes))) for spec in self.outputs]
         before = record_gradients(False)
         try:
-            self.patterns = {mask: self._walk(session, mask, graphs, ends, given) for mask in masks}
+            self.plans = {mask: self._walk(session, mask, graphs, ends, given) for mask in masks}
         finally:
             if before:
                 resume_gradients()
         results = list({id(t.storage): t.storage.value for t in made}.values())
-        self._find_anew(session, graphs, ends)
+        self._find_rebuilt(session, graphs, ends)
         self._cut_off(session, start, results, given, is_alone)
 
     def _find_targets(
@@ -166,17 +166,17 @@ class TracedBackward:
                         self.checked[place] = self.checked.get(place, 0) | 1 << k
                         counters[place] = counter
         # The same for the captured call itself: what may not be written, and whose that is.
-        self.kept_cells = [
+        self.kept_storages = [
             (counter, place.target and place.target.find(arguments))
             for place, counter in counters.items()
         ]
 
-    def _find_anew(self, session: Session, graphs: list[TracedGraph], ends: list[Edge]) -> None:
+    def _find_rebuilt(self, session: Session, graphs: list[TracedGraph], ends: list[Edge]) -> None:
         """How to make the graph anew for a call whose gradients are to be differentiated again."""
         nodes = set().union(*[graph.nodes for graph in graphs])
         drawn = [session.draws[k].values for k in self.drawn]
-        self.anew = Anew(nodes, self.roots, ends, self.kept_cells, drawn)
-        del self.kept_cells
+        self.rebuilt = RebuiltGraph(nodes, self.roots, ends, self.kept_storages, drawn)
+        del self.kept_storages
 
     def _walk(
         self,
@@ -185,7 +185,7 @@ class TracedBackward:
         graphs: list[TracedGraph],
         ends: list[Edge],
         given: list[Any],
-    ) -> Pattern:
+    ) -> BackwardPlan:
         """Record the backward from some of the results, whose gradients are the `given` values."""
         start, drawn = len(pending), len(session.draws)
         which = [k for k in range(len(graphs)) if mask >> k & 1]
@@ -211,14 +211,14 @@ class TracedBackward:
             )
         draws = session.draws[drawn:]
         del session.draws[drawn:]
-        return Pattern(gradients, draws)
+        return BackwardPlan(gradients, draws)
 
     def _cut_off(
         self, session: Session, start: int, results: list[Any], given: list[Any], is_alone: bool
     ) -> None:
         """Part the backwards, which begin at `start` of what is pending, from what they read.
 
-        They become copies of the recorded nodes that read stand-ins; nobody looks at the originals.
+        They become copies of the recorded nodes that read placeholders; nobody looks at the originals.
         """
         forward, places = pending[:start], {id(node): k for k, node in enumerate(pending[:])}
 
@@ -226,55 +226,67 @@ class TracedBackward:
             return value.recipe is not None and places[id(value)] >= start
 
         read: set[int] = set()
-        for pattern in self.patterns.values():
-            nodes = reached(pattern.wanted(), is_backward)
+        for plan in self.plans.values():
+            nodes = reached(plan.wanted(), is_backward)
             read.update(id(v) for node in nodes for v in node.inputs if not is_backward(v))
         again = _computable(forward, set(map(id, results)), read)
 
-        def stand_in(value: Any) -> Any:
-            if id(value) not in stand_ins:
-                stand_ins[id(value)] = record.ready_node(0)
+        def placeholder(value: Any) -> Any:
+            if id(value) not in placeholders:
+                placeholders[id(value)] = record.ready_node(0)
                 values.append(value)
-            return stand_ins[id(value)]
+            return placeholders[id(value)]
 
         heads = {id(value): record.ready_node(0) for value in given}
         if is_alone:
-            values, stand_ins = self.outside, dict(heads)
-            for mask, pattern in self.patterns.items():
-                joint = Pattern(pattern.gradients, [*session.draws, *pattern.draws])
+            values, placeholders = self.outside, dict(heads)
+            for mask, plan in self.plans.items():
+                joint = BackwardPlan(plan.gradients, [*session.draws, *plan.draws])
                 joint.results = [v for v in results if v.recipe is not None]
-                joint.copy(lambda v: v.recipe is not None, stand_in, places, session)
+                joint.copy(lambda v: v.recipe is not None, placeholder, places, session)
                 self.joints[mask] = joint
-            self.joint_stand_ins = [*heads.values(), *[stand_ins[id(value)] for value in values]]
-        values, stand_ins = self.values, dict(heads)
-        for pattern in self.patterns.values():
-            pattern.draws[:0] = [draw for draw in session.draws if draw.is_unique]
-            pattern.copy(lambda v: id(v) in again or is_backward(v), stand_in, places, session)
-        self._find_cells(self.anew, stand_ins, places, session)
+            self.joint_placeholders = [
+                *heads.values(),
+                *[placeholders[id(value)] for value in values],
+            ]
+        values, placeholders = self.values, dict(heads)
+        for plan in self.plans.values():
+            plan.draws[:0] = [draw for draw in session.draws if draw.is_unique]
+            plan.copy(lambda v: id(v) in again or is_backward(v), placeholder, places, session)
+        self._find_storages(self.rebuilt, placeholders, places, session)
         values.sort(key=lambda value: value.recipe is not None)
-        self.stand_ins = [*heads.values(), *[stand_ins[id(value)] for value in values]]
+        self.placeholders = [*heads.values(), *[placeholders[id(value)] for value in values]]
 
-    def _find_cells(
-        self, anew: Anew, stand_ins: dict[int, Any], places: dict[int, int], session: Session
+    def _find_storages(
+        self,
+        rebuilt: RebuiltGraph,
+        placeholders: dict[int, Any],
+        places: dict[int, int],
+        session: Session,
     ) -> None:
         """How to compute what backward nodes have saved from what backward reads anyway."""
         draws = [draw for draw in session.draws if draw.is_unique]
-        gradients = [Gradient(cell.value, cell.spec, 0, cell.spec) for cell in anew.cells]
-        anew.cells = []
-        self.cells = Pattern([*gradients], draws)
+        gradients = [
+            Gradient(storage.value, storage.spec, 0, storage.spec) for storage in rebuilt.storages
+        ]
+        rebuilt.storages = []
+        self.storages = BackwardPlan([*gradients], draws)
 
-        def stand_in(value: Any) -> Any:
-            if id(value) not in stand_ins:
+        def placeholder(value: Any) -> Any:
+            if id(value) not in placeholders:
                 raise Unknown
-            return stand_ins[id(value)]
+            return placeholders[id(value)]
 
-        self.cells.copy(
-            lambda v: v.recipe is not None and id(v) not in stand_ins, stand_in, places, session
+        self.storages.copy(
+            lambda v: v.recipe is not None and id(v) not in placeholders,
+            placeholder,
+            places,
+            session,
         )
 
 
 def _saved_by(fn: GradNode) -> list[Any]:
-    """The tensors, and the cells of results, that a backward node has saved."""
+    """The tensors, and the storages of results, that a backward node has saved."""
     if isinstance(fn, FunctionNode):
         return [kept[0] for kept in fn.saved or () if kept is not None]
     return list(fn.saved[::2])

@@ -21,8 +21,8 @@ from ..graph import record
 from ..graph.inplace import WrittenRegion
 from ..graph.node import GradContext, GradNode, Node, Spec
 from ..graph.op_record import OpRecord
-from ..graph.operation import Saving
-from ..graph.view import Pull
+from ..graph.operation import SavePlan
+from ..graph.view import ViewVjp
 from ..ops.conv_plans import Geometry
 from ..ops.resample import Maps
 from ..storage import Storage
@@ -38,12 +38,12 @@ class Unknown(Exception):
 
 
 class Saved(NamedTuple):
-    """A tensor that a backward node has saved, or the cell of its own result."""
+    """A tensor that a backward node has saved, or the storage of its own result."""
 
     check: int  # which of what a call keeps unwritten has its memory; -1: it is computed again
-    cell: int  # then the number of its storage among those
+    number: int  # then the number of its storage among those
     itself: bool  # it is the very tensor that is kept unwritten
-    spec: Any  # None: a cell
+    spec: Any  # None: a storage
     offset: int
     way: Way | None  # where its history begins
 
@@ -68,7 +68,7 @@ class Like(NamedTuple):
     mask: int
 
 
-class Anew:
+class RebuiltGraph:
     """The graph behind results, to be made anew.
 
     Args:
@@ -92,19 +92,19 @@ class Anew:
         self._ends = {end: k for k, end in enumerate(ends)}
         self._checks = {id(counter): k for k, (counter, _) in enumerate(checked)}
         self._kept = [t for _, t in checked]
-        self._cells: dict[int, int] = {}
-        self.cells: list[Storage] = []  # of what is computed again
+        self._storages: dict[int, int] = {}
+        self.storages: list[Storage] = []  # of what is computed again
         self.drawn = drawn
         self.steps = [self._step(fn) for fn in order]
         self.roots = [(self._nodes[t.edge[0]], t.edge[1]) for t in roots]
-        del self._nodes, self._ends, self._checks, self._kept, self._cells
-        self.specs = [cell.spec for cell in self.cells]
+        del self._nodes, self._ends, self._checks, self._kept, self._storages
+        self.specs = [storage.spec for storage in self.storages]
 
     def _step(self, fn: GradNode) -> RebuiltStep:
         context = fn.context
-        if isinstance(context, Saving):
+        if isinstance(context, SavePlan):
             _examine(list(context.attributes.values()))
-        elif isinstance(context, Pull):
+        elif isinstance(context, ViewVjp):
             _examine(context)
         elif not isinstance(context, (OpRecord, WrittenRegion)):
             raise Unknown
@@ -126,22 +126,26 @@ class Anew:
         return None  # a leaf that the function made
 
     def _saved(self, kept: Any) -> Saved:
-        is_cell = kept.__class__ is Storage
-        counter, storage = (kept, kept) if is_cell else (kept.counter, kept.storage)
-        check, cell, offset = self._checks.get(id(counter), -1), -1, 0 if is_cell else kept.offset
+        is_storage = kept.__class__ is Storage
+        counter, storage = (kept, kept) if is_storage else (kept.counter, kept.storage)
+        check, number, offset = (
+            self._checks.get(id(counter), -1),
+            -1,
+            0 if is_storage else kept.offset,
+        )
         owner = self._kept[check] if check >= 0 else None
         if owner is not None and owner.storage is not storage:
             raise Unknown
         if owner is not None:
             offset -= owner.offset
         if check < 0:
-            cell = self._cells.setdefault(id(storage), len(self.cells))
-            if cell == len(self.cells):
-                self.cells.append(storage)
-        if is_cell:
-            return Saved(check, cell, False, None, 0, None)
+            number = self._storages.setdefault(id(storage), len(self.storages))
+            if number == len(self.storages):
+                self.storages.append(storage)
+        if is_storage:
+            return Saved(check, number, False, None, 0, None)
         way = None if kept is owner else self._way(record.edge_of(kept))
-        return Saved(check, cell, kept is owner, kept.spec, offset, way)
+        return Saved(check, number, kept is owner, kept.spec, offset, way)
 
     # ----- a call -----
 
@@ -149,9 +153,9 @@ class Anew:
         self, edges: Sequence[Edge | None], checks: Sequence[Any], values: Sequence[Node],
         drawn: Sequence[Any],
     ) -> list[GradNode]:  # fmt: skip
-        """The backward nodes; `values` are those of the cells, `edges` lead to the targets."""
+        """The backward nodes; `values` are those of the storages, `edges` lead to the targets."""
         made: list[GradNode] = []
-        cells = [
+        storages = [
             record.make_storage(value, spec) for value, spec in zip(values, self.specs, strict=True)
         ]
         places = dict(zip(self.drawn, [tuple(map(int, n)) for n in drawn], strict=True))
@@ -166,7 +170,7 @@ class Anew:
             owner = checks[saved.check].tensor if saved.check >= 0 else None
             if saved.itself:
                 return owner
-            counter = cells[saved.cell] if saved.check < 0 else checks[saved.check].counter
+            counter = storages[saved.number] if saved.check < 0 else checks[saved.check].counter
             storage = counter if owner is None else owner.storage
             if saved.spec is None:
                 return storage
@@ -192,15 +196,15 @@ class Anew:
 
 def _renewed(context: GradContext, places: dict[tuple[int, ...], tuple[int, ...]]) -> GradContext:
     """How the results of an op got their history, with the random numbers of another call."""
-    if not isinstance(context, Saving):
+    if not isinstance(context, SavePlan):
         return context
     old = context.attributes
     renewed = {n: places.get(v, v) if type(v) is tuple else v for n, v in old.items()}
     if renewed == old:
         return context
-    twin = copy(context)
-    twin.attributes, twin.templates = renewed, {}
-    return twin
+    copied = copy(context)
+    copied.attributes, copied.templates = renewed, {}
+    return copied
 
 
 PLAIN = (
@@ -216,7 +220,7 @@ def _examine(value: Any) -> None:
             _examine(part)
     elif isinstance(value, dict):
         _examine([*value.values()])
-    elif isinstance(value, Pull):
+    elif isinstance(value, ViewVjp):
         _examine(value.function)
     elif isinstance(value, FunctionType):
         _examine([cell.cell_contents for cell in value.__closure__ or ()])

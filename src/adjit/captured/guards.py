@@ -532,5 +532,5 @@ def _first_changed(guards: Guards) -> int:
     return -1
 
 
-native.know(GUARDS=Guards, WORD=WordFields, WORD_FIELDS=len(WordFields._fields))
-first_changed = native.Family("guards", "first_changed").function(_first_changed, ())
+native.register_layout(GUARDS=Guards, WORD=WordFields, WORD_FIELDS=len(WordFields._fields))
+first_changed = native.FastPath("guards", "first_changed").function(_first_changed, ())

@@ -10,17 +10,17 @@ from ..graph.node import Meta
 from ..storage import Storage
 
 
-class CellOf(NamedTuple):
+class StorageOf(NamedTuple):
     """How to find a storage at a replay."""
 
     argument: int = -1  # that of an argument, or of its gradient
     meta: Meta | None = None  # that of the gradient kept there
-    cell: Storage | None = None  # always this one
+    storage: Storage | None = None  # always this one
 
     def find(self, arguments: Sequence[Any]) -> Storage:
         """The storage, for a call with these arguments."""
-        if self.cell is not None:
-            return self.cell
+        if self.storage is not None:
+            return self.storage
         if self.meta is None:
             return arguments[self.argument].storage
         grad = meta_of(self.argument, self.meta, arguments).grad
@@ -34,9 +34,9 @@ def meta_of(argument: int, meta: Meta, arguments: Sequence[Any]) -> Meta:
 
 
 class InputSource(NamedTuple):
-    """Where a value from outside comes from: all of these cells hold it, or it never changes."""
+    """Where a value from outside comes from: all of these storages hold it, or it never changes."""
 
-    cells: tuple[CellOf, ...]
+    storages: tuple[StorageOf, ...]
     constant: Any
     argument: int  # whose storage it is, -1 if of none
     offset: int  # of the first element, relative to that of the argument where it is one
@@ -63,7 +63,7 @@ class ArgumentLayout(NamedTuple):
         return t.spec is spec and t.offset == offset and t.storage.spec is whole
 
 
-class FoundGrad(NamedTuple):
+class GradGuard(NamedTuple):
     """A gradient that a call must find as it was."""
 
     argument: int  # whose it is, -1 if that of the meta
@@ -71,7 +71,7 @@ class FoundGrad(NamedTuple):
     layout: ArgumentLayout | None  # None where there was none
 
 
-class FoundTensor(NamedTuple):
+class TensorGuard(NamedTuple):
     """A tensor that a call must find as it was."""
 
     tensor: Any
@@ -84,6 +84,6 @@ class FoundTensor(NamedTuple):
 class ArgumentGuards(NamedTuple):
     """What a call must find as it was."""
 
-    grads: tuple[FoundGrad, ...]
-    unchanged: tuple[FoundTensor, ...]
+    grads: tuple[GradGuard, ...]
+    unchanged: tuple[TensorGuard, ...]
     written: tuple[Storage, ...]  # which nobody outside may look at

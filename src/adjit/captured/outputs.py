@@ -11,21 +11,21 @@ from ..graph import record
 from ..graph.node import NO_GRAD, Meta
 from ..graph.state import state
 from ..storage import Storage
-from .inputs import CellOf, meta_of
+from .inputs import StorageOf, meta_of
 
 
 class Slot(NamedTuple):
-    """Where a value is after a replay: in a block of the plan, in a cell, or a constant."""
+    """Where a value is after a replay: in a block of the plan, in a storage, or a constant."""
 
     block: int = -1
-    cell: CellOf | None = None
+    storage: StorageOf | None = None
     constant: Any = None
 
 
 class NewTensor(NamedTuple):
-    """A tensor to make after a replay; those of the same `cell` share a storage."""
+    """A tensor to make after a replay; those of the same `storage` share a storage."""
 
-    cell: int
+    storage: int
     slot: Slot
     whole: Any  # spec of its storage
     spec: Any
@@ -45,7 +45,7 @@ class ArgumentView(NamedTuple):
 class NewHandle(NamedTuple):
     """A tensor to make on a storage that was there before."""
 
-    cell: CellOf
+    storage: StorageOf
     spec: Any
     offset: int
 
@@ -76,9 +76,9 @@ class BlockTensor(NamedTuple):
 
 
 class Effect(NamedTuple):
-    """A cell that gets the value in a block."""
+    """A storage that gets the value in a block."""
 
-    cell: Storage
+    storage: Storage
     block: int
     writes: int  # that this counts as
 
@@ -104,12 +104,12 @@ def origin_of(t: Any) -> Any:
     return t if t.view_of is None else t.view_of.base
 
 
-class OutputMaker:
+class OutputBuilder:
     """Makes the tensors that a call leaves behind; what was one tensor, or one storage, is one."""
 
     def __init__(self, arguments: Sequence[Any], value_of: Callable[[Slot], Any]) -> None:
         self.arguments, self.value_of = arguments, value_of
-        self.cells: dict[int, Storage] = {}
+        self.storages: dict[int, Storage] = {}
         self.made: dict[int, Any] = {}
 
     def __call__(self, left: Output) -> Any:
@@ -124,7 +124,7 @@ class OutputMaker:
 
     def _make(self, left: NewTensor | ArgumentView | NewHandle) -> Any:
         if isinstance(left, NewHandle):
-            return record.make_tensor(left.cell.find(self.arguments), left.spec, left.offset)
+            return record.make_tensor(left.storage.find(self.arguments), left.spec, left.offset)
         if isinstance(left, ArgumentView):
             base, spec = self.arguments[left.argument], left.spec
             offset = base.offset + left.offset
@@ -136,9 +136,9 @@ class OutputMaker:
                 view = base.as_strided(spec.shape, spec.strides, offset)
             view.view_of.kind = left.kind or view.view_of.kind
             return view
-        cell = self.cells.get(left.cell)
-        if cell is None:
-            cell = record.make_storage(self.value_of(left.slot), left.whole)
-            self.cells[left.cell] = cell
+        storage = self.storages.get(left.storage)
+        if storage is None:
+            storage = record.make_storage(self.value_of(left.slot), left.whole)
+            self.storages[left.storage] = storage
         counter = record.INFERENCE if state.inference else None
-        return record.make_tensor(cell, left.spec, left.offset, counter)
+        return record.make_tensor(storage, left.spec, left.offset, counter)

@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import Any
 
 from ..atomic import Calls
-from ..errors import Site
+from ..errors import CallSite
 from ..schedule import graph_key, plan_cache, profile
 from ..schedule.dispatch import found_error
 from .tracing import Draw
@@ -32,7 +32,7 @@ class ProgramPart:
         batch: Sequence[Any],
         wanted: set[int],
         places: Sequence[int],
-        sites: list[Site | None],
+        sites: list[CallSite | None],
         draws: Sequence[Draw],
         owned: Callable[[Externals], tuple[int, ...]] = lambda externals: (),
     ) -> None:
@@ -43,7 +43,7 @@ class ProgramPart:
         self.blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
         self._sites = sites
         self._fallible = {
-            at: (node.recipe, node.site)
+            at: (node.recipe, node.call_site)
             for at, node in enumerate(batch)
             if node.recipe.fallible is not None
         }
@@ -101,8 +101,8 @@ class ProgramPart:
         self.plan.run(None if profile.active is None else self._sites, then)
         failed = self.plan.failed_node()
         if failed >= 0:
-            recipe, site = self._fallible[failed]
-            raise found_error(recipe, tuple(self.plan.status[:4]), site)
+            recipe, call_site = self._fallible[failed]
+            raise found_error(recipe, tuple(self.plan.status[:4]), call_site)
 
 
 def _find(values: Sequence[int], scalars: Sequence[int], start: int, taken: set[int]) -> int:

@@ -15,7 +15,7 @@ from ..atomic import Changes, at_once, calling, setting, together
 from ..devices import CPU
 from ..dtypes import float32
 from ..graph import record
-from ..graph.fastpath import Runtime, Twin, runtime
+from ..graph.fastpath import Fallback, Runtime, runtime
 from ..graph.node import Meta, Spec
 from ..graph.state import state
 from ..schedule import plan_cache
@@ -23,14 +23,14 @@ from ..schedule.jit import native
 from ..schedule.settle import copy_of, lock, pending, settle, waiting
 from ..shapes import Size
 from ..storage import SMALL, BorrowedMemory, Storage, Version
-from .backward import Sending, lose_history
+from .backward import CapturedBackward, lose_history
 from .inputs import (
     ArgumentGuards,
     ArgumentLayout,
-    CellOf,
-    FoundGrad,
-    FoundTensor,
+    GradGuard,
     InputSource,
+    StorageOf,
+    TensorGuard,
     meta_of,
 )
 from .outputs import (
@@ -43,7 +43,7 @@ from .outputs import (
     NewHandle,
     NewTensor,
     Output,
-    OutputMaker,
+    OutputBuilder,
     Slot,
     is_constant,
     is_nothing,
@@ -58,7 +58,7 @@ from .waiting_call import WaitingCall
 class Rooted(NamedTuple):
     """Results that share a graph, and what their backward reads: from outside, of the plan."""
 
-    sending: Sending
+    backward: CapturedBackward
     roots: list[Any]  # of Output
     sources: tuple[InputSource, ...] = ()
     blocks: Sequence[int] = ()
@@ -104,9 +104,9 @@ class Replay:
         """Make the plan: what the function did, from what it read to what it left behind."""
         session, arguments = self._session, self._arguments
         del self._session, self._arguments
-        values = [value_slot.__get__(cell) for cell in session.written]
+        values = [value_slot.__get__(storage) for storage in session.written]
         values += [left.slot.constant for left in self._lefts() if isinstance(left, NewTensor)]
-        values += [value for rooted in self.rooted for value in rooted.sending.values]
+        values += [value for rooted in self.rooted for value in rooted.backward.values]
         batch = reachable(values)
         self._lay_out(session, batch, values)
         self._describe_effects(session, arguments, self.part.blocks)
@@ -126,7 +126,7 @@ class Replay:
             meta for meta in session.grads if id(meta) in known or meta not in session.new_metas
         }
         grads_before = [
-            FoundGrad(
+            GradGuard(
                 self._argument_metas.get(id(meta), -1),
                 meta,
                 None if g is None else ArgumentLayout.of(g),
@@ -143,8 +143,10 @@ class Replay:
         ]
         fixed = {id(storage) for _, _, storage in self.placed if storage is not None}
         self.others = outside - fixed
-        places = [self._cell_of(cell) for cell in session.written if id(cell) in self._before]
-        self.written_elsewhere = [place for place in places if place.cell is None]
+        places = [
+            self._storage_of(storage) for storage in session.written if id(storage) in self._before
+        ]
+        self.written_elsewhere = [place for place in places if place.storage is None]
         self.is_unconditional = not (
             self.placed or self.others or self.written_elsewhere or self.conditions
         )
@@ -152,20 +154,20 @@ class Replay:
             tuple(grads_before),
             tuple(
                 [
-                    FoundTensor(seen.tensor, seen.storage, seen.spec, seen.offset, seen.needs_grad)
+                    TensorGuard(seen.tensor, seen.storage, seen.spec, seen.offset, seen.needs_grad)
                     for seen in self._outside
                 ]
             ),
-            tuple([place.cell for place in places if place.cell is not None]),
+            tuple([place.storage for place in places if place.storage is not None]),
         )
 
-    def _cell_of(self, cell: Storage) -> CellOf:
-        if id(cell) in self._argument_cells:
-            return CellOf(self._argument_cells[id(cell)])
-        if id(cell) in self._grad_cells:
-            meta = self._grad_cells[id(cell)]
-            return CellOf(self._argument_metas.get(id(meta), -1), meta)
-        return CellOf(cell=cell)
+    def _storage_of(self, storage: Storage) -> StorageOf:
+        if id(storage) in self._argument_cells:
+            return StorageOf(self._argument_cells[id(storage)])
+        if id(storage) in self._grad_cells:
+            meta = self._grad_cells[id(storage)]
+            return StorageOf(self._argument_metas.get(id(meta), -1), meta)
+        return StorageOf(storage=storage)
 
     def _lefts(self) -> list[Output]:
         """How to leave behind all tensors that are results or gradients."""
@@ -201,7 +203,7 @@ class Replay:
             if id(t.storage) in self._before:
                 if t.view_of is not None or t.edge is not None:
                     return Existing(-1, t)
-                return NewHandle(self._cell_of(t.storage), t.spec, t.offset)
+                return NewHandle(self._storage_of(t.storage), t.spec, t.offset)
             slot = Slot(constant=value_slot.__get__(t.storage))
             return NewTensor(id(t.storage), slot, t.storage.spec, t.spec, t.offset)
 
@@ -217,17 +219,17 @@ class Replay:
         ]
         self.results = [result(t) for t in results]
         self.rooted = [
-            Rooted(sending, [leave(t) for t in sending.roots]) for sending in graphs.sent
+            Rooted(backward, [leave(t) for t in backward.roots]) for backward in graphs.sent
         ]
         self.lost = [leave(t) for t in graphs.lost]
         session.forget_metas(self._lasting)
-        make = OutputMaker(arguments, lambda slot: slot.constant)
+        make = OutputBuilder(arguments, lambda slot: slot.constant)
         for _, meta, left in self.grads:
             grad_slot.__set__(meta, make(left))
         self.first = [make(left) for left in self.results]
-        kept = [[(value, 0) for value in sending.values] for sending in graphs.sent]
+        kept = [[(value, 0) for value in backward.values] for backward in graphs.sent]
         drawn = [np.array(draw.values, np.int64) for draw in session.draws]
-        self._connect(arguments, make, make.cells.__getitem__, kept, drawn)
+        self._connect(arguments, make, make.storages.__getitem__, kept, drawn)
         graphs.let_go()
         results.clear()
 
@@ -235,9 +237,11 @@ class Replay:
         """Make the plan; say where its inputs come from."""
         left = {id(value) for value in values}
         holders: dict[int, list[Storage]] = {}
-        for cell, value in session.cells.items():
-            holders.setdefault(id(value), []).append(cell)
-        replaced = {id(value) for cell, value in session.cells.items() if cell in session.written}
+        for storage, value in session.storages.items():
+            holders.setdefault(id(value), []).append(storage)
+        replaced = {
+            id(value) for storage, value in session.storages.items() if storage in session.written
+        }
 
         def owned(externals: Externals) -> tuple[int, ...]:
             return tuple(
@@ -253,14 +257,14 @@ class Replay:
             )
 
         def source(value: Any, offset: int, is_owned: bool) -> InputSource:
-            cells = tuple([self._cell_of(cell) for cell in holders.get(id(value), ())])
-            argument = cells[0].argument if cells and cells[0].meta is None else -1
+            storages = tuple([self._storage_of(storage) for storage in holders.get(id(value), ())])
+            argument = storages[0].argument if storages and storages[0].meta is None else -1
             if argument >= 0:
                 offset -= self._offsets[argument]
-            nbytes = holders[id(value)][0].nbytes if cells else 0
-            home = holders[id(value)][0].spec.device if cells else CPU
-            constant = None if cells else value
-            return InputSource(cells, constant, argument, offset, is_owned, nbytes, home)
+            nbytes = holders[id(value)][0].nbytes if storages else 0
+            home = holders[id(value)][0].spec.device if storages else CPU
+            constant = None if storages else value
+            return InputSource(storages, constant, argument, offset, is_owned, nbytes, home)
 
         places = {id(node): k for k, node in enumerate(pending[:])}
         self.part = ProgramPart(
@@ -271,25 +275,25 @@ class Replay:
         chosen = owned(externals)
         self.sources = tuple([source(*pair, k in chosen) for k, pair in enumerate(externals)])
         self._holders = holders
-        for k, (sending, roots, *_) in enumerate(self.rooted):
-            given = [v for v in sending.values if id(v) not in self.part.blocks]
-            blocks = [self.part.blocks[id(v)] for v in sending.values[len(given) :]]
+        for k, (backward, roots, *_) in enumerate(self.rooted):
+            given = [v for v in backward.values if id(v) not in self.part.blocks]
+            blocks = [self.part.blocks[id(v)] for v in backward.values[len(given) :]]
             sources, outside = (
                 tuple([source(value, 0, False) for value in values])
-                for values in (given, sending.outside)
+                for values in (given, backward.outside)
             )
-            self.rooted[k] = Rooted(sending, roots, sources, blocks, outside)
-            sending.values, sending.outside = [], []
+            self.rooted[k] = Rooted(backward, roots, sources, blocks, outside)
+            backward.values, backward.outside = [], []
 
     def _find_replaced(self) -> None:
         """The gradients that get another value without being read: their memory is free from the start.
 
         After an error they are gone, as they are in PyTorch, but for those that somebody else holds.
         """
-        places = [place for source in self.sources for place in source.cells]
-        places += [place for rooted in self.rooted for s in rooted.sources for place in s.cells]
+        places = [place for source in self.sources for place in source.storages]
+        places += [place for rooted in self.rooted for s in rooted.sources for place in s.storages]
         places += [place for place, _, _ in self.effects]
-        places += [left.cell for left in self._lefts() if isinstance(left, NewHandle)]
+        places += [left.storage for left in self._lefts() if isinstance(left, NewHandle)]
         kept = {place.meta for place in places}
         self.replaced = [
             (k, meta)
@@ -302,22 +306,24 @@ class Replay:
         self.waits = (
             self.is_plain
             and len(self.rooted) == 1
-            and bool(self.rooted[0].sending.joints)
+            and bool(self.rooted[0].backward.joints)
             and not (self.effects or self.grads)
             and all(
                 place.meta is None
                 for source in (*self.sources, *self.rooted[0].outside)
-                for place in source.cells
+                for place in source.storages
             )
         )
         if not self.waits:
             for rooted in self.rooted:
-                rooted.sending.joints = {}
+                rooted.backward.joints = {}
             return
         sources = *self.sources, *self.rooted[0].outside
-        self.read = [p.cell for source in sources for p in source.cells if p.cell is not None]
+        self.read = [
+            p.storage for source in sources for p in source.storages if p.storage is not None
+        ]
         value_of = {block: value for value, block in self.part.blocks.items()}
-        for joint in self.rooted[0].sending.joints.values():
+        for joint in self.rooted[0].backward.joints.values():
             joint.results = [joint.copies[value_of[block]] for block, _, _ in self.left.tensors]
 
     def _describe_effects(
@@ -329,7 +335,7 @@ class Replay:
             if id(value) in blocks:
                 return Slot(blocks[id(value)])
             if id(value) in self._holders:
-                return Slot(cell=self._cell_of(self._holders[id(value)][0]))
+                return Slot(storage=self._storage_of(self._holders[id(value)][0]))
             return Slot(constant=value)
 
         known: dict[int, Output] = {}
@@ -350,11 +356,11 @@ class Replay:
         self.lost = [placed(left) for left in self.lost]
         self.effects = [
             (
-                self._cell_of(cell),
-                slot(value_slot.__get__(cell)),
-                cell.version - session.versions.get(cell, cell.version),
+                self._storage_of(storage),
+                slot(value_slot.__get__(storage)),
+                storage.version - session.versions.get(storage, storage.version),
             )
-            for cell in session.written
+            for storage in session.written
         ]
         self.counted = [
             (-1 if k >= len(arguments) else k, seen.counter, seen.counter.version - seen.version)
@@ -376,9 +382,9 @@ class Replay:
         self.is_plain = (
             min(blocks, default=0) >= 0
             and len(set(blocks)) == len(blocks)
-            and len({left.cell for left in makes}) == len(makes)
+            and len({left.storage for left in makes}) == len(makes)
             and all(left.whole is left.spec and not left.offset for left in makes)
-            and all(place.cell is not None for place, _, _ in self.effects)
+            and all(place.storage is not None for place, _, _ in self.effects)
             and all(
                 k < 0 and (id(left) in numbers or is_nothing(left)) for k, _, left in self.grads
             )
@@ -394,16 +400,24 @@ class Replay:
                 [BlockTensor(left.slot.block, left.spec, owners.get(id(left))) for left in makes]
             ),
             tuple(
-                [Effect(place.cell, slot.block, n) for place, slot, n in self.effects if place.cell]
+                [
+                    Effect(place.storage, slot.block, n)
+                    for place, slot, n in self.effects
+                    if place.storage
+                ]
             ),
             cleared,
         )
         self.changes = bool(self.effects or self.grads)
         self.numbers = numbers
         self.lost_made = [numbers[id(left)] for left in self.lost]
-        self.cells = {left.cell: k for k, left in enumerate(makes) if isinstance(left, NewTensor)}
+        self.storages = {
+            left.storage: k for k, left in enumerate(makes) if isinstance(left, NewTensor)
+        }
         self.holders: dict[int, int | Storage] = {
-            slot.block: place.cell for place, slot, _ in self.effects if place.cell is not None
+            slot.block: place.storage
+            for place, slot, _ in self.effects
+            if place.storage is not None
         }
         self.holders |= {left.slot.block: k for k, left in enumerate(makes)}
         self.returned = [
@@ -463,7 +477,10 @@ class Replay:
             try:
                 drawn = self._draw(journal)
                 if self.waits and not any(
-                    [*[cell.shared for cell in self.read], *[t.storage.shared for t in arguments]]
+                    [
+                        *[storage.shared for storage in self.read],
+                        *[t.storage.shared for t in arguments],
+                    ]
                 ):
                     call = WaitingCall(self, externals, outside, kept[0], drawn)
                     return self._wait(arguments, call, journal)
@@ -505,20 +522,24 @@ class Replay:
 
         def value_of(slot: Slot) -> Any:
             if slot.block < 0:
-                return slot.constant if slot.cell is None else slot.cell.find(arguments).value
+                return slot.constant if slot.storage is None else slot.storage.find(arguments).value
             if slot.block not in nodes:
                 nodes[slot.block] = record.ready_node(blocks[slot.block])
             return nodes[slot.block]
 
-        make = OutputMaker(arguments, value_of)
+        make = OutputBuilder(arguments, value_of)
         written = [(place.find(arguments), value_of(slot), n) for place, slot, n in self.effects]
         grads = [(meta_of(k, meta, arguments), make(left)) for k, meta, left in self.grads]
-        counted: list[tuple[Any, int]] = [(cell, cell.version + n) for cell, _, n in written]
+        counted: list[tuple[Any, int]] = [
+            (storage, storage.version + n) for storage, _, n in written
+        ]
         for k, counter, writes in self.counted:
             counter = counter if k < 0 else arguments[k].counter
             counted.append((counter, counter.version + writes))
         done = together(
-            setting([cell for cell, _, _ in written], "value", [value for _, value, _ in written]),
+            setting(
+                [storage for storage, _, _ in written], "value", [value for _, value, _ in written]
+            ),
             setting([counter for counter, _ in counted], "version", [n for _, n in counted]),
             setting([meta for meta, _ in grads], "grad", [grad for _, grad in grads]),
         )
@@ -526,7 +547,7 @@ class Replay:
         results = [make(left) for left in self.results]
         for rooted, values in zip(self.rooted, kept, strict=True):
             values += [(value_of(Slot(block)), 0) for block in rooted.blocks]
-        self._connect(arguments, make, make.cells.__getitem__, kept, drawn)
+        self._connect(arguments, make, make.storages.__getitem__, kept, drawn)
         return results
 
     def _wait(self, arguments: Sequence[Any], call: WaitingCall, journal: list[Any]) -> list[Any]:
@@ -557,18 +578,18 @@ class Replay:
         """`_connect` where every result has a storage of its own."""
         self._connect(
             arguments, lambda left: made[self.numbers[id(left)]],
-            lambda cell: made[self.cells[cell]].storage, kept, drawn, call,
+            lambda storage: made[self.storages[storage]].storage, kept, drawn, call,
         )  # fmt: skip
 
     def _connect(
         self, arguments: Sequence[Any], find: Callable[[Output], Any],
-        cell_of: Callable[[int], Storage], kept: list[Externals], drawn: list[Any],
+        storage_of: Callable[[int], Storage], kept: list[Externals], drawn: list[Any],
         call: WaitingCall | None = None,
     ) -> None:  # fmt: skip
         """Put the graphs behind the results that `find` gives; `kept` is what backward reads."""
         for rooted, values in zip(self.rooted, kept, strict=True):
             roots = [find(left) for left in rooted.roots]
-            rooted.sending.connect(roots, arguments, values, cell_of, drawn, call)
+            rooted.backward.connect(roots, arguments, values, storage_of, drawn, call)
         for left in self.lost:
             lose_history(find(left))
 
@@ -585,7 +606,7 @@ def _let_go(meta: Meta, journal: list[Callable[[], object]]) -> None:
 
 
 def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
-    """Whether gradients, tensors and cells from outside are as they were."""
+    """Whether gradients, tensors and storages from outside are as they were."""
     for k, meta, layout in found.grads:
         owner: Meta | None = arguments[k].meta if k >= 0 else meta
         grad = None if owner is None else owner.grad
@@ -599,19 +620,19 @@ def _fits(found: ArgumentGuards, arguments: Sequence[Any]) -> bool:
             return False
         if t.offset != offset or t.needs_grad is not needs_grad:
             return False
-    return not any(cell.shared for cell in found.written)
+    return not any(storage.shared for storage in found.written)
 
 
 def _look_up(
     sources: Sequence[InputSource], arguments: Sequence[Any]
 ) -> list[tuple[Any, int]] | None:
-    """The values from outside, each with the element that it starts at; None if cells that held
+    """The values from outside, each with the element that it starts at; None if storages that held
     one value hold several.
     """
     externals = []
-    for cells, constant, argument, offset, is_owned, nbytes, home in sources:
+    for storages, constant, argument, offset, is_owned, nbytes, home in sources:
         value = constant
-        for place in cells:
+        for place in storages:
             held = place.find(arguments).value
             if value is not None and held is not value:
                 return None
@@ -627,24 +648,28 @@ def _look_up(
 
 
 def _effects(left: Leaving, blocks: Sequence[Any], made: list[Any]) -> list[Changes]:
-    """Make the tensors; changes that hand out gradients and write the cells that have a block of their own."""
+    """Make the tensors; changes that hand out gradients and write the storages with blocks of their own."""
     for block, spec, _ in left.tensors:
         value = record.ready_node(blocks[block])
         made.append(record.make_tensor(record.make_storage(value, spec), spec))
-    cells = [cell for cell, _, _ in left.effects]
+    storages = [storage for storage, _, _ in left.effects]
     owned = [
         (owner, t) for t, (_, _, owner) in zip(made, left.tensors, strict=True) if owner is not None
     ]
     return [
-        setting(cells, "value", [record.ready_node(blocks[block]) for _, block, _ in left.effects]),
-        setting(cells, "version", [cell.version + writes for cell, _, writes in left.effects]),
+        setting(
+            storages, "value", [record.ready_node(blocks[block]) for _, block, _ in left.effects]
+        ),
+        setting(
+            storages, "version", [storage.version + writes for storage, _, writes in left.effects]
+        ),
         setting(left.cleared, "grad", repeat(None)),
         setting([owner for owner, _ in owned], "grad", [t for _, t in owned]),
     ]
 
 
 def _leave(left: Leaving, blocks: Sequence[Any], made: list[Any]) -> None:
-    """Make the tensors, hand out gradients and write the cells that have a block of their own."""
+    """Make the tensors, hand out gradients and write the storages with blocks of their own."""
     at_once(*_effects(left, blocks, made))
 
 
@@ -652,24 +677,27 @@ class ReplayContext(NamedTuple):
     """What a replay needs in machine code."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
     foreign: type = BorrowedMemory
 
 
-native.know(
-    REPLAY=ReplayContext, SOURCE=InputSource, CELL_OF=CellOf, LAYOUT=ArgumentLayout, FOUND=ArgumentGuards,
-    FOUND_GRAD=FoundGrad, FOUND_TENSOR=FoundTensor, LEAVING=Leaving, NEW_TENSOR=BlockTensor, EFFECT=Effect,
+native.register_layout(
+    REPLAY=ReplayContext, SOURCE=InputSource, STORAGE_OF=StorageOf, LAYOUT=ArgumentLayout,
+    ARGUMENT_GUARDS=ArgumentGuards,
+    GRAD_GUARD=GradGuard, TENSOR_GUARD=TensorGuard, LEAVING=Leaving, NEW_TENSOR=BlockTensor, EFFECT=Effect,
 )  # fmt: skip
-fits = native.Family("replay", "fits").function(_fits, ReplayContext(runtime(), _fits))
-look_up = native.Family("replay", "look_up").function(_look_up, ReplayContext(runtime(), _look_up))
-_leaving = native.Family("replay", "leave")
+fits = native.FastPath("replay", "fits").function(_fits, ReplayContext(runtime(), _fits))
+look_up = native.FastPath("replay", "look_up").function(
+    _look_up, ReplayContext(runtime(), _look_up)
+)
+_leaving = native.FastPath("replay", "leave")
 leave = _leaving.function(_leave, ReplayContext(runtime(), _leave))
 
 
 def _calibrate() -> int:
-    """What `_look_up` counts for a value that only a cell holds, and it."""
-    cell: Any = record.make_storage(record.ready_node(0), Spec(Size(), (), float32))
-    value = held = cell.value
+    """What `_look_up` counts for a value that only a storage holds, and it."""
+    storage: Any = record.make_storage(record.ready_node(0), Spec(Size(), (), float32))
+    value = held = storage.value
     count = sys.getrefcount(value)
     del held
     return count

@@ -11,7 +11,7 @@ from ..graph import record
 from ..graph.node import NO_GRAD, GradNode
 from ..schedule.plan_cache import warn
 from ..schedule.planning.plan import not_yet
-from .backward import Sending
+from .backward import CapturedBackward
 from .backward_tracing import Edge, TracedBackward, TracedGraph
 from .double_backward import Unknown
 from .outputs import origin_of
@@ -38,7 +38,7 @@ class Graphs:
             TracedGraph(t, *_behind(t, session)) for t in made.values() if record.needs_grad(t)
         ]
         self.lost = [graph.root for graph in graphs if graph.is_freed]  # by a backward inside
-        self.sent: list[Sending] = []
+        self.sent: list[CapturedBackward] = []
         live = [graph for graph in graphs if not graph.is_freed]
         if any(
             id(t) in session.made and id(t.storage) in before and _has_own_history(t, session)
@@ -66,7 +66,7 @@ class Graphs:
             for group in groups:
                 is_alone = len(groups) == 1 and not self.lost
                 traced = TracedBackward(session, arguments, list(made.values()), group, is_alone)
-                self.sent.append(Sending(traced))
+                self.sent.append(CapturedBackward(traced))
         except Unknown:
             session.refuse(
                 "behind its results is an autograd.Function, or another operation whose backward is known only "
@@ -78,8 +78,8 @@ class Graphs:
     def let_go(self) -> None:
         """Forget the tensors of the captured call."""
         self.lost = []
-        for sending in self.sent:
-            sending.roots = []
+        for backward in self.sent:
+            backward.roots = []
 
 
 def _has_own_history(t: Any, session: Session) -> bool:

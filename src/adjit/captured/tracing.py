@@ -78,7 +78,9 @@ class Session:
         self.arguments = [Seen.now(t) for t in arguments]
         self.outside: dict[int, Seen] = {}  # other tensors that were there before, by their id
         self.made: set[int] = set()  # ids of tensors that were not
-        self.cells: dict[Storage, Any] = {}  # the first values of the cells that were there before
+        self.storages: dict[
+            Storage, Any
+        ] = {}  # the first values of the storages that were there before
         self.versions: dict[Storage, int] = {}  # and their first versions
         self.written: weakref.WeakSet[Storage] = weakref.WeakSet()
         self.grads: dict[Meta, Any] = {}  # the first gradients
@@ -139,7 +141,7 @@ class Session:
                 calling([partial(give_up.__setitem__, self.thread, self.refuse)]),
                 calling([partial(captured_threads.add, self.thread)]),
             )
-            with call_sites.noting(self.sites):
+            with call_sites.recording_sites(self.sites):
                 yield
         finally:
             leave()
@@ -153,9 +155,9 @@ class Session:
     def storages_before(self) -> set[int]:
         """The ids of the storages that were there before."""
         seen = [*self.outside.values(), *self.arguments]
-        return {id(cell) for cell in self.cells} | {id(found.storage) for found in seen}
+        return {id(storage) for storage in self.storages} | {id(found.storage) for found in seen}
 
-    def sent_back(self, nodes: Iterable[GradNode]) -> None:
+    def ran_backward(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""
         if any(fn.seq < self.began and fn.edges for fn in nodes):
             self.refuse("it sends gradients back through a graph from outside")
@@ -174,20 +176,20 @@ class Session:
     def _is_mine(self) -> bool:
         return threading.get_ident() == self.thread
 
-    def _get_value(self, cell: Storage) -> Any:
-        value = value_slot.__get__(cell)
-        if self._is_mine() and cell not in self.written and cell not in self.cells:
-            self.cells[cell], self.versions[cell] = value, cell.version
+    def _get_value(self, storage: Storage) -> Any:
+        value = value_slot.__get__(storage)
+        if self._is_mine() and storage not in self.written and storage not in self.storages:
+            self.storages[storage], self.versions[storage] = value, storage.version
         return value
 
-    def _set_value(self, cell: Storage, value: Any) -> None:
+    def _set_value(self, storage: Storage, value: Any) -> None:
         if self._is_mine():
-            if cell not in self.written and cell not in self.cells:
-                with contextlib.suppress(AttributeError):  # of a cell that is being made
-                    self.cells[cell] = value_slot.__get__(cell)
-                    self.versions[cell] = cell.version
-            self.written.add(cell)
-        value_slot.__set__(cell, value)
+            if storage not in self.written and storage not in self.storages:
+                with contextlib.suppress(AttributeError):  # of a storage that is being made
+                    self.storages[storage] = value_slot.__get__(storage)
+                    self.versions[storage] = storage.version
+            self.written.add(storage)
+        value_slot.__set__(storage, value)
 
     def _get_grad(self, meta: Meta) -> Any:
         grad = grad_slot.__get__(meta)

@@ -688,7 +688,7 @@ class Simulation:
                 run(step.source, fitted, blocks=self.blocks, reverse=self.reverse)
             self.steps.append(step)
         if status[0]:
-            raise found_error(recipe, tuple(status.tolist()), node.site)
+            raise found_error(recipe, tuple(status.tolist()), node.call_site)
         self.memory[id(node)] = made
 
     def _pointer(self, value: Any, offset: int, spec: Any) -> Pointer:

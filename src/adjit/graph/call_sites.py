@@ -14,30 +14,30 @@ from typing import Any
 from .. import errors
 from ..locks import Lock
 from .node import Node
-from .state import Sites, watchers
+from .state import Sites, observers
 
 _scalars: MemberDescriptorType = Node.__dict__["scalars"]
 _lock = Lock()
 
 
 @contextlib.contextmanager
-def noting(sites: Sites) -> Iterator[None]:
+def recording_sites(sites: Sites) -> Iterator[None]:
     """Note where nodes are recorded, under their ids. An id is good as long as its node lives."""
     watched: Any = Node
     with _lock:
-        watchers.append(sites)
+        observers.append(sites)
         watched.scalars = property(_scalars.__get__, _note)
     try:
         yield
     finally:
         with _lock:
-            watchers[:] = [other for other in watchers if other is not sites]
-            if not watchers:
+            observers[:] = [other for other in observers if other is not sites]
+            if not observers:
                 watched.scalars = _scalars
 
 
 def _note(node: Node, scalars: tuple[int, ...]) -> None:
     _scalars.__set__(node, scalars)
-    site = errors.user_site()
-    for sites in watchers:
-        sites[id(node)] = site
+    call_site = errors.user_call_site()
+    for sites in observers:
+        sites[id(node)] = call_site

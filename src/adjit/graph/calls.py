@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from ..schedule.jit import native
-from .fastpath import Runtime, Twin, runtime
+from .fastpath import Fallback, Runtime, runtime
 from .signature import Signature
 from .trace import Trace
 
-_calls = native.Family("operations", "call")
+_calls = native.FastPath("operations", "call")
 
 
 class OperationContext(NamedTuple):
@@ -19,24 +19,28 @@ class OperationContext(NamedTuple):
     runtime: Runtime
     calls: Mapping[Signature, object]  # those that came before, by signature
     template_class: type
-    twin: Twin
+    fallback: Fallback
     is_first: bool  # whether only the first result is wanted
 
 
-native.know(OPERATION=OperationContext)
+native.register_layout(OPERATION=OperationContext)
 
 
-def short(known: Mapping[Signature, object], twin: Twin, *, first: bool = False) -> Twin:
-    """`twin`, recorded without it where such a call is among the known ones; `first` says whether it gives
+def short(
+    known: Mapping[Signature, object], fallback: Fallback, *, first: bool = False
+) -> Fallback:
+    """`fallback`, recorded without it where such a call is among the known ones; `first` says whether it gives
     the first result alone.
     """
-    return _calls.function(twin, _context(known, twin, first))
+    return _calls.function(fallback, _context(known, fallback, first))
 
 
-def compile_calls(op: native.Native, known: Mapping[Signature, object], twin: Twin) -> None:
-    """Have calls of `op` itself, for which `twin` does the same in Python, go to machine code."""
-    _calls.serve(op, _context(known, twin, False))
+def compile_calls(op: native.Native, known: Mapping[Signature, object], fallback: Fallback) -> None:
+    """Have calls of `op` itself, for which `fallback` does the same in Python, go to machine code."""
+    _calls.bind(op, _context(known, fallback, False))
 
 
-def _context(known: Mapping[Signature, object], twin: Twin, first: bool) -> OperationContext:
-    return OperationContext(runtime(), known, Trace, twin, first)
+def _context(
+    known: Mapping[Signature, object], fallback: Fallback, first: bool
+) -> OperationContext:
+    return OperationContext(runtime(), known, Trace, fallback, first)

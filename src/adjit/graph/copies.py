@@ -27,9 +27,9 @@ def on_copied_memory(t: TensorBase, memo: dict[int, Any]) -> NewTensor:
         memo.setdefault(id(memo), []).append(
             t.storage
         )  # whose number is taken while the memo is there
-        twin = write.twin_of(t.storage)
-        if twin is not None and id(twin) in memo:
-            write.pair(found, memo[id(twin)])
+        alias = write.alias_of(t.storage)
+        if alias is not None and id(alias) in memo:
+            write.pair(found, memo[id(alias)])
     return record.make_tensor(found, t.spec, t.offset)
 
 

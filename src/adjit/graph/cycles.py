@@ -71,8 +71,8 @@ class CyclesContext(NamedTuple):
     module_class: type
 
 
-native.know(CYCLES=CyclesContext)
-_tracking = native.Family("cycles", "tracked")
+native.register_layout(CYCLES=CyclesContext)
+_tracking = native.FastPath("cycles", "tracked")
 tracked = _tracking.function(_tracked, CyclesContext(gc.get_objects, tuple, ModuleType))
 
 

@@ -198,16 +198,16 @@ class Elementwise(native.Native):
 
         `numbers` are the operands that the overload takes as numbers: they have no edges.
         """
-        twin = type(self).__new__(type(self))
-        vars(twin).update(vars(self))
-        twin.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
-        twin.backward_name, twin.op_records = backward_name, {}
-        on_default_change(twin.op_records.clear)
-        twin.node_class = node_class(backward_name)
-        twin.record = twin._recorder()
-        if twin.direct:
-            compile_calls(twin, twin, MethodType(type(twin).__call__, twin))
-        return twin
+        variant = type(self).__new__(type(self))
+        vars(variant).update(vars(self))
+        variant.hidden = self.hidden | {k for k, p in enumerate(self.params) if p in numbers}
+        variant.backward_name, variant.op_records = backward_name, {}
+        on_default_change(variant.op_records.clear)
+        variant.node_class = node_class(backward_name)
+        variant.record = variant._recorder()
+        if variant.direct:
+            compile_calls(variant, variant, MethodType(type(variant).__call__, variant))
+        return variant
 
     def words(
         self, op_record: OpRecord, numbers: Sequence[Number], attributes: Sequence[Argument]
@@ -238,9 +238,9 @@ class Elementwise(native.Native):
         """What names in a vjp body mean on tensors."""
         return scalar_functions
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
         """Gradients of the operands."""
-        return elementwise_vjp.pull_elementwise(self, fn, grads)
+        return elementwise_vjp.elementwise_vjps(self, fn, grads)
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
@@ -295,7 +295,9 @@ class Choice(native.Native):
     def __init__(self, choose: Callable[..., tuple[Elementwise, Arguments, Arguments]]) -> None:
         functools.update_wrapper(self, choose)
         self.name, self.choose = choose.__name__, choose
-        self.usually: Elementwise | None = None  # what it picks for two operands and nothing else
+        self.for_two_operands: Elementwise | None = (
+            None  # what it picks for two operands and nothing else
+        )
         self.chosen: dict[Signature, Chosen] = {}  # so far, by what the arguments look like
         compile_choices(self, self.chosen, MethodType(type(self).__call__, self))
 
@@ -353,7 +355,7 @@ class Chosen(NamedTuple):
     attributes: Arguments
 
 
-native.know(CHOSEN=Chosen)
+native.register_layout(CHOSEN=Chosen)
 
 
 def _of_tensors_or_numbers(op: Elementwise, *operands: Argument) -> NewTensor:

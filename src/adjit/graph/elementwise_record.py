@@ -78,7 +78,7 @@ def elementwise(
     offsets = []
     numbers = []
     shifted = shared = 0
-    watched = False
+    requires_grad = False
     for operand in operands:
         kind = operand.__class__
         if kind in tensor_classes or is_tensor(operand):
@@ -89,7 +89,7 @@ def elementwise(
             shifted += operand.offset
             shared += storage.shared
             if operand.needs_grad or operand.view_of is not None:
-                watched = True
+                requires_grad = True
         else:
             if kind is not float and kind is not int and kind is not bool:
                 operand = as_number(op, operand, operands)
@@ -109,7 +109,7 @@ def elementwise(
     else:
         node.scalars = scalars = ()
     out = make_tensor(make_storage(node, recipe.spec), recipe.spec)
-    if watched and state.grad:
+    if requires_grad and state.grad:
         attach(op, op_record, operands, scalars, out)
     pending.append(node)
     if shared or modes_used or len(pending) >= MAX_PENDING:
@@ -302,6 +302,6 @@ def attach(
     fn.saved = (keep(saves, operands, out) or NUMBERS) if saves else ()
     give_history(out, fn)
     if recipe.large and len(fn.saved) and not state.saving:
-        deferred.note(fn)
+        deferred.track_saved(fn)
     if modes_used:
         examine(fn)

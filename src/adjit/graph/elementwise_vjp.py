@@ -30,7 +30,7 @@ from .saved import FREED, unpack
 from .state import state
 
 
-def pull_elementwise(
+def elementwise_vjps(
     op: ElementwiseOp, fn: GradNode, grads: list[Gradient | None]
 ) -> Sequence[Gradient | None]:
     """Record the vjp of an elementwise op; one gradient per operand, None where not needed."""
@@ -47,7 +47,7 @@ def pull_elementwise(
             found = op_record.vjps[fn.mask] = plan_vjp(op, op_record, fn.mask, spec)
         values, start, shared = [g], 0, 0
     elif state.grad:
-        return _pull_on_tensors(op, fn, op_record, g)
+        return _vjps_on_tensors(op, fn, op_record, g)
     else:
         spec, storage = g.spec, g.storage
         found = op_record.vjps_by_spec.get((spec, fn.mask))
@@ -155,11 +155,11 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
         kernel.which[0]: kernel.recipe.spec for kernel in kernels
     }
     sources = tuple([found.get(k, NOTHING) for k in range(len(specs))])
-    forms = tuple([form(made[k], needed[k]) if k in made else AS_IS for k in range(len(specs))])
-    return Vjp(passing, fits, tuple(kernels), sources, forms)
+    fixes = tuple([fix(made[k], needed[k]) if k in made else AS_IS for k in range(len(specs))])
+    return Vjp(passing, fits, tuple(kernels), sources, fixes)
 
 
-def form(found: Spec, wanted: Spec) -> int:
+def fix(found: Spec, wanted: Spec) -> int:
     """How a gradient fits: as it is, as a tensor, or after a sum or a conversion."""
     if found is wanted:
         return AS_IS
@@ -178,7 +178,7 @@ def picker(places: Sequence[int]) -> Pick:
 SMALL_VJP = 1 << 12  # elements
 
 
-def _pull_on_tensors(
+def _vjps_on_tensors(
     op: ElementwiseOp, fn: GradNode, op_record: OpRecord, g: TensorBase
 ) -> list[Gradient | None]:
     """The vjp body read on tensors, so that it is recorded and differentiable itself."""

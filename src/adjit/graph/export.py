@@ -13,7 +13,7 @@ from . import calls, inplace
 from .elementwise import Choice, Elementwise
 from .fastpath import choosing, compiled, computing, writing
 from .node import NewTensor, TensorBase
-from .operation import Operation, findings
+from .operation import Operation, normalized_calls
 from .signature import Argument, Arguments, NamedArguments
 from .trace import Results
 
@@ -74,7 +74,7 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
-    usually: Operation | None = None,
+    records: Operation | None = None,
 ) -> Callable[[_F], _F]: ...
 
 
@@ -88,7 +88,7 @@ def export(
     inplace: bool | str = False,
     out: bool = False,
     namespace: str = "",
-    usually: Operation | None = None,
+    records: Operation | None = None,
 ) -> Any:
     """Give an op its public names.
 
@@ -100,20 +100,20 @@ def export(
             "function" for that and the function `adjit.<name>_`, "only" for the function alone.
         out: whether the function takes `out=`.
         namespace: "" for `adjit`, "nn.functional", "linalg" or "special".
-        usually: an op that a function calls with its own arguments, or those that `comes_from` told of: a
+        records: an op that a function calls with its own arguments, or those that `is_called_with` told of: a
             call that the op knows is recorded without the function.
     """
 
     def register(f: Function) -> Function:
         own = getattr(f, "__name__", "").strip("_")
         names = [own] if name is None else [name] if isinstance(name, str) else list(name)
-        op = f if isinstance(f, Operation) else usually
-        known = op.calls if op else findings[f][0] if f in findings else None
+        op = f if isinstance(f, Operation) else records
+        known = op.calls if op else normalized_calls[f][0] if f in normalized_calls else None
 
-        def short(twin: Function) -> Function:
-            if known is None or isinstance(twin, native.Native):
-                return twin
-            return calls.short(known, twin)
+        def short(fallback: Function) -> Function:
+            if known is None or isinstance(fallback, native.Native):
+                return fallback
+            return calls.short(known, fallback)
 
         if public:
             for n in names:
@@ -228,7 +228,7 @@ written_by: dict[str, Function] = {}  # what is behind each method that writes i
 
 def written(f: Function, method: Function) -> Function:
     """`method`, which writes what `f` gives into its first operand, in machine code."""
-    op = f.usually if isinstance(f, Choice) else f
+    op = f.for_two_operands if isinstance(f, Choice) else f
     if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
         return writing(op, method)
     return computing(f, method, inplace.adopt)

@@ -13,13 +13,13 @@ from .operation import KnownCalls, OperationCall
 from .signature import Argument, Signature, signature_of
 from .trace import SEEN, UNSTEADY, Results, Trace, trace, usable
 
-MOST_CALLS = 1024  # of one maker that are remembered; numbers that change with every call are not
+MOST_CALLS = 1024  # of one factory that are remembered; numbers that change with every call are not
 
 _F = TypeVar("_F", bound=Callable[..., Results])
 
 
 class Memory:
-    """What calls of a maker recorded, by their arguments."""
+    """What calls of a factory recorded, by their arguments."""
 
     def __init__(self) -> None:
         self.calls: KnownCalls = {}
@@ -34,7 +34,7 @@ class Memory:
         return found
 
 
-def maker(function: _F) -> _F:
+def factory(function: _F) -> _F:
     """`function`, which gives a new tensor that depends on nothing but the specs of tensors and the
     plain values that it is called with, the default dtype and the default device.
 
@@ -44,7 +44,7 @@ def maker(function: _F) -> _F:
     memory = Memory()
 
     @functools.wraps(function)
-    def twin(*args: Argument, **kwargs: Argument) -> Results:
+    def fallback(*args: Argument, **kwargs: Argument) -> Results:
         if "layout" in kwargs:
             formats.check_layout(function.__name__, kwargs["layout"])
         if len(memory.calls) >= MOST_CALLS:
@@ -69,4 +69,4 @@ def maker(function: _F) -> _F:
         found.template = template if is_new or template is SEEN else UNSTEADY
         return out
 
-    return cast(_F, calls.short(memory.calls, twin))
+    return cast(_F, calls.short(memory.calls, fallback))

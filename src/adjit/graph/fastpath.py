@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 from .. import errors
 from ..devices import device
 from ..dtypes import dtype
-from ..schedule.deferred import savers
+from ..schedule.deferred import large_savers
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending
@@ -21,11 +21,11 @@ from .node import MULTIPLE, NO_GRAD, GradNode, LeafKind, Node, Spec, View, attac
 from .op_record import ElementwiseOp, OpKey, OpRecord
 from .saved import NUMBERS, SavedPairs
 from .signature import Signature
-from .state import Sites, State, modes_used, state, unrecorded, watchers
+from .state import Sites, State, modes_used, observers, state, unrecorded
 
-native.know(
+native.register_layout(
     STORAGE=Storage, VERSION=Version, NODE=Node, SPEC=Spec, GRAD=GradNode, VIEW=View, DTYPE=dtype,
-    LEAF_KIND=LeafKind, KEPT_SITE=errors.KeptSite, MAX_PENDING=MAX_PENDING,
+    LEAF_KIND=LeafKind, CACHED_CALL_SITE=errors.CachedCallSite, MAX_PENDING=MAX_PENDING,
     OP_RECORD=OpRecord, VJP=op_record.Vjp, KERNEL=op_record.Kernel, PASSED=op_record.PASSED,
     NOTHING=op_record.NOTHING, AS_IS=op_record.AS_IS, AS_TENSOR=op_record.AS_TENSOR,
     FITTED=op_record.FITTED,
@@ -39,16 +39,16 @@ PLAIN = (str, bool, type(None), type(...), Size, dtype, device)
 MOST_OPERANDS = 5  # that machine code records: all sets of those are among the small ints
 
 Key: TypeAlias = Any  # what a recipe is kept under
-Twin = Callable[..., Any]  # what does in Python what machine code does, and all that it leaves
+Fallback = Callable[..., Any]  # what does in Python what machine code does, and all that it leaves
 
-_recorders = native.Family("elementwise", "record")
-_writers = native.Family("inplace", "write")
-_adopters = native.Family("inplace", "adopt")
-_factories = native.Family("factories", "constant")
-_copiers = native.Family("inplace", "copy")
-_floods = native.Family("inplace", "flood")
-_computers = native.Family("inplace", "compute")
-_replacers = native.Family("inplace", "replace")
+_recorders = native.FastPath("elementwise", "record")
+_writers = native.FastPath("inplace", "write")
+_adopters = native.FastPath("inplace", "adopt")
+_factories = native.FastPath("factories", "constant")
+_copiers = native.FastPath("inplace", "copy")
+_floods = native.FastPath("inplace", "flood")
+_computers = native.FastPath("inplace", "compute")
+_replacers = native.FastPath("inplace", "replace")
 
 
 # ----- what machine code gets to know -----
@@ -66,7 +66,7 @@ class Runtime(NamedTuple):
     int_class: type
     tensor_classes: set[type]  # with the subclasses seen so far
     pending: list[Node]
-    watchers: list[Sites]
+    observers: list[Sites]
     modes_used: list[bool]
     state: State
     inference_counter: Version  # of inference tensors
@@ -90,13 +90,13 @@ class Runtime(NamedTuple):
     no_grad: str
     multiple: str
     attached: list[bool]
-    user_site: Callable[[], errors.Site | None]
+    user_call_site: Callable[[], errors.CallSite | None]
     zero: str  # what stand for the floats in signatures: they are equal
     minus_zero: str
-    savers: list[weakref.ref[GradNode]]
+    large_savers: list[weakref.ref[GradNode]]
     unrecorded: list[None]
     leaves: list[LeafKind]
-    kept_sites: list[errors.KeptSite]
+    cached_call_sites: list[errors.CachedCallSite]
 
 
 @functools.cache
@@ -114,7 +114,7 @@ def runtime() -> Runtime:
         int_class=int,
         tensor_classes=record.tensor_classes,
         pending=pending,
-        watchers=watchers,
+        observers=observers,
         modes_used=modes_used,
         state=state,
         inference_counter=record.INFERENCE,
@@ -138,13 +138,13 @@ def runtime() -> Runtime:
         no_grad=NO_GRAD,
         multiple=MULTIPLE,
         attached=attached,
-        user_site=errors.user_site,
+        user_call_site=errors.user_call_site,
         zero="0.0",
         minus_zero="-0.0",
-        savers=savers,
+        large_savers=large_savers,
         unrecorded=unrecorded,
         leaves=leaves,
-        kept_sites=errors.kept_sites,
+        cached_call_sites=errors.cached_call_sites,
     )
 
 
@@ -152,7 +152,7 @@ class BasicContext(NamedTuple):
     """What functions get that need nothing of their own."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
 
 
 class RecorderContext(NamedTuple):
@@ -164,14 +164,14 @@ class RecorderContext(NamedTuple):
     node_class: type[GradNode]
     op: ElementwiseOp
     saves: dict[int, tuple[int, ...]]
-    twin: Twin
+    fallback: Fallback
 
 
 class GeneralContext(NamedTuple):
     """What records any elementwise op."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
     op_records: str  # names of attributes of an op
     saves: str
     node_class: str
@@ -182,7 +182,7 @@ class FactoryContext(NamedTuple):
     """What makes tensors of Python numbers."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
     of_numbers: Mapping[Key, Recipe]
     of_lists: Mapping[Key, object]
     dtype: str  # names of arguments
@@ -193,7 +193,7 @@ class AdoptContext(NamedTuple):
     """What writes a new tensor into another one."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
     writes: Mapping[Key, Recipe]  # what writes regions
 
 
@@ -201,7 +201,7 @@ class CopyContext(NamedTuple):
     """What copies a tensor into another one."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
     writes: Mapping[Key, Recipe]  # what writes regions
     conversions: Mapping[Key, Recipe]
 
@@ -210,7 +210,7 @@ class FloodContext(NamedTuple):
     """What writes a number into every place."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
     recipes: Mapping[Key, Recipe]  # of numbers
     number: float | None  # None where it is an argument
 
@@ -219,19 +219,19 @@ class ComputeContext(NamedTuple):
     """What writes the result of any function into its first argument."""
 
     runtime: Runtime
-    twin: Twin
-    make: Twin
-    adopt: Twin
+    fallback: Fallback
+    make: Fallback
+    adopt: Fallback
 
 
 class ReplaceContext(NamedTuple):
     """What gives several tensors new values at once."""
 
     runtime: Runtime
-    twin: Twin
+    fallback: Fallback
 
 
-native.know(
+native.register_layout(
     MOST_OPERANDS=MOST_OPERANDS, RUNTIME=Runtime, BASIC=BasicContext, RECORDER=RecorderContext,
     GENERAL=GeneralContext, FACTORY=FactoryContext, ADOPT=AdoptContext, COPY=CopyContext, FLOOD=FloodContext,
     COMPUTE=ComputeContext, REPLACE=ReplaceContext,
@@ -241,42 +241,46 @@ native.know(
 # ----- functions in machine code -----
 
 
-def basic(module: str, name: str, twin: Twin) -> Twin:
-    """A function of a module in machine code that needs nothing of its own; `twin` is the same in Python."""
-    return native.Family(module, name).function(twin, BasicContext(runtime(), twin))
+def basic(module: str, name: str, fallback: Fallback) -> Fallback:
+    """A function in machine code that needs nothing of its own; `fallback` is the same in Python."""
+    return native.FastPath(module, name).function(fallback, BasicContext(runtime(), fallback))
 
 
-def compiled(op: ElementwiseOp, twin: Twin) -> Twin:
-    """A recorder of `op` on one or two tensors; `twin` is the same in Python."""
-    return _recorders.function(twin, _context(op, twin))
+def compiled(op: ElementwiseOp, fallback: Fallback) -> Fallback:
+    """A recorder of `op` on one or two tensors; `fallback` is the same in Python."""
+    return _recorders.function(fallback, _context(op, fallback))
 
 
-def writing(op: ElementwiseOp, twin: Twin) -> Twin:
-    """A method that writes the result of `op` on one or two operands into the first; `twin` is the
+def writing(op: ElementwiseOp, fallback: Fallback) -> Fallback:
+    """A method that writes the result of `op` on one or two operands into the first; `fallback` is the
     same in Python.
     """
-    return _writers.function(twin, _context(op, twin))
+    return _writers.function(fallback, _context(op, fallback))
 
 
 @functools.cache
-def elementwise_recorder() -> Twin:
+def elementwise_recorder() -> Fallback:
     """`elementwise` of `elementwise_record.py`, compiled."""
-    twin = elementwise_record.elementwise
-    made: Twin = native.Family("general", "elementwise").function(twin, _general_context(twin, {}))
+    fallback = elementwise_record.elementwise
+    made: Fallback = native.FastPath("general", "elementwise").function(
+        fallback, _general_context(fallback, {})
+    )
     return made
 
 
-def computing(make: Twin, twin: Twin, adopt: Twin) -> Twin:
+def computing(make: Fallback, fallback: Fallback, adopt: Fallback) -> Fallback:
     """A method that writes what `make` gives, called like the method, into its first argument."""
-    return _computers.function(twin, lambda: ComputeContext(runtime(), twin, make, adopt))
+    return _computers.function(fallback, lambda: ComputeContext(runtime(), fallback, make, adopt))
 
 
-Decorator = Callable[[Twin], Twin]
+Decorator = Callable[[Fallback], Fallback]
 
 
 def adopting(writes: Mapping[Key, Recipe]) -> Decorator:
     """`inplace.adopt`, given the recipes that write regions."""
-    return lambda twin: _adopters.function(twin, lambda: AdoptContext(runtime(), twin, writes))
+    return lambda fallback: _adopters.function(
+        fallback, lambda: AdoptContext(runtime(), fallback, writes)
+    )
 
 
 def constants(
@@ -287,15 +291,15 @@ def constants(
     known of those: by the dtype that is asked for, then by their lengths.
     """
     known = {} if lists is None else lists
-    return lambda twin: _factories.function(
-        twin, FactoryContext(runtime(), twin, recipes, known, "dtype", "requires_grad")
+    return lambda fallback: _factories.function(
+        fallback, FactoryContext(runtime(), fallback, recipes, known, "dtype", "requires_grad")
     )
 
 
 def copying(writes: Mapping[Key, Recipe], conversions: Mapping[Key, Recipe]) -> Decorator:
     """The method `copy_`, given the recipes that write regions and those that convert."""
-    return lambda twin: _copiers.function(
-        twin, lambda: CopyContext(runtime(), twin, writes, conversions)
+    return lambda fallback: _copiers.function(
+        fallback, lambda: CopyContext(runtime(), fallback, writes, conversions)
     )
 
 
@@ -303,44 +307,46 @@ def flooding(recipes: Mapping[Key, Recipe], number: float | None) -> Decorator:
     """A method that writes a number into every place, or its argument where that is None; `recipes` are
     those of `constants`.
     """
-    return lambda twin: _floods.function(
-        twin, lambda: FloodContext(runtime(), twin, recipes, number)
+    return lambda fallback: _floods.function(
+        fallback, lambda: FloodContext(runtime(), fallback, recipes, number)
     )
 
 
-def replacing(twin: Twin) -> Twin:
+def replacing(fallback: Fallback) -> Fallback:
     """`write.replace`, compiled."""
-    return _replacers.function(twin, ReplaceContext(runtime(), twin))
+    return _replacers.function(fallback, ReplaceContext(runtime(), fallback))
 
 
-_choosers = native.Family("general", "choose")
+_choosers = native.FastPath("general", "choose")
 
 
-def choosing(chosen: Mapping[Signature, object], twin: Twin) -> Twin:
-    """A method that calls a `Choice`, given what that has chosen; `twin` is the same in Python."""
-    return _choosers.function(twin, _general_context(twin, chosen))
+def choosing(chosen: Mapping[Signature, object], fallback: Fallback) -> Fallback:
+    """A method that calls a `Choice`, given what that has chosen; `fallback` is the same in Python."""
+    return _choosers.function(fallback, _general_context(fallback, chosen))
 
 
-def compile_choices(choice: native.Native, chosen: Mapping[Signature, object], twin: Twin) -> None:
-    """Have calls of a `Choice` that came before go to machine code; `twin` is the same in Python."""
-    _choosers.serve(choice, _general_context(twin, chosen))
+def compile_choices(
+    choice: native.Native, chosen: Mapping[Signature, object], fallback: Fallback
+) -> None:
+    """Have calls of a `Choice` that came before go to machine code; `fallback` is the same in Python."""
+    _choosers.bind(choice, _general_context(fallback, chosen))
 
 
 # Names of attributes of an op, which machine code looks up.
 _OP_RECORDS, _SAVES, _NODE_CLASS = "op_records", "saves", "node_class"
 
 
-def _general_context(twin: Twin, chosen: Mapping[Signature, object]) -> GeneralContext:
-    return GeneralContext(runtime(), twin, _OP_RECORDS, _SAVES, _NODE_CLASS, chosen)
+def _general_context(fallback: Fallback, chosen: Mapping[Signature, object]) -> GeneralContext:
+    return GeneralContext(runtime(), fallback, _OP_RECORDS, _SAVES, _NODE_CLASS, chosen)
 
 
-def compile_calls(made: native.Native, op: ElementwiseOp, twin: Twin) -> None:
-    """Have calls of `made`, an op on one or two tensors, go to the recorder; `twin` is the same in Python."""
-    _recorders.serve(made, _context(op, twin))
+def compile_calls(made: native.Native, op: ElementwiseOp, fallback: Fallback) -> None:
+    """Have calls of `made`, an op on one or two tensors, go to the recorder; `fallback` does the same."""
+    _recorders.bind(made, _context(op, fallback))
 
 
-def _context(op: ElementwiseOp, twin: Twin) -> RecorderContext:
+def _context(op: ElementwiseOp, fallback: Fallback) -> RecorderContext:
     op_records, saves, node_class = (
         getattr(op, name) for name in (_OP_RECORDS, _SAVES, _NODE_CLASS)
     )
-    return RecorderContext(runtime(), op.arity, op_records, node_class, op, saves, twin)
+    return RecorderContext(runtime(), op.arity, op_records, node_class, op, saves, fallback)

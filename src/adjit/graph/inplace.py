@@ -146,8 +146,8 @@ def adopt_shared(
     if scheduling.captured_threads:
         return adopt(t, make())
     scheduling.settle()  # by its plan, which a batch with such a write has not; its errors come first
-    cell = t.storage
-    value = cell.value
+    storage = t.storage
+    value = storage.value
     shared = [*{x.storage for x in (t, *operands) if record.is_tensor(x) and x.storage.shared}]
     with scheduling.lock:
         hide, show = _hiding(shared)
@@ -159,25 +159,30 @@ def adopt_shared(
         if not _can_go_over(t, made, value):
             scheduling.settle()
             return adopt(t, made)
-        node, counter, site = made.storage.value, write.counter_of(t), errors.user_site()
+        node, counter, call_site = made.storage.value, write.counter_of(t), errors.user_call_site()
         here, version = elementwise_record.recipe_here(node.recipe), counter.version + 1
-        node.recipe, cell.value, counter.version, counter.site = here, node, version, site
+        node.recipe, storage.value, counter.version, counter.call_site = (
+            here,
+            node,
+            version,
+            call_site,
+        )
         try:
             scheduling.settle()
         finally:
             if node.recipe.__class__ is Failed:  # the elements are as they were
-                cell.value = value
+                storage.value = value
         return t
 
 
-def _hiding(cells: list[Storage]) -> tuple[Callable[[], object], Callable[[], object]]:
-    """How to hide that others look at the memory of cells, and how to have it known again; the latter does
+def _hiding(storages: list[Storage]) -> tuple[Callable[[], object], Callable[[], object]]:
+    """How to hide that others look at the memory of storages, and how to have it known again; the latter does
     nothing where the former has not been done."""
     counts: list[int] = []
-    now = map(attrgetter("shared"), cells)
-    changes = setting(cells, "shared", map(add, now, counts))
-    note = partial(counts.extend, [cell.shared for cell in cells])
-    return together(calling((note,)), setting(cells, "shared", repeat(0))), together(changes)
+    now = map(attrgetter("shared"), storages)
+    changes = setting(storages, "shared", map(add, now, counts))
+    note = partial(counts.extend, [storage.shared for storage in storages])
+    return together(calling((note,)), setting(storages, "shared", repeat(0))), together(changes)
 
 
 def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
@@ -194,7 +199,7 @@ def _can_go_over(t: TensorBase, made: TensorBase, value: Node) -> bool:
         return False
     if recipe.alias is None or recipe.device is not CPU:
         return False
-    if not write.is_all(t) or write.has_twin(t.storage) or node.inputs[0] is not value:
+    if not write.is_all(t) or write.has_alias(t.storage) or node.inputs[0] is not value:
         return False
     if value.recipe is not None:  # a write before this one went wrong
         return False
@@ -245,34 +250,38 @@ def _keep_old_value(t: TensorBase, fn: GradNode) -> None:
 
 def _store_with_history(t: TensorBase, made: TensorBase) -> None:
     """Write the elements of a fresh tensor into `t`, which takes over its history: both or neither."""
-    fn, cell, info = made.fn, t.storage, t.view_of
+    fn, storage, info = made.fn, t.storage, t.view_of
     assert fn is not None
     _keep_old_value(t, fn)
-    if cell.shared:
+    if storage.shared:
         scheduling.settle()
-    value, counter, site = write.value_with(t, made), write.counter_of(t), errors.user_site()
+    value, counter, call_site = (
+        write.value_with(t, made),
+        write.counter_of(t),
+        errors.user_call_site(),
+    )
     version = counter.version + 1
-    if t.spec is cell.spec and fn.saved:
+    if t.spec is storage.spec and fn.saved:
         # The op's saved result is what was written: a later write must be noticed in backward.
         saved = list(fn.saved)
         for k, kept in enumerate(saved):
             if kept is made.storage:
-                saved[k : k + 2] = cell, version
+                saved[k : k + 2] = storage, version
         fn.saved = tuple(saved)
     if info is None:
         edge = made.edge
         former, retained = _retain_by(t, edge)
         (
-            cell.value, counter.version, counter.site, t.edge, t.needs_grad, former.retained,
-        ) = value, version, site, edge, True, retained  # fmt: skip
+            storage.value, counter.version, counter.call_site, t.edge, t.needs_grad, former.retained,
+        ) = value, version, call_site, edge, True, retained  # fmt: skip
     else:
         base, edge = info.base, _edge_of_slices(t, made)
         (
-            cell.value, counter.version, counter.site, base.edge, base.needs_grad, t.needs_grad,
+            storage.value, counter.version, counter.call_site, base.edge, base.needs_grad, t.needs_grad,
             info.version,
-        ) = value, version, site, edge, True, True, -1  # fmt: skip
+        ) = value, version, call_site, edge, True, True, -1  # fmt: skip
         t.current_fn()  # from the new one of the base
-    write.settle_written(cell)
+    write.settle_written(storage)
 
 
 def rewrite_history(t: TensorBase, made: TensorBase) -> None:
@@ -332,7 +341,7 @@ class CopySlices:
     backward_name = "torch::autograd::CopySlices"
     node_class = node_class(backward_name)
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """Gradients of the old base and of the elements that were written."""
         if fn.saved is None:
             raise RuntimeError(FREED)
@@ -388,8 +397,14 @@ def write_out(name: str, out: Argument, made: Argument) -> NewTensor:
             )
         fresh = _fresh_like(out, made.shape)
         adopt(fresh, made if made.dtype is out.dtype else made.to(out.dtype))
-        cell, spec = fresh.storage, fresh.spec
-        out.storage, out.counter, out.spec, out.offset, out.view_of = cell, cell, spec, 0, None
+        storage, spec = fresh.storage, fresh.spec
+        out.storage, out.counter, out.spec, out.offset, out.view_of = (
+            storage,
+            storage,
+            spec,
+            0,
+            None,
+        )
         return out
     with_dtype = made if made.dtype is out.dtype else made.to(out.dtype)
     return adopt(out, with_dtype)

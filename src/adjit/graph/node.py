@@ -77,7 +77,7 @@ class Node:
     Nodes point only to their inputs, so that reference counting frees a graph.
     """
 
-    __slots__ = ("address", "at", "inputs", "offsets", "others", "recipe", "scalars", "site")
+    __slots__ = ("address", "at", "call_site", "inputs", "offsets", "others", "recipe", "scalars")
     recipe: Recipe | Failed | None  # None once the node has run
     inputs: tuple[Node, ...] | None
     offsets: tuple[int, ...] | None  # in elements, where an input is a view that starts later
@@ -85,7 +85,7 @@ class Node:
     address: int  # of the bytes: a storage.Block, which owns them, or one that others keep
     at: int  # its position in a batch, while that is being planned
     others: list[Block]  # of all results, where there are several
-    site: errors.Site | None  # where it was recorded, kept by ops that can fail on values
+    call_site: errors.CallSite | None  # where it was recorded, kept by ops that can fail on values
 
 
 counter = itertools.count()  # numbers backward nodes in the order of their creation
@@ -129,7 +129,7 @@ class Extras:
 class GradContext:
     """What the op behind a backward node knows besides what that has saved; a class for each kind of op:
 
-    `OpRecord` of elementwise ops, `Saving` of other operations, `Pull` of views, `WrittenRegion` of writes
+    `OpRecord` of elementwise ops, `SavePlan` of other operations, `ViewVjp` of views, `WrittenRegion` of writes
     into these, `FunctionCtx` of the user's functions, `CapturedContext` of captured ones, `Refusal` of what
     cannot be differentiated, `HookedContext` around that of a node whose saved tensors hooks of the user have.
     """
@@ -148,7 +148,7 @@ class GradOp(Protocol):
     def node_class(self) -> type[GradNode]:
         """The class of its nodes."""
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None], /) -> Sequence[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None], /) -> Sequence[Gradient | None]:
         """The gradients of the inputs."""
 
     def saved_value(self, fn: GradNode, name: str, /) -> Any:

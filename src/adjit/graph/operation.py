@@ -49,14 +49,16 @@ class NumberArgument(int):
 class OperationCall:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
-    __slots__ = ("attributes", "differentiable", "layout", "node_class", "op", "places", "savings",
+    __slots__ = ("attributes", "differentiable", "layout", "node_class", "op", "places", "save_plans",
                  "template")  # fmt: skip
 
     def __init__(self, op: Operation | None) -> None:
         self.op, self.node_class = op, op and op.node_class
         self.differentiable = op is not None and op.back is not None
         self.template: Template | None = None  # of the body
-        self.savings: dict[tuple[bool, ...], Saving] = {}  # by the operands that need gradients
+        self.save_plans: dict[
+            tuple[bool, ...], SavePlan
+        ] = {}  # by the operands that need gradients
         self.places: list[int | None] | None = None  # the operand behind each edge
         # The tensor parameters, each with -1 for one tensor, else with the length of the list.
         self.layout: list[tuple[str, int]] = []
@@ -85,7 +87,7 @@ KnownCalls = dict[Signature, OperationCall]
 Numbers = int | list[int | None] | None  # of an operand, of those in a list; None: no tensor
 
 
-class Saving(GradContext):
+class SavePlan(GradContext):
     """How the results of a call get their history, for one set of operands that need gradients."""
 
     __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "output_slots", "outputs",
@@ -140,7 +142,7 @@ class Saving(GradContext):
         return len(self.kept) - 1
 
 
-native.know(CALL=OperationCall, SAVING=Saving)
+native.register_layout(CALL=OperationCall, SAVE_PLAN=SavePlan)
 
 
 @native.called
@@ -204,13 +206,16 @@ class Operation(native.Native):
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
-        watched = shared = shifted = 0
+        requires_grad = shared = shifted = 0
         for t in operands:
-            watched |= t.needs_grad or t.view_of is not None
+            requires_grad |= t.needs_grad or t.view_of is not None
             shared |= t.storage.shared
             shifted |= t.offset
-        watched = (
-            watched and state.grad and self.back is not None and any(map(needs_grad, operands))
+        requires_grad = (
+            requires_grad
+            and state.grad
+            and self.back is not None
+            and any(map(needs_grad, operands))
         )
         call = self._call(signature)
         template = call.template
@@ -219,20 +224,20 @@ class Operation(native.Native):
             out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
         else:
             traced = template is SEEN and not shared and usable()
-            out = self._run(call, args, kwargs, operands, bool(watched), traced)
-        if watched:
+            out = self._run(call, args, kwargs, operands, bool(requires_grad), traced)
+        if requires_grad:
             self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
         return out
 
-    def comes_from(self, given: Arguments, named: NamedArguments, args: Arguments) -> None:
+    def is_called_with(self, given: Arguments, named: NamedArguments, args: Arguments) -> None:
         """Note that a function which is called with `given` and `named` calls this op with `args`: the same
         tensors in the same order, and all the rest follows from their specs and plain values.
         """
         self.calls[signature_of(given, named, [])] = self._call(signature_of(args, {}, []))
 
     def on(self, *args: Argument, **kwargs: Argument) -> Results:
-        """What a function returns that `finds` the arguments of this op."""
-        return Pending(self, args, kwargs)
+        """What a function returns that `normalizes` the arguments of this op."""
+        return NormalizedCall(self, args, kwargs)
 
     def _call(self, signature: Signature) -> OperationCall:
         """What calls of this signature share."""
@@ -252,7 +257,7 @@ class Operation(native.Native):
         args: Arguments,
         kwargs: NamedArguments,
         operands: list[TensorBase],
-        watched: bool,
+        requires_grad: bool,
         traced: bool,
     ) -> Results:
         """Call the body; where it is `traced`, the call remembers what it recorded."""
@@ -265,7 +270,7 @@ class Operation(native.Native):
             named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), rest), strict=True))
             return _owned(self.function(*values, **named), values)
 
-        before = record_gradients(state.grad and not watched)
+        before = record_gradients(state.grad and not requires_grad)
         try:
             if not traced:
                 call.template = call.template or SEEN
@@ -276,7 +281,7 @@ class Operation(native.Native):
             if given is not operands:
                 out = body(operands)
         finally:
-            if before and watched:
+            if before and requires_grad:
                 resume_gradients()
         call.template = template if is_fresh or template is SEEN else UNSTEADY
         return out
@@ -298,25 +303,25 @@ class Operation(native.Native):
             places = call.lay_out(self._bind(given, named))
         edges = [None if k is None else record.edge_of(operands[k]) for k in places]
         wanted = tuple([edge is not None for edge in edges])
-        saving = call.savings.get(wanted)
-        if saving is None:
-            saving = call.savings[wanted] = Saving(self, call, wanted, operands, outs)
-        if not saving.targets:
+        save_plan = call.save_plans.get(wanted)
+        if save_plan is None:
+            save_plan = call.save_plans[wanted] = SavePlan(self, call, wanted, operands, outs)
+        if not save_plan.targets:
             return
-        fn = record.new_grad_node(self, edges, saving.inputs)
-        fn.outputs = saving.outputs
-        fn.context = saving
+        fn = record.new_grad_node(self, edges, save_plan.inputs)
+        fn.outputs = save_plan.outputs
+        fn.context = save_plan
         saved: list[Kept | int] = []
-        for k in saving.kept:
+        for k in save_plan.kept:
             t = operands[k] if k >= 0 else outs[~k]
             if k >= 0 and t.counter is record.INFERENCE:
                 raise inference_save_error()
             saved += (t if k >= 0 else t.storage, t.counter.version)
         fn.saved = tuple(saved)
-        for k in saving.targets:
+        for k in save_plan.targets:
             if outs[k].storage.value is not None and outs[k].fn is None:
                 record.give_history(outs[k], fn, k)
-        if state.saving and saved:
+        if state.save_plan and saved:
             pack(fn)
 
     def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
@@ -350,13 +355,13 @@ class Operation(native.Native):
         """The vjp for each set of gradients that was needed so far."""
         return {}
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
         """Gradients of the tensor inputs, in the order of the signature."""
-        saved, saving = fn.saved, _saving_of(fn)
+        saved, save_plan = fn.saved, _saving_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
         if state.grad or not usable():
-            return self._pull(fn, record.as_tensors(fn, grads))
+            return self._call_vjp(fn, record.as_tensors(fn, grads))
         key: list[Spec | None] = []
         values = []
         starts = []
@@ -384,7 +389,7 @@ class Operation(native.Native):
             starts.append(start)
             shared |= storage.shared
         signature = tuple(key)
-        template = saving.templates.get(signature)
+        template = save_plan.templates.get(signature)
         usual = None if shared or not isinstance(template, Trace) else template
         if usual is not None and usual.fresh:
             shifts = tuple(starts) if any(starts) else None
@@ -395,57 +400,57 @@ class Operation(native.Native):
             operands += saved[::2]
             return usual.record(operands, tuple(values), tuple(starts) if any(starts) else None)
         if shared or template is not SEEN:
-            saving.templates.setdefault(signature, SEEN)
-            return self._pull(fn, given_grads)
+            save_plan.templates.setdefault(signature, SEEN)
+            return self._call_vjp(fn, given_grads)
         count = len(operands)
-        for k, place in enumerate(saving.kept):
+        for k, place in enumerate(save_plan.kept):
             operands.append(unpack(fn, k, None if place >= 0 else fn.outputs[~place]))
         given = apart(operands)
         if given is operands:
-            results, template = trace(operands, lambda: tuple(self._pull(fn, given_grads)))
+            results, template = trace(operands, lambda: tuple(self._call_vjp(fn, given_grads)))
         else:
             rest = iter(given[:count])
             apart_grads = [None if g is None else next(rest) for g in given_grads]
-            twin = record.copy_of(fn, given[count:])
-            results, template = trace(given, lambda: tuple(self._pull(twin, apart_grads)))
+            copied = record.copy_of(fn, given[count:])
+            results, template = trace(given, lambda: tuple(self._call_vjp(copied, apart_grads)))
         is_template = isinstance(template, Trace)
         is_fresh = isinstance(template, Trace) and template.fresh
         if given is not operands:
-            results = tuple(self._pull(fn, given_grads))
+            results = tuple(self._call_vjp(fn, given_grads))
         lost = (
             is_template and not is_fresh and (given is not operands or Storage in map(type, saved))
         )
-        saving.templates[signature] = UNSTEADY if lost else template  # results may be made here
+        save_plan.templates[signature] = UNSTEADY if lost else template  # results may be made here
         return results
 
-    def _pull(self, fn: GradNode, grads: list[TensorBase | None]) -> list[TensorBase | None]:
+    def _call_vjp(self, fn: GradNode, grads: list[TensorBase | None]) -> list[TensorBase | None]:
         """The gradients as the vjp gives them."""
-        saving = _saving_of(fn)
+        save_plan = _saving_of(fn)
         given: NamedArguments = {}
         for name in self.wants:
             if name == "g":
-                given[name] = grads[saving.first]
+                given[name] = grads[save_plan.first]
             elif name == "gs":
                 given[name] = tuple(grads)
             elif name == "needs":
-                given[name] = saving.wanted
+                given[name] = save_plan.wanted
             elif name in ("out", "outs"):
-                slots = saving.output_slots.get(name, ())
+                slots = save_plan.output_slots.get(name, ())
                 found = {k: self._output(fn, place, k) for place, k in slots}
                 if name == "out":
                     given[name] = next(iter(found.values()), None)
                 else:
                     given[name] = tuple([found.get(k) for k in range(len(fn.outputs))])
-            elif name in saving.attributes:
-                given[name] = saving.attributes[name]
+            elif name in save_plan.attributes:
+                given[name] = save_plan.attributes[name]
             else:
-                slot = saving.slots.get(name)
+                slot = save_plan.slots.get(name)
                 if isinstance(slot, list):
                     given[name] = [None if k is None else unpack(fn, k) for k in slot]
                 else:
                     given[name] = None if slot is None else unpack(fn, slot)
-        results = saving.back(**given)
-        layout = saving.layout
+        results = save_plan.back(**given)
+        layout = save_plan.layout
         if len(layout) == 1 and layout[0][1] < 0:
             results = (results[0] if isinstance(results, tuple) else results,)
         if len(results) != len(layout):
@@ -470,13 +475,13 @@ class Operation(native.Native):
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
-        saving = _saving_of(fn)
+        save_plan = _saving_of(fn)
         name = {"self": self.params[0], "result": "out"}.get(name, name)
-        if name in saving.attributes:
-            return saving.attributes[name]
-        if name == "out" and name in saving.output_slots:
-            return self._output(fn, *saving.output_slots[name][0])
-        slot = saving.slots.get(name)
+        if name in save_plan.attributes:
+            return save_plan.attributes[name]
+        if name == "out" and name in save_plan.output_slots:
+            return self._output(fn, *save_plan.output_slots[name][0])
+        slot = save_plan.slots.get(name)
         if slot is None:
             raise AttributeError(f"'{self.backward_name}' object has no attribute '_saved_{name}'")
         if isinstance(slot, list):
@@ -487,11 +492,11 @@ class Operation(native.Native):
         return f"<op {self.name}>"
 
 
-def _saving_of(fn: GradNode) -> Saving:
+def _saving_of(fn: GradNode) -> SavePlan:
     """How the results behind a backward node got their history."""
-    saving = fn.context
-    assert isinstance(saving, Saving)
-    return saving
+    save_plan = fn.context
+    assert isinstance(save_plan, SavePlan)
+    return save_plan
 
 
 def _owned(out: Results, args: Arguments) -> Results:
@@ -531,7 +536,7 @@ def operation(
 # ----- functions in front of ops -----
 
 
-class Pending(NamedTuple):
+class NormalizedCall(NamedTuple):
     """An op and the arguments that a function has found for it."""
 
     op: Operation
@@ -539,7 +544,7 @@ class Pending(NamedTuple):
     kwargs: NamedArguments
 
 
-def finds(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
+def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
     """Mark a function of tensors and plain values that finds the arguments of an op, and returns `op.on` them:
     its own tensors in their order (by name, if the op's is another), and what follows from their specs and
     the plain values. (It may return any result instead.) A call like one that came before is recorded
@@ -551,26 +556,26 @@ def finds(function: _F, *, first: bool = False, in_order: bool = False) -> _F:
     run = cast(Callable[..., Results], function)
 
     @functools.wraps(run)
-    def twin(*args: Argument, **kwargs: Argument) -> Results:
+    def fallback(*args: Argument, **kwargs: Argument) -> Results:
         found = run(*args, **kwargs)
-        if found.__class__ is not Pending:
+        if found.__class__ is not NormalizedCall:
             return found
         _note(known, args, kwargs, found, in_order)
         out = found.op(*found.args, **found.kwargs)
         return out[0] if first else out
 
-    made = calls.short(known, twin, first=first)
-    findings[made] = known, run
+    made = calls.short(known, fallback, first=first)
+    normalized_calls[made] = known, run
     on_default_change(known.clear)
     return cast(_F, made)
 
 
-finds_first = functools.partial(finds, first=True)  # of the results of the op
-finds_in_order = functools.partial(finds, in_order=True)
+normalizes_first = functools.partial(normalizes, first=True)  # of the results of the op
+normalizes_in_order = functools.partial(normalizes, in_order=True)
 
 
 # What functions that find arguments have found, and what finds it.
-findings: dict[Callable[..., Results], tuple[KnownCalls, Callable[..., Results]]] = {}
+normalized_calls: dict[Callable[..., Results], tuple[KnownCalls, Callable[..., Results]]] = {}
 
 
 def forget_calls() -> None:
@@ -578,20 +583,20 @@ def forget_calls() -> None:
     for op in registry.values():
         if isinstance(op, Operation):
             op.calls.clear()
-    for known, _ in findings.values():
+    for known, _ in normalized_calls.values():
         known.clear()
 
 
-def found_by(function: Callable[..., Results], *args: Argument, **kwargs: Argument) -> Results:
+def normalized_by(function: Callable[..., Results], *args: Argument, **kwargs: Argument) -> Results:
     """What one that finds the arguments of an op passes on for another one."""
-    return findings[function][1](*args, **kwargs)
+    return normalized_calls[function][1](*args, **kwargs)
 
 
 def _note(
     known: KnownCalls,
     args: Arguments,
     kwargs: NamedArguments,
-    found: Pending,
+    found: NormalizedCall,
     in_order: bool,
 ) -> None:
     """Have such a call recorded as one of the op, if its tensors are the same."""

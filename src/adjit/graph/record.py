@@ -71,7 +71,7 @@ def uninitialized_error(cls: type) -> ValueError:
 
 
 def make_storage(node: Node, spec: Spec) -> Storage:
-    """A cell around a value."""
+    """A storage around a value."""
     storage = new_storage(Storage)
     storage.value = node
     storage.spec = spec
@@ -121,14 +121,14 @@ def node_on(recipe: Recipe, tensors: Sequence[TensorBase], scalars: tuple[int, .
     offsets = tuple([t.offset for t in tensors])
     node.offsets = offsets if recipe.write or recipe.moves or any(offsets) else None
     node.scalars = scalars
-    node.site = errors.user_site() if recipe.fallible is not None else None
+    node.call_site = errors.user_call_site() if recipe.fallible is not None else None
     return node
 
 
 def ready_node(block: int) -> Node:
     """A value that is there already."""
     node = new_node(Node)
-    node.recipe = node.inputs = node.offsets = node.site = None
+    node.recipe = node.inputs = node.offsets = node.call_site = None
     node.scalars = ()
     node.address = block
     return node
@@ -183,10 +183,10 @@ def new_grad_node(op: GradOp, edges: Sequence[Edge | None], inputs: Specs) -> Gr
 
 def copy_of(fn: GradNode, saved: Sequence[TensorBase]) -> GradNode:
     """A backward node like another one, with other tensors saved."""
-    twin = new_grad_node(fn.op, fn.edges, fn.inputs)
-    twin.outputs, twin.context = fn.outputs, fn.context
-    twin.saved = tuple([part for t in saved for part in (t, t.counter.version)])
-    return twin
+    copied = new_grad_node(fn.op, fn.edges, fn.inputs)
+    copied.outputs, copied.context = fn.outputs, fn.context
+    copied.saved = tuple([part for t in saved for part in (t, t.counter.version)])
+    return copied
 
 
 def give_history(out: TensorBase, fn: GradNode, nr: int = 0) -> None:

@@ -24,12 +24,14 @@ from .record import (
 from .signature import Arguments
 from .state import record_gradients, state
 
-Kept = TensorBase | Storage  # a tensor; the cell of an own result, as that itself would be a circle
+Kept = (
+    TensorBase | Storage
+)  # a tensor; the storage of an own result, as that itself would be a circle
 SavedPairs = tuple[Kept | int, ...]  # each followed by its version
 
 
 def keep(saves: Sequence[int], operands: Arguments, out: TensorBase) -> SavedPairs:
-    """What `fn.saved` holds: operands by number, the result's cell for -1, each with its version."""
+    """What `fn.saved` holds: operands by number, the result's storage for -1, each with its version."""
     saved: list[Kept | int] = []
     for k in saves:
         if k < 0:
@@ -50,8 +52,8 @@ class Packed:
         if t.storage.shared:
             given = t.detach().clone()
         else:  # the value as it is now, whatever is written into the tensor later
-            cell = make_storage(t.storage.value, t.storage.spec)
-            given = make_tensor(cell, t.spec, t.offset)
+            storage = make_storage(t.storage.value, t.storage.spec)
+            given = make_tensor(storage, t.spec, t.offset)
         before = record_gradients(False)
         try:
             self.packed = pack_hook(given)
@@ -110,11 +112,11 @@ class HookedOp:
         self.op, self.backward_name = op, op.backward_name
         self.node_class, self.hidden = op.node_class, getattr(op, "hidden", ())
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
         """The gradients that the op gives with what the hooks give back."""
         if state.session is not None:
             state.session.refuse("hooks give back what was saved")
-        return self.op.pull(self._unpacked(fn), grads)
+        return self.op.apply_vjp(self._unpacked(fn), grads)
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """A saved tensor, unpacked."""
@@ -126,8 +128,8 @@ class HookedOp:
             raise RuntimeError(FREED)
         context = fn.context
         assert isinstance(context, HookedContext)
-        twin = copy_of(fn, [])
-        twin.op, twin.context, twin.scalars, twin.mask = (
+        fallback = copy_of(fn, [])
+        fallback.op, fallback.context, fallback.scalars, fallback.mask = (
             self.op,
             context.context,
             fn.scalars,
@@ -138,12 +140,12 @@ class HookedOp:
             t = packed.unpack()
             if layout is None:
                 saved += (t, t.counter.version)
-            else:  # a result, which is kept as its cell
+            else:  # a result, which is kept as its storage
                 if t.offset or t.storage.shared or t.storage.spec.numel != layout.numel:
                     t = t.clone(contiguous=layout.contiguous)
                 saved += (make_storage(t.storage.value, layout), 0)
-        twin.saved = tuple(saved)
-        return twin
+        fallback.saved = tuple(saved)
+        return fallback
 
 
 def pack(fn: GradNode) -> None:
@@ -212,7 +214,7 @@ FREED = (
 def unpack(fn: GradNode, k: int, spec: Spec | None = None, nr: int = 0) -> NewTensor:
     """Saved tensor `k` of a backward node, after the version check.
 
-    A saved output is kept as its cell (the tensor would be a cycle) and comes back as a new handle.
+    A saved output is kept as its storage (the tensor would be a cycle) and comes back as a new handle.
     """
     if fn.saved is None:
         raise RuntimeError(FREED)
@@ -254,8 +256,10 @@ def modified_error(
             " Hint: the backtrace further above shows the operation that failed to compute its "
             "gradient. The variable in question was changed in there or anywhere later. Good luck!"
         )
-    site = getattr(counter, "site", None)
-    written = f" The last write was at {errors.describe(site)}." if site is not None else ""
+    call_site = getattr(counter, "call_site", None)
+    written = (
+        f" The last write was at {errors.describe(call_site)}." if call_site is not None else ""
+    )
     return RuntimeError(
         "one of the variables needed for gradient computation has been modified by an inplace "
         f"operation: [torch.{spec.dtype.legacy}Tensor {list(spec.shape)}]{which} "

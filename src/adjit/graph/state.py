@@ -25,7 +25,7 @@ class CapturingSession(Protocol):
     ) -> None:  # fmt: skip
         """The next node whose Python numbers contain `values` takes those of `again()` later."""
 
-    def sent_back(self, nodes: Iterable[GradNode]) -> None:
+    def ran_backward(self, nodes: Iterable[GradNode]) -> None:
         """Note that the function has sent gradients back through these backward nodes."""
 
     def refuse(self, problem: str) -> None:
@@ -116,5 +116,5 @@ modes_used: list[
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put
 # properties in the place of slots, so that machine code, which does not see these, does nothing.
-Sites = dict[int, errors.Site | None]  # of nodes, by their ids
-watchers: list[Sites] = []
+Sites = dict[int, errors.CallSite | None]  # of nodes, by their ids
+observers: list[Sites] = []

@@ -132,7 +132,7 @@ class Trace:
 _Key = TypeVar("_Key")
 Template = Trace | str  # what is known of a signature: that, SEEN or UNSTEADY
 
-native.know(TEMPLATE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
+native.register_layout(TEMPLATE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
 
 
 def _recorded(
@@ -151,7 +151,7 @@ def _recorded(
             starts += (0,)
         node.scalars = scalars if recipe.draw is None else (*scalars, *recipe.draw())
         if recipe.fallible is not None:
-            node.site = errors.user_site()
+            node.call_site = errors.user_call_site()
         values += (node,)
         pending.append(node)
     return values
@@ -247,7 +247,7 @@ def _template(
 ) -> Template:
     number = {id(value): k for k, value in enumerate(values)}
     many = out.__class__ is tuple
-    cells: dict[int, Storage] = {}
+    by_id: dict[int, Storage] = {}
     outputs: list[Output | int | None] = []
     for o in out if many else (out,):
         if o is None:
@@ -259,13 +259,13 @@ def _template(
         if k is None and (o.edge is not None or o.__class__ is not record.Tensor):
             return UNSTEADY
         if k is None:
-            cells.setdefault(id(o.storage), o.storage)
-            outputs.append(Output(False, list(cells).index(id(o.storage)), o.spec, o.offset))
+            by_id.setdefault(id(o.storage), o.storage)
+            outputs.append(Output(False, list(by_id).index(id(o.storage)), o.spec, o.offset))
         elif o is operands[k]:
             outputs.append(k)
         else:
             outputs.append(Output(True, k, o.spec, o.offset - operands[k].offset))
-    storages = list(cells.values())
+    storages = list(by_id.values())
 
     wanted = {id(s.value) for s in storages}
     nodes = []

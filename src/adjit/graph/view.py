@@ -30,7 +30,7 @@ from .trace import Template, remembered
 Pullback = Callable[..., TensorBase]
 
 
-class Pull(GradContext):
+class ViewVjp(GradContext):
     """A function that turns the gradients of views into that of their origin; what it recorded."""
 
     __slots__ = ("function", "templates")
@@ -49,18 +49,18 @@ class ViewOp:
         self.backward_name = backward_name
         self.node_class = node_class(backward_name)
 
-    def pull(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
+    def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> list[Gradient | None]:
         """The gradient of the viewed tensor."""
-        given, pull = record.as_tensors(fn, grads), fn.context
-        assert isinstance(pull, Pull)
+        given, vjp = record.as_tensors(fn, grads), fn.context
+        assert isinstance(vjp, ViewVjp)
 
         def run() -> TensorBase:
-            return pull.function(given[0] if len(given) == 1 else given)
+            return vjp.function(given[0] if len(given) == 1 else given)
 
         if state.grad:
             return [run()]
         key = tuple([None if g is None else g.spec for g in given])
-        return [remembered(pull.templates, key, [g for g in given if g is not None], run)]
+        return [remembered(vjp.templates, key, [g for g in given if g is not None], run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """Views save nothing that could be shown."""
@@ -84,9 +84,9 @@ def alias(
     strides: Shape,
     offset: int,
     backward_name: str,
-    pull: Pullback,
+    vjp: Pullback,
 ) -> NewTensor:
-    """A differentiable view of `t`; `pull` turns the gradient of the view into that of `t`."""
+    """A differentiable view of `t`; `vjp` turns the gradient of the view into that of `t`."""
     info = t.view_of
     base = t if info is None else info.base
     counter = t.counter
@@ -103,7 +103,7 @@ def alias(
         kind = NO_GRAD
     elif wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.context = Pull(pull)
+        fn.context = ViewVjp(vjp)
         fn.outputs = (out.spec,)
         record.give_history(out, fn)
     out.view_of = View(base, counter.version, kind)
@@ -114,7 +114,7 @@ def aliases(
     t: TensorBase,
     parts: Sequence[tuple[Spec, int]],
     backward_name: str,
-    pull: Pullback,
+    vjp: Pullback,
 ) -> tuple[NewTensor, ...]:
     """Several views of `t`, each a spec and where it starts in `t`: outputs of one backward node."""
     wanted = state.grad and record.needs_grad(t)
@@ -129,7 +129,7 @@ def aliases(
     if wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
         fn.outputs = tuple([spec for spec, _ in parts])
-        fn.context = Pull(pull if len(outs) != 1 else lambda g: pull([g]))
+        fn.context = ViewVjp(vjp if len(outs) != 1 else lambda g: vjp([g]))
         for k, out in enumerate(outs):
             record.give_history(out, fn, k)
     return tuple(outs)
@@ -176,7 +176,7 @@ def current_fn(t: TensorBase) -> GradNode | None:
                 view_op("AsStridedBackward0"), (record.edge_of(base),), (base.spec,)
             )
             spec, offset, target = t.spec, t.offset - base.offset, base.spec
-            fn.context = Pull(lambda g: registry["scatter_strided"](g, target, spec, offset))
+            fn.context = ViewVjp(lambda g: registry["scatter_strided"](g, target, spec, offset))
             fn.outputs = (spec,)
             record.give_history(t, fn)
         info.version = t.counter.version

@@ -1,7 +1,7 @@
 """Views that come again: what a view op made of a tensor, to be made again without its Python.
 
 What a view op gives depends on nothing but the spec of its tensor and its other arguments. It is
-remembered under these as a cut; machine code makes the views of a cut (`kernels/fastpath/views.py`).
+remembered under these as a cached view; machine code makes the views (`kernels/fastpath/views.py`).
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import NamedTuple
 
 from ..schedule.jit import native
 from . import record
-from .fastpath import Runtime, Twin, runtime
+from .fastpath import Fallback, Runtime, runtime
 from .node import GradContext, GradNode, GradOp, NewTensor, Spec, Specs, TensorBase
 from .signature import Argument, Arguments, NamedArguments, Signature, signature_of
 from .trace import usable
-from .view import Pull
+from .view import ViewVjp
 
-MAX_CUTS = 4096  # of one op
+MAX_VIEWS = 4096  # of one op
 
-_views = native.Family("views", "view")
+_views = native.FastPath("views", "view")
 
 
-class CutPart(NamedTuple):
+class ViewPart(NamedTuple):
     """A view of a tensor."""
 
     spec: Spec
@@ -33,53 +33,53 @@ class CutPart(NamedTuple):
 class CachedView:
     """The views that a call gives, and their backward side, if any was."""
 
-    __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "pull")
+    __slots__ = ("inputs", "is_tuple", "node_class", "op", "outputs", "parts", "vjp")
 
     def __init__(self, t: TensorBase, views: tuple[TensorBase, ...], is_tuple: bool) -> None:
-        self.parts = tuple([CutPart(view.spec, view.offset - t.offset) for view in views])
+        self.parts = tuple([ViewPart(view.spec, view.offset - t.offset) for view in views])
         self.is_tuple = is_tuple
         self.op: GradOp | None = None
-        self.pull: GradContext | None = None
+        self.vjp: GradContext | None = None
         self.node_class: type[GradNode] | None = None
         self.inputs: Specs = ()
         self.outputs: Specs = ()
         if views[0].edge is not None:
             fn = views[0].edge[0]
-            self.op, self.node_class, self.pull = fn.op, fn.op.node_class, fn.context
+            self.op, self.node_class, self.vjp = fn.op, fn.op.node_class, fn.context
             self.inputs, self.outputs = fn.inputs, fn.outputs
 
 
 class ViewsContext(NamedTuple):
-    """What makes views of cuts."""
+    """What makes views of cached."""
 
     runtime: Runtime
-    cuts: dict[Signature, CachedView]
-    twin: Twin
+    cached: dict[Signature, CachedView]
+    fallback: Fallback
 
 
-native.know(CUT=CachedView, CUT_PART=CutPart, VIEWS=ViewsContext)
+native.register_layout(CACHED_VIEW=CachedView, VIEW_PART=ViewPart, VIEWS=ViewsContext)
 
 
-def viewing(function: Callable[..., NewTensor]) -> Callable[..., NewTensor]:
+def caches_views(function: Callable[..., NewTensor]) -> Callable[..., NewTensor]:
     """A view op, a function of a tensor and of plain values, that remembers what it gave."""
     if not native.is_supported:
         return function
-    cuts: dict[Signature, CachedView] = {}
+    cached: dict[Signature, CachedView] = {}
 
     @functools.wraps(function)
     def view(*args: Argument, **kwargs: Argument) -> NewTensor:
         made = function(*args, **kwargs)
         is_view = made.__class__ is tuple or made.view_of is not None
         if is_view and args and usable():
-            _remember(cuts, args, kwargs, made)
+            _remember(cached, args, kwargs, made)
         return made
 
-    made: Callable[..., NewTensor] = _views.function(view, ViewsContext(runtime(), cuts, view))
+    made: Callable[..., NewTensor] = _views.function(view, ViewsContext(runtime(), cached, view))
     return made
 
 
 def _remember(
-    cuts: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor
+    cached: dict[Signature, CachedView], args: Arguments, kwargs: NamedArguments, made: NewTensor
 ) -> None:
     """Remember what a call gave, if these are views of its tensor, outputs of one function."""
     t = args[0]
@@ -91,7 +91,7 @@ def _remember(
     if edges and edges[0] is not None:
         fn = edges[0][0]
         origin = (record.edge_of(t),)
-        is_one = fn.context.__class__ is Pull and edges == [(fn, k) for k in range(len(edges))]
+        is_one = fn.context.__class__ is ViewVjp and edges == [(fn, k) for k in range(len(edges))]
         if not is_one or fn.edges != origin:
             return
     elif not edges or any(edges):
@@ -99,13 +99,13 @@ def _remember(
     operands: list[TensorBase] = []
     key = signature_of(args, kwargs, operands)
     try:
-        known = cuts.get(key)
+        known = cached.get(key)
     except TypeError:  # an argument that cannot be in a key
         return
-    if len(operands) == 1 and (known is None or (known.pull is None and edges[0] is not None)):
-        if len(cuts) >= MAX_CUTS:
-            cuts.clear()
-        cuts[key] = CachedView(t, views, is_tuple)
+    if len(operands) == 1 and (known is None or (known.vjp is None and edges[0] is not None)):
+        if len(cached) >= MAX_VIEWS:
+            cached.clear()
+        cached[key] = CachedView(t, views, is_tuple)
 
 
 def _is_cut_from(t: TensorBase, view: Argument) -> bool:

@@ -28,10 +28,10 @@ def store(t: TensorBase, source: TensorBase) -> None:
     """Write the elements of `source`, a fresh tensor of the same shape and dtype, into `t`."""
     if t.storage.shared:
         settle()
-    value, site = value_with(t, source), errors.user_site()
+    value, call_site = value_with(t, source), errors.user_call_site()
     storage, counter = t.storage, counter_of(t)
     version = counter.version + 1
-    storage.value, counter.version, counter.site = value, version, site
+    storage.value, counter.version, counter.call_site = value, version, call_site
     settle_written(storage)
 
 
@@ -58,13 +58,13 @@ def store_all(
 
 
 def commit(written: Sequence[TensorBase], values: Sequence[Node], then: Calls = ()) -> None:
-    """Give the cells of tensors their recorded values, and count the writes, made at the user's line."""
-    site = errors.user_site()
+    """Give the storages of tensors their recorded values, and count the writes, made at the user's line."""
+    call_site = errors.user_call_site()
     counters = [counter_of(t) for t in written]
     at_once(
         setting([t.storage for t in written], "value", values),
         setting(counters, "version", [counter.version + 1 for counter in counters]),
-        setting(counters, "site", repeat(site)),
+        setting(counters, "call_site", repeat(call_site)),
         calling(then),
     )
 
@@ -81,7 +81,7 @@ def value_with(t: TensorBase, source: TensorBase) -> Node:
     If others look at that memory, everything has run before, and nothing may until the write is made.
     """
     storage = t.storage
-    refuse_twin(storage)
+    refuse_alias(storage)
     if source.spec is t.spec and is_all(t) and not (source.offset or storage.shared):
         return source.storage.value
     return _write_region(t, source) if t.spec.numel else storage.value
@@ -101,33 +101,33 @@ def is_all(t: TensorBase) -> bool:
 
 
 def pair(one: Storage, other: Storage) -> None:
-    """Note that two cells have the same elements: while both are there, neither may be written."""
+    """Note that two storages have the same elements: while both are there, neither may be written."""
     global _paired
     _paired = True
-    one.twin, other.twin = weakref.ref(other), weakref.ref(one)
+    one.alias, other.alias = weakref.ref(other), weakref.ref(one)
 
 
 _paired = False  # whether there have ever been some
 
 
-def twin_of(storage: Storage) -> Storage | None:
-    """Another cell with the same elements, if there is one: neither may be written."""
-    twin = getattr(storage, "twin", None) if _paired else None
-    return None if twin is None else twin()
+def alias_of(storage: Storage) -> Storage | None:
+    """Another storage with the same elements, if there is one: neither may be written."""
+    alias = getattr(storage, "alias", None) if _paired else None
+    return None if alias is None else alias()
 
 
-def has_twin(storage: Storage) -> bool:
-    """Whether another cell has the same elements, so that neither may be written."""
-    return twin_of(storage) is not None
+def has_alias(storage: Storage) -> bool:
+    """Whether another storage has the same elements, so that neither may be written."""
+    return alias_of(storage) is not None
 
 
-def refuse_twin(storage: Storage) -> None:
-    """Refuse to write into a cell whose twin would not see it.
+def refuse_alias(storage: Storage) -> None:
+    """Refuse to write into a storage whose alias would not see it.
 
     Raises:
         RuntimeError: with what to do instead.
     """
-    if has_twin(storage):
+    if has_alias(storage):
         raise RuntimeError(
             "this tensor cannot be written in place: it or its base is a result that lies in memory "
             "with its channels last, and .view(...) had to copy it; the write would be seen by one of "
@@ -149,7 +149,7 @@ def replace(
     old values.
     """
     for t in written:
-        refuse_twin(t.storage)
+        refuse_alias(t.storage)
     node = node_on(recipe, (*written, *read), scalars)
     commit(written, picks(node), () if then is None else (then,))
     if len(pending) >= MAX_PENDING:

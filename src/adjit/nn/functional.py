@@ -14,7 +14,7 @@ from ..dtypes import dtype as DType
 from ..dtypes import finfo, int64, uint8
 from ..graph.export import in_place, in_place_text
 from ..graph.inplace import write_out
-from ..graph.operation import finds_first, found_by
+from ..graph.operation import normalized_by, normalizes_first
 from ..ops import activations, creation, nn
 from ..ops import batch_norm as batch_norms
 from ..ops.activations import gelu, logsigmoid, prelu
@@ -735,7 +735,7 @@ def huber_loss(
     return reduced(_times_weight(losses, input, weight, reduction), reduction)
 
 
-@finds_first
+@normalizes_first
 def cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -768,14 +768,14 @@ def cross_entropy(
         tensor(1.6094)
     """
     if size_average is None and reduce is None:
-        return found_by(
+        return normalized_by(
             nn.cross_entropy, input, target, weight, ignore_index, reduction, label_smoothing
         )
     reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
     return nn.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
 
 
-@finds_first
+@normalizes_first
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -794,7 +794,7 @@ def nll_loss(
         tensor(0.3000)
     """
     if size_average is None and reduce is None:
-        return found_by(nn.nll_loss, input, target, weight, ignore_index, reduction)
+        return normalized_by(nn.nll_loss, input, target, weight, ignore_index, reduction)
     reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
     return nn.nll_loss(input, target, weight, ignore_index, reduction)
 

@@ -69,7 +69,7 @@ def total_of(values: Sequence[Node], spec: Spec) -> Node:
     node = new_node(Node)
     node.recipe = recipe
     node.inputs = tuple(values)
-    node.offsets = node.site = None
+    node.offsets = node.call_site = None
     node.scalars = ()
     remember(node)
     return node
@@ -226,7 +226,7 @@ def _sub_in_place(input: Any, other: Any, *, alpha: Any = 1) -> Any:
     return subtract_scaled(input, other, alpha)
 
 
-_add_in_place.usually, _sub_in_place.usually = total, difference
+_add_in_place.for_two_operands, _sub_in_place.for_two_operands = total, difference
 export(public=False, inplace=True, name="add")(_add_in_place)
 export(public=False, inplace=True, name=["sub", "subtract"])(_sub_in_place)
 export(method=True, name="subtract")(sub)

@@ -10,7 +10,7 @@ from .. import devices, dtypes
 from ..graph import record
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import Pending, finds, operation
+from ..graph.operation import NormalizedCall, normalizes, operation
 from ..graph.state import state
 from ..kernels.ops import attention as kernels
 from ..kernels.ops import gemm_tile
@@ -387,7 +387,7 @@ def attention(
     return out if len(shape) == 4 else out.reshape(*shape[:-1], value.shape[-1])
 
 
-usual_attention = finds(attention, first=True, in_order=True)
+usual_attention = normalizes(attention, first=True, in_order=True)
 
 
 @export(namespace="nn.functional")
@@ -431,6 +431,6 @@ def scaled_dot_product_attention(
     takes_gradient = record.is_tensor(attn_mask) and cast(Tensor, attn_mask).requires_grad
     if p > 0 or takes_gradient:
         found = attention(query, key, value, attn_mask, p, is_causal, scale, enable_gqa)
-        return found.op(*found.args)[0] if isinstance(found, Pending) else found
+        return found.op(*found.args)[0] if isinstance(found, NormalizedCall) else found
     out: Tensor = usual_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
     return out

@@ -10,7 +10,7 @@ from ..graph import write
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.node import Spec
-from ..graph.operation import finds_first, operation
+from ..graph.operation import normalizes_first, operation
 from ..graph.state import state
 from ..kernels.ops import batch_norm as kernels
 from ..schedule.settle import float_word
@@ -336,7 +336,7 @@ def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
 
 
 @export
-@finds_first
+@normalizes_first
 def group_norm(
     input: Tensor,
     num_groups: int,

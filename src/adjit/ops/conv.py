@@ -15,7 +15,7 @@ from typing import Any
 from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..graph.record import check_tensor
 from ..schedule import run_cpu
 from ..shapes import Shape
@@ -407,7 +407,7 @@ def axes_of(weight: Tensor) -> int:
 
 
 @export
-@finds
+@normalizes
 def conv1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
@@ -430,7 +430,7 @@ def conv1d(
 
 
 @export
-@finds
+@normalizes
 def conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
@@ -464,7 +464,7 @@ def conv2d(
 
 
 @export
-@finds
+@normalizes
 def conv3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
@@ -487,7 +487,7 @@ def conv3d(
 
 
 @export
-@finds
+@normalizes
 def conv_transpose1d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -522,7 +522,7 @@ def conv_transpose1d(
 
 
 @export
-@finds
+@normalizes
 def conv_transpose2d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
@@ -570,7 +570,7 @@ def conv_transpose2d(
 
 
 @export
-@finds
+@normalizes
 def conv_transpose3d(
     input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: int | Sequence[int] = 1,
     padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,

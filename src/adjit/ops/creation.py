@@ -17,7 +17,7 @@ from .. import devices, dtypes, formats, gpu
 from ..dtypes import dtype as Dtype
 from ..graph import record, write
 from ..graph.export import add_method, export
-from ..graph.factories import maker
+from ..graph.factories import factory
 from ..graph.fastpath import constants
 from ..graph.inplace import write_out
 from ..graph.launch import launch
@@ -54,7 +54,7 @@ class KnownList(NamedTuple):
     free: list[Any]  # where blocks of that size wait
 
 
-native.know(KNOWN_LIST=KnownList)
+native.register_layout(KNOWN_LIST=KnownList)
 
 # By the dtype that is asked for or None, and by their length, ~length for ints, or that and the length of
 # the lists in them.
@@ -476,7 +476,7 @@ def number_like(like: Tensor, value: Any) -> Tensor:
 
 
 @export
-@maker
+@factory
 def full(
     size: Any, fill_value: Any, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -513,7 +513,7 @@ def _into(out: Tensor, made: Tensor) -> Tensor:
     return write_out("out", out, made)
 
 
-@maker
+@factory
 @listed("size", after=0)
 def zeros(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -536,7 +536,7 @@ def zeros(
     return made if out is None else _into(out, made)
 
 
-@maker
+@factory
 @listed("size", after=0)
 def ones(
     *size: Any, out: Any = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -653,10 +653,10 @@ def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
     return like
 
 
-zeros_like = maker(_like("zeros_like", zeros, "Zeros", "(x)", "tensor([0., 0.])"))
-ones_like = maker(_like("ones_like", ones, "Ones", "(x)", "tensor([1., 1.])"))
+zeros_like = factory(_like("zeros_like", zeros, "Zeros", "(x)", "tensor([0., 0.])"))
+ones_like = factory(_like("ones_like", ones, "Ones", "(x)", "tensor([1., 1.])"))
 empty_like = _like("empty_like", empty, "Undefined elements", "(x).shape", "adjit.Size([2])")
-full_like = maker(_like("full_like", full, "One value", "(x, 7)", "tensor([7., 7.])"))
+full_like = factory(_like("full_like", full, "One value", "(x, 7)", "tensor([7., 7.])"))
 
 
 def _new(name: str, make: Any, call: str, shown: str) -> None:
@@ -688,7 +688,7 @@ for _name, _make, _call, _shown in (
 
 
 @export
-@maker
+@factory
 def arange(
     start: Any = 0, end: Any = None, step: Any = 1, *, out: Any = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -801,7 +801,7 @@ def _with_rest(value: Any) -> tuple[int, int]:
 
 
 @export
-@maker
+@factory
 def linspace(
     start: Any, end: Any, steps: int, *, out: Any = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, pin_memory: bool = False,
@@ -820,7 +820,7 @@ def linspace(
 
 
 @export
-@maker
+@factory
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, out: Any = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -875,7 +875,7 @@ def _spaced(
 
 
 @export
-@maker
+@factory
 def eye(
     n: int, m: int | None = None, *, out: Any = None, dtype: Dtype | None = None, layout: Any = None,
     device: Any = None, requires_grad: bool = False, pin_memory: bool = False,

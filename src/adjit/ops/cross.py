@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph.export import export
-from ..graph.operation import finds_in_order, found_by, operation
+from ..graph.operation import normalized_by, normalizes_in_order, operation
 from ..shapes import (
     broadcast_shapes,
     numpy_names,
@@ -17,7 +17,7 @@ from .joining import stack
 
 
 @export(method=True, out=True)
-@finds_in_order
+@normalizes_in_order
 @numpy_names
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """Cross products of vectors of three elements along an axis.
@@ -41,11 +41,11 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         if 3 not in shape:
             raise RuntimeError("no dimension of size 3 in input")
         dim = shape.index(3)
-    return found_by(linalg_cross, input, other, dim=dim)
+    return normalized_by(linalg_cross, input, other, dim=dim)
 
 
 @export(namespace="linalg", name="cross", out=True)
-@finds_in_order
+@normalizes_in_order
 @numpy_names
 def linalg_cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
     """Cross products of vectors of three elements along an axis, by default the last.

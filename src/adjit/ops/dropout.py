@@ -8,7 +8,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import inplace as writing
 from ..graph.export import export
-from ..graph.factories import maker
+from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import random as kernels
@@ -25,7 +25,7 @@ def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
         raise kind(f"dropout probability has to be between 0 and 1, but got {p}")
 
 
-@maker
+@factory
 def fresh_place(x: Tensor, count: int | None = None) -> Tensor:
     """Where the blocks for a mask over `x`, or so many elements, begin in the stream of the default generator,
     as a tensor: what draws the mask, and draws it again in backward, is recorded without Python.

@@ -7,7 +7,7 @@ from typing import Any
 from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..graph.state import record_gradients, resume_gradients
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
@@ -17,7 +17,7 @@ from .tables import IN_SELF, read_rows, write_rows
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def embedding(
     input: Tensor, weight: Tensor, padding_idx: int | None = None, max_norm: float | None = None,
     norm_type: float = 2.0, scale_grad_by_freq: bool = False, sparse: bool = False,
@@ -119,7 +119,7 @@ def _(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Any:
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     """A row of zeros with a one at its class for each element.
 

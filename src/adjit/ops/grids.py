@@ -12,7 +12,7 @@ from ..dtypes import carrier, dtype
 from ..graph import record
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import Shape, broadcast_shapes, contiguous_strides, numel, numpy_names, wrap_dim
@@ -79,7 +79,7 @@ def check_grid(name: str, x: Tensor, dim: int, index: Tensor, source: Tensor | N
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
     """Elements along an axis: `out[i][j] = input[index[i][j]][j]` for `dim` 0 and two axes.
@@ -154,7 +154,7 @@ def check_same_dtype(x: Tensor, source: Tensor) -> None:
 
 
 @export(method=True, out=True, inplace=True)
-@finds
+@normalizes
 @numpy_names
 def scatter(
     input: Tensor, dim: int, index: Tensor, src: Any = None, *, value: Any = None,
@@ -223,7 +223,7 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
 
 
 @export(method=True, out=True, inplace=True)
-@finds
+@normalizes
 @numpy_names
 def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`input` with `out[index[i][j]][j] += src[i][j]` along an axis (here 0, of two axes).

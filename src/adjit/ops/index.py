@@ -13,7 +13,7 @@ from ..graph.export import export, in_place
 from ..graph.operation import operation
 from ..graph.state import state
 from ..graph.view import alias
-from ..graph.view_cache import viewing
+from ..graph.view_cache import caches_views
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, slicing, view
@@ -80,7 +80,7 @@ def is_plain(key: Any) -> bool:
     return int in kinds and kinds <= {int, slice}
 
 
-Tensor.__getitem__ = viewing(getitem)  # type: ignore[method-assign]
+Tensor.__getitem__ = caches_views(getitem)  # type: ignore[method-assign]
 
 
 def setitem(x: Tensor, key: Any, value: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.export import export
-from ..graph.operation import finds
+from ..graph.operation import normalizes
 from ..kernels.ops import resample as kernels
 from ..shapes import Shape
 from ..tensor import Tensor
@@ -126,7 +126,7 @@ def maps_between(
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def interpolate(
     input: Tensor,
     size: int | Sequence[int] | None = None,

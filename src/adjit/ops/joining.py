@@ -67,14 +67,16 @@ def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if known is None:
         known = remembered(_joins, key, checked_join(check_tensors("cat", tensors), dim))
         if key is not None and known[0] is None:
-            note_calls(join, tensors, dim, known[1:])
+            remember_calls(join, tensors, dim, known[1:])
     shapes, *rest = known
     if shapes is not None:
         tensors = [t.reshape(shape) for t, shape in zip(tensors, shapes, strict=True)]
     return join(tensors, *rest)
 
 
-def note_calls(op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]) -> None:
+def remember_calls(
+    op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[Any, ...]
+) -> None:
     """Have calls with tensors like these recorded as calls of an op with them and the rest."""
     forms: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
         ((tensors, dim), {}), ((tensors,), {"dim": dim}), ((tensors,), {"axis": dim})
@@ -82,7 +84,7 @@ def note_calls(op: Operation, tensors: Sequence[Tensor], dim: int, rest: tuple[A
     if dim == 0:
         forms.append(((tensors,), {}))
     for given, named in forms:
-        op.comes_from(given, named, (tensors, *rest))
+        op.is_called_with(given, named, (tensors, *rest))
 
 
 def recipe_key(tensors: Any, dim: Any) -> tuple[Any, ...] | None:
@@ -217,7 +219,7 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     if known is None:
         known = remembered(_piles, key, checked_pile(check_tensors("stack", tensors), dim))
         if key is not None:
-            note_calls(pile, tensors, dim, known)
+            remember_calls(pile, tensors, dim, known)
     return pile(tensors, *known)
 
 
@@ -254,5 +256,5 @@ def _(g: Tensor, dim: int) -> Any:
     return ([g.select(dim, k) for k in range(g.shape[dim])],)
 
 
-export(name=("cat", "concat", "concatenate"), out=True, usually=join)(cat)
-export(out=True, usually=pile)(stack)
+export(name=("cat", "concat", "concatenate"), out=True, records=join)(cat)
+export(out=True, records=pile)(stack)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..graph.export import export
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..shapes import numel
 from ..tensor import Tensor
 from .matmul import bmm, lines_of, matmul, mm
@@ -24,7 +24,7 @@ def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """`input @ weight.T + bias`.
 

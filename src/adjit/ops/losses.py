@@ -9,7 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..graph.elementwise import elementwise
 from ..graph.launch import launch
-from ..graph.operation import finds_first, operation
+from ..graph.operation import normalizes_first, operation
 from ..kernels.ops import losses as kernels
 from ..kernels.ops import softmax as row_kernels
 from ..shapes import Shape, broadcast_shapes, numel
@@ -378,7 +378,7 @@ def _(g, target, ignored, shape):  # type: ignore[no-untyped-def]
     return picked(g, target, None, ignored, "none", shape)[0], None
 
 
-@finds_first
+@normalizes_first
 def nll_loss(
     input: Tensor,
     target: Tensor,
@@ -456,7 +456,7 @@ def _(g, scale, x, target, ignored):  # type: ignore[no-untyped-def]
     return g_scale, counted * share * (g - mean), None, None
 
 
-@finds_first
+@normalizes_first
 def cross_entropy(
     input: Tensor,
     target: Tensor,

@@ -13,7 +13,7 @@ from ..graph import record
 from ..graph.calls import short
 from ..graph.export import add_method, export
 from ..graph.launch import launch
-from ..graph.operation import findings, finds_in_order, forget_calls, operation
+from ..graph.operation import forget_calls, normalized_calls, normalizes_in_order, operation
 from ..kernels.ops import gemm_tile
 from ..kernels.ops import matmul as kernels
 from ..kernels.ops import matrix_vector as vectors
@@ -325,7 +325,7 @@ def _(g: Tensor, x: Tensor, y: Tensor) -> Any:
 
 
 @export(method=True, out=True)
-@finds_in_order
+@normalizes_in_order
 def bmm(input: Tensor, mat2: Tensor) -> Tensor:
     """Product of two batches of matrices, entry by entry, without broadcasting.
 
@@ -545,7 +545,7 @@ def lines_of(x: Tensor) -> Tensor:
 
 
 @export(method=True, out=True)
-@finds_in_order
+@normalizes_in_order
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """Product of vectors, matrices, or batches of matrices, as `@`.
 
@@ -616,7 +616,7 @@ def right_operator(self: Tensor, other: Any) -> Any:
     return matmul(other, self) if isinstance(other, Tensor) else NotImplemented
 
 
-add_method("__matmul__", short(findings[matmul][0], left_operator))
+add_method("__matmul__", short(normalized_calls[matmul][0], left_operator))
 add_method("__rmatmul__", right_operator)
 
 

@@ -65,7 +65,7 @@ def var_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor
     return spread(x, axes, correction, keepdim, rooted=False)[0]
 
 
-def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
+def var_vjp(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
     """The gradient of a variance."""
     by = reduced_count(x.shape, axes) - correction
     factor = 2.0 / by if by else math.inf
@@ -74,7 +74,7 @@ def var_pull(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool
 
 @var_axes.vjp
 def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
-    return var_pull(g, x, axes, correction, keepdim)
+    return var_vjp(g, x, axes, correction, keepdim)
 
 
 @operation("StdBackward0")
@@ -90,7 +90,7 @@ def through_root(g: Tensor, out: Tensor) -> Tensor:
 
 @std_axes.vjp
 def _(g, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
-    return var_pull(through_root(g, out), x, axes, correction, keepdim)
+    return var_vjp(through_root(g, out), x, axes, correction, keepdim)
 
 
 @operation("VarMeanBackward0", differentiable=(0, 1))
@@ -101,7 +101,7 @@ def var_mean_axes(
     return spread(x, axes, correction, keepdim, rooted=False)
 
 
-def mean_pull(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
+def mean_vjp(g: Tensor, x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """The gradient of a mean."""
     return spread_back(g / (reduced_count(x.shape, axes) or 1), axes, keepdim, x.shape)
 
@@ -115,8 +115,8 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
 def _(gs, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     g, g_mean = gs
     return both(
-        None if g is None else var_pull(g, x, axes, correction, keepdim),
-        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
+        None if g is None else var_vjp(g, x, axes, correction, keepdim),
+        None if g_mean is None else mean_vjp(g_mean, x, axes, keepdim),
     )
 
 
@@ -132,8 +132,8 @@ def std_mean_axes(
 def _(gs, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     g, g_mean = gs
     return both(
-        None if g is None else var_pull(through_root(g, out), x, axes, correction, keepdim),
-        None if g_mean is None else mean_pull(g_mean, x, axes, keepdim),
+        None if g is None else var_vjp(through_root(g, out), x, axes, correction, keepdim),
+        None if g_mean is None else mean_vjp(g_mean, x, axes, keepdim),
     )
 
 

@@ -8,7 +8,7 @@ from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds_first, operation
+from ..graph.operation import normalizes_first, operation
 from ..kernels.ops import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
@@ -170,7 +170,7 @@ def sizes_of(name: str, normalized_shape: Sequence[int]) -> Shape:
 
 
 @export
-@finds_first
+@normalizes_first
 def layer_norm(
     input: Tensor,
     normalized_shape: Sequence[int],

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import shape as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
@@ -20,7 +20,7 @@ from .resample import PAD_KINDS, PADS, AxisMap, Maps, maps_of
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def pad(
     input: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None
 ) -> Tensor:

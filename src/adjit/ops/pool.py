@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import Operation, finds, operation
+from ..graph.operation import Operation, normalizes, operation
 from ..graph.state import state
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import pool as kernels
@@ -496,7 +496,7 @@ def average_windows(
 
 
 @export
-@finds
+@normalizes
 def avg_pool1d(
     input: Tensor,
     kernel_size: Sizes,
@@ -530,7 +530,7 @@ def avg_pool1d(
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def avg_pool2d(
     input: Tensor,
     kernel_size: Sizes,
@@ -556,7 +556,7 @@ def avg_pool2d(
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def avg_pool3d(
     input: Tensor,
     kernel_size: Sizes,
@@ -666,7 +666,7 @@ def adaptive_average(name: str, n: int, x: Tensor, output_size: Any) -> Any:
 
 
 @export
-@finds
+@normalizes
 def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
     """The means of `output_size` windows that divide the last axis evenly.
 
@@ -687,7 +687,7 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Sizes) -> Tensor:
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
     """Average windows that divide the last two axes evenly; a size that is None stays what it is.
 
@@ -702,7 +702,7 @@ def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
     """Average windows that divide the last three axes evenly; a size that is None stays what it is.
 

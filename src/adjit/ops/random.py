@@ -8,7 +8,7 @@ from .. import dtypes
 from ..dtypes import dtype as Dtype
 from ..graph import inplace as writing
 from ..graph.export import export
-from ..graph.factories import maker
+from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..graph.record import common_device
@@ -54,7 +54,7 @@ def size_of(name: str, size: tuple[Any, ...]) -> Shape:
 
 
 @export
-@maker
+@factory
 @listed("size", after=0)
 def rand(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
@@ -85,7 +85,7 @@ def rand(
 
 
 @export
-@maker
+@factory
 @listed("size", after=0)
 def randn(
     *size: Any, generator: Generator | None = None, out: Tensor | None = None,
@@ -104,7 +104,7 @@ def randn(
 
 
 @export
-@maker
+@factory
 def randint(
     low: Any = None, high: Any = None, size: Any = None, *, generator: Generator | None = None,
     out: Tensor | None = None, dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -150,7 +150,7 @@ def is_whole(value: Any) -> bool:
 
 
 @export
-@maker
+@factory
 def randperm(
     n: int, *, generator: Generator | None = None, out: Tensor | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -182,7 +182,7 @@ def randperm(
 
 
 @export
-@maker
+@factory
 def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
@@ -202,7 +202,7 @@ def rand_like(
 
 
 @export
-@maker
+@factory
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Dtype | None = None,
     layout: Any = None, device: Any = None, requires_grad: bool = False, memory_format: Any = None,
@@ -222,7 +222,7 @@ def randn_like(
 
 
 @export
-@maker
+@factory
 def randint_like(
     input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None,
     dtype: Dtype | None = None, layout: Any = None, device: Any = None,
@@ -286,7 +286,7 @@ def normal(
     return made if out is None else writing.write_out("normal", out, made)
 
 
-@maker
+@factory
 def normal_of_numbers(
     mean: float, std: float, size: Any, generator: Generator | None, out: Tensor | None,
     dtype: Dtype | None, device: Any, requires_grad: bool,

@@ -599,7 +599,7 @@ def lstm_cell(
     return made, after
 
 
-def cell_of(
+def storage_of(
     step: Callable[..., Any], input: Tensor, hx: Tensor, w_ih: Tensor, w_hh: Tensor,
     b_ih: Tensor | None, b_hh: Tensor | None,
 ) -> Tensor:  # fmt: skip
@@ -622,7 +622,7 @@ def gru_cell(
         >>> adjit.gru_cell(adjit.ones(1, 1), adjit.zeros(1, 1), adjit.ones(3, 1), adjit.ones(3, 1))
         tensor([[0.2048]])
     """
-    return cell_of(gru_step, input, hx, w_ih, w_hh, b_ih, b_hh)
+    return storage_of(gru_step, input, hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @export
@@ -638,7 +638,7 @@ def rnn_tanh_cell(
         >>> adjit.rnn_tanh_cell(adjit.ones(1, 1), adjit.zeros(1, 1), adjit.ones(1, 1), adjit.ones(1, 1))
         tensor([[0.7616]])
     """
-    return cell_of(tanh_step, input, hx, w_ih, w_hh, b_ih, b_hh)
+    return storage_of(tanh_step, input, hx, w_ih, w_hh, b_ih, b_hh)
 
 
 @export
@@ -654,4 +654,4 @@ def rnn_relu_cell(
         >>> adjit.rnn_relu_cell(adjit.ones(1, 1), adjit.ones(1, 1), adjit.ones(1, 1), adjit.ones(1, 1))
         tensor([[2.]])
     """
-    return cell_of(relu_step, input, hx, w_ih, w_hh, b_ih, b_hh)
+    return storage_of(relu_step, input, hx, w_ih, w_hh, b_ih, b_hh)

@@ -19,9 +19,9 @@ from ..devices import CPU
 from ..dtypes import dtype as DType
 from ..graph import record
 from ..graph.export import export
-from ..graph.factories import maker
+from ..graph.factories import factory
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import reduce as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor
@@ -248,7 +248,7 @@ def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def sum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -303,7 +303,7 @@ def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def mean(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -348,7 +348,7 @@ def _(g, x, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def nansum(
     input: Tensor, dim: Axes = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -390,7 +390,7 @@ def nanmean(
 
 @export(method=True)
 @numpy_names
-@maker
+@factory
 def count_nonzero(input: Tensor, dim: Axes = None, *dims: int) -> Tensor:
     """Count the elements that are not zero, as int64, along dimensions or over all.
 
@@ -452,7 +452,7 @@ def _(g, x, axis, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def prod(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, dtype: DType | None = None
@@ -544,7 +544,7 @@ def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """The largest element along dimensions, or of all; NaN if there is one.
@@ -569,7 +569,7 @@ def amax(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
     """The smallest element along dimensions, or of all; NaN if there is one.
@@ -814,7 +814,7 @@ def place_of_extreme(name: str, how: Extreme, x: Tensor, dim: int | None, keepdi
 
 @export(method=True, out=True)
 @numpy_names
-@maker
+@factory
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the largest element along a dimension, or in the flattened tensor, as int64.
 
@@ -840,7 +840,7 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 @export(method=True, out=True)
 @numpy_names
-@maker
+@factory
 def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index of the smallest element along a dimension, or in the flattened tensor, as int64.
 
@@ -876,7 +876,7 @@ def truth(how: ReductionPlan, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
 
 @export(method=True, out=True)
 @numpy_names
-@maker
+@factory
 def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """True if any element is true (not zero), along dimensions or at all; False for none.
 
@@ -896,7 +896,7 @@ def any(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
 
 @export(method=True, out=True)
 @numpy_names
-@maker
+@factory
 def all(input: Tensor, dim: Axes = None, keepdim: bool = False) -> Tensor:
     """True if all elements are true (not zero), along dimensions or at all; True for none.
 
@@ -958,7 +958,7 @@ def _(g, x, out, ord, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(namespace="linalg", out=True)
-@finds
+@normalizes
 @numpy_names
 def vector_norm(
     input: Tensor,

@@ -250,7 +250,7 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return op, (input, other), ()
 
 
-div.usually = quotient
+div.for_two_operands = quotient
 export(method=True, name=["div", "divide"], inplace=True, out=True)(div)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import record
 from ..graph.export import export
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
@@ -42,7 +42,7 @@ def check_integer(name: str, index: Tensor) -> None:
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The slices of `input` along an axis that a vector of indices names.
@@ -83,7 +83,7 @@ def _(g: Tensor, dim: int, index: Tensor, size: int) -> Any:
 
 
 @export(method=True, out=True, inplace=True)
-@finds
+@normalizes
 @numpy_names
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
     """`input` with `alpha * source` added to the slices that a vector of indices names.

@@ -8,7 +8,7 @@ from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import scan as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
@@ -65,7 +65,7 @@ def _(g, axis):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, inplace=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def cumsum(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The sums of each element and all before it along a dimension.
@@ -125,7 +125,7 @@ def reversed_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
 
 
 @export(method=True, inplace=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def cumprod(input: Tensor, dim: int, *, dtype: DType | None = None) -> Tensor:
     """The products of each element and all before it along a dimension.
@@ -244,7 +244,7 @@ def log_or_lowest(x: Tensor) -> Tensor:
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """The logarithm of the running sum of exponentials along a dimension, without overflow.

@@ -13,7 +13,7 @@ from ..dtypes import dtype
 from ..formats import contiguous_format
 from ..graph import write
 from ..graph.export import export
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..shapes import (
     Shape,
     broadcast_shapes,
@@ -152,7 +152,7 @@ def blocks_of(x: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
 
 
 @export(method=True, public=False)
-@finds
+@normalizes
 @listed("repeats", after=1)
 def repeat(input: Tensor, *sizes: Any) -> Tensor:
     """Copies of `input` along each axis.

@@ -13,7 +13,7 @@ from ..graph.export import export
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.view import alias, aliases
-from ..graph.view_cache import viewing
+from ..graph.view_cache import caches_views
 from ..shapes import (
     Size,
     check_int,
@@ -27,7 +27,7 @@ from .regions import scatter_strided, zeros_in
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def select(input: Tensor, dim: int, index: int) -> Tensor:
     """Take one index of an axis, which goes away: a view.
@@ -74,7 +74,7 @@ def slice_dim(input: Tensor, dim: int, start: int, stop: int, step: int) -> Tens
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
     """Take `length` indices of an axis from `start` on: a view.
@@ -109,7 +109,7 @@ def narrow(input: Tensor, dim: int, start: Any, length: int) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """View the diagonal of two axes as the last axis; `offset` is positive above the main one.
 
@@ -191,7 +191,7 @@ def _windows(spec: Spec, axis: int, size: int, step: int) -> Spec:
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
     """Take an axis apart into its slices: views.
@@ -245,7 +245,7 @@ def _cut(spec: Spec, sizes: tuple[int, ...], d: int) -> list[tuple[Spec, int]]:
 
 
 @export(method=True)
-@viewing
+@caches_views
 @listed("split_size")
 @numpy_names
 def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
@@ -292,7 +292,7 @@ def split(tensor: Tensor, split_size_or_sections: Any, dim: int = 0) -> tuple[Te
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into parts of the given sizes: views.
@@ -312,7 +312,7 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) ->
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
     """Cut an axis into at most `chunks` parts of equal size (the last may be smaller): views.

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..dtypes import dtype as DType
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import softmax as kernels
 from ..shapes import Shape, numel, numpy_names, wrap_dim, wrap_dims
 from ..tensor import Tensor
@@ -106,7 +106,7 @@ def _(g, upper, logs, axis):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """Exponentials over their sum along a dimension.
@@ -127,7 +127,7 @@ def softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def log_softmax(input: Tensor, dim: int, dtype: DType | None = None) -> Tensor:
     """The logarithm of `softmax` along a dimension, exact where the softmax underflows.
@@ -165,7 +165,7 @@ def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
 
 
 @export(method=True, out=True)
-@finds
+@normalizes
 @numpy_names
 def logsumexp(input: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Tensor:
     """The logarithm of the sum of exponentials along dimensions, without overflow.

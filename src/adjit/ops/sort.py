@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.export import export
-from ..graph.factories import maker
+from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import sort as kernels
@@ -79,7 +79,7 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool | 
 
 @export(method=True, out=True)
 @numpy_names
-@maker
+@factory
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices that put a tensor in order along a dimension, as int64; stable.
 
@@ -482,7 +482,7 @@ def unique_consecutive(
 
 
 @export(out=True)
-@maker
+@factory
 @listed("self")
 def searchsorted(
     sorted_sequence: Tensor,
@@ -554,7 +554,7 @@ def searchsorted(
 
 
 @export(out=True)
-@maker
+@factory
 def bucketize(
     input: Tensor | Number, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
 ) -> Tensor:

@@ -122,7 +122,8 @@ def _step(
     are_plain = lie_plainly(written, read)
     if not are_plain:
         written = [
-            _stand_in(t) if _is_whole(t) else t.clone(memory_format=contiguous_format) for t in old
+            _placeholder(t) if _is_whole(t) else t.clone(memory_format=contiguous_format)
+            for t in old
         ]
         read = [g if g.spec.contiguous else g.contiguous() for g in grads]
     key = (kernel, len(states), *[p.spec for p in written[: len(params)]])
@@ -140,7 +141,7 @@ def _step(
         settle()
 
 
-def _stand_in(t: Tensor) -> Any:
+def _placeholder(t: Tensor) -> Any:
     """A tensor with the value of another one in a storage of its own."""
     return make_tensor(make_storage(t.storage.value, t.spec), t.spec)
 

@@ -8,7 +8,7 @@ from typing import Any
 from ..dtypes import carrier
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import shape as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..shapes import (
@@ -29,7 +29,7 @@ from .joining import cat
 
 
 @export(method=True, public=False)
-@finds
+@normalizes
 @listed("dims", after=1)
 def flip(input: Tensor, *dims: Any) -> Tensor:
     """The order of elements reversed along axes.
@@ -115,7 +115,7 @@ def flipud(input: Tensor) -> Tensor:
 
 
 @export(method=True)
-@finds
+@normalizes
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     """Elements moved along axes, coming back in on the other side.
 

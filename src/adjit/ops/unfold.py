@@ -6,7 +6,7 @@ from typing import Any
 
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import finds, operation
+from ..graph.operation import normalizes, operation
 from ..kernels.ops import unfold as kernels
 from ..shapes import Shape, numel
 from ..tensor import Tensor
@@ -93,7 +93,7 @@ def _(g, geometry):  # type: ignore[no-untyped-def]
 
 
 @export(namespace="nn.functional")
-@finds
+@normalizes
 def unfold(
     input: Tensor,
     kernel_size: Sizes,

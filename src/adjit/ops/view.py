@@ -14,7 +14,7 @@ from ..graph import inplace
 from ..graph.export import add_method, export
 from ..graph.node import Spec
 from ..graph.view import alias, view_op
-from ..graph.view_cache import viewing
+from ..graph.view_cache import caches_views
 from ..graph.write import pair
 from ..shapes import (
     Shape,
@@ -37,7 +37,7 @@ from .layouts import channels_last
 
 
 @export(method=True, public=False)
-@viewing
+@caches_views
 @listed("dims", after=1)
 def permute(input: Tensor, *dims: Any) -> Tensor:
     """Put the axes in another order: a view.
@@ -63,7 +63,7 @@ def permute(input: Tensor, *dims: Any) -> Tensor:
     return _permuted(input, wrapped, "PermuteBackward0")
 
 
-export(viewing(one_list("dims")(permute)))
+export(caches_views(one_list("dims")(permute)))
 
 
 def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
@@ -78,7 +78,7 @@ def _permuted(t: Tensor, order: Sequence[int], name: str) -> Tensor:
 
 
 @export(method=True, name=("transpose", "swapdims"))
-@viewing
+@caches_views
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Exchange two axes: a view.
 
@@ -98,7 +98,7 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
     """Exchange two axes, under NumPy's names: a view.
 
@@ -113,7 +113,7 @@ def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 def t(input: Tensor) -> Tensor:
     """Transpose a matrix; anything of fewer axes stays as it is. A view.
 
@@ -131,7 +131,7 @@ def t(input: Tensor) -> Tensor:
 
 
 @export(method=True, name=("movedim", "moveaxis"))
-@viewing
+@caches_views
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
     """Move axes to other places, the rest keeping their order: a view.
 
@@ -163,7 +163,7 @@ def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
 
 
 @export(public=False, method=True)
-@viewing
+@caches_views
 def adjoint(input: Tensor) -> Tensor:
     """Exchange the last two axes: a view.
 
@@ -192,7 +192,7 @@ def _matrix_transpose(input: Tensor) -> Tensor:
     return transpose(input, -2, -1)
 
 
-@viewing
+@caches_views
 def _reversed_axes(input: Tensor) -> Tensor:
     """The tensor with all its axes reversed: a view.
 
@@ -213,7 +213,7 @@ Tensor.H = property(_matrix_transpose)  # type: ignore[attr-defined]
 
 
 @export(public=False, method=True)
-@viewing
+@caches_views
 @listed("size", "dtype", after=1)
 def view(input: Tensor, *shape: Any) -> Tensor:
     """The same elements in another shape, without a copy.
@@ -233,8 +233,10 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         return _view_dtype(input, shape[0])
     target, strides = _reshaped(input.spec, shape)
-    lends = input.storage.shared  # others may write into its memory, which a copy would not see
-    if strides is None and input.view_of is None and not lends and channels_last(input):
+    is_exported = (
+        input.storage.shared
+    )  # others may write into its memory, which a copy would not see
+    if strides is None and input.view_of is None and not is_exported and channels_last(input):
         copied = input.contiguous()
         pair(input.storage, copied.storage)
         return view(copied, target)
@@ -289,7 +291,7 @@ def view_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True, public=False)
-@viewing
+@caches_views
 @listed("shape", after=1)
 def reshape(input: Tensor, *shape: Any) -> Tensor:
     """Give the elements another shape, -1 standing for one size: a view where possible, else a copy.
@@ -310,7 +312,7 @@ def reshape(input: Tensor, *shape: Any) -> Tensor:
     return _viewed(input, target, strides, "ViewBackward0")
 
 
-export(viewing(one_list("shape")(reshape)))
+export(caches_views(one_list("shape")(reshape)))
 
 
 @export(method=True)
@@ -326,7 +328,7 @@ def reshape_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Merge the axes from `start_dim` to `end_dim` into one: a view where possible, else a copy.
 
@@ -350,7 +352,7 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 def ravel(input: Tensor) -> Tensor:
     """Merge all axes into one, in C order: a view where the elements lie so, else a copy.
 
@@ -363,7 +365,7 @@ def ravel(input: Tensor) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
     """Split one axis into several, of which one may be -1: a view.
@@ -382,7 +384,7 @@ def unflatten(input: Tensor, dim: int, sizes: Sequence[int]) -> Tensor:
 
 
 @export(method=True, inplace=False)
-@viewing
+@caches_views
 @numpy_names
 def unsqueeze(input: Tensor, dim: int) -> Tensor:
     """Put in a new axis of size 1: a view.
@@ -406,7 +408,7 @@ def unsqueeze(input: Tensor, dim: int) -> Tensor:
 
 
 @export(method=True)
-@viewing
+@caches_views
 @numpy_names
 def squeeze(input: Tensor, dim: Any = None, *dims: Any) -> Tensor:
     """Drop axes of size 1: all, or those of the given axes that have size 1. A view.
@@ -475,7 +477,7 @@ for _name, _function, _arguments, _shape in (
 
 
 @export(method=True)
-@viewing
+@caches_views
 @listed("size", after=1)
 def expand(input: Tensor, *sizes: Any, implicit: bool = False) -> Tensor:
     """Repeat axes of size 1 without a copy; -1 keeps a size. A view.
@@ -534,7 +536,7 @@ def expand_as(input: Tensor, other: Tensor) -> Tensor:
 
 
 @export(method=True, public=False)
-@viewing
+@caches_views
 @listed("size", after=1)
 def broadcast_to(input: Tensor, *size: Any) -> Tensor:
     """Expand to a shape; see `expand`.
@@ -547,4 +549,4 @@ def broadcast_to(input: Tensor, *size: Any) -> Tensor:
     return expand(input, *size)
 
 
-export(viewing(one_list("size")(broadcast_to)))
+export(caches_views(one_list("size")(broadcast_to)))

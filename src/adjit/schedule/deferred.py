@@ -5,7 +5,7 @@ value is elementwise and follows from values that are there anyway, a plan leave
 node stays recorded. If a backward comes, it fuses with what it reads.
 
 Who holds a value is told by reference counts: of nodes by cells, of cells by tensors, of both by
-backward functions. Those of large elementwise ops are noted when they are recorded; whatever else
+backward functions. Those of large elementwise ops are savers when they are recorded; whatever else
 holds a value counts as somebody who may look at it.
 """
 
@@ -24,7 +24,9 @@ from .graph_key import NOBODY, others, uses_of
 
 LEAST = 1 << 20  # bytes of a value below which it is computed all the same
 
-savers: list[weakref.ref[Any]] = []  # backward functions that were recorded since the last settle
+large_savers: list[
+    weakref.ref[Any]
+] = []  # backward functions that were recorded since the last settle
 nodes: list[Any] = []  # what was left out, in the order of recording
 
 _refcount = sys.getrefcount
@@ -48,13 +50,13 @@ class DeferredState(Enum):
 
     THERE = auto()  # it will have run
     DEFERRED = auto()  # graphs hold it, and it can be computed later
-    ANEW = auto()  # nobody holds it, and it can be computed again
+    AGAIN = auto()  # nobody holds it, and it can be computed again
     GONE = auto()  # nobody holds it
 
 
-def note(fn: Any) -> None:
+def track_saved(fn: Any) -> None:
     """Note a backward function that has saved much."""
-    savers.append(weakref.ref(fn))
+    large_savers.append(weakref.ref(fn))
 
 
 def bring_back(batch: list[Any], wanted: Iterable[Any] = (), *, everything: bool = False) -> None:
@@ -84,16 +86,16 @@ def put_off(part: DeferredPart, left: list[Any]) -> list[Any]:
     return []
 
 
-def taken_notes() -> list[weakref.ref[Any]]:
-    """The backward functions that were noted, until now."""
-    noted = savers[:]
-    del savers[: len(noted)]
-    return noted
+def taken_savers() -> list[weakref.ref[Any]]:
+    """The backward functions that were savers, until now."""
+    savers = large_savers[:]
+    del large_savers[: len(savers)]
+    return savers
 
 
-def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> DeferredPart | None:
+def cut_down(batch: list[Any], savers: Iterable[weakref.ref[Any]]) -> DeferredPart | None:
     """Take out of a batch what need not run now; None if that is nothing."""
-    alive = [fn for reference in noted if (fn := reference()) is not None]
+    alive = [fn for reference in savers if (fn := reference()) is not None]
     functions = [(fn, saved) for fn in alive if (saved := fn.saved)]  # another thread may free that
     by_graphs = _held_by([saved for _, saved in functions]) if functions else None
     if not by_graphs:
@@ -113,8 +115,8 @@ def cut_down(batch: list[Any], noted: Iterable[weakref.ref[Any]]) -> DeferredPar
     kept = [node for node, stay in zip(batch, stays, strict=True) if stay]
     waiting = set(map(id, kept))
     for fn, saved in functions:  # what they hold may come back, and wait again
-        if not waiting.isdisjoint([id(_cell_of(part).value) for part in saved[::2]]):
-            note(fn)
+        if not waiting.isdisjoint([id(_storage_of(part).value) for part in saved[::2]]):
+            track_saved(fn)
     run = [at for at, is_run in enumerate(runs) if is_run]
     part = DeferredPart([k for k, at in enumerate(run) if states[at] is DeferredState.THERE], kept)
     left = [batch[at] for at in run]
@@ -139,7 +141,7 @@ def _states(
             is_large = node.recipe.spec.nbytes >= LEAST
             states.append(DeferredState.DEFERRED if is_large else DeferredState.THERE)
         else:
-            states.append(DeferredState.ANEW)
+            states.append(DeferredState.AGAIN)
     return states
 
 
@@ -152,7 +154,7 @@ def _can_wait(
     if recipe.pick >= 0:
         return found[0] is not None and states[found[0]] in (
             DeferredState.DEFERRED,
-            DeferredState.ANEW,
+            DeferredState.AGAIN,
         )
     if (
         recipe.fusion.element is None
@@ -178,7 +180,7 @@ def _is_ours(value: Any) -> bool:
 # ----- who holds what -----
 
 
-def _cell_of(part: Any) -> Any:
+def _storage_of(part: Any) -> Any:
     """The cell that a backward function has saved: that of a tensor, or a result's."""
     return part if part.__class__ is Storage else part.storage
 

@@ -125,7 +125,7 @@ def _go(words: list[int], steps: int, status: int, large: bool, then: Calls) -> 
         profile.active.run_node(address, stream, steps, status, large, then)
 
 
-def run_watched(batch: list[Any], watcher: profile.Watcher) -> None:
+def run_profiled(batch: list[Any], watcher: profile.Watcher) -> None:
     """`run` for a profile: one by one, so that it knows whose steps it sees."""
     one: list[Any] = []
     try:
@@ -159,11 +159,11 @@ class DispatchContext(NamedTuple):
     exception: type
 
 
-native.know(DISPATCH=DispatchContext)
+native.register_layout(DISPATCH=DispatchContext)
 context = DispatchContext(
     Recipe, BorrowedMemory, allocate, None, True, False, NO_WRITE, COPY, Exception
 )
-rows = native.Family("dispatch", "run")
+rows = native.FastPath("dispatch", "run")
 run_rows = rows.function(_run_rows, context)
 
 # What the kernel that ran last has found, and whether machine code is writing rows: what a finalizer or a
@@ -294,19 +294,19 @@ def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
 
 def _failed(node: Any, recipe: Any = None) -> Exception:
     """What is raised when the kernel of a node has found a bad value; the node remembers it."""
-    error = found_error(recipe or node.recipe, tuple(_status[:STATUS_WORDS]), node.site)
+    error = found_error(recipe or node.recipe, tuple(_status[:STATUS_WORDS]), node.call_site)
     fail(node, error)
     with suppress(AttributeError):  # one that is interrupted before would run again
         del node.address
     return error
 
 
-def found_error(recipe: Recipe, status: tuple[int, ...], site: Any) -> Exception:
+def found_error(recipe: Recipe, status: tuple[int, ...], call_site: Any) -> Exception:
     """What a kernel that found a bad value raises, with the line that recorded it."""
     assert recipe.fallible is not None
     error = recipe.fallible(status)
-    if site is not None:
-        file, line, where = site
+    if call_site is not None:
+        file, line, where = call_site
         error.add_note(f'recorded at File "{file}", line {line}, in {where}')
     return error
 

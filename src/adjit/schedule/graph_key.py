@@ -182,7 +182,7 @@ def _owned(
     for number in sorted(replaced):
         same = entries[id(externals[number][0])]
         held = others_outside(externals, number, uses) - len(same) + 1
-        if held <= _OWNED and externals[number][0].address.__class__ is not BorrowedMemory:
+        if held <= _DONATED and externals[number][0].address.__class__ is not BorrowedMemory:
             words += [number, *[~other for other in same if other != number]]
     return tuple(words)
 
@@ -208,13 +208,13 @@ def _calibrate() -> tuple[int, int]:
     return held, others_outside(outside, 0, Counter(map(id, reader)))
 
 
-NOBODY, _OWNED = _calibrate()
+NOBODY, _DONATED = _calibrate()
 
 
 class KeyContext(NamedTuple):
     """What reading the structure of a batch needs."""
 
-    twin: Callable[..., Any]
+    fallback: Callable[..., Any]
     recipe_class: type
     none: None
     no_write: str  # kinds of writes
@@ -222,7 +222,7 @@ class KeyContext(NamedTuple):
     foreign: type
 
 
-native.know(RECIPE=Recipe, WANTED=Wanted, KEY=KeyContext)
-read_batch = native.Family("graph_key", "read").function(
+native.register_layout(RECIPE=Recipe, WANTED=Wanted, KEY=KeyContext)
+read_batch = native.FastPath("graph_key", "read").function(
     read, KeyContext(read, Recipe, None, NO_WRITE, COPY, BorrowedMemory)
 )

@@ -36,10 +36,10 @@ is_on = config.JIT != "off"
 class PlanEntry:
     """What is known of a structure: how often it was seen, then its plan."""
 
-    __slots__ = ("course", "is_ready", "nodes", "plan", "seen")
+    __slots__ = ("compiled_run", "is_ready", "nodes", "plan", "seen")
 
     def __init__(self) -> None:
-        self.course: Any = None  # of the plan, if that is ready and runs in machine code
+        self.compiled_run: Any = None  # of the plan, if that is ready and runs in machine code
         self.seen = self.nodes = 0
         self.plan: Plan | None = None
         self.is_ready = False
@@ -75,7 +75,7 @@ def plan_of(batch: Sequence[Any], structure: Structure) -> Plan | None:
     _forget_the_oldest()
     if entry.plan is not None and entry.plan.is_ready:
         entry.plan.finish()
-        entry.is_ready, entry.course = True, entry.plan.course
+        entry.is_ready, entry.compiled_run = True, entry.plan.compiled_run
         empty_cache()  # of what dispatching needed: more, and in other sizes
         return entry.plan
     return None
@@ -256,4 +256,4 @@ def clear() -> None:
     _nodes = 0
 
 
-native.know(ENTRY=PlanEntry)
+native.register_layout(ENTRY=PlanEntry)

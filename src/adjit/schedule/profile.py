@@ -12,19 +12,19 @@ from typing import Any, NamedTuple
 
 from ..atomic import Calls
 from ..devices import CPU, device
-from ..errors import Site
+from ..errors import CallSite
 from . import run_cpu
 from .planning.recipe import Recipe
-from .planning.step_info import StepInfo, copy_note, node_notes
+from .planning.step_info import StepInfo, copy_info, node_infos
 
 
 class ProfileEvent(NamedTuple):
     """A step that has run."""
 
-    note: StepInfo
+    info: StepInfo
     begin: int  # ns of the monotonic clock
     end: int
-    sites: tuple[Site, ...]  # where what it computes was recorded
+    sites: tuple[CallSite, ...]  # where what it computes was recorded
     thread: int
     place: device = CPU
 
@@ -44,13 +44,13 @@ class Watcher:
     def __init__(self) -> None:
         self.events: list[ProfileEvent] = []
         self.spans: list[Span] = []
-        self.sites: dict[int, Site | None] = {}  # of nodes, by their id
+        self.sites: dict[int, CallSite | None] = {}  # of nodes, by their id
         self._notes: dict[tuple[Recipe, int], list[StepInfo]] = {}  # by recipe and first kernel
         self._plans: dict[Any, list[StepInfo]] = {}
         self._recipe: Any = None
-        self._site: Site | None = None
+        self._site: CallSite | None = None
 
-    def sites_of(self, batch: Sequence[Any]) -> list[Site | None]:
+    def sites_of(self, batch: Sequence[Any]) -> list[CallSite | None]:
         """Where the nodes of a batch were recorded."""
         return [self.sites.get(id(node)) for node in batch]
 
@@ -68,13 +68,13 @@ class Watcher:
     def run_plan(
         self,
         notes: Sequence[StepInfo],
-        sites: Sequence[Site | None],
+        sites: Sequence[CallSite | None],
         stream: int,
         status: int,
         large: bool,
         then: Calls,
     ) -> int:
-        """Run the stream of a plan with a note for each step, a site for each node; then at once what
+        """Run the stream of a plan with a info for each step, a call_site for each node; then at once what
         follows, if it went well."""
         stopped, times = run_cpu.run_timed(stream, len(notes), status, large=large, then=then)
         self.keep(notes, times, sites)
@@ -106,16 +106,18 @@ class Watcher:
         self,
         notes: Sequence[StepInfo],
         times: Sequence[int],
-        sites: Sequence[Site | None],
+        sites: Sequence[CallSite | None],
         place: device = CPU,
     ) -> None:
         """Note the times between the steps of these notes."""
         thread = threading.get_native_id()
-        for note, begin, end in zip(notes, times[:-1], times[1:], strict=False):
-            found = [sites[k] for k in note.nodes if k < len(sites)]
-            lines = tuple(dict.fromkeys([site for site in found if site is not None]))
-            if note.nodes:  # no node asked for the last step of a plan
-                self.events.append(ProfileEvent(note, begin, end, lines, thread, place))
+        for info, begin, end in zip(notes, times[:-1], times[1:], strict=False):
+            found = [sites[k] for k in info.nodes if k < len(sites)]
+            lines = tuple(
+                dict.fromkeys([call_site for call_site in found if call_site is not None])
+            )
+            if info.nodes:  # no node asked for the last step of a plan
+                self.events.append(ProfileEvent(info, begin, end, lines, thread, place))
 
 
 active: Watcher | None = None
@@ -128,11 +130,11 @@ def _notes_of(recipe: Recipe, kernel: int) -> list[StepInfo]:
         from .planning.lower import copy_words
 
         source = recipe.steps[0].source
-        notes = [copy_note(source, recipe.inputs[1], 0, (None, 0), (None, 0))]
+        notes = [copy_info(source, recipe.inputs[1], 0, (None, 0), (None, 0))]
         if is_here and kernel != recipe.steps[0].source.address:
-            notes.insert(0, copy_note(copy_words(), recipe.spec, 0, (None, 0), (None, 0)))
+            notes.insert(0, copy_info(copy_words(), recipe.spec, 0, (None, 0), (None, 0)))
         return notes
     if is_here and recipe.alias is not None and kernel == recipe.alias.steps[0].source.address:
         recipe = recipe.alias
     reads, writes = [(None, 0)] * len(recipe.inputs), [(None, 0)] * len(recipe.outputs)
-    return node_notes(recipe, (0,), reads, writes)
+    return node_infos(recipe, (0,), reads, writes)

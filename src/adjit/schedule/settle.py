@@ -22,7 +22,7 @@ from . import deferred, dispatch, plan_cache, profile
 from .dispatch import Failed, fail, found_error
 from .graph_key import Structure, read_batch, structure_of, structure_with
 from .jit import disk, native
-from .planning.plan import copied, run_course
+from .planning.plan import copied, run_compiled
 
 lock = Lock()
 pending: list[Any] = []
@@ -75,18 +75,18 @@ def settle_pending(*, everything: bool = False) -> None:
             if deferred.nodes:
                 drop_unwanted(deferred.nodes)
                 deferred.bring_back(batch, everything=everything)
-            noted = deferred.taken_notes()
+            savers = deferred.taken_savers()
             if everything or not plan_cache.is_on:
-                noted.clear()
+                savers.clear()
             if devices.gpus_used:
-                _run_by_device(batch, noted)
+                _run_by_device(batch, savers)
             else:
-                _run(batch, noted)
+                _run(batch, savers)
         finally:  # what was not reached, because of an error, stays in `pending`
             pending[:0] = batch
 
 
-def _run(batch: list[Any], noted: list[Any]) -> None:
+def _run(batch: list[Any], savers: list[Any]) -> None:
     """Run nodes of the CPU, by their plan if they have one, but for those that can wait.
 
     What an error leaves stays in the batch, here and below. Signals arrive after calls and at the ends of
@@ -94,12 +94,12 @@ def _run(batch: list[Any], noted: list[Any]) -> None:
     """
     part = None
     try:
-        part = deferred.cut_down(batch, noted) if noted and not _reads_failed(batch) else None
+        part = deferred.cut_down(batch, savers) if savers and not _reads_failed(batch) else None
         if not (plan_cache.is_on and len(batch) > 1 and _run_plan(batch, part)):
             if profile.active is None:
                 dispatch.run(batch)
             else:
-                dispatch.run_watched(batch, profile.active)
+                dispatch.run_profiled(batch, profile.active)
         if part is not None:
             deferred.put_off(part, batch)
             part = None
@@ -108,7 +108,7 @@ def _run(batch: list[Any], noted: list[Any]) -> None:
             batch[:] = deferred.put_off(part, batch)
 
 
-def _run_by_device(batch: list[Any], noted: list[Any]) -> None:
+def _run_by_device(batch: list[Any], savers: list[Any]) -> None:
     """Run nodes in order, those in a row that run on the same device together."""
     while batch:
         first = batch[0].recipe
@@ -124,7 +124,7 @@ def _run_by_device(batch: list[Any], noted: list[Any]) -> None:
         try:
             del batch[at:]
             if first.device is CPU:
-                _run(batch, noted)
+                _run(batch, savers)
             else:
                 _run_on_gpu(batch, first.crosses)
         finally:
@@ -147,7 +147,7 @@ def _drop_unwanted(batch: list[Any]) -> None:
             del batch[at]
 
 
-drop_unwanted = native.Family("dispatch", "drop_unwanted").function(
+drop_unwanted = native.FastPath("dispatch", "drop_unwanted").function(
     _drop_unwanted, dispatch.context
 )
 
@@ -174,8 +174,8 @@ def _run_by(
     plan = plan_cache.plan_of(batch, structure)
     if plan is None:
         return False
-    if part is None and profile.active is None and plan.course is not None:
-        done = run_course(plan.course, structure.externals, batch)
+    if part is None and profile.active is None and plan.compiled_run is not None:
+        done = run_compiled(plan.compiled_run, structure.externals, batch)
         if done is True:
             return True
         if done is not False:
@@ -183,7 +183,7 @@ def _run_by(
     blocks: list[Any] | None = None
     try:
         if plan.checked:
-            plan.expect([(batch[at].recipe, batch[at].site) for at in plan.checked])
+            plan.expect([(batch[at].recipe, batch[at].call_site) for at in plan.checked])
         blocks = plan.prepare(structure.externals)
         plan.set_numbers([batch[at].scalars for at in plan.numbered])
         sites = None if profile.active is None else profile.active.sites_of(batch)
@@ -207,7 +207,7 @@ def _stopped(plan: Any, step: int, batch: list[Any]) -> BaseException:
 def _failed(plan: Any, batch: list[Any]) -> BaseException:
     """The error of a node that found a bad value, which is taken off the batch."""
     node = batch.pop(plan.failed_node())
-    error = found_error(node.recipe, tuple(plan.status[:STATUS_WORDS]), node.site)
+    error = found_error(node.recipe, tuple(plan.status[:STATUS_WORDS]), node.call_site)
     fail(node, error)
     return error
 
@@ -231,7 +231,7 @@ def _forget(batch: list[Any]) -> None:
         node.recipe = node.inputs = None
 
 
-forget = native.Family("dispatch", "forget").function(_forget, dispatch.context)
+forget = native.FastPath("dispatch", "forget").function(_forget, dispatch.context)
 
 
 def _calibrate() -> int:
@@ -368,7 +368,7 @@ class Scheduler(NamedTuple):
     entries: dict[Any, plan_cache.PlanEntry]
     drop_unwanted: Callable[..., None]
     read_batch: Callable[..., Any]
-    run_course: Callable[..., Any]
+    run_compiled: Callable[..., Any]
     raise_stopped: Callable[..., None]
     run_read: Callable[..., bool]
     places: list[int]  # of the walk, of the team, of the status: empty before anything has run
@@ -386,13 +386,13 @@ class Scheduler(NamedTuple):
 class SettleContext(NamedTuple):
     """What settling, and looking at a value, gets."""
 
-    twin: Callable[..., Any]
+    fallback: Callable[..., Any]
     scheduler: Scheduler
 
 
-native.know(SCHEDULER=Scheduler, SETTLE=SettleContext)
+native.register_layout(SCHEDULER=Scheduler, SETTLE=SettleContext)
 _scheduler = Scheduler(
-    lists=(waiting, deferred.nodes, deferred.savers, devices.gpus_used),
+    lists=(waiting, deferred.nodes, deferred.large_savers, devices.gpus_used),
     sets=(captured_threads,),
     flags=(
         native.variable(native.__name__, "is_wanted", False),
@@ -405,7 +405,7 @@ _scheduler = Scheduler(
     entries=plan_cache.entries,
     drop_unwanted=drop_unwanted,
     read_batch=read_batch,
-    run_course=run_course,
+    run_compiled=run_compiled,
     raise_stopped=_raise_stopped,
     run_read=_run_read,
     places=dispatch.places,
@@ -418,7 +418,7 @@ _scheduler = Scheduler(
     true=True,
     false=False,
 )
-settle = native.Family("settle", "settle").function(_settle, SettleContext(_settle, _scheduler))
-value_of = native.Family("settle", "value_of").function(
+settle = native.FastPath("settle", "settle").function(_settle, SettleContext(_settle, _scheduler))
+value_of = native.FastPath("settle", "value_of").function(
     _value_of, SettleContext(_value_of, _scheduler._replace(settle=settle))
 )

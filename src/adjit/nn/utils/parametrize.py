@@ -210,12 +210,12 @@ def _copy(self: Any, memo: dict[int, Any]) -> Any:
     """A deep copy, without asking for a state that can be pickled."""
     if id(self) in memo:
         return memo[id(self)]
-    twin = memo[id(self)] = self.__new__(type(self))
-    twin.__dict__ = copy.deepcopy(self.__dict__, memo)
+    fallback = memo[id(self)] = self.__new__(type(self))
+    fallback.__dict__ = copy.deepcopy(self.__dict__, memo)
     for slot in copyreg._slotnames(type(self)):  # type: ignore[attr-defined]
         if hasattr(self, slot):
-            setattr(twin, slot, copy.deepcopy(getattr(self, slot), memo))
-    return twin
+            setattr(fallback, slot, copy.deepcopy(getattr(self, slot), memo))
+    return fallback
 
 
 def _no_state(self: Any) -> Any:

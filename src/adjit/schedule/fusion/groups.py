@@ -118,7 +118,7 @@ class Fusion:
 
     def __init__(self, items: Sequence[Item], held: set[int], least: int, limits: Limits) -> None:
         self.items, self.held, self.least, self.limits = items, held, least, limits
-        self._makers: dict[int, tuple[Task, Item]] = {}  # of each value
+        self._producers: dict[int, tuple[Task, Item]] = {}  # of each value
         self._readers: dict[Any, Task] = {}  # the last group that reads a value from outside
         self._tasks: list[Task] = []
 
@@ -128,15 +128,15 @@ class Fusion:
         for item, cell in zip(self.items, cells(names, MAX_MEMBERS // 2), strict=True):
             task = self._task_of(item, cell)
             for value in item.writes:
-                self._makers[value] = task, item
+                self._producers[value] = task, item
         tasks = [task for task in self._tasks if task.into is None]
         for task in tasks:
             task.needs = {before.found() for before in task.needs} - {task}
         self._compute_again(tasks)
         return tasks
 
-    def _maker(self, value: int) -> tuple[Task, Item]:
-        task, item = self._makers[value]
+    def _producer(self, value: int) -> tuple[Task, Item]:
+        task, item = self._producers[value]
         return task.found(), item
 
     def _is_fused(self, item: Item) -> bool:
@@ -154,7 +154,7 @@ class Fusion:
             return self._place(item, cell)
         task = Task(item, cell)
         self._tasks.append(task)
-        task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0}
+        task.needs |= {self._producer(r.value)[0] for r in item.reads if r.value >= 0}
         return task
 
     def _is_row_group(self, item: Item) -> bool:
@@ -167,7 +167,7 @@ class Fusion:
     def _add(self, task: Task, item: Item) -> Task:
         """Let an item join a group that computes what it reads."""
         (task.items if item.recipe.fusion.fold is None else task.folds).append(item)
-        task.needs |= {self._maker(r.value)[0] for r in item.reads if r.value >= 0} - {task}
+        task.needs |= {self._producer(r.value)[0] for r in item.reads if r.value >= 0} - {task}
         task.last = item.node
         return task
 
@@ -180,7 +180,7 @@ class Fusion:
         siblings = []
         for read, stride, shape in _walks(item):
             if read.value >= 0:
-                task = self._maker(read.value)[0]
+                task = self._producer(read.value)[0]
                 fresh.needs.add(task)
                 if self._is_same(read, stride, shape) or self._is_spread(read, stride, shape):
                     friends.append(task)
@@ -247,7 +247,7 @@ class Fusion:
 
     def _made(self, read: Read) -> tuple[Sequence[int], Sequence[int]] | None:
         """How a group walks along a value that it computes: strides and shape."""
-        task, item = self._maker(read.value)
+        task, item = self._producer(read.value)
         k, element = item.writes.index(read.value), item.recipe.fusion.element
         if element is not None and self._is_fused(item):
             return element.outputs[k].strides or (), element.shape
@@ -295,7 +295,7 @@ class Fusion:
         size = item.recipe.inputs[0].numel
         if read.value < 0 or not self._is_same(read, (1,), (size,)):
             return None
-        task, row_group = self._maker(read.value)[0], row_group_of(item.recipe)
+        task, row_group = self._producer(read.value)[0], row_group_of(item.recipe)
         if task.numel != size:
             return None
         if row_group is not None and self._may_enter(task, row_group, Task(item, task.cell)):
@@ -306,7 +306,7 @@ class Fusion:
 
     def _is_of_rows(self, read: Read) -> bool:
         """Whether a value has one element for each row of a row group that computes it."""
-        task, source = self._maker(read.value)
+        task, source = self._producer(read.value)
         if task.row_group is None or read.offset:
             return False
         fold, made = (
@@ -317,7 +317,7 @@ class Fusion:
 
     def _is_spread(self, read: Read, stride: Sequence[int], shape: Sequence[int]) -> bool:
         """Whether a reader over a row group takes the one element that the row group has for a row."""
-        row_group = self._maker(read.value)[0].row_group
+        row_group = self._producer(read.value)[0].row_group
         if row_group is None or numel(shape) != row_group.numel or not self._is_of_rows(read):
             return False
         return steps_of(stride, shape, row_group) == ((1, 0) if row_group.rows > 1 else (0, 0))
@@ -325,8 +325,8 @@ class Fusion:
     def _row_group_below(self, item: Item, cell: int) -> Task | None:
         """The row group from whose sums of rows an item computes one element a row."""
         reads = [read for read in item.reads if read.value >= 0]
-        makers = [self._maker(read.value)[0] for read in reads]
-        row_groups = [m for m, r in zip(makers, reads, strict=True) if self._is_of_rows(r)]
+        producers = [self._producer(read.value)[0] for read in reads]
+        row_groups = [m for m, r in zip(producers, reads, strict=True) if self._is_of_rows(r)]
         if not row_groups:
             return None
         task = max(row_groups, key=lambda made: made.last)
@@ -337,8 +337,8 @@ class Fusion:
             return None
         if task.cell != cell or _work(task) >= MAX_WORK:
             return None
-        for maker, read in zip(makers, reads, strict=True):
-            if not self._is_of_rows(read) if maker is task else _reaches(maker, task):
+        for producer, read in zip(producers, reads, strict=True):
+            if not self._is_of_rows(read) if producer is task else _reaches(producer, task):
                 return None
         return task
 
@@ -353,7 +353,7 @@ class Fusion:
                 walks = _walks(item) if self._is_fused(item) or task.row_group is not None else []
                 same = {w[0] for w in walks if w[0].value >= 0 and self._is_same(*w)}
                 for read in item.reads:
-                    if read.value < 0 or self._maker(read.value)[0] is task:
+                    if read.value < 0 or self._producer(read.value)[0] is task:
                         continue
                     readers.setdefault(read.value, set()).add(task)
                     if read not in same:
@@ -361,7 +361,7 @@ class Fusion:
         for value in sorted(readers, reverse=True):
             if value in stored:
                 continue
-            home = self._maker(value)[0]
+            home = self._producer(value)[0]
             copies = self._cheap_way(value, home, stored)
             if copies is None or not all(
                 _may_copy(copies, task)
@@ -379,7 +379,7 @@ class Fusion:
         found: dict[int, Item] = {}
         stack = [value]
         while stack:
-            task, item = self._maker(stack.pop())
+            task, item = self._producer(stack.pop())
             if item.node in found:
                 continue
             element = item.recipe.fusion.element

@@ -20,13 +20,14 @@ def with_activations(
     """The items, each product that `takes` one made one with the activation that alone reads its
     result."""
     readers = Counter(read.value for item in items for read in item.reads)
-    makers: dict[int, int] = {}  # the places of products
+    producers: dict[int, int] = {}  # the places of products
     found: list[Item | None] = [*items]
     for place, item in enumerate(items):
         if item.recipe.fusion.activation >= 0 and takes(item.recipe):
-            makers[item.writes[0]] = place
+            producers[item.writes[0]] = place
         elif (
-            item.recipe.name in ACTIVATIONS and (at := makers.get(item.reads[0].value)) is not None
+            item.recipe.name in ACTIVATIONS
+            and (at := producers.get(item.reads[0].value)) is not None
         ):
             product, value = items[at], item.reads[0].value
             if readers[value] == 1 and value not in held and _is_whole(item, product):

@@ -18,7 +18,7 @@ from typing import Any
 
 from ... import gpu
 from ...atomic import Calls
-from ...errors import Site
+from ...errors import CallSite
 from ...kernels.on_gpu.block import PARTS_BYTES
 from ...kernels.runtime import launcher
 from ...kernels.runtime.runner import HEADER
@@ -176,9 +176,11 @@ class GpuPlan(Plan):
     def expect(self, nodes: Sequence[tuple[Recipe, Any]]) -> None:
         """Give the nodes that can fail words to tell what they find."""
         stream = gpu.current_stream(self.owner.index)
-        self._checks = [self.owner.checks.expect(recipe, site, stream) for recipe, site in nodes]
+        self._checks = [
+            self.owner.checks.expect(recipe, call_site, stream) for recipe, call_site in nodes
+        ]
 
-    def _course(self) -> None:
+    def _compiled_run(self) -> None:
         """None: launches are looked at here."""
 
     def prepare(self, externals: list[tuple[Any, int]]) -> list[Any]:
@@ -202,7 +204,7 @@ class GpuPlan(Plan):
     def _allocate(self, size: int) -> Any:
         return self.owner.pool.allocate(size)
 
-    def _go(self, sites: Sequence[Site | None] | None, then: Calls) -> None:
+    def _go(self, sites: Sequence[CallSite | None] | None, then: Calls) -> None:
         """Launch all kernels on the current stream."""
         owner = self.owner
         owner.use_current_stream()

@@ -241,7 +241,7 @@ class Checks:
         self._waiting: list[tuple[int, Recipe, Any, int]] = []
         self._free: list[int] = []
 
-    def expect(self, recipe: Recipe, site: Any, stream: int) -> int:
+    def expect(self, recipe: Recipe, call_site: Any, stream: int) -> int:
         """The address of status words for a node that is about to run."""
         if self._memory is None:
             nbytes = 8 * self.WORDS * self.ROOM
@@ -252,7 +252,7 @@ class Checks:
             self._owner.synchronize()
         address = self._free.pop()
         write_words(address, (0,) * self.WORDS)
-        self._waiting.append((address, recipe, site, stream))
+        self._waiting.append((address, recipe, call_site, stream))
         return address
 
     def look(self, stream: int | None) -> None:
@@ -262,10 +262,10 @@ class Checks:
             return
         self._waiting = [w for w in self._waiting if w not in done]
         self._free += [address for address, *_ in done]
-        for address, recipe, site, _ in done:
+        for address, recipe, call_site, _ in done:
             status = read_words(address, self.WORDS)
             if status[0]:
-                raise found_error(recipe, status, site)
+                raise found_error(recipe, status, call_site)
 
 
 def write_words(address: int, values: Sequence[int]) -> None:
@@ -363,8 +363,8 @@ def _launch(owner: Gpu, node: Any, recipe: Recipe) -> None:
     if recipe.scratch:
         row.append(owner.pool.allocate(recipe.scratch))
     if recipe.fallible is not None:
-        row.append(owner.checks.expect(recipe, node.site, gpu.current_stream(owner.index)))
-        node.site = None
+        row.append(owner.checks.expect(recipe, node.call_site, gpu.current_stream(owner.index)))
+        node.call_site = None
     done = marks(node, blocks)
     if launches:
         owner.run(launches, [*row, *recipe.constants, *node.scalars], done)
@@ -463,7 +463,7 @@ def copied(value: Any, nbytes: int, place: device) -> Any:
     owner = gpu_of(place)
     owner.driver.use(owner.index)
     made = value.__class__()
-    made.recipe = made.inputs = made.offsets = made.site = None
+    made.recipe = made.inputs = made.offsets = made.call_site = None
     made.scalars = ()
     made.address = owner.pool.allocate(nbytes)
     _copy(owner, "cuMemcpyDtoDAsync_v2", made.address, value.address, nbytes)

@@ -2,7 +2,7 @@
 
 A program of small ops spends its time on moving references: into nodes, tuples, into `pending`. The
 modules of the kernels room named here do that through CPython's C interface. Each function has a
-twin in Python, which says what it does, serves while the machine code is not there yet (it is
+fallback in Python, which says what it does, serves while the machine code is not there yet (it is
 loaded or, once on a machine, compiled in the background when a program has settled a few times),
 takes the unusual cases, and is all there is where the interpreter is not CPython with its lock, or
 ADJIT_RECORDER says `python`.
@@ -49,7 +49,7 @@ is_supported = why_python is None
 # ----- what machine code knows by name -----
 
 
-def know(**things: type | Callable[..., Any] | int) -> None:
+def register_layout(**things: type | Callable[..., Any] | int) -> None:
     """Let machine code find things by constants, which it names after them: `NODE_INPUTS` is the offset of a
     slot where NODE is a class, the place of a field where it is a NamedTuple, that of a parameter where it
     is a function; NODE is a number where it is one.
@@ -130,7 +130,7 @@ _PRIVATE = re.compile(r"(^|\.)_(?=[a-z]\w*$)")  # before the last part of a name
 Context = tuple[Any, ...] | Callable[[], tuple[Any, ...]]
 
 
-class Family:
+class FastPath:
     """The functions that share one piece of machine code, and differ in their context.
 
     The code is a function of a module of `kernels/fastpath`, compiled with constants of this process:
@@ -148,19 +148,19 @@ class Family:
         ] = []  # without context yet
         add(self)
 
-    def function(self, twin: Callable[..., Any], context: Context) -> Any:
-        """`twin`, replaced by the machine code as soon as that is there; without the `_` of its name."""
+    def function(self, fallback: Callable[..., Any], context: Context) -> Any:
+        """`fallback`, replaced by the machine code as soon as that is there; without the `_` of its name."""
         for named in ("__name__", "__qualname__"):
-            setattr(twin, named, _PRIVATE.sub(r"\1", getattr(twin, named)))
+            setattr(fallback, named, _PRIVATE.sub(r"\1", getattr(fallback, named)))
         if not is_supported:
-            return twin
+            return fallback
         made: Any = NativeFunction()
-        made.__wrapped__ = twin
-        made.__name__, made.__doc__ = twin.__name__, twin.__doc__
-        self.serve(made, context)
+        made.__wrapped__ = fallback
+        made.__name__, made.__doc__ = fallback.__name__, fallback.__doc__
+        self.bind(made, context)
         return made
 
-    def serve(self, made: Native, context: Context) -> None:
+    def bind(self, made: Native, context: Context) -> None:
         """Have calls of an object of a class that is `called` go to the machine code."""
         if is_supported:
             if isinstance(context, tuple):
@@ -222,7 +222,9 @@ def _bound(name: str) -> str:
 
     text, where = kernel_files.text_of(name), f"kernels/{name.replace('.', '/')}.py"
     if unknown := sorted(opened(text) - constants.keys()):
-        raise NameError(f"{where} wants {', '.join(unknown)}, which `native.know` was not told")
+        raise NameError(
+            f"{where} wants {', '.join(unknown)}, which `native.register_layout` was not told"
+        )
     rest = _OPEN.sub("", _without_imports(text))
     if left := _LEFT_OPEN.search(rest):
         line = rest.count("\n", 0, left.end()) + 1
@@ -280,21 +282,21 @@ class _Bound(types.ModuleType):
         return self.__dict__[name]
 
 
-families: list[Family] = []
+families: list[FastPath] = []
 _settles = 0
 is_wanted = False  # whether there are some that nobody has asked for yet
 
 
 def is_used() -> bool:
     """Whether some of the machine code is there."""
-    return any(family.is_loaded for family in families)
+    return any(fast_path.is_loaded for fast_path in families)
 
 
-def add(family: Family) -> None:
-    """Have the machine code of a family loaded when the program is worth it."""
+def add(fast_path: FastPath) -> None:
+    """Have the machine code of a fast_path loaded when the program is worth it."""
     global is_wanted
     if is_supported:
-        families.append(family)
+        families.append(fast_path)
         is_wanted = True
 
 
@@ -305,18 +307,18 @@ def settled(compile_later: Callable[[Callable[[], object]], None]) -> None:
     if _settles < SETTLES:
         return
     is_wanted = False
-    for family in families:
-        if not _loaded(family, compiling=False):
-            compile_later(functools.partial(_loaded, family, compiling=True))
+    for fast_path in families:
+        if not _loaded(fast_path, compiling=False):
+            compile_later(functools.partial(_loaded, fast_path, compiling=True))
 
 
-def _loaded(family: Family, *, compiling: bool) -> bool:
-    """Load the machine code of a family; where that cannot be done, its twins go on."""
+def _loaded(fast_path: FastPath, *, compiling: bool) -> bool:
+    """Load the machine code of a fast_path; where that cannot be done, its twins go on."""
     try:
-        return family.load(compiling=compiling)
+        return fast_path.load(compiling=compiling)
     except Exception as error:
         warnings.warn(
-            f"adjit could not load {family.module}.{family.name} ({type(error).__name__}: {error}); "
+            f"adjit could not load {fast_path.module}.{fast_path.name} ({type(error).__name__}: {error}); "
             "the interpreter goes on doing its work",
             RuntimeWarning,
             stacklevel=2,
@@ -338,8 +340,8 @@ class Native:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """A copy is the object itself, as of any function."""
-        twin = self.__wrapped__
-        return attribute, getattr(self, "public", (twin.__module__, twin.__qualname__))
+        fallback = self.__wrapped__
+        return attribute, getattr(self, "public", (fallback.__module__, fallback.__qualname__))
 
 
 def attribute(module: str, name: str) -> Any:
@@ -372,7 +374,7 @@ def called(cls: _Class) -> _Class:
 
 @called
 class NativeFunction(Native):
-    # What the interpreter sees of a compiled function; until it is there, its twin is called.
+    # What the interpreter sees of a compiled function; until it is there, its fallback is called.
     # (A docstring here would hide those of the instances.)
     __slots__ = ("__doc__", "__name__", "__wrapped__")
     __name__: str
@@ -388,7 +390,7 @@ class NativeFunction(Native):
         return f"<compiled {self.__name__}>"
 
 
-know(FUNCTION=Native, GLOBAL=ModuleVariable)
+register_layout(FUNCTION=Native, GLOBAL=ModuleVariable)
 
 
 # ----- objects that are used again -----
@@ -400,7 +402,7 @@ if is_supported:
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(_spare_objects))
 
 
-class _OfClasses(Family):
+class _OfClasses(FastPath):
     """Machine code that classes have in the place of a function of the interpreter's."""
 
     def __init__(self, name: str, signature: str, place: int) -> None:
@@ -408,7 +410,7 @@ class _OfClasses(Family):
         self.signature = signature
         self._place = place
 
-    def serve_class(self, cls: type) -> None:
+    def bind_class(self, cls: type) -> None:
         """Have it called for the objects of a class."""
         self._functions.append(cls)
         self._point(cls)
@@ -428,6 +430,6 @@ _Made = TypeVar("_Made", bound=type)
 def recycled(cls: _Made) -> _Made:
     """A class of which machine code makes and frees many objects; all that they have are slots."""
     if is_supported:
-        for family in _recycling:
-            family.serve_class(cls)
+        for fast_path in _recycling:
+            fast_path.bind_class(cls)
     return cls

@@ -18,7 +18,7 @@ from ..graph_key import Structure, reads_of
 from ..jit.cache import instantiate
 from .memory import MemoryPlan, MemorySlot
 from .recipe import IN_PLACE, Operand, Recipe, Source, Step
-from .step_info import OperandInfo, StepInfo, copy_note, node_notes
+from .step_info import OperandInfo, StepInfo, copy_info, node_infos
 
 
 class PlanLowering:
@@ -189,7 +189,7 @@ class PlanLowering:
         owner = item.node if recipe.fallible is not None else -1
         reads = zip(given, [read.value for read in item.reads], strict=True)
         writes = zip(made, item.writes, strict=True)
-        self.notes += node_notes(recipe, (*item.others, item.node), reads, writes, spare)
+        self.notes += node_infos(recipe, (*item.others, item.node), reads, writes, spare)
         self._kernel_rows(recipe, row, owner)
 
     def _kernel_rows(self, recipe: Recipe, row: Sequence[Any], owner: int = -1) -> None:
@@ -219,14 +219,14 @@ class PlanLowering:
             fresh = self.memory.place(v)
             self._copy_row(old, fresh, recipe.spec.nbytes)
             self.notes.append(
-                copy_note(copy_words(), recipe.spec, item.node, (old, target.value), (fresh, v))
+                copy_info(copy_words(), recipe.spec, item.node, (old, target.value), (fresh, v))
             )
         step, into = recipe.steps[0], self.memory.place(v)
         into = into._replace(extra=into.extra + target.offset * size)
         other = self._address(source, recipe.inputs[1].dtype.itemsize)
         self._kernel_rows(recipe, [other, into, *recipe.constants])
         self.notes.append(
-            copy_note(step.source, recipe.inputs[1], item.node, (other, source.value), (into, v))
+            copy_info(step.source, recipe.inputs[1], item.node, (other, source.value), (into, v))
         )
 
     def _emit_group(self, position: int, task: Task) -> None:
@@ -274,7 +274,7 @@ class PlanLowering:
         )
         row += [*constants, *given.number_places]
         self._group_row(step, row, constants, [*given.values, *outputs], shape)
-        self._note(step.source, task, taken, names, out_values)
+        self._describe(step.source, task, taken, names, out_values)
 
     def _emit_row_group(self, position: int, task: Task) -> None:
         """One kernel that goes row by row."""
@@ -340,7 +340,7 @@ class PlanLowering:
         )
         row += [*constants, *given.number_places]
         self._group_row(step, row, constants, outputs, row_group)
-        self._note(step.source, task, taken, [made[v] for v in out_values], out_values)
+        self._describe(step.source, task, taken, [made[v] for v in out_values], out_values)
 
     def _arguments(
         self, item: Item, given: _Given, made: dict[int, str], strides_in: Callable[..., Any]
@@ -377,7 +377,7 @@ class PlanLowering:
         ]
         return uses, row
 
-    def _note(
+    def _describe(
         self,
         source: Source,
         task: Task,

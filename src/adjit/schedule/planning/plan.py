@@ -15,7 +15,7 @@ import numpy as np
 
 from ...atomic import Calls
 from ...devices import device
-from ...errors import Site
+from ...errors import CallSite
 from ...storage import WORKSPACE, BorrowedMemory, allocate, free_small, size_class, workspace
 from .. import profile, run_cpu
 from ..graph_key import Structure
@@ -182,7 +182,7 @@ class Plan:
         )  # fmt: skip
         self._stream = self.words.ctypes.data
         self._settle_down()
-        self.course = self._course()
+        self.compiled_run = self._compiled_run()
         del self._words, self._open, self._links, self._externals, self._blocks
 
     def _settle_down(self) -> None:
@@ -191,7 +191,7 @@ class Plan:
             self.status[5] = workspace()
             self.words[self._arena_at] += self.status[5]
 
-    def _course(self) -> CompiledRun | None:
+    def _compiled_run(self) -> CompiledRun | None:
         """How all of it runs in machine code; None where it needs much memory in between."""
         if self.arena > WORKSPACE:
             return None
@@ -221,7 +221,7 @@ class Plan:
         chosen = (which >= start) & (which < start + count)
         return at[chosen], which[chosen] - start
 
-    def run(self, sites: Sequence[Site | None] | None = None, then: Calls = ()) -> None:
+    def run(self, sites: Sequence[CallSite | None] | None = None, then: Calls = ()) -> None:
         """Run what was prepared, and at once, if that went well, what is to be done `then`; `sites` are
         where the nodes came from, for a profile."""
         arena, at = self._arena(), self._arena_at
@@ -235,7 +235,7 @@ class Plan:
         """Memory for the values in between: a block, or an address that stays."""
         return allocate(self.arena) if self.arena > WORKSPACE else self.status[5]
 
-    def _go(self, sites: Sequence[Site | None] | None, then: Calls) -> None:
+    def _go(self, sites: Sequence[CallSite | None] | None, then: Calls) -> None:
         """Run the steps."""
         where = self._status if self.can_fail else 0
         if sites is None or profile.active is None:
@@ -283,7 +283,7 @@ def write_addresses(table: Table, externals: list[tuple[Any, int]], blocks: Sequ
 class PlanContext(NamedTuple):
     """What filling in and running a plan needs."""
 
-    twin: Callable[..., Any]
+    fallback: Callable[..., Any]
     allocate: Callable[[int], Any] = allocate
     foreign: type = BorrowedMemory
     none: None = None
@@ -292,12 +292,12 @@ class PlanContext(NamedTuple):
     true: bool = True
 
 
-native.know(
-    PLAN=PlanContext, TABLE=Table, COURSE=CompiledRun, RESULT=Result, EXTERNAL=ExternalOf, BLOCK=BlockOf,
+native.register_layout(
+    PLAN=PlanContext, TABLE=Table, RUN=CompiledRun, RESULT=Result, EXTERNAL=ExternalOf, BLOCK=BlockOf,
     PLACE=PlaceRow, PLACE_WORDS=len(PlaceRow._fields), NUMBER=NumberRow,
     NUMBER_WORDS=len(NumberRow._fields),
 )  # fmt: skip
-fill_in = native.Family("plans", "fill_in").function(_fill_in, PlanContext(_fill_in))
+fill_in = native.FastPath("plans", "fill_in").function(_fill_in, PlanContext(_fill_in))
 
 
 def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
@@ -306,23 +306,25 @@ def _write_numbers(table: Table, numbers: list[tuple[int, ...]]) -> None:
     table.words[positions] = np.array(list(chain.from_iterable(numbers)), np.int64)[which]
 
 
-write_numbers = native.Family("plans", "write_numbers").function(
+write_numbers = native.FastPath("plans", "write_numbers").function(
     _write_numbers, PlanContext(_write_numbers)
 )
 
 
-def _run_course(course: CompiledRun, externals: list[tuple[Any, int]], batch: list[Any]) -> int:
+def _run_compiled(
+    compiled_run: CompiledRun, externals: list[tuple[Any, int]], batch: list[Any]
+) -> int:
     """Run a plan on a batch: True, or the step that failed; False, as here, if it has not run."""
     return False
 
 
-run_course = native.Family("plans", "run").function(_run_course, PlanContext(_run_course))
+run_compiled = native.FastPath("plans", "run").function(_run_compiled, PlanContext(_run_compiled))
 
 
 def copied(value: Any, address: int, nbytes: int) -> Any:
     """A value like another one, with a copy of the bytes at an address."""
     made = value.__class__()
-    made.recipe = made.inputs = made.offsets = made.site = None
+    made.recipe = made.inputs = made.offsets = made.call_site = None
     made.scalars = ()
     made.address = allocate(size_class(nbytes))
     run_cpu.copy_bytes(made.address, address, nbytes)

@@ -55,7 +55,7 @@ class PackedNotes:
         ]
 
 
-def node_notes(
+def node_infos(
     recipe: Recipe,
     nodes: tuple[int, ...],
     reads: Iterable[tuple[MemorySlot | None, int]],
@@ -96,7 +96,7 @@ def _uses(
     )
 
 
-def copy_note(
+def copy_info(
     source: Source,
     spec: Any,
     node: int,
