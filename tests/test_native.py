@@ -1,4 +1,4 @@
-"""Machine code that works on the interpreter's objects does what its twins in Python do."""
+"""Machine code that works on the interpreter's objects does what its fallbacks in Python do."""
 
 import copy
 import ctypes
@@ -238,7 +238,7 @@ def refuse_alias(*_, **__):
     raise AssertionError("the fallback was called")
 
 
-def test_a_recorder_does_not_need_its_twin():
+def test_a_recorder_does_not_need_its_fallback():
     mul = arithmetic.mul
     x = leaf()
     kept = x * 1.0
@@ -325,7 +325,7 @@ def test_calls_agree(name, graded):
             assert found == call_outcome(fallback, make, TENSORS[first](), name), first
 
 
-def test_a_call_that_is_known_does_not_need_its_twin():
+def test_a_call_that_is_known_does_not_need_its_fallback():
     x, w, axes = leaf(), T.ones(3, 2), ((1,), False, T.float32, T.Size([2]))
     for _ in range(3):
         products.mm(x, w)
@@ -609,7 +609,7 @@ def twin_of_view(name, x):
         observers.pop()
 
 
-def test_a_view_that_is_known_does_not_need_its_twin():
+def test_a_view_that_is_known_does_not_need_its_fallback():
     x = leaf()
     for _ in range(2):
         x.select(1, 2)
@@ -684,7 +684,7 @@ def test_a_full_list_of_pending_nodes_is_settled(again):
     assert x.tolist() == [[1, 1, 1]] * 3
 
 
-def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_twin(monkeypatch):
+def test_machine_code_that_cannot_be_loaded_leaves_the_work_to_its_fallback(monkeypatch):
     def refuse(*_, **__):
         raise OSError("no compiler")
 
@@ -971,7 +971,7 @@ def test_writes_agree(name, graded, monkeypatch):
             assert write_outcome(name, WRITES[name], first, False, monkeypatch) == expected, first
 
 
-def test_a_write_does_not_need_its_twin(monkeypatch):
+def test_a_write_does_not_need_its_fallback(monkeypatch):
     x, y = T.ones(2, 3), T.ones(2, 3)
     x.add_(y).mul_(2.0)
     fast = fastpath.writing(arithmetic.total, refuse_alias)
@@ -1035,7 +1035,7 @@ def test_what_is_computed_in_place_agrees(name, graded, monkeypatch):
                 assert str(found) == str(expected), first
 
 
-def test_in_place_methods_do_not_need_their_twins():
+def test_in_place_methods_do_not_need_their_fallbacks():
     x, y = T.ones(2, 3), T.rand(4, 3)
     for _ in range(2):
         x.copy_(y[2:])
@@ -1067,19 +1067,19 @@ def test_in_place_methods_do_not_need_their_twins():
     assert y.tolist() == [*lower, *lower]
 
     w, out = leaf(), T.from_numpy(np.ones((2, 3), np.float32))
-    calls_to_twins = [
+    calls_to_fallbacks = [
         (copy_, w, x), (copy_, x, w), (copy_, w.detach(), x[0]), (copy_, out, x), (copy_, x, out),
         (copy_, y[:2], y[1:3]), (copy_, x, x),
         (copy_, y.view(12)[:4], y.view(12)[3:7]), (zero_, w), (zero_, x[0]), (zero_, x, 1), (fill_, x),
         (fill_, x, True), (fill_, x, T.tensor(1.0)), (fill_, out, 1.0), (clamp_, w, 0), (clamp_, x[0], 0),
         (clamp_, T.zeros(1 << 14, 2), 0),
     ]  # fmt: skip
-    for f, *given in calls_to_twins:
+    for f, *given in calls_to_fallbacks:
         with pytest.raises(AssertionError, match="the fallback was called"):
             f(*given)
 
 
-def test_compiled_functions_have_the_names_of_their_twins():
+def test_compiled_functions_have_the_names_of_their_fallbacks():
     for f, name in ((T.tensor, "tensor"), (T.Tensor.copy_, "copy_"), (T.Tensor.fill_, "fill_"),
                     (T.Tensor.zero_, "zero_"), (T.Tensor.add_, "add_"), (T.Tensor.clamp_, "clamp_"),
                     (T.Tensor.add, "add"), (T.Tensor.sum, "sum"), (T.cat, "cat")):  # fmt: skip
@@ -1100,7 +1100,7 @@ def test_pickles_of_functions_find_them_again(room):
     assert all(copy.deepcopy(f) is f for f in found.values() if not isinstance(f, type))
 
 
-def test_constants_do_not_need_their_twins():
+def test_constants_do_not_need_their_fallbacks():
     x = T.ones(2, 3)
     T.tensor(1.0)
     creation.number_like(x, 1.0)
@@ -1159,7 +1159,7 @@ def of_list(made, data, named):
 
 
 @pytest.mark.parametrize("name", LISTS)
-def test_tensors_of_lists_do_not_need_their_twin(name):
+def test_tensors_of_lists_do_not_need_their_fallbacks(name):
     data, named = LISTS[name]
     expected = of_list(creation.tensor.__wrapped__, data, named)
     assert not isinstance(expected[0], type)
@@ -1244,7 +1244,7 @@ def test_another_part_of_what_is_written_is_refused():
     assert x.add_(x).tolist() == [[6.0] * 3] * 4
 
 
-def test_parts_are_written_without_the_twin(monkeypatch):
+def test_parts_are_written_without_the_fallback(monkeypatch):
     x, y = T.zeros(4, 3), T.ones(3)
     x[0] = y
     x[3:] = T.zeros(1, 3)  # how to write such parts is known now
@@ -1317,7 +1317,7 @@ def test_what_a_step_asks_of_tensors_agrees(others):
         assert answer(steps.go_together, some) == answer(steps._go_together, some)
 
 
-def test_what_a_step_asks_of_plain_tensors_is_asked_without_the_twin(monkeypatch):
+def test_what_a_step_asks_of_plain_tensors_is_asked_without_the_fallback(monkeypatch):
     tensors = [T.ones(2), T.ones(3)]
     for function in (steps.go_together, steps.lie_plainly):
         monkeypatch.setattr(function, "context", function.context._replace(fallback=refuse_alias))
@@ -1328,7 +1328,7 @@ def test_what_a_step_asks_of_plain_tensors_is_asked_without_the_twin(monkeypatch
 
 
 @pytest.mark.parametrize("name", ["cat", "stack"])
-def test_lists_are_joined_without_their_twin(name, monkeypatch):
+def test_lists_are_joined_without_their_fallbacks(name, monkeypatch):
     f, reference = getattr(T, name), {"cat": np.concatenate, "stack": np.stack}[name]
     forms = [
         lambda xs: f(xs), lambda xs: f(tuple(xs)), lambda xs: f(xs, 1), lambda xs: f(xs, dim=-1),

@@ -1,7 +1,7 @@
 """A replay of a captured function, compiled: what `replay.py` looks at and leaves behind.
 
 What is not the usual case (a value that was computed elsewhere, the gradient of an argument,
-memory to be copied first) is left to the twins in Python, before anything has been done.
+memory to be copied first) is left to the fallbacks in Python, before anything has been done.
 """
 
 from ..language.abi import helper

@@ -11,7 +11,7 @@ from ..schedule.planning.recipe import Recipe
 from .node import GradContext, GradOp, NewTensor, Spec
 
 PASSED, NOTHING = -1, -2  # among the sources of a vjp
-AS_IS, AS_TENSOR, FITTED = range(3)  # its forms
+AS_IS, AS_TENSOR, FITTED = range(3)  # its fixes
 
 Pick = Callable[[Any], tuple[Any, ...]]  # of a tuple of anything, some of it in order
 
@@ -34,7 +34,7 @@ class Vjp(NamedTuple):
     fits: bool  # whether `g` has the specs of these operands
     kernels: tuple[Kernel, ...]  # for the others
     sources: tuple[int, ...] | None  # for each operand its kernel, `PASSED` for `g`, or `NOTHING`
-    forms: tuple[int, ...]  # for each operand what to make of that, as `form` says
+    fixes: tuple[int, ...]  # for each operand what to make of that, as `fix` says
 
 
 Number = float | int | bool  # of Python

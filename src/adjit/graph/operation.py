@@ -321,7 +321,7 @@ class Operation(native.Native):
         for k in save_plan.targets:
             if outs[k].storage.value is not None and outs[k].fn is None:
                 record.give_history(outs[k], fn, k)
-        if state.save_plan and saved:
+        if state.saving and saved:
             pack(fn)
 
     def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
@@ -357,7 +357,7 @@ class Operation(native.Native):
 
     def apply_vjp(self, fn: GradNode, grads: list[Gradient | None]) -> Sequence[Gradient | None]:
         """Gradients of the tensor inputs, in the order of the signature."""
-        saved, save_plan = fn.saved, _saving_of(fn)
+        saved, save_plan = fn.saved, _save_plan_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
         if state.grad or not usable():
@@ -425,7 +425,7 @@ class Operation(native.Native):
 
     def _call_vjp(self, fn: GradNode, grads: list[TensorBase | None]) -> list[TensorBase | None]:
         """The gradients as the vjp gives them."""
-        save_plan = _saving_of(fn)
+        save_plan = _save_plan_of(fn)
         given: NamedArguments = {}
         for name in self.wants:
             if name == "g":
@@ -475,7 +475,7 @@ class Operation(native.Native):
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """What `grad_fn._saved_<name>` shows."""
-        save_plan = _saving_of(fn)
+        save_plan = _save_plan_of(fn)
         name = {"self": self.params[0], "result": "out"}.get(name, name)
         if name in save_plan.attributes:
             return save_plan.attributes[name]
@@ -492,7 +492,7 @@ class Operation(native.Native):
         return f"<op {self.name}>"
 
 
-def _saving_of(fn: GradNode) -> SavePlan:
+def _save_plan_of(fn: GradNode) -> SavePlan:
     """How the results behind a backward node got their history."""
     save_plan = fn.context
     assert isinstance(save_plan, SavePlan)

@@ -313,7 +313,7 @@ def settled(compile_later: Callable[[Callable[[], object]], None]) -> None:
 
 
 def _loaded(fast_path: FastPath, *, compiling: bool) -> bool:
-    """Load the machine code of a fast_path; where that cannot be done, its twins go on."""
+    """Load the machine code of a fast path; where that cannot be done, its fallbacks go on."""
     try:
         return fast_path.load(compiling=compiling)
     except Exception as error:
