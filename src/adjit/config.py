@@ -11,7 +11,7 @@
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
 | `ADJIT_CPU`         | native, x86-64-v2, -v3, -v4 | native  | the instructions that kernels may use |
-| `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code, or its fallbacks in Python |
+| `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code or its fallbacks |
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
 | `ADJIT_LOGS`        | graph_breaks, recompiles | none      | say why compiled functions do so |
 | `ADJIT_CUBLASLT`    | auto, off          | auto             | NVIDIA's library for products on GPUs |

@@ -272,9 +272,8 @@ def register_multi_grad_hook(
     edges = [get_gradient_edge(t) for t in tensors]
     nodes = [edge.node for edge in edges]
     lock = threading.Lock()
-    arrived: dict[
-        Any, tuple[int, list[Tensor | None]]
-    ] = {}  # by walk: how many will come, and those here
+    # By walk: how many will come, and those here.
+    arrived: dict[Any, tuple[int, list[Tensor | None]]] = {}
     told: weakref.WeakSet[Any] = weakref.WeakSet()  # the walks whose first gradient is over
 
     def on_any(grad: Tensor) -> None:

@@ -151,9 +151,8 @@ class TracedBackward:
             places[id(seen.counter)] = GradientPlace(GradientTarget(-1, seen.tensor), 0, 0)
         for k, t in enumerate(arguments):
             places[id(t.counter)] = GradientPlace(GradientTarget(k, None), 0, 0)
-        self.checked: dict[
-            GradientPlace, int
-        ] = {}  # and the results, as bits, whose graphs saved it
+        # And the results, as bits, whose graphs saved it.
+        self.checked: dict[GradientPlace, int] = {}
         self.frees = False
         counters: dict[GradientPlace, Any] = {}
         for k, graph in enumerate(graphs):

@@ -62,9 +62,8 @@ class Rooted(NamedTuple):
     roots: list[Any]  # of Output
     sources: tuple[InputSource, ...] = ()
     blocks: Sequence[int] = ()
-    outside: tuple[
-        InputSource, ...
-    ] = ()  # what forward and backward read, where they may be one plan
+    # What forward and backward read, where they may be one plan.
+    outside: tuple[InputSource, ...] = ()
 
 
 class Replay:

@@ -78,9 +78,8 @@ class Session:
         self.arguments = [Seen.now(t) for t in arguments]
         self.outside: dict[int, Seen] = {}  # other tensors that were there before, by their id
         self.made: set[int] = set()  # ids of tensors that were not
-        self.storages: dict[
-            Storage, Any
-        ] = {}  # the first values of the storages that were there before
+        # The first values of the storages that were there before.
+        self.storages: dict[Storage, Any] = {}
         self.versions: dict[Storage, int] = {}  # and their first versions
         self.written: weakref.WeakSet[Storage] = weakref.WeakSet()
         self.grads: dict[Meta, Any] = {}  # the first gradients

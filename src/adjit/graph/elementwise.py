@@ -295,9 +295,8 @@ class Choice(native.Native):
     def __init__(self, choose: Callable[..., tuple[Elementwise, Arguments, Arguments]]) -> None:
         functools.update_wrapper(self, choose)
         self.name, self.choose = choose.__name__, choose
-        self.for_two_operands: Elementwise | None = (
-            None  # what it picks for two operands and nothing else
-        )
+        # What it picks for two operands and nothing else.
+        self.for_two_operands: Elementwise | None = None
         self.chosen: dict[Signature, Chosen] = {}  # so far, by what the arguments look like
         compile_choices(self, self.chosen, MethodType(type(self).__call__, self))
 

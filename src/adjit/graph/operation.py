@@ -56,9 +56,8 @@ class OperationCall:
         self.op, self.node_class = op, op and op.node_class
         self.differentiable = op is not None and op.back is not None
         self.template: Template | None = None  # of the body
-        self.save_plans: dict[
-            tuple[bool, ...], SavePlan
-        ] = {}  # by the operands that need gradients
+        # By the operands that need gradients.
+        self.save_plans: dict[tuple[bool, ...], SavePlan] = {}
         self.places: list[int | None] | None = None  # the operand behind each edge
         # The tensor parameters, each with -1 for one tensor, else with the length of the list.
         self.layout: list[tuple[str, int]] = []

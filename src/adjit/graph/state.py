@@ -110,9 +110,8 @@ resume_gradients: Callable[[], object] = partial(
     ),
 )
 
-modes_used: list[
-    bool
-] = []  # not empty once any thread has used inference or anomaly mode, or hooks
+# Not empty once any thread has used inference or anomaly mode, or hooks.
+modes_used: list[bool] = []
 
 # Those who want to know where nodes are recorded, or what a captured function does: they have put
 # properties in the place of slots, so that machine code, which does not see these, does nothing.

@@ -24,9 +24,8 @@ from .graph_key import NOBODY, others, uses_of
 
 LEAST = 1 << 20  # bytes of a value below which it is computed all the same
 
-large_savers: list[
-    weakref.ref[Any]
-] = []  # backward functions that were recorded since the last settle
+# Backward functions that were recorded since the last settle.
+large_savers: list[weakref.ref[Any]] = []
 nodes: list[Any] = []  # what was left out, in the order of recording
 
 _refcount = sys.getrefcount

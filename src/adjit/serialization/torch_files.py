@@ -69,9 +69,8 @@ class Stored:
         self.kind, self.numel, self.missing = kind, numel, missing
         self._make = make
         self._elements: Tensor | None = None
-        self.place: devices.device | None = (
-            None  # where the elements go, if not where they are made
-        )
+        # Where the elements go, if not where they are made.
+        self.place: devices.device | None = None
 
     @property
     def elements(self) -> Tensor:

@@ -266,9 +266,8 @@ def _is_there(stem: str) -> bool:
 
 
 MOST_AT_HAND = 64
-_at_hand: dict[
-    str, disk.CacheEntry
-] = {}  # what was read or compiled and is not linked yet, by the stems
+# What was read or compiled and is not linked yet, by the stems.
+_at_hand: dict[str, disk.CacheEntry] = {}
 
 
 @functools.cache

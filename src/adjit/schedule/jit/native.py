@@ -143,9 +143,8 @@ class FastPath:
         self.module, self.name = module, name
         self._address = 0
         self._functions: list[Any] = []
-        self._waiting: list[
-            tuple[Native, Callable[[], tuple[Any, ...]]]
-        ] = []  # without context yet
+        # Without context yet.
+        self._waiting: list[tuple[Native, Callable[[], tuple[Any, ...]]]] = []
         add(self)
 
     def function(self, fallback: Callable[..., Any], context: Context) -> Any:
