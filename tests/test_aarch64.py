@@ -75,7 +75,9 @@ def test_every_kernel_is_compiled_and_has_no_faults(told):
         assert left_out <= {"product", "product_and_bias"}, "the CPU's are among the tiles"
 
 
-@pytest.mark.parametrize("kernel", ["exp_f32", "pow_f64", "lgamma_f32", "rows_mul_add_tanh_exp"])
+@pytest.mark.parametrize(
+    "kernel", ["fused_exp", "fused_pow", "fused_lgamma", "rows_mul_add_tanh_exp"]
+)
 def test_functions_of_floats_are_computed_on_whole_vectors(told, kernel):
     for unit in named(told, kernel):
         assert unit["of_floats"] > unit["instructions"] / 10, unit

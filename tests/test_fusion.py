@@ -65,15 +65,15 @@ def plans(monkeypatch):
         found.append(self)
         return run(self, *args)
 
-    def noted_course(course, *args):
-        done = run_compiled(course, *args)
+    def noted_run(compiled_run, *args):
+        done = run_compiled(compiled_run, *args)
         if done is not False:
             known = [entry.plan for entry in plan_cache.entries.values() if entry.plan is not None]
-            found.extend([p for p in known if getattr(p, "course", None) is course])
+            found.extend([p for p in known if getattr(p, "compiled_run", None) is compiled_run])
         return done
 
     monkeypatch.setattr(plan.Plan, "run", noted)
-    put_in_place(monkeypatch, scheduling, "run_compiled", noted_course)
+    put_in_place(monkeypatch, scheduling, "run_compiled", noted_run)
     return found
 
 

@@ -22,10 +22,9 @@ __all__ = ["assert_allclose", "assert_close", "make_tensor"]
 
 Message = str | Callable[[str], str] | None
 
-TOLERANCES = {
-    dtypes.float16: (1e-3, 1e-5), dtypes.bfloat16: (1.6e-2, 1e-5), dtypes.float32: (1.3e-6, 1e-5),
-    dtypes.float64: (1e-7, 1e-7), dtypes.complex64: (1.3e-6, 1e-5), dtypes.complex128: (1e-7, 1e-7),
-}  # fmt: skip
+# By the binary digits of a dtype.
+TOLERANCES = {11: (1e-3, 1e-5), 8: (1.6e-2, 1e-5), 24: (1.3e-6, 1e-5), 53: (1e-7, 1e-7)}
+_OLD_TOLERANCES = {11: (1e-3, 1e-3), 24: (1e-4, 1e-5), 53: (1e-5, 1e-8)}
 _NUMBERS = {int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 
 
@@ -117,7 +116,7 @@ class Comparison(NamedTuple):
             )
         if self.rtol is not None and self.atol is not None:
             return self.rtol, self.atol
-        found = [TOLERANCES.get(kind, (0.0, 0.0)) for kind in kinds]
+        found = [TOLERANCES.get(kind.row.digits, (0.0, 0.0)) for kind in kinds]
         return max(rtol for rtol, _ in found), max(atol for _, atol in found)
 
     def _compare_numbers(
@@ -272,12 +271,7 @@ def assert_allclose(
     a = creation.as_tensor(actual)
     b = creation.as_tensor(expected, dtype=None if isinstance(expected, Tensor) else a.dtype)
     if rtol is None and atol is None:
-        known = {
-            dtypes.float16: (1e-3, 1e-3),
-            dtypes.float32: (1e-4, 1e-5),
-            dtypes.float64: (1e-5, 1e-8),
-        }
-        pairs = [known.get(t.dtype, (0.0, 0.0)) for t in (a, b)]
+        pairs = [_OLD_TOLERANCES.get(t.dtype.row.digits, (0.0, 0.0)) for t in (a, b)]
         rtol, atol = max(pair[0] for pair in pairs), max(pair[1] for pair in pairs)
     assert_close(
         a, b, rtol=rtol, atol=atol, equal_nan=equal_nan, check_device=True, check_dtype=False,

@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import errors
 from ..dtypes import int64
+from ..formats import contiguous_format, preserve_format
 from ..storage import Storage, Version
 from .node import Edge, GradContext, Gradient, GradNode, GradOp, NewTensor, Spec, TensorBase
 from .record import (
@@ -87,7 +88,7 @@ def _laid_out(t: NewTensor, spec: Spec) -> NewTensor:
     try:
         t = t.detach().to(dtype=spec.dtype, device=spec.device)
         if spec.contiguous:
-            return t.clone(contiguous=True)
+            return t.clone(memory_format=contiguous_format)
         places = t.new_ones((spec.extent,), dtype=int64).cumsum(0) - 1
         places = places.as_strided(spec.shape, spec.strides).reshape(-1)
         whole = t.new_zeros((spec.extent,)).scatter(0, places, t.reshape(-1))
@@ -142,7 +143,8 @@ class HookedOp:
                 saved += (t, t.counter.version)
             else:  # a result, which is kept as its storage
                 if t.offset or t.storage.shared or t.storage.spec.numel != layout.numel:
-                    t = t.clone(contiguous=layout.contiguous)
+                    order = contiguous_format if layout.contiguous else preserve_format
+                    t = t.clone(memory_format=order)
                 saved += (make_storage(t.storage.value, layout), 0)
         fallback.saved = tuple(saved)
         return fallback
