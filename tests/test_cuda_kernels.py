@@ -284,7 +284,7 @@ def test_the_threads_of_a_block_scan_a_row():
     assert "blocks" in result.source.name
 
 
-# Kernels of the CPU that have no CUDA side yet: a GPU computes attention by products and a softmax. The list may
+# Kernels of the CPU without a CUDA side: a GPU computes attention by products and a softmax. The list may
 # only get shorter.
 MISSING = {"attend", "attend_backward", "pack_keys", "prepare"}
 

@@ -25,7 +25,6 @@ Message = str | Callable[[str], str] | None
 # By the binary digits of a dtype.
 TOLERANCES = {11: (1e-3, 1e-5), 8: (1.6e-2, 1e-5), 24: (1.3e-6, 1e-5), 53: (1e-7, 1e-7)}
 _OLD_TOLERANCES = {11: (1e-3, 1e-3), 24: (1e-4, 1e-5), 53: (1e-5, 1e-8)}
-_NUMBERS = {int: dtypes.int64, float: dtypes.float64, complex: dtypes.complex128}
 
 
 class Difference(Exception):
@@ -93,7 +92,8 @@ class Comparison(NamedTuple):
             return lambda: _same(bool(actual) is bool(expected), text, where)
         if all(isinstance(v, (int, float, complex, np.number)) for v in both):
             a, b = (v.item() if isinstance(v, np.number) else v for v in both)
-            limits = self._tolerances([_NUMBERS[type(a)], _NUMBERS[type(b)]], where)
+            kinds = [dtypes.by_name(np.dtype(type(v)).name) for v in (a, b)]
+            limits = self._tolerances(kinds, where)
             return lambda: self._compare_numbers(a, b, *limits, where)
         related = isinstance(actual, type(expected)) or isinstance(expected, type(actual))
         if related and (self.allow_subclasses or type(actual) is type(expected)):
