@@ -164,7 +164,7 @@ ON_PURPOSE = [
     ),
     Purpose(
         "results of other ops lie in C order",
-        "cat argwhere nonzero rot90",
+        "cat rot90",
         FORM + "stride",
         "",
         True,

@@ -395,6 +395,7 @@ def test_schedules_that_are_none():
         plan(-1)
 
 
+@pytest.mark.filterwarnings("ignore")  # PyTorch warns where it cannot raise
 def test_traces_are_handed_over_as_by_pytorch():
     torch = pytest.importorskip("torch")
     found = []
