@@ -28,6 +28,16 @@ def below_one(word, T):
     return T(I(word)) * T(BITS_32)
 
 
+@helper
+def point(first, second, T):
+    """A point of a square around 0, and the square of its distance: within 1, its direction is any angle's.
+
+    So there are no sines and cosines, whose reduction of large angles computes in float64 on GPUs.
+    """
+    a, b = T(2) * below_one(first, T) - T(1), T(2) * below_one(second, T) - T(1)
+    return a, b, a * a + b * b
+
+
 # --------------------------------------------------------------------------- gamma
 
 
@@ -44,13 +54,14 @@ def log_gamma_number(alpha, low_key, high_key, number, T):
     c = T(1) / math.sqrt(T(9) * d)
     turn = 0
     while True:
-        e, f, g, h = block_of_turn(low_key, high_key, number, turn)
-        radius = math.sqrt(T(-2) * math.log(within_one(e, f, T)))
-        x = radius * math.cos(T(2.0 * math.pi) * below_one(g, T))
+        e, f, g, _ = block_of_turn(low_key, high_key, number, turn)
+        a, _, away = point(e, f, T)
+        is_within = T(0) < away < T(1)
+        x = a * math.sqrt(T(-2) * math.log(away) / away) if is_within else T(0)  # a normal number
         v = T(1) + c * x
         cube = v * v * v
-        if v > T(0):
-            u, square = below_one(h, T), x * x
+        if is_within and v > T(0):
+            u, square = below_one(g, T), x * x
             if u < T(1) - T(0.0331) * square * square:  # nearly always, without logarithms
                 break
             if math.log(u) < T(0.5) * square + d * (T(1) - cube + T(3) * math.log(v)):
@@ -239,15 +250,17 @@ def von_mises_number(kappa, low_key, high_key, number, T):
     turn = 0
     while True:
         e, f, g, h = block_of_turn(low_key, high_key, number, turn)
-        z = math.cos(T(math.pi) * below_one(e, T))
-        fall = above * (T(1) - z) / (T(1) + above + z)  # 1 - f
-        c = kappa * (above + fall)
-        u = within_one(f, g, T)
-        if c * (T(2) - c) > u or math.log(c / u) + T(1) - c >= T(0):
-            break
+        _, b, away = point(e, f, T)
+        if T(0) < away < T(1):
+            lack = T(2) * b * b / away  # 1 - z, of twice the direction's angle
+            fall = above * lack / (T(2) + above - lack)  # 1 - f
+            c = kappa * (above + fall)
+            u = within_one(g, h, T)
+            if c * (T(2) - c) > u or math.log(c / u) + T(1) - c >= T(0):
+                break
         turn += 1
     angle = T(2) * math.asin(math.sqrt(min(T(0.5) * fall, T(1))))
-    return -angle if h & U(1) else angle
+    return -angle if h & U(1) else angle  # a bit that u has not
 
 
 @kernel
