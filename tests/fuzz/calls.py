@@ -371,6 +371,11 @@ def elementwise_calls() -> list[str]:
     return found
 
 
+def drawing_names() -> set[str]:
+    """The functions that draw random numbers, but those which need not."""
+    return {re.findall(r"[.}](\w+)\(", call)[0] for call in texts(RANDOM)} - {"rrelu"}
+
+
 def operands(op: Elementwise) -> str:
     """Holes for the operands of an op, from its own domain."""
     masks = op.body.logical

@@ -49,7 +49,7 @@ LATE = "should be between 0 and 1|out of bounds|invalid max index|not between 0 
 HALF_WRITTEN = "ZeroDivisionError"
 # Legal calls that PyTorch refuses, and what it says.
 REFUSED_THERE = {
-    r"\bkron\(": "view size is not compatible with input tensor's size and stride",
+    r"\b(?:kron|isin)\(": "view size is not compatible with input tensor's size and stride",
     r"\blogsumexp\(.*\(\), keepdim=False": r"output with shape \[\] doesn't match the broadcast shape",
 }
 # Calls that differ from PyTorch's on purpose, and why: programs that have them are not run beside it.
@@ -77,6 +77,10 @@ ON_PURPOSE = {
     r"\badaptive_avg_pool\dd\(|mode='area'": "here they are means of means: sums that cancel leave a rounding",
     r"(?s)\b(?:nan|inf)\b.*\bgrid_sample\(": "PyTorch reads NaN there, on a GPU 0",
     r"(?s)\b(?:digamma|psi)_?\(.*(?:backward|grad)\(": "PyTorch's gradient is finite at poles",
+    r"(?s)\bmulti(?:label)?_margin_loss\(.*(?:backward|grad)\(": "in PyTorch NaN times a class left out counts",
+    r"\bmulti_margin_loss\(.*T\.tensor\(\[\]": "PyTorch's mean of no losses is undefined memory",
+    r"(?s)\bint16\b.*\barctan2_?\(|\bint16\b.*\batan2_?\(": "PyTorch squares whole numbers for the gradient",
+    r"(?s)\bconv\dd\(.*no_grad\(\)": "results lie channels last here: reshape copies, and is no view",
     r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
 }
 

@@ -58,9 +58,10 @@ COMMON = {
 }  # fmt: skip
 LAYOUTS = 7
 LARGE = [(70, 90), (4099,), (3, 1400), (1100, 3)]
+# What draws numbers: the calls of that table, and forms in place.
 RANDOM = re.compile(
-    r"rand|bernoulli|multinomial|normal|dropout|rrelu\w*\(.*training=True|gumbel|fractional|uniform_|exponential_"
-    r"|cauchy_|geometric_"
+    rf"\b(?:{'|'.join(sorted(calls.drawing_names()))})_?\(|rrelu\w*\(.*training=True"
+    r"|\b(?:random|log_normal|uniform|exponential|cauchy|geometric)_\("
 )
 
 

@@ -1119,7 +1119,7 @@ def multi_margin_loss(
         )
     _check_classes(target)
     classes = target.reshape(-1, 1)
-    losses = (margin - scores.gather(1, classes) + scores).clamp(min=0)
+    losses = _positive(margin - scores.gather(1, classes) + scores)
     losses = losses if p == 1 else losses * losses
     if weight is not None:
         losses = losses * weight[classes]
@@ -1161,10 +1161,15 @@ def multilabel_margin_loss(
     counts = (listed == -1).cumsum(1) == 0
     classes = listed.where(counts, 0)
     is_target = listed.new_zeros(listed.shape).scatter_reduce(1, classes, counts.long(), "amax") > 0
-    apart = (1 - scores.gather(1, classes).unsqueeze(2) + scores.unsqueeze(1)).clamp(min=0)
+    apart = _positive(1 - scores.gather(1, classes).unsqueeze(2) + scores.unsqueeze(1))
     compared = counts.unsqueeze(2) & is_target.logical_not().unsqueeze(1)
     total = apart.where(compared, 0.0).sum((1, 2)) / size
     return reduced(total if input.ndim > 1 else total.squeeze(0), reduction)
+
+
+def _positive(margins: Tensor) -> Tensor:
+    """What is above 0; NaN is not, and 0 itself has no gradient."""
+    return margins.where(margins > 0, 0.0)
 
 
 def _scores(input: Tensor) -> tuple[Tensor, int]:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 from typing import Any
 
+from ..dtypes import dtype
 from ..formats import contiguous_format
 from ..graph.export import export, methods
+from ..shapes import listed
 from ..tensor import Tensor
 from . import slicing, view  # noqa: F401 (they give the methods)
 from .conversions import clone
@@ -28,8 +30,15 @@ COPIED = {
 }
 
 
+@listed("size", "dtype", after=1)
+def _viewed(input: Tensor, *shape: Any) -> Tensor:
+    """What `view` gives; in another shape also where only a copy has it."""
+    to_dtype = len(shape) == 1 and isinstance(shape[0], dtype)
+    return input.view(*shape) if to_dtype else input.reshape(*shape)
+
+
 def _copying(name: str, arguments: str, shown: str) -> Any:
-    op = methods.get(name) or getattr(Tensor, name)
+    op = _viewed if name == "view" else methods.get(name) or getattr(Tensor, name)
 
     @functools.wraps(op)
     def copying(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:

@@ -175,7 +175,7 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         )
     axis = wrap_dim(dim, input.ndim)
     norms = vector_norm(input, p, [d for d in range(input.ndim) if d != axis], True)
-    scale = (maxnorm / (norms + 1e-7)).masked_fill(norms <= maxnorm, 1)
+    scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)  # slices with NaN stay
     return input * scale
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import dtypes
 from ..graph.export import export
+from ..graph.operation import operation
 from ..graph.record import check_tensor, is_tensor
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
@@ -152,9 +153,8 @@ def histogram(
             f"tensor excluding its innermost dimension, but got input with shape {[input.numel(), 1]} and "
             f"weight with shape {list(weight.shape)}"
         )
-    values = input.detach().reshape(-1)
     if is_tensor(bins):
-        edges: Tensor = bins.detach().clone()
+        edges: Tensor = bins
         if edges.dtype is not input.dtype:
             raise RuntimeError(
                 "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input "
@@ -173,16 +173,32 @@ def histogram(
                 "dimension 0"
             )
         told = "torch.histogramdd: dimension 0's range"
-        low, high = _ends(told, values if range is None else values[:0], low, high, 0.5)
+        if range is None and not input.numel():
+            high = 1.0
+        low, high = _ends(told, input.detach() if range is None else input[:0], low, high, 0.5)
         edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
+    return Histogram(*_counted(input, edges, weight, density))
+
+
+@operation("NotImplemented")
+def _counted(
+    input: Tensor, edges: Tensor, weight: Tensor | None, density: bool
+) -> tuple[Tensor, Tensor]:
+    """What lies between edges, and these; both have a history, as in PyTorch, which ends in an error."""
+    values = input.reshape(-1)
     inside = (values >= edges[0]) & (values <= edges[-1])
     count = len(edges) - 1
     places = (searchsorted(edges, values, right=True) - 1).clamp(0, count - 1)
-    given = None if weight is None else weight.detach().reshape(-1)
+    given = None if weight is None else weight.reshape(-1)
     counts = _in_bins(values, places, inside, count, given)
     if density:
         counts = counts / counts.sum() / edges.diff()
-    return Histogram(counts, edges)
+    return counts, edges.clone()
+
+
+@_counted.vjp
+def _(gs: Any) -> Any:
+    raise RuntimeError("derivative for aten::histogram is not implemented")
 
 
 @export(out=True)
@@ -492,6 +508,9 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
         >>> adjit.trapezoid(adjit.tensor([1., 2., 3.]))
         tensor(4.)
     """
+    if x is None and y.ndim and y.shape[dim]:
+        ends = y.select(dim, 0) + y.select(dim, -1)
+        return (y.sum(dim) - ends * 0.5) * (1 if dx is None else dx)
     areas, axis = _trapezoids("trapezoid", y, x, dx, dim)
     return areas.sum(axis)
 
