@@ -224,7 +224,8 @@ def grad(
             )
         if g is None and materialize_grads:
             g = zeros_like(t, requires_grad=create_graph)
-        if g is not None and not is_dense(g.spec.shape, g.spec.strides):
+        spec = None if g is None or g.spec.contiguous else g.spec
+        if spec is not None and not is_dense(spec.shape, spec.strides):
             # One number may stand for many: who writes into it means one element.
             before = [done for done, other in zip(result, found, strict=False) if other is g]
             g = before[0] if before else g.contiguous()
