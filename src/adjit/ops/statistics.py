@@ -229,7 +229,7 @@ def isin(
             " * (Tensor elements, Number test_element)\n"
         )
     for given in (elements, test_elements):
-        if is_tensor(given) and given.dtype is dtypes.bool:
+        if given.__class__ is bool or (is_tensor(given) and given.dtype is dtypes.bool):
             raise RuntimeError("Unsupported input type encountered for isin(): Bool")
     kind = dtypes.result_type(elements, test_elements)
     values, others = (
@@ -508,7 +508,10 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = None, dim: int = 
         >>> adjit.trapezoid(adjit.tensor([1., 2., 3.]))
         tensor(4.)
     """
-    if x is None and y.ndim and y.shape[dim]:
+    if y.ndim and not y.shape[dim]:
+        shape = y.shape[:dim] + y.shape[dim:][1:]
+        return zeros(shape, dtype=y.dtype, device=y.device)
+    if x is None and y.ndim:
         ends = y.select(dim, 0) + y.select(dim, -1)
         return (y.sum(dim) - ends * 0.5) * (1 if dx is None else dx)
     areas, axis = _trapezoids("trapezoid", y, x, dx, dim)
