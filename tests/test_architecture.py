@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -279,3 +280,13 @@ def test_import_leaves_the_collector_as_it_was(before, after):
     code = f"import gc; {before}; import adjit; print(gc.isenabled(), gc.get_freeze_count() > 0)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == after
+
+
+def test_an_installation_has_all_packages():
+    project = tomllib.loads((KERNELS.parent / "pyproject.toml").read_text())
+    found = {
+        ".".join([name, *file.parent.relative_to(folder).parts])
+        for name, folder in {"adjit": SOURCE, "adjit.kernels": KERNELS}.items()
+        for file in folder.rglob("__init__.py")
+    }
+    assert found == set(project["tool"]["setuptools"]["packages"])
