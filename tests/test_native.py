@@ -797,8 +797,8 @@ def test_structures_of_writes_agree(monkeypatch):
     seen = checked_reads(monkeypatch)
     for seed in range(40):
         writes(np.random.default_rng(seed))
-    assert sum(bool(found.owned) for found in seen) > 50
-    assert sum(not found.owned for found in seen) > 50
+    assert sum(bool(found.donated) for found in seen) > 50
+    assert sum(not found.donated for found in seen) > 50
 
 
 def test_structures_with_offsets_and_shared_memory_agree(monkeypatch):

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from adjit.schedule.fusion.loops import LEAST, LOOK, cells
+from adjit.schedule.fusion.loops import LEAST, LOOK, repetitions
 
 sizes, periods = st.integers(1, 12), st.integers(1, 15)
 
@@ -30,7 +30,7 @@ class Watched(list):
 
 @given(sizes, st.integers(0, 40))
 def test_what_never_repeats_is_one_stretch(size, count):
-    assert cells(range(count), size) == [0] * count
+    assert repetitions(range(count), size) == [0] * count
 
 
 @given(sizes, periods, st.integers(0, 2), st.integers(1, 9), st.integers(0, 2))
@@ -43,20 +43,20 @@ def test_a_loop_is_cut_between_repetitions(size, period, before, times, after):
         end = first + times * period
         cuts = {end, *range(first, end, max(size // period, 1) * period)}
     expected = [sum(0 < cut <= at for cut in cuts) for at in range(len(sequence))]
-    assert cells(sequence, size) == expected
+    assert repetitions(sequence, size) == expected
 
 
 @given(sizes, periods, st.integers(1, 4))
 def test_of_loops_in_loops_the_inner_ones_are_cut(size, period, times):
     body = [*range(period)] * max(LEAST, 1 + -(-LOOK // period)) + [-1]
-    once = cells([-1, *body], size)
+    once = repetitions([-1, *body], size)
     expected = [number + k * once[-1] for k in range(times) for number in once[1:]]
-    assert cells([-1, *body * times], size) == [0, *expected]
+    assert repetitions([-1, *body * times], size) == [0, *expected]
 
 
 @given(sizes, sequences())
 def test_numbers_cover_every_place_and_count_up(size, sequence):
-    numbers = cells(sequence, size)
+    numbers = repetitions(sequence, size)
     assert len(numbers) == len(sequence)
     assert numbers[:1] in ([], [0])
     assert {after - before for before, after in pairwise(numbers)} <= {0, 1}
@@ -64,11 +64,11 @@ def test_numbers_cover_every_place_and_count_up(size, sequence):
 
 @given(sizes, sequences())
 def test_only_which_places_are_equal_counts(size, sequence):
-    assert cells([-7 * x for x in sequence], size) == cells(sequence, size)
+    assert repetitions([-7 * x for x in sequence], size) == repetitions(sequence, size)
 
 
 @given(st.integers(1, 300), st.integers(1, 8), st.integers(0, 300))
 def test_the_work_is_linear(period, times, rest):
     sequence = Watched([*range(period)] * times + [*range(rest)])
-    cells(sequence, 64)
+    repetitions(sequence, 64)
     assert sequence.read <= 2 * (LOOK + 2) * len(sequence)

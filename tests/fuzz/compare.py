@@ -82,6 +82,9 @@ ON_PURPOSE = {
     r"(?s)\bint16\b.*\barctan2_?\(|\bint16\b.*\batan2_?\(": "PyTorch squares whole numbers for the gradient",
     r"(?s)\bconv\dd\(.*no_grad\(\)": "results lie channels last here: reshape copies, and is no view",
     r"\bdetach_copy\(": "PyTorch's has a history, which ends in an error",
+    r"(?s)\bhardsigmoid_?\(.*(?:backward|grad)\(": "PyTorch's sixth is one of float32",
+    r"(?s)\b(v\d+),[^\n]*= T\.autograd\.grad\(.*\n\1\S*\w_\(": "PyTorch's gradient may be one number for many",
+    r"\bresize_\(\(-1": "PyTorch makes a tensor of -1 elements",
     r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
 }
 

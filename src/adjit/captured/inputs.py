@@ -40,7 +40,7 @@ class InputSource(NamedTuple):
     constant: Any
     argument: int  # whose storage it is, -1 if of none
     offset: int  # of the first element, relative to that of the argument where it is one
-    is_owned: bool  # the plan writes over it, so nobody else may see it
+    is_donated: bool  # the plan writes over it, so nobody else may see it
     nbytes: int
     place: device
 

@@ -24,7 +24,7 @@ class ProgramPart:
         places: where in `pending` each of them was recorded.
         sites: the line that recorded each of them.
         draws: the Python numbers that are new at every run.
-        owned: chooses the externals that the plan writes over.
+        donated: chooses the externals that the plan writes over.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class ProgramPart:
         places: Sequence[int],
         sites: list[CallSite | None],
         draws: Sequence[Draw],
-        owned: Callable[[Externals], tuple[int, ...]] = lambda externals: (),
+        donated: Callable[[Externals], tuple[int, ...]] = lambda externals: (),
     ) -> None:
         words, self.externals, _ = graph_key.walk(list(batch))
         held = tuple([at for at, node in enumerate(batch) if id(node) in wanted])
-        key = graph_key.key_of(words, held, owned(self.externals))
+        key = graph_key.key_of(words, held, donated(self.externals))
         self.plan = plan_cache.plan_for(batch, graph_key.Structure(key, self.externals), 1)
         self.blocks = {id(batch[at]): numbers[0] for at, numbers in self.plan.results}
         self._sites = sites

@@ -242,7 +242,7 @@ class Replay:
             id(value) for storage, value in session.storages.items() if storage in session.written
         }
 
-        def owned(externals: Externals) -> tuple[int, ...]:
+        def donated(externals: Externals) -> tuple[int, ...]:
             return tuple(
                 [
                     k
@@ -255,7 +255,7 @@ class Replay:
                 ]
             )
 
-        def source(value: Any, offset: int, is_owned: bool) -> InputSource:
+        def source(value: Any, offset: int, is_donated: bool) -> InputSource:
             storages = tuple([self._storage_of(storage) for storage in holders.get(id(value), ())])
             argument = storages[0].argument if storages and storages[0].meta is None else -1
             if argument >= 0:
@@ -263,15 +263,15 @@ class Replay:
             nbytes = holders[id(value)][0].nbytes if storages else 0
             home = holders[id(value)][0].spec.device if storages else CPU
             constant = None if storages else value
-            return InputSource(storages, constant, argument, offset, is_owned, nbytes, home)
+            return InputSource(storages, constant, argument, offset, is_donated, nbytes, home)
 
         places = {id(node): k for k, node in enumerate(pending[:])}
         self.part = ProgramPart(
             batch, left, [places[id(node)] for node in batch],
-            [session.sites.get(id(node)) for node in batch], session.draws, owned,
+            [session.sites.get(id(node)) for node in batch], session.draws, donated,
         )  # fmt: skip
         externals = self.part.externals
-        chosen = owned(externals)
+        chosen = donated(externals)
         self.sources = tuple([source(*pair, k in chosen) for k, pair in enumerate(externals)])
         self._holders = holders
         for k, (backward, roots, *_) in enumerate(self.rooted):
@@ -629,7 +629,7 @@ def _look_up(
     one value hold several.
     """
     externals = []
-    for storages, constant, argument, offset, is_owned, nbytes, home in sources:
+    for storages, constant, argument, offset, is_donated, nbytes, home in sources:
         value = constant
         for place in storages:
             held = place.find(arguments).value
@@ -638,7 +638,7 @@ def _look_up(
             value = held
         if value.recipe is not None:
             raise value.recipe.error
-        if is_owned and (
+        if is_donated and (
             sys.getrefcount(value) > _ALONE or value.address.__class__ is BorrowedMemory
         ):
             value = copy_of(value, nbytes, home)

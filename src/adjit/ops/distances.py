@@ -174,9 +174,10 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
             f"renorm: input needs at least 2 dimensions, got {input.ndim} dimensions"
         )
     axis = wrap_dim(dim, input.ndim)
-    norms = vector_norm(input, p, [d for d in range(input.ndim) if d != axis], True)
-    scale = (maxnorm / (norms + 1e-7)).where(norms > maxnorm, 1.0)  # slices with NaN stay
-    return input * scale
+    others = [d for d in range(input.ndim) if d != axis]
+    is_longer = vector_norm(input.detach(), p, others, True) > maxnorm  # slices with NaN are not
+    norms = vector_norm(input.where(is_longer, 0.0), p, others, True)
+    return input * (maxnorm / (norms + 1e-7)).where(is_longer, 1.0)
 
 
 @numpy_names

@@ -4,7 +4,7 @@ A graph keeps what its backward would read, and many a graph is never walked aga
 value is elementwise and follows from values that are there anyway, a plan leaves it out, and its
 node stays recorded. If a backward comes, it fuses with what it reads.
 
-Who holds a value is told by reference counts: of nodes by cells, of cells by tensors, of both by
+Who holds a value is told by reference counts: of nodes by storages, of storages by tensors, of both by
 backward functions. Those of large elementwise ops are savers when they are recorded; whatever else
 holds a value counts as somebody who may look at it.
 """
@@ -180,7 +180,7 @@ def _is_ours(value: Any) -> bool:
 
 
 def _storage_of(part: Any) -> Any:
-    """The cell that a backward function has saved: that of a tensor, or a result's."""
+    """The storage that a backward function has saved: that of a tensor, or a result's."""
     return part if part.__class__ is Storage else part.storage
 
 
@@ -190,7 +190,7 @@ def _held_by(kept: Sequence[tuple[Any, ...]]) -> Counter[int]:
     tensors = [
         e[0] for e in saved.values() if e[0].__class__ is not Storage and _is_alone(e)
     ]  # fmt: skip
-    cells = _counted(
+    storages = _counted(
         chain(
             (tuple(entry) for entry in saved.values() if entry[0].__class__ is Storage),
             ((t.storage, 1 + (t.counter is t.storage)) for t in tensors),
@@ -198,7 +198,7 @@ def _held_by(kept: Sequence[tuple[Any, ...]]) -> Counter[int]:
     )
     del saved
     return Counter(
-        [id(e[0].value) for e in cells.values() if _is_alone(e)]
+        [id(e[0].value) for e in storages.values() if _is_alone(e)]
     )  # fmt: skip
 
 

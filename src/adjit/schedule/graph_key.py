@@ -45,7 +45,7 @@ class Structure:
         return self._lists()[0]
 
     @property
-    def owned(self) -> dict[int, list[int]]:
+    def donated(self) -> dict[int, list[int]]:
         """The externals that are written over, and that nobody will look at any more; with each those
         that are other parts of the same value."""
         found: dict[int, list[int]] = {}
@@ -58,14 +58,14 @@ class Structure:
 
     def _lists(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
         words = array("q", self.key)
-        held, owned = words[-2:]
-        end = len(words) - 2 - owned
-        return tuple(words[end - held : end]), tuple(words[end : end + owned])
+        held, donated = words[-2:]
+        end = len(words) - 2 - donated
+        return tuple(words[end - held : end]), tuple(words[end : end + donated])
 
 
-def key_of(words: Sequence[int], held: Sequence[int], owned: Sequence[int]) -> bytes:
+def key_of(words: Sequence[int], held: Sequence[int], donated: Sequence[int]) -> bytes:
     """The key of a batch that was walked."""
-    return array("q", [*words, *held, *owned, len(held), len(owned)]).tobytes()
+    return array("q", [*words, *held, *donated, len(held), len(donated)]).tobytes()
 
 
 def numbered(externals: Sequence[tuple[Any, int]]) -> dict[tuple[Any, int], int]:
@@ -116,15 +116,15 @@ def read(batch: list[Any], pending: Sequence[Any] = ()) -> tuple[bytes, list[tup
     uses = uses_of(pending or batch)
     unheld = NOBODY + bool(pending)
     held = [at for at, count in enumerate(others(batch, uses)) if count > unheld]
-    owned = _owned(externals, uses, replaced) if replaced else ()
-    return key_of(words, held, owned), externals
+    donated = _donated(externals, uses, replaced) if replaced else ()
+    return key_of(words, held, donated), externals
 
 
 def structure_with(batch: list[Any], held: Sequence[int]) -> Structure:
     """The structure of a batch of which these positions are held, whoever else refers to others."""
     words, externals, replaced = walk(batch)
-    owned = _owned(externals, uses_of(batch), replaced) if replaced else ()
-    return Structure(key_of(words, held, owned), externals)
+    donated = _donated(externals, uses_of(batch), replaced) if replaced else ()
+    return Structure(key_of(words, held, donated), externals)
 
 
 def walk(
@@ -170,7 +170,7 @@ def others(nodes: Sequence[Any], uses: Counter[int]) -> list[int]:
     return [_refcount(node) - uses[id(node)] for node in nodes]
 
 
-def _owned(
+def _donated(
     externals: list[tuple[Any, int]], uses: Counter[int], replaced: set[int]
 ) -> tuple[int, ...]:
     """The externals that are written over and that nothing but their readers holds, as in a key."""

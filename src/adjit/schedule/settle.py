@@ -245,7 +245,7 @@ _UNWANTED = _calibrate()
 
 
 def _value_of(storage: Any) -> Any:
-    """The value of a cell, settled; raises what went wrong while it was computed."""
+    """The value of a storage, settled; raises what went wrong while it was computed."""
     if captured_threads and threading.get_ident() in captured_threads:
         stop_capturing("it looks at the value of a tensor")
     value = storage.value

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ...shapes import numel
 from ..planning.recipe import Element, Recipe, Reduction
-from .loops import cells
+from .loops import repetitions
 from .row_groups import (
     MAX_WIDTH,
     MAX_WORK,
@@ -54,7 +54,6 @@ class Task:
 
     __slots__ = (
         "barred",
-        "cell",
         "copies",
         "first",
         "folds",
@@ -63,16 +62,17 @@ class Task:
         "last",
         "needs",
         "numel",
+        "repetition",
         "row_group",
         "shape",
     )  # fmt: skip
 
-    def __init__(self, item: Item, cell: int) -> None:
+    def __init__(self, item: Item, repetition: int) -> None:
         is_fold = item.recipe.fusion.fold is not None
         self.items = [] if is_fold else [item]
         self.folds = [item] if is_fold else []
         self.copies: list[Item] = []  # items of other groups, computed again instead of read
-        self.cell = cell  # the repetition of a loop that it belongs to
+        self.repetition = repetition  # the repetition of a loop that it belongs to
         self.needs: set[Task] = set()
         self.barred: set[Task] = set()  # those of them whose values it reads in another order
         self.into: Task | None = None  # what it was merged into
@@ -125,8 +125,8 @@ class Fusion:
     def form(self) -> list[Task]:
         """Every item in one task."""
         names = [id(item.recipe) for item in self.items]
-        for item, cell in zip(self.items, cells(names, MAX_MEMBERS // 2), strict=True):
-            task = self._task_of(item, cell)
+        for item, repetition in zip(self.items, repetitions(names, MAX_MEMBERS // 2), strict=True):
+            task = self._task_of(item, repetition)
             for value in item.writes:
                 self._producers[value] = task, item
         tasks = [task for task in self._tasks if task.into is None]
@@ -142,17 +142,17 @@ class Fusion:
     def _is_fused(self, item: Item) -> bool:
         return item.recipe.fusion.element is not None and item.recipe.spec.numel >= self.least
 
-    def _task_of(self, item: Item, cell: int) -> Task:
+    def _task_of(self, item: Item, repetition: int) -> Task:
         found = None
         if item.recipe.fusion.element is not None:
-            found = self._row_group_below(item, cell)
+            found = self._row_group_below(item, repetition)
         elif item.recipe.fusion.fold is not None:
             found = self._folding(item)
         if found is not None:
             return self._add(found, item)
         if self._is_fused(item) or self._is_row_group(item):
-            return self._place(item, cell)
-        task = Task(item, cell)
+            return self._place(item, repetition)
+        task = Task(item, repetition)
         self._tasks.append(task)
         task.needs |= {self._producer(r.value)[0] for r in item.reads if r.value >= 0}
         return task
@@ -171,9 +171,9 @@ class Fusion:
         task.last = item.node
         return task
 
-    def _place(self, item: Item, cell: int) -> Task:
+    def _place(self, item: Item, repetition: int) -> Task:
         """The group of an item that others may join, several groups merged where it joins them."""
-        fresh = Task(item, cell)
+        fresh = Task(item, repetition)
         if (row_group := row_group_of(item.recipe)) is not None:
             fresh.row_group, fresh.numel = row_group, row_group.numel
         friends: list[Task] = []
@@ -206,7 +206,7 @@ class Fusion:
 
         `b` holds the item that reads `a`, if any does: its own need of `a` is no detour.
         """
-        if a.numel != b.numel or a.cell != b.cell:
+        if a.numel != b.numel or a.repetition != b.repetition:
             return False
         if len(a.items) + len(b.items) > MAX_MEMBERS:
             return False
@@ -298,7 +298,7 @@ class Fusion:
         task, row_group = self._producer(read.value)[0], row_group_of(item.recipe)
         if task.numel != size:
             return None
-        if row_group is not None and self._may_enter(task, row_group, Task(item, task.cell)):
+        if row_group is not None and self._may_enter(task, row_group, Task(item, task.repetition)):
             task.row_group, task.shape = row_group, None
             return task
         is_flat = task.row_group is None and task.shape is None and fold.how in FLAT
@@ -322,7 +322,7 @@ class Fusion:
             return False
         return steps_of(stride, shape, row_group) == ((1, 0) if row_group.rows > 1 else (0, 0))
 
-    def _row_group_below(self, item: Item, cell: int) -> Task | None:
+    def _row_group_below(self, item: Item, repetition: int) -> Task | None:
         """The row group from whose sums of rows an item computes one element a row."""
         reads = [read for read in item.reads if read.value >= 0]
         producers = [self._producer(read.value)[0] for read in reads]
@@ -335,7 +335,7 @@ class Fusion:
         assert task.row_group is not None
         if size != task.row_group.rows or not fits(element, size, task.row_group):
             return None
-        if task.cell != cell or _work(task) >= MAX_WORK:
+        if task.repetition != repetition or _work(task) >= MAX_WORK:
             return None
         for producer, read in zip(producers, reads, strict=True):
             if not self._is_of_rows(read) if producer is task else _reaches(producer, task):

@@ -9,13 +9,13 @@ LOOK = 6  # equal neighbours in a row that make a repetition worth a look
 LEAST = 3  # repetitions that make a loop
 
 
-def cells(sequence: Sequence[int], size: int) -> list[int]:
+def repetitions(sequence: Sequence[int], size: int) -> list[int]:
     """A number for each place: the same within a repetition, or several up to `size` places.
 
     The numbers count up from 0. Places that follow each other outside of loops share one.
 
     Example:
-        >>> cells([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 9], 4)
+        >>> repetitions([7, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 9], 4)
         [0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 4]
     """
     count = len(sequence)

@@ -91,7 +91,7 @@ class PlanLowering:
         tasks = Fusion(items, self.held, self.least, self.limits).form()
         self.order = _ordered(tasks)
         self.memory = MemoryPlan(
-            self.order, self.held, self.specs, self.structure.owned, self.external_bytes
+            self.order, self.held, self.specs, self.structure.donated, self.external_bytes
         )
         for position, task in enumerate(self.order):
             self._emit(position, task)
