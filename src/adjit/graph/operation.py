@@ -15,7 +15,9 @@ from ..dtypes import on_default_change
 from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
 from ..schedule.jit import native
 from ..storage import Storage
-from . import calls, record
+from . import batching, calls, record
+from .batching import Rule
+from .levels import innermost, is_traced, tracers
 from .node import (
     GradContext,
     Gradient,
@@ -164,6 +166,7 @@ class Operation(native.Native):
         self.defaults.update(function.__kwdefaults__ or {})
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
+        self.batching: Rule | None = None
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
@@ -189,6 +192,15 @@ class Operation(native.Native):
         self.wants = names
         return self
 
+    def batched(self, function: Body) -> Body:
+        """Attach what `vmap` does: see `batching.py`. One function may serve several ops."""
+        self.batching = batching.with_all(function)
+        return function
+
+    def batched_over(self, *dims: str, shapes: Sequence[str] = ()) -> None:
+        """Say which parameters name axes, and which shapes: that is all that `vmap` has to know."""
+        self.batching = batching.over(self, dims, shapes)
+
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
         """The outputs that the vjp reads as `outs[k]`, None where that cannot be told: all."""
@@ -205,6 +217,8 @@ class Operation(native.Native):
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
+        if tracers and is_traced(operands):
+            return innermost(operands).operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
         for t in operands:
             requires_grad |= t.needs_grad or t.view_of is not None
@@ -299,7 +313,7 @@ class Operation(native.Native):
             numbers = iter(map(NumberArgument, range(len(operands))))
             given = exchanged(args, numbers)
             named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), numbers), strict=True))
-            places = call.lay_out(self._bind(given, named))
+            places = call.lay_out(self.bind(given, named))
         edges = [None if k is None else record.edge_of(operands[k]) for k in places]
         wanted = tuple([edge is not None for edge in edges])
         save_plan = call.save_plans.get(wanted)
@@ -323,7 +337,7 @@ class Operation(native.Native):
         if state.saving and saved:
             pack(fn)
 
-    def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
+    def bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""
         if self.variadic:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
@@ -333,6 +347,12 @@ class Operation(native.Native):
         for name in self.params[len(args) :]:
             arguments[name] = kwargs[name] if name in kwargs else self.defaults[name]
         return arguments
+
+    def with_bound(self, given: NamedArguments) -> Results:
+        """Call it with arguments by the names of all parameters."""
+        count = self.function.__code__.co_argcount
+        names = list(given)
+        return self(*[given[n] for n in names[:count]], **{n: given[n] for n in names[count:]})
 
     def choose(
         self, layout: list[tuple[str, int]], wanted: tuple[bool, ...]
@@ -359,7 +379,7 @@ class Operation(native.Native):
         saved, save_plan = fn.saved, _save_plan_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
-        if state.grad or not usable():
+        if state.grad or not usable() or (tracers and is_traced(grads)):
             return self._call_vjp(fn, record.as_tensors(fn, grads))
         key: list[Spec | None] = []
         values = []
