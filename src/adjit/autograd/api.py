@@ -13,6 +13,7 @@ from ..graph.levels import is_traced, tracers
 from ..graph.state import record_gradients, resume_gradients, state
 from ..graph.trace import remembered
 from ..ops.creation import ones_like, tensor, zeros_like
+from ..ops.index import raise_zero_dim
 from ..schedule.settle import settle
 from ..shapes import Size, is_dense
 from ..tensor import Tensor
@@ -61,12 +62,14 @@ def _batch_of(outputs: Sequence[Any], grads: Any) -> tuple[BatchLevel | None, li
     """The level of gradients that have an axis of examples in front, and those as its tracers."""
     given = [None] * len(outputs) if grads is None else _listed(grads)
     for k, (out, g) in enumerate(zip(outputs, given, strict=False)):
-        if record.is_tensor(g) and (not g.ndim or g.shape[1:] != out.shape):
+        if record.is_tensor(g) and not g.ndim:
+            raise_zero_dim()
+        if record.is_tensor(g) and g.shape[1:] != out.shape:  # PyTorch names what is left of it
             raise RuntimeError(
                 "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the "
                 "batch dimension. The sizes of the remaining dimensions are expected to match the shape "
                 f"of corresponding output, but a mismatch was detected: grad_output[{k}] has a shape of "
-                f"{_size(g.shape)} and output[{k}] has a shape of {_size(out.shape)}. If you only want "
+                f"{_size(g.shape[2:])} and output[{k}] has a shape of {_size(out.shape)}. If you only want "
                 "some tensors in `grad_output` to be considered batched, consider using vmap."
             )
     sizes = [g.shape[0] for g in given if g is not None]
@@ -258,6 +261,7 @@ def grad(
             )
         if g is None and materialize_grads:
             g = zeros_like(t, requires_grad=create_graph)
+            g = g if level is None else level.full(g)
         if g is not None and not is_dense(g.spec.shape, g.spec.strides):
             # One number may stand for many: who writes into it means one element.
             before = [done for done, other in zip(result, found, strict=False) if other is g]

@@ -36,6 +36,7 @@ from ..graph.trace import Template, Trace, remembered
 from ..graph.view import ViewVjp
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
+from ..ops.reduce import sum_to
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import settle
@@ -187,16 +188,6 @@ def bare(g: Gradient, spec: Spec) -> Node | None:
         return None
     value: Node = g.storage.value
     return value
-
-
-def sum_to(g: TensorBase, shape: Sequence[int]) -> NewTensor:
-    """Undo broadcasting: sum over the axes that were added or repeated."""
-    lead = g.ndim - len(shape)
-    dims = list(range(lead))
-    dims += [d for d in range(lead, g.ndim) if shape[d - lead] == 1 and g.shape[d] != 1]
-    if dims:
-        g = g.sum(dims, keepdim=True)
-    return g.view(shape) if lead else g
 
 
 def _reach(found: list[GradNode], seen: set[GradNode]) -> list[GradNode]:

@@ -59,19 +59,28 @@ def with_all(function: Callable[..., Results]) -> Rule:
     return rule
 
 
+def as_body(function: Callable[..., Results]) -> Rule:
+    """The rule of an op whose body calls ops that have rules."""
+    return lambda batch, given: function(**given)
+
+
 def over(op: BatchedOp, dims: Sequence[str], shapes: Sequence[str]) -> Rule:
     """The rule of an op along axes: they are one further on. Tensors without axes get one."""
 
     def rule(batch: Batch, given: NamedArguments) -> Results:
         tensors = {name: full(batch, value) for name, value in given.items()}
-        first = next(value for value in given.values() if is_tensor(value))
-        shape = first.shape
+        first = next(iter(given.values()))
+        shape = first.shape if is_tensor(first) else None
+        is_lifted = shape == () and dims
         for name in dims:
             where = given[name]
-            tensors[name] = where + 1 if isinstance(where, int) else tuple([d + 1 for d in where])
+            if isinstance(where, int):
+                tensors[name] = where + 1
+            else:
+                tensors[name] = (1,) if is_lifted else tuple([d + 1 for d in where])
         for name in shapes:
             tensors[name] = (batch.size, *given[name])
-        if first.ndim or not any(has_axis(given[name]) for name in dims):
+        if not is_lifted:
             return wrapped(batch, op.with_bound(tensors))
         for name, value in tensors.items():
             if is_tensor(value) and value.ndim == 1:
@@ -80,14 +89,9 @@ def over(op: BatchedOp, dims: Sequence[str], shapes: Sequence[str]) -> Rule:
             if not given[name]:
                 tensors[name] = (batch.size, 1)
         made = op.with_bound(tensors)
-        return wrapped(batch, each(made, lambda t: t.reshape(batch.size, *shape)))
+        return wrapped(batch, each(made, lambda t: t.reshape(batch.size)))
 
     return rule
-
-
-def has_axis(where: Argument) -> bool:
-    """Whether an argument names an axis."""
-    return isinstance(where, int) or bool(where)
 
 
 def full(batch: Batch, value: Argument) -> Argument:
@@ -109,3 +113,27 @@ def each(made: Results, change: Callable[[NewTensor], NewTensor]) -> Results:
 def wrapped(batch: Batch, made: Results) -> Results:
     """Results as those of one example."""
     return each(made, batch.wrapped)
+
+
+def folded(t: NewTensor) -> NewTensor:
+    """A full tensor whose second axis takes in that of the examples; None stays None."""
+    return None if t is None else t.reshape(t.shape[0] * t.shape[1], *t.shape[2:])
+
+
+def unfolded(t: NewTensor, size: int) -> NewTensor:
+    """The inverse of `folded`, for so many examples."""
+    return t.reshape(size, t.shape[0] // size if size else 0, *t.shape[1:])
+
+
+def by_folding(op: BatchedOp) -> Rule:
+    """The rule of an op that does the same with every part of the first axis of its tensors."""
+
+    def rule(batch: Batch, given: NamedArguments) -> Results:
+        tensors = {
+            name: folded(batch.full(value)) if is_tensor(value) else value
+            for name, value in given.items()
+        }
+        made = op.with_bound(tensors)
+        return wrapped(batch, each(made, lambda t: unfolded(t, batch.size)))
+
+    return rule

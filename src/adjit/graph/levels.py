@@ -44,6 +44,18 @@ class Level(ABC):
         self.number = next(_numbers)
         tracers.add(self.tracer_class)
 
+    def draw(self, of: Callable[[tuple[int, ...]], NewTensor]) -> NewTensor:
+        """Random numbers, by a function of the axes that are to be in front: those of one example at most."""
+        return of(())
+
+    @abstractmethod
+    def stripped(self, t: NewTensor) -> NewTensor:
+        """What a tensor stands for at this level, inside of what levels entered later have made of it."""
+
+    @abstractmethod
+    def dressed(self, t: NewTensor) -> NewTensor:
+        """The inverse of `stripped`."""
+
     @abstractmethod
     def elementwise(
         self, op: ElementwiseOp, operands: Arguments, attributes: Arguments

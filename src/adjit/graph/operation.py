@@ -84,6 +84,25 @@ class OperationCall:
         return places
 
 
+def keep_draws(call: OperationCall) -> None:
+    """Note a call that draws random numbers when machine code repeats it: inside of `vmap` that asks
+    the level."""
+    if isinstance(call.template, Trace) and call.template.draws:
+        if active_levels:
+            call.template = SEEN
+        else:
+            drawing_calls.append(call)
+
+
+def forget_draws() -> None:
+    """Have Python draw all random numbers, from here on to where no level is active."""
+    while drawing_calls:
+        drawing_calls.pop().template = SEEN
+
+
+drawing_calls: list[OperationCall] = []
+active_levels: list[None] = []  # as many as are active, of all threads
+
 KnownCalls = dict[Signature, OperationCall]
 Numbers = int | list[int | None] | None  # of an operand, of those in a list; None: no tensor
 
@@ -167,6 +186,9 @@ class Operation(native.Native):
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
         self.batching: Rule | None = None
+        self.draws = (
+            ""  # of what, if it draws random numbers: the shape or the values of its first operand
+        )
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
@@ -201,6 +223,18 @@ class Operation(native.Native):
         """Say which parameters name axes, and which shapes: that is all that `vmap` has to know."""
         self.batching = batching.over(self, dims, shapes)
 
+    def draws_for(self, what: str) -> None:
+        """Say that it draws random numbers for the "shape" or the "values" of its operands."""
+        self.draws = what
+
+    def batched_as_body(self) -> None:
+        """Say that the body is made of differentiable ops, which have rules themselves."""
+        self.batching = batching.as_body(self.function)
+
+    def batched_by_folding(self) -> None:
+        """Say that it does the same with every part of the first axis of all its tensors."""
+        self.batching = batching.by_folding(self)
+
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
         """The outputs that the vjp reads as `outs[k]`, None where that cannot be told: all."""
@@ -219,6 +253,8 @@ class Operation(native.Native):
         signature = signature_of(args, kwargs, operands)
         if tracers and is_traced(operands):
             return innermost(operands).operation(self, args, kwargs)
+        if self.draws and state.levels:
+            return state.levels[-1].operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
         for t in operands:
             requires_grad |= t.needs_grad or t.view_of is not None
@@ -297,6 +333,7 @@ class Operation(native.Native):
             if before and requires_grad:
                 resume_gradients()
         call.template = template if is_fresh or template is SEEN else UNSTEADY
+        keep_draws(call)
         return out
 
     def _attach(

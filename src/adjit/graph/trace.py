@@ -67,7 +67,7 @@ class Trace:
     Values are numbered: the operands' first, then those of the nodes, in order.
     """
 
-    __slots__ = ("fresh", "many", "outputs", "steps", "storages")
+    __slots__ = ("draws", "fresh", "many", "outputs", "steps", "storages")
 
     def __init__(
         self,
@@ -77,6 +77,7 @@ class Trace:
         many: bool,
     ) -> None:
         self.steps = tuple(steps)
+        self.draws = any(step.recipe.draw is not None for step in steps)
         self.storages = storages
         self.outputs = outputs  # a number stands for the operand itself, None for no result
         self.many = many

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from .. import dtypes
@@ -10,9 +11,11 @@ from ..graph import inplace
 from ..graph.fastpath import elementwise_recorder
 from ..graph.levels import Level, tracers
 from ..graph.node import spec_of
+from ..graph.operation import active_levels, forget_draws
 from ..graph.record import is_tensor
 from ..graph.state import state
 from ..graph.view import alias, aliases
+from ..ops.reduce import sum_to
 from .tracer import Tracer, tracer
 
 ITEM = (
@@ -23,6 +26,14 @@ ITEM = (
 CONTROL_FLOW = (
     "vmap: It looks like you're attempting to use a Tensor in some data-dependent control flow. We don't "
     "support that yet, please file an issue at https://github.com/pytorch/pytorch/issues ."
+)
+RANDOM = (
+    "vmap: called random operation while in randomness error mode. Please either use the 'same' or "
+    "'different' randomness flags on vmap or perform the randomness operation out of vmap"
+)
+SAME = (
+    "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with "
+    "functorch"
 )
 SMALLER = (
     "vmap: inplace arithmetic(self, *extra_args) is not possible because there exists a Tensor `other` in "
@@ -70,6 +81,34 @@ class BatchLevel(Level):
         super().__init__()
         self.size, self.randomness = size, randomness
         self.depth = 1 + len(state.levels)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """A block in which random numbers are those of examples, and gradients are of each one's inputs."""
+        before = state.levels
+        active_levels.append(None)
+        forget_draws()
+        state.levels = (*before, self)
+        try:
+            yield
+        finally:
+            state.levels = before
+            active_levels.pop()
+
+    def draw(self, of: Callable[[tuple[int, ...]], Any]) -> Any:
+        """Random numbers, by a function of the axes that are to be in front.
+
+        Raises:
+            RuntimeError: if there shall be none.
+        """
+        if self.randomness == "error":
+            raise RuntimeError(RANDOM)
+        before = state.levels
+        state.levels = before[: before.index(self)]
+        try:
+            return of(()) if self.randomness == "same" else self.wrapped(of((self.size,)))
+        finally:
+            state.levels = before
 
     # ----- from examples to tensors with all of them, and back -----
 
@@ -132,19 +171,19 @@ class BatchLevel(Level):
         rank = max([t.ndim for t in operands if is_tensor(t)])
         given = [self._aligned(t, rank) if self.has(t) else t for t in operands]
         wanted = self._compute_dtype(op, operands)
-        if wanted is not self._compute_dtype(op, given):
+        if wanted is not self._compute_dtype(op, given) and wanted is not None:
             given = [t.to(wanted) if is_tensor(t) else t for t in given]
         return self.wrapped(elementwise_recorder()(op, tuple(given), attributes, False))
 
     @staticmethod
-    def _compute_dtype(op: Any, operands: Sequence[Any]) -> dtypes.dtype:
-        """What operands are promoted to, which counts axes."""
+    def _compute_dtype(op: Any, operands: Sequence[Any]) -> dtypes.dtype | None:
+        """What operands are promoted to, which counts axes; None for truth values alone."""
         kinds = [
             (t.dtype, t.ndim) if is_tensor(t) else (dtypes.of_scalar(t), -1)
             for name, t in zip(op.params, operands, strict=True)
             if name not in op.body.logical
         ]
-        return dtypes.result_of(kinds)
+        return dtypes.result_of(kinds) if kinds else None
 
     def _aligned(self, t: Any, rank: int) -> Any:
         """All examples, each with so many axes, those of size 1 first."""
@@ -154,11 +193,30 @@ class BatchLevel(Level):
 
     def operation(self, op: Any, args: Any, kwargs: Any) -> Any:
         """Apply an operation by its batching rule."""
+        if op.draws and self in state.levels:
+            return self._drawn(op, op.bind(args, kwargs))
         if op.batching is None:
             raise RuntimeError(
                 f"Batching rule not implemented for aten::{op.name}. We could not generate a fallback."
             )
         return op.batching(self, op.bind(args, kwargs))
+
+    def _drawn(self, op: Any, given: dict[str, Any]) -> Any:
+        """What an operation draws."""
+        first, *more = [name for name, t in given.items() if is_tensor(t)]
+        by_values = op.draws == "values" or more
+
+        def of(lead: tuple[int, ...]) -> Any:
+            if lead:
+                return op.with_bound(
+                    {k: self.full(t) if is_tensor(t) else t for k, t in given.items()}
+                )
+            if by_values and any(map(self.has, given.values())):
+                raise RuntimeError(SAME)
+            one = given[first]
+            return op.with_bound({**given, first: one.value[0] if self.has(one) else one})
+
+        return self.draw(of)
 
     def view(
         self, t: Any, shape: Any, strides: Any, offset: int, backward_name: str, vjp: Any
@@ -167,7 +225,7 @@ class BatchLevel(Level):
         spec = t.value.spec
         whole = (self.size, *shape)
         every = (spec.strides[0], *strides)
-        made = alias(t.value, whole, every, offset, backward_name, self._of_all(vjp))
+        made = alias(t.value, whole, every, offset, backward_name, self._of_all(vjp, t.shape))
         return self.wrapped(made)
 
     def views(self, t: Any, parts: Any, backward_name: str, vjp: Any) -> Any:
@@ -180,11 +238,11 @@ class BatchLevel(Level):
             )
             for p, start in parts
         ]
-        views = aliases(t.value, made, backward_name, self._of_all(vjp))
+        views = aliases(t.value, made, backward_name, self._of_all(vjp, t.shape))
         return tuple([self.wrapped(view) for view in views])
 
-    def _of_all(self, vjp: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        """The pullback of all examples, of that of one."""
+    def _of_all(self, vjp: Callable[[Any], Any], shape: Any) -> Callable[[Any], Any]:
+        """The pullback of all examples, by that of one, whose view was of a tensor of that shape."""
         size = self.size
 
         def pullback(g: Any) -> Any:
@@ -194,7 +252,7 @@ class BatchLevel(Level):
                 if isinstance(g, list)
                 else level.wrapped(g)
             )
-            return level.full(vjp(given))
+            return level.full(sum_to(vjp(given), shape))
 
         return pullback
 
