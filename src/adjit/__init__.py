@@ -88,6 +88,7 @@ try:
         backends,
         compiler,
         cuda,
+        func,
         hub,
         jit,
         linalg,
@@ -117,6 +118,7 @@ try:
         use_deterministic_algorithms,
     )
     from .captured import compile
+    from .func import vmap
     from .names import (
         _assert,
         _assert_async,

@@ -66,9 +66,9 @@ SUBJECTS = (
         special.shifted_chebyshev_polynomial_w""",
     ),
     Subject(
-        "Function transforms and forward mode",
-        "use adjit.autograd.functional (jacobian, hessian, vjp, jvp, hvp)",
-        "func vmap",
+        "Forward mode",
+        "use adjit.autograd.functional (jvp, hvp) or adjit.func (linearize, jacrev)",
+        "func.jvp func.jacfwd func.hessian",
     ),
     Subject(
         "Fused loss of a classifier",

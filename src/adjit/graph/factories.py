@@ -8,9 +8,11 @@ from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
 from . import calls
+from .levels import innermost, is_traced, tracers
 from .node import TensorBase
-from .operation import KnownCalls, OperationCall
+from .operation import KnownCalls, OperationCall, keep_draws
 from .signature import Argument, Signature, signature_of
+from .state import state
 from .trace import SEEN, UNSTEADY, Results, Trace, trace, usable
 
 MOST_CALLS = 1024  # of one factory that are remembered; numbers that change with every call are not
@@ -47,10 +49,12 @@ def factory(function: _F) -> _F:
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         if "layout" in kwargs:
             formats.check_layout(function.__name__, kwargs["layout"])
-        if len(memory.calls) >= MOST_CALLS:
-            return function(*args, **kwargs)
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
+        if tracers and is_traced(operands):
+            return innermost(operands).factory(function, args, kwargs)
+        if state.levels or len(memory.calls) >= MOST_CALLS:
+            return function(*args, **kwargs)
         if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):
             return function(*args, **kwargs)
         try:
@@ -67,6 +71,7 @@ def factory(function: _F) -> _F:
         out, template = trace(operands, lambda: function(*args, **kwargs))
         is_new = isinstance(template, Trace) and template.fresh and not out.needs_grad
         found.template = template if is_new or template is SEEN else UNSTEADY
+        keep_draws(found)
         return out
 
     return cast(_F, calls.short(memory.calls, fallback))

@@ -11,6 +11,7 @@ from ..schedule.jit.cache import instantiate
 from ..schedule.planning.recipe import Fusible, Recipe, Reduction, RowCall, Source, Step
 from ..schedule.settle import remember, settle
 from ..shapes import Size
+from .levels import is_traced, tracers
 from .node import NewTensor, Spec, TensorBase, dense_spec
 from .record import MAX_RECIPES, common_device, find_device_steps, node_on, pick_all, result
 
@@ -94,7 +95,15 @@ def recipe_of(
 def launch_recipe(
     recipe: Recipe, inputs: Sequence[TensorBase], scalars: tuple[int, ...] = ()
 ) -> NewTensor:
-    """Record a node with a recipe that is there already."""
+    """Record a node with a recipe that is there already.
+
+    Raises:
+        RuntimeError: on tensors inside of transforms, which no rule has taken.
+    """
+    if tracers and is_traced(inputs):
+        raise RuntimeError(
+            f"Batching rule not implemented for aten::{recipe.name}. We could not generate a fallback."
+        )
     node = node_on(recipe, inputs, scalars)
     if len(recipe.outputs) == 1:
         out = result(node, recipe.spec)

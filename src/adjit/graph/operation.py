@@ -15,7 +15,9 @@ from ..dtypes import on_default_change
 from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
 from ..schedule.jit import native
 from ..storage import Storage
-from . import calls, record
+from . import batching, calls, record
+from .batching import Rule
+from .levels import innermost, is_traced, tracers
 from .node import (
     GradContext,
     Gradient,
@@ -81,6 +83,25 @@ class OperationCall:
         self.layout, self.places = layout, places
         return places
 
+
+def keep_draws(call: OperationCall) -> None:
+    """Note a call that draws random numbers when machine code repeats it: inside of `vmap` that asks
+    the level."""
+    if isinstance(call.template, Trace) and call.template.draws:
+        if active_levels:
+            call.template = SEEN
+        else:
+            drawing_calls.append(call)
+
+
+def forget_draws() -> None:
+    """Have Python draw all random numbers, from here on to where no level is active."""
+    while drawing_calls:
+        drawing_calls.pop().template = SEEN
+
+
+drawing_calls: list[OperationCall] = []
+active_levels: list[None] = []  # as many as are active, of all threads
 
 KnownCalls = dict[Signature, OperationCall]
 Numbers = int | list[int | None] | None  # of an operand, of those in a list; None: no tensor
@@ -164,6 +185,10 @@ class Operation(native.Native):
         self.defaults.update(function.__kwdefaults__ or {})
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
+        self.batching: Rule | None = None
+        self.draws = (
+            ""  # of what, if it draws random numbers: the shape or the values of its first operand
+        )
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
@@ -189,6 +214,27 @@ class Operation(native.Native):
         self.wants = names
         return self
 
+    def batched(self, function: Body) -> Body:
+        """Attach what `vmap` does: see `batching.py`. One function may serve several ops."""
+        self.batching = batching.with_all(function)
+        return function
+
+    def batched_over(self, *dims: str, shapes: Sequence[str] = ()) -> None:
+        """Say which parameters name axes, and which shapes: that is all that `vmap` has to know."""
+        self.batching = batching.over(self, dims, shapes)
+
+    def draws_for(self, what: str) -> None:
+        """Say that it draws random numbers for the "shape" or the "values" of its operands."""
+        self.draws = what
+
+    def batched_as_body(self) -> None:
+        """Say that the body is made of differentiable ops, which have rules themselves."""
+        self.batching = batching.as_body(self.function)
+
+    def batched_by_folding(self) -> None:
+        """Say that it does the same with every part of the first axis of all its tensors."""
+        self.batching = batching.by_folding(self)
+
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
         """The outputs that the vjp reads as `outs[k]`, None where that cannot be told: all."""
@@ -205,6 +251,10 @@ class Operation(native.Native):
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
+        if tracers and is_traced(operands):
+            return innermost(operands).operation(self, args, kwargs)
+        if self.draws and state.levels:
+            return state.levels[-1].operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
         for t in operands:
             requires_grad |= t.needs_grad or t.view_of is not None
@@ -283,6 +333,7 @@ class Operation(native.Native):
             if before and requires_grad:
                 resume_gradients()
         call.template = template if is_fresh or template is SEEN else UNSTEADY
+        keep_draws(call)
         return out
 
     def _attach(
@@ -299,7 +350,7 @@ class Operation(native.Native):
             numbers = iter(map(NumberArgument, range(len(operands))))
             given = exchanged(args, numbers)
             named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), numbers), strict=True))
-            places = call.lay_out(self._bind(given, named))
+            places = call.lay_out(self.bind(given, named))
         edges = [None if k is None else record.edge_of(operands[k]) for k in places]
         wanted = tuple([edge is not None for edge in edges])
         save_plan = call.save_plans.get(wanted)
@@ -323,7 +374,7 @@ class Operation(native.Native):
         if state.saving and saved:
             pack(fn)
 
-    def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
+    def bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""
         if self.variadic:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
@@ -333,6 +384,12 @@ class Operation(native.Native):
         for name in self.params[len(args) :]:
             arguments[name] = kwargs[name] if name in kwargs else self.defaults[name]
         return arguments
+
+    def with_bound(self, given: NamedArguments) -> Results:
+        """Call it with arguments by the names of all parameters."""
+        count = self.function.__code__.co_argcount
+        names = list(given)
+        return self(*[given[n] for n in names[:count]], **{n: given[n] for n in names[count:]})
 
     def choose(
         self, layout: list[tuple[str, int]], wanted: tuple[bool, ...]
@@ -359,7 +416,7 @@ class Operation(native.Native):
         saved, save_plan = fn.saved, _save_plan_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
-        if state.grad or not usable():
+        if state.grad or not usable() or (tracers and is_traced(grads)):
             return self._call_vjp(fn, record.as_tensors(fn, grads))
         key: list[Spec | None] = []
         values = []

@@ -20,6 +20,7 @@ from ..storage import Storage
 from . import record
 from .elementwise_vjp import picker
 from .fastpath import basic
+from .levels import is_traced, tracers
 from .node import NO_GRAD, Gradient, NewTensor, Node, Spec, Specs, TensorBase, View
 from .primitives import filled
 from .record import make_storage, make_tensor, new_node
@@ -66,7 +67,7 @@ class Trace:
     Values are numbered: the operands' first, then those of the nodes, in order.
     """
 
-    __slots__ = ("fresh", "many", "outputs", "steps", "storages")
+    __slots__ = ("draws", "fresh", "many", "outputs", "steps", "storages")
 
     def __init__(
         self,
@@ -76,6 +77,7 @@ class Trace:
         many: bool,
     ) -> None:
         self.steps = tuple(steps)
+        self.draws = any(step.recipe.draw is not None for step in steps)
         self.storages = storages
         self.outputs = outputs  # a number stands for the operand itself, None for no result
         self.many = many
@@ -222,6 +224,8 @@ def remembered(
     run: Callable[[], Results],
 ) -> Results:
     """What `run` returns; from the third time on under a key, by a template kept in `memory`."""
+    if tracers and is_traced(operands):
+        return run()
     values: list[Node] = []
     starts: list[int] = []
     shared = 0

@@ -109,4 +109,5 @@ def _remember(
 
 
 def _is_cut_from(t: TensorBase, view: Argument) -> bool:
-    return record.is_tensor(view) and view is not t and view.storage is t.storage
+    is_plain = view.__class__ in record.tensor_classes
+    return is_plain and view is not t and view.storage is t.storage

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from .. import devices, dtypes
 from ..graph import record
+from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import NormalizedCall, normalizes, operation
@@ -18,7 +19,7 @@ from ..schedule.settle import float_word
 from ..shapes import Shape, broadcast_shapes, broadcast_strides, numel
 from ..tensor import Tensor
 from .creation import ones, zeros
-from .dropout import check_probability, drop, fresh_place
+from .dropout import check_probability, drop, dropped, fresh_place
 from .matmul import GRAIN
 from .softmax import softmax
 
@@ -183,6 +184,52 @@ def _(gs, upper, query, key, value, mask, place, is_causal, scale, p, needs):  #
     return (*found, *[None] * (len(needs) - 4))
 
 
+def folded_mask(batch: Batch, mask: Tensor | None, entries: int) -> Tensor | None:
+    """A mask with one part for each entry of each example, if it has parts."""
+    if mask is None:
+        return None
+    mask = mask.reshape(*[1] * (4 - mask.ndim), *mask.shape)
+    if not batch.has(mask):
+        return mask if mask.shape[0] == 1 else mask.repeat(batch.size, 1, 1, 1)
+    whole = batch.full(mask)
+    return folded(whole.expand(batch.size, entries, *mask.shape[1:]))
+
+
+def refuse_drops(place: Tensor | None) -> None:
+    """Raise where dropout would be the same for all examples."""
+    if place is not None:
+        raise RuntimeError(
+            "Batching rule not implemented for aten::_scaled_dot_product_flash_attention_for_cpu with "
+            "dropout. We could not generate a fallback."
+        )
+
+
+@attend.batched
+def _(
+    batch: Batch, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, place: Tensor | None,
+    is_causal: bool, scale: float, p: float | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    refuse_drops(place)
+    given = [folded(batch.full(t)) for t in (query, key, value)]
+    where = folded_mask(batch, mask, query.shape[0])
+    made = attend(*given, where, None, is_causal, scale, p)
+    return tuple(batch.wrapped(unfolded(t, batch.size)) for t in made)
+
+
+@attend_backward.batched
+def _(
+    batch: Batch, upper: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None,
+    place: Tensor | None, out: Tensor, logs: Tensor, is_causal: bool, scale: float, p: float | None,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    refuse_drops(place)
+    upper, query, key, value, out, logs = (
+        folded(batch.full(t)) for t in (upper, query, key, value, out, logs)
+    )
+    where = folded_mask(batch, mask, query.shape[0] // max(batch.size, 1))
+    made = attend_backward(upper, query, key, value, where, None, out, logs, is_causal, scale, p)
+    return tuple(batch.wrapped(unfolded(t, batch.size)) for t in made)
+
+
 # --------------------------------------------------------------------------- as products and a softmax
 
 
@@ -221,7 +268,7 @@ def composed(
     """Attention by a matrix of weights: what the tiles compute, with a gradient for the mask."""
     weights = weights_of(query, key, mask, is_causal, scale)
     if p > 0:
-        weights = drop(weights, fresh_place(weights, weights.numel()), p)
+        weights = dropped(weights, p, weights.numel())
     return weights @ value
 
 
@@ -366,6 +413,7 @@ def attention(
         query.spec.device is not devices.CPU
         or not numel(shape) * query.shape[-1] * value.shape[-1]
         or (attn_mask is not None and attn_mask.requires_grad and state.grad)
+        or (p > 0 and state.levels)
     )
     if enable_gqa and (needs_matrix or key.shape[-3] != value.shape[-3]):
         key, value = each_head(key, shape[-3]), each_head(value, shape[-3])

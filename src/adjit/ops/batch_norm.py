@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from .. import dtypes
 from ..graph import write
+from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.launch import launch
+from ..graph.levels import level_of, tracers
 from ..graph.node import Spec
 from ..graph.operation import normalizes_first, operation
 from ..graph.state import state
@@ -90,6 +92,21 @@ def _(g, x, weight, outs, eps, needs):  # type: ignore[no-untyped-def]
     return (*found, *[None] * (len(needs) - len(found)))
 
 
+@batch_norm_training.batched
+def _(
+    batch: Batch, x: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, momentum: float, eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    size = batch.size
+    vectors = [folded(batch.full(t)) for t in (weight, bias, running_mean, running_var)]
+    channels = batch.full(x).movedim(0, 1).flatten(1, 2)
+    out, *found = batch_norm_training(channels, *vectors, momentum, eps)
+    return tuple(
+        batch.wrapped(t)
+        for t in (out.unflatten(1, (size, -1)).movedim(1, 0), *[unfolded(t, size) for t in found])
+    )
+
+
 @operation("NativeBatchNormBackwardBackward0", differentiable=(0, 1, 2))
 def batch_norm_backward(
     upper: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor, eps: float
@@ -125,6 +142,9 @@ def _(gs, upper, x, weight, means, scales, eps):  # type: ignore[no-untyped-def]
     return (*(grads if weight is not None else grads[:2]), None, None)
 
 
+batch_norm_backward.batched_as_body()
+
+
 @operation("NativeBatchNormBackward0")
 def batch_norm_evaluating(
     x: Tensor, weight: Tensor | None, bias: Tensor | None, mean: Tensor, var: Tensor, eps: float
@@ -147,6 +167,9 @@ def _(g, x, weight, mean, var, eps, needs):  # type: ignore[no-untyped-def]
     if len(needs) - len(found) > 2:
         found.append(g.sum(axes))
     return (*found, None, None)
+
+
+batch_norm_evaluating.batched_as_body()
 
 
 # ---------------------------------------------------------------- batch_norm
@@ -238,8 +261,33 @@ def batch_norm(
         input, weight, bias, running_mean, running_var, momentum, eps
     )
     if running_mean is not None and running_var is not None:
+        if tracers:
+            update_traced((running_mean, running_var), updated)
+            return out
         write.put((running_mean, running_var), updated)
     return out
+
+
+def update_traced(running: Sequence[Tensor], updated: Sequence[Tensor]) -> None:
+    """Write new running statistics where there are transforms.
+
+    Raises:
+        RuntimeError: if examples have statistics of their own, and share what they are to be written into.
+    """
+    level = level_of(updated)
+    if level is None:
+        write.put(running, updated)
+        return
+    if level_of(running) is not level:
+        raise RuntimeError(
+            "Batch norm got a batched tensor as input while the running_mean or running_var, which will be "
+            "updated in place, were not batched.\nIf you are using a module and do not need eval mode, "
+            "please set `track_running_stats` to be False.If you are using a prebuilt module and do not "
+            "need eval mode, please see the functorch website for resources on how to patch your module "
+            "to work with vmap"
+        )
+    for t, new in zip(running, updated, strict=True):
+        t.detach().copy_(new.detach())
 
 
 @functools.lru_cache(4096)
@@ -333,6 +381,20 @@ def _(g, x, weight, outs, groups, eps, needs):  # type: ignore[no-untyped-def]
     if len(needs) > len(found):
         found.append(g.sum(axes))
     return tuple(found)
+
+
+@grouped.batched
+def _(
+    batch: Batch, x: Tensor, weight: Tensor | None, bias: Tensor | None, groups: int, eps: float
+) -> tuple[Tensor, ...]:
+    shared = not (batch.has(weight) or batch.has(bias))
+    given = (weight, bias) if shared else (None, None)
+    made = grouped(folded(batch.full(x)), *given, groups, eps)
+    out, means, scales = (batch.wrapped(unfolded(t, batch.size)) for t in made)
+    if not shared:
+        out = out if weight is None else out * per_channel(weight, x)
+        out = out if bias is None else out + per_channel(bias, x)
+    return out, means, scales
 
 
 @export

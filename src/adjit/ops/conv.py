@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.launch import launch
-from ..graph.operation import normalizes, operation
+from ..graph.operation import Operation, normalizes, operation
 from ..graph.record import check_tensor
 from ..schedule import run_cpu
 from ..shapes import Shape
@@ -152,6 +153,102 @@ def weight_gradient(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
 @weight_gradient.vjp
 def _(g: Tensor, image: Tensor, upper: Tensor, geometry: Geometry) -> Any:
     return image_gradient(upper, g, geometry), convolution_of(image, g, geometry)
+
+
+def in_groups(t: Tensor) -> Tensor:
+    """Images (examples, batch, channels, ...) with the channels of all examples side by side."""
+    return t.movedim(0, 1).flatten(1, 2)
+
+
+def of_groups(t: Tensor, size: int) -> Tensor:
+    """The inverse of `in_groups`."""
+    return t.unflatten(1, (size, -1)).movedim(1, 0)
+
+
+def grouped(geometry: Geometry, size: int) -> Geometry:
+    """The geometry of so many convolutions side by side."""
+    g = geometry
+    made: Geometry = geometry_of(
+        g.image, g.out, g.kernel, g.stride, g.padding, g.dilation, g.groups * size
+    )
+    return made
+
+
+def batched_images(op: Operation) -> None:
+    """Give an op from images and a weight to images its batching rule."""
+
+    def rule(batch: Batch, given: dict[str, Any]) -> Tensor:
+        image, weight, geometry = given.values()
+        size, images = batch.size, batch.full(image)
+        if not batch.has(weight):
+            return batch.wrapped(unfolded(op(folded(images), weight, geometry), size))
+        weights = batch.full(weight)
+        if weights.stride(0) == 0 and size > 1:
+            return batch.wrapped(of_one_weight(images, weights, op, geometry))
+        made = op(in_groups(images), folded(weights), grouped(geometry, size))
+        return batch.wrapped(of_groups(made, size))
+
+    op.batching = rule
+
+
+for _op in (convolved, transposed, convolution_of, image_gradient):
+    batched_images(_op)
+
+
+@convolved_with_bias.batched
+def _(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor, geometry: Geometry) -> Tensor:
+    return with_bias(batch, convolved, convolved_with_bias, input, weight, bias, geometry)
+
+
+@transposed_with_bias.batched
+def _(batch: Batch, input: Tensor, weight: Tensor, bias: Tensor, geometry: Geometry) -> Tensor:
+    return with_bias(batch, transposed, transposed_with_bias, input, weight, bias, geometry)
+
+
+def with_bias(
+    batch: Batch, plain: Operation, op: Operation, input: Tensor, weight: Tensor, bias: Tensor,
+    geometry: Geometry,
+) -> Tensor:  # fmt: skip
+    """The batching rule of a convolution with a bias."""
+    if batch.has(weight) or batch.has(bias):
+        made: Tensor = plain(input, weight, geometry)
+        return made + bias.reshape(-1, *[1] * (input.ndim - 2))
+    images = folded(batch.full(input))
+    return batch.wrapped(unfolded(op(images, weight, bias, geometry), batch.size))
+
+
+@weight_gradient.batched
+def _(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
+    size = image.shape[0]
+    made = weight_gradient(in_groups(image), in_groups(upper), grouped(geometry, size))
+    return unfolded(made, size)
+
+
+@operation("ConvolutionBackward0")
+def of_one_weight(images: Tensor, weights: Tensor, op: Operation, geometry: Geometry) -> Tensor:
+    """An op on the images of examples and one weight, which is shown once for each of them.
+
+    One convolution; but each example has a gradient of the weight of its own.
+    """
+    return unfolded(op(folded(images), weights[0], geometry), images.shape[0])
+
+
+@of_one_weight.vjp
+def _(g: Tensor, images: Tensor, weights: Tensor, op: Operation, geometry: Geometry) -> Any:
+    return through_one_weight(g, images, weights, op, geometry)
+
+
+def through_one_weight(
+    g: Tensor, images: Tensor, weights: Tensor, op: Operation, geometry: Geometry
+) -> tuple[Tensor, Tensor]:
+    """The gradients of the images and, for each example, of the weight."""
+    size = images.shape[0]
+    is_forward = op is convolved or op is convolution_of
+    back = image_gradient if is_forward else convolution_of
+    of_images = of_one_weight(g, weights, back, geometry)
+    pair = (images, g) if is_forward else (g, images)
+    found = weight_gradient(*map(in_groups, pair), grouped(geometry, size))
+    return of_images, unfolded(found, size)
 
 
 def bias_gradient(g: Tensor) -> Tensor:

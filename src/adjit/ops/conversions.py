@@ -10,7 +10,7 @@ from ..graph.export import add_method, export
 from ..graph.node import spec_of
 from ..graph.operation import operation
 from ..schedule.settle import value_of
-from ..shapes import Shape, contiguous_strides
+from ..shapes import Shape, contiguous_strides, numel
 from ..tensor import Tensor
 from . import elementwise
 from .creation import legacy_dtype, pinned
@@ -47,6 +47,12 @@ def _laid_out(input: Tensor, strides: Shape) -> Tensor:
 @_laid_out.vjp
 def _(g: Any) -> Any:
     return g
+
+
+@_laid_out.batched
+def _(input: Tensor, strides: Shape) -> Tensor:
+    made: Tensor = _laid_out(input, (numel(input.shape[1:]), *strides))
+    return made
 
 
 @export(public=False, method=True)
@@ -86,6 +92,13 @@ def convert(input: Tensor, kind: dtypes.dtype, strides: Shape | None = None) -> 
 @convert.vjp
 def _(g: Any) -> Any:
     return g  # the engine converts to the dtype of the input
+
+
+@convert.batched
+def _(input: Tensor, kind: dtypes.dtype, strides: Shape | None) -> Tensor:
+    lie = None if strides is None else (numel(input.shape[1:]), *strides)
+    made: Tensor = convert(input, kind, lie)
+    return made
 
 
 @export(public=False, method=True)
@@ -168,6 +181,9 @@ def moved(input: Tensor, place: devices.device) -> Tensor:
 @moved.vjp
 def _(g: Any) -> Any:
     return g  # the engine brings it to the device of the input
+
+
+moved.batched_over()
 
 
 def _conversion(name: str, kind: dtypes.dtype) -> None:

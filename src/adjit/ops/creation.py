@@ -21,6 +21,7 @@ from ..graph.factories import factory
 from ..graph.fastpath import constants
 from ..graph.inplace import write_out
 from ..graph.launch import launch
+from ..graph.levels import innermost, tracers
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.primitives import (
     NO_AXES,
@@ -613,7 +614,7 @@ def laid_out_like(made: Tensor, input: Tensor, memory_format: Any) -> Tensor:
     """A new tensor in C order, whose elements nobody has told apart, with the strides that PyTorch gives to
     what is like another one."""
     spec = made.spec
-    if input.spec.strides == spec.strides and memory_format is None:
+    if made.__class__ in tracers or (input.spec.strides == spec.strides and memory_format is None):
         return made
     formats.check("empty_like", memory_format)
     strides = formats.strides_like(spec.shape, input.spec.strides, memory_format)
@@ -632,11 +633,13 @@ def _like(name: str, make: Any, elements: str, call: str, shown: str) -> Any:
         device: Any = None, requires_grad: bool = False, memory_format: Any = None, **more: Any,
     ) -> Tensor:  # fmt: skip
         record.check_tensor(name, "input", 1, input)
-        made = make(
-            input.shape, *args, dtype=dtype or input.dtype, layout=layout,
-            device=input.spec.device if device is None else device,
-            requires_grad=requires_grad, **more,
-        )  # fmt: skip
+        place = input.spec.device if device is None else device
+        more.update(
+            dtype=dtype or input.dtype, layout=layout, device=place, requires_grad=requires_grad
+        )
+        if make is empty and input.__class__ in tracers:  # others are factories themselves
+            return innermost((input,)).factory(make, (input.shape, *args), more)
+        made = make(input.shape, *args, **more)
         return laid_out_like(made, input, memory_format)
 
     like.__name__ = like.__qualname__ = name
@@ -664,7 +667,10 @@ def _new(name: str, make: Any, call: str, shown: str) -> None:
         self: Tensor, *args: Any, dtype: Dtype | None = None, device: Any = None, **more: Any
     ) -> Tensor:
         place = self.spec.device if device is None else device
-        return make(*args, dtype=dtype or self.dtype, device=place, **more)
+        more.update(dtype=dtype or self.dtype, device=place)
+        if self.__class__ in tracers and name != "tensor":
+            return innermost((self,)).factory(make, args, more)
+        return make(*args, **more)
 
     method.__doc__ = f"""Call `adjit.{name}` with the dtype and the device of this tensor as defaults.
 

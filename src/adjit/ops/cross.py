@@ -79,3 +79,6 @@ def cross_product(x: Tensor, y: Tensor, dim: int) -> Tensor:
 @cross_product.vjp
 def _(g: Tensor, x: Tensor, y: Tensor, dim: int) -> Any:
     return cross_product(y, g, dim), cross_product(g, x, dim)
+
+
+cross_product.batched_over("dim")

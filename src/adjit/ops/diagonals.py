@@ -69,6 +69,9 @@ def _(g: Tensor, diagonal: int) -> Any:
     return tril(g, diagonal)
 
 
+tril.batched_over()
+
+
 @export(method=True, inplace=True, out=True)
 @operation("TriuBackward0")
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -87,6 +90,9 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
 @triu.vjp
 def _(g: Tensor, diagonal: int) -> Any:
     return triu(g, diagonal)
+
+
+triu.batched_over()
 
 
 def triangle_indices(
@@ -187,6 +193,9 @@ def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     return slicing.diagonal(g, offset, dim1, dim2)
 
 
+on_diagonal.batched_over("dim1", "dim2")
+
+
 @export(method=True, out=True)
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
     """The matrix with a vector on a diagonal, or a diagonal of a matrix.
@@ -283,6 +292,9 @@ def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     return put_diagonal(g, g.new_zeros(part.shape), offset, dim1, dim2), part
 
 
+put_diagonal.batched_over("dim1", "dim2")
+
+
 @export(method=True)
 @numpy_names
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
@@ -307,6 +319,9 @@ def put_slice(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def _(g: Tensor, dim: int, index: int) -> Any:
     part = slicing.select(g, dim, index)
     return put_slice(g, g.new_zeros(part.shape), dim, index), part
+
+
+put_slice.batched_over("dim")
 
 
 @export(method=True)
@@ -340,3 +355,6 @@ def put_range(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int
 def _(g: Tensor, dim: int, start: int, stop: int, step: int) -> Any:
     part = slicing.slice_dim(g, dim, start, stop, step)
     return put_range(g, g.new_zeros(part.shape), dim, start, stop, step), part
+
+
+put_range.batched_over("dim")

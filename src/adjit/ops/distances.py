@@ -118,6 +118,9 @@ def _(g: Any, x1: Tensor, x2: Tensor, out: Tensor) -> Any:
     return g1, g2
 
 
+euclidean.batched_as_body()
+
+
 @export
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The distances between each two rows of a matrix, (0, 1), (0, 2), … . Differentiable.

@@ -12,6 +12,7 @@ from ..dtypes import dtype as Dtype
 from ..graph.launch import launch, launch_recipe, recipe_of
 from ..graph.operation import operation
 from ..graph.record import MAX_RECIPES
+from ..graph.state import state
 from ..kernels.ops import random as kernels
 from ..random import Generator, Place, default_generator
 from ..schedule.planning.recipe import GRAIN, Recipe
@@ -33,6 +34,10 @@ def drawn(
     generator: Generator | None, place: device,
 ) -> Tensor:  # fmt: skip
     """A tensor filled by a kernel that draws, recorded; a seed gives the same on every device."""
+    if state.levels:
+        return for_examples(
+            lambda lead: drawn(kernel, (*lead, *shape), kind, per_chunk, scalars, generator, place)
+        )
     key = kernel, shape, kind, place
     found = _draws.get(key)
     if found is None:
@@ -48,6 +53,12 @@ def drawn(
         found = _draws[key] = recipe, draw
     recipe, draw = found
     made: Tensor = launch_recipe(recipe, (), (*scalars, *start(draw, generator)))
+    return made
+
+
+def for_examples(draw: Callable[[Shape], Tensor]) -> Tensor:
+    """Random numbers of the innermost `vmap`, by a function of the axes in front of what is drawn for one."""
+    made: Tensor = state.levels[-1].draw(draw)
     return made
 
 
@@ -181,3 +192,6 @@ def trial(x: Tensor, generator: Generator | None) -> Tensor:
 @trial.vjp
 def _(g: Tensor) -> Any:
     return g.new_zeros(g.shape)
+
+
+trial.draws_for("values")

@@ -7,16 +7,19 @@ from typing import Any
 
 from .. import dtypes
 from ..graph import inplace as writing
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
 from ..graph.operation import operation
+from ..graph.state import state
 from ..kernels.ops import random as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..schedule.settle import float_word
 from ..shapes import Shape
 from ..tensor import Tensor
-from .drawing import COST, blocks_for, drawing
+from .creation import ones
+from .drawing import COST, blocks_for, drawing, for_examples
 
 
 def check_probability(p: float, kind: type[Exception] = ValueError) -> None:
@@ -60,6 +63,24 @@ def _(g: Tensor, place: Tensor, p: float) -> Any:
     return drop(g, place, p), None
 
 
+@drop.batched
+def _(batch: Batch, x: Tensor, place: Tensor, p: float) -> Tensor:
+    return x * drop(ones(x.shape, dtype=x.dtype, device=x.device), place, p)  # one mask for all
+
+
+def dropped(x: Tensor, p: float, count: int | None = None) -> Tensor:
+    """`drop` with fresh random words."""
+    if not state.levels:
+        return drop(x, fresh_place(x, count), p)
+
+    def mask(lead: Shape) -> Tensor:
+        whole = ones((*lead, *x.shape), dtype=x.dtype, device=x.device)
+        made: Tensor = drop(whole, fresh_place(whole), p)
+        return made
+
+    return x * for_examples(mask)
+
+
 def written(x: Tensor, made: Tensor, inplace: bool) -> Tensor:
     """`made`, or `x` with it written into."""
     if not inplace:
@@ -91,7 +112,7 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     check_probability(p)
     if not training or p == 0:
         return input
-    return written(input, drop(input, fresh_place(input), float(p)), inplace)
+    return written(input, dropped(input, float(p)), inplace)
 
 
 @export(name="dropout", inplace=True)
@@ -121,7 +142,7 @@ def channel_dropout(name: str, axes: int) -> Any:
         batched = input.ndim == axes + 2
         channels = input.shape[: 2 if batched else 1]
         ones = input.new_ones((*channels, *[1] * (input.ndim - len(channels))))
-        return written(input, input * drop(ones, fresh_place(ones), float(p)), inplace)
+        return written(input, input * dropped(ones, float(p)), inplace)
 
     function.__name__ = function.__qualname__ = name
     function.__doc__ = f"""Zero whole channels with probability `p` and scale the others.
@@ -201,6 +222,6 @@ def saturated(input: Tensor, p: float, training: bool, inplace: bool, shape: Sha
         return written(input, input * 0.0, inplace)
     scale = 1.0 / math.sqrt((1 - p) * (1 + p * SATURATION**2))
     ones = input.detach().new_ones(shape)
-    kept = drop(ones, fresh_place(ones), float(p)) * (1 - p)
+    kept = dropped(ones, float(p)) * (1 - p)
     shift = (1 - kept) * (SATURATION * scale) - p * SATURATION * scale
     return written(input, input * (kept * scale) + shift, inplace)

@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
+from ..graph.levels import tracers
 from ..graph.operation import normalizes, operation
 from ..graph.state import record_gradients, resume_gradients
 from ..kernels.ops import index as kernels
 from ..schedule.planning.recipe import GRAIN
 from ..tensor import Tensor
+from .creation import arange
+from .index import put, read
 from .rows import add_rows, select_rows
 from .tables import IN_SELF, read_rows, write_rows
 
@@ -103,6 +107,25 @@ def _(g: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool, r
     return add_looked_up(g, indices, padding_idx, rows), None
 
 
+@look_up.batched
+def _(
+    batch: Batch, weight: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool,
+    rows: int,
+) -> Tensor:  # fmt: skip
+    if not batch.has(weight):
+        found = look_up(weight, batch.full(indices), padding_idx, by_frequency, rows)
+        return batch.wrapped(found)
+    if by_frequency:
+        raise RuntimeError(
+            "Batching rule not implemented for aten::embedding with scale_grad_by_freq. We could not "
+            "generate a fallback."
+        )
+    if padding_idx is not None:  # whose row gets no gradient
+        is_padding = arange(rows, device=weight.device) == padding_idx
+        weight = weight.detach().where(is_padding.unsqueeze(1), weight)
+    return read(weight, [indices])
+
+
 @operation("EmbeddingDenseBackward0")
 def add_looked_up(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Tensor:
     """A matrix of that many rows with the rows of `g` added up where they came from."""
@@ -116,6 +139,18 @@ def _(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Any:
     if padding_idx is not None:
         found = found.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
     return found, None
+
+
+@add_looked_up.batched
+def _(batch: Batch, g: Tensor, indices: Tensor, padding_idx: int | None, rows: int) -> Tensor:
+    if batch.has(indices):
+        if padding_idx is not None:
+            g = g.masked_fill((indices == padding_idx).unsqueeze(-1), 0)
+        return put(g.new_zeros(rows, g.shape[-1]), [indices], g, True)
+    size, width = batch.size, g.shape[-1]
+    side = batch.full(g).movedim(0, -2).reshape(*indices.shape, size * width)
+    made = add_looked_up(side, indices, padding_idx, rows)
+    return batch.wrapped(made.reshape(rows, size, width).movedim(1, 0))
 
 
 @export(namespace="nn.functional")
@@ -142,6 +177,11 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if tensor.dtype is not dtypes.int64:
         raise RuntimeError("one_hot is only applicable to index tensor of type LongTensor.")
     if num_classes == -1:
+        if tensor.__class__ in tracers:
+            raise RuntimeError(
+                "When vmap-ing torch.nn.functional.one_hot, please provide an explicit positive num_classes "
+                "argument."
+            )
         if tensor.numel() == 0:
             raise RuntimeError("Can not infer total number of classes from empty tensor.")
         if int(tensor.min().item()) < 0:
@@ -159,6 +199,9 @@ def ones_at(tensor: Tensor, num_classes: int) -> Tensor:
         kernels.one_hot, (tensor.contiguous(),), [((*tensor.shape, num_classes), dtypes.int64)],
         words=(num_classes,), n=tensor.numel(), grain=max(1, GRAIN // num_classes), fallible=bad_class,
     )  # fmt: skip
+
+
+ones_at.batched_over()
 
 
 def bad_class(status: tuple[int, ...]) -> Exception:

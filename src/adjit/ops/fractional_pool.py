@@ -31,6 +31,8 @@ def taking(n: int) -> Operation:
     def _(g, places, size):  # type: ignore[no-untyped-def]
         return add_at_places(g, places, size), None
 
+    largest_at_places.batched_as_body()
+
     return largest_at_places
 
 

@@ -80,6 +80,8 @@ def sampling(backward_name: str) -> Operation:
     def _(g, x, w, places):  # type: ignore[no-untyped-def]
         return scatter(g, w, places, tuple(x.shape[2:])), multiply(g, x, places), None
 
+    gather.batched_by_folding()
+
     @operation("SampledInputBackward0")
     def scatter(upper: Tensor, w: Tensor, places: Tensor, size: Shape) -> Tensor:
         """(N, C, *size): the weighted elements of `upper` added at places."""
@@ -102,6 +104,8 @@ def sampling(backward_name: str) -> Operation:
         outer = tuple(upper.shape[2:])
         return gather(g, w, places, outer), multiply(upper, g, places), None
 
+    scatter.batched_by_folding()
+
     @operation("SampleWeightBackward0")
     def multiply(upper: Tensor, x: Tensor, places: Tensor) -> Tensor:
         """(N, T, P): the products of `upper` and of the elements of `x` at places, over channels."""
@@ -122,6 +126,8 @@ def sampling(backward_name: str) -> Operation:
     def _(g, upper, x, places):  # type: ignore[no-untyped-def]
         size, outer = tuple(x.shape[2:]), tuple(upper.shape[2:])
         return gather(x, g, places, outer), scatter(upper, g, places, size), None
+
+    multiply.batched_by_folding()
 
     return gather
 
@@ -375,3 +381,6 @@ def _(g, sizes, aligned):  # type: ignore[no-untyped-def]
     points = unit_points(g, sizes, aligned)
     flat = g.reshape(g.shape[0], -1, len(sizes))
     return flat.transpose(1, 2) @ points
+
+
+affine_points.batched_as_body()

@@ -128,6 +128,9 @@ def _(g: Tensor, dim: int, index: Tensor, shape: Shape) -> Any:
     return scatter_sum(g.new_zeros(shape), dim, index, g), None
 
 
+gather_grid.batched_over("dim", shapes=["shape"])
+
+
 def write_to_grid(
     kernel: Any, x: Tensor, dim: int, index: Tensor, source: Tensor,
     scalars: tuple[int, ...] = (), fallible: bool | Callable[..., Exception] = True,
@@ -210,6 +213,9 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return scatter_number(g, dim, index, 0), None, gather_grid(g, dim, index, g.shape)
 
 
+scatter_grid.batched_over("dim")
+
+
 @operation("ScatterBackward1")
 def scatter_number(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`x` with a number written along `dim`."""
@@ -220,6 +226,9 @@ def scatter_number(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 @scatter_number.vjp
 def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return scatter_number(g, dim, index, 0), None
+
+
+scatter_number.batched_over("dim")
 
 
 @export(method=True, out=True, inplace=True)
@@ -260,6 +269,9 @@ def scatter_sum(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 @scatter_sum.vjp
 def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return g, None, gather_grid(g, dim, index, g.shape)
+
+
+scatter_sum.batched_over("dim")
 
 
 REDUCTIONS = {
@@ -377,6 +389,9 @@ def _(
     if not include_self:
         gx = scatter_number(gx, dim, index, 0)
     return gx, None, gsrc
+
+
+scatter_join.batched_over("dim")
 
 
 def product_gradients(

@@ -9,7 +9,9 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import CPU
+from ..graph.batching import Batch
 from ..graph.export import export, in_place
+from ..graph.levels import tracers
 from ..graph.operation import operation
 from ..graph.state import state
 from ..graph.view import alias
@@ -17,7 +19,7 @@ from ..graph.view_cache import caches_views
 from ..shapes import Shape
 from ..tensor import Tensor
 from . import creation, slicing, view
-from .masks import nonzero, rows_where
+from .masks import nonzero, refuse_traced, rows_where
 from .tables import IN_BRACKETS, broadcast_indices, read_rows, write_rows
 
 Indices = Sequence[Tensor | None]
@@ -40,7 +42,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if is_place(x, key):
         return read(x, [key])
     if is_rows_mask(x, key):
-        if state.grad and x.requires_grad:
+        if (state.grad and x.requires_grad) or x.__class__ in tracers:
             return read(x, nonzero(key, as_tuple=True))
         return rows_where(x, key)
     viewed, indices = walk(x, key)
@@ -230,6 +232,11 @@ def walk_tensor(
         return picked(viewed, dim, int(item.__index__()), axis), dim
     index = on_device_of(viewed, index)
     if index.dtype in (dtypes.bool, dtypes.uint8):
+        if index.__class__ in tracers:
+            raise RuntimeError(
+                "vmap: We do not support batching operators that can support dynamic shape. Attempting to "
+                "batch over indexing with a boolean mask."
+            )
         if index.ndim == 0:
             viewed = view.unsqueeze(viewed, dim)
             index = index.reshape(1)
@@ -240,7 +247,7 @@ def walk_tensor(
         return viewed, dim
     if index.ndim or index.dtype.kind != "i":
         check_index(index)
-    if index.ndim == 0 and isinstance(item, Tensor):
+    if index.ndim == 0 and isinstance(item, Tensor) and index.__class__ not in tracers:
         return picked(viewed, dim, int(index.item()), axis), dim
     found[dim] = index
     return viewed, dim + 1
@@ -352,6 +359,76 @@ def _(g: Tensor, indices: Indices, accumulate: bool) -> Any:
     return kept, None, read(g, indices)
 
 
+class BatchedPlaces:
+    """Indices into tensors of examples, and where the axes of what is indexed lie among those of all
+    examples."""
+
+    def __init__(self, batch: Batch, indices: Indices) -> None:
+        given = [i for i in indices if i is not None]
+        common = broadcast_indices(given)
+        axes = [d for d, i in enumerate(indices) if i is not None]
+        adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
+        self.front, self.count = axes[0] if adjacent else 0, len(common)
+        self.indices: list[Tensor | None]
+        self.differ = any(map(batch.has, given))
+        if not self.differ:
+            self.indices = [None, *indices]
+            # Indices that are not side by side come first, before the axis of the examples.
+            self.moves = not adjacent
+            return
+        rank = len(common)
+        self.moves = False
+        numbers = creation.arange(batch.size, device=given[0].device).reshape(-1, *[1] * rank)
+        self.indices = [numbers, *[None if i is None else self._aligned(batch, i) for i in indices]]
+
+    def _aligned(self, batch: Batch, index: Tensor) -> Tensor:
+        if not batch.has(index):
+            return index
+        whole = batch.full(index)
+        return whole.reshape(whole.shape[0], *[1] * (self.count - index.ndim), *index.shape)
+
+    def out(self, made: Tensor) -> Tensor:
+        """What was read, with the axis of the examples in front and the rest as for one."""
+        count, front = self.count, self.front
+        if not self.differ:
+            return made.movedim(count, 0) if self.moves else made
+        # (examples, *common, *kept) if the numbers of the examples are beside the others or all come first
+        if front:
+            return made.movedim(
+                list(range(1, count + 1)), list(range(front + 1, front + count + 1))
+            )
+        return made
+
+    def back(self, values: Tensor) -> Tensor:
+        """What is to be written, laid out as the op wants it: the inverse of `out`."""
+        count, front = self.count, self.front
+        if not self.differ:
+            return values.movedim(0, count) if self.moves else values
+        if front:
+            return values.movedim(
+                list(range(front + 1, front + count + 1)), list(range(1, count + 1))
+            )
+        return values
+
+
+@index.batched
+def _(batch: Batch, x: Tensor, indices: Indices, shape: Shape) -> Tensor:
+    places = BatchedPlaces(batch, indices)
+    whole = batch.full(x)
+    return batch.wrapped(places.out(index(whole, places.indices, whole.shape)))
+
+
+@put.batched
+def _(batch: Batch, x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor:
+    check_put(x, indices, values)
+    places = BatchedPlaces(batch, indices)
+    target = indexed_shape(x.shape, indices)
+    while values.ndim > len(target):
+        values = values.squeeze(0)
+    source = places.back(batch.full(values.expand(target)))
+    return batch.wrapped(put(batch.full(x), places.indices, source, accumulate))
+
+
 @export(method=True, inplace=True)
 def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = False) -> Tensor:
     """`input` with `values` at the places that a tuple of index tensors names.
@@ -381,6 +458,7 @@ def index_put(input: Tensor, indices: Any, values: Tensor, accumulate: bool = Fa
     places: list[Tensor | None] = []
     for item in indices:
         if item is not None and item.dtype in (dtypes.bool, dtypes.uint8):
+            refuse_traced("nonzero", item)
             check_mask(item, len(places), input)
             places += nonzero(item, as_tuple=True)
         else:
@@ -400,14 +478,19 @@ def check_index(index: Tensor) -> None:
         raise IndexError("tensors used as indices must be long, int, byte or bool tensors")
 
 
-def check_put(x: Tensor, indices: Indices, values: Tensor) -> None:
-    """Raise if values cannot be written to the given places."""
+def indexed_shape(shape: Shape, indices: Indices) -> Shape:
+    """The shape of `x[indices]`."""
     axes = [d for d, i in enumerate(indices) if i is not None]
     common = broadcast_indices([i for i in indices if i is not None])
-    kept = [size for d, size in enumerate(x.shape) if d not in axes]
+    kept = [size for d, size in enumerate(shape) if d not in axes]
     adjacent = axes == list(range(axes[0], axes[0] + len(axes)))
     front = axes[0] if adjacent else 0
-    shape = (*kept[:front], *common, *kept[front:])
+    return (*kept[:front], *common, *kept[front:])
+
+
+def check_put(x: Tensor, indices: Indices, values: Tensor) -> None:
+    """Raise if values cannot be written to the given places."""
+    shape = indexed_shape(x.shape, indices)
     if not broadcasts_to(values.shape, shape):
         raise RuntimeError(
             f"shape mismatch: value tensor of shape {list(values.shape)} cannot be broadcast to "

@@ -195,6 +195,9 @@ def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
     return ([g.narrow(dim, end - size, size) for end, size in zip(ends, sizes, strict=True)],)
 
 
+join.batched_over("dim")
+
+
 @numpy_names
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors of one shape side by side along a new axis.
@@ -254,6 +257,9 @@ def pile(tensors: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
 @pile.vjp
 def _(g: Tensor, dim: int) -> Any:
     return ([g.select(dim, k) for k in range(g.shape[dim])],)
+
+
+pile.batched_over("dim")
 
 
 export(name=("cat", "concat", "concatenate"), out=True, records=join)(cat)

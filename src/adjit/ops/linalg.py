@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import operation
@@ -17,6 +18,7 @@ from ..shapes import broadcast_shapes, numel
 from ..tensor import Tensor
 from .comparison import where
 from .joining import cat
+from .matmul import in_axes
 
 BLOCK = 64
 
@@ -101,6 +103,9 @@ def _(g: Tensor, out: Tensor) -> Any:
     middle = half + half.tril(-1).mT
     left = solved(out.mT, middle, True, False)
     return 0.5 * solved(out.mT, left.mT, True, False)
+
+
+cholesky_factor.batched_over()
 
 
 def is_positive_definite(a: Tensor) -> Tensor:
@@ -202,6 +207,13 @@ def _(g: Tensor, a: Tensor, out: Tensor, upper: bool, unitriangular: bool) -> An
     full = -(g_b @ out.mT)
     g_a = full.triu(int(unitriangular)) if upper else full.tril(-int(unitriangular))
     return g_a, g_b
+
+
+@solved.batched
+def _(batch: Batch, a: Tensor, b: Tensor, upper: bool, unitriangular: bool) -> Tensor:
+    axes = max(a.ndim, b.ndim)
+    made = solved(in_axes(batch, a, axes), in_axes(batch, b, axes), upper, unitriangular)
+    return batch.wrapped(made)
 
 
 def solve_block(a: Tensor, b: Tensor, upper: bool, unitriangular: bool) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..graph.batching import Batch, folded, unfolded
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..shapes import numel
@@ -21,6 +22,13 @@ def affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
 @affine.vjp
 def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
     return g, g.mm(weight), g.t().mm(input)
+
+
+@affine.batched
+def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    if batch.has(bias) or batch.has(weight):
+        return mm(input, weight.t()) + bias
+    return batch.wrapped(unfolded(affine(bias, folded(batch.full(input)), weight), batch.size))
 
 
 @export(namespace="nn.functional")

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .. import dtypes
+from ..graph.batching import Batch, folded, unfolded
 from ..graph.elementwise import elementwise
 from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
@@ -74,6 +75,9 @@ def _(g, input, target, reduction):  # type: ignore[no-untyped-def]
     return gx, -gx
 
 
+mse_loss.batched_as_body()
+
+
 def l1_loss(input: Tensor, target: Tensor, reduction: str = "mean") -> Tensor:
     """The sizes of `input - target`, their mean or their sum."""
     check_reduction(reduction)
@@ -121,6 +125,9 @@ def _(g, input, target, reduction, beta):  # type: ignore[no-untyped-def]
     return gx, -gx
 
 
+smooth_l1_loss.batched_as_body()
+
+
 @elementwise(
     ref=lambda x, y, delta=1.0: np.where(
         abs(x - y) < delta, 0.5 * (x - y) ** 2, delta * (abs(x - y) - 0.5 * delta)
@@ -159,6 +166,9 @@ def _(g, input, target, reduction, delta):  # type: ignore[no-untyped-def]
     return gx, -gx
 
 
+huber_loss.batched_as_body()
+
+
 # ---------------------------------------------------------------- probabilities
 
 
@@ -192,6 +202,14 @@ def _(g, input, target, weight, reduction):  # type: ignore[no-untyped-def]
     gx = g * (input - target) / ((1 - input) * input).clamp(min=1e-12)
     gy = g * ((1 - input).log().clamp(min=-100) - input.log().clamp(min=-100))
     return (gx, gy) if weight is None else (gx, gy, None)
+
+
+@binary_cross_entropy.batched
+def _(batch: Batch, input: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
+    losses = batch.wrapped(
+        binary_cross_entropy(batch.full(input), batch.full(target), None, "none")
+    )
+    return reduced(losses if weight is None else losses * weight, reduction)
 
 
 @elementwise(ref=lambda x, y, f: (1 - y) * x + (1 + (f - 1) * y) * np.logaddexp(0, -x))
@@ -249,6 +267,9 @@ def _(g, input, target, weight, pos_weight, reduction):  # type: ignore[no-untyp
     if pos_weight is not None:
         grads.append(g * target * soft)
     return tuple(grads)
+
+
+binary_cross_entropy_with_logits.batched_as_body()
 
 
 def kl_div(
@@ -360,6 +381,25 @@ def _(g, target, weight, outs, ignored, reduction, shape):  # type: ignore[no-un
     return (gx, None) if weight is None else (gx, None, None)
 
 
+@picked.batched
+def _(
+    batch: Batch, x: Tensor, target: Tensor, weight: Tensor | None, ignored: int, reduction: str
+) -> tuple[Tensor, Tensor, Tensor]:
+    size, rows, classes = batch.size, batch.full(x), batch.full(target)
+    if x.ndim > 1:
+        rows, classes = folded(rows), folded(classes)
+    shared = None if batch.has(weight) else weight
+    found = picked(rows, classes, shared, ignored, "none", rows.shape)[:2]
+    losses, used = (batch.wrapped(t.reshape(size, *target.shape)) for t in found)
+    if weight is not None and shared is None:
+        factors = weight[target.masked_fill(target == ignored, 0)]
+        losses, used = losses * factors, used * factors
+    if reduction == "none":
+        return losses, used, used
+    total = used.sum()
+    return losses.sum() / total if reduction == "mean" else losses.sum(), used, total
+
+
 @operation("NllLossBackwardBackward0")
 def spread_class(values: Tensor, target: Tensor, ignored: int, shape: Shape) -> Tensor:
     """Zeros, with `-values` at the targets' classes."""
@@ -376,6 +416,15 @@ def spread_class(values: Tensor, target: Tensor, ignored: int, shape: Shape) -> 
 @spread_class.vjp
 def _(g, target, ignored, shape):  # type: ignore[no-untyped-def]
     return picked(g, target, None, ignored, "none", shape)[0], None
+
+
+@spread_class.batched
+def _(batch: Batch, values: Tensor, target: Tensor, ignored: int, shape: Shape) -> Tensor:
+    size, given, classes = batch.size, batch.full(values), batch.full(target)
+    whole = (size, *shape)
+    if len(shape) > 1:
+        given, classes, whole = folded(given), folded(classes), (size * shape[0], *shape[1:])
+    return batch.wrapped(spread_class(given, classes, ignored, whole).reshape(size, *shape))
 
 
 @normalizes_first
@@ -426,6 +475,20 @@ def _(g, x, target, outs, ignored, reduction):  # type: ignore[no-untyped-def]
     return gx.view(x.shape) if x.ndim < 2 else gx, None
 
 
+@class_cross_entropy.batched
+def _(  # type: ignore[no-untyped-def]
+    batch: Batch, x: Tensor, target: Tensor, ignored: int, reduction: str
+):
+    rows, classes = batch.full(x), batch.full(target)
+    if x.ndim > 1:
+        rows, classes = folded(rows), folded(classes)
+    losses = class_cross_entropy(rows, classes, ignored, "none")[0]
+    made = batch.wrapped(losses.reshape(batch.size, *target.shape))
+    if reduction == "mean":
+        return made.sum() / (target != ignored).sum(), None, None
+    return reduced(made, reduction), None, None
+
+
 def class_rows(x: Tensor) -> Tensor:
     """Logits (C), (N, C) or (N, C, ...) as rows of C."""
     return x.movedim(1, -1).reshape(-1, x.shape[1]) if x.ndim > 1 else x.reshape(1, -1)
@@ -454,6 +517,12 @@ def _(g, scale, x, target, ignored):  # type: ignore[no-untyped-def]
     at_target = picked(g, target, None, ignored, "none", x.shape)[0]
     g_scale = mean.squeeze(1).masked_fill(target == ignored, 0) + at_target
     return g_scale, counted * share * (g - mean), None, None
+
+
+@cross_entropy_backward.batched
+def _(scale: Tensor, x: Tensor, target: Tensor, logs: Tensor, ignored: int) -> Tensor:
+    given = [folded(t) for t in (scale, x, target, logs)]
+    return unfolded(cross_entropy_backward(*given, ignored), x.shape[0])
 
 
 @normalizes_first

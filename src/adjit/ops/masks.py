@@ -7,9 +7,11 @@ from typing import Any
 from .. import dtypes
 from ..devices import CPU
 from ..dtypes import carrier
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.inplace import write_out
 from ..graph.launch import launch
+from ..graph.levels import tracers
 from ..graph.node import dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.record import result
@@ -33,6 +35,16 @@ def block_ends(mask: Tensor) -> Tensor:
         ],
         (mask,), [((blocks + 1,), dtypes.int64)], bind={"T": mask.dtype}, words=(size,),
     )  # fmt: skip
+
+
+def refuse_traced(name: str, x: Tensor) -> None:
+    """Raise inside of transforms, where the shape of a result cannot depend on elements."""
+    if x.__class__ in tracers:
+        raise RuntimeError(
+            "vmap: We do not support batching operators that can output dynamic shape. Attempted to vmap over "
+            f"aten::{name}. Please file an issue at https://github.com/pytorch/pytorch/issues if you need this "
+            "feature."
+        )
 
 
 @export(method=True)
@@ -61,6 +73,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
                 "nonzero() received an invalid combination of arguments - got out= with as_tuple=True"
             )
         return write_out("nonzero", out, nonzero(input))
+    refuse_traced("nonzero", input)
     if as_tuple:
         return tuple(nonzero(at_least_1d(input)).unbind(1))
     axes, size = input.ndim, input.numel()
@@ -166,6 +179,19 @@ def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
     return masked_scatter(g.new_zeros(shape), mask, g), None
 
 
+@select_masked.batched
+def _(batch: Batch, x: Tensor, mask: Tensor, shape: Shape) -> Tensor:
+    if not batch.has(mask):
+        whole = (batch.size, *shape)
+        every = batch.full(x.expand(shape))
+        return batch.wrapped(select_masked(every, mask, whole).reshape(batch.size, -1))
+    raise RuntimeError(
+        "vmap: Attempted to vmap over `mask` in torch.masked_select(self, mask) We cannot support this because "
+        "for each batch this would return a differently shaped Tensor. Please file an issue at "
+        "https://github.com/pytorch/pytorch/issues if you need this feature."
+    )
+
+
 @export(method=True, inplace=True)
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """`input` with the elements where a mask is True replaced by those of `source`, in order.
@@ -223,3 +249,10 @@ def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
     from .joining import cat
 
     return g.masked_fill(mask, 0), None, cat([picked, rest]).view(shape)
+
+
+@scatter_masked.batched
+def _(batch: Batch, x: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    places = (mask.reshape(-1).cumsum(0) - 1).clamp(min=0).masked_fill(~mask.reshape(-1), 0)
+    taken = source.reshape(-1).gather(0, places)
+    return taken.reshape(x.shape).where(mask, x)

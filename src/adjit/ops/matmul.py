@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from .. import config, dtypes
 from ..dtypes import dtype
 from ..graph import record
+from ..graph.batching import Batch, folded, unfolded
 from ..graph.calls import short
 from ..graph.export import add_method, export
 from ..graph.launch import launch
@@ -313,15 +314,39 @@ def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
     return g.mm(mat2.t()), input.t().mm(g)
 
 
+@mm.batched
+def _(batch: Batch, input: Tensor, mat2: Tensor) -> Tensor:
+    if batch.has(mat2):
+        return batch.wrapped(batched_product(batch.full(input), batch.full(mat2)))
+    rows = batch.full(input)
+    return batch.wrapped(unfolded(mm(folded(rows), mat2), batch.size))
+
+
 @operation("BmmBackward0")
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` over any number of batch axes, which broadcast."""
+    if x.ndim == y.ndim == 3 and y.stride(0) == 0 and y.shape[0] == x.shape[0] > 1 < x.shape[1]:
+        return multiply(x.reshape(-1, x.shape[2]), y[0]).view(*x.shape[:2], y.shape[2])
     return multiply(x, y)
 
 
 @batched_product.vjp
 def _(g: Tensor, x: Tensor, y: Tensor) -> Any:
     return batched_product(g, y.transpose(-2, -1)), batched_product(x.transpose(-2, -1), g)
+
+
+@batched_product.batched
+def _(batch: Batch, x: Tensor, y: Tensor) -> Tensor:
+    axes = max(x.ndim, y.ndim)
+    return batch.wrapped(batched_product(in_axes(batch, x, axes), in_axes(batch, y, axes)))
+
+
+def in_axes(batch: Batch, t: Tensor, axes: int) -> Tensor:
+    """One tensor that broadcasts with others whose examples have so many axes."""
+    if not batch.has(t):
+        return t
+    whole = batch.full(t)
+    return whole.reshape(whole.shape[0], *[1] * (axes - t.ndim), *t.shape)
 
 
 @export(method=True, out=True)
@@ -380,6 +405,14 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
 @mv.vjp
 def _(g: Tensor, input: Tensor, vec: Tensor) -> Any:
     return outer(g, vec), input.t().mv(g)
+
+
+@mv.batched
+def _(batch: Batch, input: Tensor, vec: Tensor) -> Tensor:
+    if not batch.has(input):
+        return batch.wrapped(mm(batch.full(vec), input.t()))
+    made = batched_product(batch.full(input), batch.full(vec).unsqueeze(-1))
+    return batch.wrapped(made.squeeze(-1))
 
 
 def check_vector_product(matrix: Tensor, vec: Tensor, added: Sequence[int], kind: dtype) -> None:
@@ -463,6 +496,11 @@ def _(g: Tensor, input: Tensor, tensor: Tensor) -> Any:
     return g * tensor, g * input
 
 
+@dot.batched
+def _(input: Tensor, tensor: Tensor) -> Tensor:
+    return batched_product(input.unsqueeze(1), tensor.unsqueeze(2)).reshape(input.shape[0])
+
+
 @export(method=True, out=True)
 @operation("VdotBackward0")
 def vdot(input: Tensor, other: Tensor) -> Tensor:
@@ -482,6 +520,11 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
 @vdot.vjp
 def _(g: Tensor, input: Tensor, other: Tensor) -> Any:
     return g * other, g * input
+
+
+@vdot.batched
+def _(input: Tensor, other: Tensor) -> Tensor:
+    return batched_product(input.unsqueeze(1), other.unsqueeze(2)).reshape(input.shape[0])
 
 
 @export(method=True, out=True)

@@ -77,6 +77,9 @@ def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     return var_vjp(g, x, axes, correction, keepdim)
 
 
+var_axes.batched_over("axes")
+
+
 @operation("StdBackward0")
 def std_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor:
     """The standard deviations along axes."""
@@ -91,6 +94,9 @@ def through_root(g: Tensor, out: Tensor) -> Tensor:
 @std_axes.vjp
 def _(g, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     return var_vjp(through_root(g, out), x, axes, correction, keepdim)
+
+
+std_axes.batched_over("axes")
 
 
 @operation("VarMeanBackward0", differentiable=(0, 1))
@@ -120,6 +126,9 @@ def _(gs, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     )
 
 
+var_mean_axes.batched_over("axes")
+
+
 @operation("StdMeanBackward0", differentiable=(0, 1))
 def std_mean_axes(
     x: Tensor, axes: Shape, correction: float, keepdim: bool
@@ -135,6 +144,9 @@ def _(gs, x, out, axes, correction, keepdim):  # type: ignore[no-untyped-def]
         None if g is None else var_vjp(through_root(g, out), x, axes, correction, keepdim),
         None if g_mean is None else mean_vjp(g_mean, x, axes, keepdim),
     )
+
+
+std_mean_axes.batched_over("axes")
 
 
 def spread_arguments(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from .. import dtypes
 from ..dtypes import dtype as DType
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
@@ -44,6 +45,19 @@ def _(g, x, weight, outs, length, eps, needs):  # type: ignore[no-untyped-def]
     if len(needs) > len(found):
         found.append(gb.reshape(weight.shape))
     return tuple(found)
+
+
+@layer_norm_rows.batched
+def _(
+    batch: Batch, x: Tensor, weight: Tensor | None, bias: Tensor | None, length: int, eps: float
+) -> tuple[Tensor, ...]:
+    shared = not (batch.has(weight) or batch.has(bias))
+    given = (weight, bias) if shared else (None, None)
+    out, means, scales = layer_norm_rows(batch.full(x), *given, length, eps)
+    made = batch.wrapped(out)
+    if not shared and weight is not None:
+        made = made * weight if bias is None else made * weight + bias
+    return made, *[batch.wrapped(t.reshape(batch.size, -1)) for t in (means, scales)]
 
 
 @operation("NativeLayerNormBackwardBackward0", differentiable=(0, 1, 2))
@@ -88,6 +102,19 @@ def _(gs, upper, x, weight, means, scales, length, eps):  # type: ignore[no-unty
     if weight is not None:
         found.append(None if grads[2] is None else grads[2].reshape(weight.shape))
     return (*found, None, None)
+
+
+@layer_norm_backward.batched
+def _(
+    batch: Batch, upper: Tensor, x: Tensor, weight: Tensor | None, means: Tensor, scales: Tensor,
+    length: int, eps: float,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    weighted = upper if weight is None else upper * weight.reshape(upper.shape[-weight.ndim :])
+    rows = [batch.full(t).reshape(-1) for t in (means, scales)]
+    gx = layer_norm_backward(batch.full(weighted), batch.full(x), None, *rows, length, eps)[0]
+    each = upper.reshape(-1, length)
+    normal = (x.reshape(-1, length) - means.reshape(-1, 1)) * scales.reshape(-1, 1)
+    return batch.wrapped(gx), (each * normal).sum(0), each.sum(0)
 
 
 def through_normalization(

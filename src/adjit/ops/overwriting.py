@@ -9,7 +9,9 @@ import numpy as np
 
 from .. import devices, dtypes
 from ..graph import fastpath, inplace, record, write
+from ..graph.batching import Batch
 from ..graph.export import add_method, export
+from ..graph.levels import is_traced, tracers
 from ..graph.node import dense_spec
 from ..graph.operation import operation
 from ..shapes import (
@@ -39,6 +41,8 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     inplace.check_overlap(self, (src,))
     if src.shape != self.shape:
         broadcast_shapes(self.shape, src.shape)
+    if tracers and is_traced((self, src)):
+        return inplace.adopt(self, copy_of(self, src))
     if _is_other_block(self, src):
         write.store(self, src)
         return self
@@ -96,6 +100,11 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape), g
 
 
+@copy_of.batched
+def _(batch: Batch, self: Tensor, src: Tensor) -> Tensor:
+    return batch.wrapped(copy_of(batch.full(self), batch.full(expand(src, self.shape))))
+
+
 add_method("copy_", copy_)
 
 
@@ -109,6 +118,9 @@ def _(g: Any) -> Any:
     return g.new_zeros(g.shape)
 
 
+_filled_by_number.batched_over()
+
+
 @operation("FillBackward1")
 def _filled_by_tensor(self: Tensor, value: Tensor) -> Tensor:
     return copy_of(self, value)
@@ -117,6 +129,12 @@ def _filled_by_tensor(self: Tensor, value: Tensor) -> Tensor:
 @_filled_by_tensor.vjp
 def _(g: Any) -> Any:
     return g.new_zeros(g.shape), g.sum()
+
+
+@_filled_by_tensor.batched
+def _(batch: Batch, self: Tensor, value: Tensor) -> Tensor:
+    made: Tensor = copy_of(self, value)
+    return made
 
 
 def filled(self: Tensor, value: Any) -> Tensor:
@@ -149,6 +167,9 @@ def _zeroed(self: Tensor) -> Tensor:
 @_zeroed.vjp
 def _(g: Any) -> Any:
     return g.new_zeros(g.shape)
+
+
+_zeroed.batched_over()
 
 
 @fastpath.flooding(of_numbers, None)

@@ -172,3 +172,6 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
 @padded.vjp
 def _(g: Tensor, widths: Shape) -> Any:
     return padded(g, tuple(-w for w in widths), 0.0)
+
+
+padded.batched_over()

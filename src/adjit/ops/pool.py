@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..graph.batching import Batch, each, wrapped
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
@@ -270,6 +271,26 @@ def move(kernel: Any, x: Tensor, places: Tensor, n: int, sizes: Shape, to: Shape
     return images.back(made)
 
 
+def batched_planes(op: Operation, axes: int | str) -> None:
+    """Give an op on (N, C, *) or (C, *) its batching rule: examples are more of N.
+
+    `axes` are those after C, or the name of an argument that has a number for each, or is their number.
+    """
+
+    def rule(batch: Batch, given: dict[str, Any]) -> Any:
+        named = given[axes] if isinstance(axes, str) else axes
+        n = named if isinstance(named, int) else len(named)
+        whole = {k: batch.full(v) if isinstance(v, Tensor) else v for k, v in given.items()}
+        for name, t in whole.items():
+            if isinstance(t, Tensor):
+                whole[name] = t.reshape(-1, *t.shape[-n - 1 :])
+        lead = (batch.size, *next(iter(given.values())).shape[: -n - 1])
+        made = op.with_bound(whole)
+        return wrapped(batch, each(made, lambda t: t.reshape(*lead, *t.shape[1:])))
+
+    op.batching = rule
+
+
 @operation("MaxPoolBackward0")
 def add_at_places(g: Tensor, places: Tensor, size: Shape) -> Tensor:
     """Zeros of a spatial size, with elements added at places."""
@@ -281,6 +302,9 @@ def add_at_places(g: Tensor, places: Tensor, size: Shape) -> Tensor:
 @add_at_places.vjp
 def _(g, places, size):  # type: ignore[no-untyped-def]
     return take_at_places(g, places, size), None
+
+
+batched_planes(add_at_places, "size")
 
 
 @operation("TakeAtPlacesBackward0")
@@ -296,6 +320,9 @@ def _(g, places, size):  # type: ignore[no-untyped-def]
     return add_at_places(g, places, size), None
 
 
+batched_planes(take_at_places, "size")
+
+
 def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
     """The op that finds the largest elements of windows over `n` axes."""
 
@@ -308,6 +335,7 @@ def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
     def _(g, outs, windows):  # type: ignore[no-untyped-def]
         return add_at_places(g, outs[1], windows.size[3 - n :])
 
+    batched_planes(largest_of_windows, n)
     return largest_of_windows
 
 
@@ -348,6 +376,9 @@ def refuse(name: str, x: Tensor, *kinds: str) -> None:
 def largest_values(x: Tensor, windows: Windows, n: int) -> Tensor:
     """The largest elements of windows where no gradient is asked for."""
     return over_windows(kernels.max_values, x, n, windows, 1.0)
+
+
+batched_planes(largest_values, "n")
 
 
 def recorded(x: Tensor) -> bool:
@@ -469,6 +500,8 @@ def average_pooling(n: int) -> Operation:
     def _(g, windows, include_pad, override):  # type: ignore[no-untyped-def]
         return average(g, windows, include_pad, override)
 
+    batched_planes(average, n)
+    batched_planes(spread, n)
     return average
 
 
@@ -785,6 +818,9 @@ def unpool(x: Tensor, places: Tensor, size: Shape) -> Tensor:
 @unpool.vjp
 def _(g, places, size):  # type: ignore[no-untyped-def]
     return take_at_places(g, places, size), None
+
+
+batched_planes(unpool, "size")
 
 
 def unpool_sizes(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.operation import operation
 from ..tensor import Tensor
@@ -61,6 +62,12 @@ def _(g: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     )
 
 
+@addmm.batched
+def _(batch: Batch, input: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    product = scaled(mat1.mm(mat2), alpha)
+    return product if beta == 0 else scaled(input, beta) + product
+
+
 def check_same_dtypes(input: Tensor, mat1: Tensor, mat2: Tensor) -> None:
     """Raise if the tensors of `addmm` differ in dtype."""
     if mat1.dtype is not mat2.dtype:
@@ -111,6 +118,12 @@ def _(g: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Any:
     return scaled(g, beta), scaled(outer(g, vec), alpha), scaled(mat.t().mv(g), alpha)
 
 
+@addmv.batched
+def _(batch: Batch, input: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Tensor:
+    product = scaled(mat.mv(vec), alpha)
+    return product if beta == 0 else scaled(input, beta) + product
+
+
 @export(method=True, out=True, inplace=True)
 @operation("AddrBackward0")
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
@@ -154,6 +167,9 @@ def _(g: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Any:
     return scaled(g, beta), scaled(g.mv(vec2), alpha), scaled(g.t().mv(vec1), alpha)
 
 
+addr.batched_as_body()
+
+
 @export(method=True, out=True, inplace=True)
 @operation("BaddbmmBackward0")
 def baddbmm(
@@ -192,6 +208,12 @@ def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
         scaled(g.bmm(batch2.transpose(1, 2)), alpha),
         scaled(batch1.transpose(1, 2).bmm(g), alpha),
     )
+
+
+@baddbmm.batched
+def _(batch: Batch, input: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    product = scaled(batch1.bmm(batch2), alpha)
+    return product if beta == 0 else scaled(input, beta) + product
 
 
 @export(method=True, out=True, inplace=True)
@@ -245,3 +267,9 @@ def _(g: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Any:
         scaled(matmul(g.unsqueeze(0), batch2.transpose(1, 2)), alpha),
         scaled(matmul(batch1.transpose(1, 2), g.unsqueeze(0)), alpha),
     )
+
+
+@addbmm.batched
+def _(batch: Batch, input: Tensor, batch1: Tensor, batch2: Tensor, beta: Any, alpha: Any) -> Tensor:
+    product = scaled(batch1.bmm(batch2).sum(0), alpha)
+    return product if beta == 0 else scaled(input, beta) + product

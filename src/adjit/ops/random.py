@@ -10,8 +10,10 @@ from ..graph import inplace as writing
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
+from ..graph.levels import tracers
 from ..graph.operation import operation
 from ..graph.record import common_device
+from ..graph.state import state
 from ..graph.write import placed
 from ..kernels.ops import random as kernels
 from ..random import Generator
@@ -24,6 +26,7 @@ from .drawing import (
     draw_normal,
     draw_uniform,
     drawing,
+    for_examples,
     generator_or_default,
     largest_of,
     start,
@@ -173,6 +176,13 @@ def randperm(
     shape = tuple(checked_shape((n,)))
     if n > 1 and n - 1 > largest_of(kind):
         raise RuntimeError(f"value cannot be converted to type {kind.name}_t without overflow")
+    if state.levels:
+        found = for_examples(
+            lambda lead: draw_uniform(
+                (*lead, n), dtypes.float64, 0.0, 1.0, generator, place_of(device, out)
+            ).argsort(-1)
+        )
+        return finished(found.to(kind), requires_grad, out)
     draw = drawing(n)
     made = launch(
         kernels.permutation, (), [(shape, kind)], bind={"T": kind}, words=(n,),
@@ -280,7 +290,8 @@ def normal(
         )
     if not isinstance(std, Tensor) and not std >= 0:
         raise RuntimeError(f"normal expects std >= 0.0, but found std {std:g}")
-    if isinstance(std, Tensor) and bool((std.detach() < 0).any()):
+    is_known = isinstance(std, Tensor) and std.__class__ not in tracers
+    if is_known and bool((std.detach() < 0).any()):
         raise RuntimeError("normal expects all elements of std >= 0.0")
     made = normal_around(mean, std, generator)
     return made if out is None else writing.write_out("normal", out, made)
@@ -309,6 +320,9 @@ def normal_around(mean: Any, std: Any, generator: Generator | None) -> Tensor:
 @normal_around.vjp
 def _(g: Tensor, needs: Any) -> Any:
     return tuple(g.new_zeros(g.shape) for _ in needs)
+
+
+normal_around.draws_for("values")
 
 
 @export(method=True)
@@ -398,6 +412,9 @@ def multinomial(
         raise RuntimeError(
             "cannot sample n_sample > prob_dist.size(-1) samples without replacement"
         )
+    if state.levels:
+        chosen = rows_of_examples(input.detach(), num_samples, replacement, generator)
+        return chosen if out is None else writing.write_out("multinomial", out, chosen)
     weights = input.detach().reshape(-1, categories).contiguous()
     source = generator_or_default(generator)
     drawn = (
@@ -407,6 +424,32 @@ def multinomial(
     )
     made = drawn.reshape(*input.shape[:-1], num_samples)
     return made if out is None else writing.write_out("multinomial", out, made)
+
+
+def rows_of_examples(
+    weights: Tensor, draws: int, replacement: bool, generator: Generator | None
+) -> Tensor:
+    """`multinomial` inside of `vmap`."""
+    level: Any = state.levels[-1]
+
+    def draw(lead: Shape) -> Tensor:
+        if not lead:
+            if level.has(weights):
+                raise RuntimeError(SAME_FOR_ALL)
+            return multinomial(weights, draws, replacement, generator=generator)
+        rows = level.full(weights)
+        found = multinomial(
+            rows.reshape(-1, rows.shape[-1]), draws, replacement, generator=generator
+        )
+        return found.reshape(*rows.shape[:-1], draws)
+
+    return for_examples(draw)
+
+
+SAME_FOR_ALL = (
+    "Vmap does not currently support same randomness with a batched tensor input. Please file an issue with "
+    "functorch"
+)
 
 
 def running_sums(weights: Tensor, needed: int) -> Tensor:

@@ -203,3 +203,4 @@ for _over in (
     cauchy_over, geometric_over,
 ):  # fmt: skip
     _over.vjp(zero_gradient)
+    _over.draws_for("shape")

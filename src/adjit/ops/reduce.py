@@ -236,6 +236,11 @@ def _(g, shape):  # type: ignore[no-untyped-def]
     return g.expand(shape)
 
 
+@sum_all.batched
+def _(x: Tensor, dtype: DType) -> Tensor:
+    return sum_axes(x, tuple(range(1, x.ndim)), False, dtype, x.shape)
+
+
 @operation("SumBackward1")
 def sum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
     """The sums along axes."""
@@ -245,6 +250,9 @@ def sum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) 
 @sum_axes.vjp
 def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
     return spread_back(g, axes, keepdim, shape)
+
+
+sum_axes.batched_over("axes", shapes=["shape"])
 
 
 @export(method=True, out=True)
@@ -280,6 +288,16 @@ def sum(
     return sum_axes.on(input, wrap_dims(dim, input.ndim), keepdim, result, input.shape)
 
 
+def sum_to(g: Any, shape: Sequence[int]) -> Any:
+    """Undo broadcasting: sum over the axes that were added or repeated."""
+    lead = g.ndim - len(shape)
+    dims = list(range(lead))
+    dims += [d for d in range(lead, g.ndim) if shape[d - lead] == 1 and g.shape[d] != 1]
+    if dims:
+        g = g.sum(dims, keepdim=True)
+    return g.view(shape) if lead else g
+
+
 @operation("MeanBackward0")
 def mean_all(x: Tensor, dtype: DType, shape: Shape) -> Tensor:
     """The mean of all elements."""
@@ -291,6 +309,11 @@ def _(g, shape):  # type: ignore[no-untyped-def]
     return (g / numel(shape)).expand(shape) if numel(shape) else g.expand(shape)
 
 
+@mean_all.batched
+def _(x: Tensor, dtype: DType) -> Tensor:
+    return mean_axes(x, tuple(range(1, x.ndim)), False, dtype, x.shape)
+
+
 @operation("MeanBackward1")
 def mean_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
     """The means along axes."""
@@ -300,6 +323,9 @@ def mean_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape)
 @mean_axes.vjp
 def _(g, axes, keepdim, shape):  # type: ignore[no-untyped-def]
     return spread_back(g / (reduced_count(shape, axes) or 1), axes, keepdim, shape)
+
+
+mean_axes.batched_over("axes", shapes=["shape"])
 
 
 @export(method=True, out=True)
@@ -345,6 +371,9 @@ def nansum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType) -> Tensor:
 @nansum_axes.vjp
 def _(g, x, axes, keepdim):  # type: ignore[no-untyped-def]
     return spread_back(g, axes, keepdim, x.shape) * x.isnan().logical_not()
+
+
+nansum_axes.batched_over("axes")
 
 
 @export(method=True, out=True)
@@ -438,6 +467,11 @@ def _(g, x):  # type: ignore[no-untyped-def]
     return g * product_of_others(x.reshape(-1), 0).reshape(x.shape)
 
 
+@prod_all.batched
+def _(x: Tensor, dtype: DType) -> Tensor:
+    return prod_axis(x.reshape(x.shape[0], -1), 1, False, dtype)
+
+
 @operation("ProdBackward1")
 def prod_axis(x: Tensor, axis: int, keepdim: bool, dtype: DType) -> Tensor:
     """The products along an axis."""
@@ -449,6 +483,9 @@ def _(g, x, axis, keepdim):  # type: ignore[no-untyped-def]
     if x.ndim == 0:
         return g
     return spread_back(g, (axis,), keepdim, x.shape) * product_of_others(x, axis)
+
+
+prod_axis.batched_over("axis")
 
 
 @export(method=True, out=True)
@@ -532,6 +569,9 @@ def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
     return share(g, x, out, axes, keepdim)
 
 
+amax_axes.batched_over("axes")
+
+
 @operation("AminBackward0")
 def amin_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """The smallest elements along axes."""
@@ -541,6 +581,9 @@ def amin_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
 @amin_axes.vjp
 def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
     return share(g, x, out, axes, keepdim)
+
+
+amin_axes.batched_over("axes")
 
 
 @export(method=True, out=True)
@@ -606,6 +649,9 @@ def _(gs, x, outs, axes, keepdim):  # type: ignore[no-untyped-def]
         for g, out in zip(gs, outs, strict=True)
     )
     return low if high is None else high if low is None else low + high
+
+
+aminmax_axes.batched_over("axes")
 
 
 MinMax = return_type("aminmax", "min max")
@@ -692,6 +738,9 @@ def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
 
 
+max_axis.batched_over("axis", shapes=["shape"])
+
+
 @operation("MinBackward0", differentiable=(0,))
 def min_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The smallest elements along an axis and their places."""
@@ -701,6 +750,9 @@ def min_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor,
 @min_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
+
+
+min_axis.batched_over("axis", shapes=["shape"])
 
 
 @operation("MaxBackward1")
@@ -714,6 +766,11 @@ def _(g, x, out):  # type: ignore[no-untyped-def]
     return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
+@max_all.batched
+def _(x: Tensor) -> Tensor:
+    return amax_axes(x.reshape(x.shape[0], -1), (1,), False)
+
+
 @operation("MinBackward1")
 def min_all(x: Tensor) -> Tensor:
     """The smallest of all elements."""
@@ -723,6 +780,11 @@ def min_all(x: Tensor) -> Tensor:
 @min_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
     return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
+
+
+@min_all.batched
+def _(x: Tensor) -> Tensor:
+    return amin_axes(x.reshape(x.shape[0], -1), (1,), False)
 
 
 Max, Min = return_type("max", "values indices"), return_type("min", "values indices")
@@ -805,11 +867,20 @@ def place_of_extreme(name: str, how: Extreme, x: Tensor, dim: int | None, keepdi
     x = x.detach()
     if dim is None:
         check_not_empty(name, x, None)
-        place = extreme(how, x.reshape(-1), 0, False)[1]
+        place = place_axis(x.reshape(-1), how, 0, False)
         return place.reshape((1,) * x.ndim) if keepdim else place
     axis = wrap_dim(dim, x.ndim)
     check_not_empty(name, x, (axis,))
+    return place_axis(x, how, axis, keepdim)
+
+
+@operation("PlaceBackward0", differentiable=())
+def place_axis(x: Tensor, how: Extreme, axis: int, keepdim: bool) -> Tensor:
+    """Where the extremes along an axis are."""
     return extreme(how, x, axis, keepdim)[1]
+
+
+place_axis.batched_over("axis")
 
 
 @export(method=True, out=True)
@@ -867,11 +938,18 @@ def truth(how: ReductionPlan, x: Tensor, dim: Axes, keepdim: bool) -> Tensor:
     x = x if x.dtype is dtypes.bool else x != 0
     if isinstance(dim, Sequence) and not dim:
         return x.to(result, copy=True)
-    axes = wrap_dims(dim, x.ndim)
+    return truth_axes(x, how, wrap_dims(dim, x.ndim), keepdim).to(result)
+
+
+@operation("TruthBackward0", differentiable=())
+def truth_axes(x: Tensor, how: ReductionPlan, axes: Shape, keepdim: bool) -> Tensor:
+    """The largest or the smallest truth value along axes."""
     if x.numel() == 0:
-        neutral = SUM if how is MAX else PROD
-        return fold(neutral, x, axes, keepdim, dtypes.bool).to(result)
-    return fold(how, x, axes, keepdim, dtypes.bool).to(result)
+        how = SUM if how is MAX else PROD
+    return fold(how, x, axes, keepdim, dtypes.bool)
+
+
+truth_axes.batched_over("axes")
 
 
 @export(method=True, out=True)
@@ -955,6 +1033,9 @@ def _(g, x, out, ord, axes, keepdim):  # type: ignore[no-untyped-def]
     if ord < 2:
         return x.sign() * x.abs().pow(ord - 1) * scale
     return x * x.abs().pow(ord - 2) * scale
+
+
+vector_norm_axes.batched_over("axes")
 
 
 @export(namespace="linalg", out=True)

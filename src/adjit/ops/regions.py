@@ -8,7 +8,7 @@ from ..formats import contiguous_format
 from ..graph import record, write
 from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
-from ..graph.operation import operation
+from ..graph.operation import Operation, operation
 from ..kernels.ops import strided
 from ..shapes import (
     is_dense,
@@ -77,6 +77,28 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
 @without_region.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
     return without_region(g, base, region, offset)
+
+
+def batched_region(op: Operation) -> None:
+    """Give an op on a region of a tensor its batching rule: what belongs to one example lies in one piece."""
+
+    @op.batched
+    def _(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
+        room, size = base.extent, g.shape[0]
+        if offset < 0 or offset + region.extent > room:
+            raise RuntimeError(
+                "a view of elements that its tensor does not show has no gradient inside of vmap"
+            )
+        return op(g, many(base, size, room), many(region, size, room), offset)
+
+
+def many(spec: Spec, size: int, apart: int) -> Spec:
+    """So many of a spec, so many elements apart."""
+    return spec_of((size, *spec.shape), (apart, *spec.strides), spec.dtype, spec.device)
+
+
+for _op in (scatter_strided, gather_strided, without_region):
+    batched_region(_op)
 
 
 def follow(base: Spec, region: Spec, offset: int) -> tuple[Spec, Spec, int]:

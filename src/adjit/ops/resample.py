@@ -128,6 +128,8 @@ def mapping(backward_name: str) -> Operation:
     def _(g, maps):  # type: ignore[no-untyped-def]
         return map_back(g, maps)
 
+    map_axes.batched_by_folding()
+
     @operation(backward_name.replace("Backward", "BackwardBackward"))
     def map_back(g: Tensor, maps: Maps) -> Tensor:
         """The gradient of what was mapped."""
@@ -136,6 +138,8 @@ def mapping(backward_name: str) -> Operation:
     @map_back.vjp
     def _(g, maps):  # type: ignore[no-untyped-def]
         return map_axes(g, maps)
+
+    map_back.batched_by_folding()
 
     return map_axes
 

@@ -7,12 +7,15 @@ from typing import Any
 
 from .. import dtypes
 from ..graph import record
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..shapes import Shape, numpy_names, wrap_dim
 from ..tensor import Tensor
 from . import creation
 from .arithmetic import check_alpha
+from .grids import gather, scatter, scatter_add
+from .index import put, read
 from .tables import (
     IN_BRACKETS,
     IN_FLAT,
@@ -80,6 +83,19 @@ def select_rows(x: Tensor, dim: int, index: Tensor, size: int) -> Tensor:
 def _(g: Tensor, dim: int, index: Tensor, size: int) -> Any:
     shape = [size if d == dim else n for d, n in enumerate(g.shape)]
     return add_rows(g.new_zeros(shape), dim, index, g, 1), None
+
+
+@select_rows.batched
+def _(batch: Batch, x: Tensor, dim: int, index: Tensor, size: int) -> Tensor:
+    if batch.has(index):
+        return gather(x, dim, along(index, dim, other_sizes(x, dim)))
+    return batch.wrapped(select_rows(batch.full(x), dim + 1, index, size))
+
+
+def along(index: Tensor, dim: int, others: Sequence[int]) -> Tensor:
+    """A vector of indices along an axis, for all indices of the others."""
+    lead = index.reshape(-1, *[1] * (len(others) - dim))
+    return lead.expand(*others[:dim], index.numel(), *others[dim:])
 
 
 @export(method=True, out=True, inplace=True)
@@ -155,6 +171,14 @@ def _(g: Tensor, dim: int, index: Tensor, alpha: Any) -> Any:
     return g, None, rows if alpha == 1 else rows * alpha
 
 
+@add_rows.batched
+def _(batch: Batch, x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> Tensor:
+    if batch.has(index):
+        places = along(index, dim, other_sizes(x, dim))
+        return scatter_add(x, dim, places, source if alpha == 1 else source * alpha)
+    return batch.wrapped(add_rows(batch.full(x), dim + 1, index, batch.full(source), alpha))
+
+
 @export(method=True, out=True, inplace=True)
 @numpy_names
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
@@ -226,6 +250,13 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return fill_rows(g, dim, index, 0), None, select_rows(g, dim, index, g.shape[dim])
 
 
+@copy_rows.batched
+def _(batch: Batch, x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
+    if batch.has(index):
+        return scatter(x, dim, along(index, dim, other_sizes(x, dim)), source)
+    return batch.wrapped(copy_rows(batch.full(x), dim + 1, index, batch.full(source)))
+
+
 @export(method=True, out=True, inplace=True)
 @numpy_names
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
@@ -275,6 +306,13 @@ def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return fill_rows(g, dim, index, 0), None
 
 
+@fill_rows.batched
+def _(batch: Batch, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    if batch.has(index):
+        return scatter(x, dim, along(index, dim, other_sizes(x, dim)), value)
+    return batch.wrapped(fill_rows(batch.full(x), dim + 1, index, value))
+
+
 @operation("IndexFillBackward1")
 def fill_rows_with(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """`x` with slices along `dim` filled with a 0-d tensor."""
@@ -285,6 +323,13 @@ def fill_rows_with(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
 def _(g: Tensor, dim: int, index: Tensor) -> Any:
     written = index_fill(g.new_zeros(g.shape), dim, index, 1)
     return fill_rows(g, dim, index, 0), None, (g * written).sum()
+
+
+@fill_rows_with.batched
+def _(batch: Batch, x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
+    none = creation.zeros(x.shape, dtype=dtypes.bool, device=x.device)
+    filled = scatter(none, dim, along(index, dim, other_sizes(x, dim)), True)
+    return value.to(x.dtype).where(filled, x)
 
 
 # --------------------------------------------------------------------------- flat places
@@ -325,6 +370,11 @@ def take_flat(x: Tensor, index: Tensor, shape: Shape) -> Tensor:
 @take_flat.vjp
 def _(g: Tensor, index: Tensor, shape: Shape) -> Any:
     return put_flat(g.new_zeros(shape), index, g, True), None
+
+
+@take_flat.batched
+def _(batch: Batch, x: Tensor, index: Tensor) -> Tensor:
+    return read(x.reshape(-1), [index])
 
 
 @export(method="put", name="put", inplace=True)
@@ -377,3 +427,8 @@ def put_flat(x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tens
 def _(g: Tensor, index: Tensor, accumulate: bool) -> Any:
     kept = g if accumulate else put_flat(g, index, g.new_zeros(index.shape), False)
     return kept, None, take_flat(g, index, g.shape)
+
+
+@put_flat.batched
+def _(batch: Batch, x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tensor:
+    return put(x.reshape(-1), [index], source, accumulate).reshape(x.shape)

@@ -149,6 +149,9 @@ def _(g: Tensor, alpha: Tensor, x: Tensor) -> Any:
     return g_alpha, g_x
 
 
+lower_gamma_of.batched_as_body()
+
+
 # --------------------------------------------------------------------------- gamma
 
 
@@ -162,6 +165,9 @@ def log_gamma_numbers(alpha: Tensor, generator: Generator | None = None) -> Tens
 @log_gamma_numbers.vjp
 def _(g: Tensor, alpha: Tensor, out: Tensor) -> Any:
     return g * log_gamma_slope(alpha, out)
+
+
+log_gamma_numbers.draws_for("values")
 
 
 # --------------------------------------------------------------------------- counts
@@ -197,6 +203,9 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
 @poisson.vjp
 def _(g: Tensor) -> Any:
     return g.new_zeros(g.shape)
+
+
+poisson.draws_for("values")
 
 
 @export
@@ -237,6 +246,9 @@ def binomial_numbers(count: Tensor, prob: Tensor, generator: Generator | None) -
 @binomial_numbers.vjp
 def _(needs: Any) -> Any:
     raise RuntimeError("derivative for aten::binomial is not implemented")
+
+
+binomial_numbers.draws_for("values")
 
 
 # --------------------------------------------------------------------------- angles
@@ -284,3 +296,6 @@ def von_mises_numbers(kappa: Tensor, generator: Generator | None = None) -> Tens
 @von_mises_numbers.vjp
 def _(g: Tensor, kappa: Tensor, out: Tensor) -> Any:
     return g * angle_slope(kappa, out)
+
+
+von_mises_numbers.draws_for("values")

@@ -64,6 +64,9 @@ def _(g, axis):  # type: ignore[no-untyped-def]
     return from_the_end(g, axis)
 
 
+cumsum_axis.batched_over("axis")
+
+
 @export(method=True, inplace=True, out=True)
 @normalizes
 @numpy_names
@@ -97,6 +100,9 @@ def _(g, x, axis):  # type: ignore[no-untyped-def]
     return exclusive_product(x, axis) * reversed_recurrence(x, g, axis)
 
 
+cumprod_axis.batched_over("axis")
+
+
 @operation("LinearRecurrenceBackward0")
 def linear_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
     """`out[i] = b[i] + a[i] * out[i - 1]` along an axis."""
@@ -113,6 +119,9 @@ def _(g, a, out, axis):  # type: ignore[no-untyped-def]
     first = out.narrow(axis, 0, 1)
     before = cat([first.new_zeros(first.shape), out.narrow(axis, 0, out.shape[axis] - 1)], axis)
     return gb * before, gb
+
+
+linear_recurrence.batched_over("axis")
 
 
 def reversed_recurrence(a: Tensor, b: Tensor, axis: int) -> Tensor:
@@ -163,6 +172,9 @@ def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return add_back(g, outs[1], axis, shape)
 
 
+cummax_axis.batched_over("axis", shapes=["shape"])
+
+
 @operation("CumminBackward0", differentiable=(0,))
 def cummin_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     """Running smallest elements along an axis, and their places."""
@@ -174,6 +186,9 @@ def cummin_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
 @cummin_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return add_back(g, outs[1], axis, shape)
+
+
+cummin_axis.batched_over("axis", shapes=["shape"])
 
 
 CumMax, CumMin = return_type("cummax", "values indices"), return_type("cummin", "values indices")
@@ -235,6 +250,9 @@ def _(g, x, out, axis):  # type: ignore[no-untyped-def]
     positive = (reversed_logcumsumexp(log_or_lowest(g) - out, axis) + x).exp()
     negative = (reversed_logcumsumexp(log_or_lowest(-g) - out, axis) + x).exp()
     return positive - negative
+
+
+logcumsumexp_axis.batched_over("axis")
 
 
 def log_or_lowest(x: Tensor) -> Tensor:

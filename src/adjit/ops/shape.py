@@ -12,6 +12,7 @@ from .. import dtypes
 from ..dtypes import dtype
 from ..formats import contiguous_format
 from ..graph import write
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.operation import normalizes, operation
 from ..shapes import (
@@ -27,6 +28,7 @@ from ..shapes import (
 from ..tensor import Tensor
 from . import creation, slicing
 from .joining import cat, check_tensors, promoted, stack
+from .padding import padded
 
 
 def stacked_like(name: str, tensors: Any) -> list[Tensor]:
@@ -137,6 +139,16 @@ def _(g: Tensor, shapes: Sequence[Shape]) -> Any:
     return (blocks_of(g, shapes),)
 
 
+@place_blocks.batched
+def _(batch: Batch, tensors: Sequence[Tensor], shapes: Sequence[Shape], kind: dtype) -> Tensor:
+    columns = sum(s[1] for s in shapes)
+    rows, before = [], 0
+    for t, (_, width) in zip(tensors, shapes, strict=True):
+        rows.append(padded(t.to(kind), (before, columns - before - width), 0))
+        before += width
+    return cat(rows, 0)
+
+
 def blocks_of(x: Tensor, shapes: Sequence[Shape]) -> list[Tensor]:
     """Views of the blocks on the diagonal."""
     blocks = []
@@ -197,6 +209,12 @@ def _(g: Tensor, repeats: Shape, shape: Shape) -> Any:
         return g.new_zeros(shape)
     parts = g.reshape([s for pair in zip(repeats, shape, strict=True) for s in pair])
     return parts.sum(dim=list(range(0, 2 * len(shape), 2))) if shape else g
+
+
+@repeated.batched
+def _(x: Tensor, repeats: Shape, shape: Shape) -> Tensor:
+    whole = (x.shape[0], *shape)
+    return repeated(x.reshape(whole), (1, *repeats), whole)
 
 
 @export(method=True, public=False)

@@ -10,6 +10,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import record
 from ..graph.export import export
+from ..graph.levels import tracers
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.view import alias, aliases
@@ -420,6 +421,15 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         )
     start = input.offset if storage_offset is None else int(storage_offset)
     spec = spec_of(shape, strides, input.dtype, input.spec.device)
+    if input.__class__ in tracers:
+        first, last = input.offset, input.offset + input.spec.extent
+        if spec.numel and (start < first or start + spec.extent > last):
+            raise RuntimeError(
+                f"as_strided: sizes {list(shape)}, strides {list(strides)} and storage offset {start} show "
+                f"elements outside of the tensor, from {first} to {last}; inside of vmap these may be those of "
+                "another example"
+            )
+        return strided(input, spec, start)
     room = input.storage.nbytes // input.dtype.itemsize
     if spec.numel and (start < 0 or start + spec.extent > room):
         raise RuntimeError(
@@ -428,11 +438,16 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
             f"{(start + spec.extent) * input.dtype.itemsize} are out of bounds for storage of size "
             f"{input.storage.nbytes}"
         )
+    return strided(input, spec, start)
+
+
+def strided(input: Tensor, spec: Spec, start: int) -> Tensor:
+    """A view of any geometry, whose first element is at `start` of the storage."""
     base, offset = input.spec, start - input.offset
     return alias(
         input,
-        shape,
-        strides,
+        spec.shape,
+        spec.strides,
         start,
         "AsStridedBackward0",
         lambda g: scatter_strided(g, base, spec, offset),
@@ -457,6 +472,15 @@ def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
 @scatter_part.vjp
 def _(g: Any, part: Any, where: Any) -> Any:
     return _parts_by_name[part](g, *where)
+
+
+@scatter_part.batched
+def _(g: Tensor, spec: Spec, part: str, where: tuple[int, ...]) -> Tensor:
+    whole = dense_spec((g.shape[0], *spec.shape), spec.dtype, spec.device)
+    first, *rest = where
+    if part == "diagonal":
+        return scatter_part(g, whole, part, first, *[d + 1 for d in rest])
+    return scatter_part(g, whole, part, first + 1, *rest)
 
 
 def _split_along(name: str, least: int, given: str, shown: str) -> None:

@@ -59,6 +59,9 @@ def _(g, out, axis):  # type: ignore[no-untyped-def]
     return softmax_backward(g, out, axis)
 
 
+softmax_axis.batched_over("axis")
+
+
 @operation("SoftmaxBackwardBackward0")
 def softmax_backward(upper: Tensor, softmaxed: Tensor, axis: int) -> Tensor:
     """`softmaxed * (upper - sum(upper * softmaxed))` along an axis."""
@@ -72,6 +75,9 @@ def _(g, upper, softmaxed, axis):  # type: ignore[no-untyped-def]
     return softmax_backward(g, softmaxed, axis), g * (upper - mean) - upper * tilt
 
 
+softmax_backward.batched_over("axis")
+
+
 @operation("LogSoftmaxBackward0")
 def log_softmax_axis(x: Tensor, axis: int) -> Tensor:
     """Logarithms of the softmax along an axis."""
@@ -81,6 +87,9 @@ def log_softmax_axis(x: Tensor, axis: int) -> Tensor:
 @log_softmax_axis.vjp
 def _(g, out, axis):  # type: ignore[no-untyped-def]
     return log_softmax_backward(g, out, axis)
+
+
+log_softmax_axis.batched_over("axis")
 
 
 def checked(name: str, x: Tensor, dtype: DType | None) -> Tensor:
@@ -103,6 +112,9 @@ def log_softmax_backward(upper: Tensor, logs: Tensor, axis: int) -> Tensor:
 def _(g, upper, logs, axis):  # type: ignore[no-untyped-def]
     weighted = g * logs.exp()
     return g - weighted.sum(axis, True), -weighted * upper.sum(axis, True)
+
+
+log_softmax_backward.batched_over("axis")
 
 
 @export(method=True, out=True)
@@ -162,6 +174,9 @@ def logsumexp_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
 def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
     shape = x.shape
     return spread_back(g, axes, keepdim, shape) * (x - spread_back(out, axes, keepdim, shape)).exp()
+
+
+logsumexp_axes.batched_over("axes")
 
 
 @export(method=True, out=True)

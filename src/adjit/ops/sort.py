@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from .. import dtypes
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.factories import factory
 from ..graph.launch import launch
@@ -13,8 +14,10 @@ from ..graph.operation import operation
 from ..kernels.ops import sort as kernels
 from ..shapes import Shape, check_int, listed, numel, numpy_names, wrap_dim
 from ..tensor import Tensor
+from .masks import refuse_traced
 from .reduce import (
     GRAIN,
+    amax_axes,
     check_not_empty,
     put_back,
     reduced_shape,
@@ -52,6 +55,9 @@ def sort_axis(x: Tensor, axis: int, descending: bool, shape: Shape) -> tuple[Ten
 @sort_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return g.new_zeros(shape).scatter(axis, outs[1], g) if shape else g
+
+
+sort_axis.batched_over("axis", shapes=["shape"])
 
 
 Sort, TopK = return_type("sort", "values indices"), return_type("topk", "values indices")
@@ -93,7 +99,9 @@ def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool
         >>> adjit.tensor([3., 1., 2.]).argsort()
         tensor([1, 2, 0])
     """
-    return sorted_rows(input.detach(), wrap_dim(dim, input.ndim), bool(descending))[1]
+    axis = wrap_dim(dim, input.ndim)
+    order: Tensor = sort_axis(input.detach(), axis, bool(descending), input.shape)[1]
+    return order
 
 
 @export(method=True, out=True)
@@ -132,6 +140,9 @@ def topk_axis(
 @topk_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return g.new_zeros(shape).scatter(axis, outs[1], g) if shape else g
+
+
+topk_axis.batched_over("axis", shapes=["shape"])
 
 
 @export(method=True, out=True)
@@ -193,6 +204,20 @@ def _(g, x, out):  # type: ignore[no-untyped-def]
     return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
+@median_all.batched
+def _(x: Tensor) -> Tensor:
+    rows = x.reshape(x.shape[0], -1)
+    return shared_value(rows, median_axis(rows.detach(), 1, True, rows.shape)[0])
+
+
+def shared_value(rows: Tensor, found: Tensor) -> Tensor:
+    """The value found in each row; the elements that have it share its gradient."""
+    if not rows.dtype.is_floating_point:
+        return found.squeeze(1)
+    same = (rows == found) | (rows != rows) & (found != found)
+    return amax_axes(rows.masked_fill(same.logical_not(), -math.inf), (1,), False)
+
+
 @operation("MedianBackward1", differentiable=(0,))
 def median_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The lower medians along an axis and their places."""
@@ -202,6 +227,9 @@ def median_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tens
 @median_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
+
+
+median_axis.batched_over("axis", shapes=["shape"])
 
 
 @operation("NanmedianBackward0")
@@ -215,6 +243,12 @@ def _(g, x, out):  # type: ignore[no-untyped-def]
     return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
 
 
+@nanmedian_all.batched
+def _(x: Tensor) -> Tensor:
+    rows = x.reshape(x.shape[0], -1)
+    return shared_value(rows, nanmedian_axis(rows.detach(), 1, True, rows.shape)[0])
+
+
 @operation("NanmedianBackward1", differentiable=(0,))
 def nanmedian_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The lower medians of what is no NaN, along an axis, and their places."""
@@ -224,6 +258,9 @@ def nanmedian_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[T
 @nanmedian_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
+
+
+nanmedian_axis.batched_over("axis", shapes=["shape"])
 
 
 def median_of_nothing(x: Tensor) -> Tensor:
@@ -304,6 +341,9 @@ def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
 
 
+kth_axis.batched_over("axis", shapes=["shape"])
+
+
 @export(method=True, out=True)
 @numpy_names
 def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
@@ -352,6 +392,9 @@ def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor
 @mode_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
+
+
+mode_axis.batched_over("axis", shapes=["shape"])
 
 
 @export(method=True, out=True)
@@ -459,6 +502,7 @@ def unique(
         >>> adjit.tensor([3, 1, 3]).unique(return_counts=True)
         (tensor([1, 3]), tensor([1, 2]))
     """
+    refuse_traced("_unique2" if dim is None else "unique_dim", input)
     return outcome(*distinct_along(input, dim, True), return_inverse, return_counts)
 
 
@@ -475,6 +519,7 @@ def unique_consecutive(
         >>> adjit.unique_consecutive(adjit.tensor([1, 1, 2, 1]))
         tensor([1, 2, 1])
     """
+    refuse_traced("unique_consecutive" if dim is None else "unique_dim_consecutive", input)
     return outcome(*distinct_along(input, dim, False), return_inverse, return_counts)
 
 
@@ -545,12 +590,28 @@ def searchsorted(
         rows = rows.gather(-1, sorter)
     kind = dtypes.promote_types(rows.dtype, values.dtype)
     rows, values = rows.to(kind).contiguous(), values.to(kind).contiguous()
+    out: Tensor = places_in(rows, values, right)
+    return out.to(dtypes.int32) if out_int32 else out
+
+
+@operation("SearchsortedBackward0", differentiable=())
+def places_in(rows: Tensor, values: Tensor, right: bool) -> Tensor:
+    """Where values would be put into sorted rows."""
     per_row = values.shape[-1] if values.ndim else 1
-    out: Tensor = launch(
-        kernels.search_rows, (rows, values), [(values.shape, dtypes.int64)], bind={"T": kind},
+    return launch(
+        kernels.search_rows, (rows, values), [(values.shape, dtypes.int64)], bind={"T": rows.dtype},
         words=(rows.shape[-1], per_row, numel(rows.shape[:-1]), right), n=values.numel(), grain=512,
     )  # fmt: skip
-    return out.to(dtypes.int32) if out_int32 else out
+
+
+@places_in.batched
+def _(batch: Batch, rows: Tensor, values: Tensor, right: bool) -> Tensor:
+    given = batch.full(values).contiguous()
+    if rows.ndim == 1 and not batch.has(rows):
+        return batch.wrapped(places_in(rows, given, right))
+    flat = given.reshape(batch.size, -1) if rows.ndim == 1 else given
+    made = places_in(batch.full(rows).contiguous(), flat, right)
+    return batch.wrapped(made.reshape(given.shape))
 
 
 @export(out=True)

@@ -82,6 +82,9 @@ def _(g: Tensor, dims: Shape) -> Any:
     return reverse(g, dims)
 
 
+reverse.batched_over("dims")
+
+
 @export(method=True)
 def fliplr(input: Tensor) -> Tensor:
     """The second axis reversed.
@@ -170,6 +173,9 @@ def _(g: Tensor, shifts: Shape, dims: Shape) -> Any:
     return rolled(g, tuple(-s for s in shifts), dims)
 
 
+rolled.batched_over("dims")
+
+
 @export(method=True)
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     """Turned by 90 degrees `k` times, from the first towards the second of two axes.
@@ -209,3 +215,6 @@ def turned(x: Tensor, k: int, dims: Shape) -> Tensor:
 @turned.vjp
 def _(g: Tensor, k: int, dims: Shape) -> Any:
     return turned(g, -k % 4, dims)
+
+
+turned.batched_over("dims")

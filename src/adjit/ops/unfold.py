@@ -72,6 +72,9 @@ def _(g, geometry):  # type: ignore[no-untyped-def]
     return image_of(g, geometry)
 
 
+columns_of.batched_over()
+
+
 @operation("Col2ImBackward0")
 def image_of(x: Tensor, geometry: tuple[Pair, ...]) -> Tensor:
     """The sums of windows, (..., channels * kernel, rows * columns), in an image."""
@@ -90,6 +93,9 @@ def image_of(x: Tensor, geometry: tuple[Pair, ...]) -> Tensor:
 @image_of.vjp
 def _(g, geometry):  # type: ignore[no-untyped-def]
     return columns_of(g, geometry)
+
+
+image_of.batched_over()
 
 
 @export(namespace="nn.functional")
@@ -234,6 +240,9 @@ def _(g, factor):  # type: ignore[no-untyped-def]
     return unshuffled(g, factor)
 
 
+shuffled.batched_over()
+
+
 @operation("PixelUnshuffleBackward0")
 def unshuffled(x: Tensor, factor: int) -> Tensor:
     """Squares of factor * factor places as groups of channels."""
@@ -245,6 +254,9 @@ def unshuffled(x: Tensor, factor: int) -> Tensor:
 @unshuffled.vjp
 def _(g, factor):  # type: ignore[no-untyped-def]
     return shuffled(g, factor)
+
+
+unshuffled.batched_over()
 
 
 def check_shuffle(name: str, x: Tensor, factor: int, what: str) -> None:
@@ -330,6 +342,9 @@ def shuffled_channels(x: Tensor, groups: int) -> Tensor:
 @shuffled_channels.vjp
 def _(g, groups):  # type: ignore[no-untyped-def]
     return shuffled_channels(g, g.shape[1] // groups)
+
+
+shuffled_channels.batched_by_folding()
 
 
 @export

@@ -193,3 +193,26 @@ def tree_all(pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bo
 def tree_any(pred: Callable[[Any], bool], tree: Any, is_leaf: Leaf = None) -> bool:
     """Whether a function is true of a leaf."""
     return any(map(pred, tree_leaves(tree, is_leaf)))
+
+
+def _broadcast_to_and_flatten(
+    tree: Any, treespec: TreeSpec, is_leaf: Leaf = None
+) -> list[Any] | None:
+    """The leaves of containers, each as often as the description has leaves in its place; None if it
+    does not fit."""
+    kind = None if is_leaf is not None and is_leaf(tree) else _kind_of(tree)
+    if kind is None:
+        return [tree] * treespec.num_leaves
+    values, context = _KINDS[kind].flatten(tree)
+    children = list(values)
+    if (kind, context, len(children)) != (
+        treespec.type, treespec.context, len(treespec.children_specs),
+    ):  # fmt: skip
+        return None
+    found: list[Any] = []
+    for child, spec in zip(children, treespec.children_specs, strict=True):
+        leaves = _broadcast_to_and_flatten(child, spec, is_leaf)
+        if leaves is None:
+            return None
+        found += leaves
+    return found

@@ -9,6 +9,7 @@ from . import (
     parametrize,
     prune,
     rnn,
+    stateless,
 )
 from .clip_grad import (
     clip_grad_norm,
@@ -53,6 +54,7 @@ __all__ = [
     "rnn",
     "skip_init",
     "spectral_norm",
+    "stateless",
     "vector_to_parameters",
     "weight_norm",
 ]

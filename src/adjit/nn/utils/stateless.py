@@ -1,0 +1,121 @@
+"""Modules called with tensors that are given, in the place of their own."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from ...tensor import Tensor
+from ..module import Module
+
+__all__ = ["functional_call"]
+
+
+def called_with(
+    module: Module,
+    given: dict[str, Tensor],
+    args: Any,
+    kwargs: dict[str, Any] | None,
+    tie_weights: bool,
+    strict: bool,
+) -> Any:
+    """What a module gives with these tensors; what it replaced is in `given` then."""
+    places = _with_ties(module, given) if tie_weights else given
+    if strict:
+        _check_names(module, places)
+    before = {}
+    try:
+        for name, t in places.items():
+            before[name] = _exchange(module, name, t)
+        positional = () if args is None else args if isinstance(args, tuple) else (args,)
+        return module(*positional, **(kwargs or {}))
+    finally:
+        after = {name: _exchange(module, name, t) for name, t in before.items()}
+        given.update({name: after[name] for name in given if name in after})
+
+
+def _exchange(module: Module, name: str, t: Any) -> Any:
+    """Put a tensor into the place of that name; what was there."""
+    path, _, last = name.rpartition(".")
+    owner = module.get_submodule(path)
+    for registry in (owner._parameters, owner._buffers):
+        if last in registry:
+            before, registry[last] = registry[last], t
+            return before
+    if not hasattr(owner, last):
+        raise AttributeError(f"{owner._get_name()} has no attribute `{last}`")
+    before = getattr(owner, last)
+    if not isinstance(before, Tensor):
+        raise TypeError(f"{before} is not an instance of torch.Tensor")
+    setattr(owner, last, t)
+    return before
+
+
+def _own(module: Module) -> dict[str, Tensor]:
+    """The parameters and buffers of a module by all their names."""
+    return {
+        **dict(module.named_parameters(remove_duplicate=False)),
+        **dict(module.named_buffers(remove_duplicate=False)),
+    }
+
+
+def _with_ties(module: Module, given: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What is given, also under the other names of the same tensors of the module."""
+    names: dict[int, list[str]] = {}
+    for name, t in _own(module).items():
+        names.setdefault(id(t), []).append(name)
+    found = dict(given)
+    for tied in names.values():
+        values = {id(given[name]): given[name] for name in tied if name in given}
+        if len(values) > 1:
+            raise ValueError(
+                f"functional_call got multiple values for keys {sorted(tied)}, which are tied. Consider "
+                "using tie_weights=False"
+            )
+        for value in values.values():
+            found.update(dict.fromkeys(tied, value))
+    return found
+
+
+def _check_names(module: Module, given: dict[str, Tensor]) -> None:
+    own = _own(module)
+    unexpected = [name for name in given if name not in own]
+    missing = [name for name in own if name not in given]
+    texts = []
+    if unexpected:
+        texts.append(f"Unexpected key(s): {', '.join(map(repr, unexpected))}.")
+    if missing:
+        texts.append(f"Missing key(s): {', '.join(map(repr, missing))}.")
+    if texts:
+        raise RuntimeError(
+            f"Error(s) in reparametrizing for {module._get_name()}:\n\t" + "\n\t".join(texts)
+        )
+
+
+def functional_call(
+    module: Module,
+    parameters_and_buffers: dict[str, Tensor],
+    args: Any = None,
+    kwargs: dict[str, Any] | None = None,
+    *,
+    tie_weights: bool = True,
+    strict: bool = False,
+) -> Any:
+    """`adjit.func.functional_call` by its old name, with one dictionary.
+
+    Example:
+        >>> m = nn.Linear(2, 1, bias=False)
+        >>> weights = {"weight": adjit.tensor([[1., 2.]])}
+        >>> import warnings
+        >>> with warnings.catch_warnings(action="ignore"):
+        ...     nn.utils.stateless.functional_call(m, weights, adjit.ones(2))
+        tensor([3.])
+    """
+    warnings.warn(
+        "`torch.nn.utils.stateless.functional_call` is deprecated as of PyTorch 2.0 and will be removed in a "
+        "future version of PyTorch. Please use `torch.func.functional_call` instead which is a drop-in "
+        "replacement.",
+        FutureWarning,
+        stacklevel=2,
+    )
+    return called_with(module, parameters_and_buffers, args, kwargs, tie_weights, strict)

@@ -1,0 +1,409 @@
+"""`vmap`: every op does with many examples what it does with one, beside loops and beside PyTorch."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from opinfo import OPS, Lacking, exists, torch
+from vmap_laws import Law, differences, rows_differ
+
+import adjit
+from adjit.func import grad, vmap
+
+SAMPLES = 2
+# What draws, makes uninitialised memory, or has dtypes and orders that are not there.
+LEFT_OUT = """
+    bernoulli cauchy exponential geometric log_normal multinomial uniform normal normal_in_place
+    normal_number_mean rand_like randint randint_like randn randn_like nn_functional_alpha_dropout
+    nn_functional_dropout nn_functional_dropout2d nn_functional_dropout3d
+    nn_functional_feature_alpha_dropout_with_train nn_functional_fractional_max_pool2d
+    nn_functional_fractional_max_pool3d nn_functional_multi_head_attention_forward nn_functional_rrelu
+    empty empty_like empty_strided new_empty new_empty_strided bfloat16 half norm_nuc
+    as_strided_partial_views
+"""
+# Where the elements of an example decide a shape or what Python does: refused, with such a text.
+LOOKS = "data-dependent control flow|calling .item|dynamic shape|data pointer|Cannot access storage"
+REFUSED = {
+    "argwhere": LOOKS, "bincount": LOOKS, "cov": LOOKS, "histogram": LOOKS, "index_put": LOOKS,
+    "linspace_tensor_overload": LOOKS, "logspace_tensor_overload": LOOKS, "nanquantile": LOOKS,
+    "narrow": LOOKS, "nn_functional_embedding_bag": LOOKS, "nn_functional_gaussian_nll_loss": LOOKS,
+    "nonzero": LOOKS, "quantile": LOOKS, "repeat_interleave": LOOKS, "resize_": LOOKS,
+    "resize_as_": LOOKS, "tensor_split": LOOKS, "unique": LOOKS, "unique_consecutive": LOOKS,
+    "masked_select": "differently shaped Tensor",
+    "nn_functional_batch_norm": "Batch norm got a batched tensor",
+    "nn_functional_instance_norm": "Batch norm got a batched tensor",
+    "nn_functional_one_hot": "explicit positive num_classes",
+    "nn_functional_ctc_loss": "Batching rule not implemented|data pointer",
+}  # fmt: skip
+# Views of any geometry mean where examples lie: along the last axis they are elsewhere.
+BY_MEMORY = {"as_strided", "as_strided_copy"}
+NAMES = sorted(
+    name
+    for name, info in OPS.items()
+    if exists(info) and info.dtypes and name not in LEFT_OUT.split()
+)
+
+
+def samples_of(info):
+    dtype = torch.float64 if torch.float64 in info.dtypes else sorted(info.dtypes, key=str)[-1]
+    wants = bool(info.supports_autograd and dtype.is_floating_point)
+    every = list(info.sample_inputs("cpu", dtype, requires_grad=wants))
+    few = np.linspace(0, len(every) - 1, min(SAMPLES, len(every))).round().astype(int)
+    return [every[k] for k in few]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_examples_at_once_are_a_loop_over_them(name):
+    found = []
+    for sample in samples_of(OPS[name]):
+        try:
+            law = Law(OPS[name].op, sample)
+            found += [*differences(law), *rows_differ(law)]
+        except (Lacking, NotImplementedError):
+            continue
+    if name in REFUSED:
+        found = [text for text in found if not re.search(REFUSED[name], text)]
+    if name in BY_MEMORY:
+        found = [
+            text for text in found if "last axis" not in text and "another example" not in text
+        ]
+    assert found == []
+
+
+# ----- arguments -----
+
+
+def both(function, *arrays, **settings):
+    """What a function of a library and tensors gives in `vmap`, in both libraries."""
+    ours = adjit.func.vmap(lambda *t: function(adjit, *t), **settings)(*map(adjit.tensor, arrays))
+    theirs = torch.func.vmap(lambda *t: function(torch, *t), **settings)(*map(torch.tensor, arrays))
+    return ours, theirs
+
+
+def same(ours, theirs):
+    if isinstance(theirs, torch.Tensor):
+        assert tuple(ours.shape) == tuple(theirs.shape)
+        np.testing.assert_allclose(
+            ours.numpy(force=True), theirs.numpy(force=True), rtol=1e-9, atol=1e-12
+        )
+        return
+    if isinstance(theirs, dict):
+        assert list(ours) == list(theirs)
+        ours, theirs = ours.values(), theirs.values()
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        same(a, b)
+
+
+RANDOM = np.random.default_rng(5)
+X, Y = RANDOM.standard_normal((3, 4, 5)), RANDOM.standard_normal((4, 5))
+
+
+@pytest.mark.parametrize("in_dims", [0, 1, -1, 2])
+@pytest.mark.parametrize("out_dims", [0, 1, -1])
+def test_axes_of_arguments_and_results(in_dims, out_dims):
+    same(*both(lambda L, x: x.sin() @ x.t(), X, in_dims=in_dims, out_dims=out_dims))
+
+
+def test_nested_axes():
+    def f(library, tree, z):
+        return {"a": tree["x"][0] * z, "b": (tree["y"].sum() - z, tree["x"][1])}
+
+    for library in (adjit, torch):
+        t = library.tensor
+        tree = {"x": (t(X), t(Y)), "y": t(X)}
+        found = library.func.vmap(
+            lambda tree, z, library=library: f(library, tree, z),
+            in_dims=({"x": (0, None), "y": -3}, None), out_dims={"a": 1, "b": (0, None)},
+        )(tree, t(2.0))  # fmt: skip
+        if library is adjit:
+            ours = found
+        else:
+            same(ours, found)
+
+
+def test_promotion_counts_axes_of_examples():
+    """A tensor of one number an example is a number's tensor, whatever lies beside it."""
+    single = np.ones(3, np.float32)
+    double = np.ones(3)
+    whole = np.arange(3)
+    for f, arrays in (
+        (lambda L, x, y: x + y, (double, np.ones((3, 2), np.float32))),
+        (lambda L, x, y: x * y, (whole, np.ones((3, 2), np.float32))),
+        (lambda L, x, y: x * y, (single, np.ones((3, 2), np.int64))),
+        (lambda L, x, y: x + y, (single, double)),
+        (lambda L, x, y: L.where(x > 0, x, y), (single, double)),
+        (lambda L, x, y: x / y, (whole, np.ones((3, 2), np.int64))),
+    ):
+        ours, theirs = both(f, *arrays)
+        assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
+        same(ours, theirs)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_chunks(size):
+    def f(library, x, y):
+        return x.cumsum(0) * y, {"s": x.sum()}
+
+    same(*both(f, X, Y, in_dims=(0, None), out_dims=(1, {"s": 0}), chunk_size=size))
+
+
+def test_levels_in_levels():
+    def f(library, x, y):
+        inner = library.func.vmap(lambda a, b: (a * b).sum(-1) + x.sum(), in_dims=(0, None))
+        return library.func.vmap(inner, in_dims=(None, 0), out_dims=1)(x, y)
+
+    same(*both(f, X, Y, in_dims=(0, None)))
+    same(*both(f, X, X, in_dims=(0, 0)))
+
+
+def test_results_that_examples_share():
+    same(*both(lambda L, x: L.ones(2), X))
+    ours, _ = both(lambda L, x: 3.0, X, out_dims=None)
+    assert ours == 3.0
+
+
+# ----- errors -----
+
+
+def add_in_place(L, x):
+    return L.zeros(5, dtype=L.float64).copy_(x[0])
+
+
+BAD = [
+    (lambda L, x: L.func.vmap(lambda x: x, in_dims="a")(x)),
+    (lambda L, x: L.func.vmap(lambda x: x)()),
+    (lambda L, x: L.func.vmap(lambda x: x, in_dims=(0, 0))(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, in_dims=([0],))(x)),
+    (lambda L, x: L.func.vmap(lambda x, y: x, in_dims=(0, 0))(x, 2.0)),
+    (lambda L, x: L.func.vmap(lambda x: x, in_dims=3)(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, in_dims=-4)(x)),
+    (lambda L, x: L.func.vmap(lambda x, y: x)(x, x[0])),
+    (lambda L, x: L.func.vmap(lambda x, y: x, in_dims=(None, None))(x, x)),
+    (lambda L, x: L.func.vmap(lambda x: x, out_dims="a")(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, out_dims=(0, 0))(x)),
+    (lambda L, x: L.func.vmap(lambda x: (x, x), out_dims=(0, 0, 0))(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, out_dims=None)(x)),
+    (lambda L, x: L.func.vmap(lambda x: 3.0)(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, out_dims=4)(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, randomness="no")(x)),
+    (lambda L, x: L.func.vmap(lambda x: x, chunk_size=0)(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.sum().item())(x)),
+    (lambda L, x: L.func.vmap(lambda x: x * float(x.sum()))(x)),
+    (lambda L, x: L.func.vmap(lambda x: x if x.sum() > 0 else -x)(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.tolist())(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.numpy())(x)),
+    (lambda L, x: L.func.vmap(lambda x: 1.0 in x)(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.requires_grad_())(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.sum().backward())(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.nonzero())(x)),
+    (lambda L, x: L.func.vmap(lambda x: x[x > 0])(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.unique())(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.masked_select(x, x > 0))(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.nn.functional.one_hot(x.long().abs()))(x)),
+    (lambda L, x: L.func.vmap(lambda x: add_in_place(L, x))(x)),
+    (lambda L, x: L.func.vmap(lambda x: x + L.rand(5))(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.rand_like(x))(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.nn.functional.dropout(x))(x)),
+    (lambda L, x: L.func.vmap(lambda x: x.clone().normal_())(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.randperm(3))(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.multinomial(x.abs()[0], 1))(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.bernoulli(x.sigmoid()), randomness="same")(x)),
+    (lambda L, x: L.func.vmap(lambda x: L.multinomial(x.abs()[0], 1), randomness="same")(x)),
+    (lambda L, x: L.autograd.grad(x, x, L.ones(2, 2), is_grads_batched=True)),
+]  # fmt: skip
+
+
+def told(call, library):
+    with pytest.raises(Exception, match=r".") as caught:
+        call(library, library.tensor(X))
+    text = str(caught.value).replace("adjit", "torch").splitlines()[0]
+    return type(caught.value), text.replace("torch.tensor.Tensor", "torch.Tensor")
+
+
+@pytest.mark.parametrize("call", BAD)
+def test_errors_are_pytorchs(call):
+    (kind, text), (wanted, expected) = told(call, adjit), told(call, torch)
+    hidden = re.compile(r"<[^<>]*lambda[^<>]*>|at 0x\w+|PyTreeSpec|TreeSpec|structure .*")
+    assert kind is wanted
+    assert hidden.sub("", text) == hidden.sub("", expected)
+
+
+def test_calls_known_to_machine_code_ask_the_level_too():
+    """Draws that were repeated by machine code before are an error inside of `vmap`, and are not afterwards."""
+    for _ in range(6):
+        adjit.rand(3)
+        adjit.zeros(3).uniform_()
+        adjit.nn.functional.dropout(adjit.ones(3))
+    for draw in (
+        lambda: adjit.rand(3),
+        lambda: adjit.zeros(3).uniform_(),
+        lambda: adjit.nn.functional.dropout(adjit.ones(3)),
+    ):
+        with pytest.raises(RuntimeError, match="randomness error mode"):
+            vmap(lambda x, draw=draw: x + draw())(adjit.ones(2, 3))
+        draw()
+
+
+# ----- random numbers -----
+
+DRAWS = {
+    "rand": lambda x: adjit.rand(50),
+    "rand_like": lambda x: adjit.rand_like(x),
+    "uniform_": lambda x: x.clone().uniform_(),
+    "normal_": lambda x: x.clone().normal_(),
+    "dropout": lambda x: adjit.nn.functional.dropout(adjit.ones(50, dtype=x.dtype)),
+    "dropout of examples": lambda x: adjit.nn.functional.dropout(adjit.ones_like(x)),
+    "randperm": lambda x: adjit.randperm(50),
+    "randint": lambda x: adjit.randint(0, 1000, (50,)),
+    "bernoulli": lambda x: adjit.bernoulli(adjit.full((50,), 0.5)),
+    "multinomial": lambda x: adjit.multinomial(adjit.ones(50), 20),
+}
+
+
+@pytest.mark.parametrize("name", DRAWS)
+@pytest.mark.parametrize("randomness", ["same", "different"])
+def test_random_numbers_are_the_same_or_different(name, randomness):
+    x = adjit.ones(4, 50, dtype=adjit.float64)
+    adjit.manual_seed(3)
+    found = vmap(DRAWS[name], randomness=randomness)(x).numpy()
+    assert found.shape[0] == 4
+    alike = [bool((found[0] == found[k]).all()) for k in range(1, 4)]
+    assert alike == [randomness == "same"] * 3
+    adjit.manual_seed(3)
+    again = vmap(DRAWS[name], randomness=randomness)(x).numpy()
+    assert (found == again).all()
+
+
+def test_permutations_of_examples_are_permutations():
+    found = vmap(lambda x: adjit.randperm(6), randomness="different")(adjit.ones(5))
+    assert (found.sort(1).values == adjit.arange(6)).all()
+
+
+def test_the_same_random_numbers_in_all_chunks():
+    def draw(x):
+        return adjit.rand(5)
+
+    adjit.manual_seed(1)
+    found = vmap(draw, randomness="same", chunk_size=2)(adjit.ones(6))
+    assert (found == found[0]).all()
+
+
+def test_dropout_of_examples_has_its_mask_in_backward():
+    x = adjit.ones(4, 1000, requires_grad=True)
+    made = vmap(lambda x: adjit.nn.functional.dropout(x * 3), randomness="different")(x)
+    (g,) = adjit.autograd.grad(made.sum(), x)
+    assert (g * x).allclose(made)
+    assert not (g[0] == g[1]).all()
+
+
+# ----- writing -----
+
+
+def test_writes_in_place_are_those_of_examples():
+    def f(library, x, y):
+        a = x.clone()
+        a.mul_(2).add_(y)
+        a[0] = y[1]
+        a[1:3, 0] = 7.0
+        a[:, -1] += x[:, 0]
+        b = library.zeros_like(a)
+        b[1].copy_(a[0])
+        b.fill_(x[0, 0])
+        b.masked_fill_(a > 0, -1.0)
+        c = x.new_zeros(4, 5)
+        c.t()[0] = x[:, 0]
+        return a, b, c
+
+    same(*both(f, X, Y, in_dims=(0, None)))
+    same(*both(f, X, X))
+
+
+def test_writes_reach_what_examples_were_taken_of():
+    x = adjit.zeros(3, 2)
+
+    def f(x):
+        x.add_(1)
+        x[0] = 5.0
+        return x
+
+    vmap(f)(x)
+    assert x.tolist() == [[5.0, 1.0]] * 3
+
+
+def test_gradients_through_writes():
+    def f(library, x):
+        a = x.clone()
+        a[1] = a[0].clone() * x[2]
+        a.mul_(x)
+        return (a.sin()).sum()
+
+    for library in (adjit, torch):
+        x = library.tensor(X)
+        found = library.func.vmap(library.func.grad(lambda x, L=library: f(L, x)))(x)
+        if library is adjit:
+            ours = found
+    same(ours, found)
+
+
+# ----- shapes -----
+
+
+def test_examples_look_like_one():
+    seen = []
+
+    def f(x):
+        seen.append((x.shape, x.ndim, x.dtype, x.size(0), len(x), x.stride(), x.is_contiguous()))
+        return x
+
+    vmap(f)(adjit.zeros(2, 3, 4))
+    assert seen == [((3, 4), 2, adjit.float32, 3, 3, (4, 1), True)]
+
+
+def test_what_stands_for_an_example_shows_itself():
+    texts = []
+    vmap(lambda x: texts.append(repr(x)) or x)(adjit.tensor([1.0, 2.0]))
+    assert texts == ["BatchedTensor(lvl=1, bdim=0, value=\n    tensor([1., 2.])\n)"]
+
+
+def test_no_examples():
+    assert vmap(lambda x: x.sin().sum(0))(adjit.zeros(0, 3, 2)).shape == (0, 2)
+
+
+@pytest.mark.parametrize("in_dims", [(0, None), (None, 0), (0, 0)])
+def test_indices_of_examples(in_dims):
+    x = RANDOM.standard_normal((3, 4, 5, 6))
+    i, j = RANDOM.integers(0, 4, (3, 2, 2)), RANDOM.integers(0, 5, (3, 2))
+    whole = [x if in_dims[0] == 0 else x[0], i if in_dims[1] == 0 else i[0]]
+    for f in (
+        lambda L, x, i: x[i],
+        lambda L, x, i: x[:, i],
+        lambda L, x, i: x[:, :, i],
+        lambda L, x, i: x[i, i],
+        lambda L, x, i: x[i, :, i],
+        lambda L, x, i: x[:, i, i],
+        lambda L, x, i: x[i[0, 0]],
+        lambda L, x, i: x[1, i],
+        lambda L, x, i: x[i, :, L.tensor(j[0])],
+        lambda L, x, i: x[..., i, None],
+        lambda L, x, i: x.index_put((i,), x[0] * 2),
+        lambda L, x, i: x.index_put((i, i), L.tensor(1.0, dtype=L.float64), accumulate=True),
+    ):
+        same(*both(f, *whole, in_dims=in_dims))
+
+
+def test_per_example_gradients_of_a_shared_weight_take_one_product():
+    """An expanded weight is multiplied once, and its gradients are those of examples."""
+    w, x = adjit.randn(7, 5), adjit.randn(6, 5)
+    kernels = []
+
+    def f(w, x):
+        y = adjit.nn.functional.linear(x, w)
+        return y.square().sum()
+
+    g = vmap(grad(f), in_dims=(None, 0))(w, x)
+    wanted = adjit.stack([grad(f)(w, one) for one in x])
+    np.testing.assert_allclose(g.numpy(), wanted.numpy(), rtol=1e-5)
+    assert kernels == []
