@@ -15,7 +15,7 @@ from ..dtypes import on_default_change
 from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
 from ..schedule.jit import native
 from ..storage import Storage
-from . import calls, record
+from . import calls, pushing, record
 from .node import (
     GradContext,
     Gradient,
@@ -164,6 +164,7 @@ class Operation(native.Native):
         self.defaults.update(function.__kwdefaults__ or {})
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
+        self.push: pushing.Rule | None = None  # of tangents
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
@@ -188,6 +189,31 @@ class Operation(native.Native):
         self.back = function
         self.wants = names
         return self
+
+    def jvp(self, function: Body) -> Body:
+        """Attach the rule of tangents: see `pushing.py`.
+
+        Raises:
+            TypeError: if a parameter is neither one of the op's, the tangent `t_x` of one, `out` nor `outs`.
+        """
+        self.push = pushing.of_names(function, self)
+        return function
+
+    def linear(self, *names: str) -> None:
+        """Say in which operands the results are linear, taken together."""
+        self.push = pushing.linear_in(self, names)
+
+    def multilinear(self, *names: str, plus: str | None = None) -> None:
+        """Say in which operands the results are linear, each for itself; the operand `plus` is added."""
+        self.push = pushing.multilinear_in(self, names, plus)
+
+    def selects(self, axis: str, keepdim: str | None = None) -> None:
+        """Say that the results are elements of `x` along an axis, and where: the second result."""
+        self.push = pushing.selecting(axis, keepdim)
+
+    def reduces(self, axes: str | None = None, keepdim: str | None = None) -> None:
+        """Say that each result comes of its own elements of `x`: those along axes, or all."""
+        self.push = pushing.reducing(self, axes, keepdim)
 
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
@@ -299,7 +325,7 @@ class Operation(native.Native):
             numbers = iter(map(NumberArgument, range(len(operands))))
             given = exchanged(args, numbers)
             named = dict(zip(kwargs, exchanged(tuple(kwargs.values()), numbers), strict=True))
-            places = call.lay_out(self._bind(given, named))
+            places = call.lay_out(self.bind(given, named))
         edges = [None if k is None else record.edge_of(operands[k]) for k in places]
         wanted = tuple([edge is not None for edge in edges])
         save_plan = call.save_plans.get(wanted)
@@ -323,7 +349,7 @@ class Operation(native.Native):
         if state.saving and saved:
             pack(fn)
 
-    def _bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
+    def bind(self, args: Arguments, kwargs: NamedArguments) -> NamedArguments:
         """The arguments of a call by the names of the parameters, defaults included."""
         if self.variadic:
             bound = inspect.signature(self.function).bind(*args, **kwargs)
@@ -333,6 +359,46 @@ class Operation(native.Native):
         for name in self.params[len(args) :]:
             arguments[name] = kwargs[name] if name in kwargs else self.defaults[name]
         return arguments
+
+    def with_bound(self, given: NamedArguments) -> Results:
+        """Call it with arguments by the names of all parameters."""
+        code = self.function.__code__
+        count = code.co_argcount
+        names = list(given)
+        values = [given[n] for n in names[:count]]
+        if code.co_flags & inspect.CO_VARARGS:
+            values += given[names.pop(count)]
+        return self(*values, **{n: given[n] for n in names[count:]})
+
+    def differentiable_among(self, outs: Sequence[Argument]) -> list[int]:
+        """The numbers of the results that have gradients and tangents."""
+        chosen = self.differentiable_outputs
+        return [
+            k
+            for k, out in enumerate(outs)
+            if is_tensor(out) and out.dtype.is_floating_point and (chosen is None or k in chosen)
+        ]
+
+    def pull(
+        self, given: NamedArguments, outs: Sequence[Argument], gs: Sequence[Argument]
+    ) -> NamedArguments:
+        """The gradients of operands, by their names, of those of the results; `given` names all arguments."""
+        assert self.back is not None
+        operands = {name: value for name, value in given.items() if _tensors_in(value)}
+        flat = [t for v in operands.values() for t in (v if isinstance(v, (tuple, list)) else (v,))]
+        first = self.differentiable_among(outs)[0]
+        needs = tuple([t is not None and t.dtype.is_floating_point for t in flat])
+        known = {
+            "g": gs[first],
+            "gs": tuple(gs),
+            "out": outs[first],
+            "outs": tuple(outs),
+            "needs": needs,
+        }
+        found = self.back(**{n: known[n] if n in known else given[n] for n in self.wants})
+        if not isinstance(found, tuple):
+            found = (found,)
+        return dict(zip(operands, found, strict=True))
 
     def choose(
         self, layout: list[tuple[str, int]], wanted: tuple[bool, ...]

@@ -332,6 +332,9 @@ def index(x: Tensor, indices: Indices, shape: Shape) -> Tensor:
     return read_rows(x, axes, places, IN_BRACKETS, names=range(len(axes)))
 
 
+index.linear("x")
+
+
 @index.vjp
 def _(g: Tensor, indices: Indices, shape: Shape) -> Any:
     return put(g.new_zeros(shape), indices, g, True), None
@@ -344,6 +347,9 @@ def put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor
     axes = [d for d, i in enumerate(indices) if i is not None]
     places = [i for i in indices if i is not None]
     return write_rows(x, axes, places, values, IN_BRACKETS, add=accumulate, names=range(len(axes)))
+
+
+put.linear("x", "values")
 
 
 @put.vjp

@@ -351,6 +351,9 @@ def picked(
     return losses.sum() / total, used, total
 
 
+picked.linear("x")
+
+
 @picked.vjp
 def _(g, target, weight, outs, ignored, reduction, shape):  # type: ignore[no-untyped-def]
     scale = g * outs[1]
@@ -371,6 +374,9 @@ def spread_class(values: Tensor, target: Tensor, ignored: int, shape: Shape) -> 
         grain=max(1, GRAIN // max(classes, 1)),
     )  # fmt: skip
     return out
+
+
+spread_class.linear("values")
 
 
 @spread_class.vjp

@@ -308,6 +308,9 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return multiply(input, mat2)
 
 
+mm.multilinear("input", "mat2")
+
+
 @mm.vjp
 def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
     return g.mm(mat2.t()), input.t().mm(g)
@@ -317,6 +320,9 @@ def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` over any number of batch axes, which broadcast."""
     return multiply(x, y)
+
+
+batched_product.multilinear("x", "y")
 
 
 @batched_product.vjp
@@ -375,6 +381,9 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     record.check_tensor("mv", "vec", 2, vec)
     check_vector_product(input, vec, input.shape[:1], input.dtype)
     return multiply(input, vec)
+
+
+mv.multilinear("input", "vec")
 
 
 @mv.vjp
@@ -458,6 +467,9 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return multiply_vectors(input, tensor)
 
 
+dot.multilinear("input", "tensor")
+
+
 @dot.vjp
 def _(g: Tensor, input: Tensor, tensor: Tensor) -> Any:
     return g * tensor, g * input
@@ -477,6 +489,9 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     record.check_tensor("vdot", "other", 2, other)
     check_dot(input, other)
     return multiply_vectors(input, other)
+
+
+vdot.multilinear("input", "other")
 
 
 @vdot.vjp

@@ -278,6 +278,9 @@ def add_at_places(g: Tensor, places: Tensor, size: Shape) -> Tensor:
     return move(kernels.add_at_places, g, places, n, sizes, size)
 
 
+add_at_places.linear("g")
+
+
 @add_at_places.vjp
 def _(g, places, size):  # type: ignore[no-untyped-def]
     return take_at_places(g, places, size), None
@@ -289,6 +292,9 @@ def take_at_places(x: Tensor, places: Tensor, size: Shape) -> Tensor:
     n = len(size)
     shape = tuple(places.shape[places.ndim - n :])
     return move(kernels.take_at_places, x, places, n, (numel(shape), numel(size)), shape)
+
+
+take_at_places.linear("x")
 
 
 @take_at_places.vjp
@@ -303,6 +309,10 @@ def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
     def largest_of_windows(x: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
         """The largest elements of windows, and their places as int32."""
         return largest(kernel, x, windows, n)
+
+    @largest_of_windows.jvp
+    def _(t_x, outs, windows):  # type: ignore[no-untyped-def]
+        return take_at_places(t_x, outs[1], windows.size[3 - n :])
 
     @largest_of_windows.vjp
     def _(g, outs, windows):  # type: ignore[no-untyped-def]
@@ -452,6 +462,8 @@ def average_pooling(n: int) -> Operation:
         sums = over_windows(kernels.sum_windows, x, n, windows, divisor)
         return sums if counts is None else sums / counts.reshape(windows.out[3 - n :])
 
+    average.linear("x")
+
     @average.vjp
     def _(g, windows, include_pad, override):  # type: ignore[no-untyped-def]
         return spread(g, windows, include_pad, override)
@@ -464,6 +476,8 @@ def average_pooling(n: int) -> Operation:
         if counts is not None:
             g = g / counts.reshape(windows.out[3 - n :])
         return over_windows(kernels.spread_windows, g, n, windows, divisor)
+
+    spread.linear("g")
 
     @spread.vjp
     def _(g, windows, include_pad, override):  # type: ignore[no-untyped-def]
@@ -780,6 +794,9 @@ def unpool(x: Tensor, places: Tensor, size: Shape) -> Tensor:
                                                f"are of size {volumes})")},
     )  # fmt: skip
     return images.back(made)
+
+
+unpool.linear("x")
 
 
 @unpool.vjp

@@ -59,6 +59,9 @@ def cumsum_axis(x: Tensor, axis: int, dtype: DType) -> Tensor:
     return running("cumsum", kernels.cumsum, x, axis, dtype)
 
 
+cumsum_axis.linear("x")
+
+
 @cumsum_axis.vjp
 def _(g, axis):  # type: ignore[no-untyped-def]
     return from_the_end(g, axis)
@@ -158,6 +161,9 @@ def cummax_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     return found
 
 
+cummax_axis.selects("axis")
+
+
 @cummax_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return add_back(g, outs[1], axis, shape)
@@ -169,6 +175,9 @@ def cummin_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     kinds = [x.dtype, dtypes.int64]
     found: tuple[Tensor, Tensor] = scan(kernels.cummin, x, axis, kinds, {"T": x.dtype})
     return found
+
+
+cummin_axis.selects("axis")
 
 
 @cummin_axis.vjp

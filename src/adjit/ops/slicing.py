@@ -454,6 +454,9 @@ def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
     return record.make_tensor(out.storage, out.spec)
 
 
+scatter_part.linear("g")
+
+
 @scatter_part.vjp
 def _(g: Any, part: Any, where: Any) -> Any:
     return _parts_by_name[part](g, *where)
