@@ -9,14 +9,17 @@ from typing import Any
 from ..devices import CPU
 from ..graph import record
 from ..graph.export import add_method
+from ..graph.levels import is_traced, tracers
 from ..graph.state import record_gradients, resume_gradients, state
 from ..graph.trace import remembered
 from ..ops.creation import ones_like, tensor, zeros_like
 from ..schedule.settle import settle
 from ..shapes import Size, is_dense
 from ..tensor import Tensor
+from ..tracers.batched import BatchLevel
 from .engine import accumulate, run_backward
 from .graph import GradientEdge
+from .pulling import pull_back
 
 Tensors = Tensor | Sequence[Tensor]
 
@@ -25,7 +28,7 @@ def _listed(value: Any) -> list[Any]:
     return [value] if record.is_tensor(value) or type(value) is GradientEdge else list(value)
 
 
-def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[Any]:
+def _initial(outputs: Sequence[Any], grads: Any) -> list[Any]:
     """One gradient for each output: the given ones checked, 1 for scalars."""
     given = [None] * len(outputs) if grads is None else _listed(grads)
     if len(given) != len(outputs):
@@ -52,6 +55,30 @@ def _initial(outputs: Sequence[Any], grads: Any, batched: bool = False) -> list[
             )
         result.append(g if g.dtype is out.dtype else g.to(out.dtype))
     return result
+
+
+def _batch_of(outputs: Sequence[Any], grads: Any) -> tuple[BatchLevel | None, list[Any]]:
+    """The level of gradients that have an axis of examples in front, and those as its tracers."""
+    given = [None] * len(outputs) if grads is None else _listed(grads)
+    for k, (out, g) in enumerate(zip(outputs, given, strict=False)):
+        if record.is_tensor(g) and (not g.ndim or g.shape[1:] != out.shape):
+            raise RuntimeError(
+                "If `is_grads_batched=True`, we interpret the first dimension of each grad_output as the "
+                "batch dimension. The sizes of the remaining dimensions are expected to match the shape "
+                f"of corresponding output, but a mismatch was detected: grad_output[{k}] has a shape of "
+                f"{_size(g.shape)} and output[{k}] has a shape of {_size(out.shape)}. If you only want "
+                "some tensors in `grad_output` to be considered batched, consider using vmap."
+            )
+    sizes = [g.shape[0] for g in given if g is not None]
+    if not sizes:
+        raise ValueError("vmap: Expected at least one Tensor to vmap over")
+    if any(size != sizes[0] for size in sizes):
+        raise ValueError(
+            "vmap: Expected all tensors to have the same size in the mapped dimension, got sizes "
+            f"{sizes} for the mapped dimension"
+        )
+    level = BatchLevel(sizes[0])
+    return level, [None if g is None else level.wrapped(g) for g in given]
 
 
 def _one_for(out: Any) -> Any:
@@ -135,6 +162,11 @@ def backward(
     if retain_variables is not None and retain_graph is None:
         retain_graph = retain_variables
     roots = _listed(tensors)
+    if tracers and is_traced(roots):
+        raise RuntimeError(
+            "backward() called inside a functorch transform. This is not supported, please use "
+            "functorch.grad or functorch.vjp instead or call backward() outside of functorch transforms."
+        )
     grads = _initial(roots, grad_tensors)
     _check_roots(roots)
     keep = create_graph if retain_graph is None else retain_graph
@@ -184,7 +216,8 @@ def grad(
         create_graph: make the result differentiable.
         only_inputs: accepted for old programs.
         allow_unused: give None for inputs that no output depends on, instead of an error.
-        is_grads_batched: not supported yet.
+        is_grads_batched: whether `grad_outputs` have an axis in front, of several vectors for each of which the
+            gradients are wanted: they have that axis too.
         materialize_grads: give zeros instead of None.
 
     Raises:
@@ -195,10 +228,6 @@ def grad(
         >>> adjit.autograd.grad(x * x, x)
         (tensor(6.),)
     """
-    if is_grads_batched:
-        raise NotImplementedError(
-            "is_grads_batched=True is not supported yet; call grad once for each row"
-        )
     if materialize_grads and allow_unused is False:
         raise ValueError(
             "Expected allow_unused to be True or not passed when materialize_grads=True, but got: "
@@ -208,13 +237,18 @@ def grad(
     roots, targets = _listed(outputs), _listed(inputs)
     if not targets:
         raise RuntimeError("`inputs` argument to `grad()` cannot be empty.")
+    level, grad_outputs = (
+        _batch_of(roots, grad_outputs) if is_grads_batched else (None, grad_outputs)
+    )
     grads = _initial(roots, grad_outputs)
     _check_roots(roots)
     for t in targets:
         if not t.requires_grad:
             raise RuntimeError("One of the differentiated Tensors does not require grad")
-    keep = create_graph if retain_graph is None else retain_graph
-    found = run_backward(roots, grads, keep=keep, create=create_graph, targets=targets) or []
+    keep = bool(create_graph if retain_graph is None else retain_graph)
+    found = pull_back(roots, grads, targets, keep=keep, create=create_graph)
+    if level is not None:
+        found = [level.full(g) for g in found]
     result: list[Any] = []
     for k, (t, g) in enumerate(zip(targets, found, strict=True)):
         if g is None and not unused:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from ..graph import record
 from ..graph.fastpath import Runtime, basic, runtime
+from ..graph.levels import is_traced, tracers
 from ..graph.node import (
     Gradient,
     GradNode,
@@ -180,6 +181,8 @@ def bare(g: Gradient, spec: Spec) -> Node | None:
     """The value of a gradient, if that has the layout `spec` and nobody else looks at its bytes."""
     if is_bare(g):
         return g
+    if g.__class__ in tracers:
+        return None
     if g.spec is not spec or g.offset or g.storage.shared or state.grad:
         return None
     value: Node = g.storage.value
@@ -271,6 +274,9 @@ class Walk:
         self.sums: set[GradNode] = set()  # where gradients wait to be summed
         self.is_whole = targets is None and (state.walk is None or state.walk.is_whole)
         self.current: GradNode | None = None  # the node whose hooks run
+        self.traced = (
+            False  # whether tracers are among the gradients, with which machine code does nothing
+        )
         self.useful: set[GradNode] | None = None  # None: every node leads to a target
         self.targets: set[tuple[GradNode, int]] = set()
         if targets is not None:
@@ -310,7 +316,7 @@ class Walk:
             checks_for_nan or state.grad or observers
         )  # all targets are leaves
         while waiting:
-            if plain:
+            if plain and not self.traced:
                 advance(order, waiting, sums, self.accumulate, keep, captured)
                 if not waiting:
                     break
@@ -344,6 +350,8 @@ class Walk:
                     for g, spec in zip(results, fn.inputs, strict=True)
                 ]
                 results = self.after(fn, results, grads)
+            if tracers and is_traced(results):
+                self.traced = True
             if not keep and fn.saved:
                 fn.saved = None
             for edge, g, spec in zip(fn.edges, results, fn.inputs):  # noqa: B905
@@ -511,6 +519,7 @@ def run_backward(
     before = record_gradients(bool(create))
     outer, state.walk = state.walk, walk
     try:
+        walk.traced = bool(tracers) and is_traced(grads)
         for edge, g in zip(edges, grads, strict=True):
             if edge is not None:
                 walk.send(edge[0], edge[1], g)

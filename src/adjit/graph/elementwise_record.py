@@ -24,6 +24,7 @@ from ..shapes import (
     dense_in_order,
     is_dense,
 )
+from .levels import innermost, tracers
 from .node import NewTensor, Node, Spec, TensorBase, spec_of
 from .op_record import ElementwiseOp, Number, OpRecord
 from .record import (
@@ -81,7 +82,9 @@ def elementwise(
     requires_grad = False
     for operand in operands:
         kind = operand.__class__
-        if kind in tensor_classes or is_tensor(operand):
+        if kind not in tensor_classes and is_tensor(operand) and kind in tracers:
+            return innermost(operands).elementwise(op, operands, attributes)
+        if kind in tensor_classes:
             storage = operand.storage
             key.append(operand.spec)
             values.append(storage.value)

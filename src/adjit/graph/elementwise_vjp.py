@@ -10,6 +10,7 @@ from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
 from .elementwise_record import elementwise_recipe, result_strides
+from .levels import tracers
 from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare, spec_of
 from .op_record import (
     AS_IS,
@@ -46,7 +47,7 @@ def elementwise_vjps(
         if found is None:
             found = op_record.vjps[fn.mask] = plan_vjp(op, op_record, fn.mask, spec)
         values, start, shared = [g], 0, 0
-    elif state.grad:
+    elif state.grad or g.__class__ in tracers:
         return _vjps_on_tensors(op, fn, op_record, g)
     else:
         spec, storage = g.spec, g.storage

@@ -12,6 +12,7 @@ from ..schedule.jit import native
 from . import calls, inplace
 from .elementwise import Choice, Elementwise
 from .fastpath import choosing, compiled, computing, writing
+from .levels import level_of, tracers
 from .node import NewTensor, TensorBase
 from .operation import Operation, normalized_calls
 from .signature import Argument, Arguments, NamedArguments
@@ -182,7 +183,8 @@ def in_place(f: Function, name: str, doc: str | None = None) -> Function:
     def method(self: TensorBase, *args: Argument, **kwargs: Argument) -> Results:
         inplace.check(self)
         inplace.check_overlap(self, args)
-        if self.storage.shared:
+        is_plain = not tracers or level_of((self, args)) is None
+        if is_plain and self.storage.shared:
             return inplace.adopt_shared(self, lambda: make(self, args, kwargs), args)
         return inplace.adopt(self, make(self, args, kwargs))
 

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from .. import devices, dtypes, formats
 from . import calls
+from .levels import innermost, is_traced, tracers
 from .node import TensorBase
 from .operation import KnownCalls, OperationCall
 from .signature import Argument, Signature, signature_of
@@ -47,10 +48,12 @@ def factory(function: _F) -> _F:
     def fallback(*args: Argument, **kwargs: Argument) -> Results:
         if "layout" in kwargs:
             formats.check_layout(function.__name__, kwargs["layout"])
-        if len(memory.calls) >= MOST_CALLS:
-            return function(*args, **kwargs)
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
+        if tracers and is_traced(operands):
+            return innermost(operands).factory(function, args, kwargs)
+        if len(memory.calls) >= MOST_CALLS:
+            return function(*args, **kwargs)
         if devices.gpus_used or not usable() or any(t.storage.shared for t in operands):
             return function(*args, **kwargs)
         try:

@@ -15,7 +15,9 @@ from ..dtypes import on_default_change
 from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
 from ..schedule.jit import native
 from ..storage import Storage
-from . import calls, pushing, record
+from . import batching, calls, pushing, record
+from .batching import Rule
+from .levels import innermost, is_traced, tracers
 from .node import (
     GradContext,
     Gradient,
@@ -165,6 +167,7 @@ class Operation(native.Native):
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
         self.push: pushing.Rule | None = None  # of tangents
+        self.batching: Rule | None = None
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
@@ -215,6 +218,15 @@ class Operation(native.Native):
         """Say that each result comes of its own elements of `x`: those along axes, or all."""
         self.push = pushing.reducing(self, axes, keepdim)
 
+    def batched(self, function: Body) -> Body:
+        """Attach what `vmap` does: see `batching.py`. One function may serve several ops."""
+        self.batching = batching.with_all(function)
+        return function
+
+    def batched_over(self, *dims: str, shapes: Sequence[str] = ()) -> None:
+        """Say which parameters name axes, and which shapes: that is all that `vmap` has to know."""
+        self.batching = batching.over(self, dims, shapes)
+
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
         """The outputs that the vjp reads as `outs[k]`, None where that cannot be told: all."""
@@ -231,6 +243,8 @@ class Operation(native.Native):
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
+        if tracers and is_traced(operands):
+            return innermost(operands).operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
         for t in operands:
             requires_grad |= t.needs_grad or t.view_of is not None
@@ -425,7 +439,7 @@ class Operation(native.Native):
         saved, save_plan = fn.saved, _save_plan_of(fn)
         if saved is None:
             raise RuntimeError(FREED)
-        if state.grad or not usable():
+        if state.grad or not usable() or (tracers and is_traced(grads)):
             return self._call_vjp(fn, record.as_tensors(fn, grads))
         key: list[Spec | None] = []
         values = []

@@ -14,6 +14,7 @@ from ..schedule.gpu import lower
 from ..schedule.planning.recipe import Recipe
 from ..schedule.settle import MAX_PENDING, pending, settle, value_of
 from ..storage import Storage, Version
+from .levels import tracers
 from .node import (
     Edge,
     Gradient,
@@ -52,7 +53,8 @@ def is_tensor(value: Any) -> bool:
     if isinstance(value, Tensor):
         if value._uninitialized:
             raise uninitialized_error(value.__class__)
-        tensor_classes.add(value.__class__)
+        if value.__class__ not in tracers:
+            tensor_classes.add(value.__class__)
         return True
     return False
 

@@ -20,6 +20,7 @@ from ..storage import Storage
 from . import record
 from .elementwise_vjp import picker
 from .fastpath import basic
+from .levels import is_traced, tracers
 from .node import NO_GRAD, Gradient, NewTensor, Node, Spec, Specs, TensorBase, View
 from .primitives import filled
 from .record import make_storage, make_tensor, new_node
@@ -222,6 +223,8 @@ def remembered(
     run: Callable[[], Results],
 ) -> Results:
     """What `run` returns; from the third time on under a key, by a template kept in `memory`."""
+    if tracers and is_traced(operands):
+        return run()
     values: list[Node] = []
     starts: list[int] = []
     shared = 0

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..shapes import Shape
 from . import record
+from .levels import innermost, is_traced, tracers
 from .node import (
     MULTIPLE,
     NO_GRAD,
@@ -57,7 +58,7 @@ class ViewOp:
         def run() -> TensorBase:
             return vjp.function(given[0] if len(given) == 1 else given)
 
-        if state.grad:
+        if state.grad or (tracers and is_traced(grads)):
             return [run()]
         key = tuple([None if g is None else g.spec for g in given])
         return [remembered(vjp.templates, key, [g for g in given if g is not None], run)]
@@ -87,6 +88,8 @@ def alias(
     vjp: Pullback,
 ) -> NewTensor:
     """A differentiable view of `t`; `vjp` turns the gradient of the view into that of `t`."""
+    if t.__class__ in tracers:
+        return innermost((t,)).view(t, tuple(shape), strides, offset, backward_name, vjp)
     info = t.view_of
     base = t if info is None else info.base
     counter = t.counter
@@ -117,6 +120,8 @@ def aliases(
     vjp: Pullback,
 ) -> tuple[NewTensor, ...]:
     """Several views of `t`, each a spec and where it starts in `t`: outputs of one backward node."""
+    if t.__class__ in tracers:
+        return innermost((t,)).views(t, parts, backward_name, vjp)
     wanted = state.grad and record.needs_grad(t)
     base = t if t.view_of is None else t.view_of.base
     kind = MULTIPLE if state.grad else NO_GRAD

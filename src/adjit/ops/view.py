@@ -12,6 +12,7 @@ from .. import dtypes
 from ..formats import contiguous_format
 from ..graph import inplace
 from ..graph.export import add_method, export
+from ..graph.levels import tracers
 from ..graph.node import Spec
 from ..graph.view import alias, view_op
 from ..graph.view_cache import caches_views
@@ -233,10 +234,15 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     if len(shape) == 1 and isinstance(shape[0], dtypes.dtype):
         return _view_dtype(input, shape[0])
     target, strides = _reshaped(input.spec, shape)
-    is_exported = (
-        input.storage.shared
-    )  # others may write into its memory, which a copy would not see
-    if strides is None and input.view_of is None and not is_exported and channels_last(input):
+    if strides is None and input.__class__ in tracers:
+        return reshape(input, target)  # where PyTorch's lie depends on the axis of the examples
+    # Others may write into exported memory, which a copy would not see.
+    if (
+        strides is None
+        and input.view_of is None
+        and not input.storage.shared
+        and channels_last(input)
+    ):
         copied = input.contiguous()
         pair(input.storage, copied.storage)
         return view(copied, target)

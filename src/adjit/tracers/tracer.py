@@ -1,0 +1,93 @@
+"""What tensors that stand for others have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..graph import record
+from ..graph.levels import Level
+from ..graph.node import RemovableHandle
+from ..tensor import Tensor
+
+REQUIRES_GRAD = (
+    "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+    "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+    "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+    "of a function being transformed instead."
+)
+
+
+def _of_value(name: str) -> Any:
+    """A field that is the one of the tensor behind."""
+    return property(lambda t: getattr(t.value, name), lambda t, new: setattr(t.value, name, new))
+
+
+class Tracer(Tensor):
+    """A tensor of a level, which stands for `value`. It has a spec, and no memory that anybody could read.
+
+    Where it is in the graph is where `value` is: levels around it, and backward nodes, know only that.
+    """
+
+    __slots__ = ("level", "value")
+    if TYPE_CHECKING:
+        level: Any
+        value: Tensor
+
+    counter = _of_value("counter")
+    needs_grad = _of_value("needs_grad")
+    edge = _of_value("edge")
+    view_of = _of_value("view_of")
+    meta = _of_value("meta")
+
+    @property
+    def storage(self) -> Any:  # type: ignore[override]
+        """There is none: whoever asks has not been told what to do with this tensor."""
+        raise NotImplementedError(f"Cannot access storage of {type(self).__name__}TensorImpl")
+
+    def current_fn(self) -> Any:
+        """`grad_fn` of a view, brought up to date with its base."""
+        return self.value.current_fn()
+
+    def accumulator(self) -> Any:
+        """The node at which the gradients of this leaf arrive."""
+        return self.value.accumulator()
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Refuse to begin a graph here: transforms do that."""
+        raise RuntimeError(REQUIRES_GRAD)
+
+    def detach(self) -> Tensor:
+        """The same without history."""
+        return self.like(self.value.detach())
+
+    @property  # type: ignore[misc]
+    def data(self) -> Tensor:
+        """The same without history, with a version counter of its own."""
+        return self.like(self.value.data)
+
+    def detach_(self) -> Tensor:
+        """Forget the history."""
+        self.value.detach_()
+        return self
+
+    def register_hook(self, hook: Callable[[Tensor], Any]) -> RemovableHandle:
+        """Call `hook(grad)` each time a gradient arrives here."""
+
+        def on_value(g: Tensor) -> Any:
+            made = hook(self.level.dressed(g))
+            return self.level.stripped(made) if record.is_tensor(made) else made
+
+        return self.value.register_hook(on_value)
+
+    def like(self, value: Tensor) -> Tensor:
+        """A tracer of the same level that stands for another tensor."""
+        return tracer(type(self), self.level, value, self.spec)
+
+
+def tracer(cls: type[Any], level: Level, value: Tensor, spec: Any) -> Any:
+    """A tracer that stands for `value` and looks like `spec`."""
+    made = record.new_tensor(cls)
+    made.level, made.value = level, value
+    made.spec, made.offset = spec, value.offset
+    return made
