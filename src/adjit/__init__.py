@@ -88,6 +88,7 @@ try:
         backends,
         compiler,
         cuda,
+        func,
         hub,
         jit,
         linalg,

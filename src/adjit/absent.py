@@ -66,9 +66,10 @@ SUBJECTS = (
         special.shifted_chebyshev_polynomial_w""",
     ),
     Subject(
-        "Function transforms and forward mode",
-        "use adjit.autograd.functional (jacobian, hessian, vjp, jvp, hvp)",
-        "func vmap",
+        "Function transforms in reverse mode, and of batches",
+        "use adjit.autograd.functional (jacobian, hessian, vjp, vhp, hvp)",
+        """func.functional_call func.functionalize func.grad func.grad_and_value func.hessian func.jacrev
+        func.linearize func.stack_module_state func.vjp func.vmap vmap""",
     ),
     Subject(
         "Fused loss of a classifier",

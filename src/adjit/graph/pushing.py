@@ -11,7 +11,7 @@ transpose of that is the Jacobian.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from .node import NewTensor
 from .record import is_tensor
@@ -155,37 +155,8 @@ def _filled(operand: Argument, tangent: Argument) -> Argument:
 
 def added(*terms: NewTensor | None) -> NewTensor:
     """The sum of those that are there, None where none is."""
-    total: Any = None
+    total: NewTensor | None = None
     for term in terms:
         if term is not None:
             total = term if total is None else total + term
     return total
-
-
-def elementwise_tangent(
-    op: Any, operands: Sequence[Argument], attributes: Sequence[Argument],
-    tangents: Sequence[NewTensor | None], out: NewTensor,
-) -> NewTensor | None:  # fmt: skip
-    """The tangent of an elementwise op's result: its Jacobian is diagonal, so the vjp's body gives it.
-
-    Read on tensors it is recorded, and so differentiable and batched itself; fusion makes one kernel of it.
-    """
-    if not (op.differentiable and out.dtype.is_floating_point):
-        return None
-    given = dict(zip([*op.params, *op.attributes], [*operands, *attributes], strict=True))
-    given["out"] = out
-    names = [*op.back.params, *op.back.attributes]
-    total: NewTensor | None = None
-    for k, tangent in enumerate(tangents):
-        if tangent is None or op.params[k] in op.body.logical:
-            continue
-        given["g"] = tangent if tangent.dtype is out.dtype else tangent.to(out.dtype)
-        (term,) = op.back.on_tensors((k,), op.functions())(**{n: given[n] for n in names})
-        if not is_tensor(term):
-            term = out.new_full((), term)
-        total = term if total is None else total + term
-    if total is None:
-        return None
-    if total.dtype is not out.dtype:
-        total = total.to(out.dtype)
-    return total if total.shape == out.shape else total.expand(out.shape)

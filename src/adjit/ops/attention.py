@@ -11,7 +11,6 @@ from ..graph import record
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import NormalizedCall, normalizes, operation
-from ..graph.state import state
 from ..kernels.ops import attention as kernels
 from ..kernels.ops import gemm_tile
 from ..schedule.settle import float_word
@@ -365,7 +364,7 @@ def attention(
     needs_matrix = (
         query.spec.device is not devices.CPU
         or not numel(shape) * query.shape[-1] * value.shape[-1]
-        or (attn_mask is not None and attn_mask.requires_grad and state.grad)
+        or (attn_mask is not None and record.is_differentiated(attn_mask))
     )
     if enable_gqa and (needs_matrix or key.shape[-3] != value.shape[-3]):
         key, value = each_head(key, shape[-3]), each_head(value, shape[-3])
@@ -428,7 +427,9 @@ def scaled_dot_product_attention(
                 [0.3302, 0.6698]])
     """
     p = float(dropout_p)
-    takes_gradient = record.is_tensor(attn_mask) and cast(Tensor, attn_mask).requires_grad
+    takes_gradient = record.is_tensor(attn_mask) and record.is_differentiated(
+        cast(Tensor, attn_mask)
+    )
     if p > 0 or takes_gradient:
         found = attention(query, key, value, attn_mask, p, is_causal, scale, enable_gqa)
         return found.op(*found.args)[0] if isinstance(found, NormalizedCall) else found

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..devices import CPU
 from ..graph.export import export, in_place
 from ..graph.operation import operation
-from ..graph.state import state
+from ..graph.record import is_differentiated
 from ..graph.view import alias
 from ..graph.view_cache import caches_views
 from ..shapes import Shape
@@ -40,7 +40,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if is_place(x, key):
         return read(x, [key])
     if is_rows_mask(x, key):
-        if state.grad and x.requires_grad:
+        if is_differentiated(x):
             return read(x, nonzero(key, as_tuple=True))
         return rows_where(x, key)
     viewed, indices = walk(x, key)

@@ -11,7 +11,7 @@ from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
-from ..graph.state import state
+from ..graph.record import is_differentiated
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import pool as kernels
 from ..kernels.ops import resample
@@ -360,11 +360,6 @@ def largest_values(x: Tensor, windows: Windows, n: int) -> Tensor:
     return over_windows(kernels.max_values, x, n, windows, 1.0)
 
 
-def recorded(x: Tensor) -> bool:
-    """Whether a gradient may be asked for."""
-    return state.grad and x.requires_grad
-
-
 def max_pool(n: int) -> Callable[..., Any]:
     """`max_pool1d` and its kin."""
     name = f"max_pool{n}d"
@@ -381,7 +376,7 @@ def max_pool(n: int) -> Callable[..., Any]:
         settings = map(hashable, (kernel_size, stride, padding, dilation))
         windows = windows_of(name, n, input.shape, *settings, bool(ceil_mode))
         refuse("max_pool1d_impl" if n == 1 else name, input, *("biu" if n == 1 else "b"))
-        if not return_indices and input.dtype.is_floating_point and not recorded(input):
+        if not return_indices and input.dtype.is_floating_point and not is_differentiated(input):
             return largest_values(input, windows, n)
         values, places = MAX_POOL[n - 1](input, windows)
         return (values, places.to(dtypes.int64)) if return_indices else values

@@ -236,6 +236,18 @@ def reversed_logcumsumexp(x: Tensor, axis: int) -> Tensor:
     return logcumsumexp(x.flip(axis), axis).flip(axis)
 
 
+@logcumsumexp_axis.jvp
+def _(t_x, x, out, axis):  # type: ignore[no-untyped-def]
+    if x.ndim == 0:
+        return t_x
+    from .joining import cat
+
+    before = out.narrow(axis, 0, out.shape[axis] - 1)
+    decays = (before - out.narrow(axis, 1, out.shape[axis] - 1)).exp()
+    decays = cat([out.new_zeros(out.narrow(axis, 0, 1).shape), decays], axis)
+    return linear_recurrence(decays, (x - out).exp() * t_x, axis)
+
+
 @logcumsumexp_axis.vjp
 def _(g, x, out, axis):  # type: ignore[no-untyped-def]
     if x.ndim == 0:

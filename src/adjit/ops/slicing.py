@@ -10,6 +10,7 @@ from typing import Any
 from .. import dtypes
 from ..graph import record
 from ..graph.export import export
+from ..graph.levels import tracers
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import operation
 from ..graph.view import alias, aliases
@@ -420,13 +421,16 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         )
     start = input.offset if storage_offset is None else int(storage_offset)
     spec = spec_of(shape, strides, input.dtype, input.spec.device)
-    room = input.storage.nbytes // input.dtype.itemsize
+    memory = input
+    while memory.__class__ in tracers:
+        memory = memory.value
+    room = memory.storage.nbytes // input.dtype.itemsize
     if spec.numel and (start < 0 or start + spec.extent > room):
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {start}, and "
             f"itemsize {input.dtype.itemsize} requiring a storage size of "
             f"{(start + spec.extent) * input.dtype.itemsize} are out of bounds for storage of size "
-            f"{input.storage.nbytes}"
+            f"{memory.storage.nbytes}"
         )
     base, offset = input.spec, start - input.offset
     return alias(
