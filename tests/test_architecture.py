@@ -26,7 +26,7 @@ MAY_IMPORT = {
     "random": {"graph", "ops", "schedule", "tensor"},
     "tracers": {"graph", "ops", "tensor"},
     "autograd": {"graph", "schedule", "ops", "tensor", "tables", "tracers"},
-    "func": {"graph", "ops", "tensor", "autograd", "tracers", "utils"},
+    "func": {"graph", "ops", "schedule", "tensor", "autograd", "tracers", "utils"},
     "captured": {"graph", "schedule", "ops", "tensor", "autograd", "optim", "random"},
     "nn": {"graph", "ops", "tensor", "autograd", "captured", "random"},
     "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},

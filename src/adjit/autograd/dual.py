@@ -20,7 +20,7 @@ from ..shapes import is_dense
 from ..tensor import Tensor
 from ..tracers.tracer import Tracer, tracer
 from .api import grad
-from .modes import enable_grad, is_grad_enabled
+from .modes import enable_grad, is_grad_enabled, no_grad
 
 CAPTURED = (
     "During a grad (vjp, jvp, grad, etc) transform, the function provided attempted to call in-place operation "
@@ -134,12 +134,12 @@ class DualLevel(Level):
                 f"gradient is of size {list(tangent.shape)}."
             )
         value = self.value(value)
-        if any(st == 0 and n > 1 for n, st in zip(value.shape, value.stride(), strict=True)):
-            value = value.contiguous()  # nobody may write where elements overlap
         return self.dual(value.view_as(value), self.value(tangent))
 
     def dual(self, value: Any, tangent: Any) -> Any:
         """A value with a tangent, which is laid out as that is."""
+        if tangent is not None and tangent.spec.strides != value.spec.strides and overlaps(value):
+            value = value.contiguous()  # nobody may write where elements overlap
         made = tracer(Dual, self, value, value.spec)
         made.origin = made.region = made.seen = None
         made.own_tangent = None if tangent is None else laid_out(tangent, value)
@@ -289,11 +289,11 @@ class DualLevel(Level):
     ) -> list[Any]:
         """The gradients of values, and how these change in this direction, which roots' tangents tell."""
         values = [self.value(t) for t in targets]
-        plain = [self.value(t) for t in roots], [self.value(g) for g in grads], values
-        pairs = [(self.value(t), self.tangent(g)) for t, g in zip(roots, grads, strict=True)]
-        pairs += [(self.tangent(t), self.value(g)) for t, g in zip(roots, grads, strict=True)]
+        parts = [(self.value(t), self.value_inside(g)) for t, g in zip(roots, grads, strict=True)]
+        pairs = [(self.value(t), self.tangent_inside(g)) for t, g in zip(roots, grads, strict=True)]
+        pairs += [(self.tangent(t), g) for t, (_, g) in zip(roots, parts, strict=True)]
         pairs = [(t, g) for t, g in pairs if t is not None and g is not None and t.requires_grad]
-        first = below(*plain, again=bool(pairs))
+        first = below([t for t, _ in parts], [g for _, g in parts], values, again=bool(pairs))
         if not pairs:
             return first
         second = below([t for t, _ in pairs], [g for _, g in pairs], values)
@@ -301,8 +301,50 @@ class DualLevel(Level):
         for g, change, value in zip(first, second, values, strict=True):
             if g is None and change is not None:
                 g = value.new_zeros(value.shape)
-            found.append(g if change is None else self.dual(g, change))
+            found.append(g if change is None else self.joined(g, change))
         return found
+
+    def value_inside(self, t: Any) -> Any:
+        """`value` of a tensor that levels entered later may have wrapped."""
+        level = self.later(t)
+        if level is None:
+            return self.value(t)
+        if not isinstance(level, DualLevel):
+            return t.like(self.value_inside(t.value))
+        return level.dual(self.value_inside(t.value), self.value_inside(t.tangent))
+
+    def tangent_inside(self, t: Any) -> Any:
+        """`tangent` of a tensor that levels entered later may have wrapped."""
+        level = self.later(t)
+        if level is None:
+            return self.tangent(t)
+        value = self.tangent_inside(t.value)
+        if not isinstance(level, DualLevel):
+            return None if value is None else t.like(value)
+        tangent = self.tangent_inside(t.tangent)
+        if value is None and tangent is not None:
+            value = tangent.new_zeros(tangent.shape)
+        return None if value is None else level.dual(value, tangent)
+
+    def joined(self, value: Any, tangent: Any) -> Any:
+        """`dual` of two that levels entered later may have wrapped."""
+        if value is None or tangent is None:
+            return value
+        level: Any = level_of((value, tangent))
+        if level is None or level.number < self.number:
+            return self.dual(value, tangent)
+        if not isinstance(level, DualLevel):
+            return level.wrapped(self.joined(level.full(value), level.full(tangent)))
+        changes = level.tangent(value), level.tangent(tangent)
+        made = self.joined(level.value(value), level.value(tangent))
+        if changes == (None, None):
+            return made
+        given = [made.new_zeros(made.shape) if t is None else t for t in changes]
+        return level.dual(made, self.joined(*given))
+
+    def later(self, t: Any) -> Any:
+        """The level of a tensor, if it was entered later than this one."""
+        return t.level if t.__class__ in tracers and t.level.number > self.number else None
 
     def adding_axis(self, t: Any, change: Callable[[Any], Any]) -> Any:
         """A dual tensor after a function of its value and tangent."""
@@ -310,6 +352,17 @@ class DualLevel(Level):
         return self.dual(change(t.value), None if tangent is None else change(tangent))
 
     removing_axis = adding_axis
+
+    def stripped(self, t: Any) -> Any:
+        """A tensor as it is: one of this level has the axes of what it stands for."""
+        return t
+
+    dressed = stripped
+
+
+def overlaps(t: Any) -> bool:
+    """Whether several elements of a tensor lie in one place."""
+    return any(st == 0 and n > 1 for n, st in zip(t.shape, t.spec.strides, strict=True))
 
 
 def laid_out(t: Any, like: Any) -> Any:
@@ -329,8 +382,18 @@ def laid_out(t: Any, like: Any) -> Any:
 
 def like_written(t: Any, source: Any) -> Any:
     """A copy of a tensor that can take part of `source`, which may stand for examples where `t` does not."""
-    never = zeros((), dtype=dtypes.bool, device=t.device)
-    return where(never, source[(0,) * source.ndim], t)
+    return where(never(t), source[(0,) * source.ndim], t)
+
+
+def ones_like(t: Any) -> Any:
+    """Ones without history that stand for as many examples as a tensor does."""
+    with no_grad():
+        return where(never(t), t, 1.0)
+
+
+def never(t: Any) -> Any:
+    """The truth value False, where a tensor is."""
+    return zeros((), dtype=dtypes.bool, device=t.device)
 
 
 def transposed(
@@ -340,7 +403,7 @@ def transposed(
     with enable_grad():
         gs: list[Any] = [None] * len(outs)
         for k in targets:
-            gs[k] = outs[k].new_ones(outs[k].shape)
+            gs[k] = ones_like(outs[k])
             gs[k].needs_grad = True
         found = op.pull(given, outs, gs)
         roots, wanted = [], []

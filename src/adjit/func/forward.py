@@ -168,7 +168,8 @@ def jacfwd(
         sizes = [t.numel() for t in inputs]
         level = BatchLevel(sum(sizes), randomness)
         tangents = tree_unflatten([level.wrapped(t) for t in basis_of(inputs)], spec)
-        found = pushed(func, args, several, tangents, has_aux)
+        with level.active():
+            found = pushed(func, args, several, tangents, has_aux)
         columns = []
         for value, t in zip(found.values, found.tangents, strict=True):
             whole = level.full(value.new_zeros(value.shape) if t is None else t)

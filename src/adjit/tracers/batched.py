@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from .. import dtypes
@@ -70,6 +71,16 @@ class BatchLevel(Level):
         super().__init__()
         self.size, self.randomness = size, randomness
         self.depth = 1 + len(state.levels)
+
+    @contextlib.contextmanager
+    def active(self) -> Iterator[None]:
+        """A block in which gradients are of each example's inputs."""
+        before = state.levels
+        state.levels = (*before, self)
+        try:
+            yield
+        finally:
+            state.levels = before
 
     # ----- from examples to tensors with all of them, and back -----
 
