@@ -21,13 +21,14 @@ from adjit.absent import absent
 
 SOURCE = Path(adjit.__file__).parent
 ROOMS = (
-    "", "accelerator", "autograd", "autograd.functional", "autograd.graph", "backends", "backends.cuda",
-    "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
-    "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "distributions",
-    "distributions.constraint_registry", "distributions.constraints", "distributions.relaxed_bernoulli",
-    "distributions.relaxed_categorical", "distributions.utils", "func", "hub", "jit", "linalg", "models",
-    "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
-    "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "optim",
+    "", "accelerator", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph",
+    "backends", "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps",
+    "backends.openmp", "compiler", "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator",
+    "distributions", "distributions.constraint_registry", "distributions.constraints",
+    "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",
+    "hub", "jit", "linalg", "models", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils",
+    "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn",
+    "nn.utils.stateless", "optim",
     "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random",
     "serialization", "special", "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data",
     "utils.dlpack", "utils.tensorboard",

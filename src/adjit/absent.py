@@ -66,9 +66,9 @@ SUBJECTS = (
         special.shifted_chebyshev_polynomial_w""",
     ),
     Subject(
-        "Forward mode",
-        "use adjit.autograd.functional (jvp, hvp) or adjit.func (linearize, jacrev)",
-        "func.jvp func.jacfwd func.hessian",
+        "Function transforms that write nothing",
+        "functions may write in place under every transform",
+        "func.functionalize",
     ),
     Subject(
         "Fused loss of a classifier",

@@ -907,6 +907,10 @@ class Tensor(TensorBase):
     __hash__ = object.__hash__  # by identity, whatever `==` says
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
+        return self._shown()
+
+    def _shown(self, tangent: str | None = None) -> str:
+        """The text of a tensor, perhaps with that of its tangent."""
         fn = self.grad_fn
         prefix = "tensor("
         return printing.tensor_repr(
@@ -918,6 +922,7 @@ class Tensor(TensorBase):
             grad_fn_name=None if fn is None else fn.short_name,
             prefix=prefix,
             device=self._shown_device(),
+            tangent=tangent,
         )
 
     def _shown_device(self) -> str | None:

@@ -1,6 +1,6 @@
 """Backward passes, and the switches and tools around them."""
 
-from . import functional, graph
+from . import forward_ad, functional, graph
 from .api import Variable, backward, grad
 from .draw import draw
 from .function import Function
@@ -16,7 +16,7 @@ from .modes import (
 )
 
 __all__ = [
-    "Function", "Variable", "backward", "detect_anomaly", "draw", "enable_grad", "functional",
-    "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled", "no_grad",
-    "set_detect_anomaly", "set_grad_enabled",
+    "Function", "Variable", "backward", "detect_anomaly", "draw", "enable_grad", "forward_ad",
+    "functional", "grad", "gradcheck", "gradgradcheck", "graph", "inference_mode", "is_grad_enabled",
+    "no_grad", "set_detect_anomaly", "set_grad_enabled",
 ]  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from ..graph.levels import level_of, tracers
@@ -14,10 +15,14 @@ def pull_back(
 ) -> list[Any]:
     """The gradients of targets, None for those that none reached."""
 
-    def at(roots: Sequence[Any], grads: Sequence[Any], targets: Sequence[Any]) -> list[Any]:
+    def at(
+        roots: Sequence[Any], grads: Sequence[Any], targets: Sequence[Any], again: bool = False
+    ) -> list[Any]:
         level = level_of([*roots, *targets]) if tracers else None
         if level is not None:
-            return level.gradients(roots, grads, targets, at)
-        return run_backward(roots, grads, keep=keep, create=create, targets=[*targets]) or []
+            return level.gradients(roots, grads, targets, partial(at, again=True) if again else at)
+        return (
+            run_backward(roots, grads, keep=keep or again, create=create, targets=[*targets]) or []
+        )
 
     return at(roots, grads, targets)

@@ -1,14 +1,17 @@
 """Transforms of functions: gradients, Jacobians and batches of functions of tensors, nested in any order.
 
-`vmap.py` maps functions over axes of tensors, `reverse.py` differentiates them, `modules.py` makes functions of
-modules.
+`vmap.py` maps functions over axes of tensors, `reverse.py` differentiates them, `forward.py` does it forward,
+`modules.py` makes functions of modules; `sparse.py` finds Jacobians most of whose entries are zero, by their
+pattern (`sparsity.py`) and its colours (`coloring.py`).
 """
 
 from typing import NoReturn
 
 from ..absent import absent
+from .forward import hessian, jacfwd, jvp
 from .modules import functional_call, stack_module_state
 from .reverse import grad, grad_and_value, jacrev, linearize, vjp
+from .sparse import Sparsity, hessian_sparsity, jacobian_sparsity, sparse_hessian, sparse_jacobian
 from .vmap import vmap
 
 
@@ -18,5 +21,7 @@ def __getattr__(name: str) -> NoReturn:
 
 
 __all__ = [
-    "functional_call", "grad", "grad_and_value", "jacrev", "linearize", "stack_module_state", "vjp", "vmap",
+    "Sparsity", "functional_call", "grad", "grad_and_value", "hessian", "hessian_sparsity", "jacfwd",
+    "jacobian_sparsity", "jacrev", "jvp", "linearize", "sparse_hessian", "sparse_jacobian",
+    "stack_module_state", "vjp", "vmap",
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from ..shapes import Shape
 from .node import NewTensor, Spec, TensorBase
@@ -23,10 +23,16 @@ Arguments = tuple[Argument, ...]
 NamedArguments = dict[str, Argument]
 Results: TypeAlias = NewTensor  # one, or a tuple of them
 
-# Of roots, their gradients, and targets.
-Gradients = Callable[
-    [Sequence[NewTensor], Sequence[NewTensor], Sequence[NewTensor]], list["NewTensor | None"]
-]
+
+class Gradients(Protocol):
+    """The gradients of targets by those of roots."""
+
+    def __call__(
+        self, roots: Sequence[NewTensor], grads: Sequence[NewTensor], targets: Sequence[NewTensor],
+        again: bool = False,
+    ) -> list[NewTensor | None]:  # fmt: skip
+        """Find them; `again` keeps the graph for another time."""
+
 
 # The classes of tracers, once there has been a level of them. What is not transformed asks only whether this
 # is empty.

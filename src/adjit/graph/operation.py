@@ -15,7 +15,7 @@ from ..dtypes import on_default_change
 from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
 from ..schedule.jit import native
 from ..storage import Storage
-from . import batching, calls, record
+from . import batching, calls, pushing, record
 from .batching import Rule
 from .levels import innermost, is_traced, tracers
 from .node import (
@@ -185,6 +185,7 @@ class Operation(native.Native):
         self.defaults.update(function.__kwdefaults__ or {})
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
+        self.push: pushing.Rule | None = None  # of tangents
         self.batching: Rule | None = None
         self.draws = (
             ""  # of what, if it draws random numbers: the shape or the values of its first operand
@@ -213,6 +214,31 @@ class Operation(native.Native):
         self.back = function
         self.wants = names
         return self
+
+    def jvp(self, function: Body) -> Body:
+        """Attach the rule of tangents: see `pushing.py`.
+
+        Raises:
+            TypeError: if a parameter is neither one of the op's, the tangent `t_x` of one, `out` nor `outs`.
+        """
+        self.push = pushing.of_names(function, self)
+        return function
+
+    def linear(self, *names: str) -> None:
+        """Say in which operands the results are linear, taken together."""
+        self.push = pushing.linear_in(self, names)
+
+    def multilinear(self, *names: str, plus: str | None = None) -> None:
+        """Say in which operands the results are linear, each for itself; the operand `plus` is added."""
+        self.push = pushing.multilinear_in(self, names, plus)
+
+    def selects(self, axis: str, keepdim: str | None = None) -> None:
+        """Say that the results are elements of `x` along an axis, and where: the second result."""
+        self.push = pushing.selecting(axis, keepdim)
+
+    def reduces(self, axes: str | None = None, keepdim: str | None = None) -> None:
+        """Say that each result comes of its own elements of `x`: those along axes, or all."""
+        self.push = pushing.reducing(self, axes, keepdim)
 
     def batched(self, function: Body) -> Body:
         """Attach what `vmap` does: see `batching.py`. One function may serve several ops."""
@@ -387,9 +413,43 @@ class Operation(native.Native):
 
     def with_bound(self, given: NamedArguments) -> Results:
         """Call it with arguments by the names of all parameters."""
-        count = self.function.__code__.co_argcount
+        code = self.function.__code__
+        count = code.co_argcount
         names = list(given)
-        return self(*[given[n] for n in names[:count]], **{n: given[n] for n in names[count:]})
+        values = [given[n] for n in names[:count]]
+        if code.co_flags & inspect.CO_VARARGS:
+            values += given[names.pop(count)]
+        return self(*values, **{n: given[n] for n in names[count:]})
+
+    def differentiable_among(self, outs: Sequence[Argument]) -> list[int]:
+        """The numbers of the results that have gradients and tangents."""
+        chosen = self.differentiable_outputs
+        return [
+            k
+            for k, out in enumerate(outs)
+            if is_tensor(out) and out.dtype.is_floating_point and (chosen is None or k in chosen)
+        ]
+
+    def pull(
+        self, given: NamedArguments, outs: Sequence[Argument], gs: Sequence[Argument]
+    ) -> NamedArguments:
+        """The gradients of operands, by their names, of those of the results; `given` names all arguments."""
+        assert self.back is not None
+        operands = {name: value for name, value in given.items() if _tensors_in(value)}
+        flat = [t for v in operands.values() for t in (v if isinstance(v, (tuple, list)) else (v,))]
+        first = self.differentiable_among(outs)[0]
+        needs = tuple([t is not None and t.dtype.is_floating_point for t in flat])
+        known = {
+            "g": gs[first],
+            "gs": tuple(gs),
+            "out": outs[first],
+            "outs": tuple(outs),
+            "needs": needs,
+        }
+        found = self.back(**{n: known[n] if n in known else given[n] for n in self.wants})
+        if not isinstance(found, tuple):
+            found = (found,)
+        return dict(zip(operands, found, strict=True))
 
     def choose(
         self, layout: list[tuple[str, int]], wanted: tuple[bool, ...]

@@ -166,6 +166,11 @@ def needs_grad(t: TensorBase) -> bool:
     return bool(t.needs_grad or (t.view_of is not None and t.view_of.base.needs_grad))
 
 
+def is_differentiated(t: TensorBase) -> bool:
+    """Whether a derivative may be asked for, of a backward pass or of a transform."""
+    return t.__class__ in tracers or bool(state.grad and needs_grad(t))
+
+
 def new_grad_node(op: GradOp, edges: Sequence[Edge | None], inputs: Specs) -> GradNode:
     """A backward node with nothing saved."""
     fn = new_grad(op.node_class)

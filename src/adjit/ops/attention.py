@@ -412,7 +412,7 @@ def attention(
     needs_matrix = (
         query.spec.device is not devices.CPU
         or not numel(shape) * query.shape[-1] * value.shape[-1]
-        or (attn_mask is not None and attn_mask.requires_grad and state.grad)
+        or (attn_mask is not None and record.is_differentiated(attn_mask))
         or (p > 0 and state.levels)
     )
     if enable_gqa and (needs_matrix or key.shape[-3] != value.shape[-3]):
@@ -476,7 +476,9 @@ def scaled_dot_product_attention(
                 [0.3302, 0.6698]])
     """
     p = float(dropout_p)
-    takes_gradient = record.is_tensor(attn_mask) and cast(Tensor, attn_mask).requires_grad
+    takes_gradient = record.is_tensor(attn_mask) and record.is_differentiated(
+        cast(Tensor, attn_mask)
+    )
     if p > 0 or takes_gradient:
         found = attention(query, key, value, attn_mask, p, is_causal, scale, enable_gqa)
         return found.op(*found.args)[0] if isinstance(found, NormalizedCall) else found

@@ -13,6 +13,7 @@ from ..graph.launch import launch
 from ..graph.levels import level_of, tracers
 from ..graph.node import Spec
 from ..graph.operation import normalizes_first, operation
+from ..graph.pushing import added
 from ..graph.state import state
 from ..kernels.ops import batch_norm as kernels
 from ..schedule.settle import float_word
@@ -81,6 +82,17 @@ def moments(
         scalars=(float_word(eps), float_word(momentum)), scratch=scratch,
     )  # fmt: skip
     return found
+
+
+@batch_norm_training.jvp
+def _(t_x, t_weight, t_bias, x, weight, outs, eps):  # type: ignore[no-untyped-def]
+    moved = None
+    if t_x is not None:  # the Jacobian of normalising is symmetric
+        moved = batch_norm_backward(t_x, x, None, outs[1], outs[2], eps)[0]
+        moved = moved if weight is None else moved * per_channel(weight, x)
+    if t_weight is not None:
+        moved = added(moved, batch_norm_training(x, t_weight, None, None, None, 0.0, eps)[0])
+    return moved if t_bias is None else added(moved, per_channel(t_bias, x)).expand(x.shape)
 
 
 @batch_norm_training.vjp
@@ -155,6 +167,17 @@ def batch_norm_evaluating(
         factor = factor * weight
     shift = -mean * factor if bias is None else bias - mean * factor
     return x * per_channel(factor, x) + per_channel(shift, x)
+
+
+@batch_norm_evaluating.jvp
+def _(t_x, t_weight, t_bias, x, weight, mean, var, eps):  # type: ignore[no-untyped-def]
+    scale = (var + eps).rsqrt()
+    moved = None
+    if t_x is not None:
+        moved = t_x * per_channel(scale if weight is None else scale * weight, x)
+    if t_weight is not None:
+        moved = added(moved, (x - per_channel(mean, x)) * per_channel(scale * t_weight, x))
+    return moved if t_bias is None else added(moved, per_channel(t_bias, x)).expand(x.shape)
 
 
 @batch_norm_evaluating.vjp

@@ -11,6 +11,7 @@ from .. import dtypes
 from ..graph import record
 from ..graph.elementwise import Choice, elementwise
 from ..graph.export import export
+from ..graph.levels import tracers
 from ..tensor import Tensor
 from .promotion import like_first, only, same
 
@@ -194,7 +195,7 @@ def number_of(bound: Tensor, low: Any, high: Any) -> float:
     Raises:
         TypeError: if it has dimensions, or needs a gradient.
     """
-    if bound.ndim or bound.requires_grad:
+    if bound.ndim or bound.requires_grad or bound.__class__ in tracers:
         raise TypeError(
             "clamp() received an invalid combination of arguments: min and max must be both "
             f"Tensor or both Number, got {type(low).__name__} and {type(high).__name__}"

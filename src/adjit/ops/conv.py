@@ -71,6 +71,9 @@ def convolved(input: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     return product(input, weight, None, geometry, is_backward=False)
 
 
+convolved.multilinear("input", "weight")
+
+
 @convolved.vjp
 def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
     return image_gradient(g, weight, geometry), weight_gradient(input, g, geometry)
@@ -80,6 +83,9 @@ def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
 def convolved_with_bias(input: Tensor, weight: Tensor, bias: Tensor, geometry: Geometry) -> Tensor:
     """`convolved` with a number added to every column, which is where its sums begin."""
     return product(input, weight, bias, geometry, is_backward=False)
+
+
+convolved_with_bias.multilinear("input", "weight", plus="bias")
 
 
 @convolved_with_bias.vjp
@@ -97,6 +103,9 @@ def transposed(input: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     return product(input, weight, None, geometry, is_backward=True)
 
 
+transposed.multilinear("input", "weight")
+
+
 @transposed.vjp
 def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
     return convolution_of(g, weight, geometry), weight_gradient(g, input, geometry)
@@ -106,6 +115,9 @@ def _(g: Tensor, input: Tensor, weight: Tensor, geometry: Geometry) -> Any:
 def transposed_with_bias(input: Tensor, weight: Tensor, bias: Tensor, geometry: Geometry) -> Tensor:
     """`transposed` with a number added to every channel."""
     return product(input, weight, bias, geometry, is_backward=True)
+
+
+transposed_with_bias.multilinear("input", "weight", plus="bias")
 
 
 @transposed_with_bias.vjp
@@ -123,6 +135,9 @@ def convolution_of(image: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     return product(image, weight, None, geometry, is_backward=False)
 
 
+convolution_of.multilinear("image", "weight")
+
+
 @convolution_of.vjp
 def _(g: Tensor, image: Tensor, weight: Tensor, geometry: Geometry) -> Any:
     return image_gradient(g, weight, geometry), weight_gradient(image, g, geometry)
@@ -132,6 +147,9 @@ def _(g: Tensor, image: Tensor, weight: Tensor, geometry: Geometry) -> Any:
 def image_gradient(upper: Tensor, weight: Tensor, geometry: Geometry) -> Tensor:
     """The gradient of a convolution's image, given that of its result."""
     return product(upper, weight, None, geometry, is_backward=True)
+
+
+image_gradient.multilinear("upper", "weight")
 
 
 @image_gradient.vjp
@@ -148,6 +166,9 @@ def weight_gradient(image: Tensor, upper: Tensor, geometry: Geometry) -> Tensor:
     upper = channels_last(upper)
     plan = plan_correlate(image.spec, upper.spec, geometry, run_cpu.get_num_threads())
     return record(plan, (image, upper))
+
+
+weight_gradient.multilinear("image", "upper")
 
 
 @weight_gradient.vjp

@@ -44,6 +44,9 @@ def _laid_out(input: Tensor, strides: Shape) -> Tensor:
     return write.convert(input, spec_of(spec.shape, strides, spec.dtype, spec.device))
 
 
+_laid_out.linear("input")
+
+
 @_laid_out.vjp
 def _(g: Any) -> Any:
     return g
@@ -87,6 +90,9 @@ def convert(input: Tensor, kind: dtypes.dtype, strides: Shape | None = None) -> 
     if strides is None:
         strides = elementwise_record.result_strides(spec.shape, [spec])
     return write.convert(input, spec_of(spec.shape, strides, kind, spec.device))
+
+
+convert.linear("input")
 
 
 @convert.vjp
@@ -176,6 +182,9 @@ def wait_for_copies(t: Tensor) -> None:
 def moved(input: Tensor, place: devices.device) -> Tensor:
     """A copy on another device."""
     return write.move(input, place)
+
+
+moved.linear("input")
 
 
 @moved.vjp

@@ -76,6 +76,9 @@ def cross_product(x: Tensor, y: Tensor, dim: int) -> Tensor:
     return stack([a[i] * b[j] - a[j] * b[i] for i, j in pairs], dim)
 
 
+cross_product.multilinear("x", "y")
+
+
 @cross_product.vjp
 def _(g: Tensor, x: Tensor, y: Tensor, dim: int) -> Any:
     return cross_product(y, g, dim), cross_product(g, x, dim)

@@ -41,6 +41,17 @@ def label_losses(
     return found
 
 
+@label_losses.jvp
+def _(t_log_probs: Tensor, log_probs: Tensor, targets: Tensor, lengths: Tensor, outs: Any, blank: int,
+      zero_infinity: bool) -> Any:  # fmt: skip
+    losses, states = outs
+    ones = losses.new_ones(losses.shape)
+    slopes = label_gradients(
+        log_probs, targets, lengths, states, losses, ones, blank, zero_infinity
+    )
+    return (slopes * t_log_probs).sum((0, 2))
+
+
 @label_losses.vjp
 def _(g: Tensor, log_probs: Tensor, targets: Tensor, lengths: Tensor, outs: Any, blank: int,
       zero_infinity: bool) -> Any:  # fmt: skip

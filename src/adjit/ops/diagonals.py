@@ -64,6 +64,9 @@ def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     return triangle("tril", input, diagonal, False)
 
 
+tril.linear("input")
+
+
 @tril.vjp
 def _(g: Tensor, diagonal: int) -> Any:
     return tril(g, diagonal)
@@ -85,6 +88,9 @@ def triu(input: Tensor, diagonal: int = 0) -> Tensor:
                 [0., 1.]])
     """
     return triangle("triu", input, diagonal, True)
+
+
+triu.linear("input")
 
 
 @triu.vjp
@@ -188,6 +194,9 @@ def on_diagonal(x: Tensor, offset: int, dim1: int, dim2: int) -> Tensor:
     return out
 
 
+on_diagonal.linear("x")
+
+
 @on_diagonal.vjp
 def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     return slicing.diagonal(g, offset, dim1, dim2)
@@ -286,6 +295,9 @@ def put_diagonal(x: Tensor, src: Tensor, offset: int, dim1: int, dim2: int) -> T
     return with_part(x, src, lambda out: slicing.diagonal(out, offset, dim1, dim2))
 
 
+put_diagonal.linear("x", "src")
+
+
 @put_diagonal.vjp
 def _(g: Tensor, offset: int, dim1: int, dim2: int) -> Any:
     part = slicing.diagonal(g, offset, dim1, dim2)
@@ -313,6 +325,9 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def put_slice(x: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """`x` with another slice at an index."""
     return with_part(x, src, lambda out: slicing.select(out, dim, index))
+
+
+put_slice.linear("x", "src")
 
 
 @put_slice.vjp
@@ -349,6 +364,9 @@ def slice_scatter(
 def put_range(x: Tensor, src: Tensor, dim: int, start: int, stop: int, step: int) -> Tensor:
     """`x` with another range of slices."""
     return with_part(x, src, lambda out: slicing.slice_dim(out, dim, start, stop, step))
+
+
+put_range.linear("x", "src")
 
 
 @put_range.vjp

@@ -58,6 +58,9 @@ def drop(x: Tensor, place: Tensor, p: float) -> Tensor:
     )  # fmt: skip
 
 
+drop.linear("x")
+
+
 @drop.vjp
 def _(g: Tensor, place: Tensor, p: float) -> Any:
     return drop(g, place, p), None

@@ -98,6 +98,9 @@ def look_up(
     return read_rows(weight, [0], [indices], IN_SELF, wrap=False)
 
 
+look_up.linear("weight")
+
+
 @look_up.vjp
 def _(g: Tensor, indices: Tensor, padding_idx: int | None, by_frequency: bool, rows: int) -> Any:
     if by_frequency:
@@ -131,6 +134,9 @@ def add_looked_up(g: Tensor, indices: Tensor, padding_idx: int | None, rows: int
     """A matrix of that many rows with the rows of `g` added up where they came from."""
     start = g.new_zeros(rows, g.shape[-1])
     return write_rows(start, [0], [indices], g, IN_SELF, add=True, wrap=False, skip=padding_idx)
+
+
+add_looked_up.linear("g")
 
 
 @add_looked_up.vjp

@@ -27,6 +27,8 @@ def taking(n: int) -> Operation:
         taken: Tensor = take_at_places(x, places, size)
         return taken
 
+    largest_at_places.linear("x")
+
     @largest_at_places.vjp
     def _(g, places, size):  # type: ignore[no-untyped-def]
         return add_at_places(g, places, size), None

@@ -76,6 +76,8 @@ def sampling(backward_name: str) -> Operation:
         )  # fmt: skip
         return layouts.as_images(made, at_end)
 
+    gather.multilinear("x", "w")
+
     @gather.vjp
     def _(g, x, w, places):  # type: ignore[no-untyped-def]
         return scatter(g, w, places, tuple(x.shape[2:])), multiply(g, x, places), None
@@ -99,6 +101,8 @@ def sampling(backward_name: str) -> Operation:
         )  # fmt: skip
         return layouts.as_images(made, at_end)
 
+    scatter.multilinear("upper", "w")
+
     @scatter.vjp
     def _(g, upper, w, places):  # type: ignore[no-untyped-def]
         outer = tuple(upper.shape[2:])
@@ -121,6 +125,8 @@ def sampling(backward_name: str) -> Operation:
             images * channels * taps * points,
         )  # fmt: skip
         return made
+
+    multiply.multilinear("upper", "x")
 
     @multiply.vjp
     def _(g, upper, x, places):  # type: ignore[no-untyped-def]
@@ -374,6 +380,9 @@ def affine_points(theta: Tensor, sizes: Shape, aligned: bool) -> Tensor:
     """The points of an image moved by affine maps."""
     points = unit_points(theta, sizes, aligned)
     return (points @ theta.transpose(1, 2)).reshape(theta.shape[0], *sizes, len(sizes))
+
+
+affine_points.linear("theta")
 
 
 @affine_points.vjp

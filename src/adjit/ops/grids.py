@@ -123,6 +123,9 @@ def gather_grid(x: Tensor, dim: int, index: Tensor, shape: Shape) -> Tensor:
     )  # fmt: skip
 
 
+gather_grid.linear("x")
+
+
 @gather_grid.vjp
 def _(g: Tensor, dim: int, index: Tensor, shape: Shape) -> Any:
     return scatter_sum(g.new_zeros(shape), dim, index, g), None
@@ -208,6 +211,9 @@ def scatter_grid(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     return write_to_grid(kernels.write_grid, x, dim, index, src)
 
 
+scatter_grid.linear("x", "src")
+
+
 @scatter_grid.vjp
 def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return scatter_number(g, dim, index, 0), None, gather_grid(g, dim, index, g.shape)
@@ -221,6 +227,11 @@ def scatter_number(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """`x` with a number written along `dim`."""
     source = creation.full((), value, dtype=x.dtype, device=x.device).expand(index.shape)
     return write_to_grid(kernels.write_grid, x, dim, index, source)
+
+
+@scatter_number.jvp
+def _(t_x: Tensor, dim: int, index: Tensor) -> Any:
+    return scatter_number(t_x, dim, index, 0)
 
 
 @scatter_number.vjp
@@ -264,6 +275,9 @@ def scatter_add(input: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
 def scatter_sum(x: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
     """`x` with the elements of `src` added along `dim`."""
     return write_to_grid(kernels.reduce_grid, x, dim, index, src, (joining("sum", x.dtype),))
+
+
+scatter_sum.linear("x", "src")
 
 
 @scatter_sum.vjp

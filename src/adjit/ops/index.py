@@ -13,7 +13,7 @@ from ..graph.batching import Batch
 from ..graph.export import export, in_place
 from ..graph.levels import tracers
 from ..graph.operation import operation
-from ..graph.state import state
+from ..graph.record import is_differentiated
 from ..graph.view import alias
 from ..graph.view_cache import caches_views
 from ..shapes import Shape
@@ -42,7 +42,7 @@ def getitem(x: Tensor, key: Any) -> Tensor:
     if is_place(x, key):
         return read(x, [key])
     if is_rows_mask(x, key):
-        if (state.grad and x.requires_grad) or x.__class__ in tracers:
+        if is_differentiated(x):
             return read(x, nonzero(key, as_tuple=True))
         return rows_where(x, key)
     viewed, indices = walk(x, key)
@@ -339,6 +339,9 @@ def index(x: Tensor, indices: Indices, shape: Shape) -> Tensor:
     return read_rows(x, axes, places, IN_BRACKETS, names=range(len(axes)))
 
 
+index.linear("x")
+
+
 @index.vjp
 def _(g: Tensor, indices: Indices, shape: Shape) -> Any:
     return put(g.new_zeros(shape), indices, g, True), None
@@ -351,6 +354,9 @@ def put(x: Tensor, indices: Indices, values: Tensor, accumulate: bool) -> Tensor
     axes = [d for d, i in enumerate(indices) if i is not None]
     places = [i for i in indices if i is not None]
     return write_rows(x, axes, places, values, IN_BRACKETS, add=accumulate, names=range(len(axes)))
+
+
+put.linear("x", "values")
 
 
 @put.vjp

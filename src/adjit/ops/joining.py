@@ -189,6 +189,9 @@ def launch_join(parts: Sequence[tuple[Tensor, int]], shape: Shape) -> Tensor:
     )  # fmt: skip
 
 
+join.linear("tensors")
+
+
 @join.vjp
 def _(g: Tensor, dim: int, sizes: Sequence[int]) -> Any:
     ends = list(itertools.accumulate(sizes))
@@ -252,6 +255,9 @@ def pile(tensors: Sequence[Tensor], dim: int, kind: dtype) -> Tensor:
     shape = (*first[:dim], len(tensors), *first[dim:])
     widths = [numel(first[dim:])] * len(tensors)
     return side_by_side(tensors, shape, numel(first[:dim]), widths, kind)
+
+
+pile.linear("tensors")
 
 
 @pile.vjp

@@ -97,6 +97,13 @@ def cholesky_factor(a: Tensor) -> Tensor:
     return factorised(a, 0, strict=True)[0]
 
 
+@cholesky_factor.jvp
+def _(t_a: Tensor, out: Tensor) -> Any:
+    left = solved(out, t_a, False, False)
+    middle = solved(out, left.mT, False, False).mT
+    return out @ (middle.tril() - 0.5 * middle.tril().triu())
+
+
 @cholesky_factor.vjp
 def _(g: Tensor, out: Tensor) -> Any:
     half = (out.mT @ g).tril()

@@ -19,6 +19,9 @@ def affine(bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
     return addmm(bias, input, weight.t())
 
 
+affine.multilinear("input", "weight", plus="bias")
+
+
 @affine.vjp
 def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
     return g, g.mm(weight), g.t().mm(input)

@@ -372,6 +372,9 @@ def picked(
     return losses.sum() / total, used, total
 
 
+picked.linear("x")
+
+
 @picked.vjp
 def _(g, target, weight, outs, ignored, reduction, shape):  # type: ignore[no-untyped-def]
     scale = g * outs[1]
@@ -411,6 +414,9 @@ def spread_class(values: Tensor, target: Tensor, ignored: int, shape: Shape) -> 
         grain=max(1, GRAIN // max(classes, 1)),
     )  # fmt: skip
     return out
+
+
+spread_class.linear("values")
 
 
 @spread_class.vjp

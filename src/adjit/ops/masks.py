@@ -174,6 +174,9 @@ def select_masked(x: Tensor, mask: Tensor, shape: Shape) -> Tensor:
     return read_rows(x.expand(shape).reshape(-1), [0], [places], IN_FLAT)
 
 
+select_masked.linear("x")
+
+
 @select_masked.vjp
 def _(g: Tensor, mask: Tensor, shape: Shape) -> Any:
     return masked_scatter(g.new_zeros(shape), mask, g), None
@@ -240,6 +243,9 @@ def scatter_masked(x: Tensor, mask: Tensor, source: Tensor, shape: Shape) -> Ten
         n=-(-x.numel() // kernels.COUNT_BLOCK), grain=max(1, GRAIN // kernels.COUNT_BLOCK),
         fallible=True, messages={STATUS_VALUE: (RuntimeError, TOO_FEW)},
     )  # fmt: skip
+
+
+scatter_masked.linear("x", "source")
 
 
 @scatter_masked.vjp

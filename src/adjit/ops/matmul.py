@@ -309,6 +309,9 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return multiply(input, mat2)
 
 
+mm.multilinear("input", "mat2")
+
+
 @mm.vjp
 def _(g: Tensor, input: Tensor, mat2: Tensor) -> Any:
     return g.mm(mat2.t()), input.t().mm(g)
@@ -328,6 +331,9 @@ def batched_product(x: Tensor, y: Tensor) -> Tensor:
     if x.ndim == y.ndim == 3 and y.stride(0) == 0 and y.shape[0] == x.shape[0] > 1 < x.shape[1]:
         return multiply(x.reshape(-1, x.shape[2]), y[0]).view(*x.shape[:2], y.shape[2])
     return multiply(x, y)
+
+
+batched_product.multilinear("x", "y")
 
 
 @batched_product.vjp
@@ -400,6 +406,9 @@ def mv(input: Tensor, vec: Tensor) -> Tensor:
     record.check_tensor("mv", "vec", 2, vec)
     check_vector_product(input, vec, input.shape[:1], input.dtype)
     return multiply(input, vec)
+
+
+mv.multilinear("input", "vec")
 
 
 @mv.vjp
@@ -491,6 +500,9 @@ def dot(input: Tensor, tensor: Tensor) -> Tensor:
     return multiply_vectors(input, tensor)
 
 
+dot.multilinear("input", "tensor")
+
+
 @dot.vjp
 def _(g: Tensor, input: Tensor, tensor: Tensor) -> Any:
     return g * tensor, g * input
@@ -515,6 +527,9 @@ def vdot(input: Tensor, other: Tensor) -> Tensor:
     record.check_tensor("vdot", "other", 2, other)
     check_dot(input, other)
     return multiply_vectors(input, other)
+
+
+vdot.multilinear("input", "other")
 
 
 @vdot.vjp

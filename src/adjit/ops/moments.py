@@ -72,6 +72,9 @@ def var_vjp(g: Tensor, x: Tensor, axes: Shape, correction: float, keepdim: bool)
     return spread_back(g * factor, axes, keepdim, x.shape) * (x - mean(x, axes, True))
 
 
+var_axes.reduces("axes", "keepdim")
+
+
 @var_axes.vjp
 def _(g, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     return var_vjp(g, x, axes, correction, keepdim)
@@ -89,6 +92,9 @@ def std_axes(x: Tensor, axes: Shape, correction: float, keepdim: bool) -> Tensor
 def through_root(g: Tensor, out: Tensor) -> Tensor:
     """The gradient of a square root; 0 where the root is 0, as PyTorch has it for std."""
     return (g / 2 / out).masked_fill(out.detach() == 0, 0)
+
+
+std_axes.reduces("axes", "keepdim")
 
 
 @std_axes.vjp
@@ -117,6 +123,9 @@ def both(a: Tensor | None, b: Tensor | None) -> Tensor | None:
     return a if b is None else b if a is None else a + b
 
 
+var_mean_axes.reduces("axes", "keepdim")
+
+
 @var_mean_axes.vjp
 def _(gs, x, axes, correction, keepdim):  # type: ignore[no-untyped-def]
     g, g_mean = gs
@@ -135,6 +144,9 @@ def std_mean_axes(
 ) -> tuple[Tensor, Tensor]:
     """The standard deviations and the means along axes."""
     return spread(x, axes, correction, keepdim, rooted=True)
+
+
+std_mean_axes.reduces("axes", "keepdim")
 
 
 @std_mean_axes.vjp

@@ -10,6 +10,7 @@ from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import normalizes_first, operation
+from ..graph.pushing import added
 from ..kernels.ops import norm as kernels
 from ..schedule.settle import float_word
 from ..shapes import Shape, numel
@@ -34,6 +35,18 @@ def layer_norm_rows(
         words=(length, affine), scalars=(float_word(eps),), n=rows,
         grain=max(1, GRAIN // max(4 * length, 1)),
     )  # fmt: skip
+
+
+@layer_norm_rows.jvp
+def _(t_x, t_weight, t_bias, x, weight, outs, length, eps):  # type: ignore[no-untyped-def]
+    _, means, scales = outs
+    moved = None
+    if t_x is not None:  # the Jacobian of normalising is symmetric
+        moved = layer_norm_backward(t_x, x, None, means, scales, length, eps)[0]
+        moved = moved if weight is None else moved * weight
+    if t_weight is not None:
+        moved = added(moved, layer_norm_rows(x, None, None, length, eps)[0] * t_weight)
+    return added(moved, t_bias).expand(x.shape)
 
 
 @layer_norm_rows.vjp

@@ -95,6 +95,9 @@ def copy_of(self: Tensor, src: Tensor) -> Tensor:
     return write.convert(src, target)
 
 
+copy_of.linear("src")
+
+
 @copy_of.vjp
 def _(g: Any) -> Any:
     return g.new_zeros(g.shape), g
@@ -124,6 +127,9 @@ _filled_by_number.batched_over()
 @operation("FillBackward1")
 def _filled_by_tensor(self: Tensor, value: Tensor) -> Tensor:
     return copy_of(self, value)
+
+
+_filled_by_tensor.linear("value")
 
 
 @_filled_by_tensor.vjp

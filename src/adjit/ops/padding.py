@@ -169,6 +169,11 @@ def padded(x: Tensor, widths: Shape, value: Any) -> Tensor:
     return layouts.as_images(out, at_end)
 
 
+@padded.jvp
+def _(t_x: Tensor, widths: Shape) -> Any:
+    return padded(t_x, widths, 0.0)
+
+
 @padded.vjp
 def _(g: Tensor, widths: Shape) -> Any:
     return padded(g, tuple(-w for w in widths), 0.0)

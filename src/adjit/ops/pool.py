@@ -12,7 +12,7 @@ from ..graph.batching import Batch, each, wrapped
 from ..graph.export import export
 from ..graph.launch import launch
 from ..graph.operation import Operation, normalizes, operation
-from ..graph.state import state
+from ..graph.record import is_differentiated
 from ..kernels.language.abi import STATUS_INDEX
 from ..kernels.ops import pool as kernels
 from ..kernels.ops import resample
@@ -299,6 +299,9 @@ def add_at_places(g: Tensor, places: Tensor, size: Shape) -> Tensor:
     return move(kernels.add_at_places, g, places, n, sizes, size)
 
 
+add_at_places.linear("g")
+
+
 @add_at_places.vjp
 def _(g, places, size):  # type: ignore[no-untyped-def]
     return take_at_places(g, places, size), None
@@ -313,6 +316,9 @@ def take_at_places(x: Tensor, places: Tensor, size: Shape) -> Tensor:
     n = len(size)
     shape = tuple(places.shape[places.ndim - n :])
     return move(kernels.take_at_places, x, places, n, (numel(shape), numel(size)), shape)
+
+
+take_at_places.linear("x")
 
 
 @take_at_places.vjp
@@ -330,6 +336,10 @@ def max_pooling(kernel: Any, backward_name: str, n: int) -> Operation:
     def largest_of_windows(x: Tensor, windows: Windows) -> tuple[Tensor, Tensor]:
         """The largest elements of windows, and their places as int32."""
         return largest(kernel, x, windows, n)
+
+    @largest_of_windows.jvp
+    def _(t_x, outs, windows):  # type: ignore[no-untyped-def]
+        return take_at_places(t_x, outs[1], windows.size[3 - n :])
 
     @largest_of_windows.vjp
     def _(g, outs, windows):  # type: ignore[no-untyped-def]
@@ -381,11 +391,6 @@ def largest_values(x: Tensor, windows: Windows, n: int) -> Tensor:
 batched_planes(largest_values, "n")
 
 
-def recorded(x: Tensor) -> bool:
-    """Whether a gradient may be asked for."""
-    return state.grad and x.requires_grad
-
-
 def max_pool(n: int) -> Callable[..., Any]:
     """`max_pool1d` and its kin."""
     name = f"max_pool{n}d"
@@ -402,7 +407,7 @@ def max_pool(n: int) -> Callable[..., Any]:
         settings = map(hashable, (kernel_size, stride, padding, dilation))
         windows = windows_of(name, n, input.shape, *settings, bool(ceil_mode))
         refuse("max_pool1d_impl" if n == 1 else name, input, *("biu" if n == 1 else "b"))
-        if not return_indices and input.dtype.is_floating_point and not recorded(input):
+        if not return_indices and input.dtype.is_floating_point and not is_differentiated(input):
             return largest_values(input, windows, n)
         values, places = MAX_POOL[n - 1](input, windows)
         return (values, places.to(dtypes.int64)) if return_indices else values
@@ -483,6 +488,8 @@ def average_pooling(n: int) -> Operation:
         sums = over_windows(kernels.sum_windows, x, n, windows, divisor)
         return sums if counts is None else sums / counts.reshape(windows.out[3 - n :])
 
+    average.linear("x")
+
     @average.vjp
     def _(g, windows, include_pad, override):  # type: ignore[no-untyped-def]
         return spread(g, windows, include_pad, override)
@@ -495,6 +502,8 @@ def average_pooling(n: int) -> Operation:
         if counts is not None:
             g = g / counts.reshape(windows.out[3 - n :])
         return over_windows(kernels.spread_windows, g, n, windows, divisor)
+
+    spread.linear("g")
 
     @spread.vjp
     def _(g, windows, include_pad, override):  # type: ignore[no-untyped-def]
@@ -813,6 +822,9 @@ def unpool(x: Tensor, places: Tensor, size: Shape) -> Tensor:
                                                f"are of size {volumes})")},
     )  # fmt: skip
     return images.back(made)
+
+
+unpool.linear("x")
 
 
 @unpool.vjp

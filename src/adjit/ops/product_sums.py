@@ -53,6 +53,9 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return multiply_add(input, mat1, mat2, beta, alpha)
 
 
+addmm.multilinear("mat1", "mat2", plus="input")
+
+
 @addmm.vjp
 def _(g: Tensor, mat1: Tensor, mat2: Tensor, beta: Any, alpha: Any) -> Any:
     return (
@@ -113,6 +116,9 @@ def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any 
     return multiply_add(column, mat, vec.unsqueeze(1), beta, alpha).view(rows)
 
 
+addmv.multilinear("mat", "vec", plus="input")
+
+
 @addmv.vjp
 def _(g: Tensor, mat: Tensor, vec: Tensor, beta: Any, alpha: Any) -> Any:
     return scaled(g, beta), scaled(outer(g, vec), alpha), scaled(mat.t().mv(g), alpha)
@@ -162,6 +168,9 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any
     return product if beta == 0 else scaled(input, beta) + product
 
 
+addr.multilinear("vec1", "vec2", plus="input")
+
+
 @addr.vjp
 def _(g: Tensor, vec1: Tensor, vec2: Tensor, beta: Any, alpha: Any) -> Any:
     return scaled(g, beta), scaled(g.mv(vec2), alpha), scaled(g.t().mv(vec1), alpha)
@@ -199,6 +208,9 @@ def baddbmm(
     check_same_dtypes(input, batch1, batch2)
     check_multiplies("baddbmm", input.dtype)
     return multiply_add(input, batch1, batch2, beta, alpha)
+
+
+baddbmm.multilinear("batch1", "batch2", plus="input")
 
 
 @baddbmm.vjp
@@ -258,6 +270,9 @@ def addbmm(
     left = batch1.transpose(0, 1).reshape(rows, count * depth)
     right = batch2.reshape(count * depth, columns)
     return multiply_add(input, left, right, beta, alpha)
+
+
+addbmm.multilinear("batch1", "batch2", plus="input")
 
 
 @addbmm.vjp

@@ -15,7 +15,7 @@ from .. import dtypes
 from ..graph.export import export
 from ..graph.launch import launch_recipe, recipe_of
 from ..graph.operation import operation
-from ..graph.record import needs_grad
+from ..graph.record import is_differentiated
 from ..graph.state import state as modes
 from ..kernels.ops import recurrent as kernels
 from ..tensor import Tensor
@@ -356,7 +356,7 @@ def one_direction(
         )
         return cat(states), state, cell
     operands = (x, w_ih, w_hh, bias, bias_hn, h0, c0)
-    saves = modes.grad and any(t is not None and needs_grad(t) for t in operands)
+    saves = any(t is not None and is_differentiated(t) for t in operands)
     out, state, cell, *_ = recurrent_layer(*operands, sizes, kind, steps, reverse, saves)
     return out, state, None if c0 is None else cell
 

@@ -231,6 +231,9 @@ def sum_all(x: Tensor, dtype: DType, shape: Shape) -> Tensor:
     return fold(SUM, x, tuple(range(x.ndim)), False, dtype)
 
 
+sum_all.linear("x")
+
+
 @sum_all.vjp
 def _(g, shape):  # type: ignore[no-untyped-def]
     return g.expand(shape)
@@ -245,6 +248,9 @@ def _(x: Tensor, dtype: DType) -> Tensor:
 def sum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
     """The sums along axes."""
     return fold(SUM, x, axes, keepdim, dtype)
+
+
+sum_axes.linear("x")
 
 
 @sum_axes.vjp
@@ -304,6 +310,9 @@ def mean_all(x: Tensor, dtype: DType, shape: Shape) -> Tensor:
     return fold(SUM, x, tuple(range(x.ndim)), False, dtype) / (numel(shape) or math.nan)
 
 
+mean_all.linear("x")
+
+
 @mean_all.vjp
 def _(g, shape):  # type: ignore[no-untyped-def]
     return (g / numel(shape)).expand(shape) if numel(shape) else g.expand(shape)
@@ -318,6 +327,9 @@ def _(x: Tensor, dtype: DType) -> Tensor:
 def mean_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType, shape: Shape) -> Tensor:
     """The means along axes."""
     return fold(SUM, x, axes, keepdim, dtype) / (reduced_count(shape, axes) or math.nan)
+
+
+mean_axes.linear("x")
 
 
 @mean_axes.vjp
@@ -366,6 +378,9 @@ def mean(
 def nansum_axes(x: Tensor, axes: Shape, keepdim: bool, dtype: DType) -> Tensor:
     """The sums of what is no NaN."""
     return fold(SUM, x.masked_fill(x.isnan(), 0), axes, keepdim, dtype)
+
+
+nansum_axes.reduces("axes", "keepdim")
 
 
 @nansum_axes.vjp
@@ -462,6 +477,9 @@ def prod_all(x: Tensor, dtype: DType) -> Tensor:
     return fold(PROD, x, tuple(range(x.ndim)), False, dtype)
 
 
+prod_all.reduces()
+
+
 @prod_all.vjp
 def _(g, x):  # type: ignore[no-untyped-def]
     return g * product_of_others(x.reshape(-1), 0).reshape(x.shape)
@@ -476,6 +494,9 @@ def _(x: Tensor, dtype: DType) -> Tensor:
 def prod_axis(x: Tensor, axis: int, keepdim: bool, dtype: DType) -> Tensor:
     """The products along an axis."""
     return fold(PROD, x, (axis,), keepdim, dtype)
+
+
+prod_axis.reduces("axis", "keepdim")
 
 
 @prod_axis.vjp
@@ -564,6 +585,9 @@ def amax_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     return fold(MAX, x, axes, keepdim, x.dtype)
 
 
+amax_axes.reduces("axes", "keepdim")
+
+
 @amax_axes.vjp
 def _(g, x, out, axes, keepdim):  # type: ignore[no-untyped-def]
     return share(g, x, out, axes, keepdim)
@@ -576,6 +600,9 @@ amax_axes.batched_over("axes")
 def amin_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
     """The smallest elements along axes."""
     return fold(MIN, x, axes, keepdim, x.dtype)
+
+
+amin_axes.reduces("axes", "keepdim")
 
 
 @amin_axes.vjp
@@ -640,6 +667,9 @@ def amin(input: Tensor, dim: Axes = (), keepdim: bool = False) -> Tensor:
 def aminmax_axes(x: Tensor, axes: Shape, keepdim: bool) -> tuple[Tensor, Tensor]:
     """The smallest and the largest elements along axes."""
     return fold(MIN, x, axes, keepdim, x.dtype), fold(MAX, x, axes, keepdim, x.dtype)
+
+
+aminmax_axes.reduces("axes", "keepdim")
 
 
 @aminmax_axes.vjp
@@ -733,6 +763,9 @@ def max_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor,
     return extreme(ARGMAX, x, axis, keepdim)
 
 
+max_axis.selects("axis", "keepdim")
+
+
 @max_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
@@ -745,6 +778,9 @@ max_axis.batched_over("axis", shapes=["shape"])
 def min_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The smallest elements along an axis and their places."""
     return extreme(ARGMIN, x, axis, keepdim)
+
+
+min_axis.selects("axis", "keepdim")
 
 
 @min_axis.vjp
@@ -761,6 +797,9 @@ def max_all(x: Tensor) -> Tensor:
     return fold(MAX, x, tuple(range(x.ndim)), False, x.dtype)
 
 
+max_all.reduces()
+
+
 @max_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
     return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
@@ -775,6 +814,9 @@ def _(x: Tensor) -> Tensor:
 def min_all(x: Tensor) -> Tensor:
     """The smallest of all elements."""
     return fold(MIN, x, tuple(range(x.ndim)), False, x.dtype)
+
+
+min_all.reduces()
 
 
 @min_all.vjp
@@ -1010,6 +1052,9 @@ def vector_norm_axes(x: Tensor, ord: float, axes: Shape, keepdim: bool) -> Tenso
     if math.isinf(ord):
         return fold(SUM, x, axes, keepdim, kind)
     return fold(SUM, x.abs().pow(ord), axes, keepdim, kind).pow(1 / ord)
+
+
+vector_norm_axes.reduces("axes", "keepdim")
 
 
 @vector_norm_axes.vjp

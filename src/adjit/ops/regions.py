@@ -38,6 +38,9 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     return record.make_tensor(out.storage, base)
 
 
+scatter_strided.linear("g")
+
+
 @scatter_strided.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
     return gather_strided(g, base, region, offset)
@@ -57,6 +60,9 @@ def gather_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     return clone(view, memory_format=contiguous_format)
 
 
+gather_strided.linear("g")
+
+
 @gather_strided.vjp
 def _(g: Any, base: Any, region: Any, offset: Any) -> Any:
     return scatter_strided(g, base, region, offset)
@@ -72,6 +78,9 @@ def without_region(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
         expand(zeros_in(dense_spec((), base.dtype, base.device)), region.shape),
     )
     return record.make_tensor(laid.storage, base)
+
+
+without_region.linear("g")
 
 
 @without_region.vjp

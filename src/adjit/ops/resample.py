@@ -124,6 +124,8 @@ def mapping(backward_name: str) -> Operation:
         """`x` with some axes mapped."""
         return mapped(x, maps, back=False)
 
+    map_axes.linear("x")
+
     @map_axes.vjp
     def _(g, maps):  # type: ignore[no-untyped-def]
         return map_back(g, maps)
@@ -134,6 +136,8 @@ def mapping(backward_name: str) -> Operation:
     def map_back(g: Tensor, maps: Maps) -> Tensor:
         """The gradient of what was mapped."""
         return mapped(g, maps, back=True)
+
+    map_back.linear("g")
 
     @map_back.vjp
     def _(g, maps):  # type: ignore[no-untyped-def]

@@ -79,6 +79,9 @@ def select_rows(x: Tensor, dim: int, index: Tensor, size: int) -> Tensor:
     return read_rows(x, [dim], [index], IN_SELF, wrap=False)
 
 
+select_rows.linear("x")
+
+
 @select_rows.vjp
 def _(g: Tensor, dim: int, index: Tensor, size: int) -> Any:
     shape = [size if d == dim else n for d, n in enumerate(g.shape)]
@@ -165,6 +168,9 @@ def add_rows(x: Tensor, dim: int, index: Tensor, source: Tensor, alpha: Any) -> 
     return write_rows(x, [dim], [index], values, IN_GRID, add=True, wrap=False)
 
 
+add_rows.linear("x", "source")
+
+
 @add_rows.vjp
 def _(g: Tensor, dim: int, index: Tensor, alpha: Any) -> Any:
     rows = select_rows(g, dim, index, g.shape[dim])
@@ -245,6 +251,9 @@ def copy_rows(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     return write_rows(x, [dim], [index], source, IN_COPY, wrap=False)
 
 
+copy_rows.linear("x", "source")
+
+
 @copy_rows.vjp
 def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return fill_rows(g, dim, index, 0), None, select_rows(g, dim, index, g.shape[dim])
@@ -301,6 +310,11 @@ def fill_rows(x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     return write_rows(x, [dim], [index], number, IN_BRACKETS)
 
 
+@fill_rows.jvp
+def _(t_x: Tensor, dim: int, index: Tensor) -> Any:
+    return fill_rows(t_x, dim, index, 0)
+
+
 @fill_rows.vjp
 def _(g: Tensor, dim: int, index: Tensor) -> Any:
     return fill_rows(g, dim, index, 0), None
@@ -317,6 +331,9 @@ def _(batch: Batch, x: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
 def fill_rows_with(x: Tensor, dim: int, index: Tensor, value: Tensor) -> Tensor:
     """`x` with slices along `dim` filled with a 0-d tensor."""
     return write_rows(x, [dim], [index], value, IN_BRACKETS)
+
+
+fill_rows_with.linear("x", "value")
 
 
 @fill_rows_with.vjp
@@ -365,6 +382,9 @@ def take(input: Tensor, index: Tensor) -> Tensor:
 def take_flat(x: Tensor, index: Tensor, shape: Shape) -> Tensor:
     """The elements of `x`, which has this shape, at flat places."""
     return read_rows(x.reshape(-1), [0], [index], IN_FLAT)
+
+
+take_flat.linear("x")
 
 
 @take_flat.vjp
@@ -421,6 +441,9 @@ def put_flat(x: Tensor, index: Tensor, source: Tensor, accumulate: bool) -> Tens
     """`x` with elements written or added at flat places."""
     flat = write_rows(x.reshape(-1), [0], [index], source, IN_FLAT, add=accumulate)
     return flat.view(x.shape)
+
+
+put_flat.linear("x", "source")
 
 
 @put_flat.vjp

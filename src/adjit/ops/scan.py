@@ -59,6 +59,9 @@ def cumsum_axis(x: Tensor, axis: int, dtype: DType) -> Tensor:
     return running("cumsum", kernels.cumsum, x, axis, dtype)
 
 
+cumsum_axis.linear("x")
+
+
 @cumsum_axis.vjp
 def _(g, axis):  # type: ignore[no-untyped-def]
     return from_the_end(g, axis)
@@ -167,6 +170,9 @@ def cummax_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     return found
 
 
+cummax_axis.selects("axis")
+
+
 @cummax_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return add_back(g, outs[1], axis, shape)
@@ -181,6 +187,9 @@ def cummin_axis(x: Tensor, axis: int, shape: Shape) -> tuple[Tensor, Tensor]:
     kinds = [x.dtype, dtypes.int64]
     found: tuple[Tensor, Tensor] = scan(kernels.cummin, x, axis, kinds, {"T": x.dtype})
     return found
+
+
+cummin_axis.selects("axis")
 
 
 @cummin_axis.vjp
@@ -240,6 +249,18 @@ def logcumsumexp_axis(x: Tensor, axis: int) -> Tensor:
 def reversed_logcumsumexp(x: Tensor, axis: int) -> Tensor:
     """`logcumsumexp` from the end."""
     return logcumsumexp(x.flip(axis), axis).flip(axis)
+
+
+@logcumsumexp_axis.jvp
+def _(t_x, x, out, axis):  # type: ignore[no-untyped-def]
+    if x.ndim == 0:
+        return t_x
+    from .joining import cat
+
+    before = out.narrow(axis, 0, out.shape[axis] - 1)
+    decays = (before - out.narrow(axis, 1, out.shape[axis] - 1)).exp()
+    decays = cat([out.new_zeros(out.narrow(axis, 0, 1).shape), decays], axis)
+    return linear_recurrence(decays, (x - out).exp() * t_x, axis)
 
 
 @logcumsumexp_axis.vjp

@@ -134,6 +134,9 @@ def place_blocks(tensors: Sequence[Tensor], shapes: Sequence[Shape], kind: dtype
     return out
 
 
+place_blocks.linear("tensors")
+
+
 @place_blocks.vjp
 def _(g: Tensor, shapes: Sequence[Shape]) -> Any:
     return (blocks_of(g, shapes),)
@@ -201,6 +204,9 @@ def repeated(x: Tensor, repeats: Shape, shape: Shape) -> Tensor:
     spread = [s for pair in zip(repeats, shape, strict=True) for s in pair]
     whole = [n * r for n, r in zip(shape, repeats, strict=True)]
     return x.reshape(split).expand(spread).clone(memory_format=contiguous_format).view(whole)
+
+
+repeated.linear("x")
 
 
 @repeated.vjp

@@ -421,7 +421,10 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
         )
     start = input.offset if storage_offset is None else int(storage_offset)
     spec = spec_of(shape, strides, input.dtype, input.spec.device)
-    if input.__class__ in tracers:
+    memory = input
+    while memory.__class__ in tracers and memory.value.shape == memory.shape:
+        memory = memory.value
+    if memory.__class__ in tracers:
         first, last = input.offset, input.offset + input.spec.extent
         if spec.numel and (start < first or start + spec.extent > last):
             raise RuntimeError(
@@ -430,13 +433,13 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: int | None
                 "another example"
             )
         return strided(input, spec, start)
-    room = input.storage.nbytes // input.dtype.itemsize
+    room = memory.storage.nbytes // input.dtype.itemsize
     if spec.numel and (start < 0 or start + spec.extent > room):
         raise RuntimeError(
             f"setStorage: sizes {list(shape)}, strides {list(strides)}, storage offset {start}, and "
             f"itemsize {input.dtype.itemsize} requiring a storage size of "
             f"{(start + spec.extent) * input.dtype.itemsize} are out of bounds for storage of size "
-            f"{input.storage.nbytes}"
+            f"{memory.storage.nbytes}"
         )
     return strided(input, spec, start)
 
@@ -467,6 +470,9 @@ def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
     out = zeros_in(spec)
     _parts_by_name[part](out, *where).copy_(g)
     return record.make_tensor(out.storage, out.spec)
+
+
+scatter_part.linear("g")
 
 
 @scatter_part.vjp

@@ -54,6 +54,11 @@ def softmax_axis(x: Tensor, axis: int) -> Tensor:
     return along(SOFTMAX, [x], axis)
 
 
+@softmax_axis.jvp
+def _(t_x, out, axis):  # type: ignore[no-untyped-def]
+    return softmax_backward(t_x, out, axis)
+
+
 @softmax_axis.vjp
 def _(g, out, axis):  # type: ignore[no-untyped-def]
     return softmax_backward(g, out, axis)
@@ -82,6 +87,11 @@ softmax_backward.batched_over("axis")
 def log_softmax_axis(x: Tensor, axis: int) -> Tensor:
     """Logarithms of the softmax along an axis."""
     return along(LOG_SOFTMAX, [x], axis)
+
+
+@log_softmax_axis.jvp
+def _(t_x, out, axis):  # type: ignore[no-untyped-def]
+    return t_x - (t_x * out.exp()).sum(axis, True)
 
 
 @log_softmax_axis.vjp
@@ -168,6 +178,9 @@ def logsumexp_axes(x: Tensor, axes: Shape, keepdim: bool) -> Tensor:
         kernels.logsumexp_rows, (x,), [(shape, x.dtype)], bind={"T": x.dtype},
         words=(length,), n=rows, grain=max(1, GRAIN // (4 * length)),
     )  # fmt: skip
+
+
+logsumexp_axes.reduces("axes", "keepdim")
 
 
 @logsumexp_axes.vjp

@@ -52,6 +52,9 @@ def sort_axis(x: Tensor, axis: int, descending: bool, shape: Shape) -> tuple[Ten
     return sorted_rows(x, axis, descending)
 
 
+sort_axis.selects("axis")
+
+
 @sort_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return g.new_zeros(shape).scatter(axis, outs[1], g) if shape else g
@@ -137,6 +140,9 @@ def topk_axis(
     return moved(values, axis), moved(places, axis)
 
 
+topk_axis.selects("axis")
+
+
 @topk_axis.vjp
 def _(g, outs, axis, shape):  # type: ignore[no-untyped-def]
     return g.new_zeros(shape).scatter(axis, outs[1], g) if shape else g
@@ -199,6 +205,9 @@ def median_all(x: Tensor) -> Tensor:
     return ranked(x.reshape(-1), 0, False, MEDIAN)[0]
 
 
+median_all.reduces()
+
+
 @median_all.vjp
 def _(g, x, out):  # type: ignore[no-untyped-def]
     return share(g, x, out, tuple(range(x.ndim)), False, nan=True)
@@ -224,6 +233,9 @@ def median_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tens
     return ranked(x, axis, keepdim, MEDIAN)
 
 
+median_axis.selects("axis", "keepdim")
+
+
 @median_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
@@ -236,6 +248,9 @@ median_axis.batched_over("axis", shapes=["shape"])
 def nanmedian_all(x: Tensor) -> Tensor:
     """The lower median of what is no NaN."""
     return ranked(x.reshape(-1), 0, False, NANMEDIAN)[0]
+
+
+nanmedian_all.reduces()
 
 
 @nanmedian_all.vjp
@@ -253,6 +268,9 @@ def _(x: Tensor) -> Tensor:
 def nanmedian_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor, Tensor]:
     """The lower medians of what is no NaN, along an axis, and their places."""
     return ranked(x, axis, keepdim, NANMEDIAN)
+
+
+nanmedian_axis.selects("axis", "keepdim")
 
 
 @nanmedian_axis.vjp
@@ -336,6 +354,9 @@ def kth_axis(x: Tensor, rank: int, axis: int, keepdim: bool, shape: Shape) -> tu
     return ranked(x, axis, keepdim, rank)
 
 
+kth_axis.selects("axis", "keepdim")
+
+
 @kth_axis.vjp
 def _(g, outs, axis, keepdim, shape):  # type: ignore[no-untyped-def]
     return put_back(g, outs[1], axis, keepdim, shape)
@@ -387,6 +408,9 @@ def mode_axis(x: Tensor, axis: int, keepdim: bool, shape: Shape) -> tuple[Tensor
         kernels.mode_rows, (values, order), [(target, x.dtype), (target, dtypes.int64)],
         bind={"T": x.dtype}, words=(length,), n=rows, grain=max(1, GRAIN // length),
     )  # fmt: skip
+
+
+mode_axis.selects("axis", "keepdim")
 
 
 @mode_axis.vjp

@@ -77,6 +77,9 @@ def walked(x: Tensor, shape: Shape, steps: Sequence[int], first: int) -> Tensor:
     )  # fmt: skip
 
 
+reverse.linear("x")
+
+
 @reverse.vjp
 def _(g: Tensor, dims: Shape) -> Any:
     return reverse(g, dims)
@@ -168,6 +171,9 @@ def rolled(x: Tensor, shifts: Shape, dims: Shape) -> Tensor:
     return out.clone() if out is x else out
 
 
+rolled.linear("x")
+
+
 @rolled.vjp
 def _(g: Tensor, shifts: Shape, dims: Shape) -> Any:
     return rolled(g, tuple(-s for s in shifts), dims)
@@ -210,6 +216,9 @@ def turned(x: Tensor, k: int, dims: Shape) -> Tensor:
     if k == 2:
         return reverse(x, dims)
     return reverse(x.transpose(a, b), (a,) if k == 1 else (b,))
+
+
+turned.linear("x")
 
 
 @turned.vjp

@@ -67,6 +67,9 @@ def columns_of(x: Tensor, geometry: tuple[Pair, ...]) -> Tensor:
     return out.view(*outer, x.shape[-3] * taps, work)
 
 
+columns_of.linear("x")
+
+
 @columns_of.vjp
 def _(g, geometry):  # type: ignore[no-untyped-def]
     return image_of(g, geometry)
@@ -88,6 +91,9 @@ def image_of(x: Tensor, geometry: tuple[Pair, ...]) -> Tensor:
         grain=max(1, GRAIN // max(2 * work, 1)),
     )  # fmt: skip
     return out
+
+
+image_of.linear("x")
 
 
 @image_of.vjp
@@ -235,6 +241,9 @@ def shuffled(x: Tensor, factor: int) -> Tensor:
     return move_pixels(kernels.shuffle, x, shape, factor, (h, w))
 
 
+shuffled.linear("x")
+
+
 @shuffled.vjp
 def _(g, factor):  # type: ignore[no-untyped-def]
     return unshuffled(g, factor)
@@ -249,6 +258,9 @@ def unshuffled(x: Tensor, factor: int) -> Tensor:
     c, h, w = x.shape[-3], x.shape[-2] // factor, x.shape[-1] // factor
     shape = (*x.shape[:-3], c * factor * factor, h, w)
     return move_pixels(kernels.unshuffle, x, shape, factor, (h, w))
+
+
+unshuffled.linear("x")
 
 
 @unshuffled.vjp
@@ -337,6 +349,9 @@ def shuffled_channels(x: Tensor, groups: int) -> Tensor:
         return x.clone()
     parts = x.reshape(n, groups, c // groups, -1)
     return parts.transpose(1, 2).contiguous().view(x.shape)
+
+
+shuffled_channels.linear("x")
 
 
 @shuffled_channels.vjp
