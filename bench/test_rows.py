@@ -13,6 +13,7 @@ import pytest
 from everyday import CALLS
 from programs import PROGRAMS
 from rows import ROWS, Row
+from views import VIEWS
 
 INSTALLED = libraries.installed()
 
@@ -24,7 +25,7 @@ def load(name: str) -> libraries.Library:
 
 CASES = [
     pytest.param(row, name, id=f"{row.name}-{name}")
-    for row in (*ROWS, *CALLS, *PROGRAMS)
+    for row in (*ROWS, *CALLS, *PROGRAMS, *VIEWS)
     for name, library in INSTALLED.items()
     if row.runs_in(library) and not row.note(library)
 ]

@@ -164,6 +164,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, required=True, help="at least, for each library")
     parser.add_argument("--mean", action="store_true")
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--libraries", default="", help="their names; all that are installed")
     options = parser.parse_args()
     limit_threads(options.threads)
 
@@ -172,12 +173,14 @@ def main() -> None:
     from programs import PROGRAMS
     from rates import RATES
     from rows import ROWS
+    from views import VIEWS
 
-    present = known.installed(options.device).items()
-    libraries = {name: library(options.device) for name, library in present}
+    present, asked = known.installed(options.device), options.libraries
+    names = [name for name in asked.split(",") if name in present] if asked else list(present)
+    libraries = {name: present[name](options.device) for name in names}
     for library in libraries.values():
         library.set_threads(options.threads)
-    rows = (*ROWS, *CALLS, *PROGRAMS, *(RATES if options.device != "cpu" else ()))
+    rows = (*ROWS, *CALLS, *PROGRAMS, *VIEWS, *(RATES if options.device != "cpu" else ()))
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     time = partial(
         time_calls, seconds=options.seconds, least_turns=options.turns,

@@ -33,6 +33,7 @@ NAMES = (
     "run",
     "table",
     "timing",
+    "views",
 )
 
 
@@ -43,7 +44,12 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) -> None:
-    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *bench["programs"].PROGRAMS)
+    rows = (
+        *bench["rows"].ROWS,
+        *bench["everyday"].CALLS,
+        *bench["programs"].PROGRAMS,
+        *bench["views"].VIEWS,
+    )
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
 
@@ -150,8 +156,8 @@ def program_cases() -> list[Any]:
     """The programs, named by their rows; the module is loaded here only to find them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCH)
-        programs = importlib.import_module("programs")
-    return [pytest.param(program, id=program.name) for program in programs.PROGRAMS]
+        programs, views = map(importlib.import_module, ("programs", "views"))
+    return [pytest.param(p, id=p.name) for p in (*programs.PROGRAMS, *views.VIEWS)]
 
 
 @pytest.mark.parametrize("program", program_cases())

@@ -43,6 +43,7 @@ from .tensors import (
     new_node,
     new_tensor,
     new_view,
+    settles,
     version_of,
     zero,
 )
@@ -264,8 +265,21 @@ def plain_vjp(runtime, fn, g):
 
 
 @helper
+def settles_shared(runtime, fn):
+    """Run what is recorded if others look at the memory of something that a node saved, before they write
+    there; whether that went well."""
+    saved = get(fn, GRAD_SAVED)
+    is_shared = False
+    for k in range(0, length(saved), 2):
+        kept = item(saved, k)
+        is_stored = class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS)
+        is_shared |= not is_private(runtime, kept if is_stored else get(kept, TENSOR_STORAGE))
+    return not is_shared or settles(runtime)
+
+
+@helper
 def all_as_saved(runtime, saved):
-    """Whether all that was saved is unwritten and not shared."""
+    """Whether all that was saved is unwritten."""
     unwritten = True
     for k in range(0, length(saved), 2):
         unwritten = unwritten and is_as_saved(runtime, item(saved, k), item(saved, k + 1))
@@ -274,12 +288,10 @@ def all_as_saved(runtime, saved):
 
 @helper
 def is_as_saved(runtime, kept, version):
-    """Whether a saved tensor, or the storage of a saved result, is unwritten and not shared."""
-    if class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS):
-        now, storage = get(kept, STORAGE_VERSION), kept
-    else:
-        now, storage = version_of(runtime, kept), get(kept, TENSOR_STORAGE)
-    if now == 0 or not is_private(runtime, storage):
+    """Whether a saved tensor, or the storage of a saved result, is unwritten."""
+    is_stored = class_of(kept) == item(runtime, RUNTIME_STORAGE_CLASS)
+    now = get(kept, STORAGE_VERSION) if is_stored else version_of(runtime, kept)
+    if now == 0:
         return False
     return now == version or equal(now, version, EQUAL) == 1
 
@@ -299,9 +311,9 @@ def pass_on(context, arguments, fn, vjp, g):
             drop(nodes)
             return False
         fill(nodes, k, node)
-    is_well = True
+    is_well = settles_shared(runtime, fn)
     edges = get(fn, GRAD_EDGES)
-    for k in range(length(edges)):
+    for k in range(length(edges) if is_well else 0):
         edge, source = item(edges, k), word_of(item(sources, k))
         if edge == item(runtime, RUNTIME_NONE) or source == NOTHING:
             continue
@@ -658,24 +670,33 @@ def follow(context, arguments, fn, template, grads):
     values = completed(runtime, steps, values, given, starts if is_shifted else 0)
     if values == 0:
         return False
-    is_well = True
     edges = get(fn, GRAD_EDGES)
-    for k in range(length(edges)):
-        edge, output = item(edges, k), list_item(outputs, k)
-        if edge == none or output == none:
+    parts = new_tuple(
+        2 * length(edges)
+    )  # each followed by its spec; settling may free what was saved
+    is_well = parts != 0
+    for k in range(length(edges) if is_well else 0):
+        output = list_item(outputs, k)
+        is_wanted = item(edges, k) != none and output != none
+        spec = spec_of_part(runtime, operands, output) if is_wanted else none
+        part = new_part(runtime, template, values, operands, output) if is_wanted else own(none)
+        if part == 0:
+            is_well = False
+            break
+        fill(parts, 2 * k, part)
+        fill(parts, 2 * k + 1, own(spec))
+    drop(values)
+    is_well = is_well and settles_shared(runtime, fn)
+    for k in range(length(edges) if is_well else 0):
+        edge, part, spec = item(edges, k), item(parts, 2 * k), item(parts, 2 * k + 1)
+        if part == none:
             continue
-        wanted, spec = item(get(fn, GRAD_INPUTS), k), spec_of_part(runtime, operands, output)
-        part = new_part(runtime, template, values, operands, output)
-        made = 0
-        if part != 0:
-            made = new_gradient(
-                context, edge, part, spec, wanted, AS_IS if spec == wanted else FITTED
-            )
-        drop(part)
+        wanted = item(get(fn, GRAD_INPUTS), k)
+        made = new_gradient(context, edge, part, spec, wanted, AS_IS if spec == wanted else FITTED)
         if made == 0 or not add_gradient(context, arguments, edge, made):
             is_well = False
             break
-    drop(values)
+    drop(parts)
     return is_well
 
 

@@ -377,14 +377,14 @@ def special_end(context, node, recipe, place, blocks, status):
     reads a part of a value or may write over one."""
     none, inputs = item(context, DISPATCH_NONE), get(node, NODE_INPUTS)
     alias, over = get(recipe, RECIPE_ALIAS), word_of(get(recipe, RECIPE_OVER))
-    is_here = get(recipe, RECIPE_HERE) == item(context, DISPATCH_TRUE)
+    here = get(recipe, RECIPE_HERE)
     offsets = get(node, NODE_OFFSETS)
     may_alias = alias != none and (offsets == none or word_of(item(offsets, 0)) == 0)
-    if may_alias and (is_here or is_free(context, item(inputs, 0))):
+    if may_alias and may_take(context, item(inputs, 0), here, 0):
         recipe, over = alias, 1
     if length(get(recipe, RECIPE_HEAD)) == 0:  # this variant is not linked
         return 0
-    memory = results_of(context, inputs, recipe, over, is_here)
+    memory = results_of(context, inputs, recipe, over, here)
     if memory == 0:
         return 0
     head = get(recipe, RECIPE_HEAD)
@@ -420,12 +420,20 @@ def special_end(context, node, recipe, place, blocks, status):
 
 
 @helper
-def results_of(context, inputs, recipe, over, is_here):
+def may_take(context, value, here, k):
+    """Whether result `k` may be written over a value: nobody else looks, or they are to see it."""
+    if k < length(here) and item(here, k) == item(context, DISPATCH_TRUE):
+        return True
+    return is_free(context, value)
+
+
+@helper
+def results_of(context, inputs, recipe, over, here):
     """Memory for results: that of old values which nobody else looks at, else new; 0 if there is none."""
     results = length(get(recipe, RECIPE_WANTS)) - int(word_of(get(recipe, RECIPE_SCRATCH)) != 0)
     memory = new_list(results)
     for k in range(results if memory != 0 else 0):
-        if k < over and (is_here or is_free(context, item(inputs, k))):
+        if k < over and may_take(context, item(inputs, k), here, k):
             block = own(get(item(inputs, k), NODE_ADDRESS))
         else:
             block = new_wanted(context, recipe, k)

@@ -1,9 +1,8 @@
 """Recording an elementwise op, compiled: `graph/record.py` step by step, on the same objects.
 
-A recorder is a callable object with a context, a tuple of what its op needs. What is not the
-usual case (views that need gradients, memory shared with the outside, operands that are no
-tensors, a signature never seen) is left to the recorder's function in Python, before anything has
-been done.
+A recorder is a callable object with a context, a tuple of what its op needs. What is not the usual case
+(views that need gradients, operands that are no tensors, a signature never seen) is left to the recorder's
+function in Python, before anything has been done.
 """
 
 from ..language.abi import bits_of_float, helper, stack_words
@@ -38,6 +37,7 @@ from .tensors import (
     new_node,
     new_tensor,
     records_gradients,
+    settled,
     version_of,
     zero,
 )
@@ -76,11 +76,19 @@ def record(recorder, arguments, count, names):
             out = with_history(context, runtime, op_record, first, second, kept, out)
         drop(op_record)
         out = recorded(runtime, out)
+        if reads_shared(runtime, get(call, FIRST)) or reads_shared(runtime, get(call, SECOND)):
+            out = settled(runtime, out)
         if out != 0:
             return out
     if has_failed() != 0:
         return 0
     return new_result(item(context, RECORDER_FALLBACK), arguments, count, names)
+
+
+@helper
+def reads_shared(runtime, t):
+    """Whether this is a tensor, not 0, whose memory others look at."""
+    return t != 0 and not is_private(runtime, get(t, TENSOR_STORAGE))
 
 
 @helper
@@ -108,7 +116,7 @@ def history_of_call(runtime, history):
 @helper
 def on_tensor(context, runtime, a, call):
     """Find what an op on one tensor records; whether this is the usual case."""
-    if not can_take_fast_path(runtime) or not is_private(runtime, get(a, TENSOR_STORAGE)):
+    if not can_take_fast_path(runtime):
         return False
     history = history_of_call(runtime, history_of(runtime, a))
     if history > 1:
@@ -123,12 +131,7 @@ def on_tensor(context, runtime, a, call):
 @helper
 def on_tensors(context, runtime, a, b, call):
     """Find what an op on two tensors records; whether this is the usual case."""
-    first, second = get(a, TENSOR_STORAGE), get(b, TENSOR_STORAGE)
-    if (
-        not can_take_fast_path(runtime)
-        or not is_private(runtime, first)
-        or not is_private(runtime, second)
-    ):
+    if not can_take_fast_path(runtime):
         return False
     history = history_of_call(runtime, max(history_of(runtime, a), history_of(runtime, b)))
     if history > 1:
@@ -150,7 +153,7 @@ def on_tensor_and_number(context, runtime, t, number, at, call):
     kind = class_of(number)
     if kind != item(runtime, RUNTIME_FLOAT_CLASS) and kind != item(runtime, RUNTIME_INT_CLASS):
         return False
-    if not can_take_fast_path(runtime) or not is_private(runtime, get(t, TENSOR_STORAGE)):
+    if not can_take_fast_path(runtime):
         return False
     history = history_of_call(runtime, history_of(runtime, t))
     if history > 1:

@@ -22,10 +22,10 @@ from .cpython import (
     own,
     word_of,
 )
-from .elementwise import around, new_number_word, offset_of, recorded, value_of
+from .elementwise import around, new_number_word, offset_of, reads_shared, recorded, value_of
 from .grad_nodes import give_history, history_of, new_edge, tracked
 from .signatures import SIZE, describe, known, tensor
-from .tensors import can_take_fast_path, is_private, is_tensor, records_gradients, version_of, zero
+from .tensors import can_take_fast_path, is_tensor, records_gradients, settled, version_of, zero
 
 CHOSEN_ATTRIBUTES = CHOSEN_OP = CHOSEN_OPERANDS = FUNCTION_CONTEXT = BOUND
 GENERAL_CHOSEN = GENERAL_NODE_CLASS = GENERAL_OP_RECORDS = GENERAL_RUNTIME = BOUND
@@ -100,9 +100,21 @@ def new_out(context, runtime, op, operands, attributes, is_over):
         if history != 0 and out != 0:
             out = with_history(context, runtime, op, op_record, operands, scalars, out)
         out = recorded(runtime, out)
+        if read_shared(runtime, operands):
+            out = settled(runtime, out)
     drop(op_record)
     drop(scalars)
     return out
+
+
+@helper
+def read_shared(runtime, operands):
+    """Whether others look at the memory of an operand."""
+    is_shared = False
+    for k in range(length(operands)):
+        t = item(operands, k)
+        is_shared |= is_tensor(runtime, t) and reads_shared(runtime, t)
+    return is_shared
 
 
 @helper
@@ -114,8 +126,6 @@ def asked_history(runtime, operands):
     for k in range(length(operands)):
         t = item(operands, k)
         if is_tensor(runtime, t):
-            if not is_private(runtime, get(t, TENSOR_STORAGE)):
-                return 2
             history = max(history, history_of(runtime, t))
         elif class_of(t) != item(runtime, RUNTIME_FLOAT_CLASS) and class_of(t) != item(
             runtime, RUNTIME_INT_CLASS

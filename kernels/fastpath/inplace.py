@@ -44,17 +44,18 @@ from .elementwise import (
     FIRST,
     SECOND,
     is_known,
+    reads_shared,
     value_of,
 )
 from .factories import new_number
-from .tensors import can_take_fast_path, is_private, is_tensor, new_node, zero
+from .tensors import can_take_fast_path, is_private, is_tensor, new_node, settled, zero
 
 ADOPT_RUNTIME = ADOPT_FALLBACK = ADOPT_WRITES = BOUND
 COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_FALLBACK = BOUND
 COPY_CONVERSIONS = COPY_RUNTIME = COPY_FALLBACK = COPY_WRITES = BOUND
 FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_FALLBACK = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
-RECIPE_PICKS = RECIPE_SPEC = RECORDER_RUNTIME = RECORDER_FALLBACK = BOUND
+RECIPE_HERE = RECIPE_PICKS = RECIPE_SPEC = RECORDER_RUNTIME = RECORDER_FALLBACK = BOUND
 REPLACE_RUNTIME = REPLACE_FALLBACK = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
 RUNTIME_TRUE = BOUND
@@ -77,6 +78,9 @@ def write(function, arguments, count, names):
         t = get(arguments, 0)
         known = is_known(context, runtime, arguments, positional, call)
         if known and over_itself(runtime, t, call):
+            first, second = get(call, FIRST), get(call, SECOND)
+            if reads_shared(runtime, first) or reads_shared(runtime, second):
+                return settled(runtime, own(t))
             return own(t)
     if has_failed() != 0:
         return 0
@@ -98,12 +102,16 @@ def is_whole(runtime, t):
 @helper
 def is_all(runtime, t):
     """Whether a tensor is all of a memory that nobody else looks at, and counts its writes."""
+    return covers(runtime, t) and is_private(runtime, get(t, TENSOR_STORAGE))
+
+
+@helper
+def covers(runtime, t):
+    """Whether a tensor is all of a memory, and counts its writes."""
     storage = get(t, TENSOR_STORAGE)
     if get(t, TENSOR_COUNTER) != storage or get(t, TENSOR_SPEC) != get(storage, STORAGE_SPEC):
         return False
-    if get(t, TENSOR_OFFSET) != zero(runtime) or get(storage, STORAGE_ALIAS) != 0:
-        return False
-    return is_private(runtime, storage)
+    return get(t, TENSOR_OFFSET) == zero(runtime) and get(storage, STORAGE_ALIAS) == 0
 
 
 @helper
@@ -445,7 +453,8 @@ def replace(function, arguments, count, names):
     runtime = item(context, REPLACE_RUNTIME)
     recipe, written, read = get(arguments, 0), get(arguments, 8), get(arguments, 16)
     picks = get(recipe, RECIPE_PICKS)
-    if picks == item(runtime, RUNTIME_NONE) or not can_replace(runtime, written, read):
+    here = get(recipe, RECIPE_HERE)
+    if picks == item(runtime, RUNTIME_NONE) or not can_replace(runtime, written, read, here):
         if has_failed() != 0:
             return 0
         return new_result(item(context, REPLACE_FALLBACK), arguments, count, names)
@@ -486,15 +495,19 @@ def replace(function, arguments, count, names):
 
 
 @helper
-def can_replace(runtime, written, read):
-    """Whether several tensors are all of their memories, and what is read lies at the beginning."""
+def can_replace(runtime, written, read, here):
+    """Whether several tensors are all of their memories, at which others look only where the recipe writes
+    `here`, and what is read lies at the beginning."""
     if length(written) < 2 or not can_take_fast_path(runtime):
         return False
     if length(item(runtime, RUNTIME_PENDING)) + length(written) + 1 >= MAX_PENDING:
         return False
     for k in range(length(written)):
         t = list_item(written, k)
-        if not is_tensor(runtime, t) or not is_all(runtime, t):
+        if not is_tensor(runtime, t) or not covers(runtime, t):
+            return False
+        is_seen = k < length(here) and item(here, k) == item(runtime, RUNTIME_TRUE)
+        if not is_seen and not is_private(runtime, get(t, TENSOR_STORAGE)):
             return False
     for k in range(length(read)):
         t = list_item(read, k)

@@ -1,8 +1,7 @@
 """Calling an op that launches kernels, compiled: `Operation.__call__` on the same objects.
 
-What is not the usual case (a signature whose body has not been traced, results that are views,
-views that need gradients, memory shared with the outside) is left to a function in Python, before
-anything has been done.
+What is not the usual case (a signature whose body has not been traced, results that are views, views that need
+gradients) is left to a function in Python, before anything has been done.
 """
 
 from ..language.abi import helper, stack_words
@@ -30,6 +29,7 @@ from .tensors import (
     new_handle,
     new_storage,
     records_gradients,
+    settled,
     version_of,
     zero,
 )
@@ -67,11 +67,10 @@ def call(function, arguments, count, names):
 def from_template(context, runtime, looks):
     """The result of a call by its template; 0 if this is not the usual case."""
     history = 0
-    is_shifted = False
+    is_shifted = is_shared = False
     for k in range(get(looks, TENSORS)):
         t = tensor(looks, k)
-        if not is_private(runtime, get(t, TENSOR_STORAGE)):
-            return 0
+        is_shared |= not is_private(runtime, get(t, TENSOR_STORAGE))
         history = max(history, history_of(runtime, t))
         is_shifted |= get(looks, START + 8 * k) != 0
     if history != 0:
@@ -88,6 +87,8 @@ def from_template(context, runtime, looks):
             out = with_history(context, runtime, looks, is_shifted, found, template)
         else:
             out = without_history(runtime, looks, is_shifted, template)
+        if is_shared:
+            out = settled(runtime, out)
     is_one = get(template, TEMPLATE_MANY) != item(runtime, RUNTIME_TRUE)
     if out != 0 and (is_one or item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)):
         out = new_first(out)

@@ -14,6 +14,7 @@ from .cpython import (
     length,
     new_attribute,
     new_object,
+    new_result_of_nothing,
     new_word,
     own,
     put,
@@ -30,6 +31,7 @@ RUNTIME_GRAD_SWITCH = RUNTIME_INFERENCE_COUNTER = RUNTIME_INFERENCE_SWITCH = BOU
 RUNTIME_INTEGERS = RUNTIME_MODES_USED = RUNTIME_NODE_CLASS = RUNTIME_NONE = BOUND
 RUNTIME_NO_KIND = BOUND
 RUNTIME_STATE = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TENSOR_CLASS = BOUND
+RUNTIME_SETTLE = BOUND
 RUNTIME_TENSOR_CLASSES = RUNTIME_TRUE = RUNTIME_UNRECORDED = RUNTIME_VERSION_CLASS = BOUND
 RUNTIME_VIEW_CLASS = RUNTIME_OBSERVERS = BOUND
 STORAGE_SHARED = STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
@@ -92,6 +94,23 @@ def is_bare(runtime, g):
 def is_private(runtime, storage):
     """Whether nobody outside looks at the bytes."""
     return get(storage, STORAGE_SHARED) == zero(runtime)
+
+
+@helper
+def settles(runtime):
+    """Run what is recorded; whether that went well."""
+    done = new_result_of_nothing(item(runtime, RUNTIME_SETTLE))
+    drop(done)
+    return done != 0
+
+
+@helper
+def settled(runtime, out):
+    """A result that reads memory at which others look, run before they write there; 0 on failure."""
+    if out != 0 and not settles(runtime):
+        drop(out)
+        return 0
+    return out
 
 
 @helper

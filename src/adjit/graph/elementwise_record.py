@@ -270,7 +270,7 @@ def recipe_here(recipe: Recipe) -> Recipe:
     if found is None:
         found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
                        scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
-        found.plain, found.here, found.alias = False, True, recipe.alias
+        found.plain, found.here, found.alias = False, (True,), recipe.alias
         recipe.in_place = found
     return found
 

@@ -13,7 +13,7 @@ from ..dtypes import dtype
 from ..schedule.deferred import large_savers
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import MAX_PENDING, pending
+from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import Size
 from ..storage import Storage, Version
 from . import cycles, elementwise_record, op_record, record
@@ -97,6 +97,7 @@ class Runtime(NamedTuple):
     unrecorded: list[None]
     leaves: list[LeafKind]
     cached_call_sites: list[errors.CachedCallSite]
+    settle: Callable[[], None]
 
 
 @functools.cache
@@ -145,6 +146,7 @@ def runtime() -> Runtime:
         unrecorded=unrecorded,
         leaves=leaves,
         cached_call_sites=errors.cached_call_sites,
+        settle=settle,
     )
 
 

@@ -356,8 +356,9 @@ class CopySlices:
         base, region, offset = written.base, written.region, written.offset
         refuse_overlapping(region)  # a fill may write there, but its gradient has no single place
         (g,) = record.as_tensors(fn, grads)
-        without_region, gather_strided = registry["without_region"], registry["gather_strided"]
-        return [without_region(g, base, region, offset), gather_strided(g, base, region, offset)]
+        # In this order the zeros can be written over the gradient, which nothing reads any more.
+        written_part = registry["gather_strided"](g, base, region, offset)
+        return [registry["without_region"](g, base, region, offset), written_part]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """It saves only geometry."""

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from ..dtypes import on_default_change
 from ..schedule.codegen.body import constant_subscripts, returned_reads, returning
 from ..schedule.jit import native
+from ..schedule.settle import settle
 from ..storage import Storage
 from . import batching, calls, pushing, record
 from .batching import Rule
@@ -294,14 +295,16 @@ class Operation(native.Native):
         )
         call = self._call(signature)
         template = call.template
-        if isinstance(template, Trace) and not shared and usable():
+        if isinstance(template, Trace) and usable():
             starts = tuple([t.offset for t in operands]) if shifted else None
             out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
         else:
-            traced = template is SEEN and not shared and usable()
+            traced = template is SEEN and usable()
             out = self._run(call, args, kwargs, operands, bool(requires_grad), traced)
         if requires_grad:
             self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
+        if shared:  # others may write there next
+            settle()
         return out
 
     def is_called_with(self, given: Arguments, named: NamedArguments, args: Arguments) -> None:
@@ -506,16 +509,19 @@ class Operation(native.Native):
             shared |= storage.shared
         signature = tuple(key)
         template = save_plan.templates.get(signature)
-        usual = None if shared or not isinstance(template, Trace) else template
-        if usual is not None and usual.fresh:
+        if isinstance(template, Trace):
             shifts = tuple(starts) if any(starts) else None
-            return usual.record((), tuple(values), shifts, fn.inputs)
+            if template.fresh:
+                made = template.record((), tuple(values), shifts, fn.inputs)
+            else:
+                operands = [g for g in record.as_tensors(fn, grads) if g is not None]
+                made = template.record([*operands, *saved[::2]], tuple(values), shifts)
+            if shared:  # others may write there next
+                settle()
+            return made
         given_grads = record.as_tensors(fn, grads)
         operands = [g for g in given_grads if g is not None]
-        if usual is not None:
-            operands += saved[::2]
-            return usual.record(operands, tuple(values), tuple(starts) if any(starts) else None)
-        if shared or template is not SEEN:
+        if template is not SEEN:
             save_plan.templates.setdefault(signature, SEEN)
             return self._call_vjp(fn, given_grads)
         count = len(operands)
@@ -533,9 +539,7 @@ class Operation(native.Native):
         is_fresh = isinstance(template, Trace) and template.fresh
         if given is not operands:
             results = tuple(self._call_vjp(fn, given_grads))
-        lost = (
-            is_template and not is_fresh and (given is not operands or Storage in map(type, saved))
-        )
+        lost = is_template and not is_fresh and Storage in map(type, saved)
         save_plan.templates[signature] = UNSTEADY if lost else template  # results may be made here
         return results
 

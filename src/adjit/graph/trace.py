@@ -200,16 +200,18 @@ def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[R
 
 
 def apart(operands: Sequence[TensorBase]) -> Sequence[TensorBase]:
-    """The operands of a trace, with zeros in the place of those that share a value with another.
+    """The operands of a trace, with zeros in the place of those that share a value with another, or whose
+    memory others look at.
 
     Views of one tensor, as the queries and keys of attention often are: a trace could not tell
-    which of them a node reads. What is recorded on the zeros nobody looks at, so it never runs.
+    which of them a node reads. What reads memory of others runs at once, and then there is nothing to trace.
+    What is recorded on the zeros nobody looks at, so it never runs.
     """
     seen: set[int] = set()
     given = []
     for t in operands:
         spec = t.spec
-        if id(t.storage.value) in seen:
+        if id(t.storage.value) in seen or t.storage.shared:
             room = filled(Size((spec.extent,)), 0, spec.dtype, spec.device)
             t = make_tensor(room.storage, spec)
         seen.add(id(t.storage.value))

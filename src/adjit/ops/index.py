@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import NoneType
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..devices import CPU
+from ..graph import record
 from ..graph.batching import Batch
 from ..graph.export import export, in_place
 from ..graph.levels import tracers
@@ -188,6 +190,44 @@ def is_full(key: slice) -> bool:
 
 def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
     """The view that the plain parts of a key make, and an index or None for each of its axes."""
+    if state.grad and key.__class__ is tuple and len(key) > 1 and all(map(is_fixed, key)):
+        return part_of(x, key), None
+    return walk_steps(x, key)
+
+
+def is_fixed(item: Any) -> bool:
+    """Whether a part of a key makes a view and says all about it."""
+    if item.__class__ is slice:
+        return {b.__class__ for b in (item.start, item.stop, item.step)} <= {int, NoneType}
+    return item.__class__ is int or item is None or item is Ellipsis
+
+
+def part_of(x: Tensor, key: tuple[Any, ...]) -> Tensor:
+    """The view that a key makes, as one view: its gradient is padded once, not once for each axis."""
+    if not record.needs_grad(x):
+        return walk_steps(x, key)[0]
+    found, _ = walk_steps(record.make_tensor(x.storage, x.spec, x.offset, x.counter), key)
+    if found.view_of is None:
+        return x
+    origin, spec = x.spec, found.spec
+    last = next(item for item in reversed(key) if not is_kept(item))
+    kinds = {int: "Select", slice: "Slice", NoneType: "Unsqueeze"}
+    return alias(
+        x, spec.shape, spec.strides, found.offset, f"{kinds[last.__class__]}Backward0",
+        lambda g: slicing.scatter_part(g, origin, "index", *key),
+    )  # fmt: skip
+
+
+def is_kept(item: Any) -> bool:
+    """Whether a part of a key leaves its axis, or axes, as they are."""
+    return item is Ellipsis or (item.__class__ is slice and is_full(item))
+
+
+slicing.parts_by_name["index"] = lambda t, *key: walk(t, key)[0]
+
+
+def walk_steps(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
+    """`walk` as a view after the other, one for each part of the key."""
     items = key if isinstance(key, tuple) else tuple(key) if is_tuple_in_disguise(key) else (key,)
     taken = sum(axes_taken(item) for item in items)
     if taken > x.ndim:

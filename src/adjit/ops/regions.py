@@ -157,7 +157,10 @@ def steps_along(axes: list[tuple[int, int, int]], elements: int) -> list[int]:
 
 
 def _laid_out(g: Tensor, base: Spec) -> Tensor:
-    """A copy of `g` with the strides of `base` and nothing else in its storage."""
+    """`g` with the strides of `base` and nothing else in its storage: its value, or a copy."""
+    storage = g.storage
+    if g.spec is base and not (g.offset or storage.shared) and base.numel == storage.spec.numel:
+        return record.make_tensor(record.make_storage(storage.value, base), base)
     flat = empty((base.numel,), dtype=base.dtype, device=base.device)
     target = record.make_tensor(flat.storage, base)
     target.storage.spec = base

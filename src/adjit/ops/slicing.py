@@ -457,7 +457,7 @@ def strided(input: Tensor, spec: Spec, start: int) -> Tensor:
     )
 
 
-_parts_by_name: dict[str, Any] = {
+parts_by_name: dict[str, Any] = {  # views by what made them; index.py adds what stands in brackets
     "select": lambda t, d, k: select(t, d, k),
     "slice": lambda t, d, start, stop, step: slice_dim(t, d, start, stop, step),
     "diagonal": lambda t, offset, a, b: diagonal(t, offset, a, b),
@@ -465,10 +465,10 @@ _parts_by_name: dict[str, Any] = {
 
 
 @operation("ScatterPartBackward0")
-def scatter_part(g: Tensor, spec: Spec, part: str, *where: int) -> Tensor:
+def scatter_part(g: Tensor, spec: Spec, part: str, *where: Any) -> Tensor:
     """Zeros of a shape, with `g` in the part that a view op shows."""
     out = zeros_in(spec)
-    _parts_by_name[part](out, *where).copy_(g)
+    parts_by_name[part](out, *where).copy_(g)
     return record.make_tensor(out.storage, out.spec)
 
 
@@ -477,7 +477,7 @@ scatter_part.linear("g")
 
 @scatter_part.vjp
 def _(g: Any, part: Any, where: Any) -> Any:
-    return _parts_by_name[part](g, *where)
+    return parts_by_name[part](g, *where)
 
 
 @scatter_part.batched

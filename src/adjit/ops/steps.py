@@ -120,25 +120,53 @@ def _step(
     old = written = [*params, *states]
     read = grads
     are_plain = lie_plainly(written, read)
+    if not are_plain and _can_be_seen(written, read):
+        seen = tuple([t.storage.shared > 0 for t in written])
+        settle()  # first what read them
+        recipe, _ = _known_recipe(kernel, params, written, len(words) + 1, seen)
+        _replace(recipe, written, read, (*words, len(params)), then)
+        settle()
+        return
     if not are_plain:
         written = [
             _placeholder(t) if _is_whole(t) else t.clone(memory_format=contiguous_format)
             for t in old
         ]
         read = [g if g.spec.contiguous else g.contiguous() for g in grads]
-    key = (kernel, len(states), *[p.spec for p in written[: len(params)]])
-    found = _recipes.get(key)
-    if found is None:
-        if len(_recipes) >= MAX_STEPS:
-            _recipes.clear()
-        recipe = _recipe(kernel, [t.spec for t in written], key[2:], len(words) + 1)
-        found = _recipes[key] = recipe, sum([spec.nbytes for spec in key[2:]]) >= LARGE
-    recipe, is_large = found
+    recipe, is_large = _known_recipe(kernel, written[: len(params)], written, len(words) + 1)
     _replace(recipe, written, read, (*words, len(params)), then if are_plain else None)
     if not are_plain:
         write.store_all(old, written, () if then is None else (then,))
     if is_large or not (are_plain or all(not g.storage.shared for g in read)):
         settle()
+
+
+def _can_be_seen(written: list[Tensor], read: list[Tensor]) -> bool:
+    """Whether all would lie plainly, did others not look at the memory of some; and a write is one that they
+    see when the step has been made."""
+    return (
+        all(t.spec is t.storage.spec and t.spec.contiguous and not t.offset for t in written)
+        and written[0].spec.device is CPU
+        and all(t.spec.contiguous for t in read)
+        and state.session is None
+    )
+
+
+def _known_recipe(
+    kernel: Any, params: list[Tensor], written: list[Tensor], scalars: int, here: tuple[bool, ...] = ()
+) -> tuple[Recipe, bool]:  # fmt: skip
+    """The recipe of a step that writes parameters and states, and whether the gradients are large; `here`
+    says which are written where they lie, though others look at them."""
+    specs = [p.spec for p in params]
+    key = (kernel, len(written), here, *specs)
+    found = _recipes.get(key)
+    if found is None:
+        if len(_recipes) >= MAX_STEPS:
+            _recipes.clear()
+        recipe = _recipe(kernel, [t.spec for t in written], specs, scalars)
+        recipe.here = here
+        found = _recipes[key] = recipe, sum([spec.nbytes for spec in specs]) >= LARGE
+    return found
 
 
 def _placeholder(t: Tensor) -> Any:

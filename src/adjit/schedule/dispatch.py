@@ -262,7 +262,7 @@ def _special(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
     row = _addresses(node)
     blocks: list[Any]
     may_alias = recipe.alias is not None and not (node.offsets and node.offsets[0])
-    if may_alias and (recipe.here or is_free(node.inputs[0])):
+    if may_alias and _may_take(node.inputs, recipe, 0):
         blocks = [node.inputs[0].address]
         recipe = recipe.alias
     elif recipe.over:
@@ -283,11 +283,16 @@ def _special(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
     return len(recipe.steps), blocks
 
 
+def _may_take(inputs: Any, recipe: Recipe, k: int) -> bool:
+    """Whether result `k` may be written over an input: nobody else looks, or they are to see it."""
+    return (k < len(recipe.here) and recipe.here[k]) or is_free(inputs[k])
+
+
 def _taken_over(inputs: Any, recipe: Recipe) -> list[Any]:
     """Memory for results: that of old values which nobody else looks at, else new."""
     blocks = []
     for k, size in enumerate(recipe.sizes):
-        taken = k < recipe.over and is_free(inputs[k])
+        taken = k < recipe.over and _may_take(inputs, recipe, k)
         blocks.append(inputs[k].address if taken else allocate(size))
     return blocks
 

@@ -200,7 +200,9 @@ class MemoryUse(KernelRows):
     ]  # for results and then for scratch: how much, and where small blocks wait
     write: str  # whether, and how, input 1 goes into a part of input 0
     alias: Recipe | None  # the same, writing over its input 0
-    here: bool  # whether that is to be run, whoever looks at input 0
+    here: tuple[
+        bool, ...
+    ]  # for the first inputs, whether they are written over whoever looks at them
     in_place: Recipe | None  # the one of which that is so, once asked for
     careful: bool  # whether what fails has not written anything over its input
     over: int  # so many results may take over the memory of the inputs of their numbers
@@ -255,7 +257,8 @@ class Recipe(MemoryUse):
         self.wants = tuple([Wanted(size, free_small.get(size)) for size in (*self.sizes, *spare)])
         self.write, self.over = NO_WRITE, 0
         self.alias = self.in_place = None
-        self.here = self.careful = False
+        self.here = ()
+        self.careful = False
         self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
         self.pick, self.picks, self.moves = -1, None, False
         self.fusion, self.fallible, self.draw = Fusible(), fallible, None
