@@ -56,7 +56,7 @@ from numba.core.untyped_passes import (
 )
 
 from .conversion import to_integer
-from .processor import CHOSEN
+from .processor import CHOSEN, TUNING
 
 NAME = "adjit"
 OPTIONS = {"nopython": True, "error_model": "numpy", "no_cpython_wrapper": True}
@@ -213,7 +213,7 @@ class Codegen(JITCPUCodegen):  # type: ignore[misc]
         return CHOSEN.name
 
     def _get_host_cpu_features(self) -> str:
-        return CHOSEN.features
+        return CHOSEN.features + TUNING
 
     def _create_empty_module(self, name: str) -> ir.Module:
         module = ir.Module(cgutils.normalize_ir_text(name))

@@ -125,23 +125,6 @@ def weight(typingctx: Any, x: Any) -> Any:
     return x(x), codegen
 
 
-@intrinsic
-def in_wide_vectors(typingctx: Any) -> Any:
-    """Keep the function that calls this one of its own, whose loops fill vectors of up to 512 bits.
-
-    For some of Intel's processors LLVM takes 256 by itself, which doubled the time of a softmax.
-    """
-
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        attributes = builder.function.attributes
-        attributes.discard("alwaysinline")
-        attributes.add("noinline")
-        set.add(attributes, '"prefer-vector-width"="512"')  # llvmlite's set of attributes is closed
-        return context.get_dummy_value()
-
-    return types.void(), codegen
-
-
 @helper
 def panel_of(T):
     """The width of a packed panel."""
@@ -158,7 +141,6 @@ def place_in(c, operand, batch, head, row):
 @helper
 def masked_scores(s, count, room, scale, mask, step, kind, T):
     """s[:count] = scale * s + mask, the mask at an address, its elements `step` apart; -inf up to `room`."""
-    in_wide_vectors()
     if kind == OF_BOOL:
         shown = at(mask, np.uint8)
         for j in range(count):
@@ -233,7 +215,6 @@ def weights_of_block(s, room, factor, top, T):
 
     NaN is found again in the sum.
     """
-    in_wide_vectors()
     tops = spread(T(-math.inf))
     for j in range(0, room, LANES):
         tops = larger(load(s, j), tops)
@@ -378,7 +359,6 @@ def prepare(args, start, stop):
 @helper
 def turn_into_gradients(s, d, factors, room, log, delta, scale, T):
     """s = the weights of scores; d = the gradients of scores from those of weights."""
-    in_wide_vectors()
     for j in range(0, room, STEP):
         for e in range(STEP):
             made = weight(s[j + e] - log)
