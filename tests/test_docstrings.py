@@ -28,8 +28,8 @@ ROOMS = (
     "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",
     "hub", "jit", "linalg", "models", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils",
     "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn",
-    "nn.utils.stateless", "optim",
-    "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random",
+    "nn.utils.stateless", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils",
+    "overrides", "profiler", "random", "scipy",
     "serialization", "special", "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data",
     "utils.dlpack", "utils.tensorboard",
 )  # fmt: skip

@@ -59,6 +59,7 @@ from . import (
     statistics,
     transcendental,
     turning,
+    ufuncs,
     unfold,
     view,
 )

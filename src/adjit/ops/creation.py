@@ -999,36 +999,3 @@ def legacy_dtype(kind: Any) -> tuple[Dtype, str | None]:
     if kind is Tensor:
         return dtypes.get_default_dtype(), None
     return dtypes.check(kind), None
-
-
-# ----- NumPy calls on tensors are refused rather than silently detached -----
-
-
-def _array_ufunc(self: Tensor, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-    if method == "__call__" and not kwargs and len(inputs) == 2 and inputs[1] is self:
-        operator = _reflected.get(ufunc.__name__)
-        if operator is not None:
-            return getattr(self, operator)(_as_operand(inputs[0]))
-    plain = [i.numpy() if record.is_tensor(i) else i for i in inputs]
-    if "out" in kwargs:
-        kwargs["out"] = tuple(o.numpy() if record.is_tensor(o) else o for o in kwargs["out"])
-    made = getattr(ufunc, method)(*plain, **kwargs)
-    return from_numpy(np.asarray(made)) if isinstance(made, np.ndarray) else made
-
-
-_reflected = {
-    "add": "__radd__", "subtract": "__rsub__", "multiply": "__rmul__", "divide": "__rtruediv__",
-    "true_divide": "__rtruediv__", "power": "__rpow__", "floor_divide": "__rfloordiv__",
-    "remainder": "__rmod__", "less": "__gt__", "less_equal": "__ge__", "greater": "__lt__",
-    "greater_equal": "__le__", "equal": "__eq__", "not_equal": "__ne__", "matmul": "__rmatmul__",
-}  # fmt: skip
-
-
-def _as_operand(value: Any) -> Any:
-    """A NumPy scalar as a Python number, an array as a tensor."""
-    if isinstance(value, np.ndarray) and value.ndim:
-        return from_numpy(value)
-    return value.item() if hasattr(value, "item") else value
-
-
-add_method("__array_ufunc__", _array_ufunc)

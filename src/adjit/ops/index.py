@@ -16,6 +16,7 @@ from ..graph.export import export, in_place
 from ..graph.levels import tracers
 from ..graph.operation import operation
 from ..graph.record import is_differentiated
+from ..graph.state import state
 from ..graph.view import alias
 from ..graph.view_cache import caches_views
 from ..shapes import Shape

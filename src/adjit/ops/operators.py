@@ -1,7 +1,7 @@
 """Python's operators on tensors.
 
 An operator returns NotImplemented for operands that are neither tensors nor numbers, so that
-Python asks the other operand and words the error.
+Python asks the other operand and words the error; NumPy's arrays answer through `ufuncs.py`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,9 @@ Operator = Callable[[Any, Any], Any]
 
 def is_operand(value: Any) -> bool:
     """Whether an operator may be asked to take a value: a tensor or a number."""
-    return is_tensor(value) or isinstance(value, (int, float, complex)) or hasattr(value, "item")
+    if is_tensor(value) or isinstance(value, (int, float, complex)):
+        return True
+    return hasattr(value, "item") and not getattr(value, "ndim", 0)
 
 
 def operator(op: Elementwise) -> Operator:
