@@ -25,12 +25,12 @@ ROOMS = (
     "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp", "compiler",
     "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "distributions",
     "distributions.constraint_registry", "distributions.constraints", "distributions.relaxed_bernoulli",
-    "distributions.relaxed_categorical", "distributions.utils", "hub", "jit", "linalg", "models", "nn",
+    "distributions.relaxed_categorical", "distributions.utils", "hub", "jit", "linalg", "models", "mps", "nn",
     "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
-    "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim", "optim.lr_scheduler",
+    "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "onnx", "optim", "optim.lr_scheduler",
     "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random", "serialization", "special",
     "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack",
-    "utils.tensorboard",
+    "utils.tensorboard", "xpu",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {

@@ -92,7 +92,9 @@ try:
         jit,
         linalg,
         models,
+        mps,
         nn,
+        onnx,
         optim,
         overrides,
         paths,
@@ -103,6 +105,7 @@ try:
         types,
         utils,
         version,
+        xpu,
     )
     from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
     from .autograd.modes import (
