@@ -1,8 +1,9 @@
-"""Programs as people write them, with adjit in PyTorch's place: equal losses at every step, equal parameters at the end."""
+"""Programs as people write them, in both libraries: equal losses step by step, parameters at the end."""
 
 from __future__ import annotations
 
 import importlib.util
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,7 @@ def ran(path: Path, library: Any) -> tuple[list[float], list[np.ndarray]]:
     program = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # both libraries have the same, of which other tests tell
-        patch.setitem(__import__("sys").modules, spec.name, program)
+        patch.setitem(sys.modules, spec.name, program)
         spec.loader.exec_module(program)
         losses, parameters = program.run(library, library.nn, library.nn.functional, Draw(library))
     return losses, [p.detach().numpy().copy() for p in parameters]

@@ -1,4 +1,4 @@
-"""A network that paints in the style of a picture: instance norms, mirrored edges, Gram matrices of features."""
+"""A network that paints in the style of a picture: instance norms, mirrors, Gram matrices of features."""
 
 from collections import namedtuple
 

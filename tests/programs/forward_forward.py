@@ -1,4 +1,4 @@
-"""Layers that are trained one after the other, each with an optimiser of its own, and no walk through the whole."""
+"""Layers that are trained one by one, each with an optimiser of its own, and no walk through the whole."""
 
 
 def run(torch, nn, F, draw):

@@ -1,4 +1,4 @@
-"""A convolutional classifier: dropout left to evaluation, Adadelta, a schedule, evaluation without gradients."""
+"""A convolutional classifier: dropout left to evaluation, Adadelta, a schedule, a test without gradients."""
 
 
 def run(torch, nn, F, draw):

@@ -1,4 +1,4 @@
-"""Policy gradients with a critic: log-probabilities kept over an episode, returns as a tensor, `eps` of floats."""
+"""Policy gradients with a critic: log-probabilities kept over an episode, returns as a tensor."""
 
 import numpy as np
 

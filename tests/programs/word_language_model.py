@@ -1,4 +1,4 @@
-"""A language model over batches of a text: tied weights, states carried and detached, clipping, a hand-written step."""
+"""A language model over batches of a text: tied weights, states carried on, clipping, a step by hand."""
 
 
 def run(torch, nn, F, draw):
