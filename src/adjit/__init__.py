@@ -81,6 +81,7 @@ try:
     from . import (
         _C,
         _dynamo,
+        _foreach,
         _logging,
         _utils,
         accelerator,
@@ -151,6 +152,7 @@ newaxis = None
 paths.put_in_place()
 globals().update(_namespace[""])
 globals().update(_ops.creation.legacy_types)
+globals().update(_foreach.functions)
 globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_FUNCTIONS})
 
 
