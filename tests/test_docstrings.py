@@ -26,12 +26,11 @@ ROOMS = (
     "backends.openmp", "compiler", "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator",
     "distributions", "distributions.constraint_registry", "distributions.constraints",
     "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",
-    "hub", "jit", "linalg", "models", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils",
+    "hub", "jit", "linalg", "models", "mps", "nn", "nn.functional", "nn.init", "nn.parameter", "nn.utils",
     "nn.utils.parametrizations", "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn",
-    "nn.utils.stateless", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils",
-    "overrides", "profiler", "random", "scipy",
-    "serialization", "special", "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data",
-    "utils.dlpack", "utils.tensorboard",
+    "nn.utils.stateless", "onnx", "optim", "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils",
+    "overrides", "profiler", "random", "scipy", "serialization", "special", "testing", "utils",
+    "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack", "utils.tensorboard", "xpu",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {

@@ -475,3 +475,29 @@ def test_tuples_of_numbers(value):
     same(lambda L: L.nn.modules.utils._reverse_repeat_tuple((1, 2), 2))
     same(lambda L: L.nn.modules.utils._list_with_default([None, 3], [5, 6, 7]))
     same(lambda L: L.nn.modules.utils._list_with_default([None, 3], [5, 6]))
+
+
+# ----- devices that are not there, and exports -----
+
+ELSEWHERE = [
+    "mps.synchronize()", "mps.empty_cache()", "mps.is_available()", "mps.device_count()", "mps.manual_seed(1)",
+    "mps.current_allocated_memory()", "mps.driver_allocated_memory()", "mps.recommended_max_memory()",
+    "mps.set_per_process_memory_fraction(0.5)", "xpu.is_available()", "xpu.is_initialized()",
+    "xpu.device_count()", "xpu.empty_cache()", "xpu.manual_seed(1)", "xpu.manual_seed_all(1)",
+    "xpu.memory_allocated()", "xpu.max_memory_allocated()", "xpu.current_device()", "xpu.set_device(0)",
+    "xpu.get_device_name()", "xpu.synchronize()", "onnx.is_in_onnx_export()",
+    *(f"ones(2).{name}" for name in dir(torch.Tensor) if name.startswith("is_")
+      and not callable(getattr(torch.Tensor, name)) and hasattr(adjit.Tensor, name)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ELSEWHERE)
+def test_of_other_devices_is_told_what_pytorch_tells_without_them(text):
+    same(lambda L: eval(f"L.{text}", {"L": L}))
+
+
+def test_models_are_not_exported_and_the_error_says_so():
+    import adjit.onnx  # programs import it whether they export or not
+
+    with pytest.raises(AttributeError, match="train in one process"):
+        adjit.onnx.export  # noqa: B018

@@ -246,7 +246,8 @@ def ring() -> list[Any]:
 
 REFUSED = {
     "an object": ({"a": [object()]}, TypeError, "the entry 'a.0': an object of type builtins.object"),
-    "a module": (adjit.nn.ReLU(), TypeError, "save its state_dict() instead"),
+    "a module": ([adjit.nn.ReLU(), type("Local", (adjit.nn.ReLU,), {})()], TypeError,
+                 "save its state_dict() instead"),
     "an array": ({"x": np.ones(2)}, TypeError, "save adjit.tensor(...) of it"),
     "a NumPy number": ({"x": np.float64(1)}, TypeError, "its item()"),
     "a subclass": (adjit.ones(1).as_subclass(Sub), TypeError, "save its detach() instead"),
@@ -1073,6 +1074,56 @@ def test_a_program_may_allow_classes_and_functions():
     assert adjit.serialization.get_safe_globals() == []
     with torch.serialization.safe_globals([Point, timedelta, Slotted]):
         assert torch.load(io.BytesIO(data), weights_only=True)[:2] == values[:2]
+
+
+class Twice(adjit.nn.Module):
+    """A module with shared parts, a function, a buffer and a hook."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = adjit.nn.Sequential(adjit.nn.Linear(3, 4), adjit.nn.Dropout(0.5))
+        self.same, self.f = self.inner[0], adjit.nn.functional.relu
+        self.rnn = adjit.nn.LSTM(4, 2)
+        self.attention = adjit.nn.TransformerEncoderLayer(4, 2)
+        self.register_buffer("shift", adjit.ones(4))
+        self.limits = Point(1, (2, None))
+
+    def forward(self, x):
+        return (
+            self.attention(self.f(self.inner(x)) + self.shift).sum()
+            + self.rnn(self.same(x))[0].sum()
+        )
+
+
+def test_a_whole_module_comes_back_where_its_classes_are_allowed():
+    from adjit.nn.modules.linear import NonDynamicallyQuantizableLinear as Projection
+
+    nn, made = adjit.nn, Twice().eval()
+    data = saved({"model": made, "epoch": 2})
+    classes = [Twice, Point, nn.Sequential, nn.Linear, nn.Dropout, nn.LSTM, nn.TransformerEncoderLayer,
+               nn.MultiheadAttention, Projection, nn.LayerNorm, nn.functional.relu]  # fmt: skip
+    for left_out in classes:
+        allowed = [one for one in classes if one is not left_out]
+        with (
+            adjit.serialization.safe_globals(allowed),
+            pytest.raises(
+                pickle.UnpicklingError,
+                match=rf"GLOBAL \S*{left_out.__name__} was not an allowed global",
+            ),
+        ):
+            loaded(data)
+    with adjit.serialization.safe_globals(classes):
+        back = loaded(data)["model"]
+    assert repr(back) == repr(made)
+    assert back.same is back.inner[0]
+    assert back.f is adjit.nn.functional.relu
+    assert back.limits == made.limits
+    x = adjit.randn(2, 3)
+    assert back(x).item() == made(x).item()
+    assert not back.training
+    assert plain(back.state_dict()) == plain(made.state_dict())
+    back(x).backward()
+    assert all(p.grad is not None for p in back.inner.parameters())
 
 
 def test_numbers_of_numpy_are_loaded_where_they_are_allowed():

@@ -81,6 +81,7 @@ try:
     from . import (
         _C,
         _dynamo,
+        _foreach,
         _logging,
         _utils,
         accelerator,
@@ -93,7 +94,9 @@ try:
         jit,
         linalg,
         models,
+        mps,
         nn,
+        onnx,
         optim,
         overrides,
         paths,
@@ -104,6 +107,7 @@ try:
         types,
         utils,
         version,
+        xpu,
     )
     from .autograd import enable_grad, inference_mode, is_grad_enabled, no_grad, set_grad_enabled
     from .autograd.modes import (
@@ -150,6 +154,7 @@ newaxis = None
 paths.put_in_place()
 globals().update(_namespace[""])
 globals().update(_ops.creation.legacy_types)
+globals().update(_foreach.functions)
 globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_FUNCTIONS})
 
 

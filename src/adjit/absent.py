@@ -90,8 +90,8 @@ SUBJECTS = (
     ),
     Subject(
         "Other processes, other compilers",
-        "train in one process, with adjit.compile",
-        "distributed multiprocessing export fx onnx package futures cond",
+        "train in one process, with adjit.compile, and save state dicts",
+        "distributed multiprocessing export fx onnx.export package futures cond",
     ),
 )  # fmt: skip
 
@@ -113,7 +113,7 @@ METHODS = {
         sparse_resize_and_clear_ sspaddmm to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
     "Other processes, other compilers": "is_distributed is_shared share_memory_",
-    "Other devices": """ipu is_cpu is_ipu is_maia is_mps is_mtia is_vulkan is_xla is_xpu mtia xpu""",
+    "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr new resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
     "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ narrow_copy nonzero_static

@@ -36,7 +36,7 @@ PATHS = {
     "nn.modules.flatten": ("nn.layers",),
     "nn.modules.fold": ("nn.resizing",),
     "nn.modules.instancenorm": ("nn.norm", "nn"),
-    "nn.modules.linear": ("nn.layers", "nn"),
+    "nn.modules.linear": ("nn.layers", "nn.transformer", "nn"),
     "nn.modules.loss": ("nn.loss", "nn"),
     "nn.modules.module": ("nn.module",),
     "nn.modules.normalization": ("nn.norm", "nn.layers", "nn"),

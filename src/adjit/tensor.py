@@ -283,9 +283,18 @@ class Tensor(TensorBase):
         """
         return self.spec.device is not devices.CPU
 
-    is_sparse = False
-    is_quantized = False
-    is_meta = False
+    @property
+    def is_cpu(self) -> bool:
+        """True if the elements are in the memory of the CPU.
+
+        Example:
+            >>> adjit.zeros(2).is_cpu
+            True
+        """
+        return self.spec.device is devices.CPU
+
+    is_sparse = is_quantized = False
+    is_meta = is_mps = is_xpu = is_xla = is_mtia = is_ipu = is_maia = is_vulkan = False
 
     def get_device(self) -> int:
         """Tell the number of the GPU that the elements are on, -1 on the CPU.

@@ -24,11 +24,8 @@ from .parameter import Parameter
 Activation = str | Callable[[Tensor], Tensor]
 
 
-class OutputLinear(Linear):
-    """A `Linear` that prints as PyTorch's last projection, which it does not quantise."""
-
-    def _get_name(self) -> str:
-        return "NonDynamicallyQuantizableLinear"
+class NonDynamicallyQuantizableLinear(Linear):
+    """PyTorch's name for the last projection, which quantisation leaves out there."""
 
 
 class MultiheadAttention(Module):
@@ -110,7 +107,7 @@ class MultiheadAttention(Module):
                 add(f"{letter}_proj_weight", embed_dim, size)
             add("in_proj_weight")
         add("in_proj_bias", *((3 * embed_dim,) if bias else ()))
-        self.out_proj = OutputLinear(embed_dim, embed_dim, bias, device, dtype)
+        self.out_proj = NonDynamicallyQuantizableLinear(embed_dim, embed_dim, bias, device, dtype)
         if add_bias_kv:
             add("bias_k", 1, 1, embed_dim)
             add("bias_v", 1, 1, embed_dim)

@@ -30,7 +30,9 @@ def save(
     The file is in the safetensors format: a `state_dict()` is one for other programs too. Beside
     tensors, an object may consist of None, bools, ints, floats, complex numbers, strings, bytes,
     dtypes, devices, sizes, and lists, tuples, sets, dicts, OrderedDicts and Counters of all these:
-    the state of an optimiser, for instance.
+    the state of an optimiser, for instance. A whole module or another object of a class is written by the
+    name of the class and what it consists of, and comes back where `add_safe_globals` allows that class and
+    all that it holds; a `state_dict()` needs no leave and outlives changes of the program.
 
     - A `Parameter` comes back as one, `requires_grad` is kept, gradients and history are not.
     - Tensors that overlap in memory are stored once and share it again; a list or dict that occurs

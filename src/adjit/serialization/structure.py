@@ -2,13 +2,18 @@
 
 A number, a string, a bool and None stand for themselves. Everything else is an object with its
 type as the first key: `{"dict": [[key, value], ...]}`, `{"tuple": [...]}`, `{"tensor": name, ...}`.
-A container or tensor that is met again is `{"same": n}`, the n-th that was finished.
+A container or tensor that is met again is `{"same": n}`, the n-th that was finished. An object of a class of
+the program, a module for instance, is `{"object": name of the class, "state": ...}`, and a function or a class
+is `{"global": name}`: what a program allows, as for PyTorch's files, is looked up by these names.
 """
 
 from __future__ import annotations
 
 import base64
 import math
+import operator
+import pickle
+import sys
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -17,6 +22,7 @@ from .. import devices, dtypes
 from ..nn.parameter import Buffer, Parameter
 from ..shapes import Size
 from ..tensor import Tensor
+from . import allowed
 from .source import set_attributes
 
 Json = Any  # what the json module reads and writes
@@ -70,7 +76,8 @@ class Encoder:
         kind = type(value)
         if value is None or kind in (bool, int, str) or (kind is float and math.isfinite(value)):
             return value
-        if kind not in _SHARED:
+        state = _state(value)
+        if kind not in _SHARED and state is None:
             return self._parts(value, path)
         if id(value) in self._met:
             _, number = self._met[id(value)]
@@ -78,7 +85,10 @@ class Encoder:
                 raise ValueError(f"cannot save {_at(path)}: it contains itself")
             return {"same": number}
         self._met[id(value)] = value, None
-        encoded = self._parts(value, path)
+        if state is None:
+            encoded = self._parts(value, path)
+        else:
+            encoded = {"object": _name_in_modules(kind), "state": self.encode(state, path)}
         self._met[id(value)] = value, self._finished
         self._finished += 1
         return encoded
@@ -97,10 +107,12 @@ class Encoder:
                 [self.encode(k, path), self.encode(v, (*path, str(k)))] for k, v in value.items()
             ]
             return {tag: pairs, **self._attributes(value, path)}
+        if (name := _name_in_modules(value)) is not None:
+            return {"global": name}
         raise TypeError(
             f"cannot save {_at(path)}: an object of type {kind.__module__}.{kind.__qualname__}. Files "
-            "hold tensors, numbers, strings, bytes, and dicts, lists, tuples and sets of them"
-            + _hint(value)
+            "hold tensors, numbers, strings, bytes, dicts, lists, tuples and sets of them, and objects of "
+            "classes that lie in a module" + _hint(value)
         )
 
     def _tensor(self, tensor: Tensor, path: tuple[str, ...]) -> Json:
@@ -120,6 +132,39 @@ class Encoder:
         """The Python attributes of a state dict (its versions) or a tensor, where it has some."""
         attributes = getattr(owner, "__dict__", None)
         return {"attributes": self.encode(attributes, path)} if attributes else {}
+
+
+def _state(value: Any) -> Any:
+    """What an object of a class of the program consists of, None for every other.
+
+    It is one that `pickle` would make by `__new__` without arguments and give this state.
+    """
+    kind = type(value)
+    if kind.__module__ == "builtins" or isinstance(value, (type, Tensor)) or kind in _TAGS:
+        return None
+    if not hasattr(value, "__dict__") or _name_in_modules(kind) is None:
+        return None
+    try:
+        made, args, *rest = value.__reduce_ex__(2)
+    except (TypeError, ValueError):  # it cannot be pickled, or is found by its name
+        return None
+    by_new = getattr(made, "__name__", "") == "__newobj__" and args == (kind,)
+    if not by_new or any(part is not None for part in rest[1:]):
+        return None
+    return rest[0] if rest and rest[0] is not None else {}
+
+
+def _name_in_modules(value: Any) -> str | None:
+    """The name by which a class or function is found in a module, with that of the module."""
+    name = getattr(value, "__qualname__", None)
+    if not callable(value) or not isinstance(name, str) or "<locals>" in name:
+        return None
+    module = getattr(value, "__module__", None) or ""
+    try:
+        found = operator.attrgetter(name)(sys.modules[module])
+    except (AttributeError, KeyError):
+        return None
+    return f"{module}.{name}" if found is value and module != "builtins" else None
 
 
 def _at(path: tuple[str, ...]) -> str:
@@ -156,8 +201,15 @@ class Decoder:
         tag = next(iter(encoded), "")
         if tag == "same":
             return self._finished[encoded["same"]]
-        value = self._parts(tag, encoded)
-        if type(value) in _SHARED:
+        if tag == "global":
+            return _allowed(encoded[tag])
+        if tag == "object":
+            cls = _allowed(encoded[tag])
+            value = cls.__new__(cls)
+            allowed.build(value, self.decode(encoded["state"]))
+        else:
+            value = self._parts(tag, encoded)
+        if tag == "object" or type(value) in _SHARED:
             self._finished.append(value)
         return value
 
@@ -178,3 +230,19 @@ class Decoder:
         if "attributes" in encoded:
             set_attributes(value, self.decode(encoded["attributes"]))
         return value
+
+
+def _allowed(name: str) -> Any:
+    """The class or function of a name.
+
+    Raises:
+        pickle.UnpicklingError: if the program does not allow it.
+    """
+    known = allowed.by_name()
+    if name not in known:
+        raise pickle.UnpicklingError(
+            f"Weights only load failed. Unsupported global: GLOBAL {name} was not an allowed global by "
+            "default. Allow what you trust by adjit.serialization.add_safe_globals([...]), or save a "
+            "state_dict() instead of the whole object"
+        )
+    return known[name]

@@ -1,0 +1,63 @@
+"""Programs as people write them, in both libraries: equal losses step by step, parameters at the end."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import adjit
+
+torch = pytest.importorskip("torch")
+
+PROGRAMS = sorted((Path(__file__).parent / "programs").glob("*.py"))
+
+
+class Draw:
+    """The same random numbers for both libraries."""
+
+    def __init__(self, library: Any) -> None:
+        self.library, self.rng = library, np.random.default_rng(0)
+
+    def __call__(self, *shape: int) -> Any:
+        return self.library.from_numpy(self.rng.standard_normal(shape).astype(np.float32))
+
+    def integers(self, below: int, count: int) -> Any:
+        return self.library.from_numpy(self.rng.integers(below, size=count))
+
+    def into(self, model: Any) -> Any:
+        """A module with drawn parameters, small enough that the widest layer neither fades nor bursts."""
+        with self.library.no_grad():
+            for p in model.parameters():
+                fan = p[0].numel() if p.ndim > 1 else 1
+                p.copy_(self(*p.shape) * (0.5 / fan**0.5))
+        return model
+
+
+def ran(path: Path, library: Any) -> tuple[list[float], list[np.ndarray]]:
+    spec = importlib.util.spec_from_file_location(f"programs.{path.stem}", path)
+    program = importlib.util.module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # both libraries have the same, of which other tests tell
+        patch.setitem(sys.modules, spec.name, program)
+        spec.loader.exec_module(program)
+        losses, parameters = program.run(library, library.nn, library.nn.functional, Draw(library))
+    return losses, [p.detach().numpy().copy() for p in parameters]
+
+
+@pytest.mark.parametrize("path", PROGRAMS, ids=[path.stem for path in PROGRAMS])
+def test_a_program_does_the_same_in_both_libraries(path):
+    (losses, parameters), (theirs, expected) = ran(path, adjit), ran(path, torch)
+    np.testing.assert_allclose(losses, theirs, rtol=2e-4, atol=1e-5)
+    assert len(parameters) == len(expected) > 0
+    for mine, other in zip(parameters, expected, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-3, atol=1e-4)
+
+
+def test_there_are_programs():
+    assert len(PROGRAMS) >= 12
