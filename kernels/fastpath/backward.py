@@ -26,6 +26,7 @@ from .cpython import (
     new_list,
     new_pair,
     new_result,
+    new_single,
     new_tuple,
     own,
     put,
@@ -53,7 +54,7 @@ ADVANCE_CAPTURED = ADVANCE_KEEP = ADVANCE_ACCUMULATE = ADVANCE_SUMS = ADVANCE_OR
 ADVANCE_WAITING = BOUND
 AS_IS = AS_TENSOR = BOUND
 BACKWARD_ACCUMULATE_OP = BACKWARD_UNBROADCAST = BACKWARD_UNBROADCAST_TRACES = BOUND
-BACKWARD_MOST = BACKWARD_VIEW_VJP_CLASS = BOUND
+BACKWARD_MOST = BACKWARD_PARTS = BACKWARD_VIEW_VJP_CLASS = BOUND
 BACKWARD_RUNTIME = BACKWARD_SAVE_PLAN_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
 BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
 BASIC_FALLBACK = FITTED = FUNCTION_CONTEXT = BOUND
@@ -64,6 +65,7 @@ KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BO
 META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
 OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = VIEW_VJP_TEMPLATES = RECIPE_SPEC = BOUND
+VIEW_VJP_OFFSET = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = BOUND
 RUNTIME_OP_RECORD_CLASS = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
@@ -121,6 +123,11 @@ def advance(function, arguments, count, names):
         fn = list_item(order, last)
         grads = find(waiting, fn)
         if grads != 0 and not join(context, arguments, fn, grads):
+            return 0
+        if grads != 0 and adds_part(context, arguments, fn, grads):
+            forget(waiting, fn)
+            grads = 0
+        if has_failed() != 0:
             return 0
         if grads != 0:
             is_leaf = get(fn, GRAD_OP) == item(context, BACKWARD_ACCUMULATE_OP)
@@ -566,6 +573,58 @@ def new_sum(context, spec, values):
         drop(node)
         return 0
     return node
+
+
+@helper
+def adds_part(context, arguments, fn, grads):
+    """Add the gradient of a part of a tensor to that of the tensor, as `Walk.add_part`; whether it could."""
+    runtime, grad_context = item(context, BACKWARD_RUNTIME), get(fn, GRAD_CONTEXT)
+    none = item(runtime, RUNTIME_NONE)
+    if class_of(grad_context) != item(context, BACKWARD_VIEW_VJP_CLASS) or length(grads) != 1:
+        return False
+    offset, edge = get(grad_context, VIEW_VJP_OFFSET), item(get(fn, GRAD_EDGES), 0)
+    g = list_item(grads, 0)
+    if offset == none or edge == none or g == none or get(fn, GRAD_EXTRAS) != none:
+        return False
+    parent, number = item(edge, 0), word_of(item(edge, 1))
+    whole, part = item(get(fn, GRAD_INPUTS), 0), item(get(fn, GRAD_OUTPUTS), 0)
+    found = find(get(arguments, 8 * ADVANCE_WAITING), parent)
+    if found == 0 or item(get(parent, GRAD_OUTPUTS), number) != whole:
+        return False
+    first = list_item(found, number)
+    if first == none or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
+        return False
+    given = part
+    if not is_bare(runtime, g):
+        if not is_tensor(runtime, g) or not is_private(runtime, get(g, TENSOR_STORAGE)):
+            return False
+        given = get(g, TENSOR_SPEC)
+    key = new_tuple(3)
+    if key == 0:
+        return False
+    fill(key, 0, own(whole))
+    fill(key, 1, own(part))
+    fill(key, 2, own(given))
+    recipe = own(find(item(context, BACKWARD_PARTS), key))
+    into = 0
+    if recipe != 0 and is_list(runtime, first):
+        into = new_sum(context, whole, new_tuple_of(first))
+    elif recipe != 0:
+        into = own(bare(runtime, first, whole))
+    drop(key)
+    if into == 0:
+        drop(recipe)
+        return False
+    start = offset_of(runtime, g)
+    is_shifted = start != zero(runtime)
+    offsets = new_pair(own(zero(runtime)), own(start)) if is_shifted else own(none)
+    inputs = new_pair(into, own(value_of(runtime, g)))
+    node = new_node(runtime, recipe, inputs, offsets, new_single(own(offset)))
+    if node == 0 or append(item(runtime, RUNTIME_PENDING), node) != 0:
+        drop(node)
+        return False
+    exchange_list_item(found, number, node)
+    return True
 
 
 @helper

@@ -1,15 +1,63 @@
 """Strided regions of flat memory."""
 
-from ..language.abi import T, at, kernel, words
+from ..language.abi import T, at, helper, kernel, words
 
 # ----- CPU -----
+
+
+@helper
+def add_rows(p, geometry, offset, g, out, start, stop):
+    """Add elements of g, from one to another, to the places of a region: a run of its last axis at a time.
+
+    The words from `geometry` on are the rank, at least 1, sizes and strides.
+    """
+    rank = p[geometry]
+    inner, step = p[geometry + rank], p[geometry + 2 * rank]
+    i = start
+    while i < stop:
+        rest = i // inner
+        first = i - rest * inner
+        place = offset + first * step
+        for d in range(rank - 2, 0, -1):
+            ahead = rest // p[geometry + 1 + d]
+            place += (rest - ahead * p[geometry + 1 + d]) * p[geometry + 1 + rank + d]
+            rest = ahead
+        if rank > 1:
+            place += rest * p[geometry + 1 + rank]
+        run = min(inner - first, stop - i)
+        if step == 1:
+            for k in range(run):
+                out[place + k] += g[i + k]
+        else:
+            for k in range(run):
+                out[place + k * step] += g[i + k]
+        i += run
+
+
+@kernel
+def copy_whole(args, start, stop):
+    """out = flat, of words as those of `add_to_region`."""
+    p = words(args)
+    flat, out = at(p[0], T), at(p[2], T)
+    for i in range(start, stop):
+        out[i] = flat[i]
+
+
+@kernel
+def add_to_region(args, start, stop):
+    """The elements of g added to those of out where a region lies, which does not overlap itself.
+
+    Words: flat, g, out, rank (at least 1), sizes, strides, offset. A unit is an element of g.
+    """
+    p = words(args)
+    add_rows(p, 3, p[4 + 2 * p[3]], at(p[1], T), at(p[2], T), start, stop)
 
 
 @kernel
 def add_region(args, start, stop):
     """out = flat, with the elements of g added where a region lies; the region may overlap itself.
 
-    Words: flat, g, out, count, offset, rank, sizes, strides. One unit of work: repeated places
+    Words: flat, g, out, count, offset, rank (at least 1), sizes, strides. One unit of work: repeated places
     are added to in the order of g.
     """
     p = words(args)
@@ -20,13 +68,4 @@ def add_region(args, start, stop):
     total = 1
     for d in range(rank):
         total *= p[6 + d]
-    for i in range(total):
-        rest = i
-        place = offset
-        for back in range(rank):
-            d = rank - 1 - back
-            size = p[6 + d]
-            ahead = rest // size
-            place += (rest - ahead * size) * p[6 + rank + d]
-            rest = ahead
-        out[place] += g[i]
+    add_rows(p, 5, offset, g, out, 0, total)

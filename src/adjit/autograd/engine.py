@@ -37,9 +37,10 @@ from ..graph.view import ViewVjp
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
 from ..ops.reduce import sum_to
+from ..ops.regions import part_recipe, part_recipes
 from ..schedule.jit import native
 from ..schedule.planning.recipe import Recipe
-from ..schedule.settle import settle
+from ..schedule.settle import remember, settle
 from ..shapes import is_dense
 from ..tensor import Tensor
 
@@ -229,6 +230,7 @@ class BackwardContext(NamedTuple):
     view_vjp_class: type
     template_class: type
     accumulate_op: Accumulate
+    parts: dict[tuple[Spec, Spec, Spec], Recipe]
 
 
 native.register_layout(
@@ -249,6 +251,7 @@ advance = native.FastPath("backward", "advance").function(
         ViewVjp,
         Trace,
         _accumulate,
+        part_recipes,
     ),
 )
 
@@ -297,6 +300,38 @@ class Walk:
         self.sums.add(fn)
         return [other, value]
 
+    def add_part(self, fn: GradNode, g: Gradient | None) -> bool:
+        """Add the gradient of a part of a tensor to that of the tensor, if one has arrived that can be
+        written over, instead of padding it with zeros; whether that was done."""
+        vjp = fn.context
+        if g is None or not isinstance(vjp, ViewVjp) or vjp.offset is None or fn.edges[0] is None:
+            return False
+        parent, nr = fn.edges[0]
+        whole, part = fn.inputs[0], fn.outputs[0]
+        found = self.waiting.get(parent)
+        if found is None or found[nr] is None or parent.outputs[nr] is not whole:
+            return False
+        assert whole is not None
+        assert part is not None
+        if is_bare(g):
+            value, start, given = g, 0, part
+        elif g.storage.shared:
+            return False
+        else:
+            value, start, given = g.storage.value, g.offset, g.spec
+        recipe, first = part_recipe(whole, part, given), found[nr]
+        if recipe is None:
+            return False
+        into = total_of(first, whole) if isinstance(first, list) else bare(first, whole)
+        if into is None:
+            return False
+        node = record.new_node(Node)
+        node.recipe, node.inputs, node.scalars = recipe, (into, value), (vjp.offset,)
+        node.offsets = (0, start) if start else None
+        found[nr] = node
+        remember(node)
+        return True
+
     def run(self) -> None:
         """Walk until no gradient waits."""
         order, waiting, useful, goals = self.order, self.waiting, self.useful, self.goals
@@ -331,6 +366,9 @@ class Walk:
                 if useful is None:
                     continue  # it is a leaf
             if useful is not None and fn not in useful:
+                continue
+            is_watched = extras is not None or checks_for_nan or state.grad
+            if not is_watched and len(grads) == 1 and self.add_part(fn, grads[0]):
                 continue
             results = checked_for_nan(fn, grads) if checks_for_nan else fn.op.apply_vjp(fn, grads)
             if extras is not None and extras.hooks:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..devices import CPU
 from ..shapes import Shape
 from . import record
 from .levels import innermost, is_traced, tracers
@@ -32,12 +34,16 @@ Pullback = Callable[..., TensorBase]
 
 
 class ViewVjp(GradContext):
-    """A function that turns the gradients of views into that of their origin; what it recorded."""
+    """A function that turns the gradients of views into that of their origin; what it recorded.
 
-    __slots__ = ("function", "templates")
+    Of a view that shows a part of its origin, `offset` says where: its gradient may be added there to one
+    that has arrived. None for others.
+    """
 
-    def __init__(self, function: Pullback) -> None:
-        self.function = function
+    __slots__ = ("function", "offset", "templates")
+
+    def __init__(self, function: Pullback, offset: int | None = None) -> None:
+        self.function, self.offset = function, offset
         self.templates: dict[Specs, Template] = {}  # by the gradients' specs
 
 
@@ -106,11 +112,24 @@ def alias(
         kind = NO_GRAD
     elif wanted:
         fn = record.new_grad_node(view_op(backward_name), (record.edge_of(t),), (t.spec,))
-        fn.context = ViewVjp(vjp)
+        fn.context = ViewVjp(vjp, offset - t.offset if is_part(t.spec, out.spec) else None)
         fn.outputs = (out.spec,)
         record.give_history(out, fn)
     out.view_of = View(base, counter.version, kind)
     return out
+
+
+@functools.lru_cache(4096)
+def is_part(whole: Spec, part: Spec) -> bool:
+    """Whether a view shows some elements of a tensor in C order, on the CPU, and none of them twice."""
+    if not whole.contiguous or whole.device is not CPU or whole.dtype is not part.dtype:
+        return False
+    reach = 0  # of the axes so far
+    for stride, n in sorted(zip(part.strides, part.shape, strict=True)):
+        if n > 1 and stride <= reach:
+            return False
+        reach += stride * (n - 1)
+    return 0 < part.numel < whole.numel
 
 
 def aliases(

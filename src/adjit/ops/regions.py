@@ -10,9 +10,9 @@ from ..graph.launch import launch
 from ..graph.node import Spec, dense_spec, spec_of
 from ..graph.operation import Operation, operation
 from ..kernels.ops import strided
-from ..shapes import (
-    is_dense,
-)
+from ..schedule.jit.cache import instantiate
+from ..schedule.planning.recipe import GRAIN, Recipe, Step
+from ..shapes import coalesce, is_dense
 from ..tensor import Tensor
 from .conversions import clone
 from .creation import empty, zeros
@@ -33,12 +33,39 @@ def scatter_strided(g: Tensor, base: Spec, region: Spec, offset: int) -> Tensor:
     flat = zeros_in(dense_spec((base.numel,), base.dtype, base.device))
     out = launch(
         strided.add_region, (flat, g), [((base.numel,), base.dtype)], bind={"T": base.dtype},
-        words=(base.numel, offset, region.ndim, *region.shape, *region.strides), n=1,
+        words=(base.numel, offset, *_walk_of(region)), n=1,
     )  # fmt: skip
     return record.make_tensor(out.storage, base)
 
 
 scatter_strided.linear("g")
+
+
+def _walk_of(region: Spec) -> tuple[int, ...]:
+    """The words by which a kernel walks through a region: rank, sizes, strides."""
+    sizes, (strides,) = coalesce(region.shape, [region.strides])
+    return len(sizes) or 1, *(sizes or (1,)), *(strides or (1,))
+
+
+def part_recipe(whole: Spec, part: Spec, given: Spec) -> Recipe | None:
+    """How a gradient that lies as `given` is added, from an offset on, to the part of another one; None if
+    that takes more than this."""
+    key = whole, part, given
+    recipe = part_recipes.get(key)
+    if recipe is None and given.contiguous and given.dtype is whole.dtype:
+        kind, words = {"T": whole.dtype}, _walk_of(part)
+        copy = Step(instantiate(strided.copy_whole, kind), whole.numel, GRAIN)
+        add = Step(instantiate(strided.add_to_region, kind), part.numel, GRAIN)
+        named = "add_to_region", (whole, given), (whole,)
+        recipe = Recipe(*named, [copy, add], words, scalars=1)
+        recipe.alias = Recipe(*named, [add], words, scalars=1)
+        if len(part_recipes) >= record.MAX_RECIPES:
+            part_recipes.clear()
+        part_recipes[key] = recipe
+    return recipe
+
+
+part_recipes: dict[tuple[Spec, Spec, Spec], Recipe] = {}
 
 
 @scatter_strided.vjp

@@ -1,0 +1,159 @@
+"""Parts of tensors that are read and written, with gradients, beside PyTorch: random programs, each so often
+that what came back is done by machine code and by plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import adjit
+from adjit.autograd import engine
+from adjit.schedule import plan_cache
+
+torch = pytest.importorskip("torch")
+
+SHAPE = 4, 6
+KEYS = (
+    np.s_[1:3], np.s_[2], np.s_[:, 1], np.s_[:, 2:5], np.s_[1:-1, 1:-1], np.s_[::2, 1::2], np.s_[..., 3],
+    np.s_[None, 1:], np.s_[3, 2:], np.s_[:, :], np.s_[1:3, ...], np.s_[0, 4], np.s_[0:4, 0:6], np.s_[2:2, 1],
+)  # fmt: skip
+VIEWS = (
+    *[lambda x, key=key: x[key] for key in KEYS],
+    lambda x: x.t()[1:4],
+    lambda x: x.narrow(1, 1, 3),
+    lambda x: x.select(0, 1),
+    lambda x: x.diagonal(),
+    lambda x: x.unfold(1, 3, 1),
+    lambda x: x.expand(2, *SHAPE)[:, 1],
+    lambda x: x.view(-1)[5:17],
+    lambda x: x.as_strided((3, 3), (6, 2), 1),
+    lambda x: x.permute(1, 0)[::2, 1:],
+    lambda x: x[1:].view(3, 2, 3)[:, 1],
+)
+WRITES = (
+    lambda part, y: part.mul_(0.5),
+    lambda part, y: part.add_(y),
+    lambda part, y: part.copy_(part * y),
+    lambda part, y: part.zero_(),
+    lambda part, y: part.fill_(1.5),
+)
+
+Step = tuple[str, int, int]
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["read", "add", "write", "set"]), st.integers(0, 40), st.integers(0, 9)),
+    min_size=1, max_size=7,
+)  # fmt: skip
+
+
+def values(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).uniform(0.5, 1.5, shape)
+
+
+def run(T: Any, steps: list[Step], is_graded: bool) -> list[Any]:
+    """A loss, and the gradients of what it was made of."""
+    leaf = T.tensor(values(*SHAPE), requires_grad=is_graded)
+    factor = T.tensor(0.75, dtype=T.float64, requires_grad=is_graded)
+    x, total = leaf * 1.25, factor * 1.0
+    for kind, which, how in steps:
+        view = VIEWS[which % len(VIEWS)]
+        if kind == "read":
+            total = total + (view(x) + factor).sin().sum()
+        elif kind == "add":
+            part, other = view(x), VIEWS[how % len(KEYS)](x)
+            total = total + (part.sum() * other).sum()
+        elif kind == "write" and which % len(VIEWS) not in (len(KEYS) + 4, len(KEYS) + 5):
+            WRITES[how % len(WRITES)](view(x), factor)
+        elif kind == "set":
+            key = KEYS[which % len(KEYS)]
+            x[key] = x[key] * factor + how if how % 3 else float(how)
+    total = total + (x * x).sum()
+    if not is_graded:
+        return [total, x]
+    try:
+        gradients = T.autograd.grad(total, [leaf, factor])
+    except RuntimeError as error:  # what was saved has been written over
+        if "modified by an inplace operation" not in str(error):
+            raise
+        return [total.detach(), x.detach()]
+    return [total.detach(), x.detach(), *gradients]
+
+
+@given(STEPS, st.booleans())
+@settings(max_examples=60, deadline=None)
+def test_programs_of_views_and_writes(steps, is_graded):
+    expected = [t.numpy() for t in run(torch, steps, is_graded)]
+    for _ in range(4):
+        found = [t.numpy() for t in run(adjit, steps, is_graded)]
+        plan_cache.wait()
+        assert len(found) == len(expected)
+        for ours, theirs in zip(found, expected, strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-9)
+
+
+def stencil(x: Any) -> Any:
+    return x[2:, 1:-1] * 2 + x[:-2, 1:-1] * 3 + x[1:-1, 2:] * x[1:-1, :-2]
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (60, 50)])  # small gradients wait to be summed at once
+@pytest.mark.parametrize("is_first", [True, False])
+def test_gradients_of_parts_are_added_where_the_others_are(shape, is_first, monkeypatch):
+    """And are the same bits as padded ones, by either recorder."""
+
+    def gradient() -> Any:
+        x = adjit.tensor(values(*shape), requires_grad=True)
+        whole = (x * 3).sum() + (x * x).sum()  # arrive before those of parts, or after
+        parts = stencil(x).sum()
+        loss = whole + parts if is_first else parts + whole
+        return adjit.autograd.grad(loss, x)[0].tolist()
+
+    for _ in range(4):
+        found = gradient()
+        plan_cache.wait()
+    with monkeypatch.context() as patch:
+        patch.setattr(engine, "advance", lambda *_: None)
+        assert gradient() == found
+        patch.setattr(engine.Walk, "add_part", lambda *_: False)
+        padded = gradient()
+    x = torch.tensor(values(*shape), requires_grad=True)
+    ((x * 3).sum() + (x * x).sum() + stencil(x).sum()).backward()
+    np.testing.assert_allclose(found, x.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(found, padded, rtol=1e-12)
+
+
+def test_a_gradient_that_others_hold_is_not_written_over():
+    """The gradient of a sum goes to both of its terms, of which one gets that of a part too."""
+    for T in (adjit, torch):
+        for _ in range(12):
+            x = T.tensor(values(*SHAPE), requires_grad=True)
+            y, z = x * 2, x * 3
+            loss = ((y + z) * 1.5).sum() + (z[1:3, 2] ** 2).sum()
+            to_y, to_z = T.autograd.grad(loss, [y, z])
+        assert to_y.tolist() == T.full(SHAPE, 1.5, dtype=T.float64).tolist()
+        assert to_z[0].tolist() == [1.5] * 6
+        assert to_z[1, 2].item() == 1.5 + 2 * z[1, 2].item()
+
+
+def test_a_view_by_several_indices_is_one_node():
+    x = adjit.ones(4, 5, requires_grad=True)
+    for key, name in (
+        (np.s_[1:, 2], "SelectBackward0"), (np.s_[1, 2:], "SliceBackward0"),
+        (np.s_[1:, None], "UnsqueezeBackward0"), (np.s_[1:, :, ...], "SliceBackward0"),
+    ):  # fmt: skip
+        fn = x[key].grad_fn
+        assert fn.name() == name
+        assert fn.next_functions[0][0].variable is x
+
+
+def test_second_derivatives_of_parts():
+    found = []
+    for T in (adjit, torch):
+        x = T.tensor(values(*SHAPE), requires_grad=True)
+        y = (x[1:3, 2:5] ** 3).sum() * x[0, 1] + (x[:, 1:-1] * x[:, 2:]).sum()
+        (first,) = T.autograd.grad(y, x, create_graph=True)
+        (second,) = T.autograd.grad((first[1:, 1:] ** 2).sum(), x)
+        found.append([first.tolist(), second.tolist()])
+    np.testing.assert_allclose(*found, rtol=1e-12)
