@@ -234,8 +234,10 @@ def test_errors_are_those_of_torch(action):
 
 @adjit_only
 def test_forward_mode_is_refused():
-    with pytest.raises(NotImplementedError, match='strategy="forward-mode" is not supported'):
+    with pytest.raises(NotImplementedError, match="only implemented for `vectorize=True`"):
         F.jacobian(lambda x: x, T.ones(2), strategy="forward-mode")
+    with pytest.raises(RuntimeError, match="not supported together"):
+        F.jacobian(lambda x: x, T.ones(2), strict=True, vectorize=True, strategy="forward-mode")
     with pytest.raises(NotImplementedError, match="outer_jacobian_strategy"):
         F.hessian(lambda x: x.sum(), T.ones(2), outer_jacobian_strategy="forward-mode")
     with pytest.raises(AssertionError, match="Expected strategy to be either"):
@@ -410,10 +412,10 @@ def test_output_that_changes_its_shape():
 
 
 @adjit_only
-@pytest.mark.parametrize("option", ["check_forward_ad", "check_batched_grad"])
+@pytest.mark.parametrize("option", ["check_batched_grad", "check_batched_forward_grad"])
 def test_checks_of_what_there_is_not_are_refused(option):
     with pytest.raises(NotImplementedError, match=f"{option}=True is not supported"):
-        gradcheck(lambda x: x, point(1), **{option: True})
+        gradcheck(lambda x: x, point(1), check_forward_ad=True, **{option: True})
 
 
 def test_contradictions_are_those_of_torch():

@@ -252,8 +252,11 @@ class DualLevel(Level):
         """Write the value, and the tangent where there is one already or one comes."""
         if not self.has(t):
             raise RuntimeError(CAPTURED)
-        tangent = self.tangent(made)
         inplace.adopt(t.value, self.value(made), overlap=overlap)
+        self.write_tangent(t, self.tangent(made), overlap)
+
+    def write_tangent(self, t: Any, tangent: Any, overlap: bool = False) -> None:
+        """Replace the tangent of a dual tensor, which others with the same memory see."""
         memory = t.memory
         before = memory.own_tangent
         if (tangent is None and before is None) or not t.spec.numel:
@@ -451,3 +454,14 @@ def elementwise_tangent(
     if total.dtype is not out.dtype:
         total = total.to(out.dtype)
     return total if total.shape == out.shape else total.expand(out.shape)
+
+
+def basis_of(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Parts of the unit vectors of all inputs together, along a new first axis."""
+    sizes = [t.numel() for t in inputs]
+    found = []
+    for k, t in enumerate(inputs):
+        made = t.new_zeros((sum(sizes), sizes[k]))
+        made.narrow(0, sum(sizes[:k]), sizes[k]).fill_diagonal_(1)
+        found.append(made.reshape(sum(sizes), *t.shape))
+    return found
