@@ -502,20 +502,6 @@ def test_jacfwd_is_the_jacobian() -> None:
         jacfwd(f, argnums=3)(x, y)
 
 
-def test_functional_jacobians_by_columns() -> None:
-    x, y = randn(2, 2), randn(2)
-    f = lambda x, y: (x.t() * y, (x[0] * y).exp())  # noqa: E731
-    given = adjit.autograd.functional.jacobian(f, (x, y))
-    found = adjit.autograd.functional.jacobian(f, (x, y), vectorize=True, strategy="forward-mode")
-    for row, wanted in zip(found, given, strict=True):
-        for block, by_rows in zip(row, wanted, strict=True):
-            close(block, by_rows)
-    block = adjit.autograd.functional.jacobian(
-        adjit.exp, y, vectorize=True, strategy="forward-mode"
-    )
-    close(block, adjit.autograd.functional.jacobian(adjit.exp, y))
-
-
 @pytest.mark.parametrize("fast", [False, True])
 def test_gradcheck_in_forward_mode(fast: bool) -> None:
     x, y = randn(3).requires_grad_(), randn(2, 3).requires_grad_()

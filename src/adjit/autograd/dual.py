@@ -454,14 +454,3 @@ def elementwise_tangent(
     if total.dtype is not out.dtype:
         total = total.to(out.dtype)
     return total if total.shape == out.shape else total.expand(out.shape)
-
-
-def basis_of(inputs: Sequence[Tensor]) -> list[Tensor]:
-    """Parts of the unit vectors of all inputs together, along a new first axis."""
-    sizes = [t.numel() for t in inputs]
-    found = []
-    for k, t in enumerate(inputs):
-        made = t.new_zeros((sum(sizes), sizes[k]))
-        made.narrow(0, sum(sizes[:k]), sizes[k]).fill_diagonal_(1)
-        found.append(made.reshape(sum(sizes), *t.shape))
-    return found

@@ -8,9 +8,7 @@ from typing import Any, Literal, TypeAlias
 from ..ops.creation import zeros_like
 from ..ops.joining import stack
 from ..tensor import Tensor
-from ..tracers.batched import BatchLevel
 from .api import grad
-from .dual import DualLevel, basis_of
 from .modes import enable_grad, is_grad_enabled, set_grad_enabled
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
@@ -391,56 +389,11 @@ def hvp(
 Strategy: TypeAlias = Literal["reverse-mode", "forward-mode"]
 
 
-def _is_forward(strategy: str, strict: bool, vectorize: bool) -> bool:
-    """Whether a Jacobian is to be computed in forward mode.
-
-    Raises:
-        AssertionError: if the strategy is none of the two.
-        RuntimeError, NotImplementedError: for options that forward mode does not take, as PyTorch.
-    """
-    if strategy not in ("forward-mode", "reverse-mode"):
-        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
-    if strategy == "reverse-mode":
-        return False
-    if strict:
-        raise RuntimeError(
-            'torch.autograd.functional.jacobian: `strict=True` and `strategy="forward-mode"` are not supported '
-            'together (yet). Please either set `strict=False` or `strategy="reverse-mode"`.'
-        )
-    if not vectorize:
-        raise NotImplementedError(
-            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for "
-            "`vectorize=True`."
-        )
-    return True
-
-
-def _pushed(func: Func, inputs: Any) -> Any:
-    """The Jacobian from the tangents of all its columns as a batch."""
-    inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
-    sizes = [t.numel() for t in inputs]
-    level, batch = DualLevel(), BatchLevel(sum(sizes))
-    duals = [
-        level.made_of(t, batch.wrapped(v)) for t, v in zip(inputs, basis_of(inputs), strict=True)
-    ]
-    with batch.active():
-        outputs_are_tuple, outputs = _as_tuple(func(*duals), _OUTPUTS, "jacobian")
-    blocks = []
-    for output in outputs:
-        value, tangent = level.value(output), level.tangent(output)
-        columns = batch.full(value.new_zeros(value.shape) if tangent is None else tangent)
-        parts = columns.movedim(0, -1).split(sizes, -1)
-        blocks.append(
-            [p.reshape((*value.shape, *t.shape)) for p, t in zip(parts, inputs, strict=True)]
-        )
-    return _unpack([_unpack(row, inputs_are_tuple) for row in blocks], outputs_are_tuple)
-
-
-def _refuse_forward(strategy: str) -> None:
+def _require_reverse(strategy: str, caller: str, option: str) -> None:
     if strategy == "forward-mode":
         raise NotImplementedError(
-            'adjit.autograd.functional.hessian: outer_jacobian_strategy="forward-mode" is not supported. '
-            'Please set outer_jacobian_strategy="reverse-mode".'
+            f'adjit.autograd.functional.{caller}: {option}="forward-mode" is not supported. '
+            f'Please set {option}="reverse-mode".'
         )
     if strategy != "reverse-mode":
         raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
@@ -461,9 +414,8 @@ def jacobian(
         inputs: a tensor or a tuple of tensors.
         create_graph: whether the Jacobian can be differentiated.
         strict: raise if an output does not depend on an input, in place of zeros.
-        vectorize: accepted for rows, which share one plan anyway; needed for columns.
-        strategy: `"reverse-mode"`, or `"forward-mode"`: all columns in one batched pass, for functions with few
-            inputs and many outputs.
+        vectorize: accepted; the rows of a Jacobian share one plan anyway.
+        strategy: must be `"reverse-mode"`.
 
     Returns:
         For an output of shape `O` and an input of shape `I` a tensor of shape `O + I`. A
@@ -472,15 +424,14 @@ def jacobian(
     Raises:
         TypeError: something that is not a tensor.
         RuntimeError: independence in strict mode, `strict` together with `vectorize`.
-        NotImplementedError: `strategy="forward-mode"` without `vectorize`.
+        NotImplementedError: `strategy="forward-mode"`.
 
     Example:
         >>> adjit.autograd.functional.jacobian(lambda x: x * x, adjit.tensor([1.0, 2.0]))
         tensor([[2., 0.],
                 [0., 4.]])
     """
-    if _is_forward(strategy, strict, vectorize):
-        return _pushed(func, inputs)
+    _require_reverse(strategy, "jacobian", "strategy")
     with enable_grad():
         inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
@@ -557,7 +508,7 @@ def hessian(
                 [ 0., 12.]])
     """
     inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "hessian")
-    _refuse_forward(outer_jacobian_strategy)
+    _require_reverse(outer_jacobian_strategy, "hessian", "outer_jacobian_strategy")
 
     def gradient(*at: Tensor) -> Tensors:
         def scalar(*point: Tensor) -> Tensor:

@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ..autograd.dual import DualLevel, basis_of
+from ..autograd.dual import DualLevel
 from ..graph.record import is_tensor
+from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
 
@@ -180,6 +181,17 @@ def jacfwd(
         return (jacobian, found.aux) if has_aux else jacobian
 
     return wrapper
+
+
+def basis_of(inputs: Sequence[Tensor]) -> list[Tensor]:
+    """Parts of the unit vectors of all inputs together, along a new first axis."""
+    sizes = [t.numel() for t in inputs]
+    found = []
+    for k, t in enumerate(inputs):
+        made = t.new_zeros((sum(sizes), sizes[k]))
+        made.narrow(0, sum(sizes[:k]), sizes[k]).fill_diagonal_(1)
+        found.append(made.reshape(sum(sizes), *t.shape))
+    return found
 
 
 def chosen(args: Sequence[Any], argnums: int | tuple[int, ...]) -> int | tuple[int, ...]:
