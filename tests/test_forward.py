@@ -309,6 +309,7 @@ def test_a_captured_tensor_is_not_written() -> None:
 # ------------------------------------------------------------------ dual tensors
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual
 def test_dual_tensors_look_like_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     import torch.autograd.forward_ad as theirs
@@ -373,11 +374,91 @@ def errors(lib: Any, ad: Any) -> list[str]:
     return found
 
 
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual
 def test_errors_are_pytorchs() -> None:
     torch = pytest.importorskip("torch")
     import torch.autograd.forward_ad as theirs
 
     assert errors(adjit, fwAD) == errors(torch, theirs)
+
+
+# ------------------------------------------------------------------ functions of the user
+
+
+def custom(lib: Any, ad: Any) -> list[str]:
+    """What functions with a jvp of their own give, in one library."""
+    shown: list[str] = []
+    functions: dict[str, Any] = {}
+
+    def define(forward: Any, push: Any, setup: Any = None) -> Any:
+        members = {"forward": staticmethod(forward), "backward": staticmethod(lambda ctx, g: g)}
+        if push is not None:
+            members["jvp"] = staticmethod(push)
+        if setup is not None:
+            members["setup_context"] = staticmethod(setup)
+        return type("Own", (lib.autograd.Function,), members)
+
+    def product(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.save_for_backward(x)
+        ctx.save_for_forward(x, y)
+        shown.append(repr(ad.unpack_dual(x).tangent))
+        return x * y
+
+    def product_push(ctx: Any, a: Any, b: Any) -> Any:
+        x, y = ctx.saved_tensors
+        shown.append(repr((a, b, ctx.needs_input_grad)))
+        return a * y + x * b
+
+    def unfilled(ctx: Any, x: Any, y: Any) -> Any:
+        ctx.set_materialize_grads(False)
+        return x * 2
+
+    def dirty(ctx: Any, x: Any) -> Any:
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    def with_places(ctx: Any, x: Any) -> Any:
+        places = x.long()
+        ctx.mark_non_differentiable(places)
+        return x * 2, places
+
+    functions["product"] = define(product, product_push)
+    functions["none"] = define(lambda ctx, x: x * 2, None)
+    functions["number"] = define(lambda ctx, x: (x * 2, x * 3), lambda ctx, a: a)
+    functions["shape"] = define(lambda ctx, x: x * 2, lambda ctx, a: lib.ones(3))
+    functions["kind"] = define(lambda ctx, x: x * 2, lambda ctx, a: 3)
+    functions["unfilled"] = define(unfilled, lambda ctx, a, b: shown.append(repr((a, b))) or a)
+    functions["setup"] = define(
+        lambda x: x * 2, lambda ctx, a: a * ctx.saved_tensors[1],
+        lambda ctx, inputs, output: ctx.save_for_forward(inputs[0], output),
+    )  # fmt: skip
+    functions["dirty"] = define(dirty, lambda ctx, a: a.mul_(2))
+    functions["not in place"] = define(dirty, lambda ctx, a: a * 2)
+    functions["places"] = define(with_places, lambda ctx, a: (a * 2, None))
+    functions["save"] = define(lambda ctx, x: ctx.save_for_forward(3), lambda ctx, a: a)
+    x, t = lib.tensor([1.0, 2.0]), lib.tensor([1.0, 3.0])
+    for name, function in functions.items():
+        with ad.dual_level():
+            d = ad.make_dual(x.clone(), t.clone())
+            try:
+                made = (
+                    function.apply(d, x) if name in ("product", "unfilled") else function.apply(d)
+                )
+                shown.append(repr((made, made is d, d)))
+            except (RuntimeError, NotImplementedError, AssertionError) as error:
+                text = str(error).partition(" is not ")[
+                    0
+                ]  # PyTorch's end differs from case to case
+                shown.append(f"{name} {type(error).__name__}: {text}")
+    return shown
+
+
+@pytest.mark.filterwarnings("ignore:.torch.jit.script")  # of PyTorch's first make_dual
+def test_functions_of_the_user_push_as_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    import torch.autograd.forward_ad as theirs
+
+    assert custom(adjit, fwAD) == custom(torch, theirs)
 
 
 # ------------------------------------------------------------------ jvp and jacfwd
@@ -419,3 +500,33 @@ def test_jacfwd_is_the_jacobian() -> None:
     close(value, 2 * np.eye(4))
     with pytest.raises(RuntimeError, match="Got argnum=3"):
         jacfwd(f, argnums=3)(x, y)
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_gradcheck_in_forward_mode(fast: bool) -> None:
+    x, y = randn(3).requires_grad_(), randn(2, 3).requires_grad_()
+    f = lambda x, y: ((x * y).sin(), y.softmax(1) @ x)  # noqa: E731
+    check, twice = adjit.autograd.gradcheck, adjit.autograd.gradgradcheck
+    assert check(f, (x, y), check_forward_ad=True, fast_mode=fast)
+    assert check(f, (x, y), check_forward_ad=True, check_backward_ad=False, fast_mode=fast)
+    assert twice(f, (x, y), check_fwd_over_rev=True, fast_mode=fast)
+
+    class Wrong(adjit.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return x * 2
+
+        @staticmethod
+        def backward(ctx: Any, g: Any) -> Any:
+            return g * 2
+
+        @staticmethod
+        def jvp(ctx: Any, t: Any) -> Any:
+            return t * 3
+
+    assert check(Wrong.apply, x, fast_mode=fast)
+    with pytest.raises(
+        adjit.autograd.gradcheck.__globals__["GradcheckError"],
+        match="forward mode mismatch for output 0",
+    ):
+        check(Wrong.apply, x, check_forward_ad=True, fast_mode=fast)

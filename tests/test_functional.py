@@ -410,10 +410,10 @@ def test_output_that_changes_its_shape():
 
 
 @adjit_only
-@pytest.mark.parametrize("option", ["check_forward_ad", "check_batched_grad"])
+@pytest.mark.parametrize("option", ["check_batched_grad", "check_batched_forward_grad"])
 def test_checks_of_what_there_is_not_are_refused(option):
     with pytest.raises(NotImplementedError, match=f"{option}=True is not supported"):
-        gradcheck(lambda x: x, point(1), **{option: True})
+        gradcheck(lambda x: x, point(1), check_forward_ad=True, **{option: True})
 
 
 def test_contradictions_are_those_of_torch():

@@ -252,8 +252,11 @@ class DualLevel(Level):
         """Write the value, and the tangent where there is one already or one comes."""
         if not self.has(t):
             raise RuntimeError(CAPTURED)
-        tangent = self.tangent(made)
         inplace.adopt(t.value, self.value(made), overlap=overlap)
+        self.write_tangent(t, self.tangent(made), overlap)
+
+    def write_tangent(self, t: Any, tangent: Any, overlap: bool = False) -> None:
+        """Replace the tangent of a dual tensor, which others with the same memory see."""
         memory = t.memory
         before = memory.own_tangent
         if (tangent is None and before is None) or not t.spec.numel:

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph import inplace, record
+from ..graph.levels import level_of, tracers
 from ..graph.node import MULTIPLE, GradContext, GradNode, View, node_class
 from ..graph.saved import FREED, Packed, modified_error, packed
 from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
+from .dual import DualLevel
 
 
 class _Op:
@@ -96,6 +98,8 @@ class FunctionCtx(GradContext):
     def __init__(self) -> None:
         self.needs_input_grad: tuple[bool, ...] = ()
         self.materialize_grads = True
+        self.saved_for_forward: tuple[Any, ...] = ()
+        self.is_pushing = False  # whether `jvp` runs
         self._saved: tuple[Any, ...] = ()
         self._dirty: tuple[Any, ...] = ()
         self._constant: tuple[Any, ...] = ()
@@ -116,6 +120,19 @@ class FunctionCtx(GradContext):
                 )
         self._saved = tensors
 
+    def save_for_forward(self, *tensors: Any) -> None:
+        """Save tensors (or None) for `jvp`, where they are `saved_tensors`.
+
+        Raises:
+            AssertionError: on anything else.
+        """
+        if not all(t is None or record.is_tensor(t) for t in tensors):
+            raise AssertionError(
+                "save_for_forward expects all arguments to be tensors; you should save non-tensors as "
+                "attributes on ctx."
+            )
+        self.saved_for_forward = tensors
+
     def mark_dirty(self, *tensors: Any) -> None:
         """Say that `forward` wrote into these inputs and returns them."""
         self._dirty = tensors
@@ -135,6 +152,8 @@ class FunctionCtx(GradContext):
         Raises:
             RuntimeError: if it was freed by an earlier backward, or overwritten since.
         """
+        if self.is_pushing:
+            return self.saved_for_forward
         node = self._node() if self._node is not None else None
         if node is None:
             return self._saved
@@ -250,6 +269,30 @@ class Function(metaclass=_Static):
             "autograd.Function to use it with backward mode AD."
         )
 
+    @staticmethod
+    def jvp(ctx: Any, *grad_inputs: Any) -> Any:
+        """Turn tangents of the inputs into tangents of the outputs: static, written by the subclass.
+
+        It gets one argument for each input, None for what is no tensor, zeros for a tensor without a tangent
+        (None after `ctx.set_materialize_grads(False)`); `ctx.saved_tensors` is what `save_for_forward` saved.
+
+        Example:
+            >>> class Square(adjit.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(ctx, x):
+            ...         ctx.save_for_forward(x)
+            ...         return x * x
+            ...     @staticmethod
+            ...     def jvp(ctx, t):
+            ...         (x,) = ctx.saved_tensors
+            ...         return 2 * x * t
+            >>> adjit.func.jvp(Square.apply, (adjit.tensor(3.),), (adjit.tensor(1.),))
+            (tensor(9.), tensor(6.))
+        """
+        raise NotImplementedError(
+            "You must implement the jvp function for custom autograd.Function to use it with forward mode AD."
+        )
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Call the function and record it, so that `backward` is called on the way back.
@@ -262,7 +305,14 @@ class Function(metaclass=_Static):
             >>> Double.apply(adjit.tensor([1., 2.]))
             tensor([2., 4.])
         """
-        ctx = FunctionCtx()
+        level = level_of(args) if tracers else None
+        if isinstance(level, DualLevel):
+            return _pushed(cls, level, args, kwargs)
+        return cls._applied(FunctionCtx(), *args, **kwargs)
+
+    @classmethod
+    def _applied(cls, ctx: FunctionCtx, *args: Any, **kwargs: Any) -> Any:
+        """Call the function, and record it with its context."""
         tensors = [a for a in args if record.is_tensor(a)]
         ctx.needs_input_grad = tuple(record.is_tensor(a) and record.needs_grad(a) for a in args)
         wanted = state.grad and any(ctx.needs_input_grad)
@@ -287,6 +337,60 @@ class Function(metaclass=_Static):
         outs = output if isinstance(output, tuple) else (output,)
         made = _finish(cls, ctx, outs, tensors, edges, args, wanted, versions)
         return made if isinstance(output, tuple) else made[0]
+
+
+NOT_IN_PLACE = (
+    "An inplace custom Function is not modifying the forward mode gradients inplace. If the forward is "
+    "modifying an input inplace, then the jvp function must modify the corresponding gradient inplace."
+)
+
+
+def _pushed(cls: type[Function], level: DualLevel, args: Any, kwargs: dict[str, Any]) -> Any:
+    """Call a function on values, its `jvp` on tangents."""
+    ctx = FunctionCtx()
+    values = level.value(args)
+    made = cls._applied(ctx, *values, **kwargs)
+    outs = made if isinstance(made, tuple) else (made,)
+    tangents = [level.tangent(a) if record.is_tensor(a) else None for a in args]
+    if ctx.materialize_grads:
+        tangents = [
+            v.new_zeros(v.shape)
+            if t is None and record.is_tensor(v) and v.dtype.is_floating_point
+            else t
+            for t, v in zip(tangents, values, strict=True)
+        ]
+    tangents = [  # what is written there is not to be seen in what an op has passed on
+        t.clone() if t is not None and any(v is d for d in ctx._dirty) else t
+        for t, v in zip(tangents, values, strict=True)
+    ]
+    ctx.is_pushing = True
+    try:
+        found = cls.jvp(ctx, *tangents)
+    finally:
+        ctx.is_pushing = False
+    results = list(found) if isinstance(found, (tuple, list)) else [found]
+    if len(results) != len(outs):
+        raise RuntimeError(
+            f"Function's jvp returned an invalid number of forward gradients (expected {len(outs)} but got "
+            f"{len(results)})"
+        )
+    duals: list[Any] = []
+    for k, (o, t) in enumerate(zip(outs, results, strict=True)):
+        if t is not None and not record.is_tensor(t):
+            raise RuntimeError(
+                f"expected Variable or None (got {type(t).__name__}) for grad output {k}."
+            )
+        written = next((j for j, v in enumerate(values) if v is o), None)
+        if written is not None and any(o is d for d in ctx._dirty) and level.has(args[written]):
+            if t is not tangents[written]:
+                raise RuntimeError(NOT_IN_PLACE)
+            level.write_tangent(args[written], t)
+            duals.append(args[written])
+        elif record.is_tensor(o) and t is not None:
+            duals.append(level.made_of(o, t))
+        else:
+            duals.append(o)
+    return tuple(duals) if isinstance(made, tuple) else duals[0]
 
 
 def _finish(

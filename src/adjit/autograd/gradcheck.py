@@ -19,6 +19,7 @@ from ..dtypes import float64
 from ..ops.creation import tensor, zeros_like
 from ..tensor import Tensor
 from .api import grad
+from .dual import DualLevel
 from .function import Function
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -73,8 +74,9 @@ def gradcheck(
         nondet_tol: how much two backwards of the same may differ.
         check_undefined_grad: check that outputs without a gradient are taken for zeros.
         check_grad_dtypes: check that gradients have the dtypes of their inputs.
-        check_batched_grad, check_batched_forward_grad, check_forward_ad: must be False.
-        check_backward_ad: must be True.
+        check_batched_grad, check_batched_forward_grad: must be False.
+        check_forward_ad: check the tangents that forward mode gives.
+        check_backward_ad: check the gradients that backward gives.
         fast_mode: compare one random projection of each Jacobian, not all of its entries.
         masked: accepted; it concerns sparse tensors.
 
@@ -82,7 +84,7 @@ def gradcheck(
         GradcheckError: a gradient is wrong.
         ValueError: no input requires a gradient.
         RuntimeError: an input overlaps itself.
-        NotImplementedError: a check of forward mode or of batched gradients.
+        NotImplementedError: a check of batched gradients.
 
     Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
@@ -102,17 +104,21 @@ def gradcheck(
             "Setting check_batched_forward_grad=True requires check_forward_ad to be True"
         )
     for option, given in (
-        ("check_forward_ad", check_forward_ad),
+        ("check_batched_forward_grad", check_batched_forward_grad),
         ("check_batched_grad", check_batched_grad),
     ):
         if given:
             raise NotImplementedError(
-                f"gradcheck: {option}=True is not supported: gradients are computed in reverse "
-                "mode, one at a time."
+                f"gradcheck: {option}=True is not supported: derivatives are checked one at a time."
             )
     settings = _Settings(eps, atol, rtol, nondet_tol, check_grad_dtypes, fast_mode)
     try:
-        _check(func, _as_tuple(inputs), settings, check_undefined_grad)
+        tensors = _as_tuple(inputs)
+        _check_inputs(tensors)
+        if check_forward_ad:
+            _compare_forward(func, tensors, settings)
+        if check_backward_ad:
+            _check(func, tensors, settings, check_undefined_grad)
     except GradcheckError:
         if raise_exception:
             raise
@@ -154,8 +160,8 @@ def gradgradcheck(
         nondet_tol: how much two backwards of the same may differ.
         check_undefined_grad: check that outputs without a gradient are taken for zeros.
         check_grad_dtypes: check that gradients have the dtypes of their inputs.
-        check_batched_grad, check_fwd_over_rev: must be False.
-        check_rev_over_rev: must be True.
+        check_batched_grad: must be False.
+        check_fwd_over_rev, check_rev_over_rev: check the tangents of gradients, their gradients.
         fast_mode: compare one random projection of each Jacobian, not all of its entries.
         masked: accepted; it concerns sparse tensors.
 
@@ -163,7 +169,7 @@ def gradgradcheck(
         GradcheckError: a gradient is wrong.
         ValueError: no input requires a gradient.
         RuntimeError: an input overlaps itself.
-        NotImplementedError: a check of forward mode or of batched gradients.
+        NotImplementedError: a check of batched gradients.
 
     Example:
         >>> x = adjit.rand(3, dtype=adjit.float64, requires_grad=True)
@@ -255,7 +261,6 @@ def _array(t: Tensor) -> Array:
 def _check(
     func: Func, inputs: tuple[Any, ...], settings: _Settings, check_undefined_grad: bool
 ) -> None:
-    _check_inputs(inputs)
     _compare(func, inputs, settings)
     # A function without differentiable outputs has nothing more to check: its slope is zero.
     if differentiable := _differentiable(func(*inputs)):
@@ -318,6 +323,40 @@ def _compare(func: Func, inputs: tuple[Any, ...], settings: _Settings) -> None:
                 if project is not None:
                     message += _slow_report(func, inputs, outputs[k], k, j, settings)
                 raise GradcheckError(message)
+
+
+def _compare_forward(func: Func, inputs: tuple[Any, ...], settings: _Settings) -> None:
+    """Jacobians by tangents and by differences are close; with `fast_mode`, along one random direction."""
+    points = [t for t in inputs if _requires_grad(t)]
+    outputs = _as_tuple(func(*inputs))
+    checked = [k for k, t in enumerate(outputs) if isinstance(t, Tensor) and t.is_floating_point()]
+    project = _Projection(points, [outputs[k] for k in checked]) if settings.fast_mode else None
+    for j, point in enumerate(points):
+        u = project.u[j] if project else None
+        numerical = _numerical(func, inputs, point, checked, settings.eps, u)
+        directions = np.eye(point.numel()) if u is None else u[None]
+        columns = [_pushed(func, inputs, point, direction, checked) for direction in directions]
+        for i in range(len(checked)):
+            tangents = np.array([column[i] for column in columns]).reshape(numerical[i].shape)
+            if not np.allclose(tangents, numerical[i], settings.rtol, settings.atol):
+                raise GradcheckError(
+                    f"Jacobian computed with forward mode mismatch for output {i} with respect to input {j},\n"
+                    f"numerical:{numerical[i]}\nanalytical:{tangents}\n"
+                )
+
+
+def _pushed(
+    func: Func, inputs: tuple[Any, ...], point: Tensor, direction: Array, checked: Sequence[int]
+) -> list[Array]:
+    """The tangents of outputs as one input moves."""
+    level = DualLevel()
+    along = tensor(direction.reshape(tuple(point.shape)), dtype=point.dtype, device=point.device)
+    outputs = _as_tuple(func(*[level.made_of(t, along) if t is point else t for t in inputs]))
+    found = []
+    for k in checked:
+        tangent = level.tangent(outputs[k])
+        found.append(np.zeros(outputs[k].numel()) if tangent is None else _array(tangent))
+    return found
 
 
 class _Projection:
