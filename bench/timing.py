@@ -169,6 +169,7 @@ def main() -> None:
 
     import libraries as known
     from everyday import CALLS
+    from func import TRANSFORMS
     from programs import PROGRAMS
     from rates import RATES
     from rows import ROWS
@@ -177,7 +178,7 @@ def main() -> None:
     libraries = {name: library(options.device) for name, library in present}
     for library in libraries.values():
         library.set_threads(options.threads)
-    rows = (*ROWS, *CALLS, *PROGRAMS, *(RATES if options.device != "cpu" else ()))
+    rows = (*ROWS, *CALLS, *PROGRAMS, *TRANSFORMS, *(RATES if options.device != "cpu" else ()))
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     time = partial(
         time_calls, seconds=options.seconds, least_turns=options.turns,

@@ -24,6 +24,7 @@ import adjit
 BENCH = Path(__file__).parent.parent / "bench"
 NAMES = (
     "everyday",
+    "func",
     "libraries",
     "machine",
     "programs",
@@ -43,7 +44,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) -> None:
-    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *bench["programs"].PROGRAMS)
+    programs = (*bench["programs"].PROGRAMS, *bench["func"].TRANSFORMS)
+    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *programs)
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
 
@@ -150,8 +152,9 @@ def program_cases() -> list[Any]:
     """The programs, named by their rows; the module is loaded here only to find them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCH)
-        programs = importlib.import_module("programs")
-    return [pytest.param(program, id=program.name) for program in programs.PROGRAMS]
+        programs = importlib.import_module("programs").PROGRAMS
+        transforms = importlib.import_module("func").TRANSFORMS
+    return [pytest.param(program, id=program.name) for program in (*programs, *transforms)]
 
 
 @pytest.mark.parametrize("program", program_cases())

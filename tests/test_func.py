@@ -540,3 +540,102 @@ def test_draws_in_a_compiled_function_ask_the_level():
     for f in (compiled, lambda x: x + compiled(adjit.ones(4))):
         with pytest.raises(RuntimeError, match="randomness error mode"):
             adjit.func.vmap(f)(adjit.ones(3, 4))
+
+
+# ----- functions of the user's -----
+
+
+def cubes(L, own_rule=False):
+    """x * x * x * c with a backward by hand, whose gradients are differentiable."""
+
+    class Cube(L.autograd.Function):
+        generate_vmap_rule = not own_rule
+
+        @staticmethod
+        def forward(x, c, power):
+            return x**power * c, x * 2
+
+        @staticmethod
+        def setup_context(ctx, inputs, output):
+            x, c, power = inputs
+            ctx.save_for_backward(x, c)
+            ctx.power, ctx.twice = power, output[1]
+
+        @staticmethod
+        def backward(ctx, g, h):
+            x, c = ctx.saved_tensors
+            n = ctx.power
+            return g * n * x ** (n - 1) * c + 2 * h, (g * x**n).sum(), None
+
+    if own_rule:
+        Cube.vmap = staticmethod(
+            lambda info, dims, x, c, n: (
+                Cube.apply(x if dims[0] is None else x.movedim(dims[0], 0), c, n), (0, 0)
+            )
+        )  # fmt: skip
+    return Cube
+
+
+@pytest.mark.parametrize("own_rule", [False, True])
+def test_functions_of_the_users_with_a_rule(own_rule):
+    def program(L, x):
+        Cube = cubes(L, own_rule)
+        c = L.tensor(2.0, dtype=L.float64)
+        f = lambda x: sum(t.sum() for t in Cube.apply(x, c, 3))  # noqa: E731
+        found = [L.func.vmap(lambda x: Cube.apply(x, c, 3))(x), L.func.grad(f)(x)]
+        found.append(L.func.vmap(L.func.grad(f))(x))
+        if not own_rule:
+            found.append(L.func.vmap(lambda x, c: Cube.apply(x, c, 2))(x, x[:, 0]))
+            found.append(
+                L.func.vmap(L.func.grad(lambda c, x: Cube.apply(x, c, 2)[0].sum()), (None, 0))(c, x)
+            )
+            found.append(L.func.vmap(L.func.jacrev(L.func.grad(f)))(x))
+        return found
+
+    both(program, X)
+
+
+def test_functions_of_the_users_without_a_rule():
+    def classes(L):
+        class Plain(L.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return x * 2
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2
+
+        class Apart(L.autograd.Function):
+            @staticmethod
+            def forward(x):
+                return x * 2
+
+            @staticmethod
+            def setup_context(ctx, inputs, output):
+                pass
+
+            @staticmethod
+            def backward(ctx, g):
+                return g * 2
+
+        class Both(Apart):
+            generate_vmap_rule = True
+
+            @staticmethod
+            def vmap(info, in_dims, x):
+                return x, 0
+
+        class One(Apart):
+            @staticmethod
+            def vmap(info, in_dims, x):
+                return x
+
+        return Plain, Apart, Both, One
+
+    for k in range(4):
+        call = lambda L, x, k=k: L.func.vmap(classes(L)[k].apply)(x)  # noqa: E731
+        (kind, text), (wanted, expected) = told(call, adjit), told(call, torch)
+        assert (kind, text) == (wanted, expected)
+    call = lambda L, x: L.func.grad(lambda x: classes(L)[0].apply(x).sum())(x)  # noqa: E731
+    assert told(call, adjit) == told(call, torch)
