@@ -11,6 +11,7 @@ from typing import Any
 import libraries
 import pytest
 from everyday import CALLS
+from func import TRANSFORMS
 from programs import PROGRAMS
 from rows import ROWS, Row
 from views import VIEWS
@@ -25,7 +26,7 @@ def load(name: str) -> libraries.Library:
 
 CASES = [
     pytest.param(row, name, id=f"{row.name}-{name}")
-    for row in (*ROWS, *CALLS, *PROGRAMS, *VIEWS)
+    for row in (*ROWS, *CALLS, *PROGRAMS, *VIEWS, *TRANSFORMS)
     for name, library in INSTALLED.items()
     if row.runs_in(library) and not row.note(library)
 ]

@@ -170,6 +170,7 @@ def main() -> None:
 
     import libraries as known
     from everyday import CALLS
+    from func import TRANSFORMS
     from programs import PROGRAMS
     from rates import RATES
     from rows import ROWS
@@ -180,7 +181,9 @@ def main() -> None:
     libraries = {name: present[name](options.device) for name in names}
     for library in libraries.values():
         library.set_threads(options.threads)
-    rows = (*ROWS, *CALLS, *PROGRAMS, *VIEWS, *(RATES if options.device != "cpu" else ()))
+    rows = (
+        *ROWS, *CALLS, *PROGRAMS, *VIEWS, *TRANSFORMS, *(RATES if options.device != "cpu" else ())
+    )  # fmt: skip
     chosen = [row for row in rows if re.search(options.rows, f"{row.group}: {row.name}")]
     time = partial(
         time_calls, seconds=options.seconds, least_turns=options.turns,

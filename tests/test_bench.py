@@ -24,6 +24,7 @@ import adjit
 BENCH = Path(__file__).parent.parent / "bench"
 NAMES = (
     "everyday",
+    "func",
     "libraries",
     "machine",
     "programs",
@@ -44,12 +45,8 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> dict[str, ModuleType]:
 
 
 def test_rows_are_told_apart_and_all_run_in_adjit(bench: dict[str, ModuleType]) -> None:
-    rows = (
-        *bench["rows"].ROWS,
-        *bench["everyday"].CALLS,
-        *bench["programs"].PROGRAMS,
-        *bench["views"].VIEWS,
-    )
+    programs = (*bench["programs"].PROGRAMS, *bench["views"].VIEWS, *bench["func"].TRANSFORMS)
+    rows = (*bench["rows"].ROWS, *bench["everyday"].CALLS, *programs)
     assert len({row.name for row in rows}) == len(rows)
     assert all(row.runs_in(bench["libraries"].Adjit) for row in rows)
 
@@ -156,8 +153,10 @@ def program_cases() -> list[Any]:
     """The programs, named by their rows; the module is loaded here only to find them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(BENCH)
-        programs, views = map(importlib.import_module, ("programs", "views"))
-    return [pytest.param(p, id=p.name) for p in (*programs.PROGRAMS, *views.VIEWS)]
+        programs = importlib.import_module("programs").PROGRAMS
+        views = importlib.import_module("views").VIEWS
+        transforms = importlib.import_module("func").TRANSFORMS
+    return [pytest.param(p, id=p.name) for p in (*programs, *views, *transforms)]
 
 
 @pytest.mark.parametrize("program", program_cases())

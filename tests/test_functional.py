@@ -234,10 +234,16 @@ def test_errors_are_those_of_torch(action):
 
 @adjit_only
 def test_forward_mode_is_refused():
-    with pytest.raises(NotImplementedError, match='strategy="forward-mode" is not supported'):
-        F.jacobian(lambda x: x, T.ones(2), strategy="forward-mode")
-    with pytest.raises(NotImplementedError, match="outer_jacobian_strategy"):
-        F.hessian(lambda x: x.sum(), T.ones(2), outer_jacobian_strategy="forward-mode")
+    for call in (
+        lambda: F.jacobian(lambda x: x, T.ones(2), strategy="forward-mode"),
+        lambda: F.hessian(lambda x: x.sum(), T.ones(2), outer_jacobian_strategy="forward-mode"),
+    ):
+        with pytest.raises(NotImplementedError, match="only implemented for `vectorize=True`"):
+            call()
+    with pytest.raises(NotImplementedError, match="`create_graph=True` and"):
+        F.jacobian(lambda x: x, T.ones(2), True, strategy="forward-mode")
+    with pytest.raises(RuntimeError, match="`strict=True` and"):
+        F.jacobian(lambda x: x, T.ones(2), strict=True, strategy="forward-mode")
     with pytest.raises(AssertionError, match="Expected strategy to be either"):
         F.jacobian(lambda x: x, T.ones(2), strategy="sideways")
 

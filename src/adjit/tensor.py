@@ -41,6 +41,13 @@ class ItemContext(NamedTuple):
 native.register_layout(ITEM=ItemContext)
 
 
+IN_TRANSFORM = (
+    "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
+    "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
+    "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
+    "of a function being transformed instead."
+)
+
 subclass_hooks: list[Callable[[type], object]] = []  # called with new subclasses of `Tensor`
 
 
@@ -439,6 +446,8 @@ class Tensor(TensorBase):
             tensor([1., 1.], requires_grad=True)
         """
         value = bool(requires_grad)
+        if state.inside or state.levels:
+            raise RuntimeError(IN_TRANSFORM)
         if self.grad_fn is not None and not value:
             raise RuntimeError(
                 "you can only change requires_grad flags of leaf variables. If you want to use a "

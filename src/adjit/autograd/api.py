@@ -9,7 +9,6 @@ from typing import Any
 from ..devices import CPU
 from ..graph import record
 from ..graph.export import add_method
-from ..graph.levels import is_traced, tracers
 from ..graph.state import record_gradients, resume_gradients, state
 from ..graph.trace import remembered
 from ..ops.creation import ones_like, tensor, zeros_like
@@ -165,7 +164,7 @@ def backward(
     if retain_variables is not None and retain_graph is None:
         retain_graph = retain_variables
     roots = _listed(tensors)
-    if tracers and is_traced(roots):
+    if state.inside or state.levels:
         raise RuntimeError(
             "backward() called inside a functorch transform. This is not supported, please use "
             "functorch.grad or functorch.vjp instead or call backward() outside of functorch transforms."

@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..graph import inplace, record
-from ..graph.levels import level_of, tracers
+from ..graph.levels import innermost, is_traced, tracers
 from ..graph.node import MULTIPLE, GradContext, GradNode, View, node_class
 from ..graph.saved import FREED, Packed, modified_error, packed
 from ..graph.state import record_gradients, resume_gradients, state
 from ..ops.creation import zeros
+from .batched_function import NO_SETUP, apply_to_examples
 from .dual import DualLevel
 
 
@@ -247,6 +248,35 @@ class Function(metaclass=_Static):
         """
         raise NotImplementedError("setup_context is not implemented.")
 
+    generate_vmap_rule = False  # whether `vmap` runs forward and backward on examples
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        """Compute the outputs of many examples: static, written by the subclass.
+
+        Gets `info.batch_size` and `info.randomness`, for each argument the axis of the examples or None, and
+        the arguments; returns the outputs and their axes. With `generate_vmap_rule = True` there need not be
+        one.
+
+        Example:
+            >>> class Double(adjit.autograd.Function):
+            ...     @staticmethod
+            ...     def forward(x):
+            ...         return 2 * x
+            ...     @staticmethod
+            ...     def setup_context(ctx, inputs, output):
+            ...         pass
+            ...     @staticmethod
+            ...     def vmap(info, in_dims, x):
+            ...         return Double.apply(x), in_dims[0]
+            >>> adjit.func.vmap(Double.apply)(adjit.tensor([1., 2.]))
+            tensor([2., 4.])
+        """
+        raise NotImplementedError(
+            "To use autograd.Function with vmap, you must either override the vmap staticmethod or set "
+            "generate_vmap_rule=True."
+        )
+
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Any) -> Any:
         """Turn gradients of the outputs into gradients of the inputs: static, written by the subclass.
@@ -305,9 +335,13 @@ class Function(metaclass=_Static):
             >>> Double.apply(adjit.tensor([1., 2.]))
             tensor([2., 4.])
         """
-        level = level_of(args) if tracers else None
+        level: Any = innermost(args) if tracers and is_traced(args) else None
         if isinstance(level, DualLevel):
             return _pushed(cls, level, args, kwargs)
+        if level is not None:
+            return apply_to_examples(Function, cls, level, args, kwargs)
+        if state.inside and cls.setup_context is Function.setup_context:
+            raise RuntimeError(NO_SETUP)
         return cls._applied(FunctionCtx(), *args, **kwargs)
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeAlias
 
-from ..ops.creation import zeros_like
+from ..ops.creation import eye, zeros_like
 from ..ops.joining import stack
 from ..tensor import Tensor
 from .api import grad
@@ -389,14 +389,30 @@ def hvp(
 Strategy: TypeAlias = Literal["reverse-mode", "forward-mode"]
 
 
-def _require_reverse(strategy: str, caller: str, option: str) -> None:
-    if strategy == "forward-mode":
-        raise NotImplementedError(
-            f'adjit.autograd.functional.{caller}: {option}="forward-mode" is not supported. '
-            f'Please set {option}="reverse-mode".'
+def _check_strategy(strategy: str) -> None:
+    if strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError(
+            'Expected strategy to be either "forward-mode" or "reverse-mode". Hint: If your function has '
+            'more outputs than inputs, "forward-mode" tends to be more performant. Otherwise, prefer to '
+            'use "reverse-mode".'
         )
-    if strategy != "reverse-mode":
-        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
+
+
+def _check_forward(create_graph: bool, strict: bool, vectorize: bool) -> None:
+    for option, given, kind in (
+        ("create_graph", create_graph, NotImplementedError), ("strict", strict, RuntimeError),
+    ):  # fmt: skip
+        if given:
+            raise kind(
+                f'adjit.autograd.functional.jacobian: `{option}=True` and `strategy="forward-mode"` are not '
+                f"supported together (yet). Please either set `{option}=False` or "
+                '`strategy="reverse-mode"`.'
+            )
+    if not vectorize:
+        raise NotImplementedError(
+            "Computing Jacobian using forward-AD or forward-over-reverse Hessian isonly implemented for "
+            "`vectorize=True`."
+        )
 
 
 def jacobian(
@@ -414,8 +430,9 @@ def jacobian(
         inputs: a tensor or a tuple of tensors.
         create_graph: whether the Jacobian can be differentiated.
         strict: raise if an output does not depend on an input, in place of zeros.
-        vectorize: accepted; the rows of a Jacobian share one plan anyway.
-        strategy: must be `"reverse-mode"`.
+        vectorize: compute all rows in one backward, whose gradients have one more axis.
+        strategy: `"reverse-mode"`, or `"forward-mode"` for a pass over columns instead of rows: where
+            there are more outputs than inputs. It takes `vectorize=True`.
 
     Returns:
         For an output of shape `O` and an input of shape `I` a tensor of shape `O + I`. A
@@ -424,14 +441,16 @@ def jacobian(
     Raises:
         TypeError: something that is not a tensor.
         RuntimeError: independence in strict mode, `strict` together with `vectorize`.
-        NotImplementedError: `strategy="forward-mode"`.
+        NotImplementedError: `strategy="forward-mode"` with `create_graph` or without `vectorize`.
 
     Example:
         >>> adjit.autograd.functional.jacobian(lambda x: x * x, adjit.tensor([1.0, 2.0]))
         tensor([[2., 0.],
                 [0., 4.]])
     """
-    _require_reverse(strategy, "jacobian", "strategy")
+    _check_strategy(strategy)
+    if strategy == "forward-mode":
+        _check_forward(create_graph, strict, vectorize)
     with enable_grad():
         inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "jacobian")
         inputs = _tracked(inputs, create_graph, requires_grad=True)
@@ -442,6 +461,14 @@ def jacobian(
                 "adjit.autograd.functional.jacobian: `strict=True` and `vectorized=True` are not "
                 "supported together. Please either set `strict=False` or `vectorize=False`."
             )
+        if vectorize:
+            found = (
+                _all_rows(outputs, inputs, create_graph)
+                if strategy == "reverse-mode"
+                else _all_columns(outputs, inputs)
+            )
+            blocks = [_released(row, create_graph) for row in found]
+            return _unpack([_unpack(row, inputs_are_tuple) for row in blocks], outputs_are_tuple)
         blocks = [
             _released(_rows(i, output, inputs, create_graph, strict), create_graph)
             for i, output in enumerate(outputs)
@@ -474,6 +501,73 @@ def _rows(i: int, output: Tensor, inputs: Tensors, create_graph: bool, strict: b
     )
 
 
+def unit_rows(
+    tensors: Sequence[Tensor], counts: Sequence[int], start: int, stop: int
+) -> list[Tensor]:
+    """Rows `start` to `stop` of the unit matrix of all elements of tensors, cut into parts like these."""
+    first = tensors[0]
+    rows = eye(sum(counts), dtype=first.dtype, device=first.device)[start:stop]
+    return [
+        part.to(t.dtype).reshape(stop - start, *t.shape)
+        for part, t in zip(rows.split(list(counts), 1), tensors, strict=True)
+    ]
+
+
+def _all_rows(outputs: Tensors, inputs: Tensors, create_graph: bool) -> list[Tensors]:
+    """The Jacobians of each output, all rows in one backward."""
+    counts = [t.numel() for t in outputs]
+    total = sum(counts)
+    basis = unit_rows(outputs, counts, 0, total)
+    rows = _batched_grad(outputs, inputs, basis, create_graph)
+    whole = [
+        t.new_zeros((total, *t.shape)) if g is None else g
+        for g, t in zip(rows, inputs, strict=True)
+    ]
+    parts = [g.split(counts) for g in whole]
+    return [
+        tuple(part[k].reshape(*out.shape, *t.shape) for part, t in zip(parts, inputs, strict=True))
+        for k, out in enumerate(outputs)
+    ]
+
+
+def _all_columns(outputs: Tensors, inputs: Tensors) -> list[Tensors]:
+    """The Jacobians of each output, all columns in one pass: by the transpose of the backward, which
+    is linear."""
+    vectors = tuple(zeros_like(t, requires_grad=True) for t in outputs)
+    gradients = _grad(outputs, inputs, vectors, create_graph=True)
+    reached = [k for k, g in enumerate(gradients) if g is not None and g.requires_grad]
+    counts = [t.numel() for t in inputs]
+    total = sum(counts)
+    basis = unit_rows(inputs, counts, 0, total)
+    columns: Grads = (None,) * len(outputs)
+    if reached:
+        chosen = tuple(gradients[k] for k in reached)
+        columns = _batched_grad(chosen, vectors, [basis[k] for k in reached], False)
+    found = []
+    for out, column in zip(outputs, columns, strict=True):
+        whole = out.new_zeros((total, *out.shape)) if column is None else column
+        found.append(
+            tuple(
+                part.movedim(0, -1).reshape(*out.shape, *t.shape)
+                for part, t in zip(whole.split(counts), inputs, strict=True)
+            )
+        )
+    return found
+
+
+def _batched_grad(
+    outputs: Any, inputs: Tensors, vectors: Sequence[Tensor], create_graph: bool
+) -> Grads:
+    """The gradients of several vectors at once, None where no output depends on an input."""
+    known = [k for k, t in enumerate(outputs) if t.requires_grad]
+    if not known:
+        return (None,) * len(inputs)
+    return grad(
+        [outputs[k] for k in known], inputs, [vectors[k] for k in known], create_graph=create_graph,
+        retain_graph=True, allow_unused=True, is_grads_batched=True,
+    )  # fmt: skip
+
+
 def hessian(
     func: Func,
     inputs: Any,
@@ -489,8 +583,8 @@ def hessian(
         inputs: a tensor or a tuple of tensors.
         create_graph: whether the Hessian can be differentiated.
         strict: raise if the gradient does not depend on an input, in place of zeros.
-        vectorize: accepted; the rows of a Hessian share one plan anyway.
-        outer_jacobian_strategy: must be `"reverse-mode"`.
+        vectorize: compute all rows in one backward, as in `jacobian`.
+        outer_jacobian_strategy: `"reverse-mode"`, or `"forward-mode"` with `vectorize=True`.
 
     Returns:
         For inputs of shapes `I` and `J` a tensor of shape `I + J`; a tuple of tuples of
@@ -500,7 +594,7 @@ def hessian(
         TypeError: something that is not a tensor.
         RuntimeError: `func` returns something else; independence in strict mode, or `strict`
             together with `vectorize`.
-        NotImplementedError: `outer_jacobian_strategy="forward-mode"`.
+        NotImplementedError: `outer_jacobian_strategy="forward-mode"` without `vectorize`.
 
     Example:
         >>> adjit.autograd.functional.hessian(lambda x: x.pow(3).sum(), adjit.tensor([1.0, 2.0]))
@@ -508,7 +602,8 @@ def hessian(
                 [ 0., 12.]])
     """
     inputs_are_tuple, inputs = _as_tuple(inputs, "inputs", "hessian")
-    _require_reverse(outer_jacobian_strategy, "hessian", "outer_jacobian_strategy")
+    if outer_jacobian_strategy not in ("forward-mode", "reverse-mode"):
+        raise AssertionError('Expected strategy to be either "forward-mode" or "reverse-mode".')
 
     def gradient(*at: Tensor) -> Tensors:
         def scalar(*point: Tensor) -> Tensor:
@@ -518,5 +613,5 @@ def hessian(
         _check_depends(found, "jacobian", strict)
         return found
 
-    blocks = jacobian(gradient, inputs, create_graph, strict, vectorize)
+    blocks = jacobian(gradient, inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return blocks if inputs_are_tuple else blocks[0][0]

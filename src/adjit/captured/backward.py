@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..graph import record
+from ..graph.levels import is_traced, tracers
 from ..graph.node import GradContext, GradNode, node_class
 from ..graph.saved import FREED, modified_error
 from ..graph.state import record_gradients, resume_gradients, state
@@ -117,7 +118,7 @@ class CapturedBackward:
         for check in kept.checks:
             if check.roots & mask and check.counter.version != check.version:
                 raise _written(fn, check)
-        if state.grad:
+        if state.grad or (tracers and is_traced(grads)):
             return self._send_back_rebuilt(self.rebuilt, fn, kept, grads)
         before = record_gradients(False)
         given = mask
@@ -169,7 +170,7 @@ class CapturedBackward:
     ) -> list[Any]:
         """Send back through the graph that the call would have left behind uncaptured, recorded."""
         drawn = [kept.drawn[k] for k in self.drawn]
-        record_gradients(False)
+        before = record_gradients(False)
         try:
             with lock:
                 if kept.call is not None:
@@ -179,13 +180,15 @@ class CapturedBackward:
                 given: Externals = [(record.ready_node(0), 0)] * len(fn.outputs) + kept.values
                 blocks = _run(part, self.storages, given, drawn)
         finally:
-            resume_gradients()
+            if before:
+                resume_gradients()
         values = [
             given[~block][0] if block < 0 else record.ready_node(blocks[block])
             for block in self.storages.made
         ]
         nodes = rebuilt.make(fn.edges, kept.checks, values, drawn)
         walk = InnerWalk(True, None)
+        walk.traced = bool(tracers) and is_traced(grads)
         walk.targets = {edge for edge in fn.edges if edge is not None}
         walk.goals = {edge[0] for edge in walk.targets}
         walk.useful = set(nodes)

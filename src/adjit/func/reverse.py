@@ -6,20 +6,21 @@ already, and each axis of examples around it is theirs too, so that examples hav
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..autograd.engine import AccumulateGrad, reach
+from ..autograd.functional import unit_rows
 from ..autograd.modes import enable_grad
 from ..autograd.pulling import pull_back
 from ..graph import record
 from ..graph.levels import tracers
 from ..graph.record import is_tensor
 from ..graph.state import state
-from ..ops.creation import eye, zeros_like
+from ..ops.creation import zeros_like
 from ..ops.joining import cat
-from ..tensor import Tensor
 from ..utils._pytree import TreeSpec, tree_flatten, tree_leaves, tree_map, tree_unflatten
 from .vmap import vmap
 
@@ -55,21 +56,47 @@ def chosen(args: Sequence[Any], argnums: Argnums) -> Argnums:
     return found
 
 
-def fresh(x: Any) -> Any:
+def fresh(x: Any, run: Differentiated) -> Any:
     """What a function is differentiated in: a tensor of its own for each example of the levels around."""
     if not is_tensor(x):
         raise ValueError(f"Thing passed to transform API must be Tensor, got {type(x)}")
     for level in state.levels:
         x = level.dressed(level.stripped(x))
-    return _marked(x)
+    return _marked(x, run)
 
 
-def _marked(x: Any) -> Any:
+def _marked(x: Any, run: Differentiated) -> Any:
     if x.__class__ in tracers:
-        return x.like(_marked(x.value))
+        return x.like(_marked(x.value, run))
+    if not x.dtype.is_floating_point:
+        raise RuntimeError("only Tensors of floating point dtype can require gradients")
     if record.needs_grad(x):
         return x.view_as(x)
-    return (x.clone() if x.is_inference() else x).detach().requires_grad_()
+    leaf = (x.clone() if x.is_inference() else x).detach()
+    leaf.needs_grad = True
+    leaf.__dict__[RUN] = run
+    return leaf
+
+
+RUN = "_run_of_a_transform"  # the attribute that tells leaves made here from the user's
+
+
+class Differentiated:
+    """A function that is being differentiated; its leaves are variables to those around it until it is done."""
+
+    def __init__(self) -> None:
+        self.is_active = True
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """A block in which the function is called."""
+        before = state.inside
+        state.inside = True
+        try:
+            with enable_grad():
+                yield
+        finally:
+            state.inside = before
 
 
 # ----- a function that was recorded -----
@@ -111,19 +138,22 @@ def recorded(
     """Call a function with fresh inputs; `unpack` checks what it gives and takes off what is beside
     its results."""
     outside = state.grad
-    with enable_grad():
+    run = Differentiated()
+    marked = functools.partial(fresh, run=run)
+    with run.inside():
         given = list(args)
         if argnums is None:
-            inputs = given = tree_map(fresh, tuple(given))
+            inputs = given = tree_map(marked, tuple(given))
         else:
             places = (argnums,) if isinstance(argnums, int) else argnums
             for k in places:
-                given[k] = tree_map(fresh, given[k])
+                given[k] = tree_map(marked, given[k])
             inputs = (
                 given[argnums] if isinstance(argnums, int) else tuple(given[k] for k in argnums)
             )
         results, aux = unpack(func(*given, **kwargs))
     own = {id(_bottom(t)) for t in tree_leaves(inputs)}
+    run.is_active = False
     goes_on = outside and _leads_further(tree_leaves((results, aux)), own)
     return Recorded(results, inputs, aux, goes_on)
 
@@ -136,11 +166,19 @@ def _bottom(t: Any) -> Any:
 
 
 def _leads_further(roots: Sequence[Any], own: set[int]) -> bool:
-    """Whether the graph of tensors has leaves that are not among these."""
+    """Whether the graph of tensors has leaves that are not among these, nor inputs of what is done."""
     edges = [record.edge_of(_bottom(t)) for t in roots if is_tensor(t)]
     found = list({edge[0] for edge in edges if edge is not None})
     ends = reach(found, set(found))
-    return any(isinstance(fn, AccumulateGrad) and id(fn.variable) not in own for fn in ends)
+    return any(
+        isinstance(fn, AccumulateGrad) and id(fn.variable) not in own and _is_variable(fn.variable)
+        for fn in ends
+    )
+
+
+def _is_variable(leaf: Any) -> bool:
+    run = leaf.__dict__.get(RUN)
+    return run is None or run.is_active
 
 
 # ----- vjp -----
@@ -412,18 +450,6 @@ def _rows(
     return found[0] if len(found) == 1 else [cat(list(part)) for part in zip(*found, strict=True)]
 
 
-def unit_rows(tensors: Sequence[Any], counts: Sequence[int], start: int, stop: int) -> list[Tensor]:
-    """Rows `start` to `stop` of the unit matrix of all elements of tensors, cut into parts like these."""
-    columns = sum(counts)
-    first = tensors[0]
-    rows = eye(columns, dtype=first.dtype, device=first.device)[start:stop]
-    parts = rows.split(list(counts), 1)
-    return [
-        part.to(t.dtype).reshape(stop - start, *t.shape)
-        for part, t in zip(parts, tensors, strict=True)
-    ]
-
-
 # ----- linearize -----
 
 
@@ -452,7 +478,7 @@ def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..
     outputs, output_spec = tree_flatten(output)
     inputs, input_spec = tree_flatten(primals)
     with enable_grad():
-        cotangents = [fresh(zeros_like(t).detach()) for t in outputs]
+        cotangents = [fresh(zeros_like(t).detach(), Differentiated()) for t in outputs]
         gradients = tree_leaves(vjp_fn(tree_unflatten(cotangents, output_spec)))
 
     def jvp_fn(*tangents: Any) -> Any:

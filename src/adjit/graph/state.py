@@ -60,6 +60,7 @@ class State(threading.local):
     careful = False  # either of these: recording is left to Python, call by call
     session: CapturingSession | None = None  # while a function is being captured
     compiling = False  # inside of a function that `adjit.compile` has made
+    inside = False  # of a function that a transform differentiates
     levels: tuple[Level, ...] = ()  # of transforms, those entered last at the end
     steady = True  # nothing happened that specs do not determine: no look at values, no draw
 

@@ -10,13 +10,6 @@ from ..graph.levels import Level
 from ..graph.node import RemovableHandle
 from ..tensor import Tensor
 
-REQUIRES_GRAD = (
-    "You are attempting to call Tensor.requires_grad_() (or perhaps using torch.autograd.functional.* APIs) "
-    "inside of a function being transformed by a functorch transform. This is unsupported, please attempt to "
-    "use the functorch transforms (e.g. grad, vjp, jacrev, jacfwd, hessian) or call requires_grad_() outside "
-    "of a function being transformed instead."
-)
-
 
 def _of_value(name: str) -> Any:
     """A field that is the one of the tensor behind."""
@@ -52,10 +45,6 @@ class Tracer(Tensor):
     def accumulator(self) -> Any:
         """The node at which the gradients of this leaf arrive."""
         return self.value.accumulator()
-
-    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Refuse to begin a graph here: transforms do that."""
-        raise RuntimeError(REQUIRES_GRAD)
 
     def detach(self) -> Tensor:
         """The same without history."""

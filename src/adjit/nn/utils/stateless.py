@@ -42,13 +42,17 @@ def _exchange(module: Module, name: str, t: Any) -> Any:
         if last in registry:
             before, registry[last] = registry[last], t
             return before
-    if not hasattr(owner, last):
-        raise AttributeError(f"{owner._get_name()} has no attribute `{last}`")
-    before = getattr(owner, last)
-    if not isinstance(before, Tensor):
+    before = owner.__dict__.get(last, MISSING)
+    if before is not MISSING and not isinstance(before, Tensor):
         raise TypeError(f"{before} is not an instance of torch.Tensor")
-    setattr(owner, last, t)
+    if t is MISSING:
+        del owner.__dict__[last]
+    else:
+        owner.__dict__[last] = t
     return before
+
+
+MISSING = object()  # where a module has nothing of a name
 
 
 def _own(module: Module) -> dict[str, Tensor]:
