@@ -4,6 +4,8 @@ Everything here works on a NumPy array and a few facts about the tensor, so that
 file depends on the tensor itself.  Only the elements that are shown are ever formatted.
 """
 
+from __future__ import annotations
+
 import contextlib
 import dataclasses
 import html
@@ -14,8 +16,10 @@ from typing import Any
 import numpy as np
 
 __all__ = [
+    "Branch",
     "format_tensor_spec",
     "get_printoptions",
+    "module_html",
     "printoptions",
     "set_printoptions",
     "tensor_html",
@@ -406,6 +410,74 @@ def tensor_html(
         "</div>",
     ]
     return "\n".join(parts)
+
+
+@dataclasses.dataclass(slots=True)
+class Branch:
+    """A module as its tree for notebooks shows it.
+
+    Attributes:
+        name: what its parent calls it, "" at the root.
+        kind: its class.
+        about: its `extra_repr`.
+        tensors: its own parameters and buffers: name, dtype and shape, and a remark.
+        count: how many numbers its parameters have, with those of its children.
+        children: the modules in it.
+    """
+
+    name: str
+    kind: str
+    about: str
+    tensors: list[tuple[str, str, str]]
+    count: int
+    children: list[Branch]
+
+
+_TREE_STYLE = """\
+<style>
+.adjit-module {line-height: 1.5; font-family: monospace; overflow-x: auto}
+.adjit-module .inner {margin-left: .45em; padding-left: 1em; border-left: 1px solid rgba(128, 128, 128, .4)}
+.adjit-module summary {cursor: pointer; white-space: nowrap}
+.adjit-module .leaf {padding-left: 1.05em; white-space: nowrap}
+.adjit-module .about {opacity: .7}
+</style>"""
+
+
+def module_html(root: Branch) -> str:
+    """The form of a module for notebooks: a tree that unfolds, without a script.
+
+    The root is open. Each line tells the name, class, `extra_repr` and number of parameters; what is in it
+    comes below: its own parameters and buffers with their shapes, then its children.
+
+    Example:
+        >>> tree = Branch("", "ReLU", "", [], 0, [])
+        >>> '<div class="leaf"><b>ReLU</b></div>' in module_html(tree)
+        True
+    """
+    return "\n".join(['<div class="adjit-module">', _TREE_STYLE, *_branch(root, " open"), "</div>"])
+
+
+def _branch(branch: Branch, state: str) -> Iterator[str]:
+    """The lines of a module and of all in it."""
+    name = f"{html.escape(branch.name)}: " if branch.name else ""
+    about = " · ".join([part for part in (branch.about, _parameters(branch.count)) if part])
+    line = f"{name}<b>{html.escape(branch.kind)}</b>"
+    if about:
+        line += f' <span class="about">{html.escape(about)}</span>'
+    if not branch.tensors and not branch.children:
+        yield f'<div class="leaf">{line}</div>'
+        return
+    yield f'<details{state}><summary>{line}</summary><div class="inner">'
+    for tensor, form, remark in branch.tensors:
+        told = html.escape(" · ".join([part for part in (form, remark) if part]))
+        yield f'<div class="leaf">{html.escape(tensor)} <span class="about">{told}</span></div>'
+    for child in branch.children:
+        yield from _branch(child, "")
+    yield "</div></details>"
+
+
+def _parameters(count: int) -> str:
+    return f"{count:,} parameter{'' if count == 1 else 's'}" if count else ""
 
 
 def _slices(values: Array) -> Iterator[str]:

@@ -65,6 +65,7 @@ class Layout:
         if not leaves:
             raise ValueError(f"{caller}(): {name} has no tensors that need gradients")
         self.tensors: list[Tensor] = leaves
+        self.is_tensor = self.module is None and isinstance(x, Tensor)
         self.sizes = [leaf.numel() for leaf in leaves]
 
     def split(self, flat: Tensor) -> list[Tensor]:
@@ -84,7 +85,7 @@ class Layout:
                     parameter.copy_(value)
                 return self.module, self.tensors
         leaves = [leaf.detach().requires_grad_(requires_grad) for leaf in leaves]
-        return tree_unflatten(leaves, self.spec), leaves
+        return leaves[0] if self.is_tensor else tree_unflatten(leaves, self.spec), leaves
 
     def restored(self, flat: Array) -> Any:
         """A vector of SciPy's in the structure of what it came from; a module is written."""

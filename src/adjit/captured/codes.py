@@ -30,7 +30,13 @@ _ANY_ATTRIBUTE = {"MATCH_CLASS"}  # reads attributes that only a class names
 OURS, LIBRARY, PURE, USER = "ours", "library", "pure", "user"
 
 # Parts of the library whose Python is looked into like the user's own: modules hold what users change.
-_LOOKED_INTO = ("adjit.nn.", "adjit.optim.lr_scheduler", "adjit.models", "adjit.utils")
+_LOOKED_INTO = (
+    "adjit.nn.",
+    "adjit.optim.lr_scheduler",
+    "adjit.models",
+    "adjit.scipy",
+    "adjit.utils",
+)
 _NOT_LOOKED_INTO = (
     "adjit.nn.functional", "adjit.nn.init", "adjit.nn.parameter", "adjit.nn.reduction",
 )  # fmt: skip

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
 from typing import Any, NamedTuple, Self
 
+from .. import printing
 from ..autograd.modes import no_grad
 from ..captured import compile
 from ..captured.reach import module_classes
@@ -1396,6 +1397,36 @@ class Module:
         lines = own_lines + child_lines
         inner = "\n  " + "\n  ".join(lines) + "\n" if lines else ""
         return f"{self._get_name()}({inner})"
+
+    def _repr_html_(self) -> str:
+        """The module as a tree that unfolds, which notebooks show; no tensor is computed."""
+        return printing.module_html(self._branch("", ()))
+
+    def _branch(self, name: str, above: tuple[Module, ...]) -> printing.Branch:
+        own: list[tuple[str, Tensor, str]] = [
+            (n, p, "" if p.requires_grad else "frozen")
+            for n, p in self._parameters.items()
+            if p is not None
+        ]
+        own += [(n, b, "buffer") for n, b in self._buffers.items() if b is not None]
+        within = (*above, self)  # a module that holds itself is not unfolded again
+        return printing.Branch(
+            name,
+            self._get_name(),
+            self.extra_repr(),
+            [(n, _form(t), remark) for n, t, remark in own],
+            sum([p.numel() for p in self.parameters() if not is_lazy(p)]),
+            [
+                m._branch(n, within)
+                for n, m in self._modules.items()
+                if m is not None and m not in within
+            ],
+        )
+
+
+def _form(t: Tensor) -> str:
+    """The dtype and shape of a tensor as a line of a module's tree tells them."""
+    return "uninitialized" if is_lazy(t) else f"{t.dtype} {tuple(t.shape)}"
 
 
 def indented(text: str) -> str:
