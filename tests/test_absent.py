@@ -90,7 +90,9 @@ def test_every_method_of_pytorch_is_there_or_in_the_table():
     listed = [name for _, name in MISSING]
     assert len(set(listed)) == len(listed)
     public = {name for name in dir(torch.Tensor) if not name.startswith("_")}
-    assert {name for name in public if not hasattr(adjit.Tensor, name)} == set(listed)
+    assert {name for name in public if not hasattr(adjit.Tensor, name)} == {
+        name for name in listed if name[0] != "_"
+    }
 
 
 def test_what_a_user_names_as_a_missing_method_is_found():
@@ -112,3 +114,52 @@ def test_what_a_user_names_as_a_missing_method_is_found():
 def test_a_slip_of_the_keyboard_is_told_as_such():
     with pytest.raises(AttributeError, match=r"^module 'adjit' has no attribute 'sinn'$"):
         adjit.sinn  # noqa: B018
+
+
+# ----- what programs use -----
+
+# The names of PyTorch that two or more of 92 public repositories use, without those of dtypes, devices and
+# processes that are other subjects.
+USED = (Path(__file__).parent / "names_of_programs.txt").read_text().split()
+REFUSED = {name for _, name in NAMES} | {f"Tensor.{name}" for _, name in MISSING}
+
+
+def found(name: str) -> object:
+    """What a dotted name stands for, as a program comes to it by attributes and imports."""
+    at: object = adjit
+    for part in name.replace("Module.", "nn.Module.", name.startswith("Module.")).split("."):
+        try:
+            at = getattr(at, part)
+        except AttributeError:
+            if not hasattr(at, "__path__"):
+                raise
+            at = importlib.import_module(f"{at.__name__}.{part}")
+    return at
+
+
+@pytest.mark.parametrize("name", USED)
+def test_a_name_that_programs_use_is_there_or_refused_with_a_reason(name):
+    parts = name.split(".")
+    if REFUSED.isdisjoint(".".join(parts[:n]) for n in range(1, len(parts) + 1)):
+        found(name)
+    else:
+        with pytest.raises(
+            (AttributeError, ImportError), match="adjit has not all that PyTorch has"
+        ):
+            found(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["fx", "export", "library", "utils.cpp_extension", "nn.attention.flex_attention"]
+)
+def test_the_error_of_an_import_says_what_to_do_instead(name):
+    with pytest.raises(ModuleNotFoundError, match=r"^No module named 'adjit\.\S+'\. ") as caught:
+        importlib.import_module(f"adjit.{name}")
+    assert caught.value.name == f"adjit.{name}"
+    assert "adjit has not all that PyTorch has; " in str(caught.value)
+
+
+def test_a_module_that_nobody_has_is_not_found_as_usual():
+    for name in ("adjit.nonsense", "nonsense.fx"):
+        with pytest.raises(ModuleNotFoundError, match=r"^No module named '[a-z.]+'$"):
+            importlib.import_module(name)

@@ -1,6 +1,6 @@
 """What PyTorch has and adjit has not: the names, by subject, and what to do instead.
 
-One table, from which errors are told. The list in the README has the same subjects.
+One table, from which errors are told, those of imports too. The list in the README has the same subjects.
 """
 
 from __future__ import annotations
@@ -8,7 +8,10 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Iterable
+from importlib.abc import MetaPathFinder
 from typing import Any, NamedTuple, NoReturn
+
+ROOT = __name__.rpartition(".")[0]
 
 
 class Subject(NamedTuple):
@@ -89,9 +92,24 @@ SUBJECTS = (
         quantize_per_tensor_dynamic quantization ao""",
     ),
     Subject(
+        "Attention with scores of a function",
+        "give nn.functional.scaled_dot_product_attention an attn_mask, boolean or added to the scores",
+        "nn.attention.flex_attention",
+    ),
+    Subject(
+        "Ops of one's own by PyTorch's registries and compilers",
+        "write an adjit.autograd.Function",
+        "library classes utils.cpp_extension",
+    ),
+    Subject(
+        "Counts of operations",
+        "look at the steps and their times with adjit.profiler",
+        "utils.flop_counter",
+    ),
+    Subject(
         "Other processes, other compilers",
         "train in one process, with adjit.compile, and save state dicts",
-        "distributed multiprocessing export fx onnx.export package futures cond",
+        "distributed multiprocessing export fx onnx.export package futures cond _inductor",
     ),
 )  # fmt: skip
 
@@ -119,7 +137,7 @@ METHODS = {
     "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ narrow_copy nonzero_static
         sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes""",
     "What PyTorch uses itself or has no longer": """dim_order grad_dtype module_load name reinforce
-        volatile""",
+        volatile _make_wrapper_subclass""",
 }  # fmt: skip
 OTHER_SUBJECTS = {
     "Other devices": "look at x.device and x.is_cuda",
@@ -180,3 +198,18 @@ def absent(room: str, name: str) -> AttributeError:
     if subject is None:
         return AttributeError(told)
     return AttributeError(f"{told}. {_told(subject.title, subject.instead)}")
+
+
+class AbsentModules(MetaPathFinder):
+    """Asked last for a module: those of PyTorch that are missing are refused with what to do instead."""
+
+    def find_spec(self, fullname: str, path: Any, target: Any = None) -> None:
+        """Find nothing.
+
+        Raises:
+            ModuleNotFoundError: for a module of the table.
+        """
+        root, _, name = fullname.partition(".")
+        if root == ROOT and (subject := _by_name().get(name)) is not None:
+            told = _told(subject.title, subject.instead)
+            raise ModuleNotFoundError(f"No module named {fullname!r}. {told}", name=fullname)

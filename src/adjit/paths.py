@@ -13,6 +13,8 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
+from .absent import AbsentModules
+
 ROOT = __name__.rpartition(".")[0]
 
 # Without the name of the library, which stands for its top.
@@ -86,7 +88,8 @@ class ModulePath(ModuleType):
 
 
 def put_in_place() -> None:
-    """Have the import system and the modules around them know the paths."""
+    """Have the import system and the modules around them know the paths, and what is missing."""
+    sys.meta_path.append(AbsentModules())
     for path, homes in PATHS.items():
         name = f"{ROOT}.{path}"
         module = sys.modules[name] = ModulePath(name, homes)

@@ -5,8 +5,12 @@ from __future__ import annotations
 import contextlib
 import enum
 from collections.abc import Iterator, Sequence
+from typing import NoReturn
+
+from ..absent import absent
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
+__path__: list[str] = []  # a package without files: imports from below it are refused with a reason
 
 
 class SDPBackend(enum.IntEnum):
@@ -71,3 +75,8 @@ def sdpa_kernel(
     finally:
         enabled.clear()
         enabled.update(before)
+
+
+def __getattr__(name: str) -> NoReturn:
+    """What PyTorch has and adjit has not."""
+    raise absent("nn.attention", name)
