@@ -78,14 +78,17 @@ ON_PURPOSE = {
     r"(?s)\b(?:nan|inf)\b.*\bgrid_sample\(": "PyTorch reads NaN there, on a GPU 0",
     r"(?s)\b(?:digamma|psi)_?\(.*(?:backward|grad)\(": "PyTorch's gradient is finite at poles",
     r"(?s)\bmulti(?:label)?_margin_loss\(.*(?:backward|grad)\(": "in PyTorch NaN times a class left out counts",
+    r"\bdetach_copy\(": "PyTorch's has a history, which ends in an error",
+    r"(?s)\bhardsigmoid_?\(.*(?:backward|grad)\(": "PyTorch's sixth is one of float32",
+    r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
+}
+# Likewise, but it takes certain numbers, shapes or lines before and after.
+IN_PROGRAMS = {
     r"\bmulti_margin_loss\(.*T\.tensor\(\[\]": "PyTorch's mean of no losses is undefined memory",
     r"(?s)\bint16\b.*\barctan2_?\(|\bint16\b.*\batan2_?\(": "PyTorch squares whole numbers for the gradient",
     r"(?s)\bconv\dd\(.*no_grad\(\)": "results lie channels last here: reshape copies, and is no view",
-    r"\bdetach_copy\(": "PyTorch's has a history, which ends in an error",
-    r"(?s)\bhardsigmoid_?\(.*(?:backward|grad)\(": "PyTorch's sixth is one of float32",
     r"(?s)\b(v\d+),[^\n]*= T\.autograd\.grad\(.*\n\1\S*\w_\(": "PyTorch's gradient may be one number for many",
     r"\bresize_\(\(-1": "PyTorch makes a tensor of -1 elements",
-    r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
 }
 
 
@@ -98,7 +101,7 @@ def found_in(workers: Workers, program: Program, names: list[str]) -> tuple[str,
         return reference, plain
     asked = [n for n in others if WAYS[n].takes_random or not program.is_random]
     text = "\n".join(program.lines)
-    if any(re.search(p, text) for p in ON_PURPOSE):
+    if any(re.search(p, text) for p in (*ON_PURPOSE, *IN_PROGRAMS)):
         asked = [n for n in asked if n != "torch"]
     if raised(plain[0]) != [e for e in plain[0].errors if e]:
         asked = [n for n in asked if n != "compiled"]  # the whole call raises, late
