@@ -1076,6 +1076,21 @@ def test_a_program_may_allow_classes_and_functions():
         assert torch.load(io.BytesIO(data), weights_only=True)[:2] == values[:2]
 
 
+def test_functions_are_saved_by_name_when_they_ask_subclasses_too():
+    held = adjit.nn.functional.relu  # before a subclass has functions exchanged
+
+    class Asked(adjit.Tensor):
+        __torch_function__ = classmethod(lambda cls, func, types, args=(), kwargs=None: None)
+
+    try:
+        assert adjit.nn.functional.relu is not held
+        data = saved([held, adjit.nn.functional.relu])
+        with adjit.serialization.safe_globals([adjit.nn.functional.relu]):
+            assert loaded(data) == [held, held]
+    finally:
+        adjit.overrides._unwrap_functions()
+
+
 class Twice(adjit.nn.Module):
     """A module with shared parts, a function, a buffer and a hook."""
 

@@ -164,7 +164,8 @@ def _name_in_modules(value: Any) -> str | None:
         found = operator.attrgetter(name)(sys.modules[module])
     except (AttributeError, KeyError):
         return None
-    return f"{module}.{name}" if found is value and module != "builtins" else None
+    # Equal, as functions that ask subclasses are equal to those that they stand for.
+    return f"{module}.{name}" if found == value and module != "builtins" else None
 
 
 def _at(path: tuple[str, ...]) -> str:
