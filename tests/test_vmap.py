@@ -342,6 +342,17 @@ def test_writes_in_place_are_those_of_examples():
     same(*both(f, X, X))
 
 
+def test_shapes_changed_in_place_are_those_of_examples():
+    def f(library, x):
+        y = x * 2
+        y.unsqueeze_(0)
+        shape = tuple(y.shape)
+        y.squeeze_(0).t_()
+        return y.sin() + len(shape), y @ x
+
+    same(*both(f, X))
+
+
 def test_writes_reach_what_examples_were_taken_of():
     x = adjit.zeros(3, 2)
 
