@@ -11,6 +11,8 @@ from vmap_laws import Law, differences, rows_differ
 
 import adjit
 from adjit.func import grad, vmap
+from adjit.graph.operation import Operation
+from adjit.graph.registry import registry
 
 SAMPLES = 2
 # What draws, makes uninitialised memory, or has dtypes and orders that are not there.
@@ -70,6 +72,25 @@ def test_examples_at_once_are_a_loop_over_them(name):
             text for text in found if "last axis" not in text and "another example" not in text
         ]
     assert found == []
+
+
+# What only runs on tensors that are no examples, or has no rule: `vmap` of it is an error.
+WITHOUT_RULE = {
+    "label_gradients", "label_losses", "of_one_weight", "picked_few", "places_of_few", "recurrent_layer",
+}  # fmt: skip
+
+
+def test_operations_say_what_they_do_with_examples():
+    ops = {name: op for name, op in registry.items() if isinstance(op, Operation)}
+    assert {n for n, op in ops.items() if op.batching is None and not op.draws} == WITHOUT_RULE
+
+
+def test_an_operation_without_a_rule_is_an_error():
+    layer = adjit.nn.LSTM(4, 3).double()
+    with pytest.raises(
+        RuntimeError, match="Batching rule not implemented for aten::recurrent_layer"
+    ):
+        vmap(lambda x: layer(x)[0])(adjit.tensor(X[:, :, None, :4]))
 
 
 # ----- arguments -----
@@ -321,6 +342,17 @@ def test_writes_in_place_are_those_of_examples():
     same(*both(f, X, X))
 
 
+def test_shapes_changed_in_place_are_those_of_examples():
+    def f(library, x):
+        y = x * 2
+        y.unsqueeze_(0)
+        shape = tuple(y.shape)
+        y.squeeze_(0).t_()
+        return y.sin() + len(shape), y @ x
+
+    same(*both(f, X))
+
+
 def test_writes_reach_what_examples_were_taken_of():
     x = adjit.zeros(3, 2)
 
@@ -397,7 +429,6 @@ def test_indices_of_examples(in_dims):
 def test_per_example_gradients_of_a_shared_weight_take_one_product():
     """An expanded weight is multiplied once, and its gradients are those of examples."""
     w, x = adjit.randn(7, 5), adjit.randn(6, 5)
-    kernels = []
 
     def f(w, x):
         y = adjit.nn.functional.linear(x, w)
@@ -406,4 +437,6 @@ def test_per_example_gradients_of_a_shared_weight_take_one_product():
     g = vmap(grad(f), in_dims=(None, 0))(w, x)
     wanted = adjit.stack([grad(f)(w, one) for one in x])
     np.testing.assert_allclose(g.numpy(), wanted.numpy(), rtol=1e-5)
-    assert kernels == []
+    made = adjit.bmm(adjit.randn(6, 3, 5), w.expand(6, 7, 5).transpose(1, 2))
+    assert made.storage.value.recipe.spec.shape == (18, 7)
+    assert made.shape == (6, 3, 7)

@@ -18,7 +18,7 @@ from ..schedule.settle import settle
 from ..storage import Storage
 from . import batching, calls, pushing, record
 from .batching import Rule
-from .levels import innermost, is_traced, tracers
+from .levels import is_traced, level_of, tracers
 from .node import (
     GradContext,
     Gradient,
@@ -276,10 +276,10 @@ class Operation(native.Native):
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, /, *args: Argument, **kwargs: Argument) -> Results:
+        if tracers and (level := level_of((*args, *kwargs.values()))) is not None:
+            return level.operation(self, args, kwargs)
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
-        if tracers and is_traced(operands):
-            return innermost(operands).operation(self, args, kwargs)
         if self.draws and state.levels:
             return state.levels[-1].operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
@@ -680,7 +680,8 @@ def normalizes(function: _F, *, first: bool = False, in_order: bool = False) -> 
         found = run(*args, **kwargs)
         if found.__class__ is not NormalizedCall:
             return found
-        _note(known, args, kwargs, found, in_order)
+        if not tracers or level_of((*args, *kwargs.values())) is None:
+            _note(known, args, kwargs, found, in_order)
         out = found.op(*found.args, **found.kwargs)
         return out[0] if first else out
 

@@ -10,7 +10,7 @@ from ..graph.operation import normalizes, operation
 from ..shapes import numel
 from ..tensor import Tensor
 from .matmul import bmm, lines_of, matmul, mm
-from .product_sums import addmm
+from .product_sums import addmm, baddbmm
 
 
 @operation("AddmmBackward0")
@@ -29,6 +29,17 @@ def _(g: Tensor, input: Tensor, weight: Tensor) -> Any:
 
 @affine.batched
 def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
+    if batch.has(weight):
+        weights = batch.full(weight)
+        if not batch.has(input):  # one product with all weights below each other
+            flat = batch.full(bias).reshape(-1)
+            made = affine(flat, input, weights.reshape(-1, weights.shape[2]))
+            return batch.wrapped(made.unflatten(1, (batch.size, -1)).movedim(1, 0))
+        if weights.stride(0):
+            rows = batch.full(input)
+            return batch.wrapped(
+                baddbmm(batch.full(bias).unsqueeze(1), rows, weights.transpose(1, 2))
+            )
     if batch.has(bias) or batch.has(weight):
         return mm(input, weight.t()) + bias
     return batch.wrapped(unfolded(affine(bias, folded(batch.full(input)), weight), batch.size))

@@ -450,6 +450,9 @@ def _reshaping_inplace(function: Any, name: str, arguments: str, shape: list[int
     def method(self: Tensor, *args: Any) -> Tensor:
         inplace.check(self)
         made = function(self, *args)
+        if self.__class__ in tracers:
+            self.become(made)
+            return self
         spec, offset, edge, counter = made.spec, made.offset, made.edge, self.counter
         info = SimpleNamespace() if edge is None or self.view_of is None else self.view_of
         version = counter.version + 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
@@ -10,7 +11,7 @@ from .. import dtypes
 from ..graph import inplace
 from ..graph.fastpath import elementwise_recorder
 from ..graph.levels import Level, tracers
-from ..graph.node import spec_of
+from ..graph.node import Spec, spec_of
 from ..graph.operation import active_levels, forget_draws
 from ..graph.record import is_tensor
 from ..graph.state import state
@@ -72,6 +73,12 @@ class Batched(Tracer):
         return f"BatchedTensor(lvl={self.level.depth}, bdim=0, value=\n    {shown}\n)"
 
 
+@functools.lru_cache(4096)
+def spec_of_one(spec: Spec) -> Spec:
+    """The spec of one example."""
+    return spec_of(spec.shape[1:], spec.strides[1:], spec.dtype, spec.device)
+
+
 class BatchLevel(Level):
     """Many examples at once."""
 
@@ -118,10 +125,7 @@ class BatchLevel(Level):
 
     def wrapped(self, t: Any) -> Any:
         """One example of a tensor with all of them along its first axis."""
-        spec = t.spec
-        return tracer(
-            Batched, self, t, spec_of(spec.shape[1:], spec.strides[1:], spec.dtype, spec.device)
-        )
+        return tracer(Batched, self, t, spec_of_one(t.spec))
 
     def full(self, t: Any) -> Any:
         """The tensor with all examples in front: one that they share expanded."""
@@ -168,8 +172,12 @@ class BatchLevel(Level):
 
     def elementwise(self, op: Any, operands: Any, attributes: Any) -> Any:
         """Apply an elementwise op to all examples: axes are aligned behind theirs."""
-        rank = max([t.ndim for t in operands if is_tensor(t)])
+        tensors = [t for t in operands if is_tensor(t)]
+        rank = max([t.spec.ndim for t in tensors])
         given = [self._aligned(t, rank) if self.has(t) else t for t in operands]
+        kind = tensors[0].spec.dtype
+        if all(t.spec.dtype is kind for t in tensors):
+            return self.wrapped(elementwise_recorder()(op, tuple(given), attributes, False))
         wanted = self._compute_dtype(op, operands)
         if wanted is not self._compute_dtype(op, given) and wanted is not None:
             given = [t.to(wanted) if is_tensor(t) else t for t in given]
@@ -188,7 +196,7 @@ class BatchLevel(Level):
     def _aligned(self, t: Any, rank: int) -> Any:
         """All examples, each with so many axes, those of size 1 first."""
         value = t.value
-        missing = rank - t.ndim
+        missing = rank - t.spec.ndim
         return value.reshape(self.size, *[1] * missing, *t.shape) if missing else value
 
     def operation(self, op: Any, args: Any, kwargs: Any) -> Any:

@@ -69,6 +69,10 @@ class Tracer(Tensor):
 
         return self.value.register_hook(on_value)
 
+    def become(self, other: Tracer) -> None:
+        """Stand for what another tracer of this level stands for."""
+        self.value, self.spec, self.offset = other.value, other.spec, other.offset
+
     def like(self, value: Tensor) -> Tensor:
         """A tracer of the same level that stands for another tensor."""
         return tracer(type(self), self.level, value, self.spec)
