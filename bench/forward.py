@@ -1,4 +1,4 @@
-"""Forward mode beside `torch.func` and JAX: products with Jacobians, and sparse Jacobians.
+"""Forward mode beside `torch.func` and JAX: products with Jacobians, Jacobians by columns, sparse ones.
 
     python bench/forward.py [--threads 1] [--rows PATTERN] [--seconds 0.5] [--turns 3]
 
@@ -41,12 +41,18 @@ def network(lib: Any, kind: str) -> tuple[Any, tuple[int, ...]]:
         softmax = lib.nn.functional.log_softmax
     if kind == "elementwise":
         return lambda x: exp(-x * x) * tanh(x) + x / (1 + x * x), (1 << 18,)
-    a, b = array(random(256, 256, seed=1)), array(random(256, 10, seed=2))
-    return lambda x: softmax(tanh(tanh(x @ a) @ a) @ b, -1), (64, 256)
+    if kind == "layers":
+        a, b = array(random(256, 256, seed=1)), array(random(256, 10, seed=2))
+        return lambda x: softmax(tanh(tanh(x @ a) @ a) @ b, -1), (64, 256)
+    if kind == "wide":
+        a = array(random(16, 512, seed=1))
+        return lambda x: tanh(x @ a) * 2, (16,)
+    a = array(random(32, 64, seed=1))
+    return lambda x: (tanh(x @ a) ** 2).sum(), (32,)
 
 
-def calls_of(kind: str) -> dict[str, Call]:
-    """The product with a Jacobian in each library, as an array."""
+def calls_of(row: str, kind: str) -> dict[str, Call]:
+    """What each library does in a row: results as arrays."""
     import torch
 
     import adjit
@@ -55,14 +61,19 @@ def calls_of(kind: str) -> dict[str, Call]:
     for name, lib in (("adjit", adjit), ("PyTorch", torch)):
         f, shape = network(lib, kind)
         x, t = (lib.tensor(random(*shape, seed=s)) for s in (3, 4))
-        found[name] = lambda lib=lib, f=f, x=x, t=t: lib.func.jvp(f, (x,), (t,))[1].numpy()
+        if row == "jvp":
+            found[name] = lambda lib=lib, f=f, x=x, t=t: lib.func.jvp(f, (x,), (t,))[1].numpy()
+        else:
+            whole = getattr(lib.func, row)(f)
+            found[name] = lambda whole=whole, x=x: whole(x).detach().numpy()
     if importlib.util.find_spec("jax"):
         import jax
 
         f, shape = network(jax.numpy, kind)
         x, t = (jax.numpy.asarray(random(*shape, seed=s)) for s in (3, 4))
-        compiled = jax.jit(lambda x, t: jax.jvp(f, (x,), (t,))[1])
-        found["JAX"] = lambda: np.asarray(compiled(x, t))
+        compiled = jax.jit(lambda x, t: jax.jvp(f, (x,), (t,))[1]) if row == "jvp" else None
+        whole = None if row == "jvp" else jax.jit(getattr(jax, row)(f))
+        found["JAX"] = lambda: np.asarray(compiled(x, t) if compiled else whole(x))
     return found
 
 
@@ -83,8 +94,10 @@ def stencil(cells: int, dense: bool) -> dict[str, Call]:
 
 
 ROWS: dict[str, Callable[[], dict[str, Call]]] = {
-    "jvp of 2^18 elements": lambda: calls_of("elementwise"),
-    "jvp of three layers, batch 64": lambda: calls_of("layers"),
+    "jvp of 2^18 elements": lambda: calls_of("jvp", "elementwise"),
+    "jvp of three layers, batch 64": lambda: calls_of("jvp", "layers"),
+    "jacfwd of 16 inputs, 512 outputs": lambda: calls_of("jacfwd", "wide"),
+    "hessian of 32 inputs": lambda: calls_of("hessian", "scalar"),
     "sparse Jacobian, 1000 cells": lambda: stencil(1000, True),
     f"sparse Jacobian, {CELLS} cells": lambda: stencil(CELLS, False),
 }

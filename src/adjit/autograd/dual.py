@@ -74,6 +74,15 @@ class Dual(Tracer):
         made: Tensor = self.level.dual(value, self.tangent)
         return made
 
+    def parts(self) -> tuple[Tensor, ...]:
+        """The value and the tangent."""
+        return (self.value,) if self.tangent is None else (self.value, self.tangent)
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """The same with `change` of value and tangent."""
+        made: Tensor = self.level.dual(*map(change, self.parts()), *(None,) * (self.tangent is None))
+        return made
+
     def detach(self) -> Tensor:
         """The same without history and without a tangent."""
         made: Tensor = self.level.dual(self.value.detach(), None)

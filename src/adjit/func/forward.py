@@ -11,7 +11,7 @@ from ..graph.record import is_tensor
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
 from ..utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
-from .reverse import jacrev
+from .reverse import Argnums, chosen, jacrev
 
 JVP = "jvp(f, primals, tangents)"
 INDEPENDENT = (
@@ -134,7 +134,7 @@ def jvp(
 
 
 def jacfwd(
-    func: Callable[..., Any], argnums: int | tuple[int, ...] = 0, has_aux: bool = False, *,
+    func: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, *,
     randomness: str = "error",
 ) -> Callable[..., Any]:  # fmt: skip
     """A function that gives the Jacobian of `func`: one pass with the tangents of all its columns as a batch.
@@ -184,28 +184,6 @@ def jacfwd(
     return wrapper
 
 
-def hessian(func: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
-    """A function that gives the Hessian of `func`: forward over reverse, `jacfwd(jacrev(func))`.
-
-    Args:
-        func: a function of tensors that gives a tensor or containers of tensors.
-        argnums: by which argument or arguments.
-
-    Returns:
-        A function of the same arguments: for an output of shape O and an input of shape I a tensor of shape
-        O + I + I; for several `argnums` a tuple of tuples.
-
-    Raises:
-        RuntimeError: if arguments or results do not fit, with PyTorch's texts.
-
-    Example:
-        >>> adjit.func.hessian(lambda x: (x ** 3).sum())(adjit.tensor([1., 2.]))
-        tensor([[ 6.,  0.],
-                [ 0., 12.]])
-    """
-    return jacfwd(jacrev(func, argnums), argnums)
-
-
 def basis_of(inputs: Sequence[Tensor]) -> list[Tensor]:
     """Parts of the unit vectors of all inputs together, along a new first axis."""
     sizes = [t.numel() for t in inputs]
@@ -217,17 +195,23 @@ def basis_of(inputs: Sequence[Tensor]) -> list[Tensor]:
     return found
 
 
-def chosen(args: Sequence[Any], argnums: int | tuple[int, ...]) -> int | tuple[int, ...]:
-    """The numbers of arguments, from the front."""
-    if isinstance(argnums, int):
-        if not -len(args) <= argnums < len(args):
-            raise RuntimeError(f"Got argnum={argnums}, but only {len(args)} positional inputs")
-        return argnums % len(args)
-    if not isinstance(argnums, tuple):
-        raise RuntimeError(f"argnums must be int or Tuple[int, ...], got: {type(argnums)}")
-    if not argnums:
-        raise RuntimeError("argnums must be non-empty")
-    found = tuple([chosen(args, k) for k in argnums])
-    if len(set(found)) < len(found):
-        raise RuntimeError(f"argnums elements must be unique, got {found}")
-    return found  # type: ignore[return-value]
+def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
+    """A function that gives the Hessian of `func`, forward over reverse: `jacfwd(jacrev(func))`.
+
+    Args:
+        func: a function of tensors that gives a tensor or containers of tensors.
+        argnums: in which argument or arguments.
+
+    Returns:
+        A function of the same arguments: for an output of shape O and an input of shape I a tensor of shape
+        O + I + I.
+
+    Raises:
+        RuntimeError: if arguments or results do not fit, with PyTorch's texts.
+
+    Example:
+        >>> adjit.func.hessian(lambda x: (x**3).sum())(adjit.tensor([1., 2.]))
+        tensor([[ 6.,  0.],
+                [ 0., 12.]])
+    """
+    return jacfwd(jacrev(func, argnums), argnums)

@@ -124,11 +124,23 @@ class Recorded(NamedTuple):
         """Results as they are outside: without the fresh inputs."""
         if self.goes_on:
             return tree
-        return tree_map(lambda t: t.detach() if is_tensor(t) else t, tree)
+        return tree_map(_cut_off, tree)
+
+
+def _cut_off(t: Any) -> Any:
+    """The same without history; tangents stay, whatever level they are of."""
+    if not is_tensor(t):
+        return t
+    return t.changed(_cut_off) if t.__class__ in tracers else t.detach()
 
 
 def _needs_grad(t: Any) -> bool:
-    return bool(record.needs_grad(t))
+    return any(map(record.needs_grad, _ends(t)))
+
+
+def _ends(t: Any) -> list[Any]:
+    """The tensors in the graph that a tracer stands for, tangents among them."""
+    return [end for part in t.parts() for end in _ends(part)] if t.__class__ in tracers else [t]
 
 
 def recorded(
@@ -167,7 +179,7 @@ def _bottom(t: Any) -> Any:
 
 def _leads_further(roots: Sequence[Any], own: set[int]) -> bool:
     """Whether the graph of tensors has leaves that are not among these, nor inputs of what is done."""
-    edges = [record.edge_of(_bottom(t)) for t in roots if is_tensor(t)]
+    edges = [record.edge_of(end) for t in roots if is_tensor(t) for end in _ends(t)]
     found = list({edge[0] for edge in edges if edge is not None})
     ends = reach(found, set(found))
     return any(

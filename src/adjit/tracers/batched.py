@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from .. import dtypes
 from ..graph import inplace
 from ..graph.fastpath import elementwise_recorder
-from ..graph.levels import Level, tracers
+from ..graph.levels import Level, level_of, tracers
 from ..graph.node import Spec, spec_of
 from ..graph.operation import active_levels, forget_draws
 from ..graph.record import is_tensor
@@ -277,5 +277,12 @@ class BatchLevel(Level):
         inplace.adopt(t.value, self.full(made), overlap=overlap and not self.has(made))
 
     def factory(self, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-        """A new tensor with a part for each example."""
-        return self.wrapped(self.full(function(*args, **kwargs)).contiguous())
+        """A new tensor with a part for each example, and what levels around have of each."""
+
+        def made_of_one(*_: Any, **__: Any) -> Any:
+            return function(*args, **kwargs)
+
+        given = [a.value if self.has(a) else a for a in args]
+        around = level_of(given)
+        made = made_of_one() if around is None else around.factory(made_of_one, given, {})
+        return self.wrapped(self.full(made).contiguous())

@@ -77,6 +77,14 @@ class Tracer(Tensor):
         """A tracer of the same level that stands for another tensor."""
         return tracer(type(self), self.level, value, self.spec)
 
+    def parts(self) -> tuple[Tensor, ...]:
+        """The tensors behind it that may have a history each."""
+        return (self.value,)
+
+    def changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
+        """The same with `change` of each part in its place."""
+        return self.like(change(self.value))
+
 
 def tracer(cls: type[Any], level: Level, value: Tensor, spec: Any) -> Any:
     """A tracer that stands for `value` and looks like `spec`."""
