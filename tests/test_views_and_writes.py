@@ -141,7 +141,7 @@ def test_a_view_by_several_indices_is_one_node():
     x = adjit.ones(4, 5, requires_grad=True)
     for key, name in (
         (np.s_[1:, 2], "SelectBackward0"), (np.s_[1, 2:], "SliceBackward0"),
-        (np.s_[1:, None], "UnsqueezeBackward0"), (np.s_[1:, :, ...], "SliceBackward0"),
+        (np.s_[1:, 2:, None], "UnsqueezeBackward0"), (np.s_[1:, :, ...], "SliceBackward0"),
     ):  # fmt: skip
         fn = x[key].grad_fn
         assert fn.name() == name
@@ -157,3 +157,10 @@ def test_second_derivatives_of_parts():
         (second,) = T.autograd.grad((first[1:, 1:] ** 2).sum(), x)
         found.append([first.tolist(), second.tolist()])
     np.testing.assert_allclose(*found, rtol=1e-12)
+
+
+def test_the_gradient_of_an_axis_that_was_added_is_a_view():
+    fn = adjit.ones(4, 5, requires_grad=True)[None, :, :].grad_fn
+    assert fn.name() == "UnsqueezeBackward0"
+    g = adjit.ones(1, 4, 5)
+    assert fn.context.function(g).storage is g.storage

@@ -191,9 +191,14 @@ def is_full(key: slice) -> bool:
 
 def walk(x: Tensor, key: Any) -> tuple[Tensor, list[Tensor | None] | None]:
     """The view that the plain parts of a key make, and an index or None for each of its axes."""
-    if state.grad and key.__class__ is tuple and len(key) > 1 and all(map(is_fixed, key)):
+    if state.grad and key.__class__ is tuple and all(map(is_fixed, key)) and cuts_twice(key):
         return part_of(x, key), None
     return walk_steps(x, key)
+
+
+def cuts_twice(key: tuple[Any, ...]) -> bool:
+    """Whether several parts of a key leave elements out; the gradients of all others are views."""
+    return sum([item is not None and not is_kept(item) for item in key]) > 1
 
 
 def is_fixed(item: Any) -> bool:
