@@ -80,7 +80,9 @@ class Dual(Tracer):
 
     def changed(self, change: Callable[[Tensor], Tensor]) -> Tensor:
         """The same with `change` of value and tangent."""
-        made: Tensor = self.level.dual(*map(change, self.parts()), *(None,) * (self.tangent is None))
+        made: Tensor = self.level.dual(
+            *map(change, self.parts()), *(None,) * (self.tangent is None)
+        )
         return made
 
     def detach(self) -> Tensor:

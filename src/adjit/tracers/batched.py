@@ -282,7 +282,7 @@ class BatchLevel(Level):
         def made_of_one(*_: Any, **__: Any) -> Any:
             return function(*args, **kwargs)
 
-        given = [a.value if self.has(a) else a for a in args]
+        given = tuple([a.value if self.has(a) else a for a in args])
         around = level_of(given)
         made = made_of_one() if around is None else around.factory(made_of_one, given, {})
         return self.wrapped(self.full(made).contiguous())
