@@ -321,6 +321,14 @@ STEPS = {
     "sgd": step_of(adjit.optim.SGD),
     "momentum": step_of(adjit.optim.SGD, momentum=0.9),
     "adam": step_of(adjit.optim.Adam),
+    "adamax": step_of(adjit.optim.Adamax),
+    "nadam": step_of(adjit.optim.NAdam),
+    "radam": step_of(adjit.optim.RAdam, betas=(0.5, 0.9)),
+    "asgd": step_of(adjit.optim.ASGD),
+    "adadelta": step_of(adjit.optim.Adadelta),
+    "rprop": step_of(adjit.optim.Rprop),
+    "adagrad": step_of(adjit.optim.Adagrad),
+    "rmsprop": step_of(adjit.optim.RMSprop, momentum=0.9, centered=True),
 }
 
 

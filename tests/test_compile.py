@@ -937,6 +937,47 @@ def adam(wrap):
     yield from train(wrap, lambda p: T.optim.Adam(p, lr=0.1))
 
 
+RULES = {
+    "Adamax": {},
+    "NAdam": {"weight_decay": 0.1, "decoupled_weight_decay": True},
+    "RAdam": {"betas": (0.5, 0.9)},
+    "ASGD": {"t0": 2},
+    "Adadelta": {"weight_decay": 0.1},
+    "Rprop": {},
+    "Adagrad": {"lr_decay": 0.1},
+    "RMSprop": {"momentum": 0.9, "centered": True},
+    "Adafactor": {},
+}
+
+
+def follow(rule, options):
+    """A rule whose numbers change from step to step; halfway the rate does too, where that is looked up."""
+
+    def steps(wrap):
+        w, b = leaf(4, 3), leaf(3, seed=5)
+        opt = getattr(T.optim, rule)([w, b], lr=0.1, **options)
+
+        def step(x):
+            opt.zero_grad()
+            (x @ w + b).tanh().pow(2).sum().backward()
+            opt.step()
+
+        step = wrap(step)
+        for k in range(14):
+            if k == 8:
+                opt.param_groups[0]["lr"] = 0.05
+            step(data(5, 4, seed=k))
+            yield w, b, w._version
+            for entries in opt.state_dict()["state"].values():
+                yield dict(entries)
+
+    PROGRAMS[f"{rule} follows its numbers"] = steps, 10
+
+
+for rule, options in RULES.items():
+    follow(rule, options)
+
+
 @program(3)
 def adamw_with_a_schedule(wrap):
     w = leaf(4)

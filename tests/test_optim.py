@@ -1221,6 +1221,24 @@ TOGETHER = [
     ("Adam", {"lr": 0.01, "weight_decay": 0.1}),
     ("Adam", {"lr": 0.01, "amsgrad": True, "maximize": True, "betas": (0.3, 0.9)}),
     ("AdamW", {"lr": 0.01, "weight_decay": 0.2}),
+    ("Adamax", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("Adamax", {"betas": (0.3, 0.5)}),
+    ("NAdam", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("NAdam", {"weight_decay": 0.2, "decoupled_weight_decay": True, "betas": (0.4, 0.9)}),
+    ("RAdam", {"lr": 0.1, "weight_decay": 0.1, "maximize": True}),
+    ("RAdam", {"weight_decay": 0.2, "decoupled_weight_decay": True, "betas": (0.4, 0.9)}),
+    ("ASGD", {"lr": 0.1, "lambd": 0.1, "alpha": 0.5, "t0": 2, "weight_decay": 0.1}),
+    ("ASGD", {"maximize": True}),
+    ("Adadelta", {"weight_decay": 0.1, "maximize": True}),
+    ("Adadelta", {"rho": 0.5, "lr": 0.1}),
+    ("Rprop", {"lr": 0.1, "maximize": True}),
+    ("Rprop", {"etas": (0.3, 2.0), "step_sizes": (0.01, 0.02)}),
+    ("Adagrad", {"lr_decay": 0.5, "weight_decay": 0.1, "initial_accumulator_value": 0.3}),
+    ("Adagrad", {"maximize": True}),
+    ("RMSprop", {"weight_decay": 0.1, "maximize": True}),
+    ("RMSprop", {"momentum": 0.9}),
+    ("RMSprop", {"centered": True, "alpha": 0.3}),
+    ("RMSprop", {"centered": True, "momentum": 0.5}),
 ]
 
 
@@ -1243,7 +1261,7 @@ def test_a_launch_for_all_gives_the_bits_of_one_for_each(rule, options, dtype, m
         optimizer = getattr(T.optim, rule)(params, **options)
         if not together:
             monkeypatch.setattr(type(optimizer), "update_together", lambda *_: False)
-        for step in range(4):
+        for step in range(8):
             for k, p in enumerate(params):
                 p.grad = None if (k + step) % 5 == 0 else normal(*p.shape)
             if params[1].grad is not None:

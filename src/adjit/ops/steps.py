@@ -12,6 +12,7 @@ from ..formats import contiguous_format
 from ..graph import write
 from ..graph.fastpath import basic, replacing
 from ..graph.node import Spec
+from ..graph.primitives import NO_AXES, filled
 from ..graph.record import find_device_steps, make_storage, make_tensor
 from ..graph.state import state
 from ..kernels.ops import optim as kernels
@@ -25,8 +26,9 @@ Numbers = Callable[[], Sequence[float]]  # counts the step, gives its numbers
 Then = Callable[[], object] | None  # calls no Python
 Save = Callable[[], Callable[[], object]] | None
 
-# Element operations that a step of one element is worth: 0.09, 0.15 and 0.6 ns in the second cache.
-COST = {kernels.sgd_step: 1, kernels.momentum_step: 2, kernels.adam_step: 4}
+# Element operations that a step of one element is worth: 0.09, 0.15 and 0.6 ns in the second cache; 4 of
+# the others.
+COST = {kernels.sgd_step: 1, kernels.momentum_step: 2}
 
 
 def float_words(numbers: Sequence[float]) -> list[int]:
@@ -64,9 +66,9 @@ go_together = basic("multi_tensor", "go_together", _go_together)
 lie_plainly = basic("multi_tensor", "lie_plainly", _lie_plainly)
 
 
-def prepare(step: Callable[..., None], params: Iterable[Tensor]) -> None:
-    """Have the kernel of `step`, one of the next three, compiled along with those of the first loss."""
-    kernel = getattr(kernels, step.__name__)
+def prepare(rule: str, params: Iterable[Tensor]) -> None:
+    """Have a kernel of steps compiled along with those of the first loss."""
+    kernel = getattr(kernels, rule)
     for kind in dict.fromkeys(p.spec.dtype for p in params if p.spec.device is CPU):
         if kind.is_floating_point:
             expect(instantiate(kernel, {"T": kind}))
@@ -90,19 +92,27 @@ def momentum_step(
     _step(kernels.momentum_step, params, velocities, grads, words, then)
 
 
-def adam_step(
-    params: Tensors, states: Tensors, grads: Tensors, numbers: Numbers, amsgrad: bool, then: Then,
-    save: Save,
+def rule_step(
+    rule: str, params: Tensors, states: Tensors, grads: Tensors, numbers: Numbers,
+    choices: Sequence[int], then: Then, save: Save,
 ) -> None:  # fmt: skip
-    """Steps of Adam, together with what is to be done `then`. Numbers: for each parameter -lr over the
-    correction of the mean, then for each the correction of the square; the sign, weight decay, the factor
-    of the parameters, the weights of the gradient, of the old square and of the new one, epsilon.
+    """Steps by a rule, the name of a kernel, together with what is to be done `then`. Numbers: those of each
+    parameter, one kind after the other, and those of all, which `choices` follow.
     """
 
     def words() -> list[int]:
-        return [*float_words(numbers()), int(amsgrad)]
+        return [*float_words(numbers()), *choices]
 
-    _step(kernels.adam_step, params, states, grads, words, then, save)
+    _step(getattr(kernels, rule), params, states, grads, words, then, save)
+
+
+def number(read: Callable[[], float], like: Tensor) -> Any:
+    """What `read()` gives; in a captured function a tensor without axes that holds it anew at every call."""
+    value = read()
+    if state.session is None:
+        return value
+    state.session.numbers(float_words([value]), lambda: float_words([read()]))
+    return filled(NO_AXES, value, like.dtype, like.device)
 
 
 def _step(
@@ -155,7 +165,7 @@ _recipes: dict[Any, tuple[Recipe, bool]] = {}  # and whether its gradients are l
 def _recipe(kernel: Any, written: list[Spec], params: Sequence[Spec], scalars: int) -> Recipe:
     units = [-(-spec.numel // kernels.CHUNK) for spec in params]
     begins = accumulate(units, initial=0)
-    work = COST[kernel] * sum(spec.numel for spec in params)
+    work = COST.get(kernel, 4) * sum(spec.numel for spec in params)
     grain = GRAIN * sum(units) // max(work, 1)  # many units are smaller than a chunk
     step = Step(instantiate(kernel, {"T": params[0].dtype}), sum(units), grain)
     words = [*list(begins)[:-1], *[spec.numel for spec in params]]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import zeros_like
+from ..ops import steps
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -47,6 +48,9 @@ class Adadelta(PerParameterOptimizer):
         tensor([0.6838, 1.6838], requires_grad=True)
     """
 
+    kernel = "adadelta_step"
+    followed = frozenset({"lr", "rho", "eps", "weight_decay", "maximize"})
+
     def __init__(
         self,
         params: ParamsT,
@@ -78,6 +82,7 @@ class Adadelta(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -85,10 +90,8 @@ class Adadelta(PerParameterOptimizer):
         """Step along the gradient, times the root of the mean squared step over its own."""
         rho, eps = group["rho"], group["eps"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["square_avg"] = zeros_like(param)
-            state["acc_delta"] = zeros_like(param)
-        state["step"] += 1
+            state.update(self.first_state(param, group))
+        self.count(state, group)
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
 
@@ -100,3 +103,9 @@ class Adadelta(PerParameterOptimizer):
 
     def counts(self, group: dict[str, Any]) -> bool:
         return False
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["square_avg", "acc_delta"]
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        return group["rho"], 1 - group["rho"], group["eps"], group["lr"]

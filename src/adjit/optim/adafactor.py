@@ -6,6 +6,7 @@ from typing import Any
 
 from ..dtypes import finfo
 from ..ops.creation import zeros_like
+from ..ops.steps import number
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -98,10 +99,12 @@ class Adafactor(PerParameterOptimizer):
             else:
                 state["variance"] = zeros_like(grad)
         state["step"] += 1
-        step = state["step"]
-        weight = step ** group["beta2_decay"]
-        latest = 1 / step**0.5
-        rate = lr.clamp(max=latest) if isinstance(lr, Tensor) else min(lr, latest)
+        weight = number(lambda: state["step"] ** group["beta2_decay"], param)
+        rate: Any
+        if isinstance(lr, Tensor):
+            rate = lr.clamp(max=number(lambda: 1 / state["step"] ** 0.5, lr))
+        else:
+            rate = number(lambda: min(group["lr"], 1 / state["step"] ** 0.5), param)
         rate = _root_mean_square(param).clamp(min=least_size) * rate
         if group["weight_decay"] != 0:
             param.mul_(1 - lr * group["weight_decay"])
@@ -116,6 +119,9 @@ class Adafactor(PerParameterOptimizer):
         update = mean_square.clamp(min=least_root * least_root).rsqrt() * grad
         excess = (_root_mean_square(update) / group["d"]).clamp(min=1.0)
         param.addcmul_(update, rate / excess, value=-1)
+
+    def counts(self, group: dict[str, Any]) -> bool:
+        return False  # what it computes with them is followed
 
 
 def _root_mean_square(x: Tensor) -> Tensor:

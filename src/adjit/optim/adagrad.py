@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..ops import steps
 from ..ops.creation import full_like
 from ..tensor import Tensor
 from .optimizer import (
@@ -47,6 +49,9 @@ class Adagrad(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
+    kernel = "adagrad_step"
+    followed = frozenset({"lr", "lr_decay", "eps", "weight_decay", "maximize"})
+
     def __init__(
         self,
         params: ParamsT,
@@ -85,20 +90,16 @@ class Adagrad(PerParameterOptimizer):
         )
         for group in self.param_groups:
             for param in group["params"]:
-                self._start(param, self.state[param], group)
-
-    def _start(self, param: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
-        state["step"] = self.first_step(param, group)
-        state["sum"] = full_like(param, group["initial_accumulator_value"])
+                self.state[param] = self.first_state(param, group)
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Step along the gradient over the root of the sum of squares."""
         if not state:
-            self._start(param, state, group)
-        lr = as_scalar(group["lr"]) / (1 + state["step"] * group["lr_decay"])
-        state["step"] += 1
+            state.update(self.first_state(param, group))
+        [lr] = self.count(state, group)
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
         state["sum"].addcmul_(grad, grad)
@@ -106,3 +107,18 @@ class Adagrad(PerParameterOptimizer):
 
     def counts(self, group: dict[str, Any]) -> bool:
         return bool(group["lr_decay"] != 0)
+
+    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        total = full_like(param, group["initial_accumulator_value"])
+        return {"step": self.first_step(param, group), "sum": total}
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["sum"]
+
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        return (), [as_scalar(group["lr"]) / (1 + (step - 1) * group["lr_decay"])]
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        return [group["eps"]]

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from ..atomic import calling, together
 from ..ops import steps
-from ..ops.creation import zeros_like
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -18,6 +16,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend_ratio,
+    shrinking,
 )
 
 
@@ -53,6 +52,7 @@ class Adam(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
+    kernel = "adam_step"
     followed = frozenset(
         {"lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay"}
     )
@@ -95,7 +95,7 @@ class Adam(PerParameterOptimizer):
                 "decoupled_weight_decay": decoupled_weight_decay,
             },
         )
-        steps.prepare(steps.adam_step, self._params())
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -103,9 +103,8 @@ class Adam(PerParameterOptimizer):
         """Step along the mean gradient over the root of the mean square, both unbiased."""
         lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
         if not state:
-            state.update(self._first(param, group))
-        state["step"] += 1
-        step = state["step"]
+            state.update(self.first_state(param, group))
+        rate, correction = self.count(state, group)
 
         if group["weight_decay"] != 0:
             if group["decoupled_weight_decay"]:
@@ -119,65 +118,25 @@ class Adam(PerParameterOptimizer):
         if group["amsgrad"]:
             peak = state["max_exp_avg_sq"]
             square = peak.copy_(peak.maximum(square))
-        scale = square.sqrt().div_((1 - beta2**step) ** 0.5).add_(group["eps"])
-        descend_ratio(param, mean, scale, lr / (1 - beta1**step))
+        scale = square.sqrt().div_(correction).add_(group["eps"])
+        descend_ratio(param, mean, scale, rate)
 
-    def _first(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
-        """The state of a parameter before its first step."""
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
-        return {
-            "step": self.first_step(param, group),
-            **{name: zeros_like(param) for name in names},
-        }
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if group["amsgrad"] else [])]
 
-    def update_together(
-        self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
-        then: Sequence[Callable[[], object]],
-    ) -> bool:  # fmt: skip
-        amsgrad = bool(group["amsgrad"])
-        if not all(states):
-            for param, state in zip(params, states, strict=True):
-                if not state:
-                    state.update(self._first(param, group))
-        counts: list[Any] = []  # those of this step, until it is recorded
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        beta1, beta2 = group["betas"]
+        rate = as_scalar(group["lr"]) / (1 - beta1**step)
+        return (), (rate, (1 - beta2**step) ** 0.5)
 
-        def undo() -> None:
-            for state, count in zip(states, counts, strict=False):
-                state["step"] = count - 1
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        beta1, beta2 = group["betas"]
+        return shrinking(group), 1 - beta1, beta2, 1 - beta2, group["eps"]
 
-        def save() -> Callable[[], object]:
-            counts.clear()
-            return undo
-
-        def numbers() -> list[float]:
-            lr, (beta1, beta2), decay = group["lr"], group["betas"], group["weight_decay"]
-            counts[:] = [state["step"] + 1 for state in states]
-            for state in states:
-                state["step"] += 1
-            rates = {step: -lr / (1 - beta1**step) for step in set(counts)}
-            corrections = {step: (1 - beta2**step) ** 0.5 for step in rates}
-            decoupled = group["decoupled_weight_decay"]
-            return [
-                *[rates[step] for step in counts],
-                *[corrections[step] for step in counts],
-                -1.0 if group["maximize"] else 1.0,
-                0.0 if decoupled else decay,
-                1 - lr * decay if decoupled else 1.0,
-                1 - beta1,
-                beta2,
-                1 - beta2,
-                group["eps"],
-            ]
-
-        names = ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if amsgrad else [])]
-        moments = [state[name] for name in names for state in states]
-        done = together(calling((counts.clear, *then))) if then else counts.clear
-        try:
-            steps.adam_step(params, moments, grads, numbers, amsgrad, done, save)
-        except BaseException:
-            undo()
-            raise
-        return True
+    def choices(self, group: dict[str, Any]) -> Sequence[int]:
+        return [int(bool(group["amsgrad"]))]
 
 
 class AdamW(Adam):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import zeros_like
+from ..ops import steps
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -47,6 +48,9 @@ class Adamax(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
+    kernel = "adamax_step"
+    followed = frozenset({"lr", "betas", "eps", "weight_decay", "maximize"})
+
     def __init__(
         self,
         params: ParamsT,
@@ -78,6 +82,7 @@ class Adamax(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -85,15 +90,24 @@ class Adamax(PerParameterOptimizer):
         """Step along the mean gradient, without bias, over the largest recent one."""
         beta1, beta2 = group["betas"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["exp_avg"] = zeros_like(param)
-            state["exp_inf"] = zeros_like(param)
-        state["step"] += 1
+            state.update(self.first_state(param, group))
+        [rate] = self.count(state, group)
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
 
         mean, largest = state["exp_avg"], state["exp_inf"]
         mean.lerp_(grad, 1 - beta1)
         largest.copy_((largest * beta2).maximum(grad.abs().add_(group["eps"])))
-        rate = as_scalar(group["lr"]) / (1 - beta1 ** state["step"])
         descend_ratio(param, mean, largest, rate)
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["exp_avg", "exp_inf"]
+
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        return (), [as_scalar(group["lr"]) / (1 - group["betas"][0] ** step)]
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        beta1, beta2 = group["betas"]
+        return 1 - beta1, beta2, group["eps"]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import zeros_like
+from ..ops import steps
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -14,6 +15,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend,
+    rounded,
 )
 
 
@@ -50,6 +52,9 @@ class ASGD(PerParameterOptimizer):
 
     numbers = ("step", "eta", "mu")
 
+    kernel = "asgd_step"
+    followed = frozenset({"lr", "lambd", "alpha", "t0", "weight_decay", "maximize"})
+
     def __init__(
         self,
         params: ParamsT,
@@ -80,29 +85,38 @@ class ASGD(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Shrink, step along the gradient, and average."""
-        lr, lambd = as_scalar(group["lr"]), group["lambd"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["eta"] = self.first_number(lr, param, group)
-            state["mu"] = self.first_number(1.0, param, group)
-            state["ax"] = zeros_like(param)
-        state["step"] += 1
-        step, eta, mu, average = state["step"], state["eta"], state["mu"], state["ax"]
+            state.update(self.first_state(param, group))
+        shrink, eta, mu = self.count(state, group)
+        average = state["ax"]
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
 
-        param.mul_(1 - lambd * eta)
+        param.mul_(shrink)
         descend(param, grad, eta)
         if isinstance(mu, Tensor) or mu != 1:
             average.add_((param - average) * mu)
         else:
             average.copy_(param)
-        self.set_number(state, "eta", lr / (1 + lambd * lr * step) ** group["alpha"])
+
+    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        eta = self.first_number(as_scalar(group["lr"]), param, group)
+        return {**super().first_state(param, group), "eta": eta}
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["ax"]
+
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        lr, lambd, (eta, mu) = as_scalar(group["lr"]), group["lambd"], others
         averaged = step - group["t0"]
         many = averaged.clamp(min=1) if isinstance(averaged, Tensor) else max(1, averaged)
-        self.set_number(state, "mu", 1 / many)
+        coming = rounded(lr / (1 + lambd * lr * step) ** group["alpha"]), rounded(1 / many)
+        return coming, (1 - lambd * eta, eta, mu)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import zeros_like
+from ..ops import steps
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -16,6 +17,7 @@ from .optimizer import (
     check_not_negative,
     descend_ratio,
     rounded,
+    shrinking,
 )
 
 
@@ -52,6 +54,19 @@ class NAdam(PerParameterOptimizer):
 
     numbers = ("step", "mu_product")
 
+    kernel = "nadam_step"
+    followed = frozenset(
+        {
+            "lr",
+            "betas",
+            "eps",
+            "weight_decay",
+            "momentum_decay",
+            "maximize",
+            "decoupled_weight_decay",
+        }
+    )
+
     def __init__(
         self,
         params: ParamsT,
@@ -87,6 +102,7 @@ class NAdam(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -94,27 +110,36 @@ class NAdam(PerParameterOptimizer):
         """Step along the gradient and along its mean, weighted for this step and the next."""
         lr, (beta1, beta2), decay = as_scalar(group["lr"]), group["betas"], group["weight_decay"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["mu_product"] = self.first_number(1.0, param, group)
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        step = state["step"]
+            state.update(self.first_state(param, group))
+        rate, rate_of_mean, correction = self.count(state, group)
+
         if decay != 0:
             if group["decoupled_weight_decay"]:
                 param.mul_(1 - lr * decay)
             else:
                 grad = grad.add(param, alpha=decay)
 
-        momentum, coming = (
-            beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1)
-        )
-        kept = momentum if isinstance(momentum, Tensor) else rounded(momentum)
-        self.set_number(state, "mu_product", state["mu_product"] * kept)
-        product = state["mu_product"]
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        scale = (square / (1 - beta2**step)).sqrt().add_(group["eps"])
-        descend_ratio(param, grad, scale, lr * (1 - momentum) / (1 - product))
-        descend_ratio(param, mean, scale, lr * coming / (1 - product * coming))
+        scale = (square / correction).sqrt().add_(group["eps"])
+        descend_ratio(param, grad, scale, rate)
+        descend_ratio(param, mean, scale, rate_of_mean)
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["exp_avg", "exp_avg_sq"]
+
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        lr, (beta1, beta2) = as_scalar(group["lr"]), group["betas"]
+        momentum, coming = (
+            beta1 * (1 - 0.5 * 0.96 ** (n * group["momentum_decay"])) for n in (step, step + 1)
+        )
+        product = rounded(others[0] * rounded(momentum))
+        rates = lr * (1 - momentum) / (1 - product), lr * coming / (1 - product * coming)
+        return [product], (*rates, 1 - beta2**step)
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        beta1, beta2 = group["betas"]
+        return shrinking(group), 1 - beta1, beta2, 1 - beta2, group["eps"]

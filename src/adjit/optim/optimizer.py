@@ -19,8 +19,8 @@ from ..graph import write
 from ..graph.node import RemovableHandle
 from ..graph.state import record_gradients, resume_gradients
 from ..graph.state import state as switches
-from ..ops.creation import tensor, zeros
-from ..ops.steps import go_together
+from ..ops.creation import tensor, zeros, zeros_like
+from ..ops.steps import go_together, rule_step
 from ..tensor import Tensor
 
 ParamsT: TypeAlias = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -608,15 +608,21 @@ def descend_ratio(param: Tensor, above: Tensor, below: Tensor, lr: float | Tenso
         param.addcdiv_(above, below, value=-lr)
 
 
-def rounded(value: float) -> float:
-    """A number as PyTorch keeps it in a state: in a tensor of the default dtype."""
-    return float(get_default_dtype().numpy.type(value))
+def rounded(value: Any) -> Any:
+    """A number as PyTorch keeps it in a state: in a tensor of the default dtype; tensors as they are."""
+    return value if isinstance(value, Tensor) else float(get_default_dtype().numpy.type(value))
+
+
+def shrinking(group: dict[str, Any]) -> float:
+    """What decoupled weight decay multiplies parameters by in a step."""
+    return 1 - group["lr"] * group["weight_decay"] if group["decoupled_weight_decay"] else 1.0
 
 
 class PerParameterOptimizer(Optimizer):
     """An optimiser that treats each parameter on its own, by one method: `update`.
 
-    One that also has a kernel for many parameters launches it in `update_together`.
+    One that also has a kernel for many parameters names it: the kernel gets what `moments`, `advance`,
+    `numbers_of_all` and `choices` give, and its results have the bits of `update`'s.
 
     Options that are `followed` are looked up at every step, also by a captured one.
 
@@ -627,12 +633,50 @@ class PerParameterOptimizer(Optimizer):
 
     followed: frozenset[str] = frozenset()
     numbers: tuple[str, ...] = ("step",)
+    kernel: str = ""  # of `kernels/ops/optim.py`
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
     ) -> None:
         """Move `param` once, in place, along `grad`."""
         raise NotImplementedError
+
+    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        """The state of a parameter before its first step."""
+        numbers = {name: self.first_number(1.0, param, group) for name in self.numbers[1:]}
+        moments = {name: zeros_like(param) for name in self.moments(group)}
+        return {"step": self.first_step(param, group), **numbers, **moments}
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        """The names of the tensors of a state, in the order in which the kernel has them."""
+        raise NotImplementedError
+
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        """What the other numbers of a state are after step `step`, and the kernel's for each parameter."""
+        return (), ()
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        """The kernel's numbers for all parameters, after sign and weight decay."""
+        return ()
+
+    def choices(self, group: dict[str, Any]) -> Sequence[int]:
+        """The kernel's last words: which of its ways it takes."""
+        return ()
+
+    def count(self, state: dict[str, Any], group: dict[str, Any]) -> Sequence[Any]:
+        """Count a step, and give the numbers of `advance` for it."""
+        state["step"] += 1
+        kept = [state[name] for name in self.numbers]
+        others = [value.clone() if isinstance(value, Tensor) else value for value in kept[1:]]
+        after, own = self.advance(group, kept[0], *others)
+        for name, value in zip(self.numbers[1:], after, strict=True):
+            if isinstance(state[name], Tensor):  # it keeps its place
+                state[name].copy_(value)
+            else:
+                state[name] = value
+        return own
 
     def update_together(
         self, params: list[Tensor], grads: list[Any], states: list[Any], group: dict[str, Any],
@@ -642,7 +686,43 @@ class PerParameterOptimizer(Optimizer):
         that cannot be done. `then` puts new states among the others: together with that, if they hold
         anything.
         """
-        return False
+        if not self.kernel:
+            return False
+        for param, state in zip(params, states, strict=True):
+            if not state:
+                state.update(self.first_state(param, group))
+        names = self.numbers
+        before: list[Any] = []  # the numbers of the states, until the step is recorded
+
+        def undo() -> None:
+            for state, kept in zip(states, before, strict=False):
+                state.update(zip(names, kept, strict=True))
+
+        def save() -> Callable[[], object]:
+            before.clear()
+            return undo
+
+        def numbers() -> list[float]:
+            before[:] = [tuple([state[name] for name in names]) for state in states]
+            after, own = {}, {}
+            for kept in set(before):
+                others, own[kept] = self.advance(group, kept[0] + 1, *kept[1:])
+                after[kept] = dict(zip(names, (kept[0] + 1, *others), strict=True))
+            for state, kept in zip(states, before, strict=True):
+                state.update(after[kept])
+            each = chain.from_iterable(zip(*[own[kept] for kept in before], strict=True))
+            decay = 0.0 if group.get("decoupled_weight_decay") else group.get("weight_decay", 0.0)
+            sign = -1.0 if group.get("maximize") else 1.0
+            return [*each, sign, decay, *self.numbers_of_all(group)]
+
+        moments = [state[name] for name in self.moments(group) for state in states]
+        done = together(calling((before.clear, *then))) if then else before.clear
+        try:
+            rule_step(self.kernel, params, moments, grads, numbers, self.choices(group), done, save)
+        except BaseException:
+            undo()
+            raise
+        return True
 
     def step(self, closure: Closure | None = None) -> Any:
         """Update all parameters that have a gradient, once.
@@ -785,13 +865,6 @@ class PerParameterOptimizer(Optimizer):
         if not (group.get("capturable") or isinstance(value, Tensor)):
             return rounded(value)
         return zeros((), device=param.device) + value
-
-    def set_number(self, state: dict[str, Any], name: str, value: float | Tensor) -> None:
-        """Give a number of the state a new value: a tensor keeps its place."""
-        if isinstance(state[name], Tensor):
-            state[name].copy_(value)
-        else:
-            state[name] = value if isinstance(value, Tensor) else rounded(value)
 
     def _pack_state(self, state: dict[str, Any]) -> dict[str, Any]:
         numbers = {

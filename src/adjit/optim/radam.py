@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..ops import steps
 from ..ops.comparison import where
-from ..ops.creation import zeros_like
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -16,6 +17,7 @@ from .optimizer import (
     check_learning_rate,
     check_not_negative,
     descend,
+    shrinking,
 )
 
 
@@ -48,6 +50,11 @@ class RAdam(PerParameterOptimizer):
         >>> w
         tensor([0.8000, 1.6000], requires_grad=True)
     """
+
+    kernel = "radam_step"
+    followed = frozenset(
+        {"lr", "betas", "eps", "weight_decay", "maximize", "decoupled_weight_decay"}
+    )
 
     def __init__(
         self,
@@ -82,6 +89,7 @@ class RAdam(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -89,11 +97,9 @@ class RAdam(PerParameterOptimizer):
         """Step along the mean gradient, from the sixth step on over the root of the mean square."""
         lr, (beta1, beta2), decay = as_scalar(group["lr"]), group["betas"], group["weight_decay"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["exp_avg"] = zeros_like(param)
-            state["exp_avg_sq"] = zeros_like(param)
-        state["step"] += 1
-        step = state["step"]
+            state.update(self.first_state(param, group))
+        correction, root, share = self.count(state, group)
+
         if decay != 0:
             if group["decoupled_weight_decay"]:
                 param.mul_(1 - lr * decay)
@@ -103,18 +109,32 @@ class RAdam(PerParameterOptimizer):
         mean, square = state["exp_avg"], state["exp_avg_sq"]
         mean.lerp_(grad, 1 - beta1)
         square.mul_(beta2).addcmul_(grad, grad, value=1 - beta2)
-        correction = 1 - beta2**step
-        longest = 2 / (1 - beta2) - 1  # of the average: how many gradients are in it
-        length = longest - 2 * step * beta2**step / correction
+        direction = mean / correction
+        if isinstance(share, Tensor) or share != 0:
+            rectified = root / square.sqrt().add_(group["eps"]) * share
+            if isinstance(share, Tensor):
+                rectified = where(share != 0, rectified, 1.0)
+            direction = direction * rectified
+        descend(param, direction, lr)
 
-        def rectified() -> Any:
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["exp_avg", "exp_avg_sq"]
+
+    def advance(
+        self, group: dict[str, Any], step: Any, *others: Any
+    ) -> tuple[Sequence[Any], Sequence[Any]]:
+        beta1, beta2 = group["betas"]
+        kept = 1 - beta2**step
+        longest = 2 / (1 - beta2) - 1  # of the average: how many gradients are in it
+        length = longest - 2 * step * beta2**step / kept
+        is_tensor = isinstance(length, Tensor)
+        share: Any = 0.0
+        if is_tensor or length > 5:
             share = (length - 4) * (length - 2) * longest
             share = (share / ((longest - 4) * (longest - 2) * length)) ** 0.5
-            return correction**0.5 / square.sqrt().add_(group["eps"]) * share
+        share = where(length > 5, share, 0.0) if is_tensor else share
+        return (), (1 - beta1**step, kept**0.5, share)
 
-        direction = mean / (1 - beta1**step)
-        if isinstance(length, Tensor):
-            direction = direction * where(length > 5, rectified(), 1.0)
-        elif length > 5:
-            direction = direction * rectified()
-        descend(param, direction, lr)
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        beta1, beta2 = group["betas"]
+        return shrinking(group), 1 - beta1, beta2, 1 - beta2, group["eps"], group["lr"]

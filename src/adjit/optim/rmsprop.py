@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ..ops.creation import zeros_like
+from ..ops import steps
 from ..tensor import Tensor
 from .optimizer import (
     ParamsT,
@@ -50,6 +51,9 @@ class RMSprop(PerParameterOptimizer):
         tensor([0.5000, 1.5000], requires_grad=True)
     """
 
+    kernel = "rmsprop_step"
+    followed = frozenset({"lr", "alpha", "eps", "weight_decay", "maximize"})
+
     def __init__(
         self,
         params: ParamsT,
@@ -82,6 +86,7 @@ class RMSprop(PerParameterOptimizer):
                 "differentiable": differentiable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -89,13 +94,8 @@ class RMSprop(PerParameterOptimizer):
         """Step along the gradient, or its velocity, over the root of the mean square."""
         lr, alpha, momentum = as_scalar(group["lr"]), group["alpha"], group["momentum"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["square_avg"] = zeros_like(param)
-            if momentum > 0:
-                state["momentum_buffer"] = zeros_like(param)
-            if group["centered"]:
-                state["grad_avg"] = zeros_like(param)
-        state["step"] += 1
+            state.update(self.first_state(param, group))
+        self.count(state, group)
 
         if group["weight_decay"] != 0:
             grad = grad.add(param, alpha=group["weight_decay"])
@@ -116,3 +116,14 @@ class RMSprop(PerParameterOptimizer):
 
     def counts(self, group: dict[str, Any]) -> bool:
         return False
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        velocity, mean = self.choices(group)
+        return ["square_avg", *["momentum_buffer"] * velocity, *["grad_avg"] * mean]
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        alpha = group["alpha"]
+        return alpha, 1 - alpha, 1 - alpha, group["eps"], group["lr"], group["momentum"]
+
+    def choices(self, group: dict[str, Any]) -> Sequence[int]:
+        return int(group["momentum"] > 0), int(bool(group["centered"]))

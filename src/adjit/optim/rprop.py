@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from ..ops import steps
 from ..ops.comparison import where
 from ..ops.creation import zeros_like
 from ..tensor import Tensor
@@ -45,6 +47,9 @@ class Rprop(PerParameterOptimizer):
         tensor([0.9000, 1.9000], requires_grad=True)
     """
 
+    kernel = "rprop_step"
+    followed = frozenset({"etas", "step_sizes", "maximize"})
+
     def __init__(
         self,
         params: ParamsT,
@@ -73,6 +78,7 @@ class Rprop(PerParameterOptimizer):
                 "capturable": capturable,
             },
         )
+        steps.prepare(self.kernel, self._params())
 
     def update(
         self, param: Tensor, grad: Tensor, state: dict[str, Any], group: dict[str, Any]
@@ -80,10 +86,8 @@ class Rprop(PerParameterOptimizer):
         """Step against the gradient's sign; where that has changed, wait."""
         (slower, faster), (least, most) = group["etas"], group["step_sizes"]
         if not state:
-            state["step"] = self.first_step(param, group)
-            state["prev"] = zeros_like(param)
-            state["step_size"] = zeros_like(param).add_(as_scalar(group["lr"]))
-        state["step"] += 1
+            state.update(self.first_state(param, group))
+        self.count(state, group)
 
         same = grad * state["prev"]  # above zero where the sign is the one of before
         factor = where(same < 0, slower, where(same == 0, 1.0, same.sign()))  # NaN stays
@@ -95,3 +99,13 @@ class Rprop(PerParameterOptimizer):
 
     def counts(self, group: dict[str, Any]) -> bool:
         return False
+
+    def first_state(self, param: Tensor, group: dict[str, Any]) -> dict[str, Any]:
+        sizes = zeros_like(param).add_(as_scalar(group["lr"]))
+        return {**super().first_state(param, group), "step_size": sizes}
+
+    def moments(self, group: dict[str, Any]) -> list[str]:
+        return ["prev", "step_size"]
+
+    def numbers_of_all(self, group: dict[str, Any]) -> Sequence[float]:
+        return *group["etas"], *group["step_sizes"]
