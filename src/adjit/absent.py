@@ -90,8 +90,10 @@ SUBJECTS = (
     ),
     Subject(
         "Other processes, other compilers",
-        "train in one process, with adjit.compile",
-        "distributed multiprocessing export fx onnx package futures cond",
+        "use adjit.compile, and adjit.distributed with DistributedDataParallel",
+        """export fx onnx package futures cond distributed.rpc distributed.fsdp distributed.tensor
+        distributed.checkpoint distributed.pipelining distributed.device_mesh distributed.init_device_mesh
+        distributed.DeviceMesh distributed.elastic distributed.nn distributed.algorithms""",
     ),
 )  # fmt: skip
 
@@ -112,7 +114,7 @@ METHODS = {
         resize_as_sparse_ row_indices slice_inverse smm sparse_dim sparse_mask sparse_resize_
         sparse_resize_and_clear_ sspaddmm to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
-    "Other processes, other compilers": "is_distributed is_shared share_memory_",
+    "Other processes, other compilers": "is_distributed",
     "Other devices": """ipu is_cpu is_ipu is_maia is_mps is_mtia is_vulkan is_xla is_xpu mtia xpu""",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr new resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
