@@ -29,10 +29,12 @@ MAY_IMPORT = {
     "autograd": {"graph", "schedule", "ops", "tensor", "tables", "tracers"},
     "func": {"graph", "ops", "schedule", "tensor", "autograd", "tracers", "utils", "nn", "random"},
     "captured": {"graph", "schedule", "ops", "tensor", "autograd", "optim", "random"},
-    "nn": {"graph", "ops", "tensor", "autograd", "captured", "random"},
+    "nn": {"graph", "ops", "tensor", "autograd", "captured", "random", "distributed"},
     "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},
-    "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "random"},
+    "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "random", "distributed"},
     "serialization": {"graph", "ops", "tensor", "nn"},
+    "distributed": {"cuda", "graph", "ops", "schedule", "tensor", "autograd", "optim"},
+    "multiprocessing": {"graph", "ops"},
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
 }
@@ -80,8 +82,8 @@ def test_imports_point_one_way(room):
 
 
 # PyTorch has both `torch.device` and `torch.cuda.device`; its `autograd.graph.Node` is a backward function.
-# `nn.utils.prune.Identity` prunes nothing.
-NAMED_TWICE = {"device", "Node", "Identity"}
+# `nn.utils.prune.Identity` prunes nothing. `distributed.GroupMember` says which processes are meant.
+NAMED_TWICE = {"device", "Node", "Identity", "GroupMember"}
 
 
 def test_no_two_classes_have_one_name():

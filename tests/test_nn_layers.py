@@ -350,7 +350,6 @@ def test_every_public_layer_of_torch_is_here_or_named_as_missing() -> None:
 @pytest.mark.parametrize(
     ("name", "instead"),
     [
-        ("SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process"),
         ("NLLLoss2d", "nn.NLLLoss"),
         ("CrossMapLRN2d", "nn.LocalResponseNorm"),
     ],

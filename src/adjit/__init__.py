@@ -13,7 +13,7 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import distributions, scipy
+    from . import distributed, distributions, multiprocessing, scipy
 
 _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
@@ -160,7 +160,7 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 
 def __getattr__(name: str) -> Any:
     """What few programs need, and the names that PyTorch has and adjit has not."""
-    if name in ("distributions", "scipy"):  # 50 files: 45 ms; SciPy's optimisers and solvers: 0.2 s
+    if name in ("distributed", "distributions", "multiprocessing", "scipy"):
         return importlib.import_module(f"{__name__}.{name}")
     if name in ("amp", "autocast", "GradScaler"):
         raise AttributeError(f"module 'adjit' has no attribute {name!r}; {MIXED}")

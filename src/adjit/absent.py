@@ -108,8 +108,11 @@ SUBJECTS = (
     ),
     Subject(
         "Other processes, other compilers",
-        "train in one process, with adjit.compile, and save state dicts",
-        "distributed multiprocessing export fx onnx.export package futures cond _inductor",
+        "use adjit.compile, and adjit.distributed with DistributedDataParallel",
+        """export fx onnx.export package futures cond _inductor distributed.rpc distributed.fsdp
+        distributed.tensor distributed.checkpoint distributed.pipelining distributed.device_mesh
+        distributed.init_device_mesh distributed.DeviceMesh distributed.elastic distributed.nn
+        distributed.algorithms""",
     ),
 )  # fmt: skip
 
@@ -130,7 +133,7 @@ METHODS = {
         resize_as_sparse_ row_indices slice_inverse smm sparse_dim sparse_mask sparse_resize_
         sparse_resize_and_clear_ sspaddmm to_dense to_mkldnn to_padded_tensor to_sparse to_sparse_bsc
         to_sparse_bsr to_sparse_coo to_sparse_csc to_sparse_csr values""",
-    "Other processes, other compilers": "is_distributed is_shared share_memory_",
+    "Other processes, other compilers": "is_distributed",
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr new resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",

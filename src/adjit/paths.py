@@ -29,6 +29,12 @@ PATHS = {
     "cuda.random": ("cuda",),
     "nn.modules": ("nn",),
     "nn.modules.activation": ("nn.activation", "nn"),
+    "distributed.distributed_c10d": (
+        "distributed",
+        "distributed.collectives",
+        "distributed.group",
+        "distributed.work",
+    ),
     "nn.modules.batchnorm": ("nn.norm", "nn"),
     "nn.modules.channelshuffle": ("nn.resizing",),
     "nn.modules.container": ("nn.container", "nn"),

@@ -421,6 +421,7 @@ NOT_CALLED = {
     "seed set_rng_state",
     "what shows how values would be computed": "kernels plan",
     "GPUs": "cuda is_pinned pin_memory record_stream",
+    "Other processes": "is_shared share_memory_",
     "recurrent layers and factors of matrices, which have files of their own": "gru gru_cell lstm lstm_cell "
     "rnn_relu rnn_relu_cell rnn_tanh rnn_tanh_cell cholesky solve_triangular",
     "dtypes that are not there": "bfloat16 half",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import NoReturn
 
-from . import attention, functional, init, parameter, utils
+from . import attention, functional, init, parallel, parameter, utils
 from .activation import (
     CELU,
     ELU,
@@ -124,6 +124,7 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
+from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .pooling import (
     AdaptiveAvgPool1d,
@@ -158,6 +159,7 @@ from .resizing import (
     UpsamplingNearest2d,
 )
 from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
+from .sync_batch_norm import SyncBatchNorm
 from .transformer import (
     MultiheadAttention,
     Transformer,
@@ -211,6 +213,7 @@ __all__ = [
     "CosineEmbeddingLoss",
     "CosineSimilarity",
     "CrossEntropyLoss",
+    "DataParallel",
     "Dropout",
     "Dropout1d",
     "Dropout2d",
@@ -309,6 +312,7 @@ __all__ = [
     "Softplus",
     "Softshrink",
     "Softsign",
+    "SyncBatchNorm",
     "Tanh",
     "Tanhshrink",
     "Threshold",
@@ -332,6 +336,7 @@ __all__ = [
     "attention",
     "functional",
     "init",
+    "parallel",
     "parameter",
     "utils",
 ]
@@ -339,11 +344,10 @@ __all__ = [
 # What PyTorch has and adjit has not, yet, and what does in its place; without an entry of its own
 # the list of layers does. Any other unknown name is a slip of the keyboard.
 _INSTEAD = (
-    (r"SyncBatchNorm", "nn.BatchNorm1d, 2d or 3d: adjit trains in one process, which sees the whole batch"),
     (r"NLLLoss2d", "nn.NLLLoss, which takes images too"),
     (r"CrossMapLRN2d", "nn.LocalResponseNorm"),
 )  # fmt: skip
-_NOT_SUPPORTED_YET = re.compile(r"LinearCrossEntropy(Loss|Options)|DataParallel|Container")
+_NOT_SUPPORTED_YET = re.compile(r"LinearCrossEntropy(Loss|Options)|Container")
 
 
 def __getattr__(name: str) -> NoReturn:

@@ -946,16 +946,11 @@ class Module:
         return self._apply(lambda tensor: tensor.type(dst_type))
 
     def share_memory(self) -> Self:
-        """Refuse: adjit's tensors cannot be in memory shared between processes.
-
-        Raises:
-            AttributeError: always, as `Tensor.share_memory_` is missing.
+        """Move parameters and buffers into memory that other processes can look at.
 
         Example:
-            >>> nn.Linear(2, 1).share_memory()
-            Traceback (most recent call last):
-                ...
-            AttributeError: 'Parameter' object has no attribute 'share_memory_'. Other processes, ...
+            >>> nn.Linear(2, 1).share_memory().weight.is_shared()
+            True
         """
         return self._apply(lambda tensor: tensor.share_memory_())
 

@@ -116,14 +116,21 @@ class _BatchNorm(_NormBase):
 
     _dims: tuple[int, ...]
 
-    def forward(self, input: Tensor) -> Tensor:
+    def _check_dims(self, input: Tensor) -> None:
         _refuse_dim(input, *self._dims)
+
+    def forward(self, input: Tensor) -> Tensor:
+        self._check_dims(input)
         momentum = 0.0 if self.momentum is None else self.momentum
         if self.training and self.num_batches_tracked is not None:
             self.num_batches_tracked.add_(1)
             if self.momentum is None:
                 momentum = 1.0 / float(self.num_batches_tracked)
         of_batch = self.training or (self.running_mean is None and self.running_var is None)
+        return self._normalized(input, of_batch, momentum)
+
+    def _normalized(self, input: Tensor, of_batch: bool, momentum: float) -> Tensor:
+        """The input normalised, by its own statistics or by the running ones."""
         kept = not self.training or self.track_running_stats
         return F.batch_norm(
             input,

@@ -53,6 +53,7 @@ from . import (
     sampling,
     scan,
     shape,
+    sharing,
     slicing,
     softmax,
     sort,

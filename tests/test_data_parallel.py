@@ -1,0 +1,175 @@
+"""Modules in several processes: gradients beside one process on the whole batch, and beside PyTorch's."""
+
+import numpy as np
+import pytest
+from in_processes import results
+
+import adjit
+import adjit.distributed as dist
+from adjit import nn
+
+needs_mpi = pytest.mark.skipif(
+    not dist.is_mpi_available(), reason="needs mpi4py and an MPI: pip install adjit[distributed]"
+)
+
+
+def network(T, rank=0):
+    T.manual_seed(0)
+    net = T.nn.Sequential(
+        T.nn.Linear(5, 7), T.nn.BatchNorm1d(7), T.nn.Tanh(), T.nn.Linear(7, 3)
+    ).double()
+    with T.no_grad():
+        for k, p in enumerate(
+            net.parameters()
+        ):  # the same for both libraries, others in other processes
+            p.copy_(T.arange(p.numel(), dtype=T.float64).reshape(p.shape).mul(0.7 + k + rank).sin())
+    return net
+
+
+def data(T):
+    values = T.arange(60, dtype=T.float64).reshape(12, 5).mul(1.3).sin()
+    return values, T.arange(12) % 3
+
+
+def trained(T, dist, rank, size):
+    """Gradients and buffers after some steps: of all processes, and of one on the whole batch."""
+    inputs, targets = data(T)
+    whole = network(T)
+    net = T.nn.SyncBatchNorm.convert_sync_batchnorm(network(T, rank))
+    net = T.nn.parallel.DistributedDataParallel(net, bucket_cap_mb=1e-5)
+    rows = slice(rank * 12 // size, (rank + 1) * 12 // size)
+    steps = []
+    for one, x, y in ((net, inputs[rows], targets[rows]), (whole, inputs, targets)):
+        optimizer = T.optim.SGD(one.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(4):
+            optimizer.zero_grad()
+            T.nn.functional.cross_entropy(one(x), y).backward()
+            optimizer.step()
+        steps.append([t.tolist() for t in (*[p.grad for p in one.parameters()], *one.buffers())])
+    return *steps, list(net.state_dict())
+
+
+@needs_mpi
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_gradients_are_those_of_the_whole_batch(size):
+    found = results(trained, size)
+    for several, whole, names in found:
+        assert several == found[0][0]  # the same bits in all processes
+        for one, other in zip(several, whole, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-13)
+        assert names[:3] == ["module.0.weight", "module.0.bias", "module.1.weight"]
+
+
+def ways_of_training(T, dist, rank, size):
+    """What no_sync, unused parameters and buffers of rank 0 give."""
+    DDP = T.nn.parallel.DistributedDataParallel
+    found = {}
+    x = T.ones(2, 3, dtype=T.float64) * (rank + 1)
+
+    def line():
+        T.manual_seed(1)
+        made = T.nn.Linear(3, 1).double()
+        with T.no_grad():
+            made.weight.fill_(0.5)
+        return made
+
+    net = DDP(line())
+    with net.no_sync():
+        net(x).sum().backward()
+        found["alone"] = net.module.weight.grad.tolist()
+    net(x).sum().backward()
+    found["together"] = net.module.weight.grad.tolist()
+
+    class Branches(T.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.always, self.sometimes, self.never = line(), line(), line()
+
+        def forward(self, x):
+            out = self.always(x)
+            return out + self.sometimes(x) if rank == 0 else out
+
+    net = DDP(Branches(), find_unused_parameters=True)
+    for _ in range(2):
+        net(x).sum().backward()
+    found["unused"] = [p.grad if p.grad is None else p.grad.tolist() for p in net.parameters()]
+    net = DDP(Branches())
+    net(x).sum().backward()
+    try:
+        net(x)
+    except RuntimeError as error:
+        found["not finished"] = str(error).split("\n")[0]
+    norm = DDP(T.nn.BatchNorm1d(3).double())
+    norm(T.arange(6.0, dtype=T.float64).reshape(2, 3) * (rank + 1)).sum().backward()
+    norm(x).sum().backward()  # begins with what rank 0 has
+    found["buffers"] = norm.module.running_mean.tolist()
+    for call in (
+        lambda: DDP(T.nn.ReLU()),
+        lambda: DDP(line(), device_ids=[0]),
+    ):
+        try:
+            call()
+        except Exception as error:
+            found[str(call.__code__.co_firstlineno)] = type(error).__name__, str(error)[:80]
+    return found
+
+
+@needs_mpi
+def test_ways_of_training_do_what_pytorchs_do():
+    pytest.importorskip("torch")
+    ours, theirs = results(ways_of_training, 2), results(ways_of_training, 2, library="torch")
+    for one, other in zip(ours, theirs, strict=True):
+        if not one.get("not finished"):
+            assert "not finished" not in other
+        assert one == other
+
+
+def test_one_process_without_gpus_runs_the_module():
+    net = nn.Linear(2, 1)
+    for wrapped in (nn.DataParallel(net), nn.DataParallel(net, device_ids=None)):
+        assert wrapped.module is net
+        assert adjit.equal(wrapped(adjit.ones(3, 2)), net(adjit.ones(3, 2)))
+    with pytest.raises(ValueError, match="Default process group has not been initialized"):
+        nn.parallel.DistributedDataParallel(net)
+
+
+def test_copies_pass_gradients_back():
+    net = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3))
+    twins = nn.parallel.replicate(net, ["cpu", "cpu"])
+    parts = nn.parallel.scatter((adjit.randn(4, 2),), ["cpu", "cpu"])
+    out = nn.parallel.gather(nn.parallel.parallel_apply(twins, parts), "cpu")
+    assert out.shape == (4, 3)
+    (out * adjit.arange(12.0).reshape(4, 3)).sum().backward()
+    assert net[1].weight.grad.abs().sum() > 0
+    assert list(net.state_dict()) == list(nn.DataParallel(net).module.state_dict())
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", [4, 5, 11, 12])
+def test_samplers_have_pytorchs_parts(length, size, drop_last):
+    torch = pytest.importorskip("torch")
+    for rank in range(size):
+        given = (range(length), size, rank, False, 0, drop_last)
+        ours = adjit.utils.data.DistributedSampler(*given)
+        theirs = torch.utils.data.DistributedSampler(*given)
+        assert (list(ours), len(ours)) == (list(theirs), len(theirs))
+    shuffled = [
+        list(adjit.utils.data.DistributedSampler(range(length), size, rank, drop_last=drop_last))
+        for rank in range(size)
+    ]
+    together = {k for part in shuffled for k in part}
+    assert len(together) == (length if not drop_last else len(shuffled[0]) * size)
+    with pytest.raises(
+        ValueError, match=r"Invalid rank 2, rank should be in the interval \[0, 1\]"
+    ):
+        adjit.utils.data.DistributedSampler(range(length), 2, 2)
+
+
+def test_one_process_normalises_its_batch():
+    x = adjit.randn(4, 3, 2)
+    ours, plain = nn.SyncBatchNorm(3), nn.BatchNorm1d(3)
+    assert adjit.equal(ours(x), plain(x))
+    assert adjit.equal(ours.running_var, plain.running_var)
+    with pytest.raises(ValueError, match="expected at least 2D input"):
+        ours(adjit.ones(3))
