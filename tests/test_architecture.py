@@ -32,6 +32,7 @@ MAY_IMPORT = {
     "serialization": {"graph", "ops", "tensor", "nn"},
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
+    "user_kernels": {"autograd", "ops", "schedule", "tensor"},
 }
 
 

@@ -29,7 +29,7 @@ ROOMS = (
     "nn.functional", "nn.init", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
     "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "optim", "optim.lr_scheduler",
     "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random", "serialization", "special",
-    "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack",
+    "testing", "user_kernels", "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack",
     "utils.tensorboard",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.

@@ -101,6 +101,7 @@ try:
         special,
         testing,
         types,
+        user_kernels,
         utils,
         version,
     )
@@ -136,6 +137,7 @@ try:
         typename,
     )
     from .serialization import load, save
+    from .user_kernels import hvp, jvp, kernel, value_and_grad
     from .version import __version__
 finally:
     if _collecting:
