@@ -30,8 +30,8 @@ ROOMS = (
     "nn.parallel", "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize",
     "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "onnx", "optim", "optim.lr_scheduler",
     "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random", "scipy", "serialization",
-    "special", "testing", "utils", "utils.benchmark", "utils.checkpoint", "utils.data", "utils.dlpack",
-    "utils.tensorboard", "xpu",
+    "special", "testing", "user_kernels", "utils", "utils.benchmark", "utils.checkpoint", "utils.data",
+    "utils.dlpack", "utils.tensorboard", "xpu",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {

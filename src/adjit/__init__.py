@@ -105,6 +105,7 @@ try:
         special,
         testing,
         types,
+        user_kernels,
         utils,
         version,
         xpu,
@@ -142,6 +143,7 @@ try:
         typename,
     )
     from .serialization import load, save
+    from .user_kernels import hvp, jvp, kernel, value_and_grad
     from .version import __version__
 finally:
     if _collecting:

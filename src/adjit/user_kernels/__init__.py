@@ -1,0 +1,16 @@
+"""Gradients of users' own Numba functions, by source transformation.
+
+`reader` makes the structured form (`structure`) of a function's text, with `jumps`, `expressions`, `emitter`,
+`values`, `vocabulary` and `library`; `typing_pass` asks Numba for its types. `reverse` writes the way back
+(`activity`, `undo`, `tape_layout`, `rules`), `forward_mode` the tangents, `writing` source. `generated` keeps
+the files, whose code calls `runtime`. `gradients` and `tensors` are what users call, `refusal` what they get
+for the rest.
+"""
+
+from __future__ import annotations
+
+from .gradients import hvp, jvp, value_and_grad
+from .refusal import NotDifferentiable
+from .tensors import UserKernel, kernel
+
+__all__ = ["NotDifferentiable", "UserKernel", "hvp", "jvp", "kernel", "value_and_grad"]

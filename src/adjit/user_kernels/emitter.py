@@ -1,0 +1,188 @@
+"""What the reader of functions writes into: blocks of items, fresh names, each value once."""
+
+from __future__ import annotations
+
+import ast
+import keyword
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from .refusal import NotDifferentiable
+from .source import Function, SourceText, python_function, source_of
+from .structure import Apply, Atom, Load, Statement, Store, Suite
+from .vocabulary import RESERVED
+
+Key = tuple[object, ...]
+_OUR_ENDINGS = (
+    "_b",
+    "_c",
+    "_k",
+    "_p",
+    "_s",
+    "_d",
+    "_e",
+    "_seed",
+    "_old",
+)  # of names of the way back
+_WHOLE: dict[str, Callable[[Any, Any], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+}
+
+
+@dataclass(frozen=True)
+class ActiveCall:
+    """A function that is being read; `is_library` if it is one of `library`."""
+
+    function: Function
+    source: SourceText
+    is_library: bool
+
+
+class Emitter:
+    """Appends items to the open block."""
+
+    def __init__(self) -> None:
+        self.block = Suite("top")
+        self.arrays: dict[str, tuple[int, str]] = {}
+        self.written: set[str] = set()
+        self.swapped: set[str] = set()  # arrays that change places in a loop
+        self.writes = 0  # stores read so far
+        self.writes_to: dict[str, int] = {}
+        self.stack: list[ActiveCall] = []
+        self._names: dict[str, int] = {}
+        self._scopes: list[tuple[Suite, dict[Key, str]]] = [(self.block, {})]
+        self._versions: dict[str, int] = {}
+
+    # ----- the user's text -----
+
+    def enter(
+        self, function: Function, node: ast.AST | None, *, is_library: bool = False
+    ) -> SourceText:
+        """Begin to read a function, called at a node of the one around."""
+        function = python_function(function)
+        is_open = any(call.function is function for call in self.stack)
+        if is_open and node is not None and not is_library:
+            self.reject(
+                node,
+                f"{function.__name__}, which calls itself,",
+                "write the recursion as a loop with an array for its stack",
+            )
+        source = source_of(function)
+        self.stack.append(ActiveCall(function, source, is_library))
+        return source
+
+    def reject(self, node: ast.AST, what: str, instead: str = "") -> NoReturn:
+        """Refuse a node of the function that is being read.
+
+        Raises:
+            NotDifferentiable: always.
+        """
+        call = next(c for c in reversed(self.stack) if not c.is_library)
+        source, is_here = call.source, call is self.stack[-1]
+        line = getattr(node, "lineno", 1) if is_here else self._call_line
+        code = source.lines[line - 1] if line <= len(source.lines) else ""
+        first, last = 0, len(code)
+        if is_here and getattr(node, "end_lineno", line) == line:
+            first = getattr(node, "col_offset", 0)
+            last = getattr(node, "end_col_offset", None) or last
+        bare = code.lstrip()
+        shift = len(code) - len(bare)
+        first = max(first - shift, 0)
+        under = " " * first + "^" * max(last - shift - first, 1)
+        where = f"{source.filename}:{source.first + line - 1}"
+        hint = f"\n{instead[0].upper()}{instead[1:]}." if instead else ""
+        error = NotDifferentiable(
+            f"{where}: {what} cannot be differentiated\n    {bare}\n    {under}{hint}"
+        )
+        error.filename, error.lineno = source.filename, source.first + line - 1
+        raise error
+
+    def note(self, node: ast.AST) -> str:
+        """The user's line, for a comment."""
+        for call in reversed(self.stack):
+            if not call.is_library:
+                line = getattr(node, "lineno", 1) if call is self.stack[-1] else self._call_line
+                return f"{call.source.first + line - 1}: {call.source.lines[line - 1].strip()}"
+        return ""
+
+    _call_line = 1  # of the innermost call of a library function in the user's text
+
+    # ----- names, items -----
+
+    def fresh(self, base: str) -> str:
+        """A name that no other item has."""
+        base = base.rstrip("_") or "t"
+        if base in RESERVED or keyword.iskeyword(base) or base.endswith(_OUR_ENDINGS):
+            base += "0"
+        name = base
+        while name in self._names:
+            self._names[base] = count = self._names[base] + 1
+            name = f"{base}_{count}"
+        self._names[name] = 0
+        return name
+
+    def emit(self, item: Statement, node: ast.AST) -> None:
+        item.note = self.note(node)
+        self.block.items.append(item)
+
+    def open_block(self, block: Suite) -> Suite:
+        self.block = block
+        self._scopes.append((block, {}))
+        return block
+
+    def close_block(self, outer: Suite) -> None:
+        self._scopes.pop()
+        self.block = outer
+
+    # ----- the same value once -----
+
+    def _known(self, key: Key, through_loops: bool) -> str | None:
+        for block, table in reversed(self._scopes):
+            if key in table:
+                return table[key]
+            if not through_loops and block.kind in ("loop", "test"):
+                return None
+        return None
+
+    def load(self, array: str, index: list[Atom], node: ast.AST, base: str = "t") -> str:
+        group = "<swapped>" if array in self.swapped else array
+        version = self._versions.get(group, 0)
+        key = ("load", array, group, version, *[(type(i), i) for i in index])
+        name = self._known(key, False)
+        if name is None:
+            name = self.fresh(base)
+            self.emit(Load(name, array, list(index)), node)
+            self._scopes[-1][1][key] = name
+        return name
+
+    def store(
+        self, array: str, index: list[Atom], value: Atom, node: ast.AST, adds: bool = False
+    ) -> None:
+        self.emit(Store(array, index, value, self.fresh("old"), adds), node)
+        self.written.add(array)
+        self.writes += 1
+        self.writes_to[array] = self.writes_to.get(array, 0) + 1
+        group = "<swapped>" if array in self.swapped else array
+        self._versions[group] = self._versions.get(group, 0) + 1
+
+    def op(self, function: str, args: list[Atom], node: ast.AST, base: str = "t") -> Atom:
+        """Apply a function to atoms; whole numbers of the text are computed at once."""
+        if (
+            function == "neg"
+            and isinstance(args[0], (int, float))
+            and not isinstance(args[0], bool)
+        ):
+            return -args[0]
+        if function in ("+", "-", "*") and all(type(a) is int for a in args):
+            return _WHOLE[function](args[0], args[1])
+        key = (function, *[(type(a), repr(a)) for a in args])
+        dst = self._known(key, True)
+        if dst is None:
+            dst = self.fresh(base)
+            self.emit(Apply(dst, function, list(args)), node)
+            self._scopes[-1][1][key] = dst
+        return dst

@@ -1,0 +1,731 @@
+"""Expressions of a user's function: arithmetic, elements, slices, whole arrays, calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import library
+from .emitter import Emitter
+from .source import MISSING, Function, meaning_of, python_function
+from .structure import Apply, Atom, Branch, Make, Statement, Suite, walk
+from .values import (
+    NEW_AXIS,
+    UNDEFINED,
+    ArrayExpression,
+    ArrayLike,
+    ArrayView,
+    BoundMethod,
+    FixedIndex,
+    PythonObject,
+    Strided,
+    TupleValue,
+    Unreadable,
+    Value,
+)
+from .vocabulary import BINARY, COMPARE, FUNCTIONS, HARMLESS, TESTS
+
+REDUCTIONS = {"sum", "mean", "prod", "max", "min", "argmax", "argmin"}
+_REDUCTION_NAMES = {getattr(np, name): name for name in REDUCTIONS} | {
+    np.amax: "max",
+    np.amin: "min",
+}
+_OF_ANY_DTYPE = {"max", "min", "argmax", "argmin"}
+_LOOP = "write the loop over the elements"
+
+
+class Expressions(Emitter):
+    """Reads expressions into atoms, views and array expressions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.environment: dict[str, Value] = {}
+        self.depth = 0  # of loops
+        self.hoisted: list[Statement] = []  # arrays of loops, made before the outermost
+        self.open_blocks: list[Suite] = []
+        self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
+        self.loop_names: set[Atom] = set()  # names that change from round to round
+
+    def run(
+        self, function: Function, args: list[Value], node: ast.AST, *, is_library: bool
+    ) -> Value:
+        """Read a call of another function in place; the reader of statements does."""
+        raise NotImplementedError
+
+    def expression(self, e: ast.expr, base: str = "t") -> Value:
+        method: Callable[[Any, str], Value] | None = getattr(self, f"on_{type(e).__name__}", None)
+        if method is None:
+            self.reject(e, f"an expression of this kind ({type(e).__name__})")
+        return method(e, base)
+
+    def atom(self, value: Value, node: ast.AST) -> Atom:
+        """A number, or a refusal."""
+        if isinstance(value, (str, int, float)):
+            return value
+        if isinstance(value, (ArrayView, ArrayExpression)):
+            self.reject(node, "an array where a number is needed", _LOOP)
+        if isinstance(value, TupleValue):
+            self.reject(node, "a tuple where a number is needed", "pick its elements")
+        return self.reject(
+            node, "an object that is no number", "pass numbers and arrays as arguments"
+        )
+
+    def number(self, e: ast.expr, base: str = "t") -> Atom:
+        return self.atom(self.expression(e, base), e)
+
+    # ----- names and constants -----
+
+    def on_Constant(self, e: ast.Constant, base: str) -> Value:
+        if isinstance(e.value, (bool, int, float)):
+            return e.value
+        if e.value is None:
+            return PythonObject(None)
+        return self.reject(e, f"the constant {e.value!r}", "use numbers")
+
+    def on_Name(self, e: ast.Name, base: str) -> Value:
+        if e.id in self.environment:
+            value = self.environment[e.id]
+            if value is UNDEFINED:
+                self.reject(
+                    e, f"`{e.id}`, which is not assigned on every way here,", "assign it before"
+                )
+            if isinstance(value, Unreadable):
+                self.reject(e, f"`{value.name}`, which {value.why},")
+            return value
+        found = meaning_of(self.stack[-1].function, e.id)
+        if found is MISSING:
+            self.reject(e, f"the name `{e.id}`, which means nothing here,")
+        return self.constant(found, e)
+
+    def constant(self, value: Any, node: ast.AST) -> Value:
+        """What a global, a variable of an enclosing function, or an attribute of a module stands for."""
+        if isinstance(value, (bool, int, float)):
+            return value
+        if isinstance(value, np.generic):
+            if value.dtype.kind not in "biuf":
+                self.reject(node, f"a constant of dtype {value.dtype}")
+            return value.item()
+        if isinstance(value, tuple):
+            return TupleValue(tuple(self.constant(v, node) for v in value))
+        if isinstance(value, np.ndarray):
+            self.reject(node, "a global array", "pass it as an argument")
+        return PythonObject(value)
+
+    def on_Tuple(self, e: ast.Tuple, base: str) -> Value:
+        return TupleValue(tuple(self.settled(self.expression(v), v) for v in e.elts))
+
+    # ----- arithmetic -----
+
+    def on_UnaryOp(self, e: ast.UnaryOp, base: str) -> Value:
+        value = self.expression(e.operand)
+        match e.op:
+            case ast.UAdd():
+                return value
+            case ast.USub():
+                return self.apply("neg", [value], e, base)
+            case ast.Not():
+                test = self.atom(value, e.operand)
+                return (not test) if isinstance(test, bool) else self.op("not", [test], e, base)
+        return self.apply("invert", [value], e, base)
+
+    def on_BinOp(self, e: ast.BinOp, base: str) -> Value:
+        a, b = self._operands([e.left, e.right])
+        if isinstance(e.op, ast.MatMult):
+            return self.product(a, b, e)
+        return self.apply(BINARY[type(e.op)], [a, b], e, base)
+
+    def _operands(self, nodes: list[ast.expr]) -> list[Value]:
+        """Values of operands; nothing may be written between an array expression and its use."""
+        values = [self.expression(n) for n in nodes]
+        for value, node in zip(values, nodes, strict=True):
+            if isinstance(value, ArrayExpression) and value.writes != self.writes:
+                self.reject(
+                    node,
+                    "arithmetic on arrays beside a call that writes into arrays",
+                    "give the arithmetic a name in a statement of its own",
+                )
+        return values
+
+    def on_Compare(self, e: ast.Compare, base: str) -> Value:
+        values = self._operands([e.left, *e.comparators])
+        result: Value | None = None
+        for op, a, b in zip(e.ops, values, values[1:], strict=False):
+            if type(op) not in COMPARE:
+                self.reject(e, "this comparison", "compare numbers by <, <=, >, >=, == or !=")
+            test = self.apply(COMPARE[type(op)], [a, b], e, "t")
+            result = (
+                test
+                if result is None
+                else self.op("and", [self.atom(result, e), self.atom(test, e)], e)
+            )
+        assert result is not None
+        return result
+
+    def on_BoolOp(self, e: ast.BoolOp, base: str) -> Value:
+        result = self.number(e.values[0])
+        for node in e.values[1:]:
+            is_and = isinstance(e.op, ast.And)
+            outer = self.block
+            inner = self.open_block(Suite("branch"))
+            value = self.number(node)
+            self.close_block(outer)
+            if all(isinstance(i, Apply) and i.function in HARMLESS for i in inner.items):
+                outer.items += inner.items
+                result = self.op("and" if is_and else "or", [result, value], e)
+                continue
+            dst, empty = self.fresh("t"), Suite("branch")
+            then, orelse = (inner, empty) if is_and else (empty, inner)
+            of_then: Atom = value if is_and else True
+            of_else: Atom = False if is_and else value
+            self.emit(Branch(result, then, orelse, [(dst, of_then, of_else)]), e)
+            result = dst
+        return result
+
+    def on_IfExp(self, e: ast.IfExp, base: str) -> Value:
+        condition = self.number(e.test)
+        if isinstance(condition, (bool, int, float)):
+            return self.expression(e.body if condition else e.orelse, base)
+        outer = self.block
+        sides: list[tuple[Suite, Atom]] = []
+        for part in (e.body, e.orelse):
+            block = self.open_block(Suite("branch"))
+            sides.append((block, self.number(part)))
+            self.close_block(outer)
+        (then, a), (orelse, b) = sides
+        if all(isinstance(i, Apply) and i.function in HARMLESS for i in then.items + orelse.items):
+            outer.items += then.items + orelse.items
+            return self.op("select", [condition, a, b], e, base)
+        dst = self.fresh(base)
+        self.emit(Branch(condition, then, orelse, [(dst, a, b)]), e)
+        return dst
+
+    def apply(self, function: str, args: list[Value], node: ast.AST, base: str = "t") -> Value:
+        """A function of numbers, element by element where an argument is an array."""
+        arrays = [a for a in args if isinstance(a, (ArrayView, ArrayExpression))]
+        if not arrays:
+            return self.op(function, [self.atom(a, node) for a in args], node, base)
+        shape = self.common_shape(arrays, node)
+        operands = [
+            a if isinstance(a, (ArrayView, ArrayExpression)) else self.atom(a, node) for a in args
+        ]
+        reads = tuple(
+            r for a in arrays for r in (a.reads if isinstance(a, ArrayExpression) else (a,))
+        )
+        dtype = self._dtype_of_result(function, operands, node)
+
+        def element(index: list[Atom]) -> Atom:
+            found: list[Atom] = []
+            for a in operands:
+                if isinstance(a, (ArrayView, ArrayExpression)):
+                    own = index[len(index) - a.ndim :]
+                    sizes = [self.size(a, k, node) for k in range(a.ndim)]
+                    at: list[Atom] = [
+                        0 if size == 1 and type(size) is int else i
+                        for i, size in zip(own, sizes, strict=True)
+                    ]
+                    found.append(self.element(a, at, node))
+                else:
+                    found.append(a)
+            return self.op(function, found, node)
+
+        return ArrayExpression(tuple(shape), dtype, element, reads, self.writes)
+
+    def _dtype_of_result(
+        self, function: str, operands: list[ArrayLike | Atom], node: ast.AST
+    ) -> str:
+        if function in TESTS:
+            return "b1"
+        if function in ("float64", "float32"):
+            return np.dtype(function).str[1:]
+        dtypes = {a.dtype for a in operands if isinstance(a, (ArrayView, ArrayExpression))}
+        if function == "select":
+            dtypes.discard("b1")
+        if "f8" in dtypes or (not dtypes and function == "select"):
+            return "f8"
+        scalars = [a for a in operands if not isinstance(a, (ArrayView, ArrayExpression))]
+        if dtypes == {"f4"} and not scalars:
+            return "f4"
+        return self.reject(node, "arithmetic on whole arrays that are not float64", _LOOP)
+
+    def common_shape(self, arrays: list[ArrayLike], node: ast.AST) -> list[Atom]:
+        """The shape that arrays are broadcast to; sizes that are not known to agree are checked at run time."""
+        ndim = max(a.ndim for a in arrays)
+        shape: list[Atom] = []
+        for axis in range(ndim):
+            found: Atom = 1
+            for a in arrays:
+                own = axis - (ndim - a.ndim)
+                if own < 0:
+                    continue
+                size = self.size(a, own, node)
+                if type(size) is int and size == 1:
+                    continue
+                if type(found) is int and found == 1:
+                    found = size
+                elif found != size:
+                    self.demand_same(found, size, node)
+            shape.append(found)
+        return shape
+
+    def demand_same(self, a: Atom, b: Atom, node: ast.AST) -> None:
+        """Check two sizes where that is not known."""
+        self.demand(
+            self.op("==", [a, b], node),
+            "ValueError",
+            "the shapes of arrays do not agree (a size of 1 is not broadcast in a kernel, index by None)",
+            node,
+        )
+
+    def demand(self, condition: Atom, error: str, message: str, node: ast.AST) -> None:
+        raise NotImplementedError
+
+    # ----- arrays -----
+
+    def size(self, a: ArrayLike, axis: int, node: ast.AST) -> Atom:
+        if isinstance(a, ArrayExpression):
+            return a.shape[axis]
+        dim = a.axes[axis]
+        if dim == NEW_AXIS:
+            return 1
+        kept = a.dims[dim]
+        assert isinstance(kept, Strided)
+        return self.op("shape", [a.name, dim], node, "n") if kept.size is None else kept.size
+
+    def element(self, a: ArrayLike, index: list[Atom], node: ast.AST, base: str = "t") -> Atom:
+        if isinstance(a, ArrayExpression):
+            return a.element(index)
+        return self.load(a.name, self.place(a, index, node), node, base)
+
+    def place(self, view: ArrayView, index: list[Atom], node: ast.AST) -> list[Atom]:
+        """Where an element of a view is in its memory."""
+        of_axis = {axis: i for axis, i in zip(view.axes, index, strict=True) if axis != NEW_AXIS}
+        found: list[Atom] = []
+        for k, dim in enumerate(view.dims):
+            if isinstance(dim, FixedIndex):
+                found.append(dim.at)
+                continue
+            at = of_axis[k]
+            if dim != Strided() and dim.size is not None:
+                at = self._from_end(at, dim.size, node)
+            if dim.step != 1:
+                at = self.op("*", [at, dim.step], node)
+            if not (type(dim.start) is int and dim.start == 0):
+                at = self.op("+", [dim.start, at], node)
+            found.append(at)
+        return found
+
+    def _from_end(self, at: Atom, size: Atom, node: ast.AST) -> Atom:
+        """An index of a view that does not run over all of its memory: negative ones count from its end."""
+        if type(at) is int:
+            return at if at >= 0 else self.op("+", [size, at], node)
+        if at in self.never_negative:
+            return at
+        return self.op(
+            "select", [self.op("<", [at, 0], node), self.op("+", [at, size], node), at], node
+        )
+
+    def on_Subscript(self, e: ast.Subscript, base: str) -> Value:
+        value = self.expression(e.value)
+        if isinstance(value, TupleValue):
+            k = self.expression(e.slice)
+            if type(k) is not int or not -len(value.items) <= k < len(value.items):
+                self.reject(e, "a tuple at an index that is not a number in the text", "unpack it")
+            return value.items[k]
+        if isinstance(value, ArrayExpression):
+            parts = e.slice.elts if isinstance(e.slice, ast.Tuple) else [e.slice]
+            if self.stack[-1].is_library and len(parts) == value.ndim:
+                return value.element([self.number(p) for p in parts])
+            value = self.settled(value, e)
+        if not isinstance(value, ArrayView):
+            self.reject(e, "an index of something that is no array")
+        view = self.subview(value, e)
+        if view.axes:
+            return view
+        return self.load(view.name, self.place(view, [], e), e, base)
+
+    def subview(self, value: ArrayView, e: ast.Subscript) -> ArrayView:
+        """A view at the indices and slices of a subscript."""
+        parts = list(e.slice.elts) if isinstance(e.slice, ast.Tuple) else [e.slice]
+        values: list[Value | ast.Slice] = []
+        for part in parts:
+            if isinstance(part, ast.Slice):
+                values.append(part)
+            elif isinstance(part, ast.Constant) and part.value is Ellipsis:
+                named = sum(
+                    not (isinstance(p, ast.Constant) and p.value in (None, ...)) for p in parts
+                )
+                values += [ast.Slice()] * (value.ndim - named)
+            else:
+                found = self.expression(part)
+                if isinstance(found, TupleValue):
+                    values += found.items
+                else:
+                    values.append(found)
+        dims, axes, rest = list(value.dims), [], list(value.axes)
+        for v in values:
+            if isinstance(v, PythonObject) and v.value is None:
+                axes.append(NEW_AXIS)
+                continue
+            if not rest:
+                self.reject(e, f"an array of {value.ndim} dimensions with more indices")
+            axis = rest.pop(0)
+            if axis == NEW_AXIS:
+                if isinstance(v, ast.Slice):
+                    axes.append(axis)
+                continue
+            dim = dims[axis]
+            assert isinstance(dim, Strided)
+            if isinstance(v, ast.Slice):
+                dims[axis] = self._sliced(value, axis, dim, v, e)
+                axes.append(axis)
+                continue
+            if isinstance(v, (ArrayView, ArrayExpression)):
+                self.reject(e, "an array as an index", "write the loop over its elements")
+            at = self.atom(v, e)
+            one = ArrayView(value.name, value.dtype, (dim,), (0,))
+            dims[axis] = FixedIndex(self.place(one, [at], e)[0])
+        return ArrayView(value.name, value.dtype, tuple(dims), (*axes, *rest))
+
+    def _sliced(
+        self, value: ArrayView, axis: int, dim: Strided, s: ast.Slice, e: ast.Subscript
+    ) -> Strided:
+        if s.lower is None and s.upper is None and s.step is None:
+            return dim
+        step = 1 if s.step is None else self.expression(s.step)
+        if type(step) is not int or step == 0:
+            self.reject(e, "a slice whose step is not a number in the text", "write -1, 1, 2, ...")
+        size = self.op("shape", [value.name, axis], e, "n") if dim.size is None else dim.size
+        count: Atom
+        if step > 0:
+            lower = self._bound(s.lower, 0, size, e, 0, size)
+            upper = self._bound(s.upper, size, size, e, 0, size)
+            count = self.op("-", [upper, lower], e)
+            if step != 1:
+                count = self.op("//", [self.op("+", [count, step - 1], e), step], e)
+        else:
+            last = self.op("-", [size, 1], e)
+            lower = self._bound(s.lower, last, size, e, -1, last)
+            upper = -1 if s.upper is None else self._bound(s.upper, -1, size, e, -1, last)
+            count = self.op("-", [lower, upper], e)
+            if step != -1:
+                count = self.op("//", [self.op("+", [count, -step - 1], e), -step], e)
+        whole = type(lower) is int and lower == 0 and step > 0
+        count = count if whole else self.op("max", [0, count], e)
+        start = (
+            self.op("+", [dim.start, self.op("*", [lower, dim.step], e)], e)
+            if dim.step != 1
+            else lower
+        )
+        if dim.step == 1 and not (type(dim.start) is int and dim.start == 0):
+            start = self.op("+", [dim.start, lower], e)
+        return Strided(start, dim.step * step, count)
+
+    def _bound(
+        self, node: ast.expr | None, default: Atom, size: Atom, e: ast.AST, least: Atom, most: Atom
+    ) -> Atom:
+        """A bound of a slice, as Python takes it: from the end if negative, and inside of the array."""
+        if node is None:
+            return default
+        at = self.number(node)
+        if type(at) is int and at >= 0:
+            return 0 if at == 0 and least == 0 else self.op("min", [at, most], e)
+        if type(at) is int:
+            return self.op("max", [self.op("+", [size, at], e), least], e)
+        wrapped = self.op("select", [self.op("<", [at, 0], e), self.op("+", [at, size], e), at], e)
+        return self.op("min", [self.op("max", [wrapped, least], e), most], e)
+
+    def settled(self, value: Value, node: ast.AST, base: str = "t") -> Value:
+        """Give arithmetic on arrays memory of its own."""
+        if not isinstance(value, ArrayExpression):
+            return value
+        if value.dtype == "b1":
+            self.reject(
+                node, "an array of truth values", "use the comparison inside of np.where(...)"
+            )
+        made = self.make(list(value.shape), None, value.dtype, node, base)
+        self.run_library("assign", [made, value], node)
+        return made
+
+    def make(
+        self, shape: list[Atom], fill: Atom | None, dtype: str, node: ast.AST, base: str
+    ) -> ArrayView:
+        """A new array. In a loop it is one for all rounds, made before the outermost and filled where it
+        stands."""
+        dst = self.fresh(base if base != "t" else "a")
+        self.arrays[dst] = (len(shape), dtype)
+        made = ArrayView.whole(dst, len(shape), dtype)
+        if not self.depth:
+            self.emit(Make(dst, shape, fill, dtype), node)
+            return made
+        item = Make(dst, [self._hoist(a, node) for a in shape], 0, dtype)
+        item.note = self.note(node)
+        self.hoisted.append(item)
+        if fill is not None:
+            self.run_library(
+                "fill", [made, float(fill) if dtype[0] == "f" and type(fill) is int else fill], node
+            )
+        return made
+
+    def _hoist(self, a: Atom, node: ast.AST) -> Atom:
+        """A size before the outermost loop: computed there again if it is made of what is there."""
+        inside = [i for b in self.open_blocks for _, i in walk(b)]
+        item = next((i for i in inside if isinstance(i, Apply) and i.dst == a), None)
+        if item is None:
+            if any(a in _made_by(i) for i in inside) or a in self.loop_names:
+                self.reject(
+                    node,
+                    "an array made inside of a loop with a size that is computed there",
+                    "make it before the loop and use a part of it",
+                )
+            return a
+        args = [self._hoist(x, node) if isinstance(x, str) else x for x in item.args]
+        copied = Apply(self.fresh("n"), item.function, args)
+        copied.note = item.note
+        self.hoisted.append(copied)
+        return copied.dst
+
+    def run_library(self, name: str, args: list[Value], node: ast.AST) -> Value:
+        """Read a function of `library` whose name ends with the dimensions of its first argument."""
+        first = args[0]
+        assert isinstance(first, (ArrayView, ArrayExpression))
+        found = getattr(library, f"{name}{first.ndim}", None)
+        if found is None:
+            self.reject(node, f"`{name}` of an array of {first.ndim} dimensions", _LOOP)
+        return self.run(found, args, node, is_library=True)
+
+    def product(self, a: Value, b: Value, node: ast.AST) -> Value:
+        """`a @ b`, `np.dot(a, b)`."""
+        if not isinstance(a, (ArrayView, ArrayExpression)) or not isinstance(
+            b, (ArrayView, ArrayExpression)
+        ):
+            self.reject(node, "a product of something that is no array")
+        self._demand_float64([a, b], node)
+        found = getattr(library, f"dot{a.ndim}{b.ndim}", None)
+        if found is None:
+            self.reject(node, f"a product of arrays of {a.ndim} and {b.ndim} dimensions", _LOOP)
+        return self.run(
+            found, [self.settled(a, node), self.settled(b, node)], node, is_library=True
+        )
+
+    def _demand_float64(self, arrays: list[ArrayLike], node: ast.AST) -> None:
+        if any(a.dtype != "f8" for a in arrays):
+            self.reject(node, "a function of whole arrays that are not float64", _LOOP)
+
+    # ----- attributes and calls -----
+
+    def on_Attribute(self, e: ast.Attribute, base: str) -> Value:
+        value = self.expression(e.value)
+        if isinstance(value, (ArrayView, ArrayExpression)):
+            match e.attr:
+                case "shape":
+                    return TupleValue(tuple(self.size(value, k, e) for k in range(value.ndim)))
+                case "size":
+                    total = self.size(value, 0, e)
+                    for k in range(1, value.ndim):
+                        total = self.op("*", [total, self.size(value, k, e)], e)
+                    return total
+                case "ndim":
+                    return value.ndim
+                case "dtype":
+                    return PythonObject(np.dtype(value.dtype))
+                case "T" if isinstance(value, ArrayView):
+                    return ArrayView(value.name, value.dtype, value.dims, value.axes[::-1])
+            return BoundMethod(value, e.attr)
+        if isinstance(value, PythonObject):
+            found = getattr(value.value, e.attr, MISSING)
+            if found is MISSING:
+                self.reject(e, f"`{ast.unparse(e)}`, which is not there,")
+            return self.constant(found, e)
+        return self.reject(e, f"the attribute `{e.attr}`")
+
+    def on_Call(self, e: ast.Call, base: str) -> Value:
+        called = self.expression(e.func)
+        if any(isinstance(a, ast.Starred) for a in e.args):
+            self.reject(e, "a call with *arguments", "write them out")
+        if isinstance(called, BoundMethod):
+            return self._method(called, e)
+        if not isinstance(called, PythonObject):
+            self.reject(e, "a call of this")
+        f = called.value
+        try:
+            known = FUNCTIONS.get(f)
+        except TypeError:
+            known = None
+        if known is not None:
+            return self._scalar_call(known, e, base)
+        if f is len:
+            value = self.expression(e.args[0])
+            if isinstance(value, TupleValue):
+                return len(value.items)
+            if isinstance(value, (ArrayView, ArrayExpression)):
+                return self.size(value, 0, e)
+            self.reject(e, "the length of this")
+        if (getattr(f, "__module__", None) or "").partition(".")[0] == "numpy":
+            return self._numpy_call(f, e, base)
+        if not hasattr(python_function(f), "__code__"):
+            self.reject(
+                e, f"`{ast.unparse(e.func)}`", "write it as a loop, or as a function of your own"
+            )
+        return self._user_call(f, e)
+
+    def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
+        if e.keywords:
+            self.reject(e, "keyword arguments of this function")
+        args = self._operands(list(e.args))
+        if not args:
+            self.reject(e, "a call without arguments")
+        if function in ("min", "max"):
+            if len(args) < 2:
+                self.reject(e, f"`{function}` of one argument", "call np.min or np.max of an array")
+            result = self.atom(args[0], e)
+            for a in args[1:]:
+                result = self.op(function, [result, self.atom(a, e)], e, base)
+            return result
+        if function == "math.pow":
+            args = [self.apply("float64", [a], e) for a in args]
+            function = "**"
+        if function == "round" and len(args) != 1:
+            self.reject(e, "`round` to digits", "round x * 10.0**n")
+        return self.apply(function, args, e, base)
+
+    def _numpy_call(self, f: Any, e: ast.Call, base: str) -> Value:
+        name = getattr(f, "__name__", repr(f))
+        options = {k.arg: k.value for k in e.keywords}
+        if name in ("zeros", "ones", "empty", "full") or name.endswith("_like"):
+            return self._creation(name, e, base)
+        if options:
+            self.reject(e, f"keyword arguments of np.{name}", _LOOP)
+        args = self._operands(list(e.args))
+        if f in _REDUCTION_NAMES:
+            if len(args) != 1:
+                self.reject(e, f"np.{name} along an axis", "write the loop over the other axes")
+            return self._reduction(_REDUCTION_NAMES[f], args[0], e)
+        match name, args:
+            case "where", [test, a, b]:
+                return self.apply("select", [test, a, b], e, base)
+            case "square", [a]:
+                return self.apply("*", [a, a], e, base)
+            case "clip", [a, low, high]:
+                raised = self.apply("np.maximum", [a, low], e)
+                return self.apply("np.minimum", [raised, high], e, base)
+            case "dot" | "matmul" | "vdot", [a, b]:
+                return self.product(a, b, e)
+            case "outer", [a, b] if (
+                isinstance(a, (ArrayView, ArrayExpression))
+                and isinstance(b, (ArrayView, ArrayExpression))
+                and a.ndim == b.ndim == 1
+            ):
+                self._demand_float64([a, b], e)
+                return self.run(library.outer11, [a, b], e, is_library=True)
+            case "linspace", _ if len(args) in (2, 3):
+                return self.run(library.linspace, args, e, is_library=True)
+            case "copy", [a]:
+                return self.copied(a, e)
+            case "transpose", [ArrayView() as a]:
+                return ArrayView(a.name, a.dtype, a.dims, a.axes[::-1])
+        instead = "write it as a loop, or as a function of your own"
+        return self.reject(e, f"the function np.{name}", instead)
+
+    def _reduction(self, name: str, value: Value, e: ast.AST) -> Value:
+        if not isinstance(value, (ArrayView, ArrayExpression)):
+            self.reject(e, f"`{name}` of something that is no array")
+        if name not in _OF_ANY_DTYPE:
+            self._demand_float64([value], e)
+        return self.run_library(name, [value], e)
+
+    def copied(self, value: Value, node: ast.AST) -> ArrayView:
+        """A new array with the same elements."""
+        if not isinstance(value, (ArrayView, ArrayExpression)):
+            self.reject(node, "a copy of something that is no array")
+        if isinstance(value, ArrayExpression):
+            made = self.settled(value, node)
+            assert isinstance(made, ArrayView)
+            return made
+        shape = [self.size(value, k, node) for k in range(value.ndim)]
+        made = self.make(shape, None, value.dtype, node, "copy")
+        self.run_library("assign", [made, value], node)
+        return made
+
+    def _creation(self, name: str, e: ast.Call, base: str) -> Value:
+        rest = list(e.args)
+        options = {k.arg: k.value for k in e.keywords}
+        fill: Atom | None = {"zeros": 0, "ones": 1}.get(name.removesuffix("_like"))
+        dtype = "f8"
+        first = (
+            self.expression(rest.pop(0)) if rest else self.reject(e, "a new array without a shape")
+        )
+        shape: list[Atom]
+        if name.endswith("_like"):
+            if not isinstance(first, (ArrayView, ArrayExpression)):
+                self.reject(e, f"np.{name} of something that is no array")
+            shape = [self.size(first, k, e) for k in range(first.ndim)]
+            dtype = first.dtype
+        else:
+            items = first.items if isinstance(first, TupleValue) else (first,)
+            shape = [self.atom(s, e) for s in items]
+        if name.startswith("full"):
+            node = rest.pop(0) if rest else options.pop("fill_value", None)
+            if node is None:
+                self.reject(e, f"np.{name} without a value")
+            fill = self.number(node)
+            if name == "full" and not rest and "dtype" not in options and type(fill) in (int, bool):
+                self.reject(e, "np.full with a whole number and no dtype", "write 0.0 for a float")
+        kind = rest.pop(0) if rest else options.pop("dtype", None)
+        if kind is not None:
+            dtype = self._dtype(kind)
+        if rest or options:
+            self.reject(e, f"these arguments of np.{name}")
+        if isinstance(fill, str):  # a value that may have a gradient: it is written by a loop
+            made = self.make(shape, None, dtype, e, base)
+            self.run_library("fill", [made, fill], e)
+            return made
+        return self.make(shape, fill, dtype, e, base)
+
+    def _dtype(self, node: ast.expr) -> str:
+        value = self.expression(node)
+        try:
+            found = np.dtype(value.value) if isinstance(value, PythonObject) else None
+        except TypeError:
+            found = None
+        if found is None or found.kind not in "bif":
+            self.reject(node, "an array of this dtype", "use np.float64, np.float32 or np.int64")
+        return found.str[1:]
+
+    def _method(self, m: BoundMethod, e: ast.Call) -> Value:
+        match m.name:
+            case "copy" if not e.args and not e.keywords:
+                return self.copied(m.owner, e)
+            case "fill" if len(e.args) == 1 and isinstance(m.owner, ArrayView):
+                return self.run_library("fill", [m.owner, self.number(e.args[0])], e)
+            case "dot" if len(e.args) == 1:
+                return self.product(m.owner, self.expression(e.args[0]), e)
+            case "item" if not e.args and m.owner.ndim == 0:
+                return self.element(m.owner, [], e)
+            case name if name in REDUCTIONS and not e.args and not e.keywords:
+                return self._reduction(name, m.owner, e)
+        return self.reject(e, f"the method `{m.name}` with these arguments", _LOOP)
+
+    def _user_call(self, f: Function, e: ast.Call) -> Value:
+        values = [self.settled(self.expression(a), a) for a in e.args]
+        python = python_function(f)
+        params = python.__code__.co_varnames[: python.__code__.co_argcount]
+        given: dict[str, Value] = dict(zip(params, values, strict=False))
+        for k in e.keywords:
+            if k.arg is None or k.arg not in params:
+                self.reject(e, "these keyword arguments", "pass them by position")
+            given[k.arg] = self.settled(self.expression(k.value), k.value)
+        defaults = python.__defaults__ or ()
+        for p, d in zip(params[len(params) - len(defaults) :], defaults, strict=True):
+            given.setdefault(p, self.constant(d, e))
+        if len(values) > len(params) or set(given) != set(params):
+            self.reject(e, f"a call with {len(values)} arguments of a function with {len(params)}")
+        return self.run(f, [given[p] for p in params], e, is_library=False)
+
+
+def _made_by(item: Statement) -> set[str]:
+    if isinstance(item, Branch):
+        return {dst for dst, _, _ in item.results}
+    return {getattr(item, "dst", "")}

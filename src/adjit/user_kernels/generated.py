@@ -1,0 +1,369 @@
+"""The files of generated code: what is written, where it lies, how it is loaded again.
+
+A file has the function as it was read, with its way back or its tangents, and functions to call them by.
+Its name has a digest of all that it depends on, so that a file is never changed and Numba's cache beside it
+holds; `FACTS` in it says what else is known, so that a later process neither reads nor transforms anything.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Literal
+
+import numba
+import numpy as np
+from numba import types
+
+from ..schedule.jit import disk
+from .forward_mode import tangent_of
+from .reader import ArgumentKind, read
+from .refusal import NotDifferentiable
+from .reverse import ReverseWriter
+from .rules import FLAT
+from .source import Function, digest_of, python_function
+from .structure import Apply, Make, Procedure, Store, walk
+from .typing_pass import infer_types
+from .writing import Lines, primal_source, results_text
+
+Mode = Literal["reverse", "forward", "second"]
+
+_HEADER = '''"""{title}
+
+Made by adjit, from {heading}. To step through it, run with NUMBA_DISABLE_JIT=1;
+what is changed here stays until the function itself is changed.
+"""
+
+import math
+
+import numpy as np
+from numba import carray, float32, float64, int32, int64, njit
+
+from adjit.user_kernels.runtime import (
+    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, open_tape, overlap, pick, release,
+    reserve, tape_less,
+    tape_low, tape_more, tape_set, tape_top, trigamma,
+)
+
+FACTS = {facts!r}
+compiled = njit(error_model="numpy", nogil=True, cache=True, boundscheck={checked})
+
+'''
+_TITLES = {
+    "reverse": "`{}` and its way back.",
+    "forward": "`{}` with its tangents.",
+    "second": "The tangent of `{}` and its way back.",
+}
+
+
+@dataclass(frozen=True)
+class GeneratedFile:
+    """A loaded file of generated code."""
+
+    module: ModuleType
+    path: Path
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        facts: dict[str, Any] = self.module.FACTS
+        return facts
+
+    @property
+    def source(self) -> str:
+        return self.path.read_text(encoding="utf-8")
+
+
+def is_floating(kind: types.Type) -> bool:
+    return isinstance(kind.dtype if isinstance(kind, types.Array) else kind, types.Float)
+
+
+def _kind(function: Function, position: int, kind: types.Type) -> ArgumentKind:
+    if isinstance(kind, types.Array):
+        dtype = np.dtype(str(kind.dtype)) if kind.dtype is not types.boolean else np.dtype(bool)
+        if dtype.kind in "bif" and dtype != np.float16:
+            return kind.ndim, dtype.str[1:]
+    elif isinstance(kind, (types.Integer, types.Float, types.Boolean)):
+        return None
+    name = python_function(function).__name__
+    raise NotDifferentiable(
+        f"argument {position} of {name} has the type {kind}, which cannot be differentiated\n"
+        "Pass numbers, and arrays of float64, float32, whole numbers or bool."
+    )
+
+
+def generated(
+    function: Function,
+    argument_types: Sequence[types.Type],
+    wrt: tuple[int, ...] | None,
+    mode: Mode,
+) -> GeneratedFile:
+    """The file for a function and types of arguments, made if it is not there.
+
+    `wrt` are the positions of the arguments to differentiate by; None are all that are floats.
+
+    Raises:
+        NotDifferentiable: if the function has something that cannot be differentiated.
+        TypeError: if an argument of `wrt` is no float or array of floats.
+    """
+    argument_types = tuple(types.unliteral(t) for t in argument_types)
+    floating = [k for k, t in enumerate(argument_types) if is_floating(t)]
+    for k in wrt if wrt is not None else ():
+        if k not in floating:
+            name = python_function(function).__name__
+            raise TypeError(
+                f"argument {k} of {name} is no float or array of floats: it has no gradient"
+            )
+    wanted = tuple(floating if wrt is None else wrt)
+    key = (
+        digest_of(function),
+        str(argument_types),
+        str(wanted),
+        mode,
+        str(_is_checked()),
+        _digest_of_room(),
+    )
+    digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
+    name = f"user_{python_function(function).__name__}_{mode}_{digest}"
+    if name not in sys.modules:
+        path = disk.folder() / f"{name}.py"
+        if not path.exists():
+            text_of_file = text_of(function, argument_types, wanted, mode)
+            disk.write_atomically(path, text_of_file.encode())
+        sys.modules[name] = _load(name, path)
+    module = sys.modules[name]
+    return GeneratedFile(module, Path(str(module.__file__)))
+
+
+def _load(name: str, path: Path) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # Numba looks there for what it loads from its cache
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _is_checked() -> bool:
+    """Whether indices are checked against their arrays."""
+    return os.environ.get("ADJIT_DEBUG", "") == "1"
+
+
+@functools.cache
+def _digest_of_room() -> str:
+    """A digest of the files that write code: other ones write other code."""
+    found = hashlib.sha256(numba.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    return found.hexdigest()
+
+
+def text_of(
+    function: Function, argument_types: tuple[types.Type, ...], wanted: tuple[int, ...], mode: Mode
+) -> str:
+    """The text of a file."""
+    kinds = [_kind(function, k, t) for k, t in enumerate(argument_types)]
+    f = read(function, kinds)
+    infer_types(f, argument_types)
+    if mode == "reverse":
+        return _reverse_file(f, [f.params[k] for k in wanted], mode)
+    params = [f.params[k] for k in wanted]
+    g = tangent_of(f, params, only_tangents=mode == "second")
+    types_of_tangents = [argument_types[k] for k in wanted]
+    if mode == "forward":
+        return _forward_file(f, g, params)
+    infer_types(g, [*argument_types, *types_of_tangents])
+    return _reverse_file(g, [*params, *[f"{p}_d" for p in params]], mode)
+
+
+def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str:
+    head = _HEADER.format(
+        title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=_is_checked()
+    )
+    return head + "\n\n".join(f"@compiled\n{source}" for source in sources)
+
+
+def _results(f: Procedure) -> list[str]:
+    """`float` or `whole` for a number; dimensions and dtype of an array."""
+    found: list[str] = []
+    for v in f.returns:
+        if isinstance(v, str) and v in f.arrays:
+            found.append(f"array{f.arrays[v][0]}{f.arrays[v][1]}")
+        else:
+            found.append("float" if isinstance(v, float) or f.is_float(v) else "whole")
+    return found
+
+
+def _dtypes(f: Procedure) -> list[str]:
+    """The dtypes of the results, `whole` for numbers that are not floats."""
+    found: list[str] = []
+    for v, result in zip(f.returns, _results(f), strict=True):
+        if isinstance(v, str) and v in f.arrays:
+            found.append(f.arrays[v][1])
+        else:
+            found.append("whole" if result == "whole" else f.types.get(str(v), "f8"))
+    return found
+
+
+def _written_params(f: Procedure) -> list[str]:
+    return [p for p in f.params if p in f.arrays and f.root(p) in f.written]
+
+
+def _reverse_file(f: Procedure, wanted: list[str], mode: Mode) -> str:
+    writer = ReverseWriter(f, wanted, strong_zero=mode == "second")
+    core = writer.write("way_back")
+    facts = {
+        "results": _results(f),
+        "is_tuple": f.returns_tuple,
+        "dtypes": _dtypes(f),
+        "written": [f.params.index(p) for p in _written_params(f)],
+        "wanted": [f.params.index(p) for p in wanted],
+        "kept": _kept(writer),
+        "flat": _flat(writer),
+    }
+    sources = [primal_source(f, "primal"), core, _pullback(f, writer, wanted)]
+    if facts["results"] == ["float"]:
+        sources.append(_value_and_grad(f, writer, wanted, "value_and_grad"))
+        sources.append(_value_and_grad(f, writer, wanted, "peak_bytes"))
+    return _file(f, mode, facts, *sources)
+
+
+def _kept(writer: ReverseWriter) -> list[tuple[str, str, str]]:
+    """(what is kept, the user's line, why) of all that is on the tape."""
+    f, found = writer.f, []
+    for block, names in writer.tape.taped.items():
+        where = getattr(block.owner, "note", "")
+        for n in names:
+            item = f.makers[n]
+            if isinstance(item, Store):
+                why = f"an element that is overwritten in `{item.note}` and read again"
+            elif isinstance(item, Apply):
+                why = f"the result of {item.function}, which costs more to compute again"
+            else:
+                why = "a value that a loop or branch hands on"
+            found.append((n, item.note or where, why))
+    for _, item in walk(f.body):
+        if isinstance(item, Make):
+            found.append((item.dst, item.note, "an array of the function"))
+    return found
+
+
+def _flat(writer: ReverseWriter) -> list[tuple[str, str]]:
+    """(function, line) of functions that are constant between jumps: no gradient flows through them."""
+    floats = (
+        (i.function, i.note) for _, i in walk(writer.f.body)
+        if isinstance(i, Apply) and i.function in FLAT and any(writer.f.is_float(a) for a in i.args)
+    )  # fmt: skip
+    return list(floats)
+
+
+def _shares(f: Procedure) -> list[tuple[str, str]]:
+    """Pairs of arguments that must not overlap: one of them is written."""
+    arrays, written = [p for p in f.params if p in f.arrays], _written_params(f)
+    return [(a, b) for a in written for b in arrays if a != b and not (b in written and b < a)]
+
+
+def _check_shares(f: Procedure, w: Lines) -> None:
+    for a, b in _shares(f):
+        w.add(f"if overlap({a}, {b}):")
+        w.add(f'    raise ValueError("{a} is written and shares memory with {b}: pass a copy")')
+
+
+def _call_core(f: Procedure, writer: ReverseWriter, seeds: dict[str, str]) -> str:
+    written = _written_params(f)
+    args = [f"{a}_copy" if a in written else seeds.get(a, a) for a in writer.parameters()]
+    names = [f"value{k}" for k in range(len(f.returns))]
+    names += [f"{p}_b" for p in writer.number_gradients()]
+    call = f"way_back({', '.join(args)})"
+    return f"{results_text(names, True)} = {call}" if names else call
+
+
+def _gradients(f: Procedure, writer: ReverseWriter, wanted: list[str], w: Lines) -> str:
+    for p in wanted:
+        if p in f.arrays and not writer.is_active(p):
+            w.add(f"{p}_b = np.zeros_like({p})")
+    return results_text(
+        [f"{p}_b" if p in f.arrays or writer.is_active(p) else "0.0" for p in wanted], True
+    )
+
+
+def _value_and_grad(f: Procedure, writer: ReverseWriter, wanted: list[str], name: str) -> str:
+    w = Lines()
+    w.add(f"def {name}({', '.join(f.params)}):")
+    with w.indented():
+        _check_shares(f, w)
+        for p in writer.shadows():
+            w.add(f"{p}_b = np.zeros_like({p})")
+        for p in _written_params(f):
+            w.add(f"{p}_copy = {p}.copy()")
+        w.add("tape = open_tape()")
+        w.add(_call_core(f, writer, dict.fromkeys(writer.seeds(), "1.0")))
+        w.add("peak = close_tape(tape)")
+        gradients = _gradients(f, writer, wanted, w)
+        w.add(f"return value0, {gradients}" if name == "value_and_grad" else "return peak")
+    return "\n".join(w.lines) + "\n"
+
+
+def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
+    """A function of (arguments, adjoints of the results that are floats, adjoints of the arrays that are
+    written and floats) that gives the gradients."""
+    w, seeds, extra = Lines(), {}, []
+    active = set(writer.seeds())
+    for k, (v, kind) in enumerate(zip(f.returns, _results(f), strict=True)):
+        if kind == "whole" or (kind.startswith("array") and "f" not in kind):
+            continue
+        extra.append(f"adjoint{k}")
+        own = f"{v}_seed" if kind.startswith("array") else f"seed{k}"
+        if own in active:
+            seeds[own] = f"adjoint{k}.copy()" if kind.startswith("array") else f"adjoint{k}"
+    written = [p for p in _written_params(f) if f.arrays[p][1][0] == "f"]
+    extra += [f"{p}_adjoint" for p in written]
+    w.add(f"def pullback({', '.join([*f.params, *extra])}):")
+    with w.indented():
+        _check_shares(f, w)
+        for p in writer.shadows():
+            w.add(f"{p}_b = {f'{p}_adjoint.copy()' if p in written else f'np.zeros_like({p})'}")
+        for p in _written_params(f):
+            w.add(f"{p}_copy = {p}.copy()")
+        w.add("tape = open_tape()")
+        w.add(_call_core(f, writer, seeds))
+        w.add("close_tape(tape)")
+        for p in wanted:
+            if p in written and not writer.is_active(p):
+                w.add(f"{p}_b = {p}_adjoint.copy()")
+        w.add(f"return {_gradients(f, writer, [*wanted], w)}")
+    return "\n".join(w.lines) + "\n"
+
+
+def _forward_file(f: Procedure, g: Procedure, params: list[str]) -> str:
+    """The tangents' function, and one that leaves its arguments alone."""
+    facts = {"results": _results(f), "is_tuple": f.returns_tuple, "dtypes": _dtypes(f)}
+    w = Lines()
+    w.add(f"def value_and_tangent({', '.join(g.params)}):")
+    names = dict.fromkeys(_written_params(g))
+    with w.indented():
+        _check_shares(f, w)
+        for p in names:
+            w.add(f"{p}_copy = {p}.copy()")
+        outs = [f"v{k}" for k in range(len(g.returns))]
+        call = f"tangents({', '.join(f'{p}_copy' if p in names else p for p in g.params)})"
+        w.add(f"{results_text(outs, True)} = {call}" if outs else call)
+        half = len(f.returns)
+        parts = []
+        for side, suffix in ((outs[:half], ""), (outs[half:], "_d")):
+            changed = [f"{p}{suffix}_copy" if f"{p}{suffix}" in names else f"{p}{suffix}.copy()"
+                       for p in _written_params(f) if not suffix or p in params]  # fmt: skip
+            parts.append(f"{results_text(side, f.returns_tuple)}, {results_text(changed, True)}")
+        w.add(f"return {', '.join(parts)}")
+    return _file(f, "forward", facts, primal_source(g, "tangents"), "\n".join(w.lines) + "\n")

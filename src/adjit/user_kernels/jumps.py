@@ -1,0 +1,175 @@
+"""`break`, `continue` and early `return` as flags and nested branches.
+
+What follows a branch that always leaves goes into its other side. A flag is set only where control may
+go on behind a branch or not; a loop keeps one `break`, at the end of a round, for the flag it is left by.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from typing import TypeVar
+
+RESULT, DONE = "result__", "done__"  # the value to return; whether a loop was left by `return`
+
+
+class LeavingFor(ast.For):
+    """A `for` with the flag by which it is left behind a round."""
+
+    flag: str | None = None
+
+
+class LeavingWhile(ast.While):
+    """A `while` with the flag by which it is left behind a round."""
+
+    flag: str | None = None
+
+
+def may_jump(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control may leave these statements by `break`, `continue` (of this loop) or `return`."""
+    return any(
+        isinstance(s, (ast.Return, ast.Break, ast.Continue))
+        or (isinstance(s, ast.If) and (may_jump(s.body) or may_jump(s.orelse)))
+        or (isinstance(s, (ast.For, ast.While)) and may_return(s.body))
+        for s in statements
+    )
+
+
+def may_return(statements: Sequence[ast.stmt]) -> bool:
+    return any(isinstance(n, ast.Return) for s in statements for n in ast.walk(s))
+
+
+def _may_break(statements: Sequence[ast.stmt]) -> bool:
+    return any(
+        isinstance(s, (ast.Break, ast.Return))
+        or (isinstance(s, ast.If) and (_may_break(s.body) or _may_break(s.orelse)))
+        or (isinstance(s, (ast.For, ast.While)) and may_return(s.body))
+        for s in statements
+    )
+
+
+def _always_jumps(statements: Sequence[ast.stmt]) -> bool:
+    if any(isinstance(s, (ast.Return, ast.Break, ast.Continue, ast.Raise)) for s in statements):
+        return True
+    last = statements[-1] if statements else None
+    return isinstance(last, ast.If) and _always_jumps(last.body) and _always_jumps(last.orelse)
+
+
+def always_returns(statements: Sequence[ast.stmt]) -> bool:
+    """Whether control cannot reach the end of a function's statements."""
+    for s in statements:
+        if isinstance(s, (ast.Return, ast.Raise)):
+            return True
+        if isinstance(s, ast.If) and always_returns(s.body) and always_returns(s.orelse):
+            return True
+        forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and s.test.value
+        if forever and isinstance(s, ast.While) and not _breaks_out(s.body):
+            return True
+    return False
+
+
+def _breaks_out(statements: Sequence[ast.stmt]) -> bool:
+    return any(
+        isinstance(s, ast.Break)
+        or (isinstance(s, ast.If) and (_breaks_out(s.body) or _breaks_out(s.orelse)))
+        for s in statements
+    )
+
+
+class Jumps:
+    """Rewrites the statements of one function."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def rewrite(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
+        return self._block(statements, None, None)
+
+    def _flag(self, base: str) -> str:
+        self.count += 1
+        return f"{base}{self.count}"
+
+    def _block(
+        self, statements: Sequence[ast.stmt], leave: str | None, skip: str | None
+    ) -> list[ast.stmt]:
+        """`leave`: the flag of the loop around; `skip`: set where control does not go on behind."""
+        out: list[ast.stmt] = []
+        for k, s in enumerate(statements):
+            rest = statements[k + 1 :]
+            skipping = [_set(skip, True, s)] if skip else []
+            match s:
+                case ast.Return():
+                    value = s.value if s.value is not None else ast.Constant(None)
+                    out.append(_at(ast.Assign([ast.Name(RESULT, ast.Store())], value), s))
+                    if leave:
+                        out += [_set(DONE, True, s), _set(leave, True, s)]
+                    return out + skipping
+                case ast.Break():
+                    return [*out, _set(leave or "", True, s), *skipping]
+                case ast.Continue():
+                    return out + skipping
+                case ast.If() if may_jump([s]):
+                    return out + self._jumping_branch(s, rest, leave, skip)
+                case ast.If():
+                    body, orelse = (
+                        self._block(s.body, leave, None),
+                        self._block(s.orelse, leave, None),
+                    )
+                    out.append(_branch(s, body, orelse))
+                case ast.For() | ast.While():
+                    out += self._loop(s)
+                    if may_return(s.body):
+                        again = ast.Return(ast.Name(RESULT, ast.Load()))
+                        left = _at(ast.If(ast.Name(DONE, ast.Load()), [_at(again, s)], []), s)
+                        return out + self._block([left, *rest], leave, skip)
+                case _:
+                    out.append(s)
+        return out
+
+    def _jumping_branch(
+        self, s: ast.If, rest: Sequence[ast.stmt], leave: str | None, skip: str | None
+    ) -> list[ast.stmt]:
+        if _always_jumps(s.body):
+            other = self._block([*s.orelse, *rest], leave, skip)
+            return [_branch(s, self._block(s.body, leave, skip), other)]
+        if _always_jumps(s.orelse):
+            body = self._block([*s.body, *rest], leave, skip)
+            return [_branch(s, body, self._block(s.orelse, leave, skip))]
+        if not rest and not skip:
+            body, other = self._block(s.body, leave, None), self._block(s.orelse, leave, None)
+            return [_branch(s, body, other)]
+        own = self._flag("left__")
+        body, other = self._block(s.body, leave, own), self._block(s.orelse, leave, own)
+        skipped: list[ast.stmt] = [_set(skip, True, s)] if skip else [_at(ast.Pass(), s)]
+        following = self._block(rest, leave, skip) or [_at(ast.Pass(), s)]
+        behind = _at(ast.If(ast.Name(own, ast.Load()), skipped, following), s)
+        return [_set(own, False, s), _branch(s, body, other), behind]
+
+    def _loop(self, s: ast.For | ast.While) -> list[ast.stmt]:
+        own = self._flag("leave__") if _may_break(s.body) else None
+        out: list[ast.stmt] = [_set(own, False, s)] if own else []
+        if may_return(s.body):
+            out.append(_set(DONE, False, s))
+        body = self._block(s.body, own, None)
+        loop: LeavingFor | LeavingWhile
+        if isinstance(s, ast.For):
+            loop = LeavingFor(s.target, s.iter, body, s.orelse)
+        else:
+            loop = LeavingWhile(s.test, body, s.orelse)
+        loop.flag = own
+        return [*out, _at(loop, s)]
+
+
+_T = TypeVar("_T", bound=ast.stmt)
+
+
+def _at(node: _T, where: ast.stmt) -> _T:
+    return ast.fix_missing_locations(ast.copy_location(node, where))
+
+
+def _set(name: str, value: bool, where: ast.stmt) -> ast.stmt:
+    return _at(ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)), where)
+
+
+def _branch(s: ast.If, body: list[ast.stmt], orelse: list[ast.stmt]) -> ast.stmt:
+    return _at(ast.If(s.test, body or [_at(ast.Pass(), s)], orelse), s)

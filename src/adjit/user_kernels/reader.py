@@ -1,0 +1,627 @@
+"""A user's function to its structured form: statements, branches, loops, calls read in place."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+from .expressions import Expressions
+from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
+from .source import Function, SourceText, python_function
+from .structure import (
+    Atom,
+    Branch,
+    Carried,
+    Demand,
+    Make,
+    Procedure,
+    Repeat,
+    Suite,
+    eliminate,
+    link,
+)
+from .values import (
+    UNDEFINED,
+    ArrayExpression,
+    ArrayView,
+    PythonObject,
+    TupleValue,
+    Unreadable,
+    Value,
+    _Unassigned,
+)
+from .vocabulary import BINARY
+
+ArgumentKind = tuple[int, str] | None  # (dimensions, dtype) of an array, None for a number
+_DROPPED = "<dropped>"  # the next value of what is not carried after all
+_NOT_CONTIGUOUS = "copy it into an array made before the loop"
+
+
+def read(function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
+    """Read a function for arguments of these kinds.
+
+    Raises:
+        NotDifferentiable: with the line, if it has something that cannot be differentiated.
+    """
+    return FunctionReader().read(function, kinds)
+
+
+class FunctionReader(Expressions):
+    """Reads one function and all that it calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.alias: dict[str, str] = {}
+        self.returned: set[str] = set()  # arrays
+
+    def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
+        source = self.enter(function, None)
+        params = self._parameters(source)
+        if len(params) != len(kinds):
+            self.reject(
+                source.tree, f"a call with {len(kinds)} arguments of a function with {len(params)}"
+            )
+        names: list[str] = []
+        for p, kind in zip(params, kinds, strict=True):
+            names.append(name := self.fresh(p))
+            if kind is None:
+                self.environment[p] = name
+            else:
+                self.arrays[name] = kind
+                self.environment[p] = ArrayView.whole(name, *kind)
+        top = self.block
+        self._body(source)
+        result = self.environment.get(RESULT, UNDEFINED)
+        returns = self._returned(result, source.tree)
+        f = Procedure(
+            name=python_function(function).__name__,
+            params=names,
+            arrays=self.arrays,
+            body=top,
+            returns=returns,
+            returns_tuple=isinstance(result, TupleValue),
+            written=self.written,
+            alias=self.alias,
+            heading=f"{source.filename}:{source.first}",
+        )
+        f.written = {f.root(a) for a in f.written}
+        eliminate(f)
+        link(f)
+        return f
+
+    def _parameters(self, source: SourceText) -> list[str]:
+        args = source.tree.args
+        if args.vararg or args.kwarg or args.kwonlyargs:
+            self.reject(source.tree, "a function with *args, **kwargs or keyword-only parameters",
+                        "use plain parameters")  # fmt: skip
+        return [a.arg for a in [*args.posonlyargs, *args.args]]
+
+    def _body(self, source: SourceText) -> None:
+        body = source.tree.body
+        if may_return(body) and not always_returns(body):
+            returns = [n for s in body for n in ast.walk(s) if isinstance(n, ast.Return)]
+            if any(r.value is not None for r in returns):
+                self.reject(source.tree, "a function that returns a value only on some ways",
+                            "end it with a return")  # fmt: skip
+        self._statements(Jumps().rewrite(body))
+
+    def _returned(self, result: Value, node: ast.AST) -> list[Atom]:
+        if result is UNDEFINED or (isinstance(result, PythonObject) and result.value is None):
+            return []
+        if isinstance(result, TupleValue):
+            return [a for v in result.items for a in self._returned_one(v, node)]
+        return self._returned_one(result, node)
+
+    def _returned_one(self, value: Value, node: ast.AST) -> list[Atom]:
+        """A number, or an array that nobody else has."""
+        if isinstance(value, TupleValue):
+            self.reject(node, "a result that is a tuple in a tuple", "return one tuple")
+        if isinstance(value, Unreadable):
+            self.reject(node, f"a result that {value.why}")
+        if isinstance(value, (ArrayView, ArrayExpression)):
+            own = (
+                {i.dst for i in self.block.items if isinstance(i, Make)}
+                - self.swapped
+                - self.returned
+            )
+            if not isinstance(value, ArrayView) or not value.is_whole or value.name not in own:
+                value = self.copied(value, node)
+            self.returned.add(value.name)
+            return [value.name]
+        return [self.atom(value, node)]
+
+    def run(
+        self, function: Function, args: list[Value], node: ast.AST, *, is_library: bool
+    ) -> Value:
+        if is_library and not self.stack[-1].is_library:
+            self._call_line = getattr(node, "lineno", 1)
+        source = self.enter(function, node, is_library=is_library)
+        around, self.environment = self.environment, {}
+        self.environment.update(zip(self._parameters(source), args, strict=False))
+        python = python_function(function)
+        for p, d in zip(
+            reversed(self._parameters(source)), reversed(python.__defaults__ or ()), strict=False
+        ):
+            if p not in self.environment:
+                self.environment[p] = self.constant(d, node)
+        self._body(source)
+        result = self.environment.get(RESULT, UNDEFINED)
+        self.environment = around
+        self.stack.pop()
+        return PythonObject(None) if result is UNDEFINED else result
+
+    # ----- statements -----
+
+    def _statements(self, statements: Sequence[ast.stmt]) -> None:
+        for s in statements:
+            kind = {"LeavingFor": "For", "LeavingWhile": "While"}.get(
+                type(s).__name__, type(s).__name__
+            )
+            method: Callable[[Any], None] | None = getattr(self, f"do_{kind}", None)
+            if method is None:
+                self.reject(s, f"a statement of this kind ({kind})")
+            method(s)
+
+    def do_Pass(self, s: ast.Pass) -> None:
+        """Nothing to read."""
+
+    def do_Expr(self, s: ast.Expr) -> None:
+        if not isinstance(s.value, ast.Constant):
+            self.expression(s.value)
+
+    def do_Assert(self, s: ast.Assert) -> None:
+        condition = self.number(s.test)
+        if condition is not True:
+            self.demand(condition, "AssertionError", _message(s.msg), s)
+
+    def do_Raise(self, s: ast.Raise) -> None:
+        raised, message = s.exc, ""
+        if isinstance(raised, ast.Call):
+            message = _message(raised.args[0] if raised.args else None)
+            raised = raised.func
+        if not isinstance(raised, ast.Name) or not isinstance(
+            getattr(builtins, raised.id, None), type
+        ):
+            self.reject(s, "raising this", "raise an error of Python's with a text")
+        self.demand(False, raised.id, message, s)
+
+    def demand(self, condition: Atom, error: str, message: str, node: ast.AST) -> None:
+        if condition is not True:
+            self.emit(Demand(condition, error, message), node)
+
+    def do_AnnAssign(self, s: ast.AnnAssign) -> None:
+        if s.value is not None:
+            self._assign(s.target, self.expression(s.value, _base(s.target)), s)
+
+    def do_Assign(self, s: ast.Assign) -> None:
+        value = self.expression(s.value, _base(s.targets[0]))
+        if isinstance(s.targets[0], ast.Name):
+            value = self.settled(value, s, s.targets[0].id)
+        for target in s.targets:
+            self._assign(target, value, s)
+
+    def _assign(self, target: ast.expr, value: Value, node: ast.AST) -> None:
+        match target:
+            case ast.Name(name):
+                self.environment[name] = self.settled(value, node, name)
+            case ast.Tuple(elts) | ast.List(elts):
+                if not isinstance(value, TupleValue):
+                    self.reject(
+                        node, "unpacking of something that is no tuple", "pick its elements"
+                    )
+                if len(elts) != len(value.items):
+                    self.reject(
+                        node, f"unpacking of {len(value.items)} values into {len(elts)} names"
+                    )
+                for t, v in zip(elts, value.items, strict=True):
+                    self._assign(t, v, node)
+            case ast.Subscript():
+                view = self._target(target)
+                if not view.axes:
+                    at = self.place(view, [], target)
+                    self.store(view.name, at, self.atom(value, node), node)
+                else:
+                    self._assign_whole(view, value, node)
+            case _:
+                self.reject(node, f"an assignment to this ({type(target).__name__})")
+
+    def _target(self, node: ast.Subscript) -> ArrayView:
+        owner = self.expression(node.value)
+        if not isinstance(owner, ArrayView):
+            self.reject(node, "an assignment to an element of something that is no array")
+        return self.subview(owner, node)
+
+    def _assign_whole(self, view: ArrayView, value: Value, node: ast.AST) -> None:
+        if isinstance(value, (ArrayView, ArrayExpression)):
+            self.run_library("assign", [view, self._fitting(view, value, node)], node)
+        else:
+            self.run_library("fill", [view, self.atom(value, node)], node)
+
+    def _fitting(self, view: ArrayView, value: ArrayView | ArrayExpression, node: ast.AST) -> Value:
+        """The value in the shape of the view; in memory of its own if it reads what is written."""
+        reads = value.reads if isinstance(value, ArrayExpression) else (value,)
+        if value.ndim > view.ndim:
+            self.reject(node, "an array assigned to one of fewer dimensions")
+        if any(self._may_share(r, view) and r != view for r in reads):
+            value = self.copied(value, node)
+        shape = self.common_shape([view, value], node)
+        for axis, size in enumerate(shape):
+            if self.size(view, axis, node) != size:
+                self.demand_same(self.size(view, axis, node), size, node)
+        fixed = [
+            k
+            for k in range(value.ndim)
+            if self.size(value, k, node) != shape[view.ndim - value.ndim + k]
+        ]
+        if value.ndim == view.ndim and not fixed:
+            return value
+        narrow = value
+
+        def element(index: list[Atom]) -> Atom:
+            own = index[len(index) - narrow.ndim :]
+            sizes = [self.size(narrow, k, node) for k in range(narrow.ndim)]
+            at: list[Atom] = [
+                0 if type(n) is int and n == 1 else i for i, n in zip(own, sizes, strict=True)
+            ]
+            return self.element(narrow, at, node)
+
+        return ArrayExpression(tuple(shape), value.dtype, element, reads, self.writes)
+
+    def _may_share(self, a: ArrayView, b: ArrayView) -> bool:
+        return a.name == b.name or (a.name in self.swapped and b.name in self.swapped)
+
+    def do_AugAssign(self, s: ast.AugAssign) -> None:
+        if isinstance(s.op, ast.MatMult):
+            self.reject(s, "@=", "write x = x @ y")
+        function = BINARY[type(s.op)]
+        if isinstance(s.target, ast.Name):
+            old = self.expression(ast.copy_location(ast.Name(s.target.id, ast.Load()), s.target))
+            if not isinstance(old, ArrayView):
+                value = self.expression(s.value)
+                self.environment[s.target.id] = self.settled(
+                    self.apply(function, [old, value], s, s.target.id), s, s.target.id
+                )
+                return
+            view = old
+        elif isinstance(s.target, ast.Subscript):
+            view = self._target(s.target)
+        else:
+            self.reject(s, "an assignment to this")
+        value = self.expression(s.value)
+        adds = function in ("+", "-") and view.dtype[0] == "f"
+        if not view.axes:
+            at = self.place(view, [], s.target)
+            number = self.atom(value, s)
+            if adds:
+                self.store(
+                    view.name,
+                    at,
+                    self.op("neg", [number], s) if function == "-" else number,
+                    s,
+                    True,
+                )
+            else:
+                old_value = self.load(view.name, at, s)
+                self.store(view.name, at, self.op(function, [old_value, number], s), s)
+        elif adds:
+            if not isinstance(value, (ArrayView, ArrayExpression)):
+                value = self._constant_array(view, self.atom(value, s), s)
+            fitting = self._fitting(view, value, s)
+            self.run_library(
+                "increase",
+                [view, self.apply("neg", [fitting], s) if function == "-" else fitting],
+                s,
+            )
+        else:
+            self._assign_whole(view, self.apply(function, [view, value], s), s)
+
+    def _constant_array(self, view: ArrayView, value: Atom, node: ast.AST) -> ArrayExpression:
+        shape = tuple(self.size(view, k, node) for k in range(view.ndim))
+        return ArrayExpression(shape, view.dtype, lambda _: value, (), self.writes)
+
+    # ----- branches -----
+
+    def do_If(self, s: ast.If) -> None:
+        condition = self.number(s.test)
+        if isinstance(condition, (bool, int, float)):  # known while reading
+            return self._statements(s.body if condition else s.orelse)
+        outer, around = self.block, self.environment
+        sides: list[tuple[Suite, dict[str, Value]]] = []
+        for part in (s.body, s.orelse):
+            block = self.open_block(Suite("branch"))
+            self.environment = dict(around)
+            self.open_blocks.append(block)
+            self._statements(part)
+            self.open_blocks.pop()
+            self.close_block(outer)
+            sides.append((block, self.environment))
+        self.environment = around
+        (then, first), (orelse, second) = sides
+        results: list[tuple[str, Atom, Atom]] = []
+        for name in {**first, **second}:
+            a, b = first.get(name, UNDEFINED), second.get(name, UNDEFINED)
+            self.environment[name] = self._join(name, a, b, results)
+        self.emit(Branch(condition, then, orelse, results), s)
+        return None
+
+    def _join(self, name: str, a: Value, b: Value, results: list[tuple[str, Atom, Atom]]) -> Value:
+        """What a name stands for behind a branch."""
+        if a is b or (type(a) is type(b) and not isinstance(a, float) and a == b):
+            return a
+        if isinstance(a, Unreadable) or isinstance(b, Unreadable):
+            return a if isinstance(a, Unreadable) else b
+        if isinstance(a, TupleValue) or isinstance(b, TupleValue):
+            n = len(a.items) if isinstance(a, TupleValue) else len(b.items)  # type: ignore[union-attr]
+            xs = a.items if isinstance(a, TupleValue) else (UNDEFINED,) * n
+            ys = b.items if isinstance(b, TupleValue) else (UNDEFINED,) * n
+            if len(xs) != len(ys) or not all(v is UNDEFINED or isinstance(v, (TupleValue, _Unassigned))
+                                             for v in (a, b)):  # fmt: skip
+                return Unreadable(name, "is another tuple after each branch")
+            return TupleValue(
+                tuple(
+                    self._join(f"{name}{k}", x, y, results)
+                    for k, (x, y) in enumerate(zip(xs, ys, strict=True))
+                )
+            )
+        for value in (a, b):
+            if not isinstance(value, (str, int, float, _Unassigned)):
+                if UNDEFINED in (a, b):
+                    return Unreadable(name, "is not assigned on every way here")
+                return Unreadable(name, "is another array or object after each branch")
+        dst = self.fresh(name)
+        results.append((dst, *(0 if isinstance(v, _Unassigned) else v for v in (a, b))))  # type: ignore[arg-type]
+        return dst
+
+    # ----- loops -----
+
+    def do_For(self, s: LeavingFor) -> None:
+        if s.orelse:
+            self.reject(s, "`else` of a loop", "use a flag")
+        match s.iter:
+            case ast.Call(func, args, []) if (
+                getattr(func, "id", getattr(func, "attr", "")) == "range"
+            ):
+                pass
+            case ast.Call(func) if getattr(func, "id", getattr(func, "attr", "")) == "prange":
+                self.reject(s.iter, "prange", "write range: the loop then runs in order")
+            case _:
+                self.reject(s.iter, "a loop over something else than range(...)",
+                            "write `for i in range(len(x))`")  # fmt: skip
+        bounds = [self.number(a) for a in args]
+        start: Atom = bounds[0] if len(bounds) > 1 else 0
+        stop = bounds[0] if len(bounds) == 1 else bounds[1]
+        step = bounds[2] if len(bounds) == 3 else 1
+        if type(step) is not int or step == 0:
+            self.reject(
+                s.iter,
+                "a step that is not a number in the text",
+                "write -1, 1, 2, ...",
+            )
+        if not isinstance(s.target, ast.Name):
+            self.reject(s.target, "this target of a loop", "use a name")
+        self._loop(s, "for", s.target.id, (start, stop, step))
+
+    def do_While(self, s: LeavingWhile) -> None:
+        if s.orelse:
+            self.reject(s, "`else` of a loop", "use a flag")
+        self._loop(s, "while", "", (0, 0, 1))
+
+    def _loop(
+        self,
+        s: LeavingFor | LeavingWhile,
+        kind: Literal["for", "while"],
+        target: str,
+        bounds: tuple[Atom, Atom, int],
+    ) -> None:
+        names = _assigned(s.body)
+        names.pop(target, None)
+        for name in names.keys() - _assigned(s.body, in_place=False).keys():
+            if isinstance(self.environment.get(name), ArrayView):
+                del names[name]  # written in place
+        body = Suite("loop")
+        item = Repeat(kind, body, [], self.fresh("trips"))
+        buffers = self._buffers(s, names)
+        before = {b.name: self.writes_to.get(b.name, 0) for b in buffers.values()}
+        outer, around = self.block, self.environment
+        inside: dict[str, Value] = dict(around)
+        starts: dict[str, Value] = {}
+        for name in names:
+            inside[name] = starts[name] = self._carry_in(
+                name, around.get(name, UNDEFINED), item.carried, name in buffers
+            )
+        self.loop_names |= {c.inside for c in item.carried}
+        self.environment = inside
+        if kind == "for":
+            item.counter = self.fresh(target)
+            item.start, item.stop, item.step = bounds
+            self.loop_names.add(item.counter)
+            if type(item.start) is int and item.start >= 0 and item.step > 0:
+                self.never_negative.add(item.counter)
+            inside[target] = item.counter
+        else:
+            item.test = self.open_block(Suite("test"))
+            item.condition = self.number(s.test)  # type: ignore[union-attr]
+            self.close_block(outer)
+        self.open_block(body)
+        self.depth += 1
+        self.open_blocks.append(body)
+        self._statements(s.body)
+        self._refill(buffers, before, s)
+        self.open_blocks.pop()
+        self.close_block(outer)
+        self.depth -= 1
+        if s.flag:
+            item.leaves = self.atom(self.environment[s.flag], s)
+        by_name = {c.inside: c for c in item.carried}
+        after = dict(around)
+        for name in names:
+            final = self.environment.get(name, UNDEFINED)
+            after[name] = self._carry_out(name, starts[name], final, by_name)
+        if target:
+            after[target] = Unreadable(target, "is read behind its loop, where it may not be set,")
+        self.environment = after
+        item.carried = [c for c in item.carried if c.following != _DROPPED]
+        self._check_swaps(item, s)
+        if not self.depth:
+            outer.items += self.hoisted
+            self.hoisted = []
+        self.emit(item, s)
+
+    def _check_swaps(self, item: Repeat, s: ast.stmt) -> None:
+        swaps = [c for c in item.carried if c.is_array]
+        if {c.following for c in swaps} != {c.inside for c in swaps}:
+            self.reject(
+                s, "an array that is another one in each round of this loop", _NOT_CONTIGUOUS
+            )
+
+    def _buffers(
+        self, s: LeavingFor | LeavingWhile, names: dict[str, None]
+    ) -> dict[str, ArrayView]:
+        """Arrays that a loop sets anew, as in `y = step(y)`: they get memory of their own before the loop,
+        which each round writes at its end. Those that only change places do not."""
+        arrays = {n: v for n in names if isinstance(v := self.environment.get(n), ArrayView)}
+        found: dict[str, ArrayView] = {}
+        for name, value in arrays.items():
+            if not _only_changes_places(s.body, name, set(arrays)):
+                found[name] = self.copied(value, s)
+        if found:
+            self.environment = self.environment | found
+        return found
+
+    def _refill(self, buffers: dict[str, ArrayView], before: dict[str, int], s: ast.stmt) -> None:
+        """Write what a round hands on into the memory that was made before the loop."""
+        finals: dict[str, ArrayView] = {}
+        names = {buffer.name for buffer in buffers.values()}
+        for name, buffer in buffers.items():
+            final = self.environment.get(name, UNDEFINED)
+            if self.writes_to.get(buffer.name, 0) != before[buffer.name]:
+                self.reject(s, f"`{name}`, which this loop both sets anew and writes into,",
+                            "write into all of it instead: y[:] = ...")  # fmt: skip
+            if final == buffer:
+                continue
+            if not isinstance(final, ArrayView) or (final.ndim, final.dtype) != (
+                buffer.ndim,
+                buffer.dtype,
+            ):
+                self.reject(
+                    s, f"`{name}`, which is another kind of thing after a round of this loop,"
+                )
+            finals[name] = self.copied(final, s) if final.name in names else final
+        for name, final in finals.items():
+            buffer = buffers[name]
+            self.run_library("assign", [buffer, self._fitting(buffer, final, s)], s)
+            self.environment[name] = buffer
+
+    def _carry_in(self, name: str, value: Value, carried: list[Carried], is_buffer: bool) -> Value:
+        if is_buffer:
+            return value
+        if isinstance(value, TupleValue):
+            return TupleValue(
+                tuple(
+                    self._carry_in(f"{name}{k}", v, carried, False)
+                    for k, v in enumerate(value.items)
+                )
+            )
+        if isinstance(value, ArrayView) and value.is_whole:
+            inside = self.fresh(value.name)
+            self.arrays[inside] = (value.ndim, value.dtype)
+            self.swapped |= {inside, value.name}
+            carried.append(Carried(inside, value.name, _DROPPED, self.fresh(value.name), True))
+            self.swapped.add(carried[-1].after)
+            return ArrayView.whole(inside, value.ndim, value.dtype)
+        if isinstance(value, Unreadable):
+            return value
+        if not isinstance(value, (str, int, float, _Unassigned)):
+            return Unreadable(name, "is another array or object in each round of a loop")
+        inside = self.fresh(name)
+        first: Atom = 0 if isinstance(value, _Unassigned) else value
+        carried.append(Carried(inside, first, _DROPPED, self.fresh(name)))
+        return inside
+
+    def _carry_out(
+        self, name: str, start: Value, final: Value, by_name: dict[str, Carried]
+    ) -> Value:
+        if isinstance(start, TupleValue):
+            if not isinstance(final, TupleValue) or len(final.items) != len(start.items):
+                return Unreadable(name, "is a tuple in some rounds of a loop")
+            pairs = zip(start.items, final.items, strict=True)
+            return TupleValue(tuple(self._carry_out(name, a, b, by_name) for a, b in pairs))
+        if isinstance(start, ArrayView):
+            c = by_name.get(start.name)
+            if c is None:
+                return start  # a buffer
+            if not isinstance(final, ArrayView) or not final.is_whole:
+                return Unreadable(name, "is another array after each round of a loop")
+            c.following = final.name
+            self.arrays[c.after] = self.arrays[c.inside]
+            self._unite(c.inside, str(c.first), c.after, final.name)
+            return ArrayView.whole(c.after, *self.arrays[c.after])
+        if isinstance(start, str) and start in by_name:
+            if isinstance(final, TupleValue):
+                return Unreadable(name, "is a tuple made in a loop")
+            if not isinstance(final, (str, int, float)):
+                return (
+                    final
+                    if isinstance(final, Unreadable)
+                    else Unreadable(name, "is an array made in a loop, and read behind it")
+                )
+            by_name[start].following = final
+            return by_name[start].after
+        if isinstance(final, (ArrayView, TupleValue)):
+            return Unreadable(name, "is an array made in a loop, and read behind it")
+        return (
+            Unreadable(name, "is set in a loop") if isinstance(final, (str, int, float)) else final
+        )
+
+    def _unite(self, *names: str) -> None:
+        """Note arrays that may be the same memory."""
+        roots = {self._root(n) for n in names}
+        first = min(roots)
+        for r in roots:
+            self.alias[r] = first
+
+    def _root(self, name: str) -> str:
+        while (found := self.alias.get(name, name)) != name:
+            name = found
+        return name
+
+
+def _base(target: ast.expr) -> str:
+    return target.id if isinstance(target, ast.Name) else "t"
+
+
+def _message(node: ast.expr | None) -> str:
+    return str(node.value) if isinstance(node, ast.Constant) else ""
+
+
+def _assigned(statements: Sequence[ast.stmt], *, in_place: bool = True) -> dict[str, None]:
+    """The names that statements assign to, in order; with `in_place` those of `x += 1` too."""
+    nodes = [n for s in statements for n in ast.walk(s)]
+    left_out = {id(n.target) for n in nodes if isinstance(n, ast.AugAssign) and not in_place}
+    return {
+        n.id: None
+        for n in nodes
+        if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in left_out
+    }
+
+
+def _only_changes_places(statements: Sequence[ast.stmt], name: str, arrays: set[str]) -> bool:
+    """Whether a name is assigned only by statements such as `u, v = v, u` of arrays."""
+    for s in statements:
+        for node in ast.walk(s):
+            if isinstance(node, (ast.For, ast.While)):
+                continue
+            if isinstance(node, ast.AugAssign) and getattr(node.target, "id", "") == name:
+                continue  # in place
+            if not isinstance(node, ast.Assign) or name not in _assigned([node]):
+                continue
+            target, value = node.targets[0], node.value
+            if not isinstance(target, ast.Tuple) or not isinstance(value, ast.Tuple):
+                return False
+            left = [getattr(t, "id", None) for t in target.elts]
+            right = [getattr(v, "id", None) for v in value.elts]
+            if not set(left) <= arrays or sorted(map(str, left)) != sorted(map(str, right)):
+                return False
+    return True

@@ -1,0 +1,543 @@
+"""Reverse mode: one function that runs the user's, keeps what the way back needs, and goes back.
+
+What the way back needs of a round of a loop is computed again where that is cheap (sums, products,
+comparisons, elements of arrays that nobody wrote meanwhile); else it is on the tape. Stores put back the
+bits that they overwrote, where an element that is read again may have been read before (`undo`).
+
+The adjoint of a name `x` is `x_b`; of what a loop hands on, `x_c`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from .activity import active_names
+from .refusal import NotDifferentiable
+from .rules import PICKS, may_be_infinite, rules_for
+from .structure import (
+    Apply,
+    Atom,
+    Branch,
+    Load,
+    Make,
+    Procedure,
+    Repeat,
+    Statement,
+    Store,
+    Suite,
+    blocks_of,
+    inner_blocks,
+    walk,
+)
+from .tape_layout import TapeLayout, trips_text
+from .undo import needed_undos
+from .vocabulary import CHEAP, applied, place, text
+from .writing import Lines, ProcedureWriter, results_text, shape_text
+
+
+@dataclass(eq=False)
+class WayBack:
+    """The code of a block's way back, and what it needs of the blocks around."""
+
+    block: Suite
+    w: Lines = field(default_factory=Lines)
+    have: set[str] = field(default_factory=set)
+    outer: dict[str, None] = field(default_factory=dict)
+    outer_adjoints: dict[str, None] = field(default_factory=dict)
+    position: int = 0
+
+
+class ReverseWriter(ProcedureWriter):
+    """Writes the function with its way back."""
+
+    def __init__(self, f: Procedure, params: Sequence[str], *, strong_zero: bool = False) -> None:
+        super().__init__(f)
+        self.wanted = list(params)
+        self.strong_zero = strong_zero  # whether zeros are kept from all that may be infinite
+        self.active = active_names(f, params)
+        self.tape = TapeLayout(f)
+        self.undone: set[str] | None = None  # stores whose old value is kept; None: all
+        self._start_sweep()
+
+    def _start_sweep(self) -> None:
+        self.has_adjoint: set[str] = set()
+        self.counted: set[str] = set()  # loops whose rounds are counted
+        self.read_again: dict[str, list[Load]] = {}
+        self.sums: dict[str, list[Load]] = {}  # loop -> loads of one place in all rounds
+        self.tape.taped = {}
+
+    # ----- names -----
+
+    def is_active(self, a: Atom | None) -> bool:
+        return isinstance(a, str) and self.f.root(a) in self.active
+
+    def zero(self, name: str) -> str:
+        return "float32(0)" if self.f.types.get(name) == "f4" else "0.0"
+
+    def adjoint_place(self, item: Load | Store) -> str:
+        return place(f"{item.array}_b", item.index)
+
+    def _writes(self, item: Statement) -> set[str]:
+        """The arrays that a statement writes, by their roots."""
+        found = {self.f.root(item.array)} if isinstance(item, Store) else set()
+        for block in inner_blocks(item):
+            found |= {self.f.root(i.array) for _, i in walk(block) if isinstance(i, Store)}
+        return found
+
+    def is_persistent(self, block: Suite | None) -> bool:
+        """Whether names of a block are still there on the way back: those outside of all loops are."""
+        while block is not None:
+            if block.kind in ("loop", "test"):
+                return False
+            block = block.parent
+        return True
+
+    # ----- values on the way back -----
+
+    def need(self, name: Atom | None, back: WayBack, position: int | None = None) -> None:
+        """Code that has a name's value, before what is written next."""
+        f = self.f
+        if not isinstance(name, str) or name in f.arrays or name not in f.places:
+            return
+        position = back.position if position is None else position
+        block, at = f.places[name]
+        if block is not back.block:
+            back.outer[name] = None
+            return
+        item = f.makers[name]
+        if isinstance(item, Repeat) and item.trips == name:
+            self.counted.add(name)
+        if self.is_persistent(block) or name in back.have:
+            return
+        match item:
+            case Apply() if item.function in CHEAP:
+                for a in item.args:
+                    self.need(a, back, position)
+                back.w.add(applied(item))
+            case Load() if self._is_unchanged(item, at, block, position):
+                for a in item.index:
+                    self.need(a, back, position)
+                self.read_again.setdefault(f.root(item.array), []).append(item)
+                back.w.add(f"{name} = {place(item.array, item.index)}")
+            case Branch() if not item.then.items and not item.orelse.items:
+                _, a, b = next(r for r in item.results if r[0] == name)
+                for x in (item.condition, a, b):
+                    self.need(x, back, position)
+                back.w.add(f"{name} = {text(a)} if {text(item.condition)} else {text(b)}")
+            case Repeat() if name == item.counter:
+                pass
+            case Repeat() if at == -1 and (line := self._closed_form(item, name)) is not None:
+                first, step = line
+                if isinstance(first, str):
+                    back.outer[first] = None
+                back.w.add(f"{name} = {text(first)} + {item.trips}_k * {text(step)}")
+            case _:
+                self.tape.keep(block, name)
+        back.have.add(name)
+
+    def _closed_form(self, loop: Repeat, name: str) -> tuple[Atom, int] | None:
+        """(first, step) of a whole number that grows by a number in every round."""
+        c = next((c for c in loop.carried if c.inside == name), None)
+        if c is None or self.f.types.get(name) != "i8" or not isinstance(c.following, str):
+            return None
+        item = self.f.makers.get(c.following)
+        if not isinstance(item, Apply) or self.f.places[c.following][0] is not loop.body:
+            return None
+        if item.function in ("+", "-") and item.args[0] == name and type(item.args[1]) is int:
+            return c.first, item.args[1] if item.function == "+" else -item.args[1]
+        return None
+
+    def _is_unchanged(self, load: Load, at: int, block: Suite, position: int) -> bool:
+        """Whether nobody in the block writes the array of a load before a position."""
+        root = self.f.root(load.array)
+        for k in range(at + 1, min(position + 1, len(block.items))):
+            item = block.items[k]
+            if root in self._writes(item) and not (k == position and isinstance(item, Store)):
+                return False
+        return True
+
+    # ----- adjoints -----
+
+    def add(self, name: Atom, expression: str, back: WayBack) -> None:
+        """Code that adds to the adjoint of a name."""
+        if not isinstance(name, str) or not self.is_active(name) or name in self.f.arrays:
+            return
+        if self._block_of(name) is not back.block:
+            back.outer_adjoints[name] = None
+        elif name not in self.has_adjoint:
+            self.has_adjoint.add(name)
+            back.w.add(f"{name}_b = {expression}")
+            return
+        if expression.startswith("-") and re.fullmatch(r"\w+( [*/] [\w.]+)*", expression[1:]):
+            back.w.add(f"{name}_b -= {expression[1:]}")
+        else:
+            back.w.add(f"{name}_b += {expression}")
+
+    def _block_of(self, name: str) -> Suite:
+        return self.f.places[name][0] if name in self.f.places else self.f.body
+
+    def enter(self, inner: WayBack, back: WayBack) -> None:
+        """What the code of a block inside needs, before it."""
+        for name in inner.outer:
+            self.need(name, back)
+        for name in inner.outer_adjoints:
+            if self._block_of(name) is not back.block:
+                back.outer_adjoints[name] = None
+            elif name not in self.has_adjoint:
+                self.has_adjoint.add(name)
+                back.w.add(f"{name}_b = {self.zero(name)}")
+
+    # ----- going back -----
+
+    def back(self, block: Suite, back: WayBack) -> None:
+        for position in range(len(block.items) - 1, -1, -1):
+            back.position = position
+            item = block.items[position]
+            before, last = len(back.w.lines), back.w.last_note
+            match item:
+                case Apply():
+                    self.back_apply(item, back)
+                case Load():
+                    self.back_load(item, back)
+                case Store():
+                    self.back_store(item, back)
+                case Make():
+                    self.back_make(item, back)
+                case Branch():
+                    self.back_branch(item, back)
+                case Repeat():
+                    self.back_loop(item, back)
+            if len(back.w.lines) > before and item.note and item.note != last:
+                back.w.last_note = item.note
+                back.w.insert(before, f"# back {item.note}")
+
+    def back_load(self, item: Load, back: WayBack) -> None:
+        if item.dst not in self.has_adjoint or not self.is_active(item.array):
+            return
+        loop = self._constant_in(item, back.block)
+        if loop is not None:
+            self.sums.setdefault(loop.trips, []).append(item)
+            back.w.add(f"{item.dst}_s += {item.dst}_b")
+            return
+        for a in item.index:
+            self.need(a, back)
+        back.w.add(f"{self.adjoint_place(item)} += {item.dst}_b")
+
+    def _constant_in(self, load: Load, block: Suite | None) -> Repeat | None:
+        """The outermost loop around in all of whose rounds a load reads one place that nobody writes."""
+        found = None
+        while block is not None:
+            if block.kind == "loop" and isinstance(block.owner, Repeat):
+                inside = set(blocks_of(block.owner))
+                names = [
+                    n
+                    for n in (load.array, *load.index)
+                    if isinstance(n, str) and n in self.f.places
+                ]
+                if any(self.f.places[n][0] in inside for n in names):
+                    break
+                if self.f.root(load.array) in self._writes(block.owner):
+                    break
+                found = block.owner
+            block = block.parent
+        return found
+
+    def _strong(self, g: str, expression: str, item: Apply) -> str:
+        """No gradient times whatever is no gradient, also where the derivative is infinite."""
+        if not may_be_infinite(item.function, self.strong_zero):
+            return expression
+        if item.function == "*" and any(not isinstance(a, str) for a in item.args):
+            return expression
+        if "/" in expression or "**" in expression:  # would raise in plain Python
+            return f"({expression} if {g} != 0 else 0.0)"
+        return f"pick({g} != 0, {expression}, 0.0)"
+
+    def back_apply(self, item: Apply, back: WayBack) -> None:
+        if item.dst not in self.has_adjoint or not self.is_active(item.dst):
+            return
+        g, args, function = f"{item.dst}_b", item.args, item.function
+        if function == "select" or function in PICKS:
+            self._back_pick(item, back)
+        elif function == "*" and args[0] == args[1]:
+            self.need(args[0], back)
+            self.add(args[0], self._strong(g, f"({g} + {g}) * {text(args[0])}", item), back)
+        elif function == "/" and all(self.is_active(a) for a in args):
+            self.need(args[1], back)
+            self.need(item.dst, back)
+            back.w.add(f"{g} = {self._strong(g, f'{g} / {text(args[1])}', item)}")
+            self.add(args[0], g, back)
+            self.add(args[1], self._strong(g, f"-{g} * {item.dst}", item), back)
+        else:
+            for a, rule in zip(args, rules_for(function, args), strict=False):
+                if rule is None or not self.is_active(a):
+                    continue
+                for k, other in enumerate(args):
+                    if f"{{{k}}}" in rule:
+                        self.need(other, back)
+                if "{r}" in rule:
+                    self.need(item.dst, back)
+                told = rule.format(*map(text, args), g=g, r=item.dst)
+                self.add(a, self._strong(g, told, item), back)
+
+    def _back_pick(self, item: Apply, back: WayBack) -> None:
+        g = f"{item.dst}_b"
+        if item.function == "select":
+            condition, a, b = item.args
+            self.need(condition, back)
+            test = text(condition)
+        else:
+            a, b = item.args
+            self.need(a, back)
+            self.need(b, back)
+            test = PICKS[item.function].format(text(a), text(b))
+        self.add(a, f"({g} if {test} else {self.zero(str(a))})", back)
+        self.add(b, f"({self.zero(str(b))} if {test} else {g})", back)
+
+    def _undoes(self, item: Store) -> bool:
+        return self.undone is None or item.old in self.undone
+
+    def back_store(self, item: Store, back: WayBack) -> None:
+        undoes, active = self._undoes(item), self.is_active(item.array)
+        if undoes or active:
+            for a in item.index:
+                self.need(a, back)
+        if undoes:
+            self.need(item.old, back)
+            back.w.add(f"{place(item.array, item.index)} = {item.old}")
+        if active:
+            where = self.adjoint_place(item)
+            self.add(item.value, where, back)
+            if not item.adds:
+                zero = "float32(0)" if self.f.arrays[item.array][1] == "f4" else "0.0"
+                back.w.add(f"{where} = {zero}")
+
+    def back_branch(self, item: Branch, back: WayBack) -> None:
+        sides: list[WayBack] = []
+        for k, block in enumerate((item.then, item.orelse)):
+            inner = WayBack(block)
+            for result in item.results:
+                if result[0] in self.has_adjoint and self.is_active(result[0]):
+                    self.add(result[k + 1], f"{result[0]}_b", inner)
+            self.back(block, inner)
+            if not self.is_persistent(block):
+                inner.w.prepend(self.tape.pop(block))
+            sides.append(inner)
+        if not any(inner.w.lines for inner in sides):
+            return
+        for inner in sides:
+            self.enter(inner, back)
+        self.need(item.condition, back)
+        then, orelse = sides
+        back.w.add(
+            f"if {text(item.condition)}:" if then.w.lines else f"if not {text(item.condition)}:"
+        )
+        if then.w.lines:
+            with back.w.indented():
+                back.w.extend(then.w)
+            if orelse.w.lines:
+                back.w.add("else:")
+        if orelse.w.lines:
+            with back.w.indented():
+                back.w.extend(orelse.w)
+
+    def back_loop(self, item: Repeat, back: WayBack) -> None:
+        inner, w = WayBack(item.body), back.w
+        live = [c for c in item.carried if not c.is_array and self.is_active(c.inside)]
+        swaps = [c for c in item.carried if c.is_array and c.following != c.inside]
+        for c in live:  # the adjoint of what a round hands on
+            self.add(c.following, f"{c.inside}_c", inner)
+        self.back(item.body, inner)
+        for c in live:
+            has = c.inside in self.has_adjoint
+            inner.w.add(f"{c.inside}_c = {f'{c.inside}_b' if has else self.zero(c.inside)}")
+        inner.w.prepend(self.tape.pop(item.body))
+        head = Lines()
+        if swaps:
+            after, before = [str(c.following) for c in swaps], [c.inside for c in swaps]
+            head.add(f"{', '.join(after)} = {', '.join(before)}")
+            if self.is_active(before[0]):
+                head.add(
+                    f"{', '.join(f'{n}_b' for n in after)} = {', '.join(f'{n}_b' for n in before)}"
+                )
+        if item.counter and any(_mentions(line, item.counter) for line in inner.w.lines):
+            head.add(f"{item.counter} = {_counter_text(item)}")
+            if isinstance(item.start, str):
+                inner.outer[item.start] = None
+        inner.w.prepend(head)
+        self.enter(inner, back)
+        for c in live:
+            has = c.after in self.has_adjoint
+            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+        if item.leaves is not None or item.kind == "while":
+            self.need(item.trips, back)
+        else:
+            self.need(item.start, back)
+            self.need(item.stop, back)
+            w.add(f"{item.trips} = {trips_text(item)}")
+        if self.tape.has_windows(item):
+            self.tape.windows(item, w, "release")
+        runs = self.tape.runs(item)
+        if runs:
+            w.add(f"{item.trips}_p, {item.trips}_e = tape_low(tape)")
+        sums = self.sums.get(item.trips, [])
+        for load in sums:
+            w.add(f"{load.dst}_s = {self.zero(load.dst)}")
+        w.add(f"for {item.trips}_k in range({item.trips} - 1, -1, -1):")
+        with w.indented():
+            if not inner.w.has_code:
+                inner.w.add("pass")
+            w.extend(inner.w)
+        if runs:
+            w.add(f"tape_set(tape, {item.trips}_p)")
+        for load in sums:
+            self._add_sum(load, back)
+        for c in live:
+            self.add(c.first, f"{c.inside}_c", back)
+
+    def _add_sum(self, load: Load, back: WayBack) -> None:
+        """A load that never ran may be out of bounds."""
+        for a in load.index:
+            self.need(a, back)
+        size = [f"{load.array}.shape[{d}]" for d in range(len(load.index))]
+        inside = [f"-{n} <= {text(a)} < {n}" for a, n in zip(load.index, size, strict=True)]
+        back.w.add(f"if {' and '.join(inside)}:")
+        back.w.add(f"    {self.adjoint_place(load)} += {load.dst}_s")
+
+    def back_make(self, item: Make, back: WayBack) -> None:
+        if not self._is_on_tape(item):
+            return
+        for a in item.shape:
+            self.need(a, back)
+        for _ in range(2 if self.is_active(item.dst) else 1):
+            back.w.add(f"release(tape, {_bytes_text(item)})")
+
+    # ----- forward, with the tape -----
+
+    def counts(self, loop: Repeat) -> bool:
+        return loop.trips in self.counted and (loop.leaves is not None or loop.kind == "while")
+
+    def before_loop(self, loop: Repeat, w: Lines) -> None:
+        if self.tape.has_windows(loop):
+            w.add(f"{loop.trips} = {trips_text(loop)}")
+            self.tape.windows(loop, w, "reserve")
+        if self.tape.runs(loop):
+            w.add(f"{loop.trips}_p, {loop.trips}_e = tape_top(tape)")
+
+    def after_loop(self, loop: Repeat, w: Lines) -> None:
+        if self.tape.runs(loop):
+            w.add(f"tape_set(tape, {loop.trips}_p)")
+
+    def end_of_block(self, block: Suite, w: Lines) -> None:
+        if not self.is_persistent(block):
+            self.tape.push(block, w)
+
+    def before_store(self, item: Store, w: Lines) -> None:
+        block = self.f.places[item.old][0]
+        if self._undoes(item) and (self.tape.is_kept(block, item.old) or self.is_persistent(block)):
+            w.add(f"{item.old} = {place(item.array, item.index)}")
+
+    def before_error(self, w: Lines) -> None:
+        w.add("close_tape(tape)")
+
+    def _is_on_tape(self, item: Make) -> bool:
+        return item.dst not in self.f.returns and item.dtype in ("f8", "f4", "i8")
+
+    def make(self, item: Make, w: Lines) -> None:
+        """Local arrays and their adjoints are on the tape, whose memory was touched before."""
+        if not self._is_on_tape(item):
+            super().make(item, w)
+            if self.is_active(item.dst):
+                w.add(f"{item.dst}_b = {item.dst}_seed")
+            return
+        shape = shape_text(item.shape)
+        zero = "0.0" if item.dtype[0] == "f" else "0"
+        self._make_on_tape(item.dst, item, shape, None if item.fill is None else text(item.fill), w)
+        if self.is_active(item.dst):
+            self._make_on_tape(f"{item.dst}_b", item, shape, zero, w)
+
+    def _make_on_tape(self, name: str, item: Make, shape: str, fill: str | None, w: Lines) -> None:
+        w.add(f"{name}_p = reserve(tape, {_bytes_text(item)})")
+        w.add(f"{name} = carray(at_{item.dtype}({name}_p), {shape})")
+        if fill is not None:
+            w.add(f"{name}[:] = {fill}")
+
+    def carries(self, loop: Repeat) -> list[tuple[str, Atom, Atom, str]]:
+        """Arrays that change places take their adjoints along."""
+        pairs = super().carries(loop)
+        for c in loop.carried:
+            if c.is_array and self.is_active(c.inside):
+                pairs.append((f"{c.inside}_b", f"{c.first}_b", f"{c.following}_b", f"{c.after}_b"))
+        return pairs
+
+    # ----- the whole -----
+
+    def _sweep(self) -> WayBack:
+        """Write the way back once; says what is to be kept."""
+        self._start_sweep()
+        back = WayBack(self.f.body)
+        for k, v in enumerate(self.f.returns):
+            if isinstance(v, str) and v not in self.f.arrays:
+                self.add(v, f"seed{k}", back)
+        back.position = len(self.f.body.items)
+        self.back(self.f.body, back)
+        return back
+
+    def write(self, name: str) -> str:
+        """The source of a function (see `parameters`) that gives the results and the gradients of numbers."""
+        f = self.f
+        for _ in range(20):
+            back = self._sweep()
+            undone = needed_undos(f, self.read_again)
+            if undone == self.undone and self.tape.known == self.tape.taped:
+                break
+            self.undone, self.tape.known = undone, self.tape.taped
+        else:
+            raise NotDifferentiable(f"{f.heading}: what {f.name} must keep cannot be decided")
+        w = Lines()
+        w.add(f"def {name}({', '.join(self.parameters())}):")
+        with w.indented():
+            self.block(f.body, w)
+            w.add("")
+            w.add("# ----- back -----")
+            for p in f.params:
+                if self.is_active(p) and p not in f.arrays and p not in self.has_adjoint:
+                    w.add(f"{p}_b = {self.zero(p)}")
+            w.extend(back.w)
+            values = [text(v) for v in f.returns] + [f"{p}_b" for p in self.number_gradients()]
+            w.add(f"return {results_text(values, True)}")
+        return "\n".join(w.lines) + "\n"
+
+    def shadows(self) -> list[str]:
+        """Array parameters with an adjoint, which the caller owns."""
+        return [p for p in self.f.params if p in self.f.arrays and self.is_active(p)]
+
+    def seeds(self) -> list[str]:
+        """For each result with an adjoint, the parameter that has it."""
+        return [
+            f"{v}_seed" if v in self.f.arrays else f"seed{k}"
+            for k, v in enumerate(self.f.returns)
+            if isinstance(v, str) and self.is_active(v)
+        ]
+
+    def number_gradients(self) -> list[str]:
+        """The numbers among the parameters whose gradients the function returns."""
+        return [p for p in self.wanted if p not in self.f.arrays and self.is_active(p)]
+
+    def parameters(self) -> list[str]:
+        return [*self.f.params, *[f"{a}_b" for a in self.shadows()], *self.seeds(), "tape"]
+
+
+def _counter_text(loop: Repeat) -> str:
+    at = f"{loop.trips}_k" if loop.step == 1 else f"{loop.trips}_k * {text(loop.step)}"
+    return at if type(loop.start) is int and loop.start == 0 else f"{text(loop.start)} + {at}"
+
+
+def _mentions(line: str, name: str) -> bool:
+    return re.search(rf"(?<![\w.]){re.escape(name)}(?!\w)", line.partition("#")[0]) is not None
+
+
+def _bytes_text(item: Make) -> str:
+    size = {"f4": 4}.get(item.dtype, 8)
+    return " * ".join([*map(text, item.shape), str(size)])

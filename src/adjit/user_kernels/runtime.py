@@ -1,0 +1,290 @@
+"""What generated code calls: the tape, and a few functions.
+
+A tape is one stack of bytes in chunks that never move, so that addresses on it stay good; a word of it
+is the address of the next free byte. Freed tapes wait in a pool: fresh pages cost more than what is
+written to them. With NUMBA_DISABLE_JIT=1 the same functions run as plain Python, on `ctypes`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from llvmlite import binding, ir
+from numba import config, njit, types
+from numba.extending import intrinsic
+
+SLOTS = 16
+HEAD = 64  # bytes before the first of a chunk: what the tape was before
+FIRST = 1 << 18
+_pool = np.zeros(SLOTS, np.int64)
+_POOL_SYMBOL = "adjit_tape_pool"
+# A symbol, so that machine code loaded from disk finds the pool of its process.
+binding.add_symbol(_POOL_SYMBOL, int(_pool.ctypes.data))
+
+
+def _pointer(element: types.Type) -> Any:
+    """An intrinsic that makes a typed pointer of an address."""
+
+    @intrinsic  # type: ignore[untyped-decorator]
+    def pointer(typing: Any, address: Any) -> Any:
+        def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+            return builder.inttoptr(args[0], context.get_data_type(element).as_pointer())
+
+        return types.CPointer(element)(types.int64), codegen
+
+    return pointer
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _pool_address(typing: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        module = builder.module
+        pool = module.globals.get(_POOL_SYMBOL)
+        if pool is None:
+            pool = ir.GlobalVariable(module, ir.ArrayType(ir.IntType(64), SLOTS), _POOL_SYMBOL)
+        return builder.ptrtoint(pool, ir.IntType(64))
+
+    return types.int64(), codegen
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def _exchange(typing: Any, address: Any, value: Any) -> Any:
+    """Put a word at an address and get the one that was there, atomically."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        place = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+        return builder.atomic_rmw("xchg", place, args[1], "acq_rel")
+
+    return types.int64(types.int64, types.int64), codegen
+
+
+at_f8: Any = _pointer(types.float64)
+at_f4: Any = _pointer(types.float32)
+at_i8: Any = _pointer(types.int64)
+at_b1: Any = _pointer(types.uint8)
+_malloc: Any = types.ExternalFunction("malloc", types.int64(types.int64))
+_free: Any = types.ExternalFunction("free", types.void(types.int64))
+
+if config.DISABLE_JIT:
+    _c = ctypes.CDLL(None)
+    _malloc, _free = _c.malloc, _c.free
+    _malloc.restype, _malloc.argtypes = ctypes.c_int64, [ctypes.c_int64]
+    _free.restype, _free.argtypes = None, [ctypes.c_int64]
+
+    def _python_pointer(element: Any) -> Callable[[int], Any]:
+        return lambda address: ctypes.cast(int(address), ctypes.POINTER(element))
+
+    at_f8, at_f4 = _python_pointer(ctypes.c_double), _python_pointer(ctypes.c_float)
+    at_i8, at_b1 = _python_pointer(ctypes.c_int64), _python_pointer(ctypes.c_bool)
+
+    def _pool_address() -> int:
+        return int(_pool.ctypes.data)
+
+    def _exchange(address: int, value: int) -> int:
+        word = at_i8(address)
+        old = int(word[0])
+        word[0] = value
+        return old
+
+
+_compiled: Any = njit(error_model="numpy", nogil=True)
+
+# The words of a tape: the next free byte, the end and the start of its chunk, bytes in all chunks but the
+# first, the most that was in use, bytes in use before this chunk.
+NEXT, END, START, GREW, PEAK, BELOW = range(6)
+
+
+@_compiled
+def _grow(tape, count):  # type: ignore[no-untyped-def]
+    w = at_i8(tape)
+    size = max(max(2 * (w[END] - w[START]), count + 2 * HEAD), 1 << 20)
+    chunk = _malloc(size)
+    if chunk == 0:
+        raise MemoryError("no memory for the tape of a kernel")
+    before = at_i8(chunk)
+    before[0], before[1], before[2], before[3] = w[NEXT], w[END], w[START], w[BELOW]
+    w[BELOW] += w[NEXT] - w[START]
+    w[NEXT], w[END], w[START] = chunk + HEAD, chunk + size, chunk + HEAD
+    w[GREW] += size
+    w[PEAK] = max(w[PEAK], w[BELOW])
+
+
+@_compiled
+def _shrink(tape):  # type: ignore[no-untyped-def]
+    w = at_i8(tape)
+    chunk = w[START] - HEAD
+    before = at_i8(chunk)
+    w[NEXT], w[END], w[START], w[BELOW] = before[0], before[1], before[2], before[3]
+    _free(chunk)
+
+
+@_compiled
+def reserve(tape, count):  # type: ignore[no-untyped-def]
+    """The address of `count` more bytes on top of a tape."""
+    w = at_i8(tape)
+    count = (count + 7) & -8
+    if w[NEXT] + count > w[END]:
+        _grow(tape, count)
+    address = w[NEXT]
+    w[NEXT] = address + count
+    w[PEAK] = max(w[PEAK], w[BELOW] + w[NEXT] - w[START])
+    return address
+
+
+@_compiled
+def release(tape, count):  # type: ignore[no-untyped-def]
+    """The address of the last `count` bytes, which leave the tape. They stay until the next call."""
+    w = at_i8(tape)
+    count = (count + 7) & -8
+    if w[NEXT] == w[START] and count > 0:
+        _shrink(tape)
+    w[NEXT] -= count
+    return w[NEXT]
+
+
+# A loop of unknown length keeps the top of the tape in a variable, and where its chunk ends or starts.
+
+
+@_compiled
+def tape_top(tape):  # type: ignore[no-untyped-def]
+    w = at_i8(tape)
+    return w[NEXT], w[END]
+
+
+@_compiled
+def tape_low(tape):  # type: ignore[no-untyped-def]
+    w = at_i8(tape)
+    return w[NEXT], w[START]
+
+
+@_compiled
+def tape_more(tape, top, count):  # type: ignore[no-untyped-def]
+    """A new chunk, where the top of a tape has no `count` bytes left."""
+    w = at_i8(tape)
+    w[NEXT] = top
+    _grow(tape, count)
+    return w[NEXT], w[END]
+
+
+@_compiled
+def tape_less(tape):  # type: ignore[no-untyped-def]
+    """The chunk before, where the top of a tape has come to the start of its own."""
+    _shrink(tape)
+    w = at_i8(tape)
+    return w[NEXT], w[START]
+
+
+@_compiled
+def tape_set(tape, top):  # type: ignore[no-untyped-def]
+    w = at_i8(tape)
+    w[NEXT] = top
+    w[PEAK] = max(w[PEAK], w[BELOW] + top - w[START])
+
+
+@_compiled
+def _new_tape(size):  # type: ignore[no-untyped-def]
+    tape = _malloc(size)
+    if tape == 0:
+        raise MemoryError("no memory for the tape of a kernel")
+    w = at_i8(tape)
+    w[NEXT], w[END], w[START] = tape + HEAD, tape + size, tape + HEAD
+    w[GREW], w[PEAK], w[BELOW] = 0, 0, 0
+    return tape
+
+
+@_compiled
+def open_tape():  # type: ignore[no-untyped-def]
+    """An empty tape, from the pool if one waits there."""
+    pool = _pool_address()
+    for k in range(SLOTS):
+        tape = _exchange(pool + 8 * k, 0)
+        if tape != 0:
+            at_i8(tape)[PEAK] = 0
+            return tape
+    return _new_tape(FIRST)
+
+
+@_compiled
+def close_tape(tape):  # type: ignore[no-untyped-def]
+    """Give a tape back; the most bytes that were in use. If it grew, the next one is large enough at once."""
+    w = at_i8(tape)
+    while w[START] != tape + HEAD:
+        _shrink(tape)
+    w[NEXT] = w[START]
+    peak = w[PEAK]
+    if w[GREW] > 0:
+        size = w[END] - tape + w[GREW]
+        _free(tape)
+        tape = _new_tape(size)
+    pool = _pool_address()
+    for k in range(SLOTS):
+        tape = _exchange(pool + 8 * k, tape)
+        if tape == 0:
+            return peak
+    _free(tape)
+    return peak
+
+
+@_compiled
+def overlap(a, b):  # type: ignore[no-untyped-def]
+    """Whether the memory of two arrays may overlap."""
+    if a.size == 0 or b.size == 0:
+        return False
+    a_low = a_high = a.ctypes.data
+    b_low = b_high = b.ctypes.data
+    for k in range(a.ndim):
+        span = (a.shape[k] - 1) * a.strides[k]
+        a_low, a_high = a_low + min(span, 0), a_high + max(span, 0)
+    for k in range(b.ndim):
+        span = (b.shape[k] - 1) * b.strides[k]
+        b_low, b_high = b_low + min(span, 0), b_high + max(span, 0)
+    return a_low < b_high + b.itemsize and b_low < a_high + a.itemsize
+
+
+@_compiled
+def pick(condition, a, b):  # type: ignore[no-untyped-def]
+    """`a if condition else b` as a call: Numba has a block less, and follows chains of blocks by recursion."""
+    return a if condition else b
+
+
+@_compiled
+def digamma(x):  # type: ignore[no-untyped-def]
+    """The derivative of `math.lgamma`: recurrence up to 8, then the asymptotic series; reflection below 0."""
+    result = 0.0
+    if x <= 0.0:
+        if x == math.floor(x):
+            return np.nan
+        result -= math.pi / math.tan(math.pi * x)
+        x = 1.0 - x
+    while x < 8.0:
+        result -= 1.0 / x
+        x += 1.0
+    f = 1.0 / (x * x)
+    series = f * (
+        1 / 12 - f * (1 / 120 - f * (1 / 252 - f * (1 / 240 - f * (1 / 132 - f * (691 / 32760)))))
+    )
+    return result + math.log(x) - 0.5 / x - series
+
+
+@_compiled
+def trigamma(x):  # type: ignore[no-untyped-def]
+    """The derivative of `digamma`, likewise."""
+    result = 0.0
+    sign = 1.0
+    if x <= 0.0:
+        if x == math.floor(x):
+            return np.nan
+        s = math.pi / math.sin(math.pi * x)
+        result += s * s
+        sign = -1.0
+        x = 1.0 - x
+    while x < 8.0:
+        result += sign / (x * x)
+        x += 1.0
+    f = 1.0 / (x * x)
+    series = f * (1 / 6 - f * (1 / 30 - f * (1 / 42 - f * (1 / 30 - f * (5 / 66)))))
+    return result + sign * (1.0 / x + 0.5 * f + series / x)

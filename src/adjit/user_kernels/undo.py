@@ -1,0 +1,176 @@
+"""Which stores must keep what they overwrite.
+
+A store must, if an element that is read again on the way back may have been read from the same place
+before. In one nest of loops with subscripts `i + number` the distance of the two decides: a load that
+reads what an earlier round wrote does not mind.
+"""
+
+from __future__ import annotations
+
+from .structure import Apply, Atom, Load, Procedure, Repeat, Store, Suite, walk
+
+_FAR = 1 << 60
+
+
+def needed_undos(f: Procedure, read_again: dict[str, list[Load]]) -> set[str]:
+    """The names for overwritten elements that the way back has to have."""
+    return {
+        item.old
+        for _, item in walk(f.body)
+        if isinstance(item, Store)
+        and any(_may_read_before(f, load, item) for load in read_again.get(f.root(item.array), ()))
+    }
+
+
+def _loops_around(block: Suite | None) -> list[Repeat]:
+    loops: list[Repeat] = []
+    while block is not None:
+        if block.kind in ("loop", "test") and isinstance(block.owner, Repeat):
+            loops.append(block.owner)
+        block = block.parent
+    return loops[::-1]
+
+
+def _affine(f: Procedure, a: Atom) -> tuple[str | None, int] | None:
+    """An index as (counter of a loop or None, offset), if it is that."""
+    if not isinstance(a, str):
+        return (None, a) if type(a) is int else None
+    item = f.makers.get(a)
+    if isinstance(item, Repeat) and item.counter == a:
+        return a, 0
+    if isinstance(item, Apply) and item.function in ("+", "-"):
+        x, y = item.args
+        if type(y) is int and isinstance(x, str):
+            base = _affine(f, x)
+            return base and (base[0], base[1] + (y if item.function == "+" else -y))
+        if type(x) is int and isinstance(y, str) and item.function == "+":
+            base = _affine(f, y)
+            return base and (base[0], base[1] + x)
+    return None
+
+
+def _stands_before(first: tuple[Suite, int], second: tuple[Suite, int]) -> bool:
+    """Whether one stands before another in the innermost block around both."""
+
+    def path(block: Suite, position: int) -> list[tuple[Suite, int]]:
+        found = [(block, position)]
+        while block.parent is not None:
+            found.append((block.parent, block.position))
+            block = block.parent
+        return found[::-1]
+
+    for (b1, p1), (b2, p2) in zip(path(*first), path(*second), strict=False):
+        if b1 is not b2:
+            return b1.kind == "test"  # of one loop; the two sides of a branch exclude each other
+        if p1 != p2:
+            return p1 < p2
+    return False
+
+
+class _Distances:
+    """What is known, for each counter, of the load's round − the store's round where both touch one place."""
+
+    def __init__(self) -> None:
+        self.low: dict[str, int] = {}
+        self.high: dict[str, int] = {}
+
+    def at_least(self, counter: str, n: int) -> None:
+        self.low[counter] = max(self.low.get(counter, n), n)
+
+    def at_most(self, counter: str, n: int) -> None:
+        self.high[counter] = min(self.high.get(counter, n), n)
+
+    @property
+    def exclude_each_other(self) -> bool:
+        return any(n > self.high.get(counter, n) for counter, n in self.low.items())
+
+
+def _may_read_before(f: Procedure, load: Load, store: Store) -> bool:
+    """Whether a load may run before a store and read the same place."""
+    where_load, where_store = f.places[load.dst], f.places[store.old]
+    around_store = _loops_around(where_store[0])
+    common = [x for x in _loops_around(where_load[0]) if any(x is y for y in around_store)]
+    before = _stands_before(where_load, where_store)
+    if not common:
+        return before
+    if load.array != store.array or len(load.index) != len(store.index):
+        return True
+    known = _Distances()
+    for a, b in zip(load.index, store.index, strict=True):
+        of_load, of_store = _affine(f, a), _affine(f, b)
+        if of_load is None or of_store is None or _least(f, a) < 0 or _least(f, b) < 0:
+            continue  # a negative index counts from the end: nothing is known
+        if not _compare(f, known, of_load, of_store):
+            return False
+    if known.exclude_each_other:
+        return False
+    for loop in common:  # outermost first: may the load run in an earlier round?
+        if loop.counter not in known.low and loop.counter not in known.high:
+            return True
+        low, high = known.low.get(loop.counter, -_FAR), known.high.get(loop.counter, _FAR)
+        if loop.step < 0:
+            low, high = -high, -low
+        if low < 0:
+            return True
+        if low > 0:
+            return False
+    return before
+
+
+def _compare(
+    f: Procedure,
+    known: _Distances,
+    of_load: tuple[str | None, int],
+    of_store: tuple[str | None, int],
+) -> bool:
+    """Add what one dimension tells; False if it tells that the two never touch one place."""
+    (x, x_offset), (y, y_offset) = of_load, of_store
+    distance = y_offset - x_offset
+    if x is None and y is None:
+        return distance == 0
+    if x is not None and x == y:
+        known.at_least(x, distance)
+        known.at_most(x, distance)
+    elif x is not None and y is not None:
+        # triangles: one counter runs up to, or from, the other
+        first, last = _bounds(f, x)
+        if last and last[0] == y:
+            known.at_least(y, distance - last[1])
+        if first and first[0] == y:
+            known.at_most(y, distance - first[1])
+        first, last = _bounds(f, y)
+        if first and first[0] == x:
+            known.at_least(x, first[1] + distance)
+        if last and last[0] == x:
+            known.at_most(x, last[1] + distance)
+    return True
+
+
+def _least(f: Procedure, a: Atom) -> int:
+    """The least value of an affine index, −1 where that is not known to be at least 0."""
+    known = _affine(f, a)
+    if known is None:
+        return -1
+    counter, offset = known
+    if counter is None:
+        return offset
+    loop = f.makers[counter]
+    assert isinstance(loop, Repeat)
+    if loop.step > 0:
+        least = _least(f, loop.start)
+        return least + offset if least >= 0 else -1
+    if type(loop.stop) is int:
+        return loop.stop + 1 + offset if loop.stop >= -1 else -1
+    least = _least(f, loop.stop)
+    return least + 1 + offset if least >= 0 else -1
+
+
+def _bounds(
+    f: Procedure, counter: str
+) -> tuple[tuple[str | None, int] | None, tuple[str | None, int] | None]:
+    """The first and last value of a counter, as other counters and numbers."""
+    loop = f.makers[counter]
+    if not isinstance(loop, Repeat) or loop.step != 1:
+        return None, None
+    stop = _affine(f, loop.stop)
+    return _affine(f, loop.start), stop and (stop[0], stop[1] - 1)

@@ -1,0 +1,120 @@
+"""What the names of a user's function stand for while it is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from .structure import Atom
+
+
+@dataclass(frozen=True)
+class FixedIndex:
+    """A dimension of the memory that a view holds at one index."""
+
+    at: Atom
+
+
+@dataclass(frozen=True)
+class Strided:
+    """A dimension of the memory that a view runs over; the whole of it if `size` is None."""
+
+    start: Atom = 0
+    step: int = 1
+    size: Atom | None = None
+
+
+NEW_AXIS = -1
+
+
+@dataclass(frozen=True)
+class ArrayView:
+    """An array, or a view of one: how each dimension of the memory `name` is indexed.
+
+    `axes` has for each dimension of the view that of the memory, or `NEW_AXIS`.
+    """
+
+    name: str
+    dtype: str
+    dims: tuple[FixedIndex | Strided, ...]
+    axes: tuple[int, ...]
+
+    @property
+    def ndim(self) -> int:
+        return len(self.axes)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.axes == tuple(range(len(self.dims))) and all(d == Strided() for d in self.dims)
+
+    @staticmethod
+    def whole(name: str, ndim: int, dtype: str) -> ArrayView:
+        return ArrayView(name, dtype, (Strided(),) * ndim, tuple(range(ndim)))
+
+
+@dataclass(frozen=True)
+class ArrayExpression:
+    """Arithmetic on arrays that has no memory yet: `element` emits one element of it.
+
+    `reads` are the arrays behind it; it was made when `writes` stores had been read.
+    """
+
+    shape: tuple[Atom, ...]
+    dtype: str
+    element: Callable[[list[Atom]], Atom]
+    reads: tuple[ArrayView, ...]
+    writes: int
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+
+@dataclass(frozen=True)
+class TupleValue:
+    items: tuple[Value, ...]
+
+
+@dataclass(frozen=True)
+class PythonObject:
+    """A module, a function, a dtype, None."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class BoundMethod:
+    owner: ArrayView | ArrayExpression
+    name: str
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """A name that cannot be read here, and why."""
+
+    name: str
+    why: str
+
+
+class _Unassigned:
+    """The value of a name that is not assigned yet."""
+
+
+UNDEFINED = _Unassigned()
+
+ArrayLike = ArrayView | ArrayExpression
+Value = (
+    Atom
+    | ArrayView
+    | ArrayExpression
+    | TupleValue
+    | PythonObject
+    | BoundMethod
+    | Unreadable
+    | _Unassigned
+)
+
+
+def is_array(value: Value) -> bool:
+    return isinstance(value, (ArrayView, ArrayExpression))

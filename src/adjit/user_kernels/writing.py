@@ -1,0 +1,221 @@
+"""The structured form back to Python source, with the user's lines as comments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from .structure import (
+    Apply,
+    Atom,
+    Branch,
+    Demand,
+    Load,
+    Make,
+    Procedure,
+    Repeat,
+    Statement,
+    Store,
+    Suite,
+)
+from .vocabulary import applied, place, text
+
+
+class Lines:
+    """Lines of source at a depth of indentation."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.last_note = ""
+        self._depth = 0
+
+    def add(self, line: str) -> None:
+        self.lines.append("    " * self._depth + line if line else "")
+
+    @contextmanager
+    def indented(self) -> Iterator[None]:
+        self._depth += 1
+        yield
+        self._depth -= 1
+
+    def extend(self, other: Lines) -> None:
+        for line in other.lines:
+            self.add(line)
+
+    def insert(self, position: int, line: str) -> None:
+        self.lines.insert(position, "    " * self._depth + line)
+
+    def prepend(self, other: Lines) -> None:
+        self.lines[:0] = ["    " * self._depth + line for line in other.lines]
+
+    @property
+    def has_code(self) -> bool:
+        return any(not line.lstrip().startswith("#") for line in self.lines)
+
+
+class ProcedureWriter:
+    """Writes a function as it is; the way back adds to it by the methods that do nothing here."""
+
+    def __init__(self, f: Procedure) -> None:
+        self.f = f
+
+    def counts(self, loop: Repeat) -> bool:
+        """Whether the rounds of a loop are counted."""
+        return False
+
+    def before_store(self, item: Store, w: Lines) -> None: ...
+    def end_of_block(self, block: Suite, w: Lines) -> None: ...
+    def before_loop(self, loop: Repeat, w: Lines) -> None: ...
+    def after_loop(self, loop: Repeat, w: Lines) -> None: ...
+    def before_error(self, w: Lines) -> None: ...
+
+    def block(self, block: Suite, w: Lines) -> None:
+        for item in block.items:
+            if item.note and item.note != w.last_note:
+                w.last_note = item.note
+                w.add(f"# {item.note}")
+            self.item(item, w)
+
+    def item(self, item: Statement, w: Lines) -> None:
+        match item:
+            case Apply():
+                w.add(applied(item))
+            case Load():
+                w.add(f"{item.dst} = {place(item.array, item.index)}")
+            case Store():
+                self.before_store(item, w)
+                w.add(
+                    f"{place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
+                )
+            case Make():
+                self.make(item, w)
+            case Demand():
+                w.add(f"if not {text(item.condition)}:")
+                with w.indented():
+                    self.before_error(w)
+                    w.add(f"raise {item.error}({item.message!r})")
+            case Branch():
+                self.branch(item, w)
+            case Repeat():
+                self.loop(item, w)
+
+    def make(self, item: Make, w: Lines) -> None:
+        shape, kind = shape_text(item.shape), dtype_text(item.dtype)
+        if item.fill is None:
+            w.add(f"{item.dst} = np.empty({shape}, np.{kind})")
+        elif item.fill == 0:
+            w.add(f"{item.dst} = np.zeros({shape}, np.{kind})")
+        else:
+            w.add(f"{item.dst} = np.full({shape}, np.{kind}({text(item.fill)}))")
+
+    def branch(self, item: Branch, w: Lines) -> None:
+        w.add(f"if {text(item.condition)}:")
+        for k, (block, head) in enumerate([(item.then, ""), (item.orelse, "else:")]):
+            inner = Lines()
+            inner.last_note = item.note
+            self.block(block, inner)
+            self.end_of_block(block, inner)
+            for result in item.results:
+                inner.add(f"{result[0]} = {text(result[k + 1])}")
+            if not inner.has_code:
+                if head:
+                    continue
+                inner.add("pass")
+            if head:
+                w.add(head)
+            with w.indented():
+                w.extend(inner)
+        w.last_note = ""
+
+    def carries(self, loop: Repeat) -> list[tuple[str, Atom, Atom, str]]:
+        """(name inside, first, following, name behind) of what a loop hands on."""
+        return [(c.inside, c.first, c.following, c.after) for c in loop.carried]
+
+    def loop(self, item: Repeat, w: Lines) -> None:
+        carries = self.carries(item)
+        for inside, first, _, _ in carries:
+            w.add(f"{inside} = {text(first)}")
+        counting = self.counts(item)
+        self.before_loop(item, w)
+        if counting:
+            w.add(f"{item.trips} = 0")
+        if item.kind == "for":
+            w.add(f"for {item.counter} in range({range_text(item)}):")
+        else:
+            w.add("while True:")
+        inner = Lines()
+        inner.last_note = item.note
+        if item.test is not None and item.condition is not None:
+            self.block(item.test, inner)
+            if item.condition is not True:
+                inner.add(f"if not {text(item.condition)}:")
+                inner.add("    break")
+        self.block(item.body, inner)
+        self.end_of_block(item.body, inner)
+        moves([(inside, following) for inside, _, following, _ in carries], inner)
+        if counting:
+            inner.add(f"{item.trips} += 1")
+        if item.leaves is not None and item.leaves is not False:
+            inner.add(f"if {text(item.leaves)}:")
+            inner.add("    break")
+        if not inner.has_code:
+            inner.add("pass")
+        with w.indented():
+            w.extend(inner)
+        w.last_note = ""
+        self.after_loop(item, w)
+        for inside, _, _, after in carries:
+            w.add(f"{after} = {inside}")
+
+
+def moves(pairs: list[tuple[str, Atom]], w: Lines) -> None:
+    """Assign all at once, where a value is the target of another."""
+    pairs = [(a, b) for a, b in pairs if a != b]
+    targets = {a for a, _ in pairs}
+    if any(b in targets for _, b in pairs):
+        w.add(f"{', '.join(a for a, _ in pairs)} = {', '.join(text(b) for _, b in pairs)}")
+    else:
+        for a, b in pairs:
+            w.add(f"{a} = {text(b)}")
+
+
+def range_text(loop: Repeat) -> str:
+    if loop.step != 1:
+        return f"{text(loop.start)}, {text(loop.stop)}, {loop.step}"
+    return text(loop.stop) if loop.start == 0 else f"{text(loop.start)}, {text(loop.stop)}"
+
+
+def shape_text(shape: list[Atom]) -> str:
+    return f"({', '.join(map(text, shape))}{',' if len(shape) == 1 else ''})"
+
+
+def dtype_text(dtype: str) -> str:
+    name = np.dtype(dtype).name
+    return "bool_" if name == "bool" else name
+
+
+def results_text(values: list[str], is_tuple: bool) -> str:
+    if is_tuple:
+        return f"({', '.join(values)}{',' if len(values) == 1 else ''})"
+    return values[0] if values else "None"
+
+
+class _Quiet(ProcedureWriter):
+    """Leaves errors out, which Numba's type inference alone does not know."""
+
+    def item(self, item: Statement, w: Lines) -> None:
+        if not isinstance(item, Demand):
+            super().item(item, w)
+
+
+def primal_source(f: Procedure, name: str, *, errors: bool = True) -> str:
+    """The function as it was read; arguments are written in place."""
+    writer = ProcedureWriter(f) if errors else _Quiet(f)
+    w = Lines()
+    w.add(f"def {name}({', '.join(f.params)}):")
+    with w.indented():
+        writer.block(f.body, w)
+        w.add(f"return {results_text([text(v) for v in f.returns], f.returns_tuple)}")
+    return "\n".join(w.lines) + "\n"

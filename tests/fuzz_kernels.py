@@ -1,0 +1,391 @@
+"""Random programs for `adjit.user_kernels`: `python tests/fuzz_kernels.py COUNT [FIRST]`.
+
+A program has loops, branches, overwritten arrays, arrays that change places, slices, and calls. Its generated
+code runs as plain Python; reverse mode is compared with differences and with forward mode, the
+product with the Hessian with differences of the gradient.
+"""
+
+import linecache
+import os
+import random
+import sys
+import time
+import warnings
+
+if __name__ == "__main__":
+    os.environ["NUMBA_DISABLE_JIT"] = "1"
+
+import numba
+import numpy as np
+
+from adjit.user_kernels import NotDifferentiable, generated
+
+HEAD = """import math
+import numpy as np
+
+
+def helper(p, q):
+    if p > q:
+        return p * q
+    s = p
+    for t in range(2):
+        s = math.sin(s) + q * 0.5
+        if s > 0.9:
+            break
+    return s
+
+
+def smooth(v):
+    r = np.empty_like(v)
+    for i in range(len(v)):
+        r[i] = 0.5 * v[i] + 0.3 * v[i - 1] * v[i]
+    return r
+
+
+def shift(v, by):
+    v[1:] += by * v[:-1]
+
+
+def prog(x, y, z, a, b):
+    c = 0.5
+    m = 1
+    w = np.full(5, 0.7)
+"""
+TAIL = """    s = a * b + c
+    for q in range(5):
+        s += x[q] * (q + 1) + y[q] * x[q] + w[q] * 0.7 + z[q, 4 - q] * y[q]
+    return s
+"""
+
+
+class Program:
+    """Writes a random program."""
+
+    def __init__(self, seed):
+        self.r = random.Random(seed)
+        self.lines, self.counters = [], []
+        self.depth = self.loops = self.branches = self.size = self.names = 0
+
+    def add(self, line):
+        self.lines.append("    " * (self.depth + 1) + line)
+
+    def number(self):
+        return self.r.choice("abc")
+
+    def array(self):
+        return self.r.choice("xyw")
+
+    def index(self):
+        c = self.r.random()
+        if self.counters and c < 0.6:
+            i = self.r.choice(self.counters)
+            k = self.r.choice(["", "", " + 1", " + 2", " - 1", " - 1"])
+            if self.r.random() < 0.75:
+                return f"{i}{k}"
+            return f"({i}{k}) % 5" if k else f"{i} % 5"
+        return str(self.r.randrange(-1, 5)) if c < 0.8 else "m % 5"
+
+    def atom(self):
+        r = self.r
+        return r.choice([
+            self.number(), self.number(), f"{self.array()}[{self.index()}]", f"{r.uniform(-1, 1):.2f}",
+            f"z[{self.index()}, {self.index()}]",
+        ])  # fmt: skip
+
+    def expression(self, depth=2):
+        if depth == 0:
+            return self.atom()
+        e, atom = (lambda: self.expression(depth - 1)), self.atom
+        return self.r.choice([
+            lambda: atom(), lambda: f"{e()} * {atom()}", lambda: f"math.sin({e()})", lambda: f"({e()} + {e()})",
+            lambda: f"({e()} - {atom()})", lambda: f"np.tanh({e()})",
+            lambda: f"{atom()} / (2.0 + math.cos({e()}))",
+            lambda: f"math.exp(-abs({e()}))", lambda: f"max({e()}, {atom()})",
+            lambda: f"({atom()} if {self.condition()} else {e()})", lambda: f"math.sqrt(1.5 + math.sin({e()}))",
+            lambda: f"helper({atom()}, {atom()})", lambda: f"({e()}) ** 2",
+            lambda: f"np.minimum({e()}, {atom()})",
+            lambda: f"np.sum({self.view()}) * 0.2", lambda: f"np.dot({self.array()}, {self.array()}) * 0.1",
+        ])()  # fmt: skip
+
+    def condition(self):
+        r = self.r
+        return r.choice([
+            f"m % {r.choice([2, 3])} == {r.randrange(2)}", f"{self.number()} > {r.uniform(-0.5, 0.5):.3f}",
+            f"m > {r.randrange(6)}", f"{self.number()} > 0.1 and x[{self.index()}] < 0.9",
+            f"not ({self.number()} < 0.2 or m == 2)",
+        ])  # fmt: skip
+
+    def view(self, length=None):
+        """A view of a vector; of all views those of one length."""
+        a, r = self.array(), self.r
+        if length == 4:
+            return r.choice(
+                [f"{a}[1:]", f"{a}[:-1]", f"{a}[:4]", f"{a}[3::-1]", f"z[{self.index()}, 1:]"]
+            )
+        if length == 5:
+            return r.choice(
+                [a, f"{a}[:]", f"{a}[::-1]", f"z[{self.index()}]", f"z[:, {self.index()}]"]
+            )
+        return r.choice([a, f"{a}[1:]", f"{a}[m % 3:]", f"{a}[::2]", f"{a}[:-2]", f"{a}[3:0:-1]"])
+
+    def whole(self, length):
+        """Arithmetic on whole arrays."""
+        v, n = (lambda: self.view(length)), self.number()
+        return self.r.choice([
+            lambda: f"{v()} * {v()} * 0.7", lambda: f"np.sin({v()} + {n}) * {v()}",
+            lambda: f"0.3 * {v()} + {n}",
+            lambda: f"np.where({v()} > 0.1, {v()}, 0.5 * {v()})", lambda: v(),
+            lambda: f"-{v()} / (1.5 + {v()} ** 2)",
+        ])()  # fmt: skip
+
+    def statement(self):
+        r = self.r
+        self.size += 1
+        c = r.random()
+        if self.loops and c < 0.32:
+            self.recurrence()
+        elif c < 0.28:
+            self.add(f"{self.number()} = math.tanh({self.expression()})")
+        elif c < 0.38:
+            self.add(
+                f"{self.number()} {r.choice(['+=', '-=', '*='])} math.sin({self.expression(1)})"
+            )
+        elif c < 0.48:
+            self.add(f"{self.array()}[{self.index()}] = math.tanh({self.expression()})")
+        elif c < 0.54:
+            by = r.choice(
+                [f"1.5 + math.sin({self.expression(1)})", f"2.0 + math.cos({self.atom()})"]
+            )
+            self.add(f"{self.array()}[{self.index()}] {r.choice(['+=', '-=', '*=', '/='])} {by}")
+        elif c < 0.57:
+            self.add(f"z[{self.index()}, {self.index()}] = {self.atom()} * {self.number()}")
+        elif c < 0.66:
+            self.arrays()
+        elif c < 0.69:
+            self.add("m += 1")
+        elif c < 0.72:
+            self.add("a, b = b, a")
+        elif c < 0.75 and not self.branches:
+            self.add("y, w = w, y")
+        elif c < 0.86 and self.depth < 4:
+            self.branch()
+        elif self.depth < 4 and self.size < 40:
+            self.loop()
+        else:
+            self.add(f"{self.number()} = {self.atom()}")
+
+    def recurrence(self):
+        r, i, a = self.r, self.r.choice(self.counters), self.array()
+        b = r.choice([a, a, self.array()])
+        i1, i2 = i + r.choice(["", " + 1", " - 1"]), i + r.choice(["", " + 1", " - 1", " - 2"])
+        form = r.choice([
+            f"{a}[{i1}] = math.tanh({b}[{i2}] * {self.expression(1)})", f"{a}[{i1}] *= {b}[{i2}]",
+            f"{a}[{i1}] = math.sin({b}[{i2}]) * {b}[{i2}] + {a}[{i1}]",
+            f"c = math.sin({b}[{i2}] * {b}[{i2}] * c); {a}[{i1}] = c",
+            f"{a}[{i1}] += {b}[{i2}] * {b}[{i}] * 0.5",
+        ])  # fmt: skip
+        for part in form.split("; "):
+            self.add(part)
+
+    def arrays(self):
+        """A statement on whole arrays."""
+        r, a, n = self.r, self.array(), self.r.choice([4, 5])
+        target = r.choice([f"{a}[1:]", f"{a}[:-1]", f"{a}[::-1][1:]"]) if n == 4 else f"{a}[:]"
+        self.names += 1
+        self.add(r.choice([
+            f"{target} = np.tanh({self.whole(n)})", f"{target} += 0.1 * np.sin({self.whole(n)})",
+            f"{target} *= {self.number()}", f"z[{self.index()}] = {self.whole(5)} * 0.3",
+            f"v{self.names} = {self.whole(4)}; c = math.sin(np.sum(v{self.names}))", f"shift({a}, 0.2)",
+            f"v{self.names} = smooth({a}); {a}[:] = np.sin(v{self.names})", f"z *= 0.5 + 0.1 * {self.number()}",
+        ]))  # fmt: skip
+        if "; " in self.lines[-1]:
+            first, second = self.lines.pop().strip().split("; ")
+            self.add(first)
+            self.add(second)
+
+    def block(self, count):
+        self.depth += 1
+        for _ in range(count):
+            self.statement()
+        self.depth -= 1
+
+    def branch(self):
+        r = self.r
+        self.add(f"if {self.condition()}:")
+        self.branches += 1
+        self.block(r.randint(1, 3))
+        self.depth += 1
+        if self.loops and r.random() < 0.25:
+            self.add(r.choice(["break", "continue"]))
+        elif r.random() < 0.06:
+            self.add("return a * b + x[0]")
+        self.depth -= 1
+        if r.random() < 0.4:
+            if r.random() < 0.5:
+                self.add(f"elif {self.condition()}:")
+                self.block(r.randint(1, 3))
+            self.add("else:")
+            self.block(r.randint(1, 3))
+        self.branches -= 1
+
+    def loop(self):
+        r = self.r
+        self.names += 1
+        self.loops += 1
+        counter = f"i{self.names}"
+        if r.random() < 0.7:
+            bounds = r.choice([
+                "4", "5", "1, 4", "1, 5", "3, -1, -1", "4, 0, -1", "0, 5, 2", "m % 3", "2, 2", "m % 2, 4",
+                *[f"{i}, 4" for i in self.counters if i[0] == "i"],
+                *[f"{i} + 1" for i in self.counters if i[0] == "i"],
+            ])  # fmt: skip
+            self.add(f"for {counter} in range({bounds}):")
+        else:
+            counter = f"k{self.names}"
+            self.add(f"{counter} = {r.randrange(3)}")
+            also = f" and {self.number()} < 5.0" if r.random() < 0.4 else ""
+            self.add(f"while {counter} < {r.randint(2, 4)}{also}:")
+            self.depth += 1
+            self.add(f"{counter} += 1")
+            self.depth -= 1
+        self.counters.append(counter)
+        self.block(r.randint(1, 4))
+        self.counters.pop()
+        self.loops -= 1
+
+    def source(self):
+        for _ in range(self.r.randint(3, 7)):
+            self.statement()
+        return HEAD + "\n".join(self.lines) + "\n" + TAIL
+
+
+def function_of(source, filename):
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    space = {}
+    exec(compile(source, filename, "exec"), space)
+    return space["prog"]
+
+
+def arguments(seed):
+    rng = np.random.default_rng(seed)
+    vectors = [rng.standard_normal(5) * 0.8 for _ in range(2)]
+    return [*vectors, rng.standard_normal((5, 5)) * 0.6, 0.31417, -0.43271]
+
+
+def copies(args):
+    return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+
+
+def flat(values):
+    return np.concatenate([np.ravel(v) for v in values])
+
+
+def moved(args, direction, by):
+    return [a + by * d for a, d in zip(args, direction, strict=True)]
+
+
+def directions(args):
+    for k, a in enumerate(args):
+        for i in np.ndindex(np.shape(a)):
+            found = [np.zeros_like(b) if isinstance(b, np.ndarray) else 0.0 for b in args]
+            if i:
+                found[k][i] = 1.0
+            else:
+                found[k] = 1.0
+            yield found
+
+
+def files(function, args):
+    """The generated code of the three modes, as plain Python."""
+    kinds = tuple(numba.typeof(a) for a in args)
+    wanted = tuple(range(len(args)))
+    found = {}
+    for mode in ("reverse", "forward", "second"):
+        space = {}
+        exec(
+            generated.text_of(function, kinds, wanted, mode).replace("cache=True", "cache=False"),
+            space,
+        )
+        found[mode] = space
+    return found
+
+
+def check(seed):
+    """`ok`, `skipped` (an index error of the program itself), `refused: ...` or `WRONG ...`, and the source."""
+    source = Program(seed).source()
+    prog = function_of(source, f"<program {seed}>")
+    args = arguments(seed)
+    try:
+        want = prog(*copies(args))
+    except (IndexError, ValueError):
+        return "skipped", source
+    if not np.isfinite(want):
+        return "skipped", source
+    try:
+        made = files(prog, args)
+    except NotDifferentiable as error:
+        return "refused: " + str(error).split(": ", 1)[-1].split("\n")[0], source
+    return compared(prog, args, want, made, seed), source
+
+
+def compared(prog, args, want, made, seed):
+    value_and_grad = made["reverse"]["value_and_grad"]
+    given = copies(args)
+    value, grads = value_and_grad(*given)
+    if not all(np.array_equal(a, b) for a, b in zip(given, args, strict=True)):
+        return "WRONG: an argument was changed"
+    if not abs(value - want) <= 1e-12 * (1 + abs(want)):  # sums in another order
+        return f"WRONG value {value} {want}"
+    grad = flat(grads)
+    rng = np.random.default_rng(seed + 1)
+    along = [
+        rng.standard_normal(np.shape(a)) if np.ndim(a) else float(rng.standard_normal())
+        for a in args
+    ]
+    scale = 1 + np.abs(grad).max()
+    tangent = made["forward"]["value_and_tangent"](*args, *along)[2]
+    if not abs(tangent - grad @ flat(along)) < 1e-9 * scale * 10:
+        return f"WRONG: forward {tangent}, reverse {grad @ flat(along)}"
+    slope, products = made["second"]["value_and_grad"](*args, *along)
+    if not abs(slope - tangent) < 1e-9 * scale * 10:
+        return f"WRONG: forward {tangent}, forward in second {slope}"
+    if not np.abs(flat(products[len(args) :]) - grad).max() < 1e-9 * scale * 10:
+        return "WRONG: the gradient by the second"
+    for by in (1e-6, 1e-7, 1e-5, 1e-8):
+        differences = np.array([
+            (prog(*moved(args, d, by)) - prog(*moved(args, d, -by))) / (2 * by) for d in directions(args)
+        ])  # fmt: skip
+        if np.abs(differences - grad).max() < 1e-4 * scale:
+            break
+    else:
+        return f"WRONG gradient {np.abs(differences - grad).max():.1e}"
+    second = flat(products[: len(args)])
+    for by in (1e-5, 1e-6, 1e-7, 1e-8):
+        high, low = (flat(value_and_grad(*moved(args, along, s * by))[1]) for s in (1, -1))
+        if np.abs((high - low) / (2 * by) - second).max() < 1e-3 * (1 + np.abs(second).max()):
+            return "ok"
+    return f"WRONG product with the Hessian {np.abs((high - low) / (2 * by) - second).max():.1e}"
+
+
+def main(count, first=0, seconds=1e18):
+    warnings.simplefilter("ignore")
+    found, end, done = {}, time.time() + seconds, 0
+    for seed in range(first, first + count):
+        if time.time() > end:
+            break
+        done += 1
+        try:
+            result, _ = check(seed)
+        except Exception as error:
+            result = f"WRONG: {type(error).__name__}: {str(error)[:150]}"
+        found.setdefault(result, []).append(seed)
+        if result.startswith("WRONG"):
+            print(seed, result, flush=True)
+    print(done, "programs")
+    for result, seeds in sorted(found.items(), key=lambda pair: -len(pair[1])):
+        print(len(seeds), result, seeds[:5] if result != "ok" else "")
+    return not any(result.startswith("WRONG") for result in found)
+
+
+if __name__ == "__main__":
+    sys.exit(not main(*map(int, sys.argv[1:])))

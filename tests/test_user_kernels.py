@@ -1,0 +1,790 @@
+"""Gradients of users' own functions: every statement, refusals, published kernels, random programs."""
+
+import math
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import fuzz_kernels
+import numpy as np
+import pytest
+from numba import njit
+
+import adjit
+from adjit.user_kernels import NotDifferentiable
+
+
+def copies(args):
+    return [a.copy() if isinstance(a, np.ndarray) else a for a in args]
+
+
+def differences(f, args, step=1e-6):
+    found = []
+    for k, a in enumerate(args):
+        if isinstance(a, (int, np.integer)) or (isinstance(a, np.ndarray) and a.dtype.kind != "f"):
+            continue
+        g = np.zeros(np.shape(a))
+        for i in np.ndindex(np.shape(a)):
+            values = []
+            for sign in (1, -1):
+                moved = copies(args)
+                if np.ndim(a):
+                    moved[k][i] += sign * step
+                else:
+                    moved[k] += sign * step
+                values.append(f(*moved))
+            g[i] = (values[0] - values[1]) / (2 * step)
+        found.append(g)
+    return found
+
+
+def assert_gradients(f, *args, tolerance=1e-6, forward=True):
+    """Value, reverse and forward mode beside the function as plain Python and its differences."""
+    python = getattr(f, "py_func", f)
+    before = copies(args)
+    value, grads = adjit.value_and_grad(f)(*args)
+    for a, b in zip(before, args, strict=True):
+        np.testing.assert_array_equal(a, b)
+    np.testing.assert_allclose(value, python(*copies(args)), rtol=1e-12)
+    expected = differences(python, args)
+    scale = 1 + max(np.abs(g).max() for g in expected)
+    for g, e in zip(grads, expected, strict=True):
+        np.testing.assert_allclose(g, e, atol=tolerance * scale, rtol=0)
+    if not forward:
+        return
+    rng = np.random.default_rng(0)
+    along = [
+        rng.standard_normal(np.shape(g)) if np.ndim(g) else float(rng.standard_normal())
+        for g in grads
+    ]
+    tangent = adjit.jvp(f)(*args, *along)[1]
+    dot = sum(float(np.sum(g * d)) for g, d in zip(grads, along, strict=True))
+    assert tangent == pytest.approx(dot, rel=1e-10, abs=1e-10)
+
+
+X = np.random.default_rng(7).standard_normal(6) * 0.7
+Y = np.random.default_rng(8).random(6) + 0.3
+A = np.random.default_rng(9).standard_normal((3, 4))
+
+
+# ----- statements -----
+
+
+def nested_return(x, limit):
+    s = 0.0
+    for i in range(len(x)):
+        for j in range(i):
+            s += x[i] * x[j] * s + x[j]
+            if s > limit:
+                return s * x[0]
+        if x[i] < -2.0:
+            return -s
+    return s + 1.0
+
+
+def breaks(x):
+    s = 1.0
+    k = 0
+    while True:
+        if k >= len(x):
+            break
+        if x[k] < 0:
+            k += 1
+            continue
+        j = 0
+        while j < 5:
+            s = s * math.cos(x[k] + j)
+            if abs(s) < 0.1:
+                s += 1.0
+                break
+            j += 2
+        k += 1
+    return s
+
+
+def zero_trips(x, n):
+    a = x[0]
+    for _ in range(n):
+        a = a * x[1]
+    for _ in range(5, 5):
+        a = a * 3
+    for i in range(3, -1, -1):
+        a = a + x[i] * a
+    for i in range(0, 4, 2):
+        a *= x[i]
+    return a
+
+
+def overwrite(x):
+    for _ in range(3):
+        for i in range(len(x)):
+            x[i] = x[i] * x[(i + 1) % len(x)] + math.sin(x[i])
+            x[i] /= 1.5
+    return x.sum()
+
+
+def short_circuit(x):
+    i = 0
+    s = 0.0
+    while i < len(x) and x[i] > -1.0:
+        s += x[i] ** 3
+        i += 1
+    return s * i
+
+
+def gather(x, index):
+    s = 0.0
+    for k in range(len(index)):
+        j = index[k]
+        if j >= 0:
+            s += x[j] * x[j]
+            x[j] = s * 0.5
+    return s
+
+
+def wraps(x, y):
+    for i in range(len(x)):
+        x[i] = x[i - 1] * x[i - 1] * 0.5 + x[i]
+    for i in range(len(y)):
+        y[i] = math.sin(y[i - 2] * y[i - 1]) + y[i]
+    return np.dot(x, y)
+
+
+def views(a, x):
+    s = 0.0
+    row = a[0]
+    for i in range(a.shape[0]):
+        s += row[1] * x[i]
+        row = a[i]
+        acc = 0.0
+        for j in range(len(row)):
+            acc += row[j] * x[j]
+        s += math.tanh(acc)
+    return s
+
+
+def slices(x, y):
+    n = len(x)
+    x[1:] = x[:-1] * 2.0 + y[1:]
+    x[::2] *= y[: n // 2]
+    x[-2:] -= 0.5
+    y[:] = y[::-1] * x
+    y += x
+    return np.sum(np.where(x > y, x * y, np.exp(-y))) + y[2:-1].sum() * np.max(x)
+
+
+def matrices(a, x):
+    b = a.T
+    c = b @ a
+    v = a @ x[:4]
+    c[1] = c[0] * 2.0
+    c[:, 2] += x[0]
+    d = c + x[1] * c - x[:4]
+    return np.mean(d * d) + np.dot(v, v) + d[:, None, 1].sum()
+
+
+def step(y, rate):
+    out = np.empty_like(y)
+    for i in range(len(y)):
+        out[i] = y[i] + 0.1 * rate * y[i - 1]
+    return out
+
+
+def stepping(y, rate):
+    before = y
+    for _ in range(4):
+        before = y
+        y = step(y, rate)
+    return y[0] * y[2] + before[1]
+
+
+def swaps(u, v):
+    for _ in range(3):
+        for i in range(1, len(u) - 1):
+            v[i] = u[i] + 0.3 * (u[i - 1] - 2.0 * u[i] + u[i + 1]) * u[i]
+        u, v = v, u
+    return np.sum(u * u) + v[1]
+
+
+SCALE = 1.5
+
+
+def functions(x, y):
+    s = (
+        np.arctan2(x[0], y[0])
+        + math.hypot(x[1], y[1])
+        + math.lgamma(y[2])
+        + math.erf(x[2])
+        + math.erfc(x[3])
+    )
+    s += (
+        abs(x[4])
+        + min(x[0], x[1], x[2]) * max(y[0], y[1])
+        + np.sqrt(y[3]) * math.log1p(y[4])
+        + y[5] ** x[5]
+    )
+    s += (
+        math.pow(y[0], 3)
+        + 2.0 ** x[1]
+        + x[0] % 0.7
+        + np.sinh(x[1])
+        - math.atan(x[2]) * math.cosh(x[3])
+    )
+    s += (
+        np.clip(x[4], -0.2, 0.2)
+        + float(int(x[0] * 10))
+        + round(x[1])
+        + np.floor(x[2])
+        + math.floor(x[3])
+    )
+    t = math.expm1(x[0]) if x[0] > x[1] else np.log2(y[0]) + np.log10(y[1]) - math.tan(x[2])
+    return s * SCALE + t + math.asin(x[3] * 0.1) * math.acos(x[4] * 0.1) + np.copysign(y[0], x[0])
+
+
+def tuples(x):
+    pair = (x[0], x[1] * 2.0)
+    a, b = pair
+    for i in range(2, len(x)):
+        a, b = b, a * x[i] + b
+        if a > 3.0:
+            a = a / 2
+    return a * pair[1] + b
+
+
+def late_variable(x):
+    for i in range(len(x)):
+        if i == 0:  # noqa: SIM108
+            previous = x[0]
+        else:
+            previous = previous * 0.5 + x[i] * previous
+    return previous
+
+
+def checked(x):
+    assert len(x) > 2, "too short"
+    if x[0] > 1e9:
+        raise ValueError("too large")
+    full = np.full((2, 3), x[1])
+    full[0, 1:] = np.linspace(x[0], 2.0, 2)
+    return np.sum(np.outer(full[0], full[1]))
+
+
+def insertion(x):
+    for i in range(1, len(x)):
+        key = x[i]
+        j = i - 1
+        while j >= 0 and x[j] > key:
+            x[j + 1] = x[j]
+            j -= 1
+        x[j + 1] = key
+    s = 0.0
+    for i in range(len(x)):
+        s += x[i] * (i + 1)
+    return s * s
+
+
+STATEMENTS = [
+    (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
+    (zero_trips, (X, 3)), (overwrite, (Y,)), (short_circuit, (X - 0.7,)),
+    (gather, (Y, np.array([1, 1, -1, 3, 1, 0]))), (wraps, (X, Y)), (views, (A, X)), (slices, (X, Y)),
+    (matrices, (A, X)), (stepping, (X, 0.7)), (swaps, (X, Y)), (functions, (X, Y)), (tuples, (X,)),
+    (late_variable, (X,)), (checked, (X,)), (insertion, (X,)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "args"), STATEMENTS, ids=lambda v: getattr(v, "__name__", ""))
+def test_statements(f, args):
+    assert_gradients(f, *copies(args), forward=f in (functions, slices, nested_return, swaps))
+
+
+def test_errors_of_the_function_itself_are_raised():
+    with pytest.raises(AssertionError, match="too short"):
+        adjit.value_and_grad(checked)(np.ones(2))
+
+
+def test_shapes_that_do_not_agree_are_refused_when_it_runs():
+    def product(x, y):
+        return np.sum(x * y)
+
+    with pytest.raises(ValueError, match="shapes of arrays do not agree"):
+        adjit.value_and_grad(product)(np.ones(3), np.ones(1))
+
+
+# ----- published kernels -----
+
+
+def softdtw(costs, gamma):
+    n, m = costs.shape
+    r = np.full((n + 1, m + 1), np.inf)
+    r[0, 0] = 0.0
+    for i in range(1, n + 1):
+        for j in range(1, m + 1):
+            a, b, c = -r[i - 1, j - 1] / gamma, -r[i - 1, j] / gamma, -r[i, j - 1] / gamma
+            top = max(a, b, c)
+            total = math.exp(a - top) + math.exp(b - top) + math.exp(c - top)
+            r[i, j] = costs[i - 1, j - 1] - gamma * (math.log(total) + top)
+    return r[n, m]
+
+
+def hmm(start, moves, emits, seen):
+    k = len(start)
+    alpha = start * emits[:, seen[0]]
+    likelihood = 0.0
+    for t in range(1, len(seen)):
+        total = alpha.sum()
+        likelihood += math.log(total)
+        alpha = (alpha / total) @ moves
+        for s in range(k):
+            alpha[s] *= emits[s, seen[t]]
+    return likelihood + math.log(np.sum(alpha))
+
+
+@njit
+def kepler(mean, e):
+    angle = mean if e < 0.8 else math.pi
+    for _ in range(100):
+        delta = (angle - e * math.sin(angle) - mean) / (1.0 - e * math.cos(angle))
+        angle -= delta
+        if abs(delta) < 1e-14:
+            break
+    return angle
+
+
+def kepler_sum(mean, e):
+    s = 0.0
+    for i in range(len(mean)):
+        s += kepler(mean[i], e[i]) ** 2
+    return s
+
+
+@njit
+def lotka(x, y, p):
+    return p[0] * x - p[1] * x * y, p[2] * x * y - p[3] * y
+
+
+def adaptive(x, y, p):
+    """Heun's method with steps by its error; a step that is too large is made again."""
+    t = 0.0
+    h = 0.05
+    while t < 1.0:
+        h = min(h, 1.0 - t)
+        dx, dy = lotka(x, y, p)
+        ex, ey = lotka(x + h * dx, y + h * dy, p)
+        error = h * math.hypot(dx - ex, dy - ey) + 1e-30
+        if error <= 1e-3:
+            t += h
+            x, y = x + 0.5 * h * (dx + ex), y + 0.5 * h * (dy + ey)
+            h *= 1.5
+        else:
+            h *= 0.5
+    return x * x + y
+
+
+def biquad(x, b, a):
+    y = np.zeros(len(x))
+    for i in range(len(x)):
+        acc = b[0] * x[i]
+        if i >= 1:
+            acc += b[1] * x[i - 1] - a[0] * y[i - 1]
+        if i >= 2:
+            acc += b[2] * x[i - 2] - a[1] * y[i - 2]
+        y[i] = acc
+    return np.sum(y * y)
+
+
+def levenshtein(a, b, change):
+    n, m = len(a), len(b)
+    d = np.zeros((n + 1, m + 1))
+    for i in range(n + 1):
+        for j in range(m + 1):
+            if i == 0 or j == 0:
+                d[i, j] = 0.9 * (i + j)
+            else:
+                same = change * abs(a[i - 1] - b[j - 1])
+                d[i, j] = min(d[i - 1, j] + 0.9, d[i, j - 1] + 0.9, d[i - 1, j - 1] + same)
+    return d[n, m]
+
+
+def stochastic(n, m, seed):
+    found = np.random.default_rng(seed).random((n, m)) + 0.1
+    return found / found.sum(1, keepdims=True)
+
+
+PUBLISHED = [
+    (softdtw, (np.random.default_rng(1).random((4, 5)), 0.7)),
+    (kepler_sum, (Y, Y * 0.7)), (adaptive, (1.0, 1.2, np.array([1.5, 1.0, 3.0, 1.1]))),
+    (biquad, (X, np.array([0.3, 0.2, 0.1]), np.array([-0.5, 0.2]))), (levenshtein, (X, Y, 1.3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "args"), PUBLISHED, ids=lambda v: getattr(v, "__name__", ""))
+def test_published_kernels(f, args):
+    assert_gradients(f, *copies(args), tolerance=1e-5)
+
+
+def test_second_order_of_a_kernel_with_a_border_of_infinity():
+    costs, gamma = PUBLISHED[0][1]
+    along = (np.random.default_rng(3).standard_normal(costs.shape), 0.3)
+    _, products = adjit.hvp(softdtw)(costs, gamma, *along)
+    both = [
+        adjit.value_and_grad(softdtw)(costs + s * along[0], gamma + s * along[1])[1]
+        for s in (1e-5, -1e-5)
+    ]
+    for product, high, low in zip(products, *both, strict=True):
+        np.testing.assert_allclose(product, (high - low) / 2e-5, atol=1e-7)
+
+
+# ----- refusals -----
+
+
+def sorts(x):
+    y = np.sort(x)
+    return y[0]
+
+
+def iterates(x):
+    for v in x:
+        x[0] += v
+    return x[0]
+
+
+def recursive(x, n):
+    return x if n == 0 else recursive(x * x, n - 1)
+
+
+def comprehends(x):
+    return sum([x[i] for i in range(3)])
+
+
+def sometimes(x):  # noqa: RET503
+    if x[0] > 0:
+        return x[0]
+
+
+def behind_loop(x):
+    for i in range(3):
+        x[i] += 1.0
+    return x[i]
+
+
+def aliased(x):
+    y = x
+    if x[0] > 0:
+        y = x.copy()
+    return y[0]
+
+
+def both_ways(x):
+    y = x
+    for _ in range(3):
+        y[0] += 1.0
+        y = y * 2.0
+    return y[0]
+
+
+TABLE = np.ones(3)
+
+
+def reads_global(x):
+    return x[0] * TABLE[0]
+
+
+REFUSALS = [
+    (sorts, 1, "np.sort", "y = np.sort(x)", "Write it as a loop"),
+    (iterates, 1, "range", "for v in x:", "for i in range(len(x))"),
+    (comprehends, 1, "`sum`", "return sum([x[i] for i in range(3)])", ""),
+    (sometimes, 0, "only on some ways", "def sometimes(x):  # noqa: RET503", "End it with a return"),
+    (behind_loop, 3, "behind its loop", "return x[i]", ""),
+    (aliased, 4, "another array", "return y[0]", ""),
+    (both_ways, 2, "sets anew and writes into", "for _ in range(3):", "y[:] = ..."),
+    (reads_global, 1, "a global array", "return x[0] * TABLE[0]", "Pass it as an argument"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("f", "line", "what", "code", "instead"), REFUSALS, ids=lambda v: getattr(v, "__name__", "")
+)
+def test_refusals_name_the_line_and_what_to_write(f, line, what, code, instead):
+    with pytest.raises(NotDifferentiable) as caught:
+        adjit.value_and_grad(f)(X.copy())
+    text = str(caught.value)
+    assert f"{__file__}:{f.__code__.co_firstlineno + line}: " in text
+    assert what in text
+    assert f"    {code}\n" in text
+    assert "^" in text.split(code)[1].splitlines()[1]
+    assert instead in text
+
+
+def test_recursion_is_refused():
+    with pytest.raises(
+        NotDifferentiable, match=r"calls itself,[\s\S]*a loop with an array for its stack"
+    ):
+        adjit.value_and_grad(recursive)(1.5, 2)
+
+
+def test_arguments_that_share_memory_are_refused_if_one_is_written():
+    def moves(x, y):
+        x[0] = y[1] * y[1]
+        return x[0]
+
+    with pytest.raises(ValueError, match="x is written and shares memory with y"):
+        adjit.value_and_grad(moves)(X[:3], X[1:4])
+    assert adjit.value_and_grad(moves)(X[:3], X[3:])[0] == X[4] ** 2
+
+
+def test_results_and_arguments_without_gradients_are_refused():
+    with pytest.raises(
+        TypeError, match="step must return one float to have a gradient, it returns an array"
+    ):
+        adjit.value_and_grad(step)(X, 0.5)
+    with pytest.raises(TypeError, match="argument 1 of zero_trips is no float"):
+        adjit.value_and_grad(zero_trips, wrt=1)(X, 3)
+    with pytest.raises(NotDifferentiable, match="complex128"):
+        adjit.value_and_grad(overwrite)(X + 1j)
+
+
+# ----- the library -----
+
+
+def test_only_what_is_asked_for():
+    value, grads = adjit.value_and_grad(biquad, wrt=(1, 2))(*PUBLISHED[3][1])
+    everything = adjit.value_and_grad(biquad)(*PUBLISHED[3][1])
+    assert value == everything[0]
+    np.testing.assert_array_equal(grads[0], everything[1][1])
+    np.testing.assert_array_equal(grads[1], everything[1][2])
+
+
+def test_gradients_inside_of_njit():
+    value_and_grad = adjit.value_and_grad(biquad, wrt=1)
+    x, b, a = PUBLISHED[3][1]
+
+    @njit
+    def descend(x, b, a):
+        for _ in range(20):
+            value, grads = value_and_grad(x, b, a)
+            b = b - 0.05 * grads[0]
+        return value
+
+    expected = b.copy()
+    for _ in range(20):
+        value, grads = value_and_grad(x, expected, a)
+        expected -= 0.05 * grads[0]
+    assert descend(x, b, a) == pytest.approx(value)
+
+
+def test_float32_stays_float32():
+    value, grads = adjit.value_and_grad(biquad)(*[a.astype(np.float32) for a in PUBLISHED[3][1]])
+    assert {g.dtype for g in grads} == {np.dtype(np.float32)}
+    assert value == pytest.approx(biquad(*PUBLISHED[3][1]), rel=1e-5)
+
+
+def test_jvp_of_several_results():
+    def both(x, n):
+        x[1:] *= 2.0
+        return np.sum(x), x * x, n
+
+    value, tangent = adjit.jvp(both)(X.copy(), 3, np.ones(6))
+    twice = np.array([1.0, 2, 2, 2, 2, 2])
+    assert value[0] == pytest.approx(np.sum(X * twice))
+    np.testing.assert_allclose(tangent[1], 2 * X * twice * twice)
+    assert (tangent[0], value[2], tangent[2]) == (11.0, 3, 0.0)
+
+
+def test_a_changed_constant_is_another_function():
+    def scaled(factor):
+        def f(x):
+            return x * x * factor
+
+        return adjit.value_and_grad(f)
+
+    assert [scaled(c)(3.0) for c in (1.0, 2.0)] == [(9.0, (6.0,)), (18.0, (12.0,))]
+
+
+def test_a_tape_of_many_chunks_is_used_again():
+    def orbit(x, n):
+        k = 0
+        while k < n:
+            x = math.sin(x) + 0.5 * math.cos(x * x)
+            k += 1
+        return x
+
+    value_and_grad, product = adjit.value_and_grad(orbit), 1.0
+    x = 0.4
+    for _ in range(300_000):
+        product *= math.cos(x) - math.sin(x * x) * x
+        x = math.sin(x) + 0.5 * math.cos(x * x)
+    for _ in range(3):
+        value, (g,) = value_and_grad(0.4, 300_000)
+        assert value == pytest.approx(x)
+        assert g == pytest.approx(product, abs=1e-12)
+
+
+def test_another_process_compiles_nothing(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import time, adjit, numpy as np\n"
+        "def f(x):\n"
+        "    s = 0.0\n"
+        "    for i in range(len(x)):\n"
+        "        s += x[i] * x[i]\n"
+        "    return s\n"
+        "vg = adjit.value_and_grad(f)\n"
+        "print(vg(np.ones(3))[1][0].tolist())\n"
+        "import sys\n"
+        "m = next(m for n, m in sys.modules.items() if n.startswith('user_f_'))\n"
+        "print(sum(m.value_and_grad.stats.cache_hits.values()))\n"
+    )
+    env = os.environ | {"ADJIT_CACHE_DIR": str(tmp_path / "cache")}
+    outputs = [
+        subprocess.run(
+            [sys.executable, script], capture_output=True, text=True, check=True, env=env
+        ).stdout
+        for _ in range(2)
+    ]
+    assert [o.split("\n")[:2] for o in outputs] == [
+        ["[2.0, 2.0, 2.0]", "0"],
+        ["[2.0, 2.0, 2.0]", "1"],
+    ]
+
+
+# ----- on tensors -----
+
+
+@adjit.kernel
+def smooth(x, rate):
+    y = np.empty_like(x)
+    y[0] = x[0] * x[0]
+    for i in range(1, len(x)):
+        y[i] = rate * y[i - 1] * x[i] + x[i]
+    return y
+
+
+@adjit.kernel
+def energy(x, rate):
+    s = 0.0
+    for i in range(1, len(x)):
+        s += rate * x[i] * x[i - 1] * x[i]
+    return s
+
+
+@adjit.kernel
+def several(x, out, n):
+    for i in range(len(x)):
+        out[i] += x[i] ** n
+    return np.sum(x), x * out, n + 1
+
+
+def leaf(values):
+    return adjit.tensor(values, dtype=adjit.float64, requires_grad=True)
+
+
+@pytest.mark.parametrize("f", [smooth, energy])
+def test_gradients_and_double_backward_of_kernels(f):
+    x, rate = leaf(X.tolist()), leaf(0.6)
+    assert adjit.autograd.gradcheck(f, (x, rate))
+    assert adjit.autograd.gradgradcheck(f, (x, rate))
+
+
+def test_a_kernel_is_one_node_between_ops():
+    x, rate = leaf(X.tolist()), leaf(0.6)
+    (energy((2 * x).sin(), rate) * 3).backward()
+    inner = np.sin(2 * X)
+    expected = adjit.value_and_grad(energy)(inner, 0.6)[1]
+    np.testing.assert_allclose(x.grad.numpy(), 3 * expected[0] * 2 * np.cos(2 * X))
+    assert rate.grad.item() == pytest.approx(3 * expected[1])
+
+
+def test_arrays_that_are_written_are_changed_in_place():
+    x, start = leaf([1.0, 2.0]), leaf([3.0, 4.0])
+    out = start * 1
+    version = out._version
+    total, product, count = several(x, out, 2)
+    assert (count, out.tolist()) == (3, [4.0, 8.0])
+    assert out._version > version
+    (total + (product * out).sum()).backward()
+    np.testing.assert_allclose(start.grad.numpy(), [2 * 1 * 4, 2 * 2 * 8])
+    np.testing.assert_allclose(x.grad.numpy(), [1 + 16 + 2 * 4 * 2, 1 + 64 + 2 * 2 * 8 * 4])
+    with pytest.raises(RuntimeError, match="leaf Variable that requires grad"):
+        several(x, start, 2)
+
+
+def test_double_backward_of_a_written_argument_is_refused():
+    x = leaf([1.0, 2.0])
+    total, _, _ = several(x, x.detach() * 1, 2)
+    with pytest.raises(
+        RuntimeError, match="several writes into its arguments: it has no double backward"
+    ):
+        adjit.autograd.grad(total, x, create_graph=True)
+
+
+def test_kernels_without_tensors_run_on_arrays():
+    out = np.zeros(2)
+    total, product, count = several(np.array([1.0, 2.0]), out, 3)
+    assert (total, product.tolist(), count, out.tolist()) == (3.0, [1.0, 16.0], 4, [1.0, 8.0])
+
+
+def test_what_was_saved_is_checked():
+    x = leaf(X.tolist()) * 1
+    y = smooth(x, 0.5)
+    x.mul_(2)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_kernels_inside_of_compile():
+    @adjit.compile
+    def loss(x, rate):
+        return energy(x * 2, rate).exp()
+
+    for _ in range(4):
+        x, rate = leaf(X.tolist()), leaf(0.6)
+        loss(x, rate).backward()
+    y, r = leaf(X.tolist()), leaf(0.6)
+    energy(y * 2, r).exp().backward()
+    np.testing.assert_allclose(x.grad.numpy(), y.grad.numpy())
+
+
+def test_kernels_take_float32_and_turned_tensors():
+    @adjit.kernel
+    def weighted(a):
+        s = 0.0
+        for i in range(a.shape[0]):
+            for j in range(a.shape[1]):
+                s += a[i, j] * a[i, j] * (i + 2 * j)
+        return s
+
+    a = adjit.tensor(A.tolist(), requires_grad=True)
+    weighted(a.T).backward()
+    i, j = np.indices(A.shape)
+    np.testing.assert_allclose(a.grad.numpy(), 2 * A * (j + 2 * i), rtol=1e-5)
+    assert a.grad.dtype == adjit.float32
+
+
+def test_explain_and_source():
+    text = energy.explain(X, 0.5)
+    assert text.startswith("energy: array(float64, 1d, C), float64\n")
+    assert "on the tape: 0 bytes" in text
+    assert "# back" in energy.source(X, 0.5)
+
+    @adjit.kernel
+    def floored(x):
+        y = x.copy()
+        for i in range(1, len(x)):
+            y[i] = y[i - 1] * np.exp(y[i]) + np.floor(x[i])
+        return np.sum(y)
+
+    text = floored.explain(X)
+    assert "the result of np.exp, which costs more to compute again" in text
+    assert "no gradient flows through np.floor" in text
+
+
+# ----- random programs -----
+
+
+def test_random_programs_as_plain_python():
+    command = [sys.executable, str(Path(__file__).parent / "fuzz_kernels.py"), "40", "500"]
+    env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert fuzz_kernels.Program(1).source() == fuzz_kernels.Program(1).source()
