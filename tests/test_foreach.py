@@ -20,7 +20,8 @@ CALLS = [
     ("copy_", "y"), ("norm", "1"), ("norm", "2, dtype=L.float64"), ("add", "y, alpha=2"),
     ("sub_", "y, alpha=3"),
     ("add_", "L.tensor(2.)"), ("mul", "L.tensor(2.)"), ("div_", "L.tensor(2.)"),
-    *((name + end, given) for name in sorted(BINARY) for end in ("", "_") for given in ("y", "1.5", "[0.5, 2.]")),
+    *((name + end, given) for name in sorted(BINARY) for end in ("", "_")
+      for given in ("y", "1.5", "[0.5, 2.]")),
     *((name + end, given) for name in ("addcmul", "addcdiv") for end in ("", "_")
       for given in ("y, z", "y, z, 0.5", "y, z, [0.5, 2.]", "y, z, L.tensor([0.5, 2.])")),
     *(("lerp" + end, given) for end in ("", "_") for given in ("y, 0.25", "y, z", "y, [0.25, 0.5]")),
