@@ -13,7 +13,8 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import distributed, distributions, multiprocessing, scipy
+    from . import distributed, distributions, func, multiprocessing, scipy, user_kernels
+    from .user_kernels import hvp, jvp, kernel, value_and_grad
 
 _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
@@ -89,7 +90,6 @@ try:
         backends,
         compiler,
         cuda,
-        func,
         hub,
         jit,
         linalg,
@@ -105,7 +105,6 @@ try:
         special,
         testing,
         types,
-        user_kernels,
         utils,
         version,
         xpu,
@@ -123,7 +122,6 @@ try:
         use_deterministic_algorithms,
     )
     from .captured import compile
-    from .func import vmap
     from .names import (
         _assert,
         _assert_async,
@@ -143,7 +141,6 @@ try:
         typename,
     )
     from .serialization import load, save
-    from .user_kernels import hvp, jvp, kernel, value_and_grad
     from .version import __version__
 finally:
     if _collecting:
@@ -160,10 +157,19 @@ globals().update(_foreach.functions)
 globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_FUNCTIONS})
 
 
+# Loaded at their first use, since few programs use them: together they took half as long as the rest.
+_LATE = {
+    **dict.fromkeys(("distributed", "distributions", "func", "multiprocessing", "scipy", "user_kernels")),
+    "vmap": "func",
+    **dict.fromkeys(("hvp", "jvp", "kernel", "value_and_grad"), "user_kernels"),
+}  # fmt: skip
+
+
 def __getattr__(name: str) -> Any:
     """What few programs need, and the names that PyTorch has and adjit has not."""
-    if name in ("distributed", "distributions", "multiprocessing", "scipy"):
-        return importlib.import_module(f"{__name__}.{name}")
+    if name in _LATE:
+        home = importlib.import_module(f"{__name__}.{_LATE[name] or name}")
+        return home if _LATE[name] is None else getattr(home, name)
     if name in ("amp", "autocast", "GradScaler"):
         raise AttributeError(f"module 'adjit' has no attribute {name!r}; {MIXED}")
     raise _absent("", name)

@@ -29,12 +29,6 @@ PATHS = {
     "cuda.random": ("cuda",),
     "nn.modules": ("nn",),
     "nn.modules.activation": ("nn.activation", "nn"),
-    "distributed.distributed_c10d": (
-        "distributed",
-        "distributed.collectives",
-        "distributed.group",
-        "distributed.work",
-    ),
     "nn.modules.batchnorm": ("nn.norm", "nn"),
     "nn.modules.channelshuffle": ("nn.resizing",),
     "nn.modules.container": ("nn.container", "nn"),
@@ -97,7 +91,12 @@ def put_in_place() -> None:
     """Have the import system and the modules around them know the paths, and what is missing."""
     sys.meta_path.append(AbsentModules())
     for path, homes in PATHS.items():
-        name = f"{ROOT}.{path}"
-        module = sys.modules[name] = ModulePath(name, homes)
-        around, _, last = name.rpartition(".")
-        setattr(sys.modules[around], last, module)
+        place(path, homes)
+
+
+def place(path: str, homes: tuple[str, ...]) -> None:
+    """Have one path in the module around it."""
+    name = f"{ROOT}.{path}"
+    module = sys.modules[name] = ModulePath(name, homes)
+    around, _, last = name.rpartition(".")
+    setattr(sys.modules[around], last, module)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
+from .. import paths as _paths
 from ..absent import absent as _absent
 from .collectives import (
     P2POp,
@@ -66,6 +67,11 @@ from .objects import (
 )
 from .store import FileStore, HashStore, PrefixStore, Store, TCPStore
 from .work import ReduceOp, Work
+
+_paths.place(
+    "distributed.distributed_c10d",
+    ("distributed", "distributed.collectives", "distributed.group", "distributed.work"),
+)
 
 __all__ = [
     "Backend",

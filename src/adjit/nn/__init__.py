@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import re
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any
 
-from . import attention, functional, init, parallel, parameter, utils
+from . import attention, functional, init, parameter, utils
 from .activation import (
     CELU,
     ELU,
@@ -124,7 +125,6 @@ from .padding import (
     ZeroPad2d,
     ZeroPad3d,
 )
-from .parallel import DataParallel
 from .parameter import Buffer, Parameter, UninitializedBuffer, UninitializedParameter
 from .pooling import (
     AdaptiveAvgPool1d,
@@ -159,7 +159,6 @@ from .resizing import (
     UpsamplingNearest2d,
 )
 from .rnn import GRU, LSTM, RNN, GRUCell, LSTMCell, RNNBase, RNNCell, RNNCellBase
-from .sync_batch_norm import SyncBatchNorm
 from .transformer import (
     MultiheadAttention,
     Transformer,
@@ -350,7 +349,19 @@ _INSTEAD = (
 _NOT_SUPPORTED_YET = re.compile(r"LinearCrossEntropy(Loss|Options)|Container")
 
 
-def __getattr__(name: str) -> NoReturn:
+if TYPE_CHECKING:
+    from . import parallel
+    from .parallel import DataParallel
+    from .sync_batch_norm import SyncBatchNorm
+
+# Loaded at their first use: training in several processes.
+_LATE = {"DataParallel": "parallel", "SyncBatchNorm": "sync_batch_norm", "parallel": "parallel"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LATE:
+        home = importlib.import_module(f"{__name__}.{_LATE[name]}")
+        return home if name == "parallel" else getattr(home, name)
     for pattern, instead in _INSTEAD:
         if found := re.fullmatch(pattern, name):
             raise AttributeError(

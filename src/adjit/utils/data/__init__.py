@@ -1,5 +1,9 @@
 """Datasets, samplers and the loader that makes batches of them."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from .collate import default_collate, default_convert
 from .dataset import (
     ChainDataset,
@@ -11,7 +15,6 @@ from .dataset import (
     TensorDataset,
     random_split,
 )
-from .distributed import DistributedSampler
 from .loader import DataLoader
 from .sampler import (
     BatchSampler,
@@ -22,6 +25,19 @@ from .sampler import (
     WeightedRandomSampler,
 )
 from .workers import get_worker_info
+
+if TYPE_CHECKING:
+    from .distributed import DistributedSampler
+
+
+def __getattr__(name: str) -> Any:
+    """What needs several processes, loaded at its first use."""
+    if name != "DistributedSampler":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from .distributed import DistributedSampler
+
+    return DistributedSampler
+
 
 __all__ = [
     "BatchSampler",
