@@ -58,7 +58,7 @@ def assert_gradients(f, *args, tolerance=1e-6, forward=True):
         rng.standard_normal(np.shape(g)) if np.ndim(g) else float(rng.standard_normal())
         for g in grads
     ]
-    tangent = adjit.jvp(f)(*args, *along)[1]
+    tangent = adjit.user_kernels.jvp(f)(*args, *along)[1]
     dot = sum(float(np.sum(g * d)) for g, d in zip(grads, along, strict=True))
     assert tangent == pytest.approx(dot, rel=1e-10, abs=1e-10)
 
@@ -426,7 +426,7 @@ def test_published_kernels(f, args):
 def test_second_order_of_a_kernel_with_a_border_of_infinity():
     costs, gamma = PUBLISHED[0][1]
     along = (np.random.default_rng(3).standard_normal(costs.shape), 0.3)
-    _, products = adjit.hvp(softdtw)(costs, gamma, *along)
+    _, products = adjit.user_kernels.hvp(softdtw)(costs, gamma, *along)
     both = [
         adjit.value_and_grad(softdtw)(costs + s * along[0], gamma + s * along[1])[1]
         for s in (1e-5, -1e-5)
@@ -584,7 +584,7 @@ def test_jvp_of_several_results():
         x[1:] *= 2.0
         return np.sum(x), x * x, n
 
-    value, tangent = adjit.jvp(both)(X.copy(), 3, np.ones(6))
+    value, tangent = adjit.user_kernels.jvp(both)(X.copy(), 3, np.ones(6))
     twice = np.array([1.0, 2, 2, 2, 2, 2])
     assert value[0] == pytest.approx(np.sum(X * twice))
     np.testing.assert_allclose(tangent[1], 2 * X * twice * twice)

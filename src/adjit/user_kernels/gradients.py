@@ -128,7 +128,7 @@ def jvp(f: Function, wrt: Wrt = None) -> Callable[..., Any]:
         ...     for k in range(n):
         ...         y *= x
         ...     return y
-        >>> adjit.jvp(power)(2.0, 3, 1.0)
+        >>> adjit.user_kernels.jvp(power)(2.0, 3, 1.0)
         (8.0, 12.0)
     """
     inner = _second_half(f, wrt, "forward", "value_and_tangent", "The value and the tangent of")
@@ -166,7 +166,7 @@ def hvp(f: Function, wrt: Wrt = None) -> Callable[..., Any]:
     Example:
         >>> def cube(x):
         ...     return x * x * x
-        >>> adjit.hvp(cube)(2.0, 1.0)
+        >>> adjit.user_kernels.hvp(cube)(2.0, 1.0)
         (12.0, (12.0,))
     """
     inner = _second_half(f, wrt, "second", "value_and_grad", "The Hessian times a direction of")
