@@ -315,7 +315,7 @@ class Walk:
         assert part is not None
         if is_bare(g):
             value, start, given = g, 0, part
-        elif g.storage.shared:
+        elif g.__class__ in tracers or g.storage.shared:
             return False
         else:
             value, start, given = g.storage.value, g.offset, g.spec

@@ -210,7 +210,7 @@ def is_fixed(item: Any) -> bool:
 
 def part_of(x: Tensor, key: tuple[Any, ...]) -> Tensor:
     """The view that a key makes, as one view: its gradient is padded once, not once for each axis."""
-    if not record.needs_grad(x):
+    if x.__class__ in tracers or not record.needs_grad(x):
         return walk_steps(x, key)[0]
     found, _ = walk_steps(record.make_tensor(x.storage, x.spec, x.offset, x.counter), key)
     if found.view_of is None:

@@ -481,8 +481,10 @@ def _(g: Any, part: Any, where: Any) -> Any:
 
 
 @scatter_part.batched
-def _(g: Tensor, spec: Spec, part: str, where: tuple[int, ...]) -> Tensor:
+def _(g: Tensor, spec: Spec, part: str, where: tuple[Any, ...]) -> Tensor:
     whole = dense_spec((g.shape[0], *spec.shape), spec.dtype, spec.device)
+    if part == "index":
+        return scatter_part(g, whole, part, slice(None), *where)
     first, *rest = where
     if part == "diagonal":
         return scatter_part(g, whole, part, first, *[d + 1 for d in rest])

@@ -201,6 +201,9 @@ def _(gs: Any) -> Any:
     raise RuntimeError("derivative for aten::histogram is not implemented")
 
 
+_counted.batched_as_body()
+
+
 @export(out=True)
 def isin(
     elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False
