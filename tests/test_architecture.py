@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},
     "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "random", "distributed"},
     "serialization": {"graph", "ops", "tensor", "nn"},
-    "distributed": {"cuda", "graph", "ops", "schedule", "tensor", "autograd", "optim"},
+    "distributed": {"paths", "cuda", "graph", "ops", "schedule", "tensor", "autograd", "optim"},
     "multiprocessing": {"graph", "ops"},
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},

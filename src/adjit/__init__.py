@@ -165,6 +165,10 @@ _LATE = {
 }  # fmt: skip
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
+
+
 def __getattr__(name: str) -> Any:
     """What few programs need, and the names that PyTorch has and adjit has not."""
     if name in _LATE:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 __all__ = [
-    "Branch",
+    "ModuleTree",
     "format_tensor_spec",
     "get_printoptions",
     "module_html",
@@ -413,7 +413,7 @@ def tensor_html(
 
 
 @dataclasses.dataclass(slots=True)
-class Branch:
+class ModuleTree:
     """A module as its tree for notebooks shows it.
 
     Attributes:
@@ -430,7 +430,7 @@ class Branch:
     about: str
     tensors: list[tuple[str, str, str]]
     count: int
-    children: list[Branch]
+    children: list[ModuleTree]
 
 
 _TREE_STYLE = """\
@@ -443,21 +443,21 @@ _TREE_STYLE = """\
 </style>"""
 
 
-def module_html(root: Branch) -> str:
+def module_html(root: ModuleTree) -> str:
     """The form of a module for notebooks: a tree that unfolds, without a script.
 
     The root is open. Each line tells the name, class, `extra_repr` and number of parameters; what is in it
     comes below: its own parameters and buffers with their shapes, then its children.
 
     Example:
-        >>> tree = Branch("", "ReLU", "", [], 0, [])
+        >>> tree = ModuleTree("", "ReLU", "", [], 0, [])
         >>> '<div class="leaf"><b>ReLU</b></div>' in module_html(tree)
         True
     """
     return "\n".join(['<div class="adjit-module">', _TREE_STYLE, *_branch(root, " open"), "</div>"])
 
 
-def _branch(branch: Branch, state: str) -> Iterator[str]:
+def _branch(branch: ModuleTree, state: str) -> Iterator[str]:
     """The lines of a module and of all in it."""
     name = f"{html.escape(branch.name)}: " if branch.name else ""
     about = " · ".join([part for part in (branch.about, _parameters(branch.count)) if part])

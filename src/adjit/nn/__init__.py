@@ -358,6 +358,10 @@ if TYPE_CHECKING:
 _LATE = {"DataParallel": "parallel", "SyncBatchNorm": "sync_batch_norm", "parallel": "parallel"}
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATE})
+
+
 def __getattr__(name: str) -> Any:
     if name in _LATE:
         home = importlib.import_module(f"{__name__}.{_LATE[name]}")

@@ -1397,7 +1397,7 @@ class Module:
         """The module as a tree that unfolds, which notebooks show; no tensor is computed."""
         return printing.module_html(self._branch("", ()))
 
-    def _branch(self, name: str, above: tuple[Module, ...]) -> printing.Branch:
+    def _branch(self, name: str, above: tuple[Module, ...]) -> printing.ModuleTree:
         own: list[tuple[str, Tensor, str]] = [
             (n, p, "" if p.requires_grad else "frozen")
             for n, p in self._parameters.items()
@@ -1405,7 +1405,7 @@ class Module:
         ]
         own += [(n, b, "buffer") for n, b in self._buffers.items() if b is not None]
         within = (*above, self)  # a module that holds itself is not unfolded again
-        return printing.Branch(
+        return printing.ModuleTree(
             name,
             self._get_name(),
             self.extra_repr(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from .rules import PICKS, rules_for
-from .structure import Apply, Atom, Branch, Load, Make, Procedure, Repeat, Store, walk
+from .structure import Apply, Atom, Branch, Load, Make, Procedure, Repeat, StoreElement, walk
 
 
 def active_names(f: Procedure, params: Sequence[str]) -> set[str]:
@@ -54,7 +54,7 @@ def _flows(f: Procedure) -> Iterator[tuple[Atom | None, str]]:
                 )
             case Load():
                 yield f.root(item.array), item.dst
-            case Store():
+            case StoreElement():
                 yield item.value, f.root(item.array)
             case Make():
                 yield item.fill, f.root(item.dst)

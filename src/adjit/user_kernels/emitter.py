@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 from .refusal import NotDifferentiable
 from .source import Function, SourceText, python_function, source_of
-from .structure import Apply, Atom, Load, Statement, Store, Suite
+from .structure import Apply, Atom, Load, Statement, StoreElement, Suite
 from .vocabulary import RESERVED
 
 Key = tuple[object, ...]
@@ -162,7 +162,7 @@ class Emitter:
     def store(
         self, array: str, index: list[Atom], value: Atom, node: ast.AST, adds: bool = False
     ) -> None:
-        self.emit(Store(array, index, value, self.fresh("old"), adds), node)
+        self.emit(StoreElement(array, index, value, self.fresh("old"), adds), node)
         self.written.add(array)
         self.writes += 1
         self.writes_to[array] = self.writes_to.get(array, 0) + 1

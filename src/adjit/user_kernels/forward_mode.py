@@ -22,7 +22,7 @@ from .structure import (
     Procedure,
     Repeat,
     Statement,
-    Store,
+    StoreElement,
     Suite,
     eliminate,
     link,
@@ -91,15 +91,17 @@ class _Tangents:
                 out.append(Load(item.dst, item.array, list(item.index)))
                 if self.has(item.dst):
                     out.append(Load(f"{item.dst}_d", f"{item.array}_d", list(item.index)))
-            case Store():
+            case StoreElement():
                 tangent = self.of(item.value)
                 if self.has(item.array) and not (item.adds and tangent == 0.0):
                     out.append(
-                        Store(
+                        StoreElement(
                             f"{item.array}_d", list(item.index), tangent, f"{item.old}_d", item.adds
                         )
                     )
-                out.append(Store(item.array, list(item.index), item.value, item.old, item.adds))
+                out.append(
+                    StoreElement(item.array, list(item.index), item.value, item.old, item.adds)
+                )
             case Make():
                 out.append(Make(item.dst, list(item.shape), item.fill, item.dtype))
                 if self.has(item.dst):

@@ -29,7 +29,7 @@ from .refusal import NotDifferentiable
 from .reverse import ReverseWriter
 from .rules import FLAT
 from .source import Function, digest_of, python_function
-from .structure import Apply, Make, Procedure, Store, walk
+from .structure import Apply, Make, Procedure, StoreElement, walk
 from .typing_pass import infer_types
 from .writing import Lines, primal_source, results_text
 
@@ -246,7 +246,7 @@ def _kept(writer: ReverseWriter) -> list[tuple[str, str, str]]:
         where = getattr(block.owner, "note", "")
         for n in names:
             item = f.makers[n]
-            if isinstance(item, Store):
+            if isinstance(item, StoreElement):
                 why = f"an element that is overwritten in `{item.note}` and read again"
             elif isinstance(item, Apply):
                 why = f"the result of {item.function}, which costs more to compute again"

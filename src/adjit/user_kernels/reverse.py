@@ -25,7 +25,7 @@ from .structure import (
     Procedure,
     Repeat,
     Statement,
-    Store,
+    StoreElement,
     Suite,
     blocks_of,
     inner_blocks,
@@ -76,14 +76,14 @@ class ReverseWriter(ProcedureWriter):
     def zero(self, name: str) -> str:
         return "float32(0)" if self.f.types.get(name) == "f4" else "0.0"
 
-    def adjoint_place(self, item: Load | Store) -> str:
+    def adjoint_place(self, item: Load | StoreElement) -> str:
         return place(f"{item.array}_b", item.index)
 
     def _writes(self, item: Statement) -> set[str]:
         """The arrays that a statement writes, by their roots."""
-        found = {self.f.root(item.array)} if isinstance(item, Store) else set()
+        found = {self.f.root(item.array)} if isinstance(item, StoreElement) else set()
         for block in inner_blocks(item):
-            found |= {self.f.root(i.array) for _, i in walk(block) if isinstance(i, Store)}
+            found |= {self.f.root(i.array) for _, i in walk(block) if isinstance(i, StoreElement)}
         return found
 
     def is_persistent(self, block: Suite | None) -> bool:
@@ -154,7 +154,9 @@ class ReverseWriter(ProcedureWriter):
         root = self.f.root(load.array)
         for k in range(at + 1, min(position + 1, len(block.items))):
             item = block.items[k]
-            if root in self._writes(item) and not (k == position and isinstance(item, Store)):
+            if root in self._writes(item) and not (
+                k == position and isinstance(item, StoreElement)
+            ):
                 return False
         return True
 
@@ -201,7 +203,7 @@ class ReverseWriter(ProcedureWriter):
                     self.back_apply(item, back)
                 case Load():
                     self.back_load(item, back)
-                case Store():
+                case StoreElement():
                     self.back_store(item, back)
                 case Make():
                     self.back_make(item, back)
@@ -295,10 +297,10 @@ class ReverseWriter(ProcedureWriter):
         self.add(a, f"({g} if {test} else {self.zero(str(a))})", back)
         self.add(b, f"({self.zero(str(b))} if {test} else {g})", back)
 
-    def _undoes(self, item: Store) -> bool:
+    def _undoes(self, item: StoreElement) -> bool:
         return self.undone is None or item.old in self.undone
 
-    def back_store(self, item: Store, back: WayBack) -> None:
+    def back_store(self, item: StoreElement, back: WayBack) -> None:
         undoes, active = self._undoes(item), self.is_active(item.array)
         if undoes or active:
             for a in item.index:
@@ -433,7 +435,7 @@ class ReverseWriter(ProcedureWriter):
         if not self.is_persistent(block):
             self.tape.push(block, w)
 
-    def before_store(self, item: Store, w: Lines) -> None:
+    def before_store(self, item: StoreElement, w: Lines) -> None:
         block = self.f.places[item.old][0]
         if self._undoes(item) and (self.tape.is_kept(block, item.old) or self.is_persistent(block)):
             w.add(f"{item.old} = {place(item.array, item.index)}")

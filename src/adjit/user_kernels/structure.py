@@ -39,7 +39,7 @@ class Load(Statement):
 
 
 @dataclass(eq=False)
-class Store(Statement):
+class StoreElement(Statement):
     """`array[index] = value`, or `+=`; `old` names what was there."""
 
     array: str
@@ -180,7 +180,7 @@ def _always_read(item: Statement) -> list[Atom | None]:
             return list(item.args)
         case Load():
             return [item.array, *item.index]
-        case Store():
+        case StoreElement():
             return [item.array, *item.index, item.value]
         case Make():
             return [*item.shape, item.fill]
@@ -263,7 +263,7 @@ def _link(
         match item:
             case Apply() | Load() | Make():
                 made = [(item.dst, block, k)]
-            case Store():
+            case StoreElement():
                 made = [(item.old, block, k)]
             case Branch():
                 made = [(dst, block, k) for dst, _, _ in item.results]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .structure import Branch, Procedure, Repeat, Store, Suite, blocks_of, walk
+from .structure import Branch, Procedure, Repeat, StoreElement, Suite, blocks_of, walk
 from .vocabulary import text
 from .writing import Lines
 
@@ -34,7 +34,7 @@ class TapeLayout:
     def kind(self, name: str) -> str:
         """The type of a value: that of a number, or of an element that was overwritten."""
         item = self.f.makers[name]
-        if isinstance(item, Store):
+        if isinstance(item, StoreElement):
             dtype = self.f.arrays[item.array][1]
             return dtype if dtype in ("f8", "f4") else "b1" if dtype == "b1" else "i8"
         if isinstance(item, Repeat) and item.trips == name:

@@ -7,7 +7,7 @@ reads what an earlier round wrote does not mind.
 
 from __future__ import annotations
 
-from .structure import Apply, Atom, Load, Procedure, Repeat, Store, Suite, walk
+from .structure import Apply, Atom, Load, Procedure, Repeat, StoreElement, Suite, walk
 
 _FAR = 1 << 60
 
@@ -17,7 +17,7 @@ def needed_undos(f: Procedure, read_again: dict[str, list[Load]]) -> set[str]:
     return {
         item.old
         for _, item in walk(f.body)
-        if isinstance(item, Store)
+        if isinstance(item, StoreElement)
         and any(_may_read_before(f, load, item) for load in read_again.get(f.root(item.array), ()))
     }
 
@@ -85,7 +85,7 @@ class _Distances:
         return any(n > self.high.get(counter, n) for counter, n in self.low.items())
 
 
-def _may_read_before(f: Procedure, load: Load, store: Store) -> bool:
+def _may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
     """Whether a load may run before a store and read the same place."""
     where_load, where_store = f.places[load.dst], f.places[store.old]
     around_store = _loops_around(where_store[0])

@@ -17,7 +17,7 @@ from .structure import (
     Procedure,
     Repeat,
     Statement,
-    Store,
+    StoreElement,
     Suite,
 )
 from .vocabulary import applied, place, text
@@ -65,7 +65,7 @@ class ProcedureWriter:
         """Whether the rounds of a loop are counted."""
         return False
 
-    def before_store(self, item: Store, w: Lines) -> None: ...
+    def before_store(self, item: StoreElement, w: Lines) -> None: ...
     def end_of_block(self, block: Suite, w: Lines) -> None: ...
     def before_loop(self, loop: Repeat, w: Lines) -> None: ...
     def after_loop(self, loop: Repeat, w: Lines) -> None: ...
@@ -84,7 +84,7 @@ class ProcedureWriter:
                 w.add(applied(item))
             case Load():
                 w.add(f"{item.dst} = {place(item.array, item.index)}")
-            case Store():
+            case StoreElement():
                 self.before_store(item, w)
                 w.add(
                     f"{place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"

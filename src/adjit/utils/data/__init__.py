@@ -30,6 +30,10 @@ if TYPE_CHECKING:
     from .distributed import DistributedSampler
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), "DistributedSampler"})
+
+
 def __getattr__(name: str) -> Any:
     """What needs several processes, loaded at its first use."""
     if name != "DistributedSampler":
