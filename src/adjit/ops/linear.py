@@ -33,7 +33,9 @@ def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
         weights = batch.full(weight)
         if not batch.has(input):  # one product with all weights below each other
             flat = batch.full(bias).reshape(-1)
-            made = affine(flat, input, weights.reshape(-1, weights.shape[2]))
+            made = affine(
+                flat, input, weights.reshape(weights.shape[0] * weights.shape[1], weights.shape[2])
+            )
             return batch.wrapped(made.unflatten(1, (batch.size, -1)).movedim(1, 0))
         if weights.stride(0):
             rows = batch.full(input)

@@ -329,7 +329,9 @@ def _(batch: Batch, input: Tensor, mat2: Tensor) -> Tensor:
 def batched_product(x: Tensor, y: Tensor) -> Tensor:
     """`x @ y` over any number of batch axes, which broadcast."""
     if x.ndim == y.ndim == 3 and y.stride(0) == 0 and y.shape[0] == x.shape[0] > 1 < x.shape[1]:
-        return multiply(x.reshape(-1, x.shape[2]), y[0]).view(*x.shape[:2], y.shape[2])
+        return multiply(x.reshape(x.shape[0] * x.shape[1], x.shape[2]), y[0]).view(
+            *x.shape[:2], y.shape[2]
+        )
     return multiply(x, y)
 
 
