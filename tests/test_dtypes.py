@@ -283,7 +283,9 @@ def dtypes_named(node):
     return found
 
 
-MODULES = [module for module in FILES if module != "adjit.dtypes"]
+# These name casts in the source of users' functions, which Numba types: five words of a language.
+OF_USERS_SOURCE = {"adjit.user_kernels.typing_pass", "adjit.user_kernels.vocabulary"}
+MODULES = [module for module in FILES if module not in {"adjit.dtypes", *OF_USERS_SOURCE}]
 
 
 @pytest.mark.parametrize("module", MODULES)

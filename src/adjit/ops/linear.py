@@ -36,7 +36,7 @@ def _(batch: Batch, bias: Tensor, input: Tensor, weight: Tensor) -> Tensor:
             made = affine(
                 flat, input, weights.reshape(weights.shape[0] * weights.shape[1], weights.shape[2])
             )
-            return batch.wrapped(made.unflatten(1, (batch.size, -1)).movedim(1, 0))
+            return batch.wrapped(made.unflatten(1, weights.shape[:2]).movedim(1, 0))
         if weights.stride(0):
             rows = batch.full(input)
             return batch.wrapped(
