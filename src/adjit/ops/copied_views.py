@@ -44,6 +44,7 @@ def _copying(name: str, arguments: str, shown: str) -> Any:
     def copying(input: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         return clone(op(input, *args, **kwargs), memory_format=contiguous_format)
 
+    del copying.__wrapped__  # whose text would be taken for this one's
     copying.__name__ = copying.__qualname__ = f"{name}_copy"
     data = "[[1.]]" if name == "diagonal" else "[1., 2.]"
     given = ", ".join(filter(None, (f"adjit.tensor({data})", arguments)))
