@@ -118,6 +118,8 @@ def _laid_out(batch: Sequence[Any], structure: Structure) -> Plan | None:
     """A plan for a batch, None where it has to be dispatched one by one for good."""
     if any(node.recipe.write == IN_PLACE or node.recipe.here for node in batch):
         return None  # writes into shared memory are done at once, one by one
+    if any(node.recipe.pick >= 0 and node.inputs[0].recipe is None for node in batch):
+        return None  # an interrupt came between a node and what picks its results: it is not here
     try:
         plan = plan_for(batch, structure, config.MIN_FUSED)
     except Exception as error:
