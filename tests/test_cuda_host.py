@@ -547,10 +547,6 @@ def test_an_error_inside_of_a_graph_is_told_with_its_line(stub, monkeypatch):
 
 def test_large_copies_of_pinned_memory_go_beside_the_work(stub, monkeypatch):
     host = [T.full((300, 300), float(k)).pin_memory() for k in range(4)]
-    for x in host:
-        x.to(
-            "cuda", non_blocking=True
-        )  # the second call of a kind is traced, which copies once more
     T.cuda.synchronize()
     beside = []
     driver = run.gpu_of(devices.gpu(0)).driver

@@ -357,6 +357,7 @@ class Operation(native.Native):
             out, template = trace(given, lambda: body(given))
             is_fresh = isinstance(template, Trace) and template.fresh
             if given is not operands:
+                del out  # so that what was recorded on the zeros is not run, if the body settles
                 out = body(operands)
         finally:
             if before and requires_grad:
@@ -538,6 +539,7 @@ class Operation(native.Native):
         is_template = isinstance(template, Trace)
         is_fresh = isinstance(template, Trace) and template.fresh
         if given is not operands:
+            del results  # as in `_run`
             results = tuple(self._call_vjp(fn, given_grads))
         lost = is_template and not is_fresh and Storage in map(type, saved)
         save_plan.templates[signature] = UNSTEADY if lost else template  # results may be made here
