@@ -639,3 +639,58 @@ def test_functions_of_the_users_without_a_rule():
         assert (kind, text) == (wanted, expected)
     call = lambda L, x: L.func.grad(lambda x: classes(L)[0].apply(x).sum())(x)  # noqa: E731
     assert told(call, adjit) == told(call, torch)
+
+
+def cubed(x):
+    return (x**3).sum()
+
+
+# PyTorch loads scripts of its own for its first jvp, and warns of them.
+OLD_TORCH = pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")
+INSIDE_OF_FORWARD = {
+    "the value of a gradient": lambda f, x: f.jvp(lambda y: f.grad_and_value(cubed)(y)[1], (x,), (x,)),
+    "what is beside it": lambda f, x: f.jvp(
+        lambda y: f.grad_and_value(lambda z: (cubed(z), z * z), has_aux=True)(y)[1][1], (x,), (x,)
+    ),
+    "the output of vjp": lambda f, x: f.jvp(lambda y: f.vjp(lambda z: z**3, y)[0], (x,), (x,)),
+    "what is beside jacrev": lambda f, x: f.jvp(
+        lambda y: f.jacrev(lambda z: (z**3, z * z), has_aux=True)(y)[1], (x,), (x,)
+    ),
+    "twice": lambda f, x: f.jvp(
+        lambda a: f.jvp(lambda y: f.grad_and_value(cubed)(y)[1], (a,), (x,))[1], (x,), (x,)
+    ),
+    "examples": lambda f, x: f.vmap(
+        lambda a: f.jvp(lambda y: f.grad_and_value(cubed)(y)[1], (a,), (a,))
+    )(x),
+    "a tangent that is differentiated": lambda f, x: f.grad(
+        lambda t: f.jvp(f.grad(cubed), (x,), (t,))[1].sum()
+    )(x),
+}  # fmt: skip
+
+
+@OLD_TORCH
+@pytest.mark.parametrize("name", INSIDE_OF_FORWARD)
+def test_what_a_derivative_gives_keeps_its_tangent(name):
+    data = [[1.0, 2.0], [0.5, -3.0]] if name == "examples" else [1.0, 2.0]
+    mine = INSIDE_OF_FORWARD[name](adjit.func, adjit.tensor(data))
+    theirs = INSIDE_OF_FORWARD[name](torch.func, torch.tensor(data))
+    for a, b in zip(*[x if isinstance(x, tuple) else (x,) for x in (mine, theirs)], strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-6)
+
+
+@OLD_TORCH
+def test_a_direction_from_outside_gets_its_gradient():
+    found = []
+    for lib in (adjit, torch):
+        x, t = lib.tensor([1.0, 2.0]), lib.tensor([1.0, 1.0], requires_grad=True)
+        for f in (lib.func.grad(cubed), lambda y, f=lib.func: f.grad_and_value(cubed)(y)[1]):
+            lib.func.jvp(f, (x,), (t,))[1].sum().backward()
+        found.append(t.grad.numpy())
+    np.testing.assert_allclose(*found)
+
+
+def test_a_new_tensor_has_the_examples_of_every_level():
+    def written(lib):
+        return lib.func.vmap(lib.func.vmap(lambda x: lib.zeros_like(x).add_(x)))(lib.ones(2, 3, 4))
+
+    np.testing.assert_array_equal(written(adjit).numpy(), written(torch).numpy())
