@@ -108,7 +108,7 @@ def test_tangents_are_pytorchs(name: str, monkeypatch: Any) -> None:
 
     def checked(self: Any, op: Any, given: Any, tangents: Any, outs: Any, targets: Any) -> Any:
         found = pushed(self, op, given, tangents, outs, targets)
-        if op.push is not None and op.back is not None and op.name not in NOT_TRANSPOSED:
+        if op.rules.push is not None and op.back is not None and op.name not in NOT_TRANSPOSED:
             for k, t in zip(targets, transposed(op, given, tangents, outs, targets), strict=True):
                 wanted = np.zeros(found[k].shape) if t is None else t
                 close(found[k], wanted, 1e-6, 1e-9)

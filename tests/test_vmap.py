@@ -82,7 +82,9 @@ WITHOUT_RULE = {
 
 def test_operations_say_what_they_do_with_examples():
     ops = {name: op for name, op in registry.items() if isinstance(op, Operation)}
-    assert {n for n, op in ops.items() if op.batching is None and not op.draws} == WITHOUT_RULE
+    assert {
+        n for n, op in ops.items() if op.rules.batching is None and not op.rules.draws
+    } == WITHOUT_RULE
 
 
 def test_an_operation_without_a_rule_is_an_error():

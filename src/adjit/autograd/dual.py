@@ -205,8 +205,8 @@ class DualLevel(Level):
         self, op: Operation, given: dict[str, Any], tangents: dict[str, Any], outs: Any, targets: list[int]
     ) -> list[Any]:  # fmt: skip
         """The tangents of an operation's results."""
-        if op.push is not None:
-            made = op.push(given, tangents, outs)
+        if op.rules.push is not None:
+            made = op.rules.push(given, tangents, outs)
         elif op.back is None:
             raise NotImplementedError(
                 f"Trying to use forward AD with {op.name} that does not support it because it has not been "

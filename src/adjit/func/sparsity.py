@@ -219,7 +219,7 @@ class PatternLevel(Level):
         outs = made if made.__class__ is tuple else (made,)
         targets = op.differentiable_among(outs)
         rows = {name: r for name, v in bound.items() if (r := self.operand_rows(v)) is not None}
-        if not rows or not targets or (op.back is None and op.push is None):
+        if not rows or not targets or (op.back is None and op.rules.push is None):
             return made
         several = list(outs)
         for k in targets:
@@ -249,7 +249,7 @@ class PatternLevel(Level):
 
     def dependence(self, op: Any, given: Any, rows: Any, outs: Any, k: int) -> Matrix | None:
         """The rows of result `k`."""
-        if op.name in MOVING and op.push is not None:
+        if op.name in MOVING and op.rules.push is not None:
             return moved(op, given, rows, outs, k)
         if op.name in ADDING:
             return added_up(op, given, rows, outs)
@@ -439,7 +439,7 @@ def moved(op: Any, given: Any, rows: Any, outs: Any, k: int) -> Matrix | None:
     """The rows of an op that moves elements: it moves their numbers."""
     codes, stacked = codes_of(given, rows)
     wide = {name: as_double(v) for name, v in given.items()}
-    made = op.push(wide, codes, outs)
+    made = op.rules.push(wide, codes, outs)
     made = made if made.__class__ is tuple else (made,)
     if made[0] is None:
         return None

@@ -166,6 +166,18 @@ class SavePlan(GradContext):
 native.register_layout(CALL=OperationCall, SAVE_PLAN=SavePlan)
 
 
+class TransformRules:
+    """What an op does with the tensors of transforms."""
+
+    __slots__ = ("batching", "draws", "push")
+
+    def __init__(self) -> None:
+        self.push: pushing.Rule | None = None  # of tangents
+        self.batching: Rule | None = None  # of examples
+        # Of what, if it draws random numbers: the "shape" or the "values" of its first operand.
+        self.draws = ""
+
+
 @native.called
 class Operation(native.Native):
     """An op whose forward launches kernels and whose vjp is a function of tensors."""
@@ -186,11 +198,7 @@ class Operation(native.Native):
         self.defaults.update(function.__kwdefaults__ or {})
         self.differentiable_outputs = differentiable
         self.back: Body | None = None
-        self.push: pushing.Rule | None = None  # of tangents
-        self.batching: Rule | None = None
-        self.draws = (
-            ""  # of what, if it draws random numbers: the shape or the values of its first operand
-        )
+        self.rules = TransformRules()
         self.wants: list[str] = []  # parameter names of the vjp
         self.calls: KnownCalls = {}
         on_default_change(self.calls.clear)
@@ -222,45 +230,45 @@ class Operation(native.Native):
         Raises:
             TypeError: if a parameter is neither one of the op's, the tangent `t_x` of one, `out` nor `outs`.
         """
-        self.push = pushing.of_names(function, self)
+        self.rules.push = pushing.of_names(function, self)
         return function
 
     def linear(self, *names: str) -> None:
         """Say in which operands the results are linear, taken together."""
-        self.push = pushing.linear_in(self, names)
+        self.rules.push = pushing.linear_in(self, names)
 
     def multilinear(self, *names: str, plus: str | None = None) -> None:
         """Say in which operands the results are linear, each for itself; the operand `plus` is added."""
-        self.push = pushing.multilinear_in(self, names, plus)
+        self.rules.push = pushing.multilinear_in(self, names, plus)
 
     def selects(self, axis: str, keepdim: str | None = None) -> None:
         """Say that the results are elements of `x` along an axis, and where: the second result."""
-        self.push = pushing.selecting(axis, keepdim)
+        self.rules.push = pushing.selecting(axis, keepdim)
 
     def reduces(self, axes: str | None = None, keepdim: str | None = None) -> None:
         """Say that each result comes of its own elements of `x`: those along axes, or all."""
-        self.push = pushing.reducing(self, axes, keepdim)
+        self.rules.push = pushing.reducing(self, axes, keepdim)
 
     def batched(self, function: Body) -> Body:
         """Attach what `vmap` does: see `batching.py`. One function may serve several ops."""
-        self.batching = batching.with_all(function)
+        self.rules.batching = batching.with_all(function)
         return function
 
     def batched_over(self, *dims: str, shapes: Sequence[str] = ()) -> None:
         """Say which parameters name axes, and which shapes: that is all that `vmap` has to know."""
-        self.batching = batching.over(self, dims, shapes)
+        self.rules.batching = batching.over(self, dims, shapes)
 
     def draws_for(self, what: str) -> None:
         """Say that it draws random numbers for the "shape" or the "values" of its operands."""
-        self.draws = what
+        self.rules.draws = what
 
     def batched_as_body(self) -> None:
         """Say that the body is made of differentiable ops, which have rules themselves."""
-        self.batching = batching.as_body(self.function)
+        self.rules.batching = batching.as_body(self.function)
 
     def batched_by_folding(self) -> None:
         """Say that it does the same with every part of the first axis of all its tensors."""
-        self.batching = batching.by_folding(self)
+        self.rules.batching = batching.by_folding(self)
 
     @functools.cached_property
     def saved_outputs(self) -> set[int] | None:
@@ -280,7 +288,7 @@ class Operation(native.Native):
             return level.operation(self, args, kwargs)
         operands: list[TensorBase] = []
         signature = signature_of(args, kwargs, operands)
-        if self.draws and state.levels:
+        if self.rules.draws and state.levels:
             return state.levels[-1].operation(self, args, kwargs)
         requires_grad = shared = shifted = 0
         for t in operands:

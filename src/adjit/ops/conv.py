@@ -209,7 +209,7 @@ def batched_images(op: Operation) -> None:
         made = op(in_groups(images), folded(weights), grouped(geometry, size))
         return batch.wrapped(of_groups(made, size))
 
-    op.batching = rule
+    op.rules.batching = rule
 
 
 for _op in (convolved, transposed, convolution_of, image_gradient):

@@ -288,7 +288,7 @@ def batched_planes(op: Operation, axes: int | str) -> None:
         made = op.with_bound(whole)
         return wrapped(batch, each(made, lambda t: t.reshape(*lead, *t.shape[1:])))
 
-    op.batching = rule
+    op.rules.batching = rule
 
 
 @operation("MaxPoolBackward0")

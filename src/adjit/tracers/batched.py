@@ -201,18 +201,18 @@ class BatchLevel(Level):
 
     def operation(self, op: Any, args: Any, kwargs: Any) -> Any:
         """Apply an operation by its batching rule."""
-        if op.draws and self in state.levels:
+        if op.rules.draws and self in state.levels:
             return self._drawn(op, op.bind(args, kwargs))
-        if op.batching is None:
+        if op.rules.batching is None:
             raise RuntimeError(
                 f"Batching rule not implemented for aten::{op.name}. We could not generate a fallback."
             )
-        return op.batching(self, op.bind(args, kwargs))
+        return op.rules.batching(self, op.bind(args, kwargs))
 
     def _drawn(self, op: Any, given: dict[str, Any]) -> Any:
         """What an operation draws."""
         first, *more = [name for name, t in given.items() if is_tensor(t)]
-        by_values = op.draws == "values" or more
+        by_values = op.rules.draws == "values" or more
 
         def of(lead: tuple[int, ...]) -> Any:
             if lead:
