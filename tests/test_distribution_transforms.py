@@ -6,8 +6,7 @@ import functools
 
 import numpy as np
 import pytest
-import torch
-from against_torch import agree_in_error, plain
+from against_torch import agree_in_error, plain, torch
 
 import adjit
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-import torch
-from against_torch import agree_in_error, agree_in_warning, plain
+from against_torch import agree_in_error, agree_in_warning, plain, torch
 from scipy import stats
 
 import adjit

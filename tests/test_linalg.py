@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from against_torch import agree_in_error
+from against_torch import agree_in_error, torch
 
 import adjit as T
 from adjit.ops.linalg import is_positive_definite

@@ -66,7 +66,7 @@ def differences(text: str, name: str) -> list[str]:
         ast.increment_lineno(tree, block.line - 1)
         output = io.StringIO()
         with contextlib.redirect_stdout(output):
-            exec(compile(tree, name, "exec"), namespace)
+            exec(compile(tree, str(ROOT / name), "exec"), namespace)
         expected = promised(text, blocks, k)
         if expected is not None and output.getvalue() != expected:
             wrong.append(f"{name}:{block.line}: printed\n{output.getvalue()}instead of\n{expected}")

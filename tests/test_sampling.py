@@ -6,8 +6,7 @@ import math
 
 import numpy as np
 import pytest
-import torch
-from against_torch import agree_in_error
+from against_torch import agree_in_error, torch
 from scipy import special, stats
 
 import adjit as T
