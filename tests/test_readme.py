@@ -131,4 +131,4 @@ def test_this_check_names_the_line_that_raises() -> None:
     with pytest.raises(NameError) as caught:
         differences(PAGE.replace(NOT_RUN, "<!-- a remark -->").format("1"), "page")
     innermost = traceback.extract_tb(caught.tb)[-1]
-    assert (innermost.filename, innermost.lineno) == ("page", 8)
+    assert (innermost.filename, innermost.lineno) == (str(ROOT / "page"), 8)
