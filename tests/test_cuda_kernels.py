@@ -406,3 +406,9 @@ def test_a_kernel_without_a_cuda_side_says_so():
         NotImplementedError, match=r"no CUDA side yet.*move its operands to the CPU"
     ):
         device_step(source, 1, (), 1, 1)
+
+
+def test_labels_in_time_give_the_bits_of_the_cpu_whatever_the_numbers():
+    """A function of the system's library in the place of the own one shows in one draw of four."""
+    for _ in range(20):
+        check(gradient("labels in time"))

@@ -6,12 +6,14 @@ place of the exact result: float32 against float64, float64 against mpmath.
 
 from __future__ import annotations
 
+import ast
 import ctypes
 import platform
 import re
 import zlib
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -448,3 +450,28 @@ def test_bodies_run_as_plain_python(name: str, dtype: str) -> None:
     assert plain.dtype == dtype
     np.testing.assert_array_equal(plain, loop(name, dtype)(*args))
     assert function(*(float(a[0]) for a in args)) == plain[0] or np.isnan(plain[0])
+
+
+# In a kernel `math.f` is the library's own function; in what kernels call, it is the system's, whose bits are others
+# on other machines and on GPUs. Draws of these are right in law, but not the same everywhere.
+OF_THE_SYSTEM = {
+    "binomial_number", "deviance", "log_gamma_number", "poisson_number", "stirling_rest", "von_mises_number",
+}  # fmt: skip
+OWN = {name for name, _ in vector_math.TABLE}
+
+
+def test_what_kernels_call_is_given_its_functions():
+    found = set()
+    for path in Path(vector_math.__file__).parent.parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef):
+                continue
+            is_helper = any(ast.unparse(d).startswith("helper") for d in node.decorator_list)
+            names = {
+                part.attr
+                for part in ast.walk(node)
+                if isinstance(part, ast.Attribute) and ast.unparse(part.value) == "math"
+            }
+            if is_helper and names & OWN - {"sqrt", "floor", "ceil", "fabs"}:
+                found.add(node.name)
+    assert found == OF_THE_SYSTEM

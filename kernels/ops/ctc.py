@@ -22,12 +22,12 @@ def skips(targets, first, state, blank):
 
 
 @helper
-def log_sum(a, b, c, T):
-    """log(exp(a) + exp(b) + exp(c))."""
+def log_sum(exp, log, a, b, c, T):
+    """log(exp(a) + exp(b) + exp(c)); the functions are given, as `math` in a helper is the system's library."""
     top = max(a, b, c)
     if top == T(-math.inf):
         return top
-    return top + math.log(math.exp(a - top) + math.exp(b - top) + math.exp(c - top))
+    return top + log(exp(a - top) + exp(b - top) + exp(c - top))
 
 
 @kernel
@@ -76,11 +76,11 @@ def ctc(args, start, stop):
                 two = never
                 if s > 1 and skips(targets, first, s, blank):
                     two = alpha[before + s - 2]
-                together = log_sum(alpha[before + s], one, two, T)
+                together = log_sum(math.exp, math.log, alpha[before + s], one, two, T)
                 alpha[now + s] = together + x[here + label_of(targets, first, s, blank)]
         last = row + (ends - 1) * states + used - 1
         other = alpha[last - 1] if length > 0 else never
-        losses[unit] = -log_sum(alpha[last], other, never, T)
+        losses[unit] = -log_sum(math.exp, math.log, alpha[last], other, never, T)
 
 
 @kernel
@@ -121,10 +121,10 @@ def ctc_backward(args, start, stop):
                     two = never
                     if s + 2 < used and skips(targets, first, s + 2, blank):
                         two = beta[mine + s + 2]
-                    together = log_sum(beta[mine + s], one, two, T)
+                    together = log_sum(math.exp, math.log, beta[mine + s], one, two, T)
                 beta[mine + s] = together + x[here + label]
                 both = alpha[row + t * states + s] + beta[mine + s]
-                out[here + label] = log_sum(out[here + label], both, never, T)
+                out[here + label] = log_sum(math.exp, math.log, out[here + label], both, never, T)
             for c in range(classes):
                 expected = math.exp(x[here + c])
                 given = math.exp(out[here + c] + loss - x[here + c])
