@@ -452,8 +452,8 @@ def test_bodies_run_as_plain_python(name: str, dtype: str) -> None:
     assert function(*(float(a[0]) for a in args)) == plain[0] or np.isnan(plain[0])
 
 
-# In a kernel `math.f` is the library's own function; in what kernels call, it is the system's, whose bits are others
-# on other machines and on GPUs. Draws of these are right in law, but not the same everywhere.
+# In a kernel `math.f` is the library's own function; in what kernels call, it is the system's, whose bits are
+# others on other machines and on GPUs. Draws of these are right in law, but not the same everywhere.
 OF_THE_SYSTEM = {
     "binomial_number", "deviance", "log_gamma_number", "poisson_number", "stirling_rest", "von_mises_number",
 }  # fmt: skip
