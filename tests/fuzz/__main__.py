@@ -25,7 +25,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="the first program's number")
     parser.add_argument("--settings", nargs="*", default=[], help="NAME=value, of all processes")
     parser.add_argument("--ways", nargs="*", help=f"some of: {', '.join(ways.WAYS)}")
-    parser.add_argument("--most", type=int, default=20, help="stop after so many normalized_calls")
+    parser.add_argument("--most", type=int, default=20, help="stop after so many findings")
     given = parser.parse_args()
     warnings.simplefilter("ignore")
     signal.signal(
