@@ -59,6 +59,7 @@ ON_PURPOSE = {
     r"\bpolygamma|T\.special\.zeta": "PyTorch's have 10 digits",
     r"\.(?:eq|ne|[lg][te]|greater|less|\w+_equal)_\(": "PyTorch says that whole numbers require gradients then",
     r"\b(?:var|std)_mean\(": "PyTorch's mean of infinities is NaN then",
+    r"\b(?:var|std)\(\(\), correction=": "PyTorch's gradient takes no axes for one element, not for all",
     r"\b(v\d+)\.(?:masked_scatter|scatter\w*|index_\w+|put)_\(.*\b\1\b": "PyTorch reads what is half written",
     r"\bgelu\(": "PyTorch gives NaN for infinity",
     r"\b(?:nanmedian|median|kthvalue|mode|topk|sort|argsort)\(": "which of equal elements is named is open",
