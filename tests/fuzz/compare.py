@@ -79,6 +79,7 @@ ON_PURPOSE = {
     r"(?s)\b(?:nan|inf)\b.*\bgrid_sample\(": "PyTorch reads NaN there, on a GPU 0",
     r"(?s)\b(?:digamma|psi)_?\(.*(?:backward|grad)\(": "PyTorch's gradient is finite at poles",
     r"(?s)\bmulti(?:label)?_margin_loss\(.*(?:backward|grad)\(": "in PyTorch NaN times a class left out counts",
+    r"(?s)\b(?:nan|inf)\b.*\bcross_entropy\(.*ignore_index=": "in PyTorch NaN times a row left out counts",
     r"\bdetach_copy\(": "PyTorch's has a history, which ends in an error",
     r"(?s)\bhardsigmoid_?\(.*(?:backward|grad)\(": "PyTorch's sixth is one of float32",
     r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
