@@ -80,6 +80,7 @@ ON_PURPOSE = {
     r"(?s)\b(?:digamma|psi)_?\(.*(?:backward|grad)\(": "PyTorch's gradient is finite at poles",
     r"(?s)\bmulti(?:label)?_margin_loss\(.*(?:backward|grad)\(": "in PyTorch NaN times a class left out counts",
     r"(?s)\b(?:nan|inf)\b.*\bcross_entropy\(.*ignore_index=": "in PyTorch NaN times a row left out counts",
+    r"\bcorrcoef\(": "a row of equal numbers varies by nothing, or by a rounding, that divides",
     r"\bdetach_copy\(": "PyTorch's has a history, which ends in an error",
     r"(?s)\bhardsigmoid_?\(.*(?:backward|grad)\(": "PyTorch's sixth is one of float32",
     r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
@@ -88,9 +89,10 @@ ON_PURPOSE = {
 IN_PROGRAMS = {
     r"\bmulti_margin_loss\(.*T\.tensor\(\[\]": "PyTorch's mean of no losses is undefined memory",
     r"(?s)\bint16\b.*\barctan2_?\(|\bint16\b.*\batan2_?\(": "PyTorch squares whole numbers for the gradient",
-    r"(?s)\bconv\dd\(.*no_grad\(\)": "results lie channels last here: reshape copies, and is no view",
+    r"(?s)\bconv(?:_transpose)?\dd\(.*(?:no_grad\(\)|as_strided)": "results lie channels last here",
     r"(?s)\b(v\d+),[^\n]*= T\.autograd\.grad\(.*\n\1\S*\w_\(": "PyTorch's gradient may be one number for many",
     r"\bresize_\(\(-1": "PyTorch makes a tensor of -1 elements",
+    r"(?s)\b(v\d+) = .*requires_grad_\(\)\n.*no_grad\(\):\n +\1\.\w+_\(": "PyTorch loses leaves that are views",
 }
 
 
