@@ -157,6 +157,34 @@ def test_operands_that_share_a_value_are_told_apart():
     assert len(ran) == 3  # once for the trace alone
 
 
+def test_operands_that_share_a_value_draw_as_others_do():
+    shared, others = normal(4), normal(4)
+    kept = others.numpy()  # memory that is looked at, as that of arrays
+    op, ran = calls_of(lambda x, y: x * T.rand(4) + y * T.rand(4))
+    for x in (shared, others):
+        T.manual_seed(0)
+        found = [op(x, x).tolist() for _ in range(5)]
+        T.manual_seed(0)
+        assert found == [(x * T.rand(4) + x * T.rand(4)).tolist() for _ in range(5)]
+    assert len(ran) > 2
+    assert kept.tolist() == others.tolist()
+
+
+def test_an_error_of_stand_ins_is_nobodys():
+    def body(x, y):
+        if not (x != 0).all():
+            raise ValueError("a zero")
+        return x - y
+
+    op, ran = calls_of(body)
+    x = T.ones(3)
+    for _ in range(4):
+        assert op(x, x).tolist() == [0.0] * 3
+    assert len(ran) > 4
+    with pytest.raises(ValueError, match="a zero"):
+        op(T.zeros(3), x)
+
+
 @pytest.mark.parametrize("body", [lambda x, y: y, lambda x, y: y[1:], lambda x, y: (x * y, y[1:])])
 def test_results_that_are_operands_are_the_ones_that_were_given(body):
     op, _ = calls_of(body)

@@ -101,8 +101,10 @@ class Generator:
         """`reserve`, where a recipe's `draw` does this whenever it is recorded again."""
         with self._lock:
             first = self._offset
-            self._offset = first + blocks
             place = self._seed & 0xFFFFFFFF, self._seed >> 32, first
+            if state.rehearsing:
+                return place
+            self._offset = first + blocks
         if state.session is not None:
             state.session.numbers(
                 place, partial(self.advance, blocks), is_unique=True,

@@ -35,7 +35,18 @@ from .registry import registry
 from .saved import FREED, Kept, inference_save_error, pack, unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
-from .trace import MAX_TEMPLATES, SEEN, UNSTEADY, Results, Template, Trace, apart, trace, usable
+from .trace import (
+    MAX_TEMPLATES,
+    SEEN,
+    UNSTEADY,
+    Results,
+    Template,
+    Trace,
+    apart,
+    rehearsed,
+    trace,
+    usable,
+)
 
 _F = TypeVar("_F")
 
@@ -362,11 +373,12 @@ class Operation(native.Native):
                 call.template = call.template or SEEN
                 return body(operands)
             given = apart(operands)
-            out, template = trace(given, lambda: body(given))
-            is_fresh = isinstance(template, Trace) and template.fresh
-            if given is not operands:
-                del out  # so that what was recorded on the zeros is not run, if the body settles
+            if given is operands:
+                out, template = trace(operands, lambda: body(operands))
+            else:
+                template = rehearsed(given, lambda: body(given))
                 out = body(operands)
+            is_fresh = isinstance(template, Trace) and template.fresh
         finally:
             if before and requires_grad:
                 resume_gradients()
@@ -543,12 +555,10 @@ class Operation(native.Native):
             rest = iter(given[:count])
             apart_grads = [None if g is None else next(rest) for g in given_grads]
             copied = record.copy_of(fn, given[count:])
-            results, template = trace(given, lambda: tuple(self._call_vjp(copied, apart_grads)))
+            template = rehearsed(given, lambda: tuple(self._call_vjp(copied, apart_grads)))
+            results = tuple(self._call_vjp(fn, given_grads))
         is_template = isinstance(template, Trace)
         is_fresh = isinstance(template, Trace) and template.fresh
-        if given is not operands:
-            del results  # as in `_run`
-            results = tuple(self._call_vjp(fn, given_grads))
         lost = is_template and not is_fresh and Storage in map(type, saved)
         save_plan.templates[signature] = UNSTEADY if lost else template  # results may be made here
         return results

@@ -199,13 +199,27 @@ def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[R
     return out, _template(operands, values, pending[start:], out) if steady else UNSTEADY
 
 
+def rehearsed(operands: Sequence[TensorBase], run: Callable[[], Results]) -> Template:
+    """The template of a function that runs on the stand-ins that `apart` gives, and then on the operands.
+
+    What was recorded on the stand-ins is let go of, so that it never runs, and draws use up no random numbers.
+    An error may be one of their zeros: if it is not, the run on the operands raises it.
+    """
+    before, state.rehearsing = state.rehearsing, True
+    try:
+        return trace(operands, run)[1]
+    except Exception:
+        return UNSTEADY
+    finally:
+        state.rehearsing = before
+
+
 def apart(operands: Sequence[TensorBase]) -> Sequence[TensorBase]:
     """The operands of a trace, with zeros in the place of those that share a value with another, or whose
     memory others look at.
 
     Views of one tensor, as the queries and keys of attention often are: a trace could not tell
     which of them a node reads. What reads memory of others runs at once, and then there is nothing to trace.
-    What is recorded on the zeros nobody looks at, so it never runs.
     """
     seen: set[int] = set()
     given = []

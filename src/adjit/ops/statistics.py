@@ -241,9 +241,15 @@ def isin(
     if not others.numel():
         found = values.new_zeros(values.shape, dtype=dtypes.bool)
     else:
-        row = sort(others.reshape(-1)).values
+        # NaN is no element, and has no place in an order: it stands as -inf, which is looked for by itself.
+        known = others.reshape(-1)
+        row = sort(
+            known.where(known == known, -math.inf) if kind.is_floating_point else known
+        ).values
         places = searchsorted(row, values.reshape(-1)).clamp(max=len(row) - 1)
         found = (row[places] == values.reshape(-1)).reshape(values.shape)
+        if kind.is_floating_point:
+            found = found & ((values != -math.inf) | (known == -math.inf).any())
     return ~found if invert else found
 
 
