@@ -8,7 +8,11 @@ from typing import Any
 
 from .devices import device as Device
 from .nn.module import _parse_to
-from .overrides import DisableTorchFunctionSubclass, _disabled_torch_function_impl  # noqa: F401
+from .overrides import (  # noqa: F401
+    DisableTorchFunction,
+    DisableTorchFunctionSubclass,
+    _disabled_torch_function_impl,
+)
 
 
 def _accepted(name: str) -> Callable[..., bool]:

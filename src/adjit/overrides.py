@@ -1,8 +1,8 @@
 """Subclasses of tensors that say what functions do with them: `__torch_function__`, as in PyTorch.
 
-A call costs nothing more until a program defines a subclass of `Tensor` with a `__torch_function__`: then the
-methods of that class, and the functions of the library, ask it before they do anything. Subclasses without one
-are taken as the tensors that they are, and so are `Parameter`s: results are plain tensors.
+A call costs nothing more until a program defines a subclass of `Tensor`: then the methods of that class, and
+the functions of the library, ask it before they do anything. Subclasses without a `__torch_function__` of their
+own have that of `Tensor`, which gives results their class. `Parameter`s are not asked, and give plain ones.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import inspect
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any
+from types import MethodType, TracebackType
+from typing import Any, Self
 
 from . import tensor
 from .graph import record
@@ -22,39 +23,47 @@ from .schedule.jit import native
 from .tensor import Tensor
 
 __all__ = [
-    "DisableTorchFunctionSubclass", "get_default_nowrap_functions", "get_ignored_functions",
-    "get_overridable_functions", "handle_torch_function", "has_torch_function", "has_torch_function_unary",
+    "BaseTorchFunctionMode", "DisableTorchFunctionSubclass", "TorchFunctionMode",
+    "get_default_nowrap_functions", "get_ignored_functions", "get_overridable_functions",
+    "handle_torch_function", "has_torch_function", "has_torch_function_unary",
     "has_torch_function_variadic", "is_tensor_like", "is_tensor_method_or_property", "resolve_name",
     "wrap_torch_function",
 ]  # fmt: skip
 
-# The rooms whose functions ask their arguments, without the name of the library.
-ROOMS = ("", "nn.functional", "linalg", "special")
+_LIBRARY = __name__.partition(".")[0]
+# The rooms whose functions ask their arguments, without the name of the library; all, or those named.
+ROOMS = {
+    "": (), "nn.functional": (), "linalg": (), "special": (), "autograd": ("backward", "grad"),
+    "nn.utils.rnn": ("pad_sequence",), "ops.recurrent": ("layers",),
+}  # fmt: skip
 # What an operator is called, where PyTorch names the op.
 NAMED = {
     "__add__": "add", "__radd__": "add", "__sub__": "sub", "__mul__": "mul", "__rmul__": "mul",
     "__matmul__": "matmul", "__truediv__": "div", "__pow__": "pow", "__neg__": "neg", "__abs__": "abs",
     "__iadd__": "add_", "__isub__": "sub_", "__imul__": "mul_", "__itruediv__": "div_",
 }  # fmt: skip
-# Methods that look at the object itself.
+# Attributes that look at the object itself.
 IGNORED = {
-    "as_subclass",
-    "of_class",
-    "fn",
-    "nr",
-    "more",
-    "current_fn",
-    "accumulator",
-    "grad_value",
-    "set_grad",
-}
+    "as_subclass", "of_class", "fn", "nr", "more", "current_fn", "accumulator", "grad_value", "set_grad",
+}  # fmt: skip
+# Methods of Python's protocols that ask.
+PROTOCOLS = (
+    "__matmul__", "__rmatmul__", "__getitem__", "__setitem__", "__len__", "__contains__", "__bool__",
+    "__int__", "__float__", "__index__", "__reversed__", "__format__", "__repr__", "__deepcopy__",
+    "__reduce_ex__", "__array__",
+)  # fmt: skip
 
 
-class _Off(threading.local):
-    depth = 0  # of blocks in which nobody is asked
+class _Here(threading.local):
+    """Who is asked in a thread."""
+
+    depth = 0  # of blocks in which no subclass is asked
+
+    def __init__(self) -> None:
+        self.modes: list[TorchFunctionMode] = []  # that are entered, the innermost last
 
 
-_off = _Off()
+_here = _Here()
 
 
 @contextlib.contextmanager
@@ -66,11 +75,22 @@ def DisableTorchFunctionSubclass() -> Iterator[None]:
         ...     adjit.ones(2) + 1
         tensor([2., 2.])
     """
-    _off.depth += 1
+    _here.depth += 1
     try:
         yield
     finally:
-        _off.depth -= 1
+        _here.depth -= 1
+
+
+@contextlib.contextmanager
+def DisableTorchFunction() -> Iterator[None]:
+    """Ask neither subclasses nor modes in a block."""
+    modes, _here.modes = _here.modes, []
+    try:
+        with DisableTorchFunctionSubclass():
+            yield
+    finally:
+        _here.modes = modes
 
 
 _disabled_torch_function_impl: Any = tensor.plainly
@@ -94,7 +114,8 @@ def _default(
     if not all(issubclass(cls, kind) for kind in types):
         return NotImplemented
     with DisableTorchFunctionSubclass():
-        return _converted(func(*args, **(kwargs or {})), cls)
+        made = func(*args, **(kwargs or {}))
+    return made if func in get_default_nowrap_functions() else _converted(made, cls)
 
 
 def _converted(made: Any, cls: type) -> Any:
@@ -107,11 +128,11 @@ def _converted(made: Any, cls: type) -> Any:
 
 
 def _says_something(kind: type) -> bool:
-    """Whether a class has a `__torch_function__` of its own, and has not switched it off."""
+    """Whether a class has a `__torch_function__`, if only that of `Tensor`, and has not switched it off."""
     if kind is Tensor:
         return False
     found = getattr(kind, "__torch_function__", None)
-    return found is not None and getattr(found, "__func__", found) not in _QUIET
+    return found is not None and getattr(found, "__func__", found) is not _QUIET
 
 
 def _asked(values: Iterable[Any]) -> list[Any]:
@@ -136,17 +157,68 @@ def _relevant(args: Sequence[Any], kwargs: dict[str, Any]) -> Iterator[Any]:
             yield value
 
 
+def _answer(
+    func: Any,
+    plain: Callable[..., Any],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    is_operator: bool = False,
+) -> Any:
+    """What modes and the classes of arguments say that a function gives, or else what `plain` does."""
+    asked = [] if _here.depth else _asked(_relevant(args, kwargs))
+    if not asked and not _here.modes:
+        return plain(*args, **kwargs)
+    made = _ask(func, asked, args, kwargs)
+    if made is not NotImplemented or is_operator:
+        return made  # Python words the error about operators
+    raise _unanswered(func, asked)
+
+
 def _ask(func: Any, asked: list[Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What modes and classes say, NotImplemented if none of them does."""
     types = tuple(map(type, asked))
+    if _here.modes:
+        with _without_innermost() as mode:
+            made = mode.__torch_function__(func, types, tuple(args), kwargs)
+        if made is not NotImplemented:
+            return made
     for value in asked:
         made = type(value).__torch_function__(func, types, tuple(args), kwargs)
         if made is not NotImplemented:
             return made
+    return NotImplemented
+
+
+def _unanswered(func: Any, asked: list[Any]) -> TypeError:
+    """The error about a function that nobody has an answer for, in the two wordings that PyTorch has."""
     name = getattr(func, "__name__", repr(func))
-    raise TypeError(
-        f"no implementation found for 'torch.{name}' on types that implement __torch_function__: "
-        f"{list(types)}"
+    home = getattr(func, "__module__", None) or _LIBRARY
+    if home == _LIBRARY:
+        told = f"Multiple dispatch failed for 'torch.{name}'; all __torch_function__ handlers returned "
+        parts = [f"tensor subclass {type(value)}" for value in asked]
+        if _here.modes:
+            parts.insert(0, f"mode object {_here.modes[-1]}")
+        return TypeError(told + "NotImplemented:\n\n" + "".join(f"  - {part}\n" for part in parts))
+    inside = home.removeprefix(f"{_LIBRARY}.")
+    home = home if inside == home else f"torch.{inside}"
+    told = (
+        f"no implementation found for '{home}.{name}' on types that implement __torch_function__: "
     )
+    mode = f" nor in mode {_here.modes[-1]}" if _here.modes else ""
+    return TypeError(f"{told}{list(map(type, asked))}{mode}")
+
+
+@contextlib.contextmanager
+def _without_innermost() -> Iterator[TorchFunctionMode]:
+    """A block outside of the mode that was entered last, which it gives."""
+    mode = _here.modes.pop()
+    try:
+        yield mode
+    finally:
+        _here.modes.append(mode)
+
+
+_entered = 0  # modes, of all threads
 
 
 class Overridable:
@@ -159,11 +231,13 @@ class Overridable:
             self.__name__ = name
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if not _off.depth:
-            asked = _asked(_relevant(args, kwargs))
-            if asked:
-                return _ask(self, asked, args, kwargs)
-        return self.function(*args, **kwargs)
+        if not _entered and not kwargs:
+            for value in args:
+                if value.__class__ not in _PLAIN:
+                    break
+            else:
+                return self.function(*args)
+        return _answer(self, self.function, args, kwargs)
 
     def __eq__(self, other: object) -> bool:
         return self.function is (other.function if isinstance(other, Overridable) else other)
@@ -174,36 +248,94 @@ class Overridable:
     def __repr__(self) -> str:
         return repr(self.function)
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> Any:
         return str(self.__name__)
 
 
+class _Method(Overridable):
+    """A method of a class of tensors, which asks; `told` is what the classes are told was called."""
+
+    def __init__(self, function: Callable[..., Any], name: str, told: Overridable | None) -> None:
+        super().__init__(function, name)
+        self.told = told or self
+        self.__module__ = _LIBRARY
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _answer(self.told, self.function, args, kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+
+class _Factory(Overridable):
+    """A function that makes tensors of plain values: the classes of its arguments have no say."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if _here.modes:
+            return _ask(self, [], args, kwargs)
+        with DisableTorchFunctionSubclass():
+            return self.function(*args, **kwargs)
+
+
+@functools.cache
 def _method(name: str) -> Any:
-    """The method of a subclass that asks `__torch_function__`, as which PyTorch names it."""
-    plain = getattr(Tensor, name)
-    told = getattr(Tensor, NAMED.get(name, name))
-    if getattr(told, "__name__", name) != NAMED.get(name, name):
-        told = Overridable(told, name)
+    """The method that asks `__torch_function__`, as which PyTorch names it."""
+    told = _method(NAMED[name]) if name in NAMED else None
+    method = _Method(getattr(Tensor, name), name, told)
+    if name not in {*OPERATORS, "__matmul__", "__rmatmul__"}:
+        return method
 
-    @functools.wraps(plain)
-    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        if not _off.depth:
-            asked = _asked(_relevant((self, *args), kwargs))
-            if asked:
-                return _ask(told, asked, (self, *args), kwargs)
-        return plain(self, *args, **kwargs)
+    @functools.wraps(method.function)
+    def operator(*operands: Any) -> Any:
+        # Not equal to that of `Tensor`: else the interpreter would not ask the right operand first.
+        return _answer(method.told, method.function, operands, {}, is_operator=True)
 
-    return method
+    return operator
+
+
+class _Property(property):
+    """A property of tensors that asks: as which function, its `__get__` is, for all classes the same."""
+
+    def __init__(self, plain: property) -> None:
+        told = plain.__get__
+
+        def look(self: Any) -> Any:
+            return _answer(told, told, (self,), {})
+
+        super().__init__(look, plain.fset, plain.fdel, plain.__doc__)
 
 
 @functools.cache
 def _names() -> list[str]:
     """The methods that ask."""
-    operators = [*OPERATORS, *IN_PLACE, "__matmul__", "__rmatmul__", "__getitem__", "__setitem__"]
     public = [
         name for name in dir(Tensor) if name[0] != "_" and callable(getattr(Tensor, name, None))
     ]
-    return [name for name in [*operators, *public] if name not in IGNORED]
+    names = [*OPERATORS, *IN_PLACE, *PROTOCOLS, *public]
+    return [name for name in dict.fromkeys(names) if name not in IGNORED]
+
+
+@functools.cache
+def _properties() -> dict[str, property]:
+    """The properties that ask."""
+    found = {name: inspect.getattr_static(Tensor, name) for name in dir(Tensor) if name[0] != "_"}
+    return {n: p for n, p in found.items() if isinstance(p, property) and n not in IGNORED}
+
+
+@functools.cache
+def _asking() -> dict[str, Any]:
+    """The methods and properties that ask, by their names."""
+    methods: dict[str, Any] = {name: _method(name) for name in _names()}
+    return methods | {name: _Property(plain) for name, plain in _properties().items()}
+
+
+@functools.cache
+def _between() -> type[Tensor]:
+    """The class whose methods ask: it comes between `Tensor` and a program's subclasses."""
+    quiet = {"__slots__": (), "__torch_function__": _disabled_torch_function_impl}
+    made: Any = type("Asking", (Tensor,), quiet | _asking())
+    made.__torch_function__ = classmethod(_default)
+    return made
 
 
 def _on_subclass(cls: type) -> None:
@@ -211,25 +343,44 @@ def _on_subclass(cls: type) -> None:
     if not _says_something(cls):
         return
     _wrap_functions()
-    if any(_says_something(base) for base in cls.__mro__[1:] if issubclass(base, Tensor)):
-        return  # its methods ask already
-    for name in _names():
-        if name not in cls.__dict__:
-            setattr(cls, name, _method(name))
+    asking = _between()
+    if not issubclass(cls, asking):
+        # Not methods of its own: what it calls by `super()` asks too.
+        cls.__bases__ = tuple(asking if base is Tensor else base for base in cls.__bases__)
 
 
 _plain: dict[tuple[Any, str], Any] = {}  # the functions that ask now, as they were
+# Modules with functions of the library under names of their own that stay as they are.
+_BELOW = (
+    "autograd", "captured", "cuda", "func", "graph", "kernels", "ops", "overrides", "schedule", "serialization",
+    "tracers",
+)  # fmt: skip
 
 
 def _wrap_functions() -> None:
-    """Have the functions of the library ask, from the first subclass on that has something to say."""
-    if not _plain:
-        for module, names in _functions().items():
-            for name in names:
-                function = _plain[module, name] = getattr(module, name)
-                asking = Overridable(function, name)
-                asking.__module__ = module.__name__  # where pickles find it
-                setattr(module, name, asking)
+    """Have the functions of the library ask, from the first subclass or mode on that has something to say.
+
+    They ask under all names that modules have for them, of a program's too, which may have imported them.
+    """
+    if _plain:
+        return
+    asking: dict[int, Overridable] = {}
+    for module, names in (*_functions().items(), (sys.modules[_LIBRARY], _FACTORIES)):
+        for name in names:
+            function = _plain[module, name] = getattr(module, name)
+            kind = _Factory if names is _FACTORIES else Overridable
+            asks = kind(function, name)
+            asks.__module__ = module.__name__  # where pickles find it
+            asking.setdefault(id(function), asks)
+            setattr(module, name, asks)
+    for module in list(sys.modules.values()):
+        home, _, below = getattr(module, "__name__", "").partition(".")
+        if home == _LIBRARY and below.partition(".")[0] in _BELOW:
+            continue
+        for name, value in list(getattr(module, "__dict__", {}).items()):
+            if id(value) in asking:
+                _plain[module, name] = value
+                setattr(module, name, asking[id(value)])
 
 
 def _unwrap_functions() -> None:
@@ -243,44 +394,164 @@ def _unwrap_functions() -> None:
 def _functions() -> dict[Any, list[str]]:
     """The names of the functions of each room."""
     found: dict[Any, list[str]] = {}
-    for room in ROOMS:
-        module = sys.modules[f"adjit.{room}".rstrip(".")]
-        names = getattr(module, "__all__", None) or dir(module)
-        found[module] = [n for n in names if n[0] != "_" and _takes_tensors(getattr(module, n))]
+    for room, chosen in ROOMS.items():
+        module = sys.modules[f"{_LIBRARY}.{room}".rstrip(".")]
+        there = vars(module)  # rooms that are loaded at their first use are left alone
+        names = chosen or getattr(module, "__all__", None) or sorted(there)
+        found[module] = [n for n in names if n[0] != "_" and _takes_tensors(there.get(n))]
     return found
 
 
-# What is callable and asks nobody: it makes tensors of plain values, or is about the library.
+# What makes tensors of plain values: modes are asked, no class is.
+_FACTORIES = (
+    "arange", "as_tensor", "asarray", "empty", "empty_strided", "eye", "from_numpy", "frombuffer", "full",
+    "linspace", "logspace", "ones", "rand", "randint", "randn", "randperm", "range",
+    "scalar_tensor", "tensor", "tril_indices", "triu_indices", "zeros",
+)  # fmt: skip
+# What is callable and asks nobody: it is about the library.
 _NO_TENSORS = {
-    "arange", "are_deterministic_algorithms_enabled", "broadcast_shapes", "can_cast", "compile", "device",
-    "dtype", "empty", "empty_strided", "enable_grad", "eye", "finfo", "from_numpy", "frombuffer", "full",
-    "get_default_device", "get_default_dtype", "get_num_threads", "get_printoptions", "iinfo",
-    "inference_mode", "is_grad_enabled", "is_storage", "is_tensor", "linspace", "load", "logspace",
-    "manual_seed", "memory_stats", "no_grad", "ones", "printoptions", "promote_types", "rand", "randint",
-    "randn", "randperm",
-    "range", "save", "scalar_tensor", "seed", "set_default_device", "set_default_dtype", "set_grad_enabled",
-    "set_num_threads", "set_printoptions", "tensor", "tril_indices", "triu_indices", "typename", "zeros",
-    "as_tensor", "asarray", "from_dlpack", "get_rng_state", "set_rng_state", "initial_seed", "Tensor",
+    "are_deterministic_algorithms_enabled", "broadcast_shapes", "can_cast", "compile", "device", "dtype",
+    "enable_grad", "finfo", "get_default_device", "get_default_dtype", "get_num_threads",
+    "get_printoptions", "iinfo", "inference_mode", "is_grad_enabled", "is_storage", "is_tensor", "load",
+    "manual_seed", "memory_stats", "no_grad", "printoptions", "promote_types", "save", "seed",
+    "set_default_device", "set_default_dtype", "set_grad_enabled", "set_num_threads", "set_printoptions",
+    "typename", "absent", "from_dlpack", "get_rng_state", "set_rng_state", "initial_seed", "Tensor", *_FACTORIES,
 }  # fmt: skip
 
 
 def _takes_tensors(thing: Any) -> bool:
     is_function = inspect.isfunction(thing) or isinstance(thing, native.Native)
-    home = str(getattr(thing, "__module__", "adjit"))
-    return is_function and home.startswith("adjit") and thing.__name__ not in _NO_TENSORS
+    home = str(getattr(thing, "__module__", _LIBRARY))
+    if not is_function or not home.startswith(_LIBRARY):
+        return False
+    name = thing.__name__
+    is_switch = name.startswith(("set_", "get_", "use_")) or name.endswith("_enabled")
+    return not is_switch and name not in _NO_TENSORS
+
+
+# ----- modes -----
+
+
+class BaseTorchFunctionMode:
+    """Say in a `with` block what functions do. See `TorchFunctionMode`; this one calls them as they are.
+
+    Example:
+        >>> with adjit.overrides.BaseTorchFunctionMode():
+        ...     adjit.ones(2) + 1
+        tensor([2., 2.])
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return func(*args, **(kwargs or {}))
+
+    def __enter__(self) -> Self:
+        _enter(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        _leave()
+
+    @classmethod
+    def push(cls, *args: Any, **kwargs: Any) -> Self:
+        """Make one, to be entered; `with cls(...)` does the same.
+
+        Example:
+            >>> with adjit.overrides.BaseTorchFunctionMode.push():
+            ...     adjit.ones(2)
+            tensor([1., 1.])
+        """
+        return cls(*args, **kwargs)
+
+
+class TorchFunctionMode(BaseTorchFunctionMode):
+    """Say in a `with` block what functions and methods of tensors do, whatever their arguments are.
+
+    A subclass has `__torch_function__(self, func, types, args=(), kwargs=None)`, which every call is handed
+    to: functions that make tensors and properties too. What it calls itself is handed to the mode that was
+    entered before it, if there is one. Modes are asked before subclasses of tensors; one that returns
+    NotImplemented leaves the call to these. A thread has modes of its own.
+
+    Writes to properties (`x.requires_grad = True`) and functions that have no tensors (`adjit.manual_seed`)
+    are not handed over.
+
+    Example:
+        >>> class Count(adjit.overrides.TorchFunctionMode):
+        ...     calls = 0
+        ...     def __torch_function__(self, func, types, args=(), kwargs=None):
+        ...         self.calls += 1
+        ...         return func(*args, **(kwargs or {}))
+        >>> with Count() as count:
+        ...     y = adjit.ones(2) * 3
+        >>> count.calls, y
+        (2, tensor([3., 3.]))
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        raise NotImplementedError
+
+
+_lock = threading.Lock()
+_of_tensors: dict[str, Any] = {}  # what `Tensor` has itself while modes are entered
+
+
+def _enter(mode: Any) -> None:
+    global _entered
+    with _lock:
+        if not _entered:
+            _wrap_functions()
+            own = vars(Tensor)
+            _of_tensors.update({name: own[name] for name in _asking() if name in own})
+            for name, method in _asking().items():
+                setattr(Tensor, name, method)
+        _entered += 1
+    _here.modes.append(mode)
+
+
+def _leave() -> None:
+    global _entered
+    _here.modes.pop()
+    with _lock:
+        _entered -= 1
+        if not _entered:
+            for name in _asking():
+                if name in _of_tensors:
+                    setattr(Tensor, name, _of_tensors[name])
+                else:
+                    delattr(Tensor, name)
+            _of_tensors.clear()
+
+
+def _get_current_function_mode() -> Any:
+    """The mode that was entered last in this thread, None outside of all."""
+    return _here.modes[-1] if _here.modes else None
+
+
+def _get_current_function_mode_stack() -> list[Any]:
+    """The modes that are entered in this thread, the last one last."""
+    return list(_here.modes)
+
+
+_pop_mode_temporarily = _without_innermost
 
 
 # ----- for programs -----
 
 
 def has_torch_function(relevant_args: Iterable[Any]) -> bool:
-    """True if an argument is of a class with a `__torch_function__` that is to be asked.
+    """True if an argument is of a class with a `__torch_function__` that is to be asked, or a mode is.
 
     Example:
         >>> adjit.overrides.has_torch_function((adjit.ones(2), 3))
         False
     """
-    return not _off.depth and bool(_asked(relevant_args))
+    return bool(_here.modes) or (not _here.depth and bool(_asked(relevant_args)))
 
 
 def has_torch_function_unary(arg: Any) -> bool:
@@ -324,7 +595,11 @@ def handle_torch_function(
         >>> adjit.overrides.handle_torch_function(abs, (Loud(),), Loud())
         'ABS'
     """
-    return _ask(public_api, _asked(relevant_args), args, kwargs)
+    asked = [] if _here.depth else _asked(relevant_args)
+    made = _ask(public_api, asked, args, kwargs)
+    if made is NotImplemented:
+        raise _unanswered(public_api, asked)
+    return made
 
 
 def wrap_torch_function(dispatcher: Callable[..., Iterable[Any]]) -> Callable[[Any], Any]:
@@ -387,22 +662,24 @@ def get_ignored_functions() -> set[Any]:
 
 
 def get_default_nowrap_functions() -> set[Any]:
-    """List functions whose results stay plain tensors: none, as properties do not ask.
+    """List functions whose results keep their own class: looks at `_base` and `grad`.
 
     Example:
-        >>> adjit.overrides.get_default_nowrap_functions()
-        set()
+        >>> adjit.Tensor.grad.__get__ in adjit.overrides.get_default_nowrap_functions()
+        True
     """
-    return set()
+    return {inspect.getattr_static(Tensor, name).__get__ for name in ("_base", "grad")}
 
 
 def is_tensor_method_or_property(func: Any) -> bool:
-    """True if a function is a method of `Tensor`.
+    """True if a function is a method of `Tensor`, or what gives one of its properties.
 
     Example:
         >>> adjit.overrides.is_tensor_method_or_property(adjit.Tensor.sin)
         True
     """
+    if getattr(func, "__name__", None) == "__get__":
+        return isinstance(getattr(func, "__self__", None), property)
     return any(getattr(Tensor, name) is func for name in _names())
 
 
@@ -423,6 +700,7 @@ def resolve_name(f: Any) -> str | None:
     return None
 
 
-_QUIET = _default, _disabled_torch_function_impl.__func__  # what leaves everything as it is
+_PLAIN = {Tensor, int, float, bool, str, type(None)}  # classes of arguments that are not asked
+_QUIET = _disabled_torch_function_impl.__func__  # leaves everything as it is
 Tensor.__torch_function__ = classmethod(_default)  # type: ignore[attr-defined]
 tensor.subclass_hooks.append(_on_subclass)

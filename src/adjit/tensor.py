@@ -14,6 +14,7 @@ from .absent import Missing, is_missing, missing_methods
 from .dtypes import dtype
 from .graph import copies, record, write
 from .graph.export import attach_methods
+from .graph.levels import tracers
 from .graph.node import Meta, RemovableHandle, TensorBase
 from .graph.state import State, observers, state
 from .graph.view import current_fn
@@ -300,6 +301,7 @@ class Tensor(TensorBase):
         """
         return self.spec.device is devices.CPU
 
+    _is_plain = True  # in the body of a class: its text form does not tell the class
     is_sparse = is_quantized = False
     is_meta = is_mps = is_xpu = is_xla = is_mtia = is_ipu = is_maia = is_vulkan = False
 
@@ -914,6 +916,10 @@ class Tensor(TensorBase):
             raise TypeError("iteration over a 0-d tensor")
         return iter(self.unbind(0))
 
+    def __reversed__(self) -> Tensor:
+        turned: Tensor = self.flip(0) if self.spec.ndim else self
+        return turned
+
     def __contains__(self, element: Any) -> bool:
         if not (record.is_tensor(element) or isinstance(element, (int, float))):
             raise RuntimeError(
@@ -929,8 +935,9 @@ class Tensor(TensorBase):
 
     def _shown(self, tangent: str | None = None) -> str:
         """The text of a tensor, perhaps with that of its tangent."""
-        fn = self.grad_fn
-        prefix = "tensor("
+        fn, kind = self.grad_fn, type(self)
+        is_plain = "_is_plain" in vars(kind) or kind in tracers
+        prefix = "tensor(" if is_plain else f"{kind.__name__}("
         return printing.tensor_repr(
             self._values(),
             dtype_name=repr(self.spec.dtype),

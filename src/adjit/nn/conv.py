@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
 from ..dtypes import dtype as DType
@@ -26,12 +26,12 @@ def for_axes(value: Any, axes: int) -> tuple[int, ...]:
 class _ConvNd(Module):
     """What all convolution layers share: numbers, weight, bias, and how they are shown.
 
-    A layer's `axes` says over how many it goes, its `function` computes it.
+    A layer's `axes` says over how many it goes, its `function` of `nn.functional` computes it.
     """
 
     axes: ClassVar[int]
     transposed: ClassVar[bool] = False
-    function: ClassVar[Callable[..., Tensor]]
+    function: ClassVar[str]
 
     def __init__(
         self,
@@ -142,7 +142,7 @@ class _Forward(_ConvNd):
         if self.padding_mode != "zeros":
             input = F.pad(input, self._widths(), mode=self.padding_mode)
             padding = (0,) * self.axes
-        return type(self).function(
+        return getattr(F, self.function)(
             input, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
 
@@ -173,7 +173,7 @@ class Conv1d(_Forward):
     """
 
     axes = 1
-    function = staticmethod(F.conv1d)
+    function = "conv1d"
 
 
 class Conv2d(_Forward):
@@ -208,7 +208,7 @@ class Conv2d(_Forward):
     """
 
     axes = 2
-    function = staticmethod(F.conv2d)
+    function = "conv2d"
 
 
 class Conv3d(_Forward):
@@ -223,7 +223,7 @@ class Conv3d(_Forward):
     """
 
     axes = 3
-    function = staticmethod(F.conv3d)
+    function = "conv3d"
 
 
 class _ConvTransposeNd(_ConvNd):
@@ -257,7 +257,7 @@ class _ConvTransposeNd(_ConvNd):
         more = self.output_padding
         if output_size is not None:
             more = self._padding_for(input, list(output_size))
-        return type(self).function(
+        return getattr(F, self.function)(
             input, self.weight, self.bias, self.stride, self.padding, more, self.groups,
             self.dilation,
         )  # fmt: skip
@@ -300,7 +300,7 @@ class ConvTranspose1d(_ConvTransposeNd):
     """
 
     axes = 1
-    function = staticmethod(F.conv_transpose1d)
+    function = "conv_transpose1d"
 
 
 class ConvTranspose2d(_ConvTransposeNd):
@@ -336,7 +336,7 @@ class ConvTranspose2d(_ConvTransposeNd):
     """
 
     axes = 2
-    function = staticmethod(F.conv_transpose2d)
+    function = "conv_transpose2d"
 
 
 class ConvTranspose3d(_ConvTransposeNd):
@@ -352,4 +352,4 @@ class ConvTranspose3d(_ConvTransposeNd):
     """
 
     axes = 3
-    function = staticmethod(F.conv_transpose3d)
+    function = "conv_transpose3d"

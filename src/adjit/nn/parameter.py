@@ -29,6 +29,7 @@ class Parameter(Tensor):
     """
 
     __torch_function__ = plainly
+    _is_plain = True
 
     def __new__(cls, data: Tensor | None = None, requires_grad: bool = True) -> Self:
         made = _leaf(cls, data)
@@ -71,6 +72,7 @@ class Buffer(Tensor):
 
     persistent: bool
     __torch_function__ = plainly
+    _is_plain = True
 
     def __new__(cls, data: Tensor | None = None, *, persistent: bool = True) -> Self:
         buffer = _leaf(cls, data)

@@ -945,7 +945,7 @@ def legacy_tensor(
 
 def _constructed(cls: type[Tensor], *args: Any, **kwargs: Any) -> Any:
     made = legacy_tensor(args, kwargs, dtypes.get_default_dtype())
-    return made if cls is Tensor else made.as_subclass(cls)
+    return made if type(made) is cls else made.as_subclass(cls)
 
 
 add_method("__new__", _constructed)

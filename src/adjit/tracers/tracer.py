@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph import record
 from ..graph.levels import Level
 from ..graph.node import RemovableHandle
-from ..tensor import Tensor
+from ..tensor import Tensor, plainly
 
 
 def _of_value(name: str) -> Any:
@@ -23,6 +23,7 @@ class Tracer(Tensor):
     """
 
     __slots__ = ("level", "value")
+    __torch_function__ = plainly
     if TYPE_CHECKING:
         level: Any
         value: Tensor
