@@ -17,12 +17,12 @@ def run(torch, nn, F, draw):
 
     model = draw.into(Policy())
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-2)
-    eps = np.finfo(np.float32).eps.item()
+    eps, dtype = np.finfo(np.float32).eps.item(), torch.get_default_dtype()
     losses = []
     for _ in range(3):
         kept, rewards = [], []
         for state in draw(6, 4).numpy():
-            probs, value = model(torch.from_numpy(state).float())
+            probs, value = model(torch.from_numpy(state).to(dtype))
             m = torch.distributions.Categorical(probs)
             action = torch.tensor(int(state.sum() > 0))
             kept.append((m.log_prob(action), value))
