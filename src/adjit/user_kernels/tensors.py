@@ -93,15 +93,15 @@ class UserKernel:
 
     def code_for(
         self, values: Sequence[Any], wrt: tuple[int, ...] | None = None, mode: Mode = "reverse"
-    ) -> Code:
+    ) -> KernelCode:
         """The code for arguments like these, differentiated by those of `wrt`."""
         return self._codes.find(values, (wrt, mode))
 
     def _code_for(
         self, argument_types: tuple[types.Type, ...], more: tuple[tuple[int, ...] | None, Mode]
-    ) -> Code:
+    ) -> KernelCode:
         wrt, mode = more
-        return Code(self, generated(self.py_func, argument_types, wrt, mode), wrt)
+        return KernelCode(self, generated(self.py_func, argument_types, wrt, mode), wrt)
 
     def source(self, *args: Any) -> str:
         """Read the generated code for arguments like these, with the user's lines as comments.
@@ -142,7 +142,7 @@ class UserKernel:
         return "\n".join(lines)
 
 
-class Code:
+class KernelCode:
     """The generated code for one kind of arguments, and what there is to do with its results."""
 
     def __init__(
@@ -227,7 +227,7 @@ class KernelCall(AutogradFunction):
     """A call of a kernel on tensors."""
 
     @staticmethod
-    def forward(ctx: Any, code: Code, values: list[Any], *args: Any) -> Any:
+    def forward(ctx: Any, code: KernelCode, values: list[Any], *args: Any) -> Any:
         ctx.code, ctx.gradients = code, None
         ctx.args = [None if isinstance(a, Tensor) else a for a in args]
         if code.is_joint:
@@ -277,7 +277,7 @@ class KernelPullback(AutogradFunction):
     """The gradients of a kernel's call, by adjoints of its results; differentiable once more."""
 
     @staticmethod
-    def forward(ctx: Any, code: Code, count: int, *both: Any) -> Any:
+    def forward(ctx: Any, code: KernelCode, count: int, *both: Any) -> Any:
         args, adjoints = both[:count], both[count:]
         ctx.code, ctx.count = code, count
         ctx.args = [None if isinstance(a, Tensor) else a for a in both]
