@@ -12,7 +12,7 @@ import pytest
 from numba import njit
 
 import adjit
-from adjit.user_kernels import NotDifferentiable
+from adjit.user_kernels import NotDifferentiable, dispatch
 
 
 def copies(args):
@@ -601,6 +601,35 @@ def test_a_changed_constant_is_another_function():
     assert [scaled(c)(3.0) for c in (1.0, 2.0)] == [(9.0, (6.0,)), (18.0, (12.0,))]
 
 
+RATE = 2.0
+
+
+def rated(x):
+    return RATE * x * x
+
+
+def test_a_changed_global_is_noticed(monkeypatch):
+    value_and_grad, product = adjit.value_and_grad(rated), adjit.kernel(rated)
+    assert (value_and_grad(3.0), product(3.0)) == ((18.0, (12.0,)), 18.0)
+    monkeypatch.setitem(globals(), "RATE", 4.0)
+    assert (value_and_grad(3.0), product(3.0)) == ((36.0, (24.0,)), 36.0)
+
+
+def test_later_calls_do_not_read_sources_or_types(monkeypatch):
+    """Reading the source took 1 ms a call on tensors, types 17 us a call on arrays."""
+    value_and_grad, x = adjit.value_and_grad(rated), leaf(0.3)
+    square = adjit.kernel(rated)
+    expected = value_and_grad(0.3)
+    square(x).backward()
+    for name in ("meaning_of_function", "types_of"):
+        monkeypatch.delattr(dispatch, name)
+    assert value_and_grad(0.3) == expected
+    square(x).backward()
+    assert x.grad.item() == pytest.approx(2 * expected[1][0])
+    with pytest.raises(NameError):
+        value_and_grad(np.float32(0.3))
+
+
 def test_a_tape_of_many_chunks_is_used_again():
     def orbit(x, n):
         k = 0
@@ -730,6 +759,23 @@ def test_what_was_saved_is_checked():
     x.mul_(2)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         y.sum().backward()
+
+
+def test_operands_are_not_shared_afterwards():
+    """What `.numpy()` has shown is settled at once in every step from then on."""
+    x, rate = leaf(X.tolist()), leaf(0.6)
+    y = x * 2
+    (energy(y, rate) + smooth(y, rate).sum()).backward()
+    out = x.detach() * 1
+    several(x, out, 2)[0].backward()
+    assert [t.storage.shared for t in (x, y, rate, out, x.grad, rate.grad)] == [0] * 6
+
+
+def test_without_gradients_only_the_function_runs():
+    with adjit.no_grad():
+        total = energy(leaf(X.tolist()), leaf(0.6))
+    assert not total.requires_grad
+    assert total.item() == pytest.approx(energy(X, 0.6))
 
 
 def test_kernels_inside_of_compile():

@@ -28,7 +28,7 @@ from .reader import ArgumentKind, read
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter
 from .rules import FLAT
-from .source import Function, digest_of, python_function
+from .source import Function, meaning_of_function, python_function
 from .structure import Apply, Make, Procedure, StoreElement, walk
 from .typing_pass import infer_types
 from .writing import Lines, primal_source, results_text
@@ -122,7 +122,7 @@ def generated(
             )
     wanted = tuple(floating if wrt is None else wrt)
     key = (
-        digest_of(function),
+        meaning_of_function(function).digest,
         str(argument_types),
         str(wanted),
         mode,
@@ -317,7 +317,8 @@ def _value_and_grad(f: Procedure, writer: ReverseWriter, wanted: list[str], name
 
 def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
     """A function of (arguments, adjoints of the results that are floats, adjoints of the arrays that are
-    written and floats) that gives the gradients."""
+    written and floats, memory for the gradients of arrays) that fills the last and gives the results that
+    are numbers, and the gradients of numbers."""
     w, seeds, extra = Lines(), {}, []
     active = set(writer.seeds())
     for k, (v, kind) in enumerate(zip(f.returns, _results(f), strict=True)):
@@ -329,20 +330,24 @@ def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
             seeds[own] = f"adjoint{k}.copy()" if kind.startswith("array") else f"adjoint{k}"
     written = [p for p in _written_params(f) if f.arrays[p][1][0] == "f"]
     extra += [f"{p}_adjoint" for p in written]
+    filled = [p for p in wanted if p in f.arrays]
+    extra += [f"{p}_b" for p in filled]
     w.add(f"def pullback({', '.join([*f.params, *extra])}):")
     with w.indented():
         _check_shares(f, w)
+        for p in filled:
+            w.add(f"{p}_b[:] = {f'{p}_adjoint' if p in written else '0.0'}")
         for p in writer.shadows():
-            w.add(f"{p}_b = {f'{p}_adjoint.copy()' if p in written else f'np.zeros_like({p})'}")
+            if p not in filled:
+                w.add(f"{p}_b = {p}_adjoint.copy()")
         for p in _written_params(f):
             w.add(f"{p}_copy = {p}.copy()")
         w.add("tape = open_tape()")
         w.add(_call_core(f, writer, seeds))
         w.add("close_tape(tape)")
-        for p in wanted:
-            if p in written and not writer.is_active(p):
-                w.add(f"{p}_b = {p}_adjoint.copy()")
-        w.add(f"return {_gradients(f, writer, [*wanted], w)}")
+        numbers = [f"value{k}" for k, kind in enumerate(_results(f)) if kind[:5] != "array"]
+        gradients = [f"{p}_b" if writer.is_active(p) else "0.0" for p in wanted if p not in filled]
+        w.add(f"return {results_text(numbers, True)}, {results_text(gradients, True)}")
     return "\n".join(w.lines) + "\n"
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
-import numba
 from numba import types
 from numba.extending import overload
 
+from .dispatch import Specializations
 from .generated import GeneratedFile, Mode, generated, is_floating
 from .source import Function, python_function
 
@@ -45,23 +44,23 @@ def _callable(
 ) -> Any:
     """A Python function that calls `name` of the generated file, also from njit code."""
 
-    def dispatcher(argument_types: tuple[types.Type, ...]) -> Any:
+    def compiled_for(argument_types: tuple[types.Type, ...], _: Any = None) -> Any:
         file = generated(function, types_of(argument_types), _positions(wrt), mode)
         if mode != "forward":
             one_number(file, function)
         return getattr(file.module, name)
 
-    found = functools.cache(dispatcher)
+    find = Specializations(function, compiled_for).find
 
     def call(*args: Any) -> Any:
-        return found(tuple(types.unliteral(numba.typeof(a)) for a in args))(*args)
+        return find(args)(*args)
 
     call.__name__ = call.__qualname__ = f"{python_function(function).__name__}_{name}"
     call.__doc__ = docs
 
     @overload(call)  # type: ignore[untyped-decorator]
     def in_njit(*args: Any) -> Any:
-        compiled = found(tuple(types.unliteral(a) for a in args))
+        compiled = compiled_for(tuple(types.unliteral(a) for a in args))
 
         def implementation(*args: Any) -> Any:
             return compiled(*args)

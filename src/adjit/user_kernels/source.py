@@ -8,8 +8,8 @@ import hashlib
 import inspect
 import textwrap
 import types
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -62,6 +62,7 @@ def source_of(function: Function) -> SourceText:
 
 
 MISSING = object()
+_LIBRARIES = ("numpy", "math", "numba")
 
 
 def meaning_of(function: Function, name: str) -> Any:
@@ -77,23 +78,45 @@ def meaning_of(function: Function, name: str) -> Any:
     return getattr(builtins, name, MISSING) if found is MISSING else found
 
 
-def digest_of(function: Function) -> str:
-    """A digest of a function's text, of all that it calls, and of the constants they read."""
-    parts: list[str] = []
-    _collect(python_function(function), parts, set())
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+@dataclass
+class Meaning:
+    """What a function's meaning depends on: texts, and the values that were found by names."""
+
+    parts: list[str] = field(default_factory=list)
+    globals: list[tuple[Mapping[str, Any], str, Any]] = field(default_factory=list)
+    cells: list[tuple[types.CellType, Any]] = field(default_factory=list)
+
+    @property
+    def digest(self) -> str:
+        return hashlib.sha256("\0".join(self.parts).encode()).hexdigest()
+
+    def is_current(self) -> bool:
+        """Whether the names still have these values, by identity."""
+        for space, name, value in self.globals:
+            if space.get(name, MISSING) is not value:
+                return False
+        return all([cell.cell_contents is value for cell, value in self.cells])  # noqa: C419
 
 
-def _collect(function: Function, parts: list[str], seen: set[int]) -> None:
+def meaning_of_function(function: Function) -> Meaning:
+    """A function's text, that of all that it calls, and the constants they read."""
+    found = Meaning()
+    _collect(python_function(function), found, set())
+    return found
+
+
+def _collect(function: Function, meaning: Meaning, seen: set[int]) -> None:
     if id(function) in seen:
         return
     seen.add(id(function))
     source = source_of(function)
-    parts += [source.filename, str(source.first), *source.lines]
-    parts.append(repr(function.__defaults__))
+    meaning.parts += [source.filename, str(source.first), *source.lines]
+    meaning.parts.append(repr(function.__defaults__))
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            _describe(node.id, meaning_of(function, node.id), parts, seen)
+            value = meaning_of(function, node.id)
+            if _describe(node.id, value, meaning, seen):
+                _watch(function, node.id, value, meaning)
         elif isinstance(node, ast.Attribute):
             owner = node
             path = []
@@ -105,19 +128,41 @@ def _collect(function: Function, parts: list[str], seen: set[int]) -> None:
                 owner = inner
             if isinstance(owner.value, ast.Name):
                 value = meaning_of(function, owner.value.id)
+                holder: Any = MISSING
                 for attr in reversed(path):
-                    value = getattr(value, attr, MISSING)
-                _describe(ast.unparse(node), value, parts, seen)
+                    holder, value = value, getattr(value, attr, MISSING)
+                if _describe(ast.unparse(node), value, meaning, seen) and _may_change(holder):
+                    meaning.globals.append((vars(holder), path[0], value))
 
 
-def _describe(name: str, value: Any, parts: list[str], seen: set[int]) -> None:
+def _may_change(holder: Any) -> bool:
+    """Whether attributes of an object are a module's, and no library's constants."""
+    return isinstance(holder, types.ModuleType) and holder.__name__ not in _LIBRARIES
+
+
+def _watch(function: Function, name: str, value: Any, meaning: Meaning) -> None:
+    """Note where a name's value was found."""
+    for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if free == name:
+            meaning.cells.append((cell, value))
+            return
+    if name in function.__globals__:
+        meaning.globals.append((function.__globals__, name, value))
+
+
+def _describe(name: str, value: Any, meaning: Meaning, seen: set[int]) -> bool:
+    """Add what a name means; True if it is the user's, who may change it."""
     value = python_function(value)
     if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
-        parts.append(f"{name}={value!r}:{type(value).__name__}")
-    elif isinstance(value, types.FunctionType):
+        meaning.parts.append(f"{name}={value!r}:{type(value).__name__}")
+        return True
+    if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
-        parts.append(f"{name}={module}.{value.__qualname__}")
-        if module.partition(".")[0] not in ("numpy", "math", "numba"):
-            _collect(value, parts, seen)
-    elif value is not MISSING:
-        parts.append(f"{name}={getattr(value, '__name__', type(value).__name__)}")
+        meaning.parts.append(f"{name}={module}.{value.__qualname__}")
+        if module.partition(".")[0] in _LIBRARIES:
+            return False
+        _collect(value, meaning, seen)
+        return True
+    if value is not MISSING:
+        meaning.parts.append(f"{name}={getattr(value, '__name__', type(value).__name__)}")
+    return False

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 from collections.abc import Sequence
 from typing import Any
 
-import numba
 import numpy as np
+from numba import types
 
+from .. import devices, dtypes
 from ..autograd.function import Function as AutogradFunction
 from ..autograd.modes import is_grad_enabled
-from ..ops.creation import tensor
+from ..graph.node import dense_spec
+from ..graph.primitives import empty, from_array, number
+from ..graph.record import needs_grad
+from ..graph.state import state
+from ..schedule.settle import value_of
 from ..tensor import Tensor
+from .dispatch import Specializations, types_of
 from .generated import GeneratedFile, Mode, generated
 from .source import Function, python_function
 
@@ -66,6 +73,7 @@ class UserKernel:
 
     def __init__(self, f: Function) -> None:
         self.py_func = python_function(f)
+        self._codes = Specializations(self.py_func, self._code_for)
         functools.update_wrapper(self, self.py_func)
 
     def __repr__(self) -> str:
@@ -74,20 +82,26 @@ class UserKernel:
     def __call__(self, *args: Any) -> Any:
         """Call the function on tensors, arrays and numbers."""
         if not any(isinstance(a, Tensor) for a in args):
-            return self._file(args, None).module.primal(*args)
-        outs = KernelCall.apply(self, *args)
-        file = self._file(_values(args), None)
-        count = len(file.facts["results"])
-        results = outs[:count] if isinstance(outs, tuple) else (outs,)
-        if not count:
+            return self.code_for(args).module.primal(*args)
+        values = _values(args)
+        wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
+        code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
+        outs = KernelCall.apply(code, values, *args)
+        if not code.kinds:
             return None
-        return tuple(results) if file.facts["is_tuple"] else results[0]
+        return outs[: len(code.kinds)] if code.is_tuple else outs[0]
 
-    def _file(
-        self, values: Sequence[Any], wrt: tuple[int, ...] | None, mode: Mode = "reverse"
-    ) -> GeneratedFile:
-        """The generated file for arguments like these."""
-        return generated(self.py_func, [numba.typeof(v) for v in values], wrt, mode)
+    def code_for(
+        self, values: Sequence[Any], wrt: tuple[int, ...] | None = None, mode: Mode = "reverse"
+    ) -> KernelCode:
+        """The code for arguments like these, differentiated by those of `wrt`."""
+        return self._codes.find(values, (wrt, mode))
+
+    def _code_for(
+        self, argument_types: tuple[types.Type, ...], more: tuple[tuple[int, ...] | None, Mode]
+    ) -> KernelCode:
+        wrt, mode = more
+        return KernelCode(self, generated(self.py_func, argument_types, wrt, mode), wrt)
 
     def source(self, *args: Any) -> str:
         """Read the generated code for arguments like these, with the user's lines as comments.
@@ -98,7 +112,7 @@ class UserKernel:
             >>> "# back 2: return x * x" in adjit.kernel(square).source(3.0)
             True
         """
-        return self._file(_values(args), None).source
+        return self.code_for(_values(args)).file.source
 
     def explain(self, *args: Any) -> str:
         """Say what the way back keeps and why, where no gradient flows, and the most memory that it takes.
@@ -116,9 +130,9 @@ class UserKernel:
             on the tape: 800 bytes
         """
         values = _values(args)
-        file = self._file(values, None)
+        file = self.code_for(values).file
         facts = file.facts
-        lines = [f"{self.py_func.__name__}: {', '.join(str(numba.typeof(v)) for v in values)}"]
+        lines = [f"{self.py_func.__name__}: {', '.join(map(str, types_of(values)))}"]
         lines += [f"kept: {name}, {why} ({note})" for name, note, why in facts["kept"]]
         lines += [
             f"no gradient flows through {function} ({note})" for function, note in facts["flat"]
@@ -128,89 +142,129 @@ class UserKernel:
         return "\n".join(lines)
 
 
+class KernelCode:
+    """The generated code for one kind of arguments, and what there is to do with its results."""
+
+    def __init__(
+        self, kernel: UserKernel, file: GeneratedFile, wrt: tuple[int, ...] | None
+    ) -> None:
+        facts = file.facts
+        self.kernel, self.file, self.module, self.wrt = kernel, file, file.module, wrt or ()
+        self.is_tuple: bool = facts["is_tuple"]
+        # Of results: the dtypes of floats and arrays, None for whole numbers, which stay Python's.
+        self.kinds = [
+            None if kind == "whole" else dtypes.of_numpy(np.dtype(kind)) for kind in facts["dtypes"]
+        ]
+        self.floats = [
+            k for k, kind in enumerate(self.kinds) if kind is not None and kind.is_floating_point
+        ]
+        self.written: list[int] = facts.get("written", [])
+        # Whether the gradient is computed with the value.
+        self.is_joint = (
+            wrt is not None
+            and facts["results"] == ["float"]
+            and not self.is_tuple
+            and not self.written
+        )
+
+    def pull_back(
+        self, values: Sequence[Any], adjoints: Sequence[Any], wanted: Sequence[Any]
+    ) -> tuple[Sequence[Any], list[Tensor]]:
+        """The results that are numbers, and the gradients as tensors of the shapes and dtypes of `wanted`."""
+        gradients = [_memory_like(a) if a.spec.ndim else None for a in wanted]
+        arrays = [_array(g) for g in gradients if g is not None]
+        numbers, found = self.module.pullback(*values, *adjoints, *arrays)
+        rest = iter(found)
+        return numbers, [
+            number(float(next(rest)), a.spec.dtype) if g is None else g
+            for a, g in zip(wanted, gradients, strict=True)
+        ]
+
+    def as_results(self, results: Sequence[Any]) -> list[Any]:
+        """Tensors of floats and arrays; whole numbers as they are."""
+        return [
+            r if kind is None else from_array(r) if isinstance(r, np.ndarray) else number(r, kind)
+            for r, kind in zip(results, self.kinds, strict=True)
+        ]
+
+
 def _values(args: Sequence[Any]) -> list[Any]:
     """What Numba is given for arguments: arrays, and numbers for tensors without dimensions."""
-    found: list[Any] = []
-    for a in args:
-        if not isinstance(a, Tensor):
-            found.append(a)
-            continue
-        if a.device.type != "cpu":
-            raise RuntimeError(
-                f"kernels run on the CPU, got a tensor on {a.device}: move it by .cpu()"
-            )
-        array = a.detach().contiguous().numpy()
-        found.append(array if array.ndim else array[()])
-    return found
-
-
-def _as_results(results: Sequence[Any], dtypes: Sequence[str]) -> list[Any]:
-    """Tensors of floats and arrays; whole numbers as they are."""
     return [
-        r if kind == "whole" else tensor(np.asarray(r, None if isinstance(r, np.ndarray) else kind))
-        for r, kind in zip(results, dtypes, strict=True)
+        a if not isinstance(a, Tensor) else _array(a) if a.spec.ndim else _array(a)[()]
+        for a in args
     ]
 
 
-def _like(gradient: Any, argument: Any) -> Any:
-    """A gradient as a tensor of an argument's dtype."""
-    return tensor(np.asarray(gradient)).to(argument.dtype)
+def _array(t: Tensor) -> np.ndarray[Any, Any]:
+    """An array on the value of a tensor, which is not marked as seen by others: it is read at once."""
+    spec = t.spec
+    if spec.device is not devices.CPU:
+        raise RuntimeError(
+            f"kernels run on the CPU, got a tensor on {spec.device}: move it by .cpu()"
+        )
+    kind = spec.dtype
+    if spec.numel == 0:
+        return np.empty(spec.shape, kind.numpy)
+    if not spec.contiguous:
+        return _array(t.detach().contiguous())
+    state.steady = False
+    value = value_of(t.storage)
+    memory: Any = (ctypes.c_char * (spec.numel * kind.itemsize)).from_address(
+        value.address + t.offset * kind.itemsize
+    )
+    memory.holder = value
+    return np.ndarray(spec.shape, kind.numpy, memory)
+
+
+def _memory_like(t: Tensor) -> Tensor:
+    """A dense tensor of undefined elements."""
+    made: Tensor = empty(dense_spec(t.spec.shape, t.spec.dtype))
+    return made
 
 
 class KernelCall(AutogradFunction):
     """A call of a kernel on tensors."""
 
     @staticmethod
-    def forward(ctx: Any, function: UserKernel, *args: Any) -> Any:
-        values = _values(args)
-        wrt = tuple(k for k, needs in enumerate(ctx.needs_input_grad[1:]) if needs)
-        file = function._file(values, wrt or None)
-        facts = file.facts
-        ctx.function, ctx.wrt, ctx.gradients = function, wrt, None
-        ctx.args = [None if isinstance(a, Tensor) else v for a, v in zip(args, values, strict=True)]
-        written = [k for k in facts["written"] if isinstance(args[k], Tensor)]
-        ctx.written = facts["written"]
-        ctx.floats = [k for k, r in enumerate(facts["dtypes"]) if r[0] == "f"]
-        originals = [a.detach().clone() if k in written else a for k, a in enumerate(args)]
-        ctx.save_for_backward(*[a for a in originals if isinstance(a, Tensor)])
-        if wrt and facts["results"] == ["float"] and not facts["is_tuple"] and not facts["written"]:
-            value, ctx.gradients = file.module.value_and_grad(*values)
-            return _as_results([value], facts["dtypes"])[0]
-        given = [v.copy() if k in written else v for k, v in enumerate(values)]
-        results = file.module.primal(*given)
-        several = results if facts["is_tuple"] else (results,) if facts["results"] else ()
-        outs = _as_results(several, facts["dtypes"])
+    def forward(ctx: Any, code: KernelCode, values: list[Any], *args: Any) -> Any:
+        ctx.code, ctx.gradients = code, None
+        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+        if code.is_joint:
+            ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
+            results, ctx.gradients = code.pull_back(values, (1.0,), [args[k] for k in code.wrt])
+            return tuple(code.as_results(results))
+        written = [k for k in code.written if isinstance(args[k], Tensor)]
+        if code.wrt:
+            originals = [a.detach().clone() if k in written else a for k, a in enumerate(args)]
+            ctx.save_for_backward(*[a for a in originals if isinstance(a, Tensor)])
         for k in written:
-            args[k].copy_(tensor(given[k]))
+            values[k] = values[k].copy()
+        results = code.module.primal(*values)
+        several = results if code.is_tuple else (results,) if code.kinds else ()
+        outs = code.as_results(several)
+        for k in written:
+            args[k].copy_(from_array(values[k]))
         ctx.mark_dirty(*[args[k] for k in written])
         return (*outs, *[args[k] for k in written])
 
     @staticmethod
     def backward(ctx: Any, *adjoints: Any) -> Any:
-        args = _restored(ctx)
+        args, code = _restored(ctx), ctx.code
         create_graph = is_grad_enabled()
-        if create_graph and ctx.written:
+        if create_graph and code.written:
             raise RuntimeError(
-                f"{ctx.function.py_func.__name__} writes into its arguments: "
+                f"{code.kernel.py_func.__name__} writes into its arguments: "
                 "it has no double backward; write into new arrays and return them"
             )
-        grads: dict[int, Any] = {}
         if ctx.gradients is not None and not create_graph:
-            grads = {
-                k: _like(g, args[k]) * adjoints[0].to(args[k].dtype)
-                for k, g in zip(ctx.wrt, ctx.gradients, strict=True)
-            }
+            found = [g * adjoints[0].to(g.dtype) for g in ctx.gradients]
         else:
-            floats = [adjoints[k] for k in ctx.floats]
-            written = [
-                a
-                for k, a in zip(
-                    ctx.written, adjoints[len(adjoints) - len(ctx.written) :], strict=True
-                )
-            ]
-            found = KernelPullback.apply(ctx.function, ctx.wrt, len(args), *args, *floats, *written)
-            grads = dict(zip(ctx.wrt, found if isinstance(found, tuple) else (found,), strict=True))
-        return (None, *[grads.get(k) for k in range(len(args))])
+            floats = [adjoints[k] for k in code.floats]
+            written = adjoints[len(adjoints) - len(code.written) :] if code.written else ()
+            found = KernelPullback.apply(code, len(args), *args, *floats, *written)
+        grads = dict(zip(code.wrt, found, strict=True))
+        return (None, None, *[grads.get(k) for k in range(len(args))])
 
 
 def _restored(ctx: Any) -> list[Any]:
@@ -223,38 +277,34 @@ class KernelPullback(AutogradFunction):
     """The gradients of a kernel's call, by adjoints of its results; differentiable once more."""
 
     @staticmethod
-    def forward(
-        ctx: Any, function: UserKernel, wrt: tuple[int, ...], count: int, *both: Any
-    ) -> Any:
+    def forward(ctx: Any, code: KernelCode, count: int, *both: Any) -> Any:
         args, adjoints = both[:count], both[count:]
-        values = _values(args)
-        ctx.function, ctx.wrt, ctx.count = function, wrt, count
+        ctx.code, ctx.count = code, count
         ctx.args = [None if isinstance(a, Tensor) else a for a in both]
         ctx.save_for_backward(*[a for a in both if isinstance(a, Tensor)])
-        file = function._file(values, wrt)
-        found = file.module.pullback(*values, *_values(adjoints))
-        return tuple(_like(g, args[k]) for k, g in zip(wrt, found, strict=True))
+        wanted = [args[k] for k in code.wrt]
+        return tuple(code.pull_back(_values(args), _values(adjoints), wanted)[1])
 
     @staticmethod
     def backward(ctx: Any, *directions: Any) -> Any:
+        kernel, wrt = ctx.code.kernel, ctx.code.wrt
         if is_grad_enabled():
-            name = ctx.function.py_func.__name__
+            name = kernel.py_func.__name__
             raise RuntimeError(f"the third derivative of the kernel {name} is not supported")
         both = _restored(ctx)
         args, adjoints = both[: ctx.count], both[ctx.count :]
-        values = _values(args)
-        along = [
-            v.astype(a.dtype) if isinstance(v, np.ndarray) else type(a)(v)
-            for v, a in zip(_values(directions), [values[k] for k in ctx.wrt], strict=True)
-        ]
-        second = ctx.function._file(values, ctx.wrt, "second").module
-        found = second.pullback(*values, *along, *_values(adjoints))[: len(ctx.wrt)]
-        by_argument = {k: _like(g, args[k]) for k, g in zip(ctx.wrt, found, strict=True)}
-        forward = ctx.function._file(values, ctx.wrt, "forward")
+        values, wanted = _values(args), [args[k] for k in wrt]
+        along = _values([d.to(a.dtype) for d, a in zip(directions, wanted, strict=True)])
+        second = kernel.code_for(values, wrt, "second")
+        _, found = second.pull_back([*values, *along], _values(adjoints), [*wanted, *wanted])
+        by_argument = dict(zip(wrt, found[: len(wrt)], strict=True))
+        forward = kernel.code_for(values, wrt, "forward")
         _, _, tangents, _ = forward.module.value_and_tangent(*values, *along)
-        several = tangents if forward.facts["is_tuple"] else (tangents,)
-        floats = [
-            t for t, kind in zip(several, forward.facts["dtypes"], strict=True) if kind[0] == "f"
+        several = tangents if forward.is_tuple else (tangents,)
+        by_adjoint = [
+            t.to(a.dtype)
+            for t, a in zip(
+                [forward.as_results(several)[k] for k in forward.floats], adjoints, strict=True
+            )
         ]
-        by_adjoint = [_like(t, a) for t, a in zip(floats, adjoints, strict=True)]
-        return (None, None, None, *[by_argument.get(k) for k in range(ctx.count)], *by_adjoint)
+        return (None, None, *[by_argument.get(k) for k in range(ctx.count)], *by_adjoint)
