@@ -2,6 +2,7 @@
 
 A unit is one element. It has a block of the generator to itself, of which each turn takes four words more
 (`block_of_turn`), so its number depends on no other element. All arithmetic is in the element's dtype.
+Helpers are given the functions that a kernel's `math` means, as theirs is the system's.
 The last words of a launch are the seed, as two halves, and the first block.
 """
 
@@ -42,13 +43,13 @@ def point(first, second, T):
 
 
 @helper
-def log_gamma_number(alpha, low_key, high_key, number, T):
+def log_gamma_number(log, alpha, low_key, high_key, number, T):
     """The logarithm of a gamma number of rate 1 (Marsaglia and Tsang, TOMS 26, 2000).
 
     Below 1 by that of `alpha + 1`, times a power of a uniform number: its logarithm does not underflow.
     """
     if not alpha > T(0) or alpha == T(math.inf):
-        return math.log(alpha)
+        return log(alpha)
     more = alpha < T(1)
     d = (alpha + T(1) if more else alpha) - T(1.0 / 3.0)
     c = T(1) / math.sqrt(T(9) * d)
@@ -57,20 +58,20 @@ def log_gamma_number(alpha, low_key, high_key, number, T):
         e, f, g, _ = block_of_turn(low_key, high_key, number, turn)
         a, _, away = point(e, f, T)
         is_within = T(0) < away < T(1)
-        x = a * math.sqrt(T(-2) * math.log(away) / away) if is_within else T(0)  # a normal number
+        x = a * math.sqrt(T(-2) * log(away) / away) if is_within else T(0)  # a normal number
         v = T(1) + c * x
         cube = v * v * v
         if is_within and v > T(0):
             u, square = below_one(g, T), x * x
             if u < T(1) - T(0.0331) * square * square:  # nearly always, without logarithms
                 break
-            if math.log(u) < T(0.5) * square + d * (T(1) - cube + T(3) * math.log(v)):
+            if log(u) < T(0.5) * square + d * (T(1) - cube + T(3) * log(v)):
                 break
         turn += 1
-    result = math.log(d * cube)
+    result = log(d * cube)
     if more:
         e, f, _, _ = block_of_turn(low_key, high_key, number, APART)
-        result += math.log(within_one(e, f, T)) / alpha
+        result += log(within_one(e, f, T)) / alpha
     return result
 
 
@@ -81,31 +82,31 @@ def log_gamma(args, start, stop):
     alpha, out = at(p[0], T), at(p[1], T)
     low_key, high_key, first = U(p[2]), U(p[3]), p[4]
     for i in range(start, stop):
-        out[i] = log_gamma_number(alpha[i], low_key, high_key, first + i, T)
+        out[i] = log_gamma_number(math.log, alpha[i], low_key, high_key, first + i, T)
 
 
 # --------------------------------------------------------------------------- counts
 
 
 @helper
-def stirling_rest(k, T):
+def stirling_rest(log, lgamma, k, T):
     """log(k!) - (k log(k) - k), without cancellation for large k."""
     if k < T(0.5):
         return T(0)
     if k < T(FEW):
-        return math.lgamma(k + T(1)) - (k * math.log(k) - k)
+        return lgamma(k + T(1)) - (k * log(k) - k)
     square = T(1) / (k * k)
     series = (T(1.0 / 12.0) - square * (T(1.0 / 360.0) - square * T(1.0 / 1260.0))) / k
-    return T(0.5) * math.log(T(2.0 * math.pi) * k) + series
+    return T(0.5) * log(T(2.0 * math.pi) * k) + series
 
 
 @helper
-def deviance(k, mean, T):
+def deviance(log1p, k, mean, T):
     """k log(k / mean) + mean - k, without cancellation where both are large and close (Loader 2000)."""
     if k < T(0.5):
         return mean
     x = (k - mean) / mean
-    return mean * ((T(1) + x) * math.log1p(x) - x)
+    return mean * ((T(1) + x) * log1p(x) - x)
 
 
 @helper
@@ -120,12 +121,12 @@ def hat(high, low, a, b, c, T):
 
 
 @helper
-def poisson_number(mean, low_key, high_key, number, T):
+def poisson_number(exp, log, log1p, lgamma, mean, low_key, high_key, number, T):
     """A Poisson number of a mean that is at least 0 and finite."""
     e, f, g, h = block_of_turn(low_key, high_key, number, APART)
     if mean < T(FEW):
         left = within_one(e, f, T)
-        chance, k = math.exp(-mean), T(0)
+        chance, k = exp(-mean), T(0)
         while left > chance and k < T(1000):
             left -= chance
             k += T(1)
@@ -143,8 +144,8 @@ def poisson_number(mean, low_key, high_key, number, T):
         if near >= T(0.07) and v <= inside:
             return k
         if k >= T(0) and (near >= T(0.013) or v <= near):
-            log_chance = -stirling_rest(k, T) - deviance(k, mean, T)
-            if math.log(v * inverse_alpha / bound) <= log_chance:
+            log_chance = -stirling_rest(log, lgamma, k, T) - deviance(log1p, k, mean, T)
+            if log(v * inverse_alpha / bound) <= log_chance:
                 return k
         turn += 1
 
@@ -162,29 +163,32 @@ def poisson(args, start, stop):
         elif rate == T(math.inf):
             out[i] = rate
         else:
-            out[i] = poisson_number(rate, low_key, high_key, first + i, T)
+            out[i] = poisson_number(
+                math.exp, math.log, math.log1p, math.lgamma, rate, low_key, high_key, first + i, T
+            )
 
 
 @helper
-def log_binomial(n, k, p, T):
+def log_binomial(log, log1p, lgamma, n, k, p, T):
     """The logarithm of the chance of k successes in n trials, up to a constant for each n."""
-    rests = stirling_rest(k, T) + stirling_rest(n - k, T)
-    return -rests - deviance(k, n * p, T) - deviance(n - k, n * (T(1) - p), T)
+    rests = stirling_rest(log, lgamma, k, T) + stirling_rest(log, lgamma, n - k, T)
+    return -rests - deviance(log1p, k, n * p, T) - deviance(log1p, n - k, n * (T(1) - p), T)
 
 
 @helper
-def log_ratio(n, k, mode, p, T):
+def log_ratio(log, log1p, lgamma, n, k, mode, p, T):
     """The logarithm of the chance of k successes over that of the most likely number."""
-    return log_binomial(n, k, p, T) - log_binomial(n, mode, p, T)
+    here = log_binomial(log, log1p, lgamma, n, k, p, T)
+    return here - log_binomial(log, log1p, lgamma, n, mode, p, T)
 
 
 @helper
-def binomial_number(n, p, low_key, high_key, number, T):
+def binomial_number(exp, log, log1p, lgamma, n, p, low_key, high_key, number, T):
     """The successes in n trials of a chance of at most a half."""
     e, f, g, h = block_of_turn(low_key, high_key, number, APART)
     if n * p < T(FEW):
         left = within_one(e, f, T)
-        chance, k, odds = math.exp(n * math.log1p(-p)), T(0), p / (T(1) - p)
+        chance, k, odds = exp(n * log1p(-p)), T(0), p / (T(1) - p)
         while left > chance and k < n:
             left -= chance
             chance *= odds * (n - k) / (k + T(1))
@@ -204,8 +208,10 @@ def binomial_number(n, p, low_key, high_key, number, T):
         if near >= T(0.07) and v <= inside:
             return k
         is_possible = k >= T(0) and k <= n
-        if is_possible and math.log(v * alpha / bound) <= log_ratio(n, k, mode, p, T):
-            return k
+        if is_possible:
+            ratio = log_ratio(log, log1p, lgamma, n, k, mode, p, T)
+            if log(v * alpha / bound) <= ratio:
+                return k
         turn += 1
 
 
@@ -223,17 +229,20 @@ def binomial(args, start, stop):
             out[i] = n
         elif n - n != T(0) or chance != chance:
             out[i] = T(math.nan)
-        elif chance <= T(0.5):
-            out[i] = binomial_number(n, chance, low_key, high_key, first + i, T)
         else:
-            out[i] = n - binomial_number(n, T(1) - chance, low_key, high_key, first + i, T)
+            is_likely = chance > T(0.5)
+            found = binomial_number(
+                math.exp, math.log, math.log1p, math.lgamma,
+                n, T(1) - chance if is_likely else chance, low_key, high_key, first + i, T,
+            )  # fmt: skip
+            out[i] = n - found if is_likely else found
 
 
 # --------------------------------------------------------------------------- angles
 
 
 @helper
-def von_mises_number(kappa, low_key, high_key, number, T):
+def von_mises_number(log, asin, kappa, low_key, high_key, number, T):
     """An angle around 0 (Best and Fisher, Applied Statistics 28, 1979), in a form without cancellation.
 
     With z the cosine of a half turn's part, the angle's cosine is f = (1 + r z) / (r + z).
@@ -256,10 +265,10 @@ def von_mises_number(kappa, low_key, high_key, number, T):
             fall = above * lack / (T(2) + above - lack)  # 1 - f
             c = kappa * (above + fall)
             u = within_one(g, h, T)
-            if c * (T(2) - c) > u or math.log(c / u) + T(1) - c >= T(0):
+            if c * (T(2) - c) > u or log(c / u) + T(1) - c >= T(0):
                 break
         turn += 1
-    angle = T(2) * math.asin(math.sqrt(min(T(0.5) * fall, T(1))))
+    angle = T(2) * asin(math.sqrt(min(T(0.5) * fall, T(1))))
     return -angle if h & U(1) else angle  # a bit that u has not
 
 
@@ -270,4 +279,4 @@ def von_mises(args, start, stop):
     kappa, out = at(p[0], T), at(p[1], T)
     low_key, high_key, first = U(p[2]), U(p[3]), p[4]
     for i in range(start, stop):
-        out[i] = von_mises_number(kappa[i], low_key, high_key, first + i, T)
+        out[i] = von_mises_number(math.log, math.asin, kappa[i], low_key, high_key, first + i, T)
