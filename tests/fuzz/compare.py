@@ -89,7 +89,7 @@ ON_PURPOSE = {
 # Likewise, but it takes certain numbers, shapes or lines before and after.
 IN_PROGRAMS = {
     r"\bmulti_margin_loss\(.*T\.tensor\(\[\]": "PyTorch's mean of no losses is undefined memory",
-    r"(?s)\bint16\b.*\barctan2_?\(|\bint16\b.*\batan2_?\(": "PyTorch squares whole numbers for the gradient",
+    r"(?s)\bint\d+\b.*\b(?:arctan2|atan2)_?\(": "PyTorch squares whole numbers for the gradient",
     r"(?s)\bconv(?:_transpose)?\dd\(.*(?:no_grad\(\)|as_strided)": "results lie channels last here",
     r"(?s)\b(v\d+),[^\n]*= T\.autograd\.grad\(.*\n\1\S*\w_\(": "PyTorch's gradient may be one number for many",
     r"(?s)\berf\w*\(.*\batanh_?\(": "next to 1 a rounding becomes many",
