@@ -42,6 +42,9 @@ def _initial(outputs: Sequence[Any], grads: Any) -> list[Any]:
                 g = _one_for(out)
             result.append(g)
             continue
+        if record.is_tensor(g) and g.spec is out.spec and g.spec.dtype.is_floating_point:
+            result.append(g)
+            continue
         if not record.is_tensor(g):
             raise TypeError("gradients can be either Tensors or None, but got " + type(g).__name__)
         if g.shape != out.shape:
@@ -253,16 +256,16 @@ def grad(
         found = [level.full(g) for g in found]
     result: list[Any] = []
     for k, (t, g) in enumerate(zip(targets, found, strict=True)):
-        if g is None and not unused:
-            raise RuntimeError(
-                f"The differentiated Tensor at index {k} appears to not have been used in the graph. "
-                "Set allow_unused=True if this is the desired behavior."
-            )
-        if g is None and materialize_grads:
-            g = zeros_like(t, requires_grad=create_graph)
-            g = g if level is None else level.full(g)
-        spec = None if g is None or g.spec.contiguous else g.spec
-        if spec is not None and not is_dense(spec.shape, spec.strides):
+        if g is None:
+            if not unused:
+                raise RuntimeError(
+                    f"The differentiated Tensor at index {k} appears to not have been used in the graph. "
+                    "Set allow_unused=True if this is the desired behavior."
+                )
+            if materialize_grads:
+                g = zeros_like(t, requires_grad=create_graph)
+                g = g if level is None else level.full(g)
+        elif not g.spec.contiguous and not is_dense(g.spec.shape, g.spec.strides):
             # One number may stand for many: who writes into it means one element.
             before = [done for done, other in zip(result, found, strict=False) if other is g]
             g = before[0] if before else g.contiguous()

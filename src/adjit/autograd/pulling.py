@@ -14,11 +14,13 @@ def pull_back(
     roots: Sequence[Any], grads: Sequence[Any], targets: Sequence[Any], *, keep: bool, create: bool
 ) -> list[Any]:
     """The gradients of targets, None for those that none reached."""
+    if not tracers:
+        return run_backward(roots, grads, keep=keep, create=create, targets=[*targets]) or []
 
     def at(
         roots: Sequence[Any], grads: Sequence[Any], targets: Sequence[Any], again: bool = False
     ) -> list[Any]:
-        level = level_of([*roots, *targets]) if tracers else None
+        level = level_of([*roots, *targets])
         if level is not None:
             return level.gradients(roots, grads, targets, partial(at, again=True) if again else at)
         return (
