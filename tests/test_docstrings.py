@@ -26,7 +26,7 @@ ROOMS = (
     "backends.openmp", "compiler", "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator",
     "distributed", "distributions", "distributions.constraint_registry", "distributions.constraints",
     "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",
-    "hub", "jit", "linalg", "models", "mps", "multiprocessing", "nn", "nn.functional", "nn.init",
+    "hub", "jit", "library", "linalg", "models", "mps", "multiprocessing", "nn", "nn.functional", "nn.init",
     "nn.parallel", "nn.parameter", "nn.utils", "nn.utils.parametrizations", "nn.utils.parametrize",
     "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "onnx", "optim", "optim.lr_scheduler",
     "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random", "scipy", "serialization",

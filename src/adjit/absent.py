@@ -98,8 +98,9 @@ SUBJECTS = (
     ),
     Subject(
         "Ops of one's own by PyTorch's registries and compilers",
-        "write an adjit.autograd.Function",
-        "library classes utils.cpp_extension",
+        "write an adjit.autograd.Function, or a function for adjit.library.custom_op",
+        """library.Library library.define library.impl library.triton_op library.wrap_triton library.opcheck
+        classes utils.cpp_extension""",
     ),
     Subject(
         "Counts of operations",

@@ -415,7 +415,8 @@ _NO_TENSORS = {
     "get_printoptions", "iinfo", "inference_mode", "is_grad_enabled", "is_storage", "is_tensor", "load",
     "manual_seed", "memory_stats", "no_grad", "printoptions", "promote_types", "save", "seed",
     "set_default_device", "set_default_dtype", "set_grad_enabled", "set_num_threads", "set_printoptions",
-    "typename", "absent", "from_dlpack", "get_rng_state", "set_rng_state", "initial_seed", "Tensor", *_FACTORIES,
+    "typename", "absent", "from_dlpack", "get_rng_state", "set_rng_state", "initial_seed", "Tensor",
+    *_FACTORIES,
 }  # fmt: skip
 
 
