@@ -285,6 +285,40 @@ def test_nodes_and_edges(lib):
     )
 
 
+def test_edges_to_begin_at():
+    found = []
+    for lib in (torch, T):
+        edge = lib.autograd.graph.get_gradient_edge
+        x = lib.tensor([1.0, 2.0], requires_grad=True)
+        g = lib.tensor([1.0, 10.0])
+        made = [
+            *lib.autograd.grad(edge((x * x).sum()), x),
+            *lib.autograd.grad(edge(x * x), x, grad_outputs=g),
+            *lib.autograd.grad([edge(x * x)], edge(x), grad_outputs=[g]),
+            *lib.autograd.grad(edge(x), x, grad_outputs=g),
+        ]
+        lib.autograd.backward([edge(x * x), (x * 3).sum()], [g, None])
+        made.append(x.grad)
+        x.grad = None
+        lib.autograd.backward(edge((x * 2).split(1)[1]), lib.ones(1))
+        made.append(x.grad)
+        (again,) = lib.autograd.grad(edge(x**3), x, grad_outputs=g, create_graph=True)
+        made += lib.autograd.grad(again.sum(), x)
+        found.append([t.tolist() for t in made])
+        with pytest.raises(
+            RuntimeError, match="grad can be implicitly created only for scalar outputs"
+        ):
+            lib.autograd.grad(edge(x * x), x)
+        with pytest.raises(
+            RuntimeError, match="materialize_grads cannot be used when the given input"
+        ):
+            lib.autograd.grad(edge(x * x), edge(x.exp()), g, materialize_grads=True)
+        told = r"Mismatch in shape: grad_output\[0\] has a shape of torch.Size\(\[3\]\) and output\[0\] has"
+        with pytest.raises(RuntimeError, match=told):
+            lib.autograd.grad(edge(x * x), x, grad_outputs=lib.ones(3))
+    assert found[0] == found[1]
+
+
 @pytest.mark.parametrize("lib", [T, torch], ids=["ours", "torch"])
 def test_increment_version(lib):
     x = lib.ones(2, requires_grad=True)

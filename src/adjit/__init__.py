@@ -13,7 +13,7 @@ from math import e, inf, nan, pi
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import distributed, distributions, func, multiprocessing, scipy, user_kernels
+    from . import distributed, distributions, func, library, multiprocessing, scipy, user_kernels
     from .user_kernels import kernel, value_and_grad
 
 _collecting = gc.isenabled()
@@ -159,7 +159,8 @@ globals().update({name: _function_of_method(name) for name in _ops.METHODS_AND_F
 
 # Loaded at their first use, since few programs use them: together they took half as long as the rest.
 _LATE = {
-    **dict.fromkeys(("distributed", "distributions", "func", "multiprocessing", "scipy", "user_kernels")),
+    **dict.fromkeys(("distributed", "distributions", "func", "library", "multiprocessing", "scipy")),
+    "user_kernels": None,
     "vmap": "func",
     **dict.fromkeys(("kernel", "value_and_grad"), "user_kernels"),
 }  # fmt: skip

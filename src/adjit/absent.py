@@ -92,14 +92,10 @@ SUBJECTS = (
         quantize_per_tensor_dynamic quantization ao""",
     ),
     Subject(
-        "Attention with scores of a function",
-        "give nn.functional.scaled_dot_product_attention an attn_mask, boolean or added to the scores",
-        "nn.attention.flex_attention",
-    ),
-    Subject(
         "Ops of one's own by PyTorch's registries and compilers",
-        "write an adjit.autograd.Function",
-        "library classes utils.cpp_extension",
+        "write an adjit.autograd.Function, or a function for adjit.library.custom_op",
+        """library.Library library.define library.impl library.triton_op library.wrap_triton library.opcheck
+        classes utils.cpp_extension""",
     ),
     Subject(
         "Counts of operations",

@@ -11,7 +11,7 @@ from ..graph import record
 from ..graph.export import add_method
 from ..graph.state import record_gradients, resume_gradients, state
 from ..graph.trace import remembered
-from ..ops.creation import ones_like, tensor, zeros_like
+from ..ops.creation import ones, tensor, zeros_like
 from ..ops.index import raise_zero_dim
 from ..schedule.settle import settle
 from ..shapes import Size, is_dense
@@ -94,12 +94,14 @@ def _one_for(out: Any) -> Any:
         value = _ready_ones.get(spec) or _ready_one(out)
         if value is not None:
             return record.make_tensor(record.make_storage(value, spec), spec)
-    return remembered(_ones, spec, (), lambda: ones_like(out))
+    return remembered(
+        _ones, spec, (), lambda: ones(spec.shape, dtype=spec.dtype, device=spec.device)
+    )
 
 
 def _ready_one(out: Any) -> Any:
     """A value that is there already: it costs no step, nor one before a plan, alone."""
-    value = tensor(1.0, dtype=out.dtype, device=out.device).storage.value
+    value = tensor(1.0, dtype=out.spec.dtype, device=out.spec.device).storage.value
     if value.recipe is not None:
         settle()
     if value.recipe is not None:
@@ -139,7 +141,7 @@ def backward(
     """Accumulate the gradients of `tensors` into the leaves of their graph.
 
     Args:
-        tensors: where to begin, each needing gradients.
+        tensors: where to begin, each needing gradients; or edges of `autograd.graph.get_gradient_edge`.
         grad_tensors: their gradients, of their shapes; None for scalars.
         retain_graph: keep what the graph saved; the default is the value of `create_graph`.
         create_graph: record the backward pass itself.
@@ -214,7 +216,7 @@ def grad(
     """The gradients of `outputs` with respect to `inputs`, without touching any `.grad`.
 
     Args:
-        outputs: what to differentiate.
+        outputs: what to differentiate, tensors or edges.
         inputs: with respect to what; leaves or not, or edges of `autograd.graph.get_gradient_edge`.
         grad_outputs: gradients of the outputs (the vector of the vector-Jacobian product).
         retain_graph: keep what the graph saved; the default is the value of `create_graph`.
@@ -261,6 +263,10 @@ def grad(
                 raise RuntimeError(
                     f"The differentiated Tensor at index {k} appears to not have been used in the graph. "
                     "Set allow_unused=True if this is the desired behavior."
+                )
+            if materialize_grads and type(t) is GradientEdge:
+                raise RuntimeError(
+                    "materialize_grads cannot be used when the given input is a GradientEdge"
                 )
             if materialize_grads:
                 g = zeros_like(t, requires_grad=create_graph)

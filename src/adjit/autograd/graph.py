@@ -10,10 +10,12 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 from ..devices import CPU
-from ..graph.node import GradNode, RemovableHandle
+from ..dtypes import dtype
+from ..graph.node import GradNode, RemovableHandle, Spec
 from ..graph.record import edge_of
 from ..graph.state import be_careful, running_walk, state
 from ..ops.creation import empty
+from ..shapes import Size
 from ..tensor import Tensor
 
 __all__ = [
@@ -66,6 +68,52 @@ class GradientEdge(_NodeOutput):
             0
         """
         return self.node, self.output_nr
+
+    # What it asks of one that it begins at.
+
+    @property
+    def spec(self) -> Spec:
+        """The shape, the dtype and the device of the tensor.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> adjit.autograd.graph.get_gradient_edge(x * 2).spec.shape
+            adjit.Size([2])
+        """
+        outputs: tuple[Spec, ...] = self.node.outputs or self.node.inputs  # a leaf has no outputs
+        return outputs[self.output_nr]
+
+    @property
+    def shape(self) -> Size:
+        """The shape of the tensor.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> adjit.autograd.graph.get_gradient_edge(x * 2).shape
+            adjit.Size([2])
+        """
+        return self.spec.shape
+
+    @property
+    def dtype(self) -> dtype:
+        """The dtype of the tensor.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> adjit.autograd.graph.get_gradient_edge(x * 2).dtype
+            adjit.float32
+        """
+        return self.spec.dtype
+
+    def numel(self) -> int:
+        """Count the elements of the tensor.
+
+        Example:
+            >>> x = adjit.ones(2, requires_grad=True)
+            >>> adjit.autograd.graph.get_gradient_edge(x * 2).numel()
+            2
+        """
+        return self.spec.numel
 
 
 def get_gradient_edge(tensor: Tensor) -> GradientEdge:

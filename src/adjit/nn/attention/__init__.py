@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import importlib
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import Any
 
-from ..absent import absent
+from ...absent import absent
 
 __all__ = ["SDPBackend", "sdpa_kernel"]
-__path__: list[str] = []  # a package without files: imports from below it are refused with a reason
 
 
 class SDPBackend(enum.IntEnum):
@@ -77,6 +77,8 @@ def sdpa_kernel(
         enabled.update(before)
 
 
-def __getattr__(name: str) -> NoReturn:
-    """What PyTorch has and adjit has not."""
+def __getattr__(name: str) -> Any:
+    """What few programs need, and what PyTorch has and adjit has not."""
+    if name == "flex_attention":
+        return importlib.import_module(f"{__name__}.{name}")
     raise absent("nn.attention", name)
