@@ -11,7 +11,7 @@ from vmap_laws import Law, differences, rows_differ
 
 import adjit
 from adjit.func import grad, vmap
-from adjit.graph.operation import Operation
+from adjit.graph.operation import Operation, operation
 from adjit.graph.registry import registry
 
 # Before any test makes an operation of its own.
@@ -39,7 +39,7 @@ REFUSED = {
     "nn_functional_batch_norm": "Batch norm got a batched tensor",
     "nn_functional_instance_norm": "Batch norm got a batched tensor",
     "nn_functional_one_hot": "explicit positive num_classes",
-    "nn_functional_ctc_loss": "Batching rule not implemented|data pointer",
+    "nn_functional_ctc_loss": LOOKS,
 }  # fmt: skip
 # Views of any geometry mean where examples lie: along the last axis they are elsewhere.
 BY_MEMORY = {"as_strided", "as_strided_copy"}
@@ -76,10 +76,8 @@ def test_examples_at_once_are_a_loop_over_them(name):
     assert found == []
 
 
-# What only runs on tensors that are no examples, or has no rule: `vmap` of it is an error.
-WITHOUT_RULE = {
-    "label_gradients", "label_losses", "of_one_weight", "picked_few", "places_of_few", "recurrent_layer",
-}  # fmt: skip
+# What only runs on tensors that are no examples: how many places there are decides a shape.
+WITHOUT_RULE = {"picked_few", "places_of_few"}
 
 
 def test_operations_say_what_they_do_with_examples():
@@ -89,11 +87,145 @@ def test_operations_say_what_they_do_with_examples():
 
 
 def test_an_operation_without_a_rule_is_an_error():
-    layer = adjit.nn.LSTM(4, 3).double()
+    @operation("NothingBackward0")
+    def without_a_rule(x):
+        return x * 2
+
     with pytest.raises(
-        RuntimeError, match="Batching rule not implemented for aten::recurrent_layer"
+        RuntimeError, match="Batching rule not implemented for aten::without_a_rule"
     ):
-        vmap(lambda x: layer(x)[0])(adjit.tensor(X[:, :, None, :4]))
+        vmap(without_a_rule)(adjit.tensor(X))
+
+
+# ----- layers over sequences -----
+
+
+def sequence_layer(kind, **settings):
+    name, _, nonlinearity = kind.partition(" ")
+    if nonlinearity:
+        settings["nonlinearity"] = nonlinearity
+    adjit.manual_seed(4)
+    return getattr(adjit.nn, name)(4, 3, **settings).double()
+
+
+def of_sequences(layer, way, p, x):
+    """The results of a layer: of a batch, one sequence, or packed ones of lengths 5, 3 and 1."""
+    if way == "one":
+        x = x[:, 0]
+    if way == "packed":
+        x = adjit.nn.utils.rnn.pack_padded_sequence(x, [5, 3, 1])
+    out, states = adjit.func.functional_call(layer, p, (x,))
+    return [
+        out.data if way == "packed" else out,
+        *(states if isinstance(states, tuple) else [states]),
+    ]
+
+
+def sequence_loss(layer, way, p, x):
+    return sum([(t * t.detach().cos() + t.pow(3)).sum() for t in of_sequences(layer, way, p, x)])
+
+
+def close_all(ours, theirs):
+    assert len(ours) == len(theirs)
+    for a, b in zip(ours, theirs, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-10, atol=1e-12)
+
+
+SEQUENCES = adjit.tensor(np.random.default_rng(8).standard_normal((4, 5, 3, 4)))
+KINDS_OF_LAYERS = ["RNN", "RNN relu", "GRU", "LSTM"]
+
+
+@pytest.mark.parametrize("way", ["batch", "one", "packed"])
+@pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
+def test_layers_over_sequences_are_a_loop_over_examples(kind, way):
+    layer = sequence_layer(kind, num_layers=2, bidirectional=True)
+    p = dict(layer.named_parameters())
+    found = vmap(lambda x: of_sequences(layer, way, p, x))(SEQUENCES)
+    rows = [of_sequences(layer, way, p, x) for x in SEQUENCES]
+    wanted = [adjit.stack(t) for t in zip(*rows, strict=True)]
+    close_all(found, wanted)
+
+    x = SEQUENCES.clone().requires_grad_()
+    wrt = [x, *layer.parameters()]
+    losses = [
+        vmap(lambda x: sequence_loss(layer, way, p, x))(x),
+        adjit.stack([sequence_loss(layer, way, p, one) for one in x]),
+    ]
+    first = [adjit.autograd.grad(made.sin().sum(), wrt, create_graph=True) for made in losses]
+    close_all(*first)
+    close_all(*[adjit.autograd.grad(sum([g.cos().sum() for g in made]), wrt) for made in first])
+
+
+@pytest.mark.parametrize("way", ["batch", "one", "packed"])
+@pytest.mark.parametrize("kind", KINDS_OF_LAYERS)
+def test_gradients_of_each_sequence_and_ensembles_of_layers(kind, way):
+    layers = [sequence_layer(kind) for _ in range(4)]
+    for k, layer in enumerate(layers):
+        with adjit.no_grad():
+            for p in layer.parameters():
+                p.add_(0.1 * k)
+    p, _ = adjit.func.stack_module_state(layers)
+    for in_dims in ((0, 0), (None, 0), (0, None)):
+        given = [
+            p if in_dims[0] == 0 else dict(layers[1].named_parameters()),
+            SEQUENCES if in_dims[1] == 0 else SEQUENCES[1],
+        ]
+        slope = grad(lambda p, x: sequence_loss(layers[0], way, p, x), (0, 1))
+        of_weights, of_x = vmap(slope, in_dims)(*given)
+        wanted = [
+            slope(dict(layers[k if in_dims[0] == 0 else 1].named_parameters()),
+                  SEQUENCES[k if in_dims[1] == 0 else 1])
+            for k in range(4)
+        ]  # fmt: skip
+        close_all([of_x], [adjit.stack([w[1] for w in wanted])])
+        for name, found in of_weights.items():
+            close_all([found], [adjit.stack([w[0][name] for w in wanted])])
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")  # PyTorch loops over examples
+@pytest.mark.parametrize("lengths", ["tensors", "numbers"])
+@pytest.mark.parametrize("in_dims", [(0, 0), (0, None), (None, 0)])
+def test_losses_of_label_sequences(in_dims, lengths):
+    values = RANDOM.standard_normal((3, 6, 2, 5))
+    targets = RANDOM.integers(1, 5, (3, 2, 3))
+    given = [v if d == 0 else v[0] for v, d in zip((values, targets), in_dims, strict=True)]
+
+    def loss(L, x, t):
+        into = [(6, 5), (3, 2)]
+        into = [L.tensor(v) for v in into] if lengths == "tensors" else into
+        return L.nn.functional.ctc_loss(x.log_softmax(-1), t, *into, reduction="none")
+
+    same(*both(loss, *given, in_dims=in_dims))
+    x, t = map(adjit.tensor, given)
+    slope = grad(lambda x, t: loss(adjit, x, t).sin().sum())
+    rows = [slope(x[k] if in_dims[0] == 0 else x, t[k] if in_dims[1] == 0 else t) for k in range(3)]
+    close_all([vmap(slope, in_dims)(x, t)], [adjit.stack(rows)])
+    nested = vmap(vmap(slope, (None, 0)), (0, None))(x[None] if in_dims[0] is None else x,
+                                                     t[None] if in_dims[1] is None else t)  # fmt: skip
+    for i, row in enumerate(nested):
+        for k, one in enumerate(row):
+            close_all(
+                [one], [slope(x[i] if in_dims[0] == 0 else x, t[k] if in_dims[1] == 0 else t)]
+            )
+
+
+@pytest.mark.parametrize("name", ["conv1d", "conv_transpose2d"])
+def test_gradients_of_each_image_under_another_vmap(name):
+    axes, turned = int(name[-2]), "transpose" in name
+    w = RANDOM.standard_normal((4, 3, 2, *[2] * axes))
+    x = RANDOM.standard_normal((4, 5, 3 if turned else 2, *[5] * axes))
+
+    def slopes(L, w, x):
+        conv = getattr(L.nn.functional, name)
+        slope = L.func.grad(lambda w, x: conv(x[None], w).pow(3).sum(), (0, 1))
+        return L.func.vmap(slope, (None, 0))(w, x)
+
+    for in_dims in ((0, 0), (None, 0), (0, None)):
+        given = [v if d == 0 else v[0] for v, d in zip((w, x), in_dims, strict=True)]
+        same(*both(slopes, *given, in_dims=in_dims))
+        same(*both(lambda L, w, x: L.func.grad(lambda w: slopes(L, w, x)[0].sin().sum())(w),
+                   *given, in_dims=in_dims))  # fmt: skip
 
 
 # ----- arguments -----

@@ -272,6 +272,20 @@ def through_one_weight(
     return of_images, unfolded(found, size)
 
 
+@of_one_weight.batched
+def _(batch: Batch, images: Tensor, weights: Tensor, op: Operation, geometry: Geometry) -> Tensor:
+    if not batch.has(weights):
+        full = batch.full(images).transpose(0, 1).flatten(1, 2)  # more images of the same examples
+        made = of_one_weight(full, weights, op, geometry)
+        return batch.wrapped(unfolded(made.transpose(0, 1), batch.size))
+    whole = batch.full(weights)
+    if whole.stride(0) == 0:
+        made = of_one_weight(folded(batch.full(images)), folded(whole), op, geometry)
+        return batch.wrapped(unfolded(made, batch.size))
+    size = weights.shape[0]
+    return of_groups(op(in_groups(images), folded(weights), grouped(geometry, size)), size)
+
+
 def bias_gradient(g: Tensor) -> Tensor:
     """The sum over all axes but the channels."""
     return g.sum((0, *range(2, g.ndim)))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
+from ..graph.batching import each, folded, unfolded
 from ..graph.launch import launch
 from ..graph.operation import operation
 from ..kernels.ops import ctc as kernels
@@ -59,6 +60,20 @@ def _(g: Tensor, log_probs: Tensor, targets: Tensor, lengths: Tensor, outs: Any,
     return gx, None, None
 
 
+@label_losses.batched
+def _(log_probs: Tensor, targets: Tensor, lengths: Tensor, blank: int, zero_infinity: bool) -> Any:
+    size = log_probs.shape[0]
+    found = label_losses(
+        _side_by_side(log_probs), folded(targets), folded(lengths), blank, zero_infinity
+    )
+    return each(found, lambda t: unfolded(t, size))
+
+
+def _side_by_side(t: Tensor) -> Tensor:
+    """Examples (many, T, N, C) as one batch (T, many * N, C)."""
+    return t.transpose(0, 1).flatten(1, 2)
+
+
 @operation("CtcLossBackwardBackward0")
 def label_gradients(
     log_probs: Tensor, targets: Tensor, lengths: Tensor, states: Tensor, losses: Tensor, g: Tensor,
@@ -82,6 +97,17 @@ def label_gradients(
 @label_gradients.vjp
 def _(g: Tensor, log_probs: Tensor) -> Any:
     raise RuntimeError("derivative for aten::_ctc_loss_backward is not implemented")
+
+
+@label_gradients.batched
+def _(log_probs: Tensor, targets: Tensor, lengths: Tensor, states: Tensor, losses: Tensor, g: Tensor,
+      blank: int, zero_infinity: bool) -> Any:  # fmt: skip
+    times, samples = log_probs.shape[1:3]
+    found = label_gradients(
+        _side_by_side(log_probs), *map(folded, (targets, lengths, states, losses, g)), blank,
+        zero_infinity,
+    )  # fmt: skip
+    return found.view(times, -1, samples, found.shape[2]).transpose(0, 1)
 
 
 def _lengths(given: Any, name: str, batch: int) -> list[int]:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from .. import dtypes
+from ..graph.batching import Batch
 from ..graph.export import export
 from ..graph.launch import launch_recipe, recipe_of
 from ..graph.operation import operation
@@ -156,6 +157,33 @@ def _(  # type: ignore[no-untyped-def]
     if c0 is not None:
         found.append(d_cell)
     return (*found, *[None] * (len(needs) - len(found)))
+
+
+@recurrent_layer.batched
+def _(
+    batch: Batch, x: Tensor, w_ih: Tensor, w_hh: Tensor, bias: Tensor | None, bias_hn: Tensor | None,
+    h0: Tensor, c0: Tensor | None, sizes: Tensor | None, kind: str, steps: int, reverse: bool,
+    saves: bool,
+) -> tuple[Tensor | None, ...]:  # fmt: skip
+    if any(map(batch.has, (w_ih, w_hh, bias, bias_hn))):  # each example has its own products
+        spans = spans_of(h0.shape[0], steps, sizes)
+        products = linear(x, w_ih, bias)
+        states, state, cell, _ = by_steps(kind, products, w_hh, bias_hn, h0, c0, spans, reverse)
+        return cat(states), state, cell, None, None, None
+
+    # Rows of examples lie beside each other, so that the first rows of a step are of the same sequences.
+    def folded(t: Tensor | None) -> Any:
+        return None if t is None else batch.full(t).transpose(0, 1).reshape(-1, t.shape[1])
+
+    def unfolded(t: Tensor) -> Tensor:
+        made: Tensor = batch.wrapped(t.view(-1, batch.size, t.shape[1]).transpose(0, 1))
+        return made
+
+    counts = None if sizes is None else sizes * batch.size
+    made = recurrent_layer(
+        folded(x), w_ih, w_hh, bias, bias_hn, folded(h0), folded(c0), counts, kind, steps, reverse, saves
+    )  # fmt: skip
+    return (*map(unfolded, made[:3]), None, None, None)
 
 
 def back_by_kernel(
