@@ -7,12 +7,13 @@ import sys
 from pathlib import Path
 
 import fuzz_kernels
+import numba
 import numpy as np
 import pytest
 from numba import njit
 
 import adjit
-from adjit.user_kernels import NotDifferentiable, dispatch
+from adjit.user_kernels import NotDifferentiable, dispatch, generated
 
 
 def copies(args):
@@ -284,12 +285,24 @@ def insertion(x):
     return s * s
 
 
+def short_names(x):
+    """Names that are endings of those of the way back."""
+    s = 0.0
+    for i in range(len(x)):
+        k = math.exp(x[i])
+        p = math.sin(k) * s
+        e = math.cos(p)
+        c = math.tanh(e * k)
+        s += k * p * c + e
+    return s
+
+
 STATEMENTS = [
     (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
     (zero_trips, (X, 3)), (overwrite, (Y,)), (short_circuit, (X - 0.7,)),
     (gather, (Y, np.array([1, 1, -1, 3, 1, 0]))), (wraps, (X, Y)), (views, (A, X)), (slices, (X, Y)),
     (matrices, (A, X)), (stepping, (X, 0.7)), (swaps, (X, Y)), (functions, (X, Y)), (tuples, (X,)),
-    (late_variable, (X,)), (checked, (X,)), (insertion, (X,)),
+    (late_variable, (X,)), (short_names, (X,)), (checked, (X,)), (insertion, (X,)),
 ]  # fmt: skip
 
 
@@ -823,6 +836,125 @@ def test_explain_and_source():
     text = floored.explain(X)
     assert "the result of np.exp, which costs more to compute again" in text
     assert "no gradient flows through np.floor" in text
+    assert "on the tape: 0 bytes" in several.explain(X, X.copy(), 3)
+
+
+# ----- loops that run again -----
+
+
+def orbit(x, y, n):
+    for _ in range(n):
+        x, y = math.sin(x) + 0.5 * y, math.cos(x * y)
+    return x * y
+
+
+def growing_steps(x, end):
+    t = 0.0
+    h = 0.001
+    while t < end:
+        x = x + h * math.sin(x * t)
+        t += h
+        h = h * 1.05 if h < 0.02 else 0.001
+        if x > 50.0:
+            break
+    return x
+
+
+def heat(u, n, rate):
+    w = np.zeros(len(u))
+    seen = np.zeros(len(u), np.bool_)
+    s = 0.0
+    for t in range(n, 0, -1):
+        for i in range(1, len(u) - 1):
+            w[i] = u[i] + rate * (u[i - 1] - 2.0 * u[i] + u[i + 1]) * u[i]
+            seen[i] = not seen[i]
+        for i in range(1, len(u) - 1):
+            u[i] = math.sin(w[i]) if seen[i] else w[i]
+        s += u[1] * t * 0.01
+        if t % 3 == 0:
+            u[0] += s * 0.001
+    return np.sum(u * u) + s
+
+
+def two_loops(x, n):
+    x[2] = x[0] * x[1]
+    for t in range(0, 3 * n, 3):
+        x[3] += math.exp(-x[2] * x[3]) * 0.001
+        x[t % 2] *= 0.999 + 0.0001 * x[3]
+    x[3] = x[3] * x[0]
+    for _ in range(n):
+        x[4] = math.sin(x[4] + x[3])
+        j = 0
+        while j < 3 and x[4] > 0.3:
+            x[4] *= math.cos(x[4])
+            j += 1
+    x[4] *= x[4]
+    return x[4] * x[1] + x[0]
+
+
+def filtered(x, a):
+    y = np.zeros(len(x))
+    for i in range(len(x)):
+        acc = x[i]
+        if i > 0:
+            acc -= a * y[i - 1]
+        if not i <= 1:
+            acc -= 0.1 * y[i - 2]
+        y[i] = math.tanh(acc)
+    return np.sum(y * y)
+
+
+LONG = [(orbit, (0.3, 0.4, 900)), (orbit, (0.3, 0.4, 0)), (growing_steps, (1.2, 4.0)), (heat, (Y, 900, 0.1)),
+        (two_loops, (Y, 900)), (short_names, (np.linspace(-1.0, 1.0, 900),))]  # fmt: skip
+
+
+def text_of(f, args, **options):
+    kinds = tuple(numba.typeof(a) for a in args)
+    wanted = tuple(k for k, t in enumerate(kinds) if generated.is_floating(t))
+    return generated.text_of(f, kinds, wanted, "reverse", **options)
+
+
+@pytest.mark.parametrize(("f", "args"), LONG, ids=lambda v: getattr(v, "__name__", ""))
+def test_checkpoints_give_the_same_bits_with_a_small_tape(f, args):
+    value, grads = adjit.value_and_grad(f)(*args)
+    again, same = adjit.value_and_grad(f, checkpoint=True)(*args)
+    assert again == value
+    for a, b in zip(grads, same, strict=True):
+        np.testing.assert_array_equal(a, b)
+    sizes = [
+        adjit.kernel(f, checkpoint=on).code_for(args).module.peak_bytes(*args)
+        for on in (False, True)
+    ]
+    assert sizes[1] <= sizes[0] * 0.2
+
+
+def test_checkpoints_keep_no_array_that_rounds_write_once():
+    code = text_of(filtered, (X, 0.5), checkpoint=True)
+    assert "_c + 1) // 2" in code
+    assert "y.shape)[:] = y" not in code
+    assert "= y[i]" not in code.partition("----- back")[0]
+
+
+def test_checkpoints_on_tensors_and_in_second_order():
+    long = adjit.kernel(checkpoint=True)(orbit)
+    x, y = leaf(0.3), leaf(0.4)
+    assert adjit.autograd.gradgradcheck(lambda x, y: long(x, y, 12), (x, y))
+    assert "the state of a loop at the starts of its parts" in long.explain(0.3, 0.4, 900)
+
+
+def test_checkpoints_that_cannot_be_are_refused():
+    with pytest.raises(NotDifferentiable, match="a loop whose arrays change places is not there"):
+        adjit.value_and_grad(swaps, checkpoint=True)(X, Y)
+
+    def counts(x, n):
+        k = np.zeros(1, np.int32)
+        for _ in range(n):
+            k[0] += 1
+            x = math.sin(x) * k[0]
+        return x
+
+    with pytest.raises(NotDifferentiable, match="writes into an array of dtype i4"):
+        adjit.value_and_grad(counts, checkpoint=True)(0.5, 10)
 
 
 # ----- random programs -----

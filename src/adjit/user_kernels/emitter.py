@@ -23,6 +23,7 @@ _OUR_ENDINGS = (
     "_s",
     "_d",
     "_e",
+    "_w",
     "_seed",
     "_old",
 )  # of names of the way back

@@ -103,10 +103,13 @@ def generated(
     argument_types: Sequence[types.Type],
     wrt: tuple[int, ...] | None,
     mode: Mode,
+    *,
+    checkpoint: bool = False,
 ) -> GeneratedFile:
     """The file for a function and types of arguments, made if it is not there.
 
     `wrt` are the positions of the arguments to differentiate by; None are all that are floats.
+    With `checkpoint` outer loops run again on the way back.
 
     Raises:
         NotDifferentiable: if the function has something that cannot be differentiated.
@@ -127,6 +130,7 @@ def generated(
         str(wanted),
         mode,
         str(_is_checked()),
+        str(checkpoint),
         _digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
@@ -134,7 +138,7 @@ def generated(
     if name not in sys.modules:
         path = disk.folder() / f"{name}.py"
         if not path.exists():
-            text_of_file = text_of(function, argument_types, wanted, mode)
+            text_of_file = text_of(function, argument_types, wanted, mode, checkpoint=checkpoint)
             disk.write_atomically(path, text_of_file.encode())
         sys.modules[name] = _load(name, path)
     module = sys.modules[name]
@@ -170,21 +174,26 @@ def _digest_of_room() -> str:
 
 
 def text_of(
-    function: Function, argument_types: tuple[types.Type, ...], wanted: tuple[int, ...], mode: Mode
+    function: Function,
+    argument_types: tuple[types.Type, ...],
+    wanted: tuple[int, ...],
+    mode: Mode,
+    *,
+    checkpoint: bool = False,
 ) -> str:
     """The text of a file."""
     kinds = [_kind(function, k, t) for k, t in enumerate(argument_types)]
     f = read(function, kinds)
     infer_types(f, argument_types)
     if mode == "reverse":
-        return _reverse_file(f, [f.params[k] for k in wanted], mode)
+        return _reverse_file(f, [f.params[k] for k in wanted], mode, checkpoint)
     params = [f.params[k] for k in wanted]
     g = tangent_of(f, params, only_tangents=mode == "second")
     types_of_tangents = [argument_types[k] for k in wanted]
     if mode == "forward":
         return _forward_file(f, g, params)
     infer_types(g, [*argument_types, *types_of_tangents])
-    return _reverse_file(g, [*params, *[f"{p}_d" for p in params]], mode)
+    return _reverse_file(g, [*params, *[f"{p}_d" for p in params]], mode, checkpoint)
 
 
 def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str:
@@ -220,8 +229,8 @@ def _written_params(f: Procedure) -> list[str]:
     return [p for p in f.params if p in f.arrays and f.root(p) in f.written]
 
 
-def _reverse_file(f: Procedure, wanted: list[str], mode: Mode) -> str:
-    writer = ReverseWriter(f, wanted, strong_zero=mode == "second")
+def _reverse_file(f: Procedure, wanted: list[str], mode: Mode, checkpoint: bool) -> str:
+    writer = ReverseWriter(f, wanted, strong_zero=mode == "second", checkpoint=checkpoint)
     core = writer.write("way_back")
     facts = {
         "results": _results(f),
@@ -234,8 +243,8 @@ def _reverse_file(f: Procedure, wanted: list[str], mode: Mode) -> str:
     }
     sources = [primal_source(f, "primal"), core, _pullback(f, writer, wanted)]
     if facts["results"] == ["float"]:
-        sources.append(_value_and_grad(f, writer, wanted, "value_and_grad"))
-        sources.append(_value_and_grad(f, writer, wanted, "peak_bytes"))
+        sources.append(_value_and_grad(f, writer, wanted))
+    sources.append(_peak_bytes(f, writer))
     return _file(f, mode, facts, *sources)
 
 
@@ -256,6 +265,10 @@ def _kept(writer: ReverseWriter) -> list[tuple[str, str, str]]:
     for _, item in walk(f.body):
         if isinstance(item, Make):
             found.append((item.dst, item.note, "an array of the function"))
+    for loop, parts in writer.parts.items():
+        state = ", ".join([*parts.numbers, *parts.arrays]) or "nothing"
+        why = "the state of a loop at the starts of its parts, about √(2n) times for n rounds"
+        found.append((state, loop.note, why))
     return found
 
 
@@ -298,21 +311,47 @@ def _gradients(f: Procedure, writer: ReverseWriter, wanted: list[str], w: Lines)
     )
 
 
-def _value_and_grad(f: Procedure, writer: ReverseWriter, wanted: list[str], name: str) -> str:
+def _value_and_grad(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:
     w = Lines()
-    w.add(f"def {name}({', '.join(f.params)}):")
+    w.add(f"def value_and_grad({', '.join(f.params)}):")
     with w.indented():
         _check_shares(f, w)
-        for p in writer.shadows():
-            w.add(f"{p}_b = np.zeros_like({p})")
-        for p in _written_params(f):
-            w.add(f"{p}_copy = {p}.copy()")
-        w.add("tape = open_tape()")
-        w.add(_call_core(f, writer, dict.fromkeys(writer.seeds(), "1.0")))
-        w.add("peak = close_tape(tape)")
-        gradients = _gradients(f, writer, wanted, w)
-        w.add(f"return value0, {gradients}" if name == "value_and_grad" else "return peak")
+        _call_without_effect(f, writer, dict.fromkeys(writer.seeds(), "1.0"), w)
+        w.add("close_tape(tape)")
+        w.add(f"return value0, {_gradients(f, writer, wanted, w)}")
     return "\n".join(w.lines) + "\n"
+
+
+def _peak_bytes(f: Procedure, writer: ReverseWriter) -> str:
+    """A function that gives the most bytes of the tape, for arguments of the user's function."""
+    w = Lines()
+    results = [f"first{k}" for k in range(len(f.returns))]
+    seeds = dict.fromkeys(writer.seeds(), "1.0")
+    w.add(f"def peak_bytes({', '.join(f.params)}):")
+    with w.indented():
+        if any(v in f.arrays for v in f.returns if isinstance(v, str)):
+            given = [f"{p}.copy()" if p in _written_params(f) else p for p in f.params]
+            w.add(f"{results_text(results, f.returns_tuple)} = primal({', '.join(given)})")
+            seeds |= {
+                f"{v}_seed": f"np.zeros_like({first})"
+                for v, first in zip(f.returns, results, strict=True)
+                if f"{v}_seed" in seeds
+            }
+        _call_without_effect(f, writer, seeds, w)
+        w.add("return close_tape(tape)")
+    return "\n".join(w.lines) + "\n"
+
+
+def _call_without_effect(
+    f: Procedure, writer: ReverseWriter, seeds: dict[str, str], w: Lines
+) -> None:
+    """A call of the way back on copies of what is written, with new adjoints."""
+    for p in writer.shadows():
+        w.add(f"{p}_b = np.zeros_like({p})")
+    for p in _written_params(f):
+        w.add(f"{p}_copy = {p}.copy()")
+    w.add("tape = open_tape()")
+    w.add(_call_core(f, writer, seeds))
 
 
 def _pullback(f: Procedure, writer: ReverseWriter, wanted: list[str]) -> str:

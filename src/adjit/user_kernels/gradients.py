@@ -40,12 +40,20 @@ def _described(results: list[str]) -> str:
 
 
 def _callable(
-    function: Function, wrt: Wrt, mode: Mode, name: str, docs: str, types_of: Callable[[Any], Any]
+    function: Function,
+    wrt: Wrt,
+    mode: Mode,
+    name: str,
+    docs: str,
+    types_of: Callable[[Any], Any],
+    *,
+    checkpoint: bool = False,
 ) -> Any:
     """A Python function that calls `name` of the generated file, also from njit code."""
 
     def compiled_for(argument_types: tuple[types.Type, ...], _: Any = None) -> Any:
-        file = generated(function, types_of(argument_types), _positions(wrt), mode)
+        given = types_of(argument_types)
+        file = generated(function, given, _positions(wrt), mode, checkpoint=checkpoint)
         if mode != "forward":
             one_number(file, function)
         return getattr(file.module, name)
@@ -70,7 +78,7 @@ def _callable(
     return call
 
 
-def value_and_grad(f: Function, wrt: Wrt = None) -> Callable[..., Any]:
+def value_and_grad(f: Function, wrt: Wrt = None, *, checkpoint: bool = False) -> Callable[..., Any]:
     """Make a function that gives the value of a Numba function and its gradients.
 
     `f` is a Python or njit function of numbers and NumPy arrays that returns one float. It may have
@@ -82,6 +90,9 @@ def value_and_grad(f: Function, wrt: Wrt = None) -> Callable[..., Any]:
         f: the function; no decorator is needed.
         wrt: position or positions of the arguments to differentiate by, by default all floats and arrays of
             floats.
+        checkpoint: whether loops run again on the way back, for want of memory: those that are in no other
+            loop and need the tape. Of n rounds the tape then holds about √(2n), and the state of the loop
+            at √(2n) others; gradients have the same bits, for the time of one more run of `f`.
 
     Returns:
         A function of the same arguments that gives `(value, gradients)`: a tuple with for each argument of
@@ -89,7 +100,8 @@ def value_and_grad(f: Function, wrt: Wrt = None) -> Callable[..., Any]:
 
     Raises:
         NotDifferentiable: when it is called, if `f` has a statement that cannot be differentiated: its file
-            and line, and what to write instead.
+            and line, and what to write instead; with `checkpoint` if in such a loop arrays change places
+            (`u, v = v, u`) or one of another dtype than float64, float32, int64 and bool is written.
         TypeError: if `f` does not return one float, or an argument of `wrt` is no float.
         ValueError: if an array that `f` writes into shares memory with another argument.
 
@@ -104,7 +116,7 @@ def value_and_grad(f: Function, wrt: Wrt = None) -> Callable[..., Any]:
         (3.375, (6.75,))
     """
     docs = f"The value and the gradients of {python_function(f).__name__}."
-    return _callable(f, wrt, "reverse", "value_and_grad", docs, lambda t: t)
+    return _callable(f, wrt, "reverse", "value_and_grad", docs, lambda t: t, checkpoint=checkpoint)
 
 
 def jvp(f: Function, wrt: Wrt = None) -> Callable[..., Any]:

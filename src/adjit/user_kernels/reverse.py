@@ -11,15 +11,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
 from .activity import active_names
+from .checkpoints import FirstRun, Parts, outer_loops
 from .refusal import NotDifferentiable
 from .rules import PICKS, may_be_infinite, rules_for
 from .structure import (
     Apply,
     Atom,
     Branch,
+    Carried,
     Load,
     Make,
     Procedure,
@@ -52,8 +55,17 @@ class WayBack:
 class ReverseWriter(ProcedureWriter):
     """Writes the function with its way back."""
 
-    def __init__(self, f: Procedure, params: Sequence[str], *, strong_zero: bool = False) -> None:
+    def __init__(
+        self,
+        f: Procedure,
+        params: Sequence[str],
+        *,
+        strong_zero: bool = False,
+        checkpoint: bool = False,
+    ) -> None:
         super().__init__(f)
+        self.checkpoint = checkpoint
+        self.parts: dict[Repeat, Parts] = {}  # loops that run again
         self.wanted = list(params)
         self.strong_zero = strong_zero  # whether zeros are kept from all that may be infinite
         self.active = active_names(f, params)
@@ -345,8 +357,44 @@ class ReverseWriter(ProcedureWriter):
                 back.w.extend(orelse.w)
 
     def back_loop(self, item: Repeat, back: WayBack) -> None:
-        inner, w = WayBack(item.body), back.w
+        w, parts = back.w, self.parts.get(item)
         live = [c for c in item.carried if not c.is_array and self.is_active(c.inside)]
+        rounds, again = Lines(), Lines()
+        with parts.one() if parts else nullcontext():
+            inner = self._back_of_round(item, live)
+            self._rounds(item, inner, rounds)
+            if parts:
+                super().loop(item, again)
+        self.enter(inner, back)
+        for c in live:
+            has = c.after in self.has_adjoint
+            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+        sums = self.sums.get(item.trips, [])
+        for load in sums:
+            w.add(f"{load.dst}_s = {self.zero(load.dst)}")
+        if parts:
+            self.need(item.start, back)
+            w.add(f"for {item.trips}_d in range({item.trips}_c - 1, -1, -1):")
+            with w.indented():
+                parts.begin(text(item.start), item.step, w)
+                w.extend(again)
+                w.add(f"{item.trips} = min({item.trips}_s - {item.trips}_e, {item.trips}_d + 1)")
+        elif item.leaves is not None or item.kind == "while":
+            self.need(item.trips, back)
+        else:
+            self.need(item.start, back)
+            self.need(item.stop, back)
+            w.add(f"{item.trips} = {trips_text(item)}")
+        with w.indented() if parts else nullcontext():
+            w.extend(rounds)
+        for load in sums:
+            self._add_sum(load, back)
+        for c in live:
+            self.add(c.first, f"{c.inside}_c", back)
+
+    def _back_of_round(self, item: Repeat, live: Sequence[Carried]) -> WayBack:
+        """The way back of one round."""
+        inner = WayBack(item.body)
         swaps = [c for c in item.carried if c.is_array and c.following != c.inside]
         for c in live:  # the adjoint of what a round hands on
             self.add(c.following, f"{c.inside}_c", inner)
@@ -368,24 +416,15 @@ class ReverseWriter(ProcedureWriter):
             if isinstance(item.start, str):
                 inner.outer[item.start] = None
         inner.w.prepend(head)
-        self.enter(inner, back)
-        for c in live:
-            has = c.after in self.has_adjoint
-            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
-        if item.leaves is not None or item.kind == "while":
-            self.need(item.trips, back)
-        else:
-            self.need(item.start, back)
-            self.need(item.stop, back)
-            w.add(f"{item.trips} = {trips_text(item)}")
+        return inner
+
+    def _rounds(self, item: Repeat, inner: WayBack, w: Lines) -> None:
+        """The loop of the way back, over rounds whose number is known."""
         if self.tape.has_windows(item):
             self.tape.windows(item, w, "release")
         runs = self.tape.runs(item)
         if runs:
             w.add(f"{item.trips}_p, {item.trips}_e = tape_low(tape)")
-        sums = self.sums.get(item.trips, [])
-        for load in sums:
-            w.add(f"{load.dst}_s = {self.zero(load.dst)}")
         w.add(f"for {item.trips}_k in range({item.trips} - 1, -1, -1):")
         with w.indented():
             if not inner.w.has_code:
@@ -393,10 +432,6 @@ class ReverseWriter(ProcedureWriter):
             w.extend(inner.w)
         if runs:
             w.add(f"tape_set(tape, {item.trips}_p)")
-        for load in sums:
-            self._add_sum(load, back)
-        for c in live:
-            self.add(c.first, f"{c.inside}_c", back)
 
     def _add_sum(self, load: Load, back: WayBack) -> None:
         """A load that never ran may be out of bounds."""
@@ -416,6 +451,12 @@ class ReverseWriter(ProcedureWriter):
             back.w.add(f"release(tape, {_bytes_text(item)})")
 
     # ----- forward, with the tape -----
+
+    def loop(self, item: Repeat, w: Lines) -> None:
+        if item in self.parts:
+            FirstRun(self.parts[item]).loop(item, w)
+        else:
+            super().loop(item, w)
 
     def counts(self, loop: Repeat) -> bool:
         return loop.trips in self.counted and (loop.leaves is not None or loop.kind == "while")
@@ -486,17 +527,26 @@ class ReverseWriter(ProcedureWriter):
         self.back(self.f.body, back)
         return back
 
+    def _settled(self) -> WayBack:
+        """The way back, written until what is to be kept is what the time before has found."""
+        for _ in range(20):
+            for parts in self.parts.values():
+                parts.choose(self.undone or ())
+            back = self._sweep()
+            undone = needed_undos(self.f, self.read_again, list(self.parts))
+            if undone == self.undone and self.tape.known == self.tape.taped:
+                return back
+            self.undone, self.tape.known = undone, self.tape.taped
+        raise NotDifferentiable(f"{self.f.heading}: what {self.f.name} must keep cannot be decided")
+
     def write(self, name: str) -> str:
         """The source of a function (see `parameters`) that gives the results and the gradients of numbers."""
         f = self.f
-        for _ in range(20):
-            back = self._sweep()
-            undone = needed_undos(f, self.read_again)
-            if undone == self.undone and self.tape.known == self.tape.taped:
-                break
-            self.undone, self.tape.known = undone, self.tape.taped
-        else:
-            raise NotDifferentiable(f"{f.heading}: what {f.name} must keep cannot be decided")
+        back = self._settled()
+        if self.checkpoint:
+            using = [x for x in outer_loops(f.body) if any(map(self.tape.taped.get, blocks_of(x)))]
+            self.parts = {loop: Parts(f, loop) for loop in using}
+            back = self._settled()
         w = Lines()
         w.add(f"def {name}({', '.join(self.parameters())}):")
         with w.indented():

@@ -85,7 +85,7 @@ class TapeLayout:
         done = 0
         for n in sorted(sizes, key=lambda n: -sizes[n]):
             shift = f" + {loop.trips} * {done}" if done else ""
-            w.add(f"{loop.trips}_{n} = at_{self.kind(n)}({loop.trips}_p{shift})")
+            w.add(f"{loop.trips}_{n}_w = at_{self.kind(n)}({loop.trips}_p{shift})")
             done += sizes[n]
 
     # ----- code -----
@@ -96,7 +96,7 @@ class TapeLayout:
         loop = self.window_loop(block)
         if loop is not None:
             for n in names:
-                w.add(f"{loop.trips}_{n}[{_round_of_counter(loop)}] = {n}")
+                w.add(f"{loop.trips}_{n}_w[{_round_of_counter(loop)}] = {n}")
             return
         if not names:
             return
@@ -120,7 +120,7 @@ class TapeLayout:
             return head
         if loop is not None:
             for n in names:
-                head.add(f"{n} = {loop.trips}_{n}[{loop.trips}_k]{self._as_bool(n)}")
+                head.add(f"{n} = {loop.trips}_{n}_w[{loop.trips}_k]{self._as_bool(n)}")
             return head
         size, running = WORD * len(names), self._running_loop(block)
         if running is None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, overload
 
 import numpy as np
 from numba import types
@@ -24,7 +24,13 @@ from .generated import GeneratedFile, Mode, generated
 from .source import Function, python_function
 
 
-def kernel(f: Function) -> UserKernel:
+@overload
+def kernel(f: Function, *, checkpoint: bool = False) -> UserKernel: ...
+@overload
+def kernel(*, checkpoint: bool = False) -> Callable[[Function], UserKernel]: ...
+def kernel(
+    f: Function | None = None, *, checkpoint: bool = False
+) -> UserKernel | Callable[[Function], UserKernel]:
     """Decorate a Numba function of arrays so that tensors can be given to it and gradients flow through it.
 
     The function may have loops and branches of any kind, local arrays, whole-array statements and calls of
@@ -36,6 +42,11 @@ def kernel(f: Function) -> UserKernel:
 
     A function that returns one float and writes into no argument computes its gradient with its value;
     otherwise it runs once more on the way back. Double backward works where no argument is written.
+
+    Args:
+        f: the function; without it the result is a decorator: `@adjit.kernel(checkpoint=True)`.
+        checkpoint: whether outer loops run again on the way back, as for `value_and_grad`: memory for about
+            √(2n) of n rounds.
 
     Raises:
         NotDifferentiable: at the first call, if the function has something that cannot be differentiated.
@@ -58,7 +69,9 @@ def kernel(f: Function) -> UserKernel:
         >>> x.grad
         tensor([1.7500, 0.7500, 0.5000])
     """
-    return UserKernel(f)
+    if f is None:
+        return functools.partial(UserKernel, checkpoint=checkpoint)
+    return UserKernel(f, checkpoint=checkpoint)
 
 
 class UserKernel:
@@ -71,8 +84,8 @@ class UserKernel:
         <kernel total>
     """
 
-    def __init__(self, f: Function) -> None:
-        self.py_func = python_function(f)
+    def __init__(self, f: Function, *, checkpoint: bool = False) -> None:
+        self.py_func, self.checkpoint = python_function(f), checkpoint
         self._codes = Specializations(self.py_func, self._code_for)
         functools.update_wrapper(self, self.py_func)
 
@@ -101,7 +114,8 @@ class UserKernel:
         self, argument_types: tuple[types.Type, ...], more: tuple[tuple[int, ...] | None, Mode]
     ) -> KernelCode:
         wrt, mode = more
-        return KernelCode(self, generated(self.py_func, argument_types, wrt, mode), wrt)
+        file = generated(self.py_func, argument_types, wrt, mode, checkpoint=self.checkpoint)
+        return KernelCode(self, file, wrt)
 
     def source(self, *args: Any) -> str:
         """Read the generated code for arguments like these, with the user's lines as comments.
@@ -137,8 +151,7 @@ class UserKernel:
         lines += [
             f"no gradient flows through {function} ({note})" for function, note in facts["flat"]
         ]
-        if facts["results"] == ["float"]:
-            lines.append(f"on the tape: {file.module.peak_bytes(*values)} bytes")
+        lines.append(f"on the tape: {file.module.peak_bytes(*values)} bytes")
         return "\n".join(lines)
 
 

@@ -7,19 +7,41 @@ reads what an earlier round wrote does not mind.
 
 from __future__ import annotations
 
-from .structure import Apply, Atom, Load, Procedure, Repeat, StoreElement, Suite, walk
+from collections.abc import Sequence
+
+from .structure import Apply, Atom, Branch, Load, Procedure, Repeat, StoreElement, Suite, walk
 
 _FAR = 1 << 60
 
 
-def needed_undos(f: Procedure, read_again: dict[str, list[Load]]) -> set[str]:
-    """The names for overwritten elements that the way back has to have."""
-    return {
+def needed_undos(
+    f: Procedure, read_again: dict[str, list[Load]], run_again: Sequence[Repeat] = ()
+) -> set[str]:
+    """The names for overwritten elements that the way back has to have.
+
+    The loops of `run_again` do all of their loads again; their own stores have what those need kept otherwise.
+    """
+    found = {
         item.old
         for _, item in walk(f.body)
         if isinstance(item, StoreElement)
-        and any(_may_read_before(f, load, item) for load in read_again.get(f.root(item.array), ()))
+        and any(may_read_before(f, load, item) for load in read_again.get(f.root(item.array), ()))
     }
+    for loop in run_again:
+        own = {item for _, item in walk(loop.body)}
+        loads = [item for item in own if isinstance(item, Load)]
+        found |= {
+            item.old
+            for _, item in walk(f.body)
+            if isinstance(item, StoreElement)
+            and item not in own
+            and any(
+                may_read_before(f, load, item)
+                for load in loads
+                if f.root(load.array) == f.root(item.array)
+            )
+        }
+    return found
 
 
 def _loops_around(block: Suite | None) -> list[Repeat]:
@@ -85,7 +107,7 @@ class _Distances:
         return any(n > self.high.get(counter, n) for counter, n in self.low.items())
 
 
-def _may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
+def may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
     """Whether a load may run before a store and read the same place."""
     where_load, where_store = f.places[load.dst], f.places[store.old]
     around_store = _loops_around(where_store[0])
@@ -98,7 +120,8 @@ def _may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
     known = _Distances()
     for a, b in zip(load.index, store.index, strict=True):
         of_load, of_store = _affine(f, a), _affine(f, b)
-        if of_load is None or of_store is None or _least(f, a) < 0 or _least(f, b) < 0:
+        least = min(_least(f, a, where_load[0]), _least(f, b, where_store[0]))
+        if of_load is None or of_store is None or least < 0:
             continue  # a negative index counts from the end: nothing is known
         if not _compare(f, known, of_load, of_store):
             return False
@@ -146,23 +169,64 @@ def _compare(
     return True
 
 
-def _least(f: Procedure, a: Atom) -> int:
-    """The least value of an affine index, −1 where that is not known to be at least 0."""
+def _least(f: Procedure, a: Atom, block: Suite | None) -> int:
+    """The least value of an affine index in a block, −1 where that is not known to be at least 0."""
     known = _affine(f, a)
     if known is None:
         return -1
     counter, offset = known
     if counter is None:
         return offset
+    least = max(_first_or_last(f, counter), _let_through(f, counter, block))
+    return least + offset if least >= 0 else -1
+
+
+def _first_or_last(f: Procedure, counter: str) -> int:
+    """The least value of a counter by the bounds of its loop, −1 where that is not known."""
     loop = f.makers[counter]
     assert isinstance(loop, Repeat)
+    around = f.places[loop.trips][0]
     if loop.step > 0:
-        least = _least(f, loop.start)
-        return least + offset if least >= 0 else -1
+        return _least(f, loop.start, around)
     if type(loop.stop) is int:
-        return loop.stop + 1 + offset if loop.stop >= -1 else -1
-    least = _least(f, loop.stop)
-    return least + 1 + offset if least >= 0 else -1
+        return loop.stop + 1 if loop.stop >= -1 else -1
+    least = _least(f, loop.stop, around)
+    return least + 1 if least >= 0 else -1
+
+
+def _let_through(f: Procedure, counter: str, block: Suite | None) -> int:
+    """The least value of a counter by the branches around a block, −1 where they do not tell."""
+    found = -1
+    while block is not None:
+        if isinstance(block.owner, Branch):
+            is_then = block.owner.then is block
+            found = max(found, _implied(f, block.owner.condition, counter, is_then))
+        block = block.parent
+    return found
+
+
+def _implied(f: Procedure, condition: Atom, counter: str, holds: bool) -> int:
+    """The least value that a counter has where a condition holds, or does not; −1 if that does not tell."""
+    item = f.makers.get(condition) if isinstance(condition, str) else None
+    if not isinstance(item, Apply):
+        return -1
+    if item.function == "not":
+        return _implied(f, item.args[0], counter, not holds)
+    if item.function == ("and" if holds else "or"):
+        return max(_implied(f, a, counter, holds) for a in item.args)
+    test, (a, b) = item.function, (*item.args, None, None)[:2]
+    if b == counter and test in _TURNED:
+        test, a, b = _TURNED[test], b, a
+    if a != counter or type(b) is not int:
+        return -1
+    test = test if holds else _OPPOSITE.get(test, "")
+    if test == ">" or (test == "!=" and b == _first_or_last(f, counter)):
+        return b + 1
+    return b if test in (">=", "==") else -1
+
+
+_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
+_OPPOSITE = {"<": ">=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 def _bounds(

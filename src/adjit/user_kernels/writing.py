@@ -69,6 +69,8 @@ class ProcedureWriter:
     def end_of_block(self, block: Suite, w: Lines) -> None: ...
     def before_loop(self, loop: Repeat, w: Lines) -> None: ...
     def after_loop(self, loop: Repeat, w: Lines) -> None: ...
+    def before_round(self, loop: Repeat, w: Lines) -> None: ...
+    def after_round(self, loop: Repeat, w: Lines) -> None: ...
     def before_error(self, w: Lines) -> None: ...
 
     def block(self, block: Suite, w: Lines) -> None:
@@ -152,11 +154,13 @@ class ProcedureWriter:
             if item.condition is not True:
                 inner.add(f"if not {text(item.condition)}:")
                 inner.add("    break")
+        self.before_round(item, inner)
         self.block(item.body, inner)
         self.end_of_block(item.body, inner)
         moves([(inside, following) for inside, _, following, _ in carries], inner)
         if counting:
             inner.add(f"{item.trips} += 1")
+        self.after_round(item, inner)
         if item.leaves is not None and item.leaves is not False:
             inner.add(f"if {text(item.leaves)}:")
             inner.add("    break")
@@ -166,8 +170,7 @@ class ProcedureWriter:
             w.extend(inner)
         w.last_note = ""
         self.after_loop(item, w)
-        for inside, _, _, after in carries:
-            w.add(f"{after} = {inside}")
+        moves([(after, inside) for inside, _, _, after in carries], w)
 
 
 def moves(pairs: list[tuple[str, Atom]], w: Lines) -> None:
