@@ -20,7 +20,7 @@ from test_elementwise_laws import FLOAT_OPS, FLOATS, INT_OPS, SMOOTH_OPS, named,
 from test_fusion import bits, cold
 
 import adjit as T
-from adjit import config
+from adjit import config, dtypes
 from adjit.graph.elementwise import Elementwise
 from adjit.nn import functional as F
 from adjit.schedule import plan_cache, settle
@@ -379,3 +379,44 @@ def test_blocks_of_mobilenet_v3_beside_pytorch(size: int, last: str) -> None:
         for a, b in zip(gradients(T), wanted, strict=True):
             # PyTorch's derivative of hardsigmoid holds 1/6 in single precision
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-7 * max(np.abs(b).max(), 1))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("width", [2, 3, loops.SHORT, loops.SHORT + 1])
+def test_rows_of_few_elements(width: int, dtype: str) -> None:
+    """Many of them are one vector: differences of all pairs, weighted, in one kernel and in several."""
+    n = 37
+    arrays = [
+        numbers(*shape).astype(dtype) for shape in ((n, width), (n, width), (n,), (n, n, 2 * width))
+    ]
+    arrays[1] += 1
+    (x, y, mass, slow), (a, b, m, s) = map(T.tensor, arrays), arrays
+    wanted = (a[None] - b[:, None]) * m[None, :, None] * arrays[0].dtype.type(0.5) + s[..., ::2]
+
+    def program() -> Any:
+        return (x[None] - y[:, None]) * mass[None, :, None] * 0.5 + slow[..., ::2]
+
+    assert (f"for i in range({width})" in program().kernels()) == (width <= loops.SHORT)
+    for _ in range(3):
+        np.testing.assert_array_equal(array(program()), wanted)
+        plan_cache.wait()
+    turned = program().permute(1, 0, 2) + x[:, None]
+    np.testing.assert_array_equal(array(turned), wanted.transpose(1, 0, 2) + a[:, None])
+    powers = (x[None] - y[:, None]).exp()
+    np.testing.assert_array_equal(array(powers), array((x[None] - y[:, None]).clone().exp()))
+
+
+@pytest.mark.parametrize("dtype", dtypes.SUPPORTED, ids=str)
+@pytest.mark.parametrize("width", [1, 2, 3, 4, 5])
+def test_sums_of_rows_of_few_elements(width: int, dtype: Any) -> None:
+    """They have the bits of longer rows that end in zeros, those of -0 too."""
+    x = T.tensor(numbers(70, width)).to(dtype)
+    if dtype.is_floating_point:
+        x[1], x[2], x[3], x[4] = -0.0, float("inf"), float("nan"), 3e38
+        x[5, -1] = -0.0
+    longer = T.cat([x, T.zeros(70, 32 - width, dtype=dtype)], 1)
+    for _ in range(2):
+        assert bits(x.sum(1)) == bits(longer.sum(1))
+    assert bits((x * 2).mean(1, dtype=T.float64)) == bits(
+        (longer * 2).sum(1, dtype=T.float64) / width
+    )

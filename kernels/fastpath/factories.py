@@ -85,6 +85,12 @@ def new_constant(context, runtime, arguments, is_like):
 def new_number(runtime, recipes, key, number):
     """The node of a number in every place; 0 if it is too large, or the first with this key."""
     recipe = own(find(recipes, key))
+    return new_number_of(runtime, recipe, number)
+
+
+@helper
+def new_number_of(runtime, recipe, number):
+    """The node of a recipe, taken over, on a number; 0 if that is too large or the recipe 0."""
     word = new_float_word(number) if recipe != 0 else 0
     if word == 0:
         drop(recipe)

@@ -43,27 +43,43 @@ from .elementwise import (
     CALL_SIZE,
     FIRST,
     SECOND,
+    around,
     is_known,
     reads_shared,
+    recorded,
     value_of,
 )
-from .factories import new_number
-from .tensors import can_take_fast_path, is_private, is_tensor, new_node, settled, zero
+from .factories import new_number, new_number_of
+from .signatures import SIZE, TENSORS, describe, known
+from .tensors import (
+    can_take_fast_path,
+    is_private,
+    is_tensor,
+    new_node,
+    records_gradients,
+    settled,
+    zero,
+)
 
 ADOPT_RUNTIME = ADOPT_FALLBACK = ADOPT_WRITES = BOUND
 COMPUTE_ADOPT = COMPUTE_MAKE = COMPUTE_RUNTIME = COMPUTE_FALLBACK = BOUND
-COPY_CONVERSIONS = COPY_RUNTIME = COPY_FALLBACK = COPY_WRITES = BOUND
+ASSIGN_ASSIGNMENTS = ASSIGN_CACHED = ASSIGN_FALLBACK = ASSIGN_NUMBER_ASSIGNMENTS = BOUND
+ASSIGN_RUNTIME = ASSIGNMENT_CONVERSION = ASSIGNMENT_COPIED = ASSIGNMENT_DIRECT = BOUND
+CACHED_VIEW_PARTS = BOUND
+COPY_ASSIGNMENTS = COPY_RUNTIME = COPY_FALLBACK = BOUND
 FLOOD_NUMBER = FLOOD_RECIPES = FLOOD_RUNTIME = FLOOD_FALLBACK = BOUND
-FUNCTION_CONTEXT = MAX_PENDING = OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
-RECIPE_HERE = RECIPE_PICKS = RECIPE_SPEC = RECORDER_RUNTIME = RECORDER_FALLBACK = BOUND
+FUNCTION_CONTEXT = MAX_PENDING = NUMBER_ASSIGNMENT_NUMBER = NUMBER_ASSIGNMENT_WRITING = BOUND
+OP_RECORD_OVER = OP_RECORD_RECIPE = BOUND
+RECIPE_HERE = RECIPE_PICKS = RECIPE_SPEC = BOUND
+RECORDER_ADOPT = RECORDER_RUNTIME = RECORDER_FALLBACK = BOUND
 REPLACE_RUNTIME = REPLACE_FALLBACK = BOUND
 RUNTIME_EMPTY = RUNTIME_FLOAT_CLASS = RUNTIME_INT_CLASS = RUNTIME_NONE = RUNTIME_PENDING = BOUND
 RUNTIME_TRUE = BOUND
-SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_NUMEL = BOUND
+SPEC_CONTIGUOUS = SPEC_DTYPE = SPEC_EXTENT = SPEC_NUMEL = BOUND
 STORAGE_CALL_SITE = STORAGE_SPEC = STORAGE_ALIAS = STORAGE_VALUE = STORAGE_VERSION = BOUND
 TENSOR_COUNTER = TENSOR_EDGE = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = BOUND
 TENSOR_STORAGE = TENSOR_VIEW_OF = BOUND
-VIEW_BASE = BOUND
+VIEW_BASE = VIEW_PART_SHIFT = VIEW_PART_SPEC = BOUND
 
 SMALL = 1 << 14  # elements; in a larger memory a function may do better to write over them
 
@@ -74,14 +90,17 @@ def write(function, arguments, count, names):
     runtime = item(context, RECORDER_RUNTIME)
     call = stack_words(CALL_SIZE)
     positional = count & NUMBER_OF_ARGUMENTS
-    if names == 0 and positional > 0 and is_whole(runtime, get(arguments, 0)):
-        t = get(arguments, 0)
-        known = is_known(context, runtime, arguments, positional, call)
-        if known and over_itself(runtime, t, call):
+    t = get(arguments, 0) if positional > 0 else 0
+    if names == 0 and t != 0 and is_tensor(runtime, t) and can_write(runtime, t):
+        is_all = is_whole(runtime, t)
+        is_usual = is_all or is_out_of_graph(runtime, t)
+        if is_usual and is_known(context, runtime, arguments, positional, call):
+            made = new_over_itself(context, runtime, t, call, is_all)
             first, second = get(call, FIRST), get(call, SECOND)
-            if reads_shared(runtime, first) or reads_shared(runtime, second):
-                return settled(runtime, own(t))
-            return own(t)
+            if made != 0 and (reads_shared(runtime, first) or reads_shared(runtime, second)):
+                return settled(runtime, made)
+            if made != 0:
+                return made
     if has_failed() != 0:
         return 0
     return new_result(item(context, RECORDER_FALLBACK), arguments, count, names)
@@ -115,28 +134,44 @@ def covers(runtime, t):
 
 
 @helper
-def over_itself(runtime, t, call):
-    """Record what was found as the new value of a tensor; whether that went well.
+def new_over_itself(context, runtime, t, call, is_all):
+    """The tensor, what was found recorded as its new value; 0 if this is not the usual case.
 
     The references are taken over.
     """
     op_record, storage = get(call, CALL_OP_RECORD), get(t, TENSOR_STORAGE)
-    over, none = 0, item(runtime, RUNTIME_NONE)
-    spec = get(get(op_record, OP_RECORD_RECIPE), RECIPE_SPEC)
-    fits = get(call, CALL_HISTORY) == 0 and spec == get(t, TENSOR_SPEC)
-    if fits and not overlaps(t, get(call, FIRST)) and not overlaps(t, get(call, SECOND)):
-        over = get(op_record, OP_RECORD_OVER)
-        over = 0 if over == none else own(over)
+    recipe, none = 0, item(runtime, RUNTIME_NONE)
+    is_met = overlaps(t, get(call, FIRST)) or overlaps(t, get(call, SECOND))
+    if get(call, CALL_HISTORY) == 0 and not is_met:
+        recipe = get(op_record, OP_RECORD_OVER if is_all else OP_RECORD_RECIPE)
+        fits = recipe != none and (not is_all or get(recipe, RECIPE_SPEC) == get(t, TENSOR_SPEC))
+        recipe = own(recipe) if fits else 0
     drop(op_record)
     inputs, offsets = get(call, CALL_INPUTS), get(call, CALL_OFFSETS)
     scalars = get(call, CALL_SCALARS)
-    if over == 0:
+    if recipe == 0:
         drop(inputs)
         drop(offsets)
         drop(scalars)
-        return False
-    node = append_pending(runtime, new_node(runtime, over, inputs, offsets, scalars))
-    return node != 0 and is_put(runtime, storage, node)
+        return 0
+    if not is_all:
+        made = recorded(runtime, around(runtime, recipe, inputs, offsets, scalars))
+        return new_adopted(runtime, item(context, RECORDER_ADOPT), t, made)
+    node = append_pending(runtime, new_node(runtime, recipe, inputs, offsets, scalars))
+    return own(t) if node != 0 and is_put(runtime, storage, node) else 0
+
+
+@helper
+def new_adopted(runtime, adopt, t, made):
+    """The tensor, a result written into it that is taken over; 0 on failure, or if there is none."""
+    if made == 0:
+        return 0
+    words = stack_words(2)
+    put(words, 0, t)
+    put(words, 8, made)
+    out = new_result(adopt, words, 2, 0)
+    drop(made)
+    return out
 
 
 @helper
@@ -171,8 +206,10 @@ def adopt(function, arguments, count, names):
     runtime = item(context, ADOPT_RUNTIME)
     t, made = get(arguments, 0), get(arguments, 8)
     fits = count & NUMBER_OF_ARGUMENTS == 2 and can_adopt(runtime, t, made)
-    if fits and put_into(runtime, item(context, ADOPT_WRITES), t, made):
-        return own(t)
+    if fits:
+        writes, spec = item(context, ADOPT_WRITES), get(made, TENSOR_SPEC)
+        if is_value_put(runtime, writes, t, own(value_of(made)), spec):
+            return own(t)
     if has_failed() != 0:
         return 0
     return new_result(item(context, ADOPT_FALLBACK), arguments, count, names)
@@ -182,80 +219,164 @@ def copy(function, arguments, count, names):
     """Copy a tensor into another one, all of its memory or a part; nobody asks for gradients of either."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, COPY_RUNTIME)
-    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_copy(runtime, arguments):
-        t, source, writes = get(arguments, 0), get(arguments, 8), item(context, COPY_WRITES)
-        if is_other_block(runtime, t, source):
-            value = new_written(
-                runtime, writes, t, own(value_of(source)), get(source, TENSOR_OFFSET)
-            )
-        else:
-            value = new_copy(runtime, item(context, COPY_CONVERSIONS), t, source)
-            if value != 0 and get(t, TENSOR_SPEC) != get(get(t, TENSOR_STORAGE), STORAGE_SPEC):
-                value = new_written(runtime, writes, t, value, zero(runtime))
-        if value != 0 and is_put(runtime, get(t, TENSOR_STORAGE), value):
+    t, source = get(arguments, 0), get(arguments, 8)
+    if names == 0 and count & NUMBER_OF_ARGUMENTS == 2 and can_assign(runtime, t):
+        place, assignments = word_of(get(t, TENSOR_OFFSET)), item(context, COPY_ASSIGNMENTS)
+        if is_assigned(runtime, assignments, t, get(t, TENSOR_SPEC), place, source):
             return own(t)
     if has_failed() != 0:
         return 0
     return new_result(item(context, COPY_FALLBACK), arguments, count, names)
 
 
+def assign(function, arguments, count, names):
+    """`x[key] = value` with a key that gave a view before; nobody asks for gradients of either tensor."""
+    context = get(function, FUNCTION_CONTEXT)
+    runtime = item(context, ASSIGN_RUNTIME)
+    looks = stack_words(SIZE)
+    t = get(arguments, 0)
+    if names == 0 and count & NUMBER_OF_ARGUMENTS == 3 and can_assign(runtime, t):
+        is_told = describe(runtime, arguments, 2, 0, looks) and get(looks, TENSORS) == 1
+        cached = known(item(context, ASSIGN_CACHED), looks) if is_told else 0
+        done = cached != 0 and is_part_assigned(context, runtime, t, cached, get(arguments, 16))
+        drop(cached)
+        if done:
+            return own(item(runtime, RUNTIME_NONE))
+    if has_failed() != 0:
+        return 0
+    return new_result(item(context, ASSIGN_FALLBACK), arguments, count, names)
+
+
 @helper
-def can_copy(runtime, arguments):
-    """Whether the second tensor may be copied into the first one, of which it shows no part."""
-    t, source = get(arguments, 0), get(arguments, 8)
+def can_assign(runtime, t):
+    """Whether a tensor may be written without further ado, and `pending` has room for two nodes."""
     if not can_take_fast_path(runtime) or length(item(runtime, RUNTIME_PENDING)) + 2 >= MAX_PENDING:
         return False
-    if not is_tensor(runtime, t) or not is_tensor(runtime, source) or not can_write(runtime, t):
-        return False
-    if not is_out_of_graph(runtime, t) or not is_out_of_graph(runtime, source):
-        return False
-    if get(t, TENSOR_STORAGE) == get(source, TENSOR_STORAGE):
-        return lie_apart(runtime, t, source)
-    return is_private(runtime, get(source, TENSOR_STORAGE))
+    return is_tensor(runtime, t) and can_write(runtime, t) and is_out_of_graph(runtime, t)
 
 
 @helper
-def is_other_block(runtime, t, source):
-    """Whether a part of one memory is to become a block of another one, which can be read where it lies."""
-    spec, storage = get(t, TENSOR_SPEC), get(t, TENSOR_STORAGE)
-    if spec != get(source, TENSOR_SPEC) or spec == get(storage, STORAGE_SPEC):
+def is_part_assigned(context, runtime, t, cached, value):
+    """Write a tensor or a number into the part of a tensor that a view showed; whether this is the usual
+    case."""
+    part = item(get(cached, CACHED_VIEW_PARTS), 0)
+    spec = item(part, VIEW_PART_SPEC)
+    place = word_of(get(t, TENSOR_OFFSET)) + word_of(item(part, VIEW_PART_SHIFT))
+    kind = class_of(value)
+    if kind == item(runtime, RUNTIME_FLOAT_CLASS) or kind == item(runtime, RUNTIME_INT_CLASS):
+        return is_number_assigned(
+            runtime, item(context, ASSIGN_NUMBER_ASSIGNMENTS), t, spec, place, value
+        )
+    return is_assigned(runtime, item(context, ASSIGN_ASSIGNMENTS), t, spec, place, value)
+
+
+@helper
+def is_number_assigned(runtime, numbers, t, spec, place, number):
+    """Write a number into a part of a tensor; whether that went well and is no first time."""
+    storage = get(t, TENSOR_STORAGE)
+    key = new_pair(own(spec), own(get(storage, STORAGE_SPEC)))
+    found = own(find(numbers, key)) if key != 0 else 0
+    drop(key)
+    if found == 0:
         return False
-    return get(spec, SPEC_CONTIGUOUS) == item(runtime, RUNTIME_TRUE) and storage != get(
-        source, TENSOR_STORAGE
+    recipe, writing = (
+        item(found, NUMBER_ASSIGNMENT_NUMBER),
+        own(item(found, NUMBER_ASSIGNMENT_WRITING)),
     )
+    source = append_pending(runtime, new_number_of(runtime, own(recipe), number))
+    drop(found)
+    if source == 0:
+        drop(writing)
+        return False
+    value = new_written(runtime, writing, storage, place, source, own(zero(runtime)))
+    return value != 0 and is_put(runtime, storage, value)
 
 
 @helper
-def lie_apart(runtime, t, source):
-    """Whether two tensors with one storage show blocks of it without a common element."""
-    spec = get(t, TENSOR_SPEC)
-    if spec != get(source, TENSOR_SPEC) or get(spec, SPEC_CONTIGUOUS) != item(
-        runtime, RUNTIME_TRUE
+def is_assigned(runtime, assignments, t, spec, place, source):
+    """Write a tensor into a part of another one, from a place on; whether this is the usual case, and no
+    first time."""
+    if not is_tensor(runtime, source) or not is_out_of_graph(runtime, source):
+        return False
+    if word_of(get(spec, SPEC_NUMEL)) == 0:
+        return False
+    storage, other = get(t, TENSOR_STORAGE), get(source, TENSOR_STORAGE)
+    is_itself = (
+        other == storage
+        and get(source, TENSOR_SPEC) == spec
+        and word_of(get(source, TENSOR_OFFSET)) == place
+    )
+    if not is_private(runtime, other) or (
+        other == storage and not is_itself and meet(spec, place, source)
     ):
         return False
-    apart = word_of(get(t, TENSOR_OFFSET)) - word_of(get(source, TENSOR_OFFSET))
-    return max(apart, -apart) >= word_of(get(spec, SPEC_NUMEL))
+    assignment = new_assignment(
+        assignments, get(source, TENSOR_SPEC), spec, get(storage, STORAGE_SPEC)
+    )
+    if assignment == 0:
+        return False
+    if is_itself:
+        value = own(get(storage, STORAGE_VALUE))
+    else:
+        value = new_assigned(runtime, assignment, storage, place, source)
+    drop(assignment)
+    return value != 0 and is_put(runtime, storage, value)
 
 
 @helper
-def new_copy(runtime, conversions, t, source):
-    """The value of a copy of one tensor with the spec of another one; 0 if it is the first of its kind, or
-    what is to be written is no block."""
-    spec = get(t, TENSOR_SPEC)
-    is_all = spec == get(get(t, TENSOR_STORAGE), STORAGE_SPEC)
-    if not is_all and get(spec, SPEC_CONTIGUOUS) != item(runtime, RUNTIME_TRUE):
+def meet(spec, place, source):
+    """Whether a tensor and a part of the same memory are both without gaps, and have elements in common."""
+    given, first = get(source, TENSOR_SPEC), word_of(get(source, TENSOR_OFFSET))
+    size, count = word_of(get(spec, SPEC_EXTENT)), word_of(get(given, SPEC_EXTENT))
+    if size != word_of(get(spec, SPEC_NUMEL)) or count != word_of(get(given, SPEC_NUMEL)):
+        return False
+    return first < place + size and place < first + count
+
+
+@helper
+def new_assignment(assignments, given, part, whole):
+    """How one spec becomes a part of another one, with a reference; 0 if that is not known."""
+    key = new_tuple(3)
+    if key == 0:
         return 0
-    key = new_pair(own(get(source, TENSOR_SPEC)), own(spec))
-    recipe = own(find(conversions, key)) if key != 0 else 0
+    fill(key, 0, own(given))
+    fill(key, 1, own(part))
+    fill(key, 2, own(whole))
+    found = own(find(assignments, key))
     drop(key)
-    if recipe == 0:
+    return found
+
+
+@helper
+def new_assigned(runtime, assignment, storage, place, source):
+    """The value of a memory once another tensor was written into a part of it; 0 on failure."""
+    none, value = item(runtime, RUNTIME_NONE), own(value_of(source))
+    offset = own(get(source, TENSOR_OFFSET))
+    writing = item(assignment, ASSIGNMENT_DIRECT)
+    if writing == none or storage == get(source, TENSOR_STORAGE):
+        value = new_converted(runtime, own(item(assignment, ASSIGNMENT_CONVERSION)), value, offset)
+        offset = own(zero(runtime))
+        writing = item(assignment, ASSIGNMENT_COPIED)
+        if writing == none:
+            drop(offset)
+            return value
+    if value == 0:
+        drop(offset)
         return 0
-    offset = get(source, TENSOR_OFFSET)
-    is_shifted = offset != zero(runtime)
-    offsets = new_single(own(offset)) if is_shifted else own(item(runtime, RUNTIME_NONE))
-    inputs = new_single(own(value_of(source)))
+    return new_written(runtime, own(writing), storage, place, value, offset)
+
+
+@helper
+def new_converted(runtime, recipe, value, offset):
+    """The value of a copy of what lies in another one from an offset on; it takes the references over."""
+    if offset == zero(runtime):
+        drop(offset)
+        offsets = own(item(runtime, RUNTIME_NONE))
+    else:
+        offsets = new_single(offset)
     return append_pending(
-        runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
+        runtime,
+        new_node(runtime, recipe, new_single(value), offsets, own(item(runtime, RUNTIME_EMPTY))),
     )
 
 
@@ -279,16 +400,7 @@ def compute(function, arguments, count, names):
     made = new_result(item(context, COMPUTE_MAKE), arguments, count, names)
     if made == 0:
         return 0
-    if can_adopt(runtime, t, made) and get(t, TENSOR_SPEC) == get(made, TENSOR_SPEC):
-        done = is_put(runtime, get(t, TENSOR_STORAGE), own(value_of(made)))
-        drop(made)
-        return own(t) if done else 0
-    words = stack_words(2)
-    put(words, 0, t)
-    put(words, 8, made)
-    out = new_result(item(context, COMPUTE_ADOPT), words, 2, 0) if has_failed() == 0 else 0
-    drop(made)
-    return out
+    return new_adopted(runtime, item(context, COMPUTE_ADOPT), t, made)
 
 
 def flood(function, arguments, count, names):
@@ -298,8 +410,9 @@ def flood(function, arguments, count, names):
     positional = count & NUMBER_OF_ARGUMENTS
     number = item(context, FLOOD_NUMBER)
     given = int(number == item(runtime, RUNTIME_NONE))
-    if names == 0 and positional == 1 + given and is_alone(runtime, arguments, 1):
-        t = get(arguments, 0)
+    t = get(arguments, 0) if positional > 0 else 0
+    is_usual = names == 0 and positional == 1 + given and is_whole(runtime, t)
+    if is_usual and is_alone(runtime, arguments, 1):
         number = get(arguments, 8) if given else number
         kind = class_of(number)
         is_number = kind == item(runtime, RUNTIME_FLOAT_CLASS) or kind == item(
@@ -338,10 +451,12 @@ def is_put(runtime, storage, value):
 
 @helper
 def is_alone(runtime, arguments, positional):
-    """Whether the first argument is a tensor for which no gradients are wanted, all of a memory of up to
-    `SMALL` elements that no other argument shows a part of."""
+    """Whether the first argument is a tensor for which no gradients are wanted, of up to `SMALL` elements,
+    another part of whose memory no other argument shows."""
     t = get(arguments, 0)
-    if not is_whole(runtime, t) or get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE):
+    if not is_tensor(runtime, t) or not can_write(runtime, t) or not is_out_of_graph(runtime, t):
+        return False
+    if get(t, TENSOR_NEEDS_GRAD) == item(runtime, RUNTIME_TRUE):
         return False
     if word_of(get(get(t, TENSOR_SPEC), SPEC_NUMEL)) > SMALL:
         return False
@@ -354,7 +469,9 @@ def is_alone(runtime, arguments, positional):
 
 @helper
 def is_out_of_graph(runtime, t):
-    """Whether a tensor has no history, is no leaf, and is no view of one."""
+    """Whether a tensor has no history, is no leaf, and is no view of one; or nobody records that."""
+    if not records_gradients(runtime):
+        return True
     if get(t, TENSOR_EDGE) != item(runtime, RUNTIME_NONE) or get(t, TENSOR_NEEDS_GRAD) == item(
         runtime, RUNTIME_TRUE
     ):
@@ -366,17 +483,19 @@ def is_out_of_graph(runtime, t):
 
 
 @helper
-def put_into(runtime, writes, t, made):
-    """Write what one tensor shows into another one that may adopt it; whether this is the usual case."""
-    storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
-    if spec != get(made, TENSOR_SPEC):
+def is_value_put(runtime, writes, t, value, spec):
+    """Write a value, which is taken over, into what a tensor shows; whether this is the usual case."""
+    storage = get(t, TENSOR_STORAGE)
+    if word_of(get(spec, SPEC_NUMEL)) == 0:
+        drop(value)
         return False
-    value = own(value_of(made))
-    if not shows_all(runtime, t):
-        if get(spec, SPEC_CONTIGUOUS) != item(runtime, RUNTIME_TRUE):
+    if spec != get(t, TENSOR_SPEC) or not shows_all(runtime, t):
+        recipe = new_writing(runtime, writes, t, spec)
+        if recipe == 0:
             drop(value)
             return False
-        value = new_written(runtime, writes, t, value, zero(runtime))
+        place = word_of(get(t, TENSOR_OFFSET))
+        value = new_written(runtime, recipe, storage, place, value, own(zero(runtime)))
     return value != 0 and is_put(runtime, storage, value)
 
 
@@ -422,25 +541,28 @@ def can_write(runtime, t):
 
 
 @helper
-def new_written(runtime, writes, t, value, offset):
-    """The value of a memory, a block of which shows another value now, from an offset on; 0 if this is not
-    the usual case. The other value is taken over."""
-    storage, spec = get(t, TENSOR_STORAGE), get(t, TENSOR_SPEC)
-    key = new_tuple(4)
+def new_writing(runtime, writes, t, given):
+    """The recipe that writes a spec into what a tensor shows, with a reference; 0 if that is not known, or
+    something is to be converted."""
+    spec = get(t, TENSOR_SPEC)
+    key = new_tuple(4) if get(spec, SPEC_DTYPE) == get(given, SPEC_DTYPE) else 0
     if key == 0:
-        drop(value)
         return 0
     fill(key, 0, own(spec))
-    fill(key, 1, own(spec))
-    fill(key, 2, own(get(storage, STORAGE_SPEC)))
+    fill(key, 1, own(given))
+    fill(key, 2, own(get(get(t, TENSOR_STORAGE), STORAGE_SPEC)))
     fill(key, 3, own(zero(runtime)))
     recipe = own(find(writes, key))
     drop(key)
-    if recipe == 0:
-        drop(value)
-        return 0
+    return recipe
+
+
+@helper
+def new_written(runtime, recipe, storage, place, value, offset):
+    """The value of a memory, a part of which, from a place on, shows another value now, from an offset on; the
+    references from the recipe, the value and the offset are taken over."""
     inputs = new_pair(own(get(storage, STORAGE_VALUE)), value)
-    offsets = new_pair(own(get(t, TENSOR_OFFSET)), own(offset))
+    offsets = new_pair(new_word(place), offset)
     return append_pending(
         runtime, new_node(runtime, recipe, inputs, offsets, own(item(runtime, RUNTIME_EMPTY)))
     )

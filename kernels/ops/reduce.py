@@ -137,11 +137,33 @@ def strip_of(unit, length, inner, strip, strips):
 # words: length, step, chunks; unit: one chunk of one row
 
 
+@helper
+def sum_short_rows(x, out, start, stop, length, T):
+    """Sums of rows of two to four elements, in the order of `reduce_span`: vectors of rows.
+
+    Each element is added to 0 there, too, which tells in sums of -0.
+    """
+    none = T(0)
+    if length == 2:
+        for i in range(start, stop):
+            out[i] = (none + T(x[2 * i])) + (none + T(x[2 * i + 1]))
+    elif length == 3:
+        for i in range(start, stop):
+            out[i] = ((none + T(x[3 * i])) + (none + T(x[3 * i + 2]))) + (none + T(x[3 * i + 1]))
+    else:
+        for i in range(start, stop):
+            even = (none + T(x[4 * i])) + (none + T(x[4 * i + 2]))
+            out[i] = even + ((none + T(x[4 * i + 1])) + (none + T(x[4 * i + 3])))
+
+
 @kernel
 def sum_rows(args, start, stop):
     """out[row, chunk] = the sum of a chunk of a row."""
     p = words(args)
     x, out, length, step, chunks = at(p[0], X), at(p[1], T), p[2], p[3], p[4]
+    if 2 <= length <= 4:
+        sum_short_rows(x, out, start, stop, length, T)
+        return
     unit = start
     while unit < stop:
         begin, end = chunk_of(unit, length, step, chunks)

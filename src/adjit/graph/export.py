@@ -232,7 +232,7 @@ def written(f: Function, method: Function) -> Function:
     """`method`, which writes what `f` gives into its first operand, in machine code."""
     op = f.for_two_operands if isinstance(f, Choice) else f
     if isinstance(op, Elementwise) and not op.attributes and op.arity <= 2:
-        return writing(op, method)
+        return writing(op, method, inplace.adopt)
     return computing(f, method, inplace.adopt)
 
 

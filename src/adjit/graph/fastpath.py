@@ -46,6 +46,7 @@ _writers = native.FastPath("inplace", "write")
 _adopters = native.FastPath("inplace", "adopt")
 _factories = native.FastPath("factories", "constant")
 _copiers = native.FastPath("inplace", "copy")
+_assigners = native.FastPath("inplace", "assign")
 _floods = native.FastPath("inplace", "flood")
 _computers = native.FastPath("inplace", "compute")
 _replacers = native.FastPath("inplace", "replace")
@@ -167,6 +168,7 @@ class RecorderContext(NamedTuple):
     op: ElementwiseOp
     saves: dict[int, tuple[int, ...]]
     fallback: Fallback
+    adopt: Fallback | None = None  # what writes a result into a part of a memory, if any does
 
 
 class GeneralContext(NamedTuple):
@@ -204,8 +206,17 @@ class CopyContext(NamedTuple):
 
     runtime: Runtime
     fallback: Fallback
-    writes: Mapping[Key, Recipe]  # what writes regions
-    conversions: Mapping[Key, Recipe]
+    assignments: Mapping[Key, object]
+
+
+class AssignContext(NamedTuple):
+    """What writes into a part of a tensor that is named by a key."""
+
+    runtime: Runtime
+    fallback: Fallback
+    cached: Mapping[Signature, object]  # the views that keys give
+    assignments: Mapping[Key, object]
+    number_assignments: Mapping[Key, object]
 
 
 class FloodContext(NamedTuple):
@@ -235,7 +246,8 @@ class ReplaceContext(NamedTuple):
 
 native.register_layout(
     MOST_OPERANDS=MOST_OPERANDS, RUNTIME=Runtime, BASIC=BasicContext, RECORDER=RecorderContext,
-    GENERAL=GeneralContext, FACTORY=FactoryContext, ADOPT=AdoptContext, COPY=CopyContext, FLOOD=FloodContext,
+    GENERAL=GeneralContext, FACTORY=FactoryContext, ADOPT=AdoptContext, COPY=CopyContext,
+    ASSIGN=AssignContext, FLOOD=FloodContext,
     COMPUTE=ComputeContext, REPLACE=ReplaceContext,
 )  # fmt: skip
 
@@ -253,11 +265,11 @@ def compiled(op: ElementwiseOp, fallback: Fallback) -> Fallback:
     return _recorders.function(fallback, _context(op, fallback))
 
 
-def writing(op: ElementwiseOp, fallback: Fallback) -> Fallback:
-    """A method that writes the result of `op` on one or two operands into the first; `fallback` is the
-    same in Python.
+def writing(op: ElementwiseOp, fallback: Fallback, adopt: Fallback) -> Fallback:
+    """A method that writes the result of `op` on one or two operands into the first, by `adopt` if that is a
+    part of a memory; `fallback` is the same in Python.
     """
-    return _writers.function(fallback, _context(op, fallback))
+    return _writers.function(fallback, lambda: _context(op, fallback)._replace(adopt=adopt))
 
 
 @functools.cache
@@ -298,11 +310,28 @@ def constants(
     )
 
 
-def copying(writes: Mapping[Key, Recipe], conversions: Mapping[Key, Recipe]) -> Decorator:
-    """The method `copy_`, given the recipes that write regions and those that convert."""
+def copying(assignments: Mapping[Key, object]) -> Decorator:
+    """The method `copy_`, given how specs become parts of others."""
     return lambda fallback: _copiers.function(
-        fallback, lambda: CopyContext(runtime(), fallback, writes, conversions)
+        fallback, lambda: CopyContext(runtime(), fallback, assignments)
     )
+
+
+def assigning(
+    views: Fallback,
+    assignments: Mapping[Key, object],
+    numbers: Mapping[Key, object],
+    fallback: Fallback,
+) -> Fallback:
+    """The method `__setitem__`, given the one that makes views by keys, and how specs and numbers become
+    parts of others."""
+    if not native.is_supported:
+        return fallback
+    cached = views.context.cached  # type: ignore[attr-defined]
+    made: Fallback = _assigners.function(
+        fallback, lambda: AssignContext(runtime(), fallback, cached, assignments, numbers)
+    )
+    return made
 
 
 def flooding(recipes: Mapping[Key, Recipe], number: float | None) -> Decorator:

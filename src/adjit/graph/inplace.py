@@ -225,9 +225,7 @@ def refuse_overlapping(spec: Spec) -> None:
     Raises:
         RuntimeError: with PyTorch's text.
     """
-    if not spec.contiguous and any(
-        st == 0 and n > 1 for n, st in zip(spec.shape, spec.strides, strict=True)
-    ):
+    if write.is_overlapping(spec):
         raise RuntimeError(
             "unsupported operation: more than one element of the written-to tensor refers to "
             "a single memory location. Please clone() the tensor before performing the "

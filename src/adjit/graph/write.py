@@ -5,23 +5,33 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import cast
+from typing import NamedTuple, cast
 
 from .. import errors
 from ..atomic import Calls, at_once, calling, setting
 from ..devices import device
 from ..schedule.codegen import loops
 from ..schedule.codegen.body import Body
+from ..schedule.jit import native
 from ..schedule.planning.recipe import COPY, IN_PLACE, Operand, Recipe
 from ..schedule.settle import MAX_PENDING, pending, remember, settle
-from ..shapes import is_dense
+from ..shapes import broadcast_strides, is_dense
 from ..storage import Storage, Version
 from .elementwise_record import elementwise_recipe
 from .node import NewTensor, Node, Spec, TensorBase, dense_spec, spec_of
 from .op_record import ElementwiseOp
-from .primitives import turning
-from .record import INFERENCE, MAX_RECIPES, find_device_steps, node_on, picks, result
+from .primitives import NO_AXES, constant_recipe, filled, turning
+from .record import (
+    INFERENCE,
+    MAX_RECIPES,
+    find_device_steps,
+    needs_grad,
+    node_on,
+    picks,
+    result,
+)
 from .registry import registry
+from .state import state
 
 
 def store(t: TensorBase, source: TensorBase) -> None:
@@ -95,9 +105,19 @@ def settle_written(storage: Storage) -> None:
 
 def is_all(t: TensorBase) -> bool:
     """Whether a tensor shows all elements of its memory in the order in which they lie there."""
-    spec, whole = t.spec, t.storage.spec
+    return not t.offset and _shows_all(t.spec, t.storage.spec)
+
+
+def _shows_all(spec: Spec, whole: Spec) -> bool:
+    """Whether what begins where a memory does shows all of its elements as they lie there."""
     is_flat = spec.contiguous and whole.contiguous and spec.numel == whole.numel
-    return not t.offset and (spec is whole or bool(is_flat and spec.dtype is whole.dtype))
+    return spec is whole or bool(is_flat and spec.dtype is whole.dtype)
+
+
+def is_overlapping(spec: Spec) -> bool:
+    """Whether several elements lie in one place."""
+    strides = zip(spec.shape, spec.strides, strict=True)
+    return not spec.contiguous and any(st == 0 and n > 1 for n, st in strides)
 
 
 def pair(one: Storage, other: Storage) -> None:
@@ -158,25 +178,37 @@ def replace(
 
 def _write_region(t: TensorBase, source: TensorBase) -> Node:
     """A node, recorded, that copies `source` into the part of the old value that `t` shows."""
-    storage, spec, other = t.storage, t.spec, source.spec
-    shared = storage.shared
-    key = spec, other, storage.spec, shared
-    recipe = writes.get(key)
-    if recipe is None:
-        if len(writes) >= MAX_RECIPES:
-            writes.clear()
-        recipe = writes[key] = _write_recipe(*key)
-    node = node_on(recipe, (t, source))
+    storage = t.storage
+    recipe = _writing(t.spec, source.spec, storage.spec, storage.shared)
+    return _recorded(node_on(recipe, (t, source)))
+
+
+def _recorded(node: Node) -> Node:
+    """A node, put into `pending`."""
     pending.append(node)
     return node
 
 
-# By the region, what is written, the whole, and whether that is shared.
+def _writing(spec: Spec, other: Spec, whole: Spec, shared: int = 0) -> Recipe:
+    """The recipe that copies `other` into the part `spec` of the old value `whole`."""
+    key = spec, other, whole, shared
+    known = _overlapping_writes if is_overlapping(spec) else writes
+    recipe = known.get(key)
+    if recipe is None:
+        if len(known) >= MAX_RECIPES:
+            known.clear()
+        recipe = known[key] = _write_recipe(*key)
+    return recipe
+
+
+# By the region, what is written, the whole, and whether that is shared. Machine code asks no more about what it
+# finds in `writes`; most are not allowed to write several elements into one place.
 writes: dict[tuple[Spec, Spec, Spec, int], Recipe] = {}
+_overlapping_writes: dict[tuple[Spec, Spec, Spec, int], Recipe] = {}
 
 
 def _write_recipe(spec: Spec, other: Spec, whole: Spec, shared: int) -> Recipe:
-    """The recipe that copies `other` into the part `spec` of the old value `whole`."""
+    """`_writing`, made anew."""
     step, constants = loops.elementwise(
         "copy", copy_body(), [0], spec.dtype, [Operand("x", other.dtype, other.strides)],
         [Operand("out", spec.dtype, spec.strides)], spec.shape,
@@ -187,6 +219,107 @@ def _write_recipe(spec: Spec, other: Spec, whole: Spec, shared: int) -> Recipe:
     recipe.write = IN_PLACE if shared else COPY
     find_device_steps(recipe)
     return recipe
+
+
+# ----- assignments -----
+
+
+class Assignment(NamedTuple):
+    """How the elements of one tensor become a part of a memory."""
+
+    conversion: Recipe  # copies them, broadcast and converted
+    copied: Recipe | None  # writes this copy; None if it is the new value as it is
+    direct: Recipe | None  # writes them from where they lie; None if they have to be copied before
+
+
+class NumberAssignment(NamedTuple):
+    """How a Python number becomes every element of a part of a memory."""
+
+    number: Recipe  # makes a tensor without axes
+    writing: Recipe
+
+
+native.register_layout(ASSIGNMENT=Assignment, NUMBER_ASSIGNMENT=NumberAssignment)
+
+# By the specs of what is read, of the part and of all of the memory; machine code finds them here.
+assignments: dict[tuple[Spec, Spec, Spec], Assignment] = {}
+number_assignments: dict[tuple[Spec, Spec], NumberAssignment] = {}
+
+
+def can_assign(t: TensorBase, source: TensorBase) -> bool:
+    """Whether two tensors are on one device, and nobody looks at their memory or asks for gradients."""
+    return t.spec.device is source.spec.device and is_quiet(t) and is_quiet(source)
+
+
+def is_quiet(t: TensorBase) -> bool:
+    """Whether a tensor has elements, and nobody looks at its memory or asks for its gradient."""
+    asks = state.grad and (t.edge is not None or needs_grad(t))
+    return bool(t.spec.numel) and not (t.storage.shared or asks)
+
+
+def assign(t: TensorBase, source: TensorBase) -> None:
+    """Write the elements of one tensor, broadcast and converted, into another one; `can_assign` says which."""
+    spec, given, storage = t.spec, source.spec, t.storage
+    refuse_alias(storage)
+    found = _assignment(given, spec, storage.spec)
+    if storage is source.storage and spec is given and t.offset == source.offset:
+        commit([t], [storage.value])
+        return
+    if found.direct is not None and storage is not source.storage:
+        node = _recorded(node_on(found.direct, (t, source)))
+    else:
+        node = _recorded(node_on(found.conversion, (source,)))
+        if found.copied is not None:
+            made = result(node, found.conversion.spec)
+            node = _recorded(node_on(found.copied, (t, made)))
+    commit([t], [node])
+    settle_written(storage)
+
+
+def _assignment(given: Spec, part: Spec, whole: Spec) -> Assignment:
+    """How `given` becomes `part` of `whole`."""
+    key = given, part, whole
+    found = assignments.get(key)
+    if found is None:
+        if len(assignments) >= MAX_RECIPES:
+            assignments.clear()
+        found = assignments[key] = _new_assignment(*key)
+    return found
+
+
+def _new_assignment(given: Spec, part: Spec, whole: Spec) -> Assignment:
+    shape, kind, place = part.shape, part.dtype, part.device
+    strides = broadcast_strides(given.shape, given.strides, shape)
+    shown = spec_of(shape, strides, given.dtype, place)
+    dense = part if is_dense(shape, part.strides) else dense_spec(shape, kind, place)
+    conversion = _conversion(shown, dense)
+    if _shows_all(part, whole):
+        return Assignment(conversion, None, None)
+    is_truth = kind.kind == "b" and shown.dtype is not kind
+    is_copied = (
+        is_truth or turning(shown, dense) is not None
+    )  # which a kernel of its own does better
+    direct = None if is_copied else _writing(part, shown, whole)
+    return Assignment(conversion, _writing(part, dense, whole), direct)
+
+
+def assign_number(t: TensorBase, value: float) -> None:
+    """Write a number that its dtype holds into every element of a tensor, if that `is_quiet`."""
+    spec, whole = t.spec, t.storage.spec
+    if spec is whole and spec.contiguous:
+        refuse_alias(t.storage)
+        made = filled(spec.shape, value, spec.dtype, spec.device)
+        commit([t], [made.storage.value])
+        return
+    made = filled(NO_AXES, value, spec.dtype, spec.device)
+    if spec.dtype.is_floating_point:
+        writing = _assignment(made.spec, spec, whole).direct
+        if writing is not None:
+            if len(number_assignments) >= MAX_RECIPES:
+                number_assignments.clear()
+            number = constant_recipe(NO_AXES, spec.dtype, spec.device)
+            number_assignments[spec, whole] = NumberAssignment(number, writing)
+    assign(t, made)
 
 
 def copy_body() -> Body:
@@ -231,19 +364,24 @@ _moves: dict[tuple[Spec, Spec], Recipe] = {}
 
 def convert(t: TensorBase, spec: Spec) -> NewTensor:
     """Record a copy of `t` with other strides or another dtype, without history."""
-    key = (t.spec, spec)
-    recipe = conversions.get(key)
-    if recipe is None:
-        recipe = turning(t.spec, spec) or _converting(t.spec, spec)
-        if len(conversions) >= MAX_RECIPES:
-            conversions.clear()
-        conversions[key] = recipe
-    node = node_on(recipe, (t,))
+    node = node_on(_conversion(t.spec, spec), (t,))
     out = result(node, spec)
     remember(node)
     if t.storage.shared:
         settle()
     return out
+
+
+def _conversion(source: Spec, spec: Spec) -> Recipe:
+    """The recipe of a copy with other strides or another dtype."""
+    key = source, spec
+    recipe = conversions.get(key)
+    if recipe is None:
+        recipe = turning(source, spec) or _converting(source, spec)
+        if len(conversions) >= MAX_RECIPES:
+            conversions.clear()
+        conversions[key] = recipe
+    return recipe
 
 
 # By the specs of what is converted and of the result.

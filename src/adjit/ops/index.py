@@ -10,9 +10,10 @@ import numpy as np
 
 from .. import dtypes
 from ..devices import CPU
-from ..graph import record
+from ..graph import inplace, record, write
 from ..graph.batching import Batch
 from ..graph.export import export, in_place
+from ..graph.fastpath import assigning
 from ..graph.levels import tracers
 from ..graph.operation import operation
 from ..graph.record import is_differentiated
@@ -82,9 +83,10 @@ def is_plain(key: Any) -> bool:
     if key.__class__ is not tuple:
         return key.__class__ is int or key.__class__ is slice
     kinds = {item.__class__ for item in key}
-    return int in kinds and kinds <= {int, slice}
+    return kinds <= PLAIN and not all(map(is_kept, key))
 
 
+PLAIN = {int, slice, NoneType, type(Ellipsis)}
 Tensor.__getitem__ = caches_views(getitem)  # type: ignore[method-assign]
 
 
@@ -93,7 +95,7 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
     if is_plain(key):
         viewed = Tensor.__getitem__(x, key)
         if value.__class__ in NUMBERS:
-            viewed.copy_(creation.number_like(viewed, value))
+            put_number(viewed, value)
         else:
             put_into(viewed, as_value(x, value))
         return
@@ -118,6 +120,17 @@ def setitem(x: Tensor, key: Any, value: Any) -> None:
 NUMBERS = {float, int, bool}
 
 
+def put_number(viewed: Tensor, value: Any) -> None:
+    """Write a number into a view."""
+    if viewed.__class__ in tracers or not write.is_quiet(viewed):
+        viewed.copy_(creation.number_like(viewed, value))
+        return
+    inplace.check(viewed)
+    inplace.refuse_overlapping(viewed.spec)
+    dtypes.check_fits(value, viewed.spec.dtype)
+    write.assign_number(viewed, value)
+
+
 def put_into(viewed: Tensor, value: Tensor) -> None:
     """Write what is assigned into a view."""
     if value.spec.shape == viewed.spec.shape:
@@ -125,10 +138,15 @@ def put_into(viewed: Tensor, value: Tensor) -> None:
         return
     while value.ndim > viewed.ndim and value.shape[0] == 1:
         value = value.squeeze(0)
-    viewed.copy_(value if value.shape == viewed.shape else value.expand(viewed.shape))
+    is_fit = value.shape == viewed.shape or (
+        not is_differentiated(value) and broadcasts_to(value.shape, viewed.shape)
+    )
+    viewed.copy_(value if is_fit else value.expand(viewed.shape))
 
 
-Tensor.__setitem__ = setitem  # type: ignore[method-assign]
+Tensor.__setitem__ = assigning(  # type: ignore[method-assign]
+    Tensor.__getitem__, write.assignments, write.number_assignments, setitem
+)
 
 
 def as_value(x: Tensor, value: Any) -> Tensor:

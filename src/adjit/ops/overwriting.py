@@ -24,7 +24,7 @@ from .creation import number_like, of_numbers
 from .view import expand
 
 
-@fastpath.copying(write.writes, write.conversions)
+@fastpath.copying(write.assignments)
 def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     """Write the elements of `src`, broadcast and converted, into this tensor; returns it.
 
@@ -43,8 +43,9 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
         broadcast_shapes(self.shape, src.shape)
     if tracers and is_traced((self, src)):
         return inplace.adopt(self, copy_of(self, src))
-    if _is_other_block(self, src):
-        write.store(self, src)
+    if write.can_assign(self, src):
+        inplace.refuse_overlapping(self.spec)
+        write.assign(self, src)
         return self
     if self.storage.shared and _can_be_read_there(self, src):
         write.store(self, src if src.shape == self.shape else expand(src, self.shape))
@@ -53,14 +54,6 @@ def copy_(self: Tensor, src: Tensor, non_blocking: bool = False) -> Tensor:
     if not non_blocking and src.spec.device is not self.spec.device:
         wait_for_copies(src)
     return made
-
-
-def _is_other_block(t: Tensor, source: Tensor) -> bool:
-    """Whether a part of one memory is to become a block of another one, which can be read where it lies."""
-    spec, storage, other = t.spec, t.storage, source.storage
-    if spec is not source.spec or spec is storage.spec or not spec.contiguous or storage is other:
-        return False
-    return not (storage.shared or other.shared) and _is_out_of_graph(t) and _is_out_of_graph(source)
 
 
 def _can_be_read_there(t: Tensor, source: Tensor) -> bool:

@@ -94,7 +94,7 @@ def kernel(
         return step, (length, chunk, chunks)
     flat = Flat(
         name, tuple(lines), imports, None, tuple(inputs), tuple(outputs), frozenset(logical),
-        loop.flags, loop.nested,
+        loop.flags, loop.nested, loop.short,
     )  # fmt: skip
     blocks = PADDED if padded else "" if over else _blocks(loop, pasted, inputs, outputs)
     source = render(flat, over, blocks)

@@ -36,6 +36,19 @@ row, so that narrow rows too make a flat loop:
             for i in range(min(512, stop - first)):
                 _x = p_x[first + i]
                 _y = row_y[phase + i]
+
+Rows of a strided loop that have few elements are read and written many at a time, along the axis outside
+of them: their width stands in the text, and so do steps from row to row that are usual (here 3, 0 and 1),
+so that LLVM works on vectors of rows:
+
+        while row < stop:
+            ...
+            rows = min(p[6] - row % p[6], stop - row)
+            for j in range(rows):
+                _z = p_z[j]
+                for i in range(3):
+                    _x = p_x[j * 3 + i]
+                    _y = p_y[i]
 """
 
 from __future__ import annotations
@@ -48,7 +61,7 @@ from ...dtypes import SUPPORTED, dtype
 from ...kernels.language.abi import UNITS
 from ...kernels.language.lanes import BLOCK, CACHE_LINE
 from ...shapes import coalesce
-from ..planning.recipe import GRAIN, Flat, Operand, Source, Step
+from ..planning.recipe import GRAIN, Flat, Operand, ShortRows, Source, Step
 from .body import SCALAR_BUILTINS, VECTOR_MATH, Body, Pasted, own
 
 # Bytes from which on a result is streamed. A store into a cache reads the line first, which by then
@@ -63,6 +76,7 @@ NUMBER = "k"  # a Python number, one word
 CONTIGUOUS, REPEATED, STRIDED, ROW = "c", "s", "v", "r"
 MAX_ROW, MAX_ROWS = 4096, 16  # elements of a row that is repeated on the stack, and such rows
 TOGETHER = 512  # elements of a block that is read beside such a row
+SHORT = 8  # elements of a row of a strided loop that is one of many side by side
 
 
 class Loop(NamedTuple):
@@ -73,6 +87,15 @@ class Loop(NamedTuple):
     n: int
     grain: int
     constants: tuple[int, ...]
+    short: ShortRows | None = None  # of a nested one
+
+    @property
+    def shape(self) -> str:
+        """What tells its text from that of others with the same flags."""
+        if self.short is None:
+            return "_rows" if self.nested else ""
+        letters = {0: REPEATED, 1: CONTIGUOUS, self.short.width: ROW, -1: STRIDED}
+        return f"_rows_of_{self.short.width}_{''.join(letters[step] for step in self.short.steps)}"
 
 
 def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[int]) -> Loop:
@@ -104,8 +127,12 @@ def geometry(shape: Sequence[int], operands: Sequence[Operand], order: Sequence[
     outer = [*reversed(sizes[:-1])]
     for s in strides:
         outer += reversed(s[:-1])
-    constants = (len(sizes) - 1, sizes[-1], *outer, *steps)
-    return Loop(flags, True, rows, max(1, GRAIN // max(sizes[-1], 1)), constants)
+    width, short = sizes[-1], None
+    constants = (len(sizes) - 1, width, *outer, *steps)
+    if 1 < width <= SHORT:
+        known = (0, 1, width)
+        short = ShortRows(width, tuple([s[-2] if s[-2] in known else -1 for s in strides]))
+    return Loop(flags, True, rows, max(1, GRAIN // max(width, 1)), constants, short)
 
 
 def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = "") -> Source:
@@ -157,6 +184,7 @@ class _Pieces:
         self.letters = dict(zip([o.name for o in operands], kernel.flags, strict=True))
         self.base = len(self.operands)  # the number of the first word behind the addresses
         self.rows = [] if kernel.nested else [o for o in kernel.inputs if self._is(o, ROW)]
+        self.starts = {} if kernel.short is None else self.row_starts(kernel.short)
 
     def _is(self, operand: Operand, letter: str) -> bool:
         return self.letters[operand.name] == letter
@@ -203,6 +231,14 @@ class _Pieces:
         """The values that are the same in the whole loop."""
         return [self._load(o, "") for o in self._values() if self._is(o, REPEATED)]
 
+    def row_starts(self, short: ShortRows) -> dict[str, str]:
+        """Where row `j` of several begins in each operand, to be followed by an index."""
+        texts = {0: "", 1: "j + ", -1: "j * down_{} + "}
+        return {
+            o.name: texts.get(step, f"j * {step} + ").format(o.name)
+            for o, step in zip(self.operands, short.steps, strict=True)
+        }
+
     def inside(self, i: str = "i", into: str = "") -> list[str]:
         """The innermost lines, for element `i` of memory; results go `into` a block, if that is given."""
         loads = [self._load(o, i) for o in self._values() if not self._is(o, REPEATED)]
@@ -221,7 +257,7 @@ class _Pieces:
         if letter == ROW:
             return f"row_{o.name}[phase + i]"
         index = {REPEATED: "0", CONTIGUOUS: i}.get(letter, f"({i}) * step_{o.name}")
-        return f"p_{o.name}[{index}]"
+        return f"p_{o.name}[{self.starts.get(o.name, '')}{index}]"
 
     def _load(self, o: Operand, i: str) -> str:
         compute, value = self.kernel.compute, self._element(o, i)
@@ -314,11 +350,25 @@ def _nested(pieces: _Pieces) -> list[str]:
         "for d in range(outer):",
         *_indented(walk),
         *pieces.row_pointers(),
+    ]
+    short = pieces.kernel.short
+    loop = [
         *pieces.repeated(),
-        "for i in range(inner):",
+        f"for i in range({short.width if short else 'inner'}):",
         *_indented(pieces.inside()),
     ]
-    return [*head, "for row in range(start, stop):", *_indented(body)]
+    if short is None:
+        return [*head, "for row in range(start, stop):", *_indented([*body, *loop])]
+    for k, (name, step) in enumerate(zip(names, short.steps, strict=True)):
+        if step < 0:
+            head.append(f"down_{name} = p[{base + 2} + outer * {k + 1}]")
+    body += [
+        f"rows = min(p[{base + 2}] - row % p[{base + 2}], stop - row)",
+        "for j in range(rows):",
+        *_indented(loop),
+        "row += rows",
+    ]
+    return [*head, "row = start", "while row < stop:", *_indented(body)]
 
 
 def _indented(lines: Sequence[str]) -> list[str]:
@@ -392,7 +442,7 @@ def elementwise(
         + "_to_"
         + "_".join(_short(o.dtype) for o in outputs)
     )
-    label = f"{name}_{kinds}_{loop.flags}{'_rows' if loop.nested else ''}{'_over' if alias else ''}"
+    label = f"{name}_{kinds}_{loop.flags}{loop.shape}{'_over' if alias else ''}"
     key = (body, label, compute, tuple(wanted), tuple(o.name for o in inputs), large)
     source = _sources.get(key)
     if source is None:
@@ -400,7 +450,7 @@ def elementwise(
         streamed = large and waits_for_memory(pasted)
         kernel = Flat(
             f"{label}_streamed" if streamed else label, tuple(pasted.lines), pasted.imports, compute,
-            tuple(inputs), tuple(outputs), body.logical, loop.flags, loop.nested,
+            tuple(inputs), tuple(outputs), body.logical, loop.flags, loop.nested, loop.short,
         )  # fmt: skip
         over = {outputs[0].name: inputs[0].name} if alias else None
         source = _sources[key] = render(kernel, over, STREAMED if streamed else "")

@@ -68,6 +68,16 @@ class Flat(NamedTuple):
     logical: frozenset[str]
     flags: str
     nested: bool
+    short: ShortRows | None = None
+
+
+class ShortRows(NamedTuple):
+    """Rows of a strided loop that have few elements."""
+
+    width: int
+    steps: tuple[
+        int, ...
+    ]  # of each operand in memory from row to row; -1: one that the text does not know
 
 
 class Element(NamedTuple):
