@@ -278,13 +278,14 @@ def test_import_compiles_nothing(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
-    [("pass", "True False"), ("gc.disable()", "False False"), ("gc.freeze()", "True True")],
+    ("before", "enabled"), [("pass", True), ("gc.disable()", False), ("gc.freeze()", True)]
 )
-def test_import_leaves_the_collector_as_it_was(before, after):
-    code = f"import gc; {before}; import adjit; print(gc.isenabled(), gc.get_freeze_count() > 0)"
+def test_import_leaves_the_collector_as_it_was(before, enabled):
+    # Python 3.12 begins with frozen objects.
+    code = f"import gc; {before}; frozen = gc.get_freeze_count() > 0; import adjit; "
+    code += "print(gc.isenabled(), (gc.get_freeze_count() > 0) == frozen)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == after
+    assert found.stdout.strip() == f"{enabled} True"
 
 
 def test_an_installation_has_all_packages():

@@ -1645,7 +1645,7 @@ def test_walks_agree(seed, keep, shape, monkeypatch):
     order = [out.grad_fn]
     engine._reach(order, set(order))
     saves = any(fn.saved for fn in order)
-    for _ in range(3):  # templates and pullbacks are known after that
+    for _ in range(3):  # traces and pullbacks are known after that
         walk()
     with monkeypatch.context() as patch:
         patch.setattr(engine, "advance", engine._advance)
@@ -1677,7 +1677,7 @@ SENDING = {
     "as it is": lambda x, w: (x + 1, x - w),
     "saved": lambda x, w: (x.sin().exp(), (x * w).sigmoid()),
     "broadcast": lambda x, w: (x + w[:1], x * w[:, :1]),
-    "template": lambda x, w: (x.softmax(1), x.cumsum(0)),
+    "trace": lambda x, w: (x.softmax(1), x.cumsum(0)),
     "reduced": lambda x, w: (x.sum(0, True).expand(x.shape), w.amax(1, True) + x),
     "product": lambda x, w: ((x.t() @ w @ x.t()).t(), x @ (w.t() @ w)),
     "turned": lambda x, w: (x.t().contiguous().t(), (x.t() * w.t()).t()),
@@ -2235,12 +2235,12 @@ def test_what_cannot_be_read_as_numbers(name):
 
 
 def test_looking_at_numbers_is_seen_by_those_who_watch(monkeypatch, slow_settles):
-    """A body that looks at values is no template; and those who note lines see what is computed."""
+    """A body that looks at values is no trace; and those who note lines see what is computed."""
     x = T.arange(3.0)
     for look in (lambda t: t[0].item(), lambda t: t.tolist(), lambda t: bool(t[0] + 1)):
-        T.graph.state.state.steady = True
+        T.graph.state.state.deterministic = True
         look(x)
-        assert not T.graph.state.state.steady
+        assert not T.graph.state.state.deterministic
     f = T.compile(lambda t: t * t.sum().item())
     for k in range(6):
         given = x + k

@@ -55,7 +55,7 @@ ADVANCE_WAITING = BOUND
 AS_IS = AS_TENSOR = BOUND
 BACKWARD_ACCUMULATE_OP = BACKWARD_UNBROADCAST = BACKWARD_UNBROADCAST_TRACES = BOUND
 BACKWARD_MOST = BACKWARD_PARTS = BACKWARD_VIEW_VJP_CLASS = BOUND
-BACKWARD_RUNTIME = BACKWARD_SAVE_PLAN_CLASS = BACKWARD_SMALL = BACKWARD_TEMPLATE_CLASS = BOUND
+BACKWARD_RUNTIME = BACKWARD_SAVE_PLAN_CLASS = BACKWARD_SMALL = BACKWARD_TRACE_CLASS = BOUND
 BACKWARD_TOTALS = BACKWARD_TOTAL_OF = BOUND
 BASIC_FALLBACK = FITTED = FUNCTION_CONTEXT = BOUND
 GRAD_CONTEXT = GRAD_EDGES = GRAD_EXTRAS = GRAD_INPUTS = GRAD_MASK = GRAD_OP = BOUND
@@ -64,14 +64,14 @@ GRAD_SAVED = GRAD_SCALARS = GRAD_SEQ = BOUND
 KERNEL_NUMBERS = KERNEL_READS = KERNEL_RECIPE = LEAF_VARIABLE = MAX_PENDING = BOUND
 META_GRAD = META_POST_HOOKS = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = NOTHING = BOUND
 OUTPUT_IS_VIEW = OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
-OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = VIEW_VJP_TEMPLATES = RECIPE_SPEC = BOUND
+OP_RECORD_VJPS = OP_RECORD_VJPS_BY_SPEC = PASSED = VIEW_VJP_TRACES = RECIPE_SPEC = BOUND
 VIEW_VJP_OFFSET = BOUND
 RUNTIME_EMPTY = RUNTIME_INTEGERS = RUNTIME_INT_CLASS = RUNTIME_LIST_CLASS = BOUND
 RUNTIME_NONE = RUNTIME_NO_GRAD = RUNTIME_NUMBERS = BOUND
 RUNTIME_OP_RECORD_CLASS = RUNTIME_STORAGE_CLASS = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
-SAVE_PLAN_TEMPLATES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
+SAVE_PLAN_TRACES = SPEC_CONTIGUOUS = SPEC_NUMEL = BOUND
 STORAGE_SPEC = STORAGE_VALUE = STORAGE_VERSION = BOUND
-TEMPLATE_FRESH = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
+TRACE_UNALIASED = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
 TENSOR_META = TENSOR_NEEDS_GRAD = TENSOR_OFFSET = TENSOR_SPEC = TENSOR_STORAGE = BOUND
 VJP_FIXES = VJP_KERNELS = VJP_SOURCES = BOUND
 
@@ -429,7 +429,7 @@ def new_as_is(runtime, edge, found, wanted):
 
 @helper
 def new_fitted(context, edge, found, spec, wanted):
-    """A gradient summed and converted to what the input looked like, by a template; 0 without one."""
+    """A gradient summed and converted to what the input looked like, by a trace; 0 without one."""
     runtime = item(context, BACKWARD_RUNTIME)
     is_value = is_bare(runtime, found)
     if not can_take_fast_path(runtime) or not (
@@ -437,13 +437,13 @@ def new_fitted(context, edge, found, spec, wanted):
     ):
         return 0
     key = new_pair(own(spec if is_value else get(found, TENSOR_SPEC)), own(wanted))
-    template = own(find(item(context, BACKWARD_UNBROADCAST_TRACES), key)) if key != 0 else 0
+    trace = own(find(item(context, BACKWARD_UNBROADCAST_TRACES), key)) if key != 0 else 0
     drop(key)
     made = 0
     true = item(runtime, RUNTIME_TRUE)
-    is_fresh = template != 0 and has_room_in(context, runtime, template)
-    if is_fresh and get(template, TEMPLATE_FRESH) == true:
-        steps = get(template, TEMPLATE_STEPS)
+    is_unaliased = trace != 0 and has_room_in(context, runtime, trace)
+    if is_unaliased and get(trace, TRACE_UNALIASED) == true:
+        steps = get(trace, TRACE_STEPS)
         starts = stack_words(1)
         put(starts, 0, word_of(offset_of(runtime, found)))
         values = new_tuple(1 + length(steps))
@@ -451,8 +451,8 @@ def new_fitted(context, edge, found, spec, wanted):
             fill(values, 0, own(value_of(runtime, found)))
             values = completed(runtime, steps, values, 1, starts if get(starts, 0) != 0 else 0)
         if values != 0:
-            output = list_item(get(template, TEMPLATE_OUTPUTS), 0)
-            part = new_part(runtime, template, values, 0, output)
+            output = list_item(get(trace, TRACE_OUTPUTS), 0)
+            part = new_part(runtime, trace, values, 0, output)
             if part != 0 and item(output, OUTPUT_SPEC) == wanted:
                 made = new_as_is(runtime, edge, part, wanted)
                 drop(part)
@@ -461,7 +461,7 @@ def new_fitted(context, edge, found, spec, wanted):
             else:
                 made = part
             drop(values)
-    drop(template)
+    drop(trace)
     return made
 
 
@@ -641,16 +641,16 @@ def free_saved(runtime, fn):
 
 @helper
 def new_way(context, runtime, fn, grads):
-    """The template of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
+    """The trace of a node's vjp, with a reference, if nothing about it is unusual; else 0."""
     none, saved, grad_context = (
         item(runtime, RUNTIME_NONE),
         get(fn, GRAD_SAVED),
         get(fn, GRAD_CONTEXT),
     )
     if class_of(grad_context) == item(context, BACKWARD_SAVE_PLAN_CLASS):
-        templates = get(grad_context, SAVE_PLAN_TEMPLATES)
+        traces = get(grad_context, SAVE_PLAN_TRACES)
     elif class_of(grad_context) == item(context, BACKWARD_VIEW_VJP_CLASS):
-        templates = get(grad_context, VIEW_VJP_TEMPLATES)
+        traces = get(grad_context, VIEW_VJP_TRACES)
     else:
         return 0
     if get(fn, GRAD_EXTRAS) != none or saved == none or not can_take_fast_path(runtime):
@@ -660,12 +660,12 @@ def new_way(context, runtime, fn, grads):
     key = new_key(context, runtime, fn, grads)
     if key == 0:
         return 0
-    template = own(find(templates, key))
+    trace = own(find(traces, key))
     drop(key)
-    if template != 0 and not has_room_in(context, runtime, template):
-        drop(template)
+    if trace != 0 and not has_room_in(context, runtime, trace):
+        drop(trace)
         return 0
-    return template
+    return trace
 
 
 @helper
@@ -694,21 +694,19 @@ def new_key(context, runtime, fn, grads):
 
 
 @helper
-def has_room_in(context, runtime, template):
-    """Whether this is a template that fits into `pending`."""
-    if class_of(template) != item(context, BACKWARD_TEMPLATE_CLASS):
+def has_room_in(context, runtime, trace):
+    """Whether this is a trace that fits into `pending`."""
+    if class_of(trace) != item(context, BACKWARD_TRACE_CLASS):
         return False
-    return (
-        length(item(runtime, RUNTIME_PENDING)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
-    )
+    return length(item(runtime, RUNTIME_PENDING)) + length(get(trace, TRACE_STEPS)) < MAX_PENDING
 
 
 @helper
-def follow(context, arguments, fn, template, grads):
-    """Record the nodes of a template and let the gradients arrive; whether that went well."""
+def follow(context, arguments, fn, trace, grads):
+    """Record the nodes of a trace and let the gradients arrive; whether that went well."""
     runtime = item(context, BACKWARD_RUNTIME)
     none, saved = item(runtime, RUNTIME_NONE), get(fn, GRAD_SAVED)
-    steps, outputs = get(template, TEMPLATE_STEPS), get(template, TEMPLATE_OUTPUTS)
+    steps, outputs = get(trace, TRACE_STEPS), get(trace, TRACE_OUTPUTS)
     operands, starts = stack_words(PAIRS), stack_words(MOST_VALUES)
     given, is_shifted = 0, False
     for k in range(length(grads) + length(saved) // 2):
@@ -738,7 +736,7 @@ def follow(context, arguments, fn, template, grads):
         output = list_item(outputs, k)
         is_wanted = item(edges, k) != none and output != none
         spec = spec_of_part(runtime, operands, output) if is_wanted else none
-        part = new_part(runtime, template, values, operands, output) if is_wanted else own(none)
+        part = new_part(runtime, trace, values, operands, output) if is_wanted else own(none)
         if part == 0:
             is_well = False
             break
@@ -768,15 +766,15 @@ def spec_of(runtime, kept, spec):
 
 @helper
 def spec_of_part(runtime, operands, output):
-    """The spec of a result of a template."""
+    """The spec of a result of a trace."""
     if class_of(output) == item(runtime, RUNTIME_INT_CLASS):
         return get(operands, 16 * word_of(output) + 8)
     return item(output, OUTPUT_SPEC)
 
 
 @helper
-def new_part(runtime, template, values, operands, output):
-    """A result of a template: an operand, a view of one, a bare new value, a part of one."""
+def new_part(runtime, trace, values, operands, output):
+    """A result of a trace: an operand, a view of one, a bare new value, a part of one."""
     if class_of(output) == item(runtime, RUNTIME_INT_CLASS):
         return own(get(operands, 16 * word_of(output)))
     number, spec = word_of(item(output, OUTPUT_NUMBER)), item(output, OUTPUT_SPEC)
@@ -794,7 +792,7 @@ def new_part(runtime, template, values, operands, output):
         )
         drop(t)
         return part
-    storage = list_item(get(template, TEMPLATE_STORAGES), number)
+    storage = list_item(get(trace, TRACE_STORAGES), number)
     value, whole = (
         item(values, word_of(item(storage, NEW_STORAGE_VALUE))),
         item(storage, NEW_STORAGE_SPEC),

@@ -28,7 +28,7 @@ from .cpython import (
 )
 
 DTYPE_KNOWN_AS = FUNCTION_CONTEXT = BOUND
-ITEM_CPU = ITEM_FALSE = ITEM_STATE = ITEM_STEADY = ITEM_TENSOR_CLASSES = ITEM_TRUE = BOUND
+ITEM_CPU = ITEM_FALSE = ITEM_STATE = ITEM_DETERMINISTIC = ITEM_TENSOR_CLASSES = ITEM_TRUE = BOUND
 ITEM_FALLBACK = ITEM_VALUE_OF = ITEM_OBSERVERS = BOUND
 NODE_ADDRESS = BOUND
 SPEC_DEVICE = SPEC_DTYPE = SPEC_NDIM = SPEC_NUMEL = SPEC_STRIDES = BOUND
@@ -98,7 +98,9 @@ def is_single(t):
 @helper
 def new_elements(context, t, form, is_single):
     """The first element of a tensor, or a list of those of its only dimension."""
-    set_attribute(item(context, ITEM_STATE), item(context, ITEM_STEADY), item(context, ITEM_FALSE))
+    set_attribute(
+        item(context, ITEM_STATE), item(context, ITEM_DETERMINISTIC), item(context, ITEM_FALSE)
+    )
     words = stack_words(1)
     put(words, 0, get(t, TENSOR_STORAGE))
     value = new_result(item(context, ITEM_VALUE_OF), words, 1, 0)

@@ -36,15 +36,15 @@ from .tensors import (
 from .traces import completed
 
 CALL_DIFFERENTIABLE = CALL_NODE_CLASS = CALL_OP = CALL_PLACES = CALL_SAVE_PLANS = BOUND
-CALL_TEMPLATE = BOUND
+CALL_TRACE = BOUND
 FUNCTION_CONTEXT = MAX_PENDING = NEW_STORAGE_SPEC = NEW_STORAGE_VALUE = BOUND
-OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_RUNTIME = OPERATION_TEMPLATE_CLASS = BOUND
+OPERATION_CALLS = OPERATION_IS_FIRST = OPERATION_RUNTIME = OPERATION_TRACE_CLASS = BOUND
 OPERATION_FALLBACK = BOUND
 OUTPUT_NUMBER = OUTPUT_OFFSET = OUTPUT_SPEC = BOUND
 RUNTIME_EMPTY = RUNTIME_FALSE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_TRUE = BOUND
 SAVE_PLAN_INPUTS = SAVE_PLAN_KEPT = SAVE_PLAN_OUTPUTS = SAVE_PLAN_TARGETS = BOUND
 STORAGE_VALUE = BOUND
-TEMPLATE_FRESH = TEMPLATE_MANY = TEMPLATE_OUTPUTS = TEMPLATE_STEPS = TEMPLATE_STORAGES = BOUND
+TRACE_UNALIASED = TRACE_MANY = TRACE_OUTPUTS = TRACE_STEPS = TRACE_STORAGES = BOUND
 TENSOR_STORAGE = BOUND
 
 
@@ -54,7 +54,7 @@ def call(function, arguments, count, names):
     runtime = item(context, OPERATION_RUNTIME)
     looks = stack_words(SIZE)
     if can_take_fast_path(runtime) and describe(runtime, arguments, count, names, looks):
-        out = from_template(context, runtime, looks)
+        out = from_trace(context, runtime, looks)
         if out != 0 or has_failed() != 0:
             return out
     return new_result(item(context, OPERATION_FALLBACK), arguments, count, names)
@@ -64,8 +64,8 @@ def call(function, arguments, count, names):
 
 
 @helper
-def from_template(context, runtime, looks):
-    """The result of a call by its template; 0 if this is not the usual case."""
+def from_trace(context, runtime, looks):
+    """The result of a call by its trace; 0 if this is not the usual case."""
     history = 0
     is_shifted = is_shared = False
     for k in range(get(looks, TENSORS)):
@@ -81,18 +81,18 @@ def from_template(context, runtime, looks):
     if found == 0:
         return 0
     out = 0
-    template = own(get(found, CALL_TEMPLATE))
-    if is_fresh(context, runtime, template):
+    trace = own(get(found, CALL_TRACE))
+    if is_unaliased(context, runtime, trace):
         if history != 0 and get(found, CALL_DIFFERENTIABLE) == item(runtime, RUNTIME_TRUE):
-            out = with_history(context, runtime, looks, is_shifted, found, template)
+            out = with_history(context, runtime, looks, is_shifted, found, trace)
         else:
-            out = without_history(runtime, looks, is_shifted, template)
+            out = without_history(runtime, looks, is_shifted, trace)
         if is_shared:
             out = settled(runtime, out)
-    is_one = get(template, TEMPLATE_MANY) != item(runtime, RUNTIME_TRUE)
+    is_one = get(trace, TRACE_MANY) != item(runtime, RUNTIME_TRUE)
     if out != 0 and (is_one or item(context, OPERATION_IS_FIRST) == item(runtime, RUNTIME_TRUE)):
         out = new_first(out)
-    drop(template)
+    drop(trace)
     drop(found)
     return out
 
@@ -106,22 +106,20 @@ def new_first(results):
 
 
 @helper
-def is_fresh(context, runtime, template):
-    """Whether a template gives new tensors, no views of operands, and fits into `pending`."""
-    if class_of(template) != item(context, OPERATION_TEMPLATE_CLASS):
+def is_unaliased(context, runtime, trace):
+    """Whether a trace gives new tensors, no views of operands, and fits into `pending`."""
+    if class_of(trace) != item(context, OPERATION_TRACE_CLASS):
         return False
-    if get(template, TEMPLATE_FRESH) != item(runtime, RUNTIME_TRUE):
+    if get(trace, TRACE_UNALIASED) != item(runtime, RUNTIME_TRUE):
         return False
-    return (
-        length(item(runtime, RUNTIME_PENDING)) + length(get(template, TEMPLATE_STEPS)) < MAX_PENDING
-    )
+    return length(item(runtime, RUNTIME_PENDING)) + length(get(trace, TRACE_STEPS)) < MAX_PENDING
 
 
 @helper
-def without_history(runtime, looks, is_shifted, template):
-    """The results of a template as a tuple; 0 on failure."""
+def without_history(runtime, looks, is_shifted, trace):
+    """The results of a trace as a tuple; 0 on failure."""
     given = get(looks, TENSORS)
-    steps = get(template, TEMPLATE_STEPS)
+    steps = get(trace, TRACE_STEPS)
     values = new_tuple(given + length(steps))
     if values == 0:
         return 0
@@ -130,10 +128,10 @@ def without_history(runtime, looks, is_shifted, template):
     values = completed(runtime, steps, values, given, looks + START if is_shifted else 0)
     if values == 0:
         return 0
-    outputs = get(template, TEMPLATE_OUTPUTS)
+    outputs = get(trace, TRACE_OUTPUTS)
     outs = new_tuple(length(outputs))
     for k in range(length(outputs) if outs != 0 else 0):
-        out = new_output(runtime, template, values, outs, k)
+        out = new_output(runtime, trace, values, outs, k)
         if out == 0:
             drop(outs)
             outs = 0
@@ -144,9 +142,9 @@ def without_history(runtime, looks, is_shifted, template):
 
 
 @helper
-def new_output(runtime, template, values, outs, k):
-    """A result of a template, those before it being there; 0 on failure."""
-    none, outputs = item(runtime, RUNTIME_NONE), get(template, TEMPLATE_OUTPUTS)
+def new_output(runtime, trace, values, outs, k):
+    """A result of a trace, those before it being there; 0 on failure."""
+    none, outputs = item(runtime, RUNTIME_NONE), get(trace, TRACE_OUTPUTS)
     output = list_item(outputs, k)
     if output == none:
         return own(none)
@@ -157,7 +155,7 @@ def new_output(runtime, template, values, outs, k):
             storage = own(get(item(outs, before), TENSOR_STORAGE))
             break
     if storage == 0:
-        place = list_item(get(template, TEMPLATE_STORAGES), word_of(item(output, OUTPUT_NUMBER)))
+        place = list_item(get(trace, TRACE_STORAGES), word_of(item(output, OUTPUT_NUMBER)))
         value = item(values, word_of(item(place, NEW_STORAGE_VALUE)))
         storage = new_storage(runtime, own(value), item(place, NEW_STORAGE_SPEC))
     if storage == 0:
@@ -167,8 +165,8 @@ def new_output(runtime, template, values, outs, k):
 
 
 @helper
-def with_history(context, runtime, looks, is_shifted, found, template):
-    """The results of a template as a tuple, the first with its backward node; 0 if this is not the
+def with_history(context, runtime, looks, is_shifted, found, trace):
+    """The results of a trace as a tuple, the first with its backward node; 0 if this is not the
     usual case."""
     places = get(found, CALL_PLACES)
     if places == item(runtime, RUNTIME_NONE):
@@ -181,7 +179,7 @@ def with_history(context, runtime, looks, is_shifted, found, template):
         drop(edges)
         drop(save_plan)
         return 0
-    outs = without_history(runtime, looks, is_shifted, template)
+    outs = without_history(runtime, looks, is_shifted, trace)
     saved = 0 if outs == 0 else new_saved(runtime, looks, save_plan, outs)
     first = 0 if outs == 0 else own(item(outs, 0))
     first = give_history(

@@ -1,4 +1,4 @@
-"""Recording the nodes of a template, compiled: `graph/trace.py` on the same objects."""
+"""Recording the nodes of a trace, compiled: `graph/trace.py` on the same objects."""
 
 from ..language.abi import helper, stack_words
 from .call_sites import new_call_site
@@ -24,11 +24,11 @@ BASIC_RUNTIME = BASIC_FALLBACK = FUNCTION_CONTEXT = MAX_PENDING = NODE_CALL_SITE
 RECIPE_DRAW = RECIPE_FALLIBLE = RUNTIME_NONE = RUNTIME_PENDING = RUNTIME_OBSERVERS = BOUND
 STEP_OFFSETS = STEP_PLACES = STEP_RECIPE = STEP_SCALARS = BOUND
 
-MOST_VALUES = 64  # that a template is given
+MOST_VALUES = 64  # that a trace is given
 
 
 def repeat(function, arguments, count, names):
-    """Record the nodes of a template on some values, from where those start (None: at 0); a tuple of
+    """Record the nodes of a trace on some values, from where those start (None: at 0); a tuple of
     these and of those."""
     context = get(function, FUNCTION_CONTEXT)
     runtime = item(context, BASIC_RUNTIME)
@@ -100,7 +100,7 @@ def new_call_site_of(runtime, steps):
 
 @helper
 def new_offsets(runtime, offsets, places, given, starts):
-    """The offsets of a node: those of the template, from where the given values start."""
+    """The offsets of a node: those of the trace, from where the given values start."""
     if starts == 0:
         return own(offsets)
     made = new_tuple(length(places))
@@ -121,7 +121,7 @@ def new_offsets(runtime, offsets, places, given, starts):
 
 @helper
 def new_scalars(runtime, step):
-    """The scalars of a node: those of the template, then where its random numbers begin."""
+    """The scalars of a node: those of the trace, then where its random numbers begin."""
     scalars, draw = item(step, STEP_SCALARS), get(item(step, STEP_RECIPE), RECIPE_DRAW)
     if draw == item(runtime, RUNTIME_NONE):
         return own(scalars)

@@ -94,7 +94,7 @@ class Generator:
 
     def reserve(self, blocks: int) -> Place:
         """Use up blocks, and say where they begin."""
-        state.steady = False
+        state.deterministic = False
         return self.advance(blocks)
 
     def advance(self, blocks: int) -> Place:

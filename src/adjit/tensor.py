@@ -34,7 +34,7 @@ class ItemContext(NamedTuple):
     observers: list[Any]
     value_of: Callable[..., Any]
     state: State
-    steady: str  # the name of a switch of the state
+    deterministic: str  # the name of a switch of the state
     false: bool
     true: bool
 
@@ -64,7 +64,7 @@ def _reading(name: str) -> Callable[[Callable[..., Any]], Any]:
     def made(fallback: Callable[..., Any]) -> Any:
         context = ItemContext(
             fallback, record.tensor_classes, devices.CPU, observers, scheduling.value_of, state,
-            native.named(State, "steady"), False, True,
+            native.named(State, "deterministic"), False, True,
         )  # fmt: skip
         return native.FastPath("item", name).function(fallback, context)
 
@@ -748,7 +748,7 @@ class Tensor(TensorBase):
 
     def _share(self) -> None:
         """Make the value the storage's own, settled: others will look at its bytes."""
-        state.steady = False
+        state.deterministic = False
         storage = self.storage
         with scheduling.lock:
             value = scheduling.value_of(storage)
@@ -763,7 +763,7 @@ class Tensor(TensorBase):
 
     def _values(self) -> np.ndarray[Any, Any]:
         """A NumPy array on the current bytes, for reading at once and not for keeping."""
-        state.steady = False
+        state.deterministic = False
         spec = self.spec
         if spec.numel == 0:
             return np.empty(spec.shape, spec.dtype.numpy)
@@ -857,7 +857,7 @@ class Tensor(TensorBase):
         spec = self.spec
         if spec.device is not devices.CPU:
             return on_host(self)._number()
-        state.steady = False
+        state.deterministic = False
         value = scheduling.value_of(self.storage)  # which is held while it is read
         return spec.dtype.ctype.from_address(
             value.address + self.offset * spec.dtype.itemsize

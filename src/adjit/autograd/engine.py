@@ -32,7 +32,7 @@ from ..graph.node import (
 from ..graph.operation import SavePlan
 from ..graph.record import as_tensor, as_tensors
 from ..graph.state import observers, record_gradients, resume_gradients, state
-from ..graph.trace import Template, Trace, remembered
+from ..graph.trace import Trace, TraceEntry, remembered
 from ..graph.view import ViewVjp
 from ..locks import Lock
 from ..ops.arithmetic import total, total_of, totals
@@ -168,7 +168,7 @@ def unbroadcast_and_cast(g: TensorBase, spec: Spec | None) -> NewTensor:
     )
 
 
-_unbroadcast_traces: dict[tuple[Spec, Spec], Template] = {}
+_unbroadcast_traces: dict[tuple[Spec, Spec], TraceEntry] = {}
 
 
 def _unbroadcast_and_cast(g: TensorBase, spec: Spec) -> NewTensor:
@@ -221,14 +221,14 @@ class BackwardContext(NamedTuple):
 
     runtime: Runtime
     unbroadcast: Callable[[Any, Any], Any]
-    unbroadcast_traces: dict[tuple[Spec, Spec], Template]  # templates of `unbroadcast_and_cast`
+    unbroadcast_traces: dict[tuple[Spec, Spec], TraceEntry]  # traces of `unbroadcast_and_cast`
     total_of: Callable[..., Node]
     totals: dict[tuple[Spec, int], Recipe]
     most: int
     small: int
     save_plan_class: type
     view_vjp_class: type
-    template_class: type
+    trace_class: type
     accumulate_op: Accumulate
     parts: dict[tuple[Spec, Spec, Spec], Recipe]
 

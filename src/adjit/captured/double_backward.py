@@ -203,7 +203,7 @@ def _renewed(context: GradContext, places: dict[tuple[int, ...], tuple[int, ...]
     if renewed == old:
         return context
     copied = copy(context)
-    copied.attributes, copied.templates = renewed, {}
+    copied.attributes, copied.traces = renewed, {}
     return copied
 
 

@@ -18,7 +18,7 @@ class OperationContext(NamedTuple):
 
     runtime: Runtime
     calls: Mapping[Signature, object]  # those that came before, by signature
-    template_class: type
+    trace_class: type
     fallback: Fallback
     is_first: bool  # whether only the first result is wanted
 

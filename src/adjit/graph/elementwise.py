@@ -306,14 +306,14 @@ class Choice(native.Native):
     def apply(self, args: Arguments, kwargs: NamedArguments, over: bool = False) -> NewTensor:
         """Record a call; `over` lets it write over its first operand."""
         out = kwargs.pop("out", None) if kwargs else None
-        before, state.steady = state.steady, True
+        before, state.deterministic = state.deterministic, True
         try:
             op, operands, attributes = self.choose(*args, **kwargs)
-            is_new = state.steady and out is None and not over
+            is_new = state.deterministic and out is None and not over
             if is_new and len(self.chosen) < MOST_CHOSEN:
                 self._remember(args, kwargs, Chosen(op, operands, attributes))
         finally:
-            state.steady = state.steady and before
+            state.deterministic = state.deterministic and before
         if attributes or over or len(operands) > 2:
             made = elementwise_recorder()(op, operands, attributes, over)
         else:

@@ -13,7 +13,7 @@ from .node import TensorBase
 from .operation import KnownCalls, OperationCall, keep_draws
 from .signature import Argument, Signature, signature_of
 from .state import state
-from .trace import SEEN, UNSTEADY, Results, Trace, trace, usable
+from .trace import SEEN_ONCE, UNCACHEABLE, Results, Trace, trace, usable
 
 MOST_CALLS = 1024  # of one factory that are remembered; numbers that change with every call are not
 
@@ -61,16 +61,16 @@ def factory(function: _F) -> _F:
             found = memory.call(signature)
         except TypeError:  # an argument that cannot be in a key
             return function(*args, **kwargs)
-        if isinstance(found.template, Trace):
+        if isinstance(found.trace, Trace):
             starts = tuple([t.offset for t in operands]) if operands else None
             values = tuple([t.storage.value for t in operands])
-            return found.template.record(operands, values, starts)
-        if found.template is not SEEN:
-            found.template = found.template or SEEN
+            return found.trace.record(operands, values, starts)
+        if found.trace is not SEEN_ONCE:
+            found.trace = found.trace or SEEN_ONCE
             return function(*args, **kwargs)
-        out, template = trace(operands, lambda: function(*args, **kwargs))
-        is_new = isinstance(template, Trace) and template.fresh and not out.needs_grad
-        found.template = template if is_new or template is SEEN else UNSTEADY
+        out, entry = trace(operands, lambda: function(*args, **kwargs))
+        is_new = isinstance(entry, Trace) and entry.unaliased and not out.needs_grad
+        found.trace = entry if is_new or entry is SEEN_ONCE else UNCACHEABLE
         keep_draws(found)
         return out
 

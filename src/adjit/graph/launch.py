@@ -67,7 +67,7 @@ def recipe_of(
     with the details the kernel left. `activation` is the place of the word that says what the
     kernel does to its result last, 0 for nothing; `finishes` that it is a convolution, of which
     `schedule/fusion/conv_epilogue.py` says more. `draw` gives the last scalars anew whenever the node is
-    recorded again from a template. Results are where the inputs are; `device` says where, if there are none.
+    recorded again from a trace. Results are where the inputs are; `device` says where, if there are none.
     """
     steps = tuple(kernel) if isinstance(kernel, list) else ((kernel, n, grain),)
     words = tuple(words)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Spec:
     """Shape, strides, dtype and device of a tensor; one object for each that differ.
 
-    The device is part of it, so that everything keyed by specs (recipes, templates, plans) knows it,
+    The device is part of it, so that everything keyed by specs (recipes, traces, plans) knows it,
     and recording does not look at it.
     """
 

@@ -36,12 +36,12 @@ from .saved import FREED, Kept, inference_save_error, pack, unpack
 from .signature import Argument, Arguments, NamedArguments, Signature, exchanged, signature_of
 from .state import record_gradients, resume_gradients, state
 from .trace import (
-    MAX_TEMPLATES,
-    SEEN,
-    UNSTEADY,
+    MAX_TRACES,
+    SEEN_ONCE,
+    UNCACHEABLE,
     Results,
-    Template,
     Trace,
+    TraceEntry,
     apart,
     rehearsed,
     trace,
@@ -64,12 +64,12 @@ class OperationCall:
     """What the calls of an op share that have one signature: operands' specs and attributes."""
 
     __slots__ = ("attributes", "differentiable", "layout", "node_class", "op", "places", "save_plans",
-                 "template")  # fmt: skip
+                 "trace")  # fmt: skip
 
     def __init__(self, op: Operation | None) -> None:
         self.op, self.node_class = op, op and op.node_class
         self.differentiable = op is not None and op.back is not None
-        self.template: Template | None = None  # of the body
+        self.trace: TraceEntry | None = None  # of the body
         # By the operands that need gradients.
         self.save_plans: dict[tuple[bool, ...], SavePlan] = {}
         self.places: list[int | None] | None = None  # the operand behind each edge
@@ -99,9 +99,9 @@ class OperationCall:
 def keep_draws(call: OperationCall) -> None:
     """Note a call that draws random numbers when machine code repeats it: inside of `vmap` that asks
     the level."""
-    if isinstance(call.template, Trace) and call.template.draws:
+    if isinstance(call.trace, Trace) and call.trace.draws:
         if active_levels:
-            call.template = SEEN
+            call.trace = SEEN_ONCE
         else:
             drawing_calls.append(call)
 
@@ -109,7 +109,7 @@ def keep_draws(call: OperationCall) -> None:
 def forget_draws() -> None:
     """Have Python draw all random numbers, from here on to where no level is active."""
     while drawing_calls:
-        drawing_calls.pop().template = SEEN
+        drawing_calls.pop().trace = SEEN_ONCE
 
 
 drawing_calls: list[OperationCall] = []
@@ -123,7 +123,7 @@ class SavePlan(GradContext):
     """How the results of a call get their history, for one set of operands that need gradients."""
 
     __slots__ = ("attributes", "back", "first", "inputs", "kept", "layout", "output_slots", "outputs",
-                 "slots", "targets", "templates", "wanted", "wants")  # fmt: skip
+                 "slots", "targets", "traces", "wanted", "wants")  # fmt: skip
 
     def __init__(
         self, op: Operation, call: OperationCall, wanted: tuple[bool, ...], operands: list[TensorBase],
@@ -145,7 +145,7 @@ class SavePlan(GradContext):
         self.kept: list[int] = []  # operands to save, and ~k for result k
         self.slots: dict[str, Numbers] = {}  # where they lie among the saved, by name
         self.output_slots: dict[str, list[tuple[int, int]]] = {}  # those of results, and which
-        self.templates: dict[Specs, Template] = {}  # of the vjp, by the gradients' specs
+        self.traces: dict[Specs, TraceEntry] = {}  # of the vjp, by the gradients' specs
         if self.targets:
             self._choose_kept(op, call.places)
 
@@ -313,12 +313,12 @@ class Operation(native.Native):
             and any(map(needs_grad, operands))
         )
         call = self._call(signature)
-        template = call.template
-        if isinstance(template, Trace) and usable():
+        entry = call.trace
+        if isinstance(entry, Trace) and usable():
             starts = tuple([t.offset for t in operands]) if shifted else None
-            out = template.record(operands, tuple([t.storage.value for t in operands]), starts)
+            out = entry.record(operands, tuple([t.storage.value for t in operands]), starts)
         else:
-            traced = template is SEEN and usable()
+            traced = entry is SEEN_ONCE and usable()
             out = self._run(call, args, kwargs, operands, bool(requires_grad), traced)
         if requires_grad:
             self._attach(call, args, kwargs, operands, out if out.__class__ is tuple else (out,))
@@ -343,7 +343,7 @@ class Operation(native.Native):
         except TypeError:  # an attribute that cannot be in a key
             return OperationCall(self)
         if found is None:
-            if len(self.calls) >= MAX_TEMPLATES:
+            if len(self.calls) >= MAX_TRACES:
                 self.calls.clear()
             found = self.calls[signature] = OperationCall(self)
         return found
@@ -370,19 +370,19 @@ class Operation(native.Native):
         before = record_gradients(state.grad and not requires_grad)
         try:
             if not traced:
-                call.template = call.template or SEEN
+                call.trace = call.trace or SEEN_ONCE
                 return body(operands)
             given = apart(operands)
             if given is operands:
-                out, template = trace(operands, lambda: body(operands))
+                out, entry = trace(operands, lambda: body(operands))
             else:
-                template = rehearsed(given, lambda: body(given))
+                entry = rehearsed(given, lambda: body(given))
                 out = body(operands)
-            is_fresh = isinstance(template, Trace) and template.fresh
+            is_unaliased = isinstance(entry, Trace) and entry.unaliased
         finally:
             if before and requires_grad:
                 resume_gradients()
-        call.template = template if is_fresh or template is SEEN else UNSTEADY
+        call.trace = entry if is_unaliased or entry is SEEN_ONCE else UNCACHEABLE
         keep_draws(call)
         return out
 
@@ -529,38 +529,38 @@ class Operation(native.Native):
             starts.append(start)
             shared |= storage.shared
         signature = tuple(key)
-        template = save_plan.templates.get(signature)
-        if isinstance(template, Trace):
+        entry = save_plan.traces.get(signature)
+        if isinstance(entry, Trace):
             shifts = tuple(starts) if any(starts) else None
-            if template.fresh:
-                made = template.record((), tuple(values), shifts, fn.inputs)
+            if entry.unaliased:
+                made = entry.record((), tuple(values), shifts, fn.inputs)
             else:
                 operands = [g for g in record.as_tensors(fn, grads) if g is not None]
-                made = template.record([*operands, *saved[::2]], tuple(values), shifts)
+                made = entry.record([*operands, *saved[::2]], tuple(values), shifts)
             if shared:  # others may write there next
                 settle()
             return made
         given_grads = record.as_tensors(fn, grads)
         operands = [g for g in given_grads if g is not None]
-        if template is not SEEN:
-            save_plan.templates.setdefault(signature, SEEN)
+        if entry is not SEEN_ONCE:
+            save_plan.traces.setdefault(signature, SEEN_ONCE)
             return self._call_vjp(fn, given_grads)
         count = len(operands)
         for k, place in enumerate(save_plan.kept):
             operands.append(unpack(fn, k, None if place >= 0 else fn.outputs[~place]))
         given = apart(operands)
         if given is operands:
-            results, template = trace(operands, lambda: tuple(self._call_vjp(fn, given_grads)))
+            results, entry = trace(operands, lambda: tuple(self._call_vjp(fn, given_grads)))
         else:
             rest = iter(given[:count])
             apart_grads = [None if g is None else next(rest) for g in given_grads]
             copied = record.copy_of(fn, given[count:])
-            template = rehearsed(given, lambda: tuple(self._call_vjp(copied, apart_grads)))
+            entry = rehearsed(given, lambda: tuple(self._call_vjp(copied, apart_grads)))
             results = tuple(self._call_vjp(fn, given_grads))
-        is_template = isinstance(template, Trace)
-        is_fresh = isinstance(template, Trace) and template.fresh
-        lost = is_template and not is_fresh and Storage in map(type, saved)
-        save_plan.templates[signature] = UNSTEADY if lost else template  # results may be made here
+        is_trace = isinstance(entry, Trace)
+        is_unaliased = isinstance(entry, Trace) and entry.unaliased
+        lost = is_trace and not is_unaliased and Storage in map(type, saved)
+        save_plan.traces[signature] = UNCACHEABLE if lost else entry  # results may be made here
         return results
 
     def _call_vjp(self, fn: GradNode, grads: list[TensorBase | None]) -> list[TensorBase | None]:
@@ -749,7 +749,7 @@ def _note(
         return
     if not in_order and len(set(map(id, tensors))) < len(tensors):
         return  # which one is which could not be told
-    if len(known) >= MAX_TEMPLATES:
+    if len(known) >= MAX_TRACES:
         known.clear()
     with contextlib.suppress(TypeError):  # an argument that cannot be in a key
         known[key] = found.op._call(own)

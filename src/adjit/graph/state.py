@@ -62,7 +62,7 @@ class State(threading.local):
     compiling = False  # inside of a function that `adjit.compile` has made
     inside = False  # of a function that a transform differentiates
     levels: tuple[Level, ...] = ()  # of transforms, those entered last at the end
-    steady = True  # nothing happened that specs do not determine: no look at values, no draw
+    deterministic = True  # nothing happened that specs do not determine: no look at values, no draw
     rehearsing = False  # on stand-ins for operands: nothing that is drawn is used up
 
 

@@ -1,4 +1,4 @@
-"""Templates: what a function of tensors recorded, to be recorded again without calling it.
+"""Traces: what a function of tensors recorded, to be recorded again without calling it.
 
 What the body of an op or of a vjp records depends on nothing but the specs of its operands and its
 attributes. So it runs once for each such signature; from then on the nodes that it left are
@@ -26,10 +26,10 @@ from .primitives import filled
 from .record import make_storage, make_tensor, new_node
 from .state import modes_used, state
 
-MAX_TEMPLATES = 4096  # of one op
+MAX_TRACES = 4096  # of one op
 DRAWN = 3  # scalars that say where random numbers begin
-# In the place of a template: the signature came once; the body has to run every time.
-SEEN, UNSTEADY = "seen", "unsteady"
+# In the place of a trace: the signature came once; the body has to run every time.
+SEEN_ONCE, UNCACHEABLE = "seen once", "uncacheable"
 
 Values = tuple[Node, ...]
 Results: TypeAlias = Any  # of a function of tensors: one, or a tuple of them and of None
@@ -67,7 +67,7 @@ class Trace:
     Values are numbered: the operands' first, then those of the nodes, in order.
     """
 
-    __slots__ = ("draws", "fresh", "many", "outputs", "steps", "storages")
+    __slots__ = ("draws", "many", "outputs", "steps", "storages", "unaliased")
 
     def __init__(
         self,
@@ -81,7 +81,9 @@ class Trace:
         self.storages = storages
         self.outputs = outputs  # a number stands for the operand itself, None for no result
         self.many = many
-        self.fresh = all(o is None or (isinstance(o, Output) and not o.is_view) for o in outputs)
+        self.unaliased = all(
+            o is None or (isinstance(o, Output) and not o.is_view) for o in outputs
+        )
 
     def record(
         self,
@@ -92,7 +94,7 @@ class Trace:
     ) -> Results:
         """Record the nodes; `starts` are the offsets of the operands, None where all are 0.
 
-        With `fitting`, a spec for each result of a fresh template, those that have it come as bare
+        With `fitting`, a spec for each result of a trace without aliases, those that have it come as bare
         values.
         """
         values = recorded()(self.steps, values, starts)
@@ -132,9 +134,9 @@ class Trace:
 
 
 _Key = TypeVar("_Key")
-Template = Trace | str  # what is known of a signature: that, SEEN or UNSTEADY
+TraceEntry = Trace | str  # what is known of a signature: that, SEEN_ONCE or UNCACHEABLE
 
-native.register_layout(TEMPLATE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
+native.register_layout(TRACE=Trace, STEP=TracedNode, NEW_STORAGE=NewStorage, OUTPUT=Output)
 
 
 def _recorded(
@@ -175,32 +177,32 @@ def _view(t: TensorBase, spec: Spec, offset: int) -> NewTensor:
 
 
 def usable() -> bool:
-    """Whether this thread may record from templates: they leave no tracebacks, mark nothing, call no hooks."""
+    """Whether this thread may record from traces: they leave no tracebacks, mark nothing, call no hooks."""
     return not (modes_used and (state.inference or state.careful))
 
 
-def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[Results, Template]:
-    """Run a function of tensors: what it returned, and a template of what it recorded.
+def trace(operands: Sequence[TensorBase], run: Callable[[], Results]) -> tuple[Results, TraceEntry]:
+    """Run a function of tensors: what it returned, and a trace of what it recorded.
 
-    In its place is `UNSTEADY` where the same might not be recorded the next time: the function
-    looked at values, drew random numbers, or made tensors from data; and `SEEN` after bad luck
+    In its place is `UNCACHEABLE` where the same might not be recorded the next time: the function
+    looked at values, drew random numbers, or made tensors from data; and `SEEN_ONCE` after bad luck
     (operands share a value, what is pending was settled meanwhile).
     """
     values = [t.storage.value for t in operands]
     if len(set(map(id, values))) < len(values):
-        return run(), SEEN  # which of two operands a node reads could not be told
+        return run(), SEEN_ONCE  # which of two operands a node reads could not be told
     start = len(pending)
-    before, state.steady = state.steady, True
+    before, state.deterministic = state.deterministic, True
     try:
         out = run()
-        steady = state.steady
+        is_deterministic = state.deterministic
     finally:
-        state.steady = state.steady and before
-    return out, _template(operands, values, pending[start:], out) if steady else UNSTEADY
+        state.deterministic = state.deterministic and before
+    return out, _traced(operands, values, pending[start:], out) if is_deterministic else UNCACHEABLE
 
 
-def rehearsed(operands: Sequence[TensorBase], run: Callable[[], Results]) -> Template:
-    """The template of a function that runs on the stand-ins that `apart` gives, and then on the operands.
+def rehearsed(operands: Sequence[TensorBase], run: Callable[[], Results]) -> TraceEntry:
+    """The trace of a function that runs on the stand-ins that `apart` gives, and then on the operands.
 
     What was recorded on the stand-ins is let go of, so that it never runs, and draws use up no random numbers.
     An error may be one of their zeros: if it is not, the run on the operands raises it.
@@ -209,7 +211,7 @@ def rehearsed(operands: Sequence[TensorBase], run: Callable[[], Results]) -> Tem
     try:
         return trace(operands, run)[1]
     except Exception:
-        return UNSTEADY
+        return UNCACHEABLE
     finally:
         state.rehearsing = before
 
@@ -234,12 +236,12 @@ def apart(operands: Sequence[TensorBase]) -> Sequence[TensorBase]:
 
 
 def remembered(
-    memory: dict[_Key, Template],
+    memory: dict[_Key, TraceEntry],
     key: _Key,
     operands: Sequence[TensorBase],
     run: Callable[[], Results],
 ) -> Results:
-    """What `run` returns; from the third time on under a key, by a template kept in `memory`."""
+    """What `run` returns; from the third time on under a key, by a trace kept in `memory`."""
     if tracers and is_traced(operands):
         return run()
     values: list[Node] = []
@@ -249,22 +251,22 @@ def remembered(
         values.append(t.storage.value)
         starts.append(t.offset)
         shared |= t.storage.shared
-    template = UNSTEADY if shared or not usable() else memory.get(key)
-    if isinstance(template, Trace):
-        return template.record(operands, tuple(values), tuple(starts) if any(starts) else None)
-    if template is SEEN:
+    entry = UNCACHEABLE if shared or not usable() else memory.get(key)
+    if isinstance(entry, Trace):
+        return entry.record(operands, tuple(values), tuple(starts) if any(starts) else None)
+    if entry is SEEN_ONCE:
         out, memory[key] = trace(operands, run)
         return out
-    if template is None:
-        if len(memory) >= MAX_TEMPLATES:
+    if entry is None:
+        if len(memory) >= MAX_TRACES:
             memory.clear()
-        memory[key] = SEEN
+        memory[key] = SEEN_ONCE
     return run()
 
 
-def _template(
+def _traced(
     operands: Sequence[TensorBase], values: list[Node], recorded: list[Node], out: Results
-) -> Template:
+) -> TraceEntry:
     number = {id(value): k for k, value in enumerate(values)}
     many = out.__class__ is tuple
     by_id: dict[int, Storage] = {}
@@ -274,10 +276,10 @@ def _template(
             outputs.append(None)
             continue
         if not record.is_tensor(o):
-            return UNSTEADY
+            return UNCACHEABLE
         k = next((k for k, t in enumerate(operands) if t.storage is o.storage), None)
         if k is None and (o.edge is not None or o.__class__ is not record.Tensor):
-            return UNSTEADY
+            return UNCACHEABLE
         if k is None:
             by_id.setdefault(id(o.storage), o.storage)
             outputs.append(Output(False, list(by_id).index(id(o.storage)), o.spec, o.offset))
@@ -294,17 +296,15 @@ def _template(
             # Another thread may run it meanwhile: that takes the recipe first, so what is read before is whole.
             inputs, offsets, scalars, recipe = node.inputs, node.offsets, node.scalars, node.recipe
             if not isinstance(recipe, Recipe) or inputs is None:
-                return SEEN
+                return SEEN_ONCE
             nodes.append((id(node), recipe, inputs, offsets, lasting_scalars(recipe, scalars)))
             wanted.update(map(id, inputs))
     nodes.reverse()
     number.update({name: len(values) + k for k, (name, *_) in enumerate(nodes)})
     if not wanted <= number.keys():
-        return SEEN if any(s.value.recipe is None for s in storages) else UNSTEADY
+        return SEEN_ONCE if any(s.value.recipe is None for s in storages) else UNCACHEABLE
     if any(number[id(s.value)] < len(values) for s in storages):
-        return (
-            UNSTEADY  # a result has an operand's value, which the next one may show from elsewhere
-        )
+        return UNCACHEABLE  # a result has an operand's value, which the next one may show from elsewhere
 
     starts = [t.offset for t in operands] + [0] * len(nodes)
     steps = []

@@ -27,7 +27,7 @@ from .node import (
 )
 from .registry import registry
 from .state import state
-from .trace import Template, remembered
+from .trace import TraceEntry, remembered
 
 # Gives the gradient of the origin, of that of the only view or of a list of those of several.
 Pullback = Callable[..., TensorBase]
@@ -40,11 +40,11 @@ class ViewVjp(GradContext):
     that has arrived. None for others.
     """
 
-    __slots__ = ("function", "offset", "templates")
+    __slots__ = ("function", "offset", "traces")
 
     def __init__(self, function: Pullback, offset: int | None = None) -> None:
         self.function, self.offset = function, offset
-        self.templates: dict[Specs, Template] = {}  # by the gradients' specs
+        self.traces: dict[Specs, TraceEntry] = {}  # by the gradients' specs
 
 
 class ViewOp:
@@ -67,7 +67,7 @@ class ViewOp:
         if state.grad or (tracers and is_traced(grads)):
             return [run()]
         key = tuple([None if g is None else g.spec for g in given])
-        return [remembered(vjp.templates, key, [g for g in given if g is not None], run)]
+        return [remembered(vjp.traces, key, [g for g in given if g is not None], run)]
 
     def saved_value(self, fn: GradNode, name: str) -> Any:
         """Views save nothing that could be shown."""

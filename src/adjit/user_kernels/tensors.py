@@ -221,7 +221,7 @@ def _array(t: Tensor) -> np.ndarray[Any, Any]:
         return np.empty(spec.shape, kind.numpy)
     if not spec.contiguous:
         return _array(t.detach().contiguous())
-    state.steady = False
+    state.deterministic = False
     value = value_of(t.storage)
     memory: Any = (ctypes.c_char * (spec.numel * kind.itemsize)).from_address(
         value.address + t.offset * kind.itemsize

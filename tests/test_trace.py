@@ -1,4 +1,4 @@
-"""Templates: an op's body runs once or twice for a signature, its nodes are recorded ever after."""
+"""Traces: an op's body runs once or twice for a signature, its nodes are recorded ever after."""
 
 import numpy as np
 import pytest
@@ -260,7 +260,7 @@ def test_nodes_that_another_thread_has_run_meanwhile_are_not_repeated():
     recipe = node.recipe
     node.recipe = None  # as settling does it, before anything else
     try:
-        assert trace._template([x], [x.storage.value], [node], out) is trace.SEEN
+        assert trace._traced([x], [x.storage.value], [node], out) is trace.SEEN_ONCE
     finally:
         node.recipe = recipe
     assert out.tolist() == [2.0, 2.0, 2.0]
