@@ -291,7 +291,7 @@ def _checked_edges(rows: Tensor, edges: Tensor, axis: int) -> Tensor:
             f"torch.histogramdd: bins tensor should have one dimension, but got {edges.dim()} dimensions in "
             f"the bins tensor for dimension {axis}"
         )
-    return edges.detach().clone()
+    return edges
 
 
 def _even_edges(rows: Tensor, bins: int, axis: int, range: Sequence[float] | None) -> Tensor:
@@ -734,7 +734,7 @@ def gradient(
             f"to have the same length, but got a spacing argument of length {len(spacing)} and a dim "
             f"argument of length {len(axes)}."
         )
-    steps = list(spacing) if is_list else [spacing] * len(axes)
+    steps = list(spacing) if is_list else [1 if spacing is None else spacing] * len(axes)
     if any(input.shape[axis] < edge_order + 1 for axis in axes):
         raise RuntimeError(
             "torch.gradient expected each dimension size to be at least edge_order+1"
