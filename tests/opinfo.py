@@ -489,7 +489,8 @@ class Comparison:
             if not self.note(at, f"out {kind}", differing(ours, theirs, loose)):
                 if isinstance(theirs, Raised):
                     continue
-                for got, given in zip(parts(ours), parts(mine), strict=True):
+                returned = mine if ours is None else ours  # functions of lists give nothing
+                for got, given in zip(parts(returned), parts(mine), strict=True):
                     if got is not given:
                         self.note(at, f"out {kind}", iter([("identity", "another tensor")]))
                 self.note(at, f"out {kind} written", differing(mine, other, loose))

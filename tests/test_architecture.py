@@ -29,7 +29,7 @@ MAY_IMPORT = {
     "autograd": {"graph", "schedule", "ops", "tensor", "tables", "tracers"},
     "func": {"graph", "ops", "schedule", "tensor", "autograd", "tracers", "utils", "nn", "random"},
     "captured": {"graph", "schedule", "ops", "tensor", "autograd", "optim", "random"},
-    "nn": {"graph", "ops", "tensor", "autograd", "captured", "random", "distributed"},
+    "nn": {"graph", "ops", "tensor", "tracers", "autograd", "captured", "random", "distributed"},
     "optim": {"graph", "ops", "tensor", "autograd", "captured", "nn", "random"},
     "utils": {"graph", "ops", "schedule", "tables", "tensor", "autograd", "random", "distributed"},
     "serialization": {"graph", "ops", "tensor", "nn"},

@@ -102,3 +102,42 @@ def test_a_write_into_a_copy_is_seen_by_its_backward() -> None:
     b.mul_(3.0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.backward()
+
+
+PARTS = {
+    "narrow_copy": lambda lib, x: [lib.narrow_copy(x, 1, 1, 2), x.narrow_copy(-1, 0, 1)],
+    "split_copy": lambda lib, x: lib.split_copy(x, 2, 1),
+    "split_with_sizes_copy": lambda lib, x: lib.split_with_sizes_copy(x, [1, 2], dim=1),
+    "unbind_copy": lambda lib, x: lib.unbind_copy(x, -1),
+}
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_parts_in_memory_of_their_own(name):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, adjit):
+        x = lib.arange(6.0).view(2, 3).requires_grad_()
+        parts = PARTS[name](lib, x)
+        assert all(part._base is None and part.is_contiguous() for part in parts)
+        sum((part * (k + 1)).sum() for k, part in enumerate(parts)).backward()
+        found.append(([part.tolist() for part in parts], x.grad.tolist()))
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "rest"),
+    [("split_copy", (1,)), ("split_with_sizes_copy", ([1, 1],)), ("unbind_copy", ())],
+)
+def test_parts_written_into_tensors(name, rest):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, adjit):
+        x = lib.arange(6.0).view(2, 3)
+        out = [lib.empty_like(part) for part in getattr(lib, name)(x, *rest)]
+        assert getattr(lib, name)(x, *rest, out=out) is None
+        found.append([t.tolist() for t in out])
+        with pytest.raises(RuntimeError) as caught:
+            getattr(lib, name)(x, *rest, out=out[:1])
+        found[-1].append(str(caught.value))
+    assert found[0] == found[1]

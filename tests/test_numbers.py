@@ -181,3 +181,30 @@ def test_common_divisors_of_the_least_integer() -> None:
 def test_bounds_of_what_is_no_tensor(call: Callable[[], Any]) -> None:
     with pytest.raises(TypeError):
         call()
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "sub", "mul", "div", "true_divide", "floor_divide", "multiply", "divide"]
+)
+@pytest.mark.parametrize("pair", [(2.0, 3.0), (7, 2), (True, 2), (7, 2.0), (2, True)])
+def test_functions_of_two_numbers(name, pair):
+    torch = pytest.importorskip("torch")
+    found = []
+    for lib in (torch, adjit):
+        try:
+            made = getattr(lib, name)(*pair)
+            found.append((made.item(), str(made.dtype).partition(".")[2], made.dim()))
+        except RuntimeError as error:
+            found.append(str(error).partition(",")[0])
+    assert found[0] == found[1]
+
+
+def test_functions_of_two_numbers_and_options():
+    torch = pytest.importorskip("torch")
+    for lib in (torch, adjit):
+        assert lib.add(2.0, 3.0, alpha=2).item() == 8
+        assert lib.sub(2, 1, alpha=3).item() == -1
+        assert lib.div(7, 2, rounding_mode="floor").item() == 3
+        assert lib.div(-7, 2, rounding_mode="trunc").item() == -3
+        with pytest.raises(TypeError):
+            lib.fmod(2, 3)

@@ -142,6 +142,12 @@ ON_PURPOSE = [
         True,
     ),
     Purpose(
+        "PyTorch writes into a transposed `out` as if it were dense",
+        "narrow_copy",
+        "out transposed (written )?value",
+    ),
+    Purpose(OTHER_TEXT, "narrow_copy", "error: error (text|type)"),
+    Purpose(
         "both cancel what is large; at float64 they agree",
         "logcumsumexp",
         FORM + "grad value",

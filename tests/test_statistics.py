@@ -298,3 +298,107 @@ def test_counts_of_many_are_those_of_numpy():
         adjit.isin(adjit.tensor(data), adjit.tensor([3, 49])).sum().item()
         == np.isin(data, [3, 49]).sum()
     )
+
+
+# ----- histograms of rows, slopes of samples -----
+
+ROWS = np.random.default_rng(5).standard_normal((40, 3)).astype(np.float32)
+
+
+def rows_in_bins(lib, k):
+    x = lib.from_numpy(ROWS.copy())
+    edges = [lib.tensor([-1.0, 0.0, 0.5, 2.0]), lib.tensor([-3.0, 3.0]), lib.linspace(-1, 1, 5)]
+    weight = lib.from_numpy(np.abs(ROWS[:, 0]).copy())
+    return [
+        lambda: lib.histogramdd(x, 3),
+        lambda: lib.histogramdd(x, [2, 3, 4]),
+        lambda: lib.histogramdd(x, edges),
+        lambda: lib.histogramdd(x, [2, 3, 4], weight=weight),
+        lambda: lib.histogramdd(x, [2, 3, 4], range=[-1.0, 1, -2, 2, 0, 1], density=True),
+        lambda: lib.histogramdd(x, edges, density=True, weight=weight),
+        lambda: lib.histogramdd(x.view(4, 10, 3).double(), (2, 2, 2)),
+        lambda: lib.histogramdd(x[:0], [1, 2, 2]),
+        lambda: lib.histogramdd(lib.ones(3, 2), [2, 2]),
+    ][k]()
+
+
+@pytest.mark.parametrize("k", range(9))
+def test_histograms_of_rows(k):
+    theirs, ours = (rows_in_bins(lib, k) for lib in (torch, adjit))
+    np.testing.assert_allclose(ours.hist.numpy(), theirs.hist.numpy(), rtol=1e-5)
+    assert len(ours.bin_edges) == len(theirs.bin_edges)
+    for a, b in zip(theirs.bin_edges, ours.bin_edges, strict=True):
+        np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-5)
+    assert type(ours.bin_edges) is tuple
+
+
+WRONG_ROWS = {
+    "bins": lambda lib, x: lib.histogramdd(x, [3]),
+    "range": lambda lib, x: lib.histogramdd(x, [3, 2], range=[0.0, 1.0]),
+    "ints": lambda lib, x: lib.histogramdd(x.long(), [3, 2]),
+    "none": lambda lib, x: lib.histogramdd(x, [3, 0]),
+    "weight": lambda lib, x: lib.histogramdd(x, [3, 2], weight=lib.ones(5)),
+    "axes": lambda lib, x: lib.histogramdd(x[0], [3, 2]),
+    "order": lambda lib, x: lib.histogramdd(x, [2, 2], range=[1.0, 0.0, 0.0, 1.0]),
+    "edges": lambda lib, x: lib.histogramdd(x, [lib.ones(2), lib.ones(2, 2)]),
+    "dtype": lambda lib, x: lib.histogramdd(x, [lib.ones(2).double(), lib.ones(2).double()]),
+    "edge order": lambda lib, x: lib.gradient(x, edge_order=3),
+    "spacing": lambda lib, x: lib.gradient(x, spacing=(1.0, 2.0, 3.0)),
+    "spacing and dim": lambda lib, x: lib.gradient(x, spacing=[2.0, 3.0], dim=0),
+    "short": lambda lib, x: lib.gradient(x[:1], dim=0),
+    "short for 2": lambda lib, x: lib.gradient(x[:2], dim=0, edge_order=2),
+    "no axis": lambda lib, x: lib.gradient(x, dim=5),
+    "twice": lambda lib, x: lib.gradient(x, dim=(0, -2)),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_ROWS)
+def test_wrong_rows_and_slopes(name):
+    errors = []
+    for lib in (torch, adjit):
+        with pytest.raises(Exception, match=r".") as caught:
+            WRONG_ROWS[name](lib, lib.from_numpy(ROWS[:, :2].copy()))
+        errors.append((caught.type, str(caught.value)))
+    assert errors[0] == errors[1]
+
+
+SLOPES = {
+    "all": lambda lib, x: lib.gradient(x),
+    "one": lambda lib, x: lib.gradient(x, dim=1, spacing=0.5),
+    "order 2": lambda lib, x: lib.gradient(x, edge_order=2, spacing=[2.0, 3.0], dim=(-1, 0)),
+    "places": lambda lib, x: lib.gradient(x, spacing=[lib.tensor([0.0, 1, 3, 4, 8])], dim=0),
+    "places 2": lambda lib, x: lib.gradient(
+        x,
+        spacing=[lib.tensor([0.0, 1, 3, 4, 8]), lib.tensor([1.0, 3.0, 4.0])],
+        dim=(0, 1),
+        edge_order=2,
+    ),
+    "ints": lambda lib, x: lib.gradient((x * 9).long()),
+    "short": lambda lib, x: lib.gradient(x[:2], dim=0),
+    "number": lambda lib, x: lib.gradient(x, spacing=lib.tensor(2.0)),
+    "no axes": lambda lib, x: lib.gradient(lib.tensor(1.0)),
+    "volumes": lambda lib, x: lib.gradient(x[:, :, None].expand(5, 3, 4) * 2, edge_order=2),
+}
+
+
+@pytest.mark.parametrize("name", SLOPES)
+def test_slopes_of_samples(name):
+    theirs, ours = (SLOPES[name](lib, lib.from_numpy(ROWS[:5].copy())) for lib in (torch, adjit))
+    assert type(ours) is tuple
+    assert len(ours) == len(theirs)
+    for a, b in zip(theirs, ours, strict=True):
+        np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-4, atol=1e-6)
+        assert str(a.dtype).partition(".")[2] == str(b.dtype).partition(".")[2]
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_slopes_have_gradients(order):
+    x = adjit.from_numpy(ROWS[:5].copy()).double().requires_grad_()
+    places = adjit.tensor([0.0, 1, 3, 4, 8], dtype=adjit.float64)
+    assert adjit.autograd.gradcheck(
+        lambda x: (
+            *adjit.gradient(x, spacing=[places], dim=0, edge_order=order),
+            *adjit.gradient(x, edge_order=order),
+        ),
+        x,
+    )

@@ -38,12 +38,7 @@ SUBJECTS = (
     Subject(
         "Small functions of vectors and matrices",
         "write it with the operations that are there",
-        """frobenius_norm norm_except_dim vander gradient linalg.vander linalg.vecdot linalg.diagonal""",
-    ),
-    Subject(
-        "Quantiles, histograms and counts",
-        "compute it with NumPy on x.detach().numpy(), or with sort and scatter_add",
-        "histogramdd",
+        """frobenius_norm norm_except_dim vander linalg.vander linalg.vecdot linalg.diagonal""",
     ),
     Subject(
         "Transforms, windows and complex numbers",
@@ -118,7 +113,6 @@ METHODS = {
     "Decompositions and solvers": """cholesky cholesky_inverse cholesky_solve det eig geqrf inverse logdet lstsq
         lu lu_solve matrix_exp matrix_power orgqr ormqr pinverse qr slogdet solve svd symeig
         triangular_solve""",
-    "Quantiles, histograms and counts": "hash_tensor",
     "Transforms, windows and complex numbers": """angle cdouble cfloat chalf conj conj_physical conj_physical_
         imag is_conj is_neg istft real resolve_conj resolve_neg stft""",
     "Special functions of physics and statistics": """frexp i0 i0_ igamma igamma_ igammac igammac_ mvlgamma
@@ -133,9 +127,9 @@ METHODS = {
     "Other devices": "ipu mtia xpu",
     "Memory of another size or elsewhere": "as_strided_ const_data_ptr new resize resize_as set_ storage_type",
     "Python on every element": "apply_ map2_ map_",
-    "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ narrow_copy nonzero_static
+    "Parts and rows": """as_strided_scatter index index_reduce index_reduce_ nonzero_static
         sum_to_size unsafe_chunk unsafe_split unsafe_split_with_sizes""",
-    "What PyTorch uses itself or has no longer": """dim_order grad_dtype module_load name reinforce
+    "What PyTorch uses itself or has no longer": """hash_tensor dim_order grad_dtype module_load name reinforce
         volatile _make_wrapper_subclass""",
 }  # fmt: skip
 OTHER_SUBJECTS = {

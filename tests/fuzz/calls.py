@@ -133,7 +133,8 @@ T.split({x}, [{size0}]); {x}[..., None]; {x2}[:, ::2]; {x2}[::2, 1:]
 T.as_strided_copy({x}, (2, 2), (1, 1)); T.detach_copy({x}); T.diagonal_copy({x2}); T.expand_copy({x}, {wider})
 T.permute_copy({x}, {order_of_dims}); T.select_copy({x}, {dim}, -1); T.squeeze_copy({x}); T.t_copy({x2})
 T.transpose_copy({x}, {dim}, {dim}); T.unfold_copy({x}, {dim}, 1, 1); T.unsqueeze_copy({x}, {dim})
-T.view_copy({x}, {shape})
+T.view_copy({x}, {shape}); T.narrow_copy({x}, {dim}, 0, 1); T.unbind_copy({x}, {dim})[0]
+T.split_copy({x}, 1, {dim})[-1]; T.split_with_sizes_copy({x2}, [{x2}.shape[0]])[0]
 """
 
 # ----- reductions, scans, orders -----
@@ -161,7 +162,8 @@ T.linalg.matrix_norm({f2}); T.linalg.matrix_norm({f3}, 1); {x}.count_nonzero(); 
 F.log_softmax({f}, {dim}); T.cosine_similarity({f}, {s}, {dim}); F.cosine_similarity({f}, {s}, {dim})
 T.pairwise_distance({f2}, {s}); F.pairwise_distance({f2}, {s}, keepdim={flag})
 {f}.quantile(0.3); {f}.quantile(0.5, {dim}, keepdim={flag}); {f}.nanquantile(0.7); {f}.nanquantile(0.5, {dim})
-{f}.histc(4); {f}.histogram(4); {f}.dist({s}); {f}.dist({s}, 1); {f2}.renorm(2, {dim}, 1.0); T.trapezoid({x})
+{f}.histc(4); {f}.histogram(4); T.histogramdd({f2}, 2)[0]; T.cat(T.gradient(T.cat([{f2}, {f2}, {f2}]), dim=0))
+ {f}.dist({s}); {f}.dist({s}, 1); {f2}.renorm(2, {dim}, 1.0); T.trapezoid({x})
 T.trapezoid({f}, dim={dim}); T.trapz({f}, {s}); T.cumulative_trapezoid({x}); T.cumulative_trapezoid({f}, {s})
 {f2}.cov(); {f2}.cov(correction=0); {f2}.corrcoef(); T.bincount({classes}.reshape(-1))
 ({classes}.reshape(-1)).bincount(); T.isin({x}, {y}); T.isin({x}, {number}, invert={flag})

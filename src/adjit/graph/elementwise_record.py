@@ -24,6 +24,7 @@ from ..shapes import (
     dense_in_order,
     is_dense,
 )
+from . import primitives
 from .levels import innermost, tracers
 from .node import NewTensor, Node, Spec, TensorBase, spec_of
 from .op_record import ElementwiseOp, Number, OpRecord
@@ -101,6 +102,9 @@ def elementwise(
             numbers.append(operand)
     op_record = op.op_records.get(tuple(key) if len(key) > 1 else key[0])
     if op_record is None:
+        if len(numbers) == len(operands) and op.name in OF_NUMBERS:
+            first = primitives.number(numbers[0], dtypes.of_scalar(numbers[0]))
+            return elementwise(op, (first, *numbers[1:]), attributes)
         op_record = plan(op, operands)
     recipe = op_record.recipe
     node = new_node(Node)
@@ -118,6 +122,12 @@ def elementwise(
     if shared or modes_used or len(pending) >= MAX_PENDING:
         after(out, shared)
     return out
+
+
+# What PyTorch computes of numbers alone too.
+OF_NUMBERS = {
+    "add", "add_scaled", "sub", "sub_scaled", "mul", "div", "floor_divide", "trunc_divide",
+}  # fmt: skip
 
 
 def as_number(op: ElementwiseOp, value: Argument, operands: tuple[Argument, ...]) -> Number:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any
 
 from ..dtypes import dtype
 from ..formats import contiguous_format
+from ..graph import inplace
 from ..graph.export import export, methods
 from ..shapes import listed
 from ..tensor import Tensor
@@ -19,6 +21,7 @@ COPIED = {
     "detach": ("", "tensor([1., 2.])"),
     "diagonal": ("", "tensor([1.])"),
     "expand": ("(1, 2)", "tensor([[1., 2.]])"),
+    "narrow": ("0, 1, 1", "tensor([2.])"),
     "permute": ("(0,)", "tensor([1., 2.])"),
     "select": ("0, 1", "tensor(2.)"),
     "squeeze": ("", "tensor([1., 2.])"),
@@ -58,4 +61,66 @@ def _copying(name: str, arguments: str, shown: str) -> Any:
 
 
 for _name, (_arguments, _shown) in COPIED.items():
-    export(name=f"{_name}_copy", out=True)(_copying(_name, _arguments, _shown))
+    export(name=f"{_name}_copy", out=True, method=_name == "narrow")(
+        _copying(_name, _arguments, _shown)
+    )
+
+
+@export
+def split_copy(
+    input: Tensor, split_size: int, dim: int = 0, *, out: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...] | None:
+    """Give what `split` gives, each part in memory of its own; or write the parts into tensors.
+
+    Differentiable.
+
+    Example:
+        >>> adjit.split_copy(adjit.tensor([1., 2., 3.]), 2)
+        (tensor([1., 2.]), tensor([3.]))
+    """
+    return _parts("split_copy_Tensor_out()", slicing.split(input, split_size, dim), out)
+
+
+@export
+def split_with_sizes_copy(
+    input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...] | None:
+    """Give what `split_with_sizes` gives, each part in memory of its own; or write the parts into tensors.
+
+    Differentiable.
+
+    Example:
+        >>> adjit.split_with_sizes_copy(adjit.tensor([1., 2., 3.]), [1, 2])
+        (tensor([1.]), tensor([2., 3.]))
+    """
+    parts = slicing.split_with_sizes(input, split_sizes, dim)
+    return _parts("split_with_sizes_copy_out", parts, out)
+
+
+@export
+def unbind_copy(
+    input: Tensor, dim: int = 0, *, out: Sequence[Tensor] | None = None
+) -> tuple[Tensor, ...] | None:
+    """Give what `unbind` gives, each part in memory of its own; or write the parts into tensors.
+
+    Differentiable.
+
+    Example:
+        >>> adjit.unbind_copy(adjit.tensor([[1., 2.], [3., 4.]]))
+        (tensor([1., 2.]), tensor([3., 4.]))
+    """
+    return _parts("unbind_copy_int_out", slicing.unbind(input, dim), out)
+
+
+def _parts(
+    name: str, parts: Sequence[Tensor], out: Sequence[Tensor] | None
+) -> tuple[Tensor, ...] | None:
+    if out is None:
+        return tuple(clone(part, memory_format=contiguous_format) for part in parts)
+    if len(out) != len(parts):
+        raise RuntimeError(
+            f"{name} expected an out= argument of size {len(parts)}, got size {len(out)}"
+        )
+    for written, part in zip(out, parts, strict=True):
+        inplace.write_out(name, written, part)
+    return None

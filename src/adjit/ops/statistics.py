@@ -13,10 +13,12 @@ from ..graph.record import check_tensor, is_tensor
 from ..shapes import numpy_names, wrap_dim
 from ..tensor import Tensor
 from .creation import linspace, tensor, zeros
+from .joining import cat
 from .reduce import return_type
 from .sort import searchsorted, sort
 
 Histogram = return_type("histogram", "hist bin_edges")
+HistogramOfRows = return_type("histogramdd", "hist bin_edges")
 
 
 @export(method=True)
@@ -202,6 +204,119 @@ def _(gs: Any) -> Any:
 
 
 _counted.batched_as_body()
+
+
+@export
+def histogramdd(
+    input: Tensor,
+    bins: Any,
+    range: Sequence[float] | None = None,
+    weight: Tensor | None = None,
+    density: bool = False,
+) -> Any:
+    """Count rows in bins of several axes, or add up their weights, as `(hist, bin_edges)`.
+
+    Not differentiable.
+
+    Args:
+        input: (..., D), of a floating dtype: rows of D coordinates.
+        bins: how many of equal width, for all axes or for each; or the edges of each, ascending.
+        range: the lower end of the first and the upper end of the last bin of each axis, 2 * D numbers; those
+            of the elements unless given.
+        weight: of the shape of `input` without its last axis.
+        density: divide by the total and by the volumes, so that the integral is 1.
+
+    Returns:
+        `hist`, with an axis for each of the D, and a tuple of their edges.
+
+    Raises:
+        RuntimeError: if the arguments do not fit.
+
+    Example:
+        >>> adjit.histogramdd(adjit.tensor([[0., 0.], [1., 2.], [1., 1.]]), [2, 1])
+        adjit.return_types.histogramdd(
+        hist=tensor([[1.],
+                [2.]]),
+        bin_edges=(tensor([0.0000, 0.5000, 1.0000]), tensor([0., 2.])))
+    """
+    if not input.dtype.is_floating_point:
+        raise NotImplementedError(f"\"histogramdd\" not implemented for '{input.dtype.legacy}'")
+    if input.dim() < 2:
+        raise RuntimeError("torch.histogramdd: input tensor should have at least 2 dimensions")
+    axes = input.shape[-1]
+    wanted: list[Any] = [bins] * axes if isinstance(bins, int) else list(bins)
+    if len(wanted) != axes:
+        raise RuntimeError(
+            "histogramdd: The size of bins must be equal to the innermost dimension of the input."
+        )
+    if weight is not None and weight.shape != input.shape[:-1]:
+        raise RuntimeError(
+            "torch.histogramdd: if weight tensor is provided it should have the same shape as the input "
+            f"tensor excluding its innermost dimension, but got input with shape {list(input.shape)} and "
+            f"weight with shape {list(weight.shape)}"
+        )
+    rows = input.detach().reshape(-1, axes)
+    edges = tuple(
+        _checked_edges(rows, bins, axis)
+        if is_tensor(bins)
+        else _even_edges(rows, bins, axis, range)
+        for axis, bins in enumerate(wanted)
+    )
+    sizes = [len(edge) - 1 for edge in edges]
+    inside: Any = True
+    places: Any = 0
+    for axis, edge in enumerate(edges):
+        values = rows[:, axis].contiguous()
+        inside = (values >= edge[0]) & (values <= edge[-1]) & inside
+        found = (searchsorted(edge, values, right=True) - 1).clamp(0, sizes[axis] - 1)
+        places = places * sizes[axis] + found
+    added = None if weight is None else weight.reshape(-1)
+    counts = _in_bins(rows[:, 0], places, inside, math.prod(sizes), added).reshape(sizes)
+    if density:
+        counts = counts / counts.sum()
+        for axis, edge in enumerate(edges):
+            counts = counts / edge.diff().reshape([-1] + [1] * (axes - 1 - axis))
+    return HistogramOfRows(counts, edges)
+
+
+def _checked_edges(rows: Tensor, edges: Tensor, axis: int) -> Tensor:
+    if edges.dtype is not rows.dtype:
+        raise RuntimeError(
+            "torch.histogramdd: input tensor and bins tensors should have the same dtype, but got input "
+            f"with dtype {rows.dtype.legacy.lower()} and bins for dimension {axis} with dtype "
+            f"{edges.dtype.legacy.lower()}"
+        )
+    if edges.dim() != 1:
+        raise RuntimeError(
+            f"torch.histogramdd: bins tensor should have one dimension, but got {edges.dim()} dimensions in "
+            f"the bins tensor for dimension {axis}"
+        )
+    return edges
+
+
+def _even_edges(rows: Tensor, bins: int, axis: int, range: Sequence[float] | None) -> Tensor:
+    if bins <= 0:
+        raise RuntimeError(
+            f"torch.histogram(): bins must be > 0, but got {bins} for dimension {axis}"
+        )
+    axes = rows.shape[1]
+    if range is not None and len(range) != 2 * axes:
+        raise RuntimeError(
+            f"torch.histogramdd: for a {axes}-dimensional histogram range should have {2 * axes} elements, "
+            f"but got {len(range)}"
+        )
+    values = rows[:, axis]
+    low, high = (0.0, 0.0) if range is None else range[2 * axis : 2 * axis + 2]
+    if low > high:
+        raise RuntimeError(
+            f"torch.histogramdd: min should not exceed max, but got min {low:g} max {high:g} for "
+            f"dimension {axis}"
+        )
+    if range is None and not values.numel():
+        high = 1.0
+    told = f"torch.histogramdd: dimension {axis}'s range"
+    low, high = _ends(told, values if range is None else values[:0], low, high, 0.5)
+    return linspace(low, high, bins + 1, dtype=rows.dtype, device=rows.device)
 
 
 @export(out=True)
@@ -577,3 +692,109 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
         found.append(places.div(step, rounding_mode="floor") % size)
         step *= size
     return tuple(reversed(found))
+
+
+@export
+def gradient(
+    input: Tensor, *, spacing: Any = 1, dim: int | Sequence[int] | None = None, edge_order: int = 1
+) -> tuple[Tensor, ...]:
+    """Estimate derivatives of a sampled function: second-order differences inside, one-sided ones at the ends.
+
+    Differentiable in `input`.
+
+    Args:
+        input: the samples.
+        spacing: the distance of samples, for all axes or for each; or their coordinates, one tensor an axis.
+        dim: the axes to differentiate along; all of them if it is left out.
+        edge_order: of the estimates at the ends, 1 or 2.
+
+    Returns:
+        A tensor of the shape of `input` for each axis.
+
+    Raises:
+        RuntimeError: if the arguments do not fit, or an axis has fewer than `edge_order + 1` samples.
+
+    Example:
+        >>> adjit.gradient(adjit.tensor([1., 4., 9., 16.]))
+        (tensor([3., 4., 6., 7.]),)
+        >>> adjit.gradient(adjit.tensor([1., 4., 9.]), spacing=[adjit.tensor([1., 2., 4.])])
+        (tensor([3.0000, 2.8333, 2.5000]),)
+    """
+    if edge_order not in (1, 2):
+        raise RuntimeError("torch.gradient only supports edge_order=1 and edge_order=2.")
+    chosen = range(input.dim()) if dim is None else (dim,) if isinstance(dim, int) else dim
+    axes = [wrap_dim(axis, input.dim()) for axis in chosen]
+    for k, axis in enumerate(axes):
+        if axis in axes[:k]:
+            raise RuntimeError(f"dim {axis} appears multiple times in the list of dims")
+    is_list = isinstance(spacing, (list, tuple))
+    if is_list and len(spacing) != len(axes):
+        if dim is None:
+            raise RuntimeError(
+                "torch.gradient expected spacing to be unspecified, a scalar, or a list of length equal to "
+                f"'self.dim() = {input.dim()}', since dim argument was not given, but got a list of length "
+                f"{len(spacing)}"
+            )
+        raise RuntimeError(
+            "torch.gradient expected spacing to be unspecified, a scalar or it's spacing and dim arguments "
+            f"to have the same length, but got a spacing argument of length {len(spacing)} and a dim "
+            f"argument of length {len(axes)}."
+        )
+    steps = list(spacing) if is_list else [1 if spacing is None else spacing] * len(axes)
+    if any(input.shape[axis] < edge_order + 1 for axis in axes):
+        raise RuntimeError(
+            "torch.gradient expected each dimension size to be at least edge_order+1"
+        )
+    return tuple(
+        _slope(input, axis, step, edge_order) for axis, step in zip(axes, steps, strict=True)
+    )
+
+
+def _slope(input: Tensor, axis: int, step: Any, edge_order: int) -> Tensor:
+    """The estimated derivative along one axis."""
+    count = input.shape[axis]
+    if is_tensor(step) and step.dim():
+        widths = step.detach().diff().reshape([-1] + [1] * (input.dim() - 1 - axis))
+    else:
+        widths = None
+    first = step if widths is None else widths.narrow(0, 0, 1)
+    last = step if widths is None else widths.narrow(0, count - 2, 1)
+
+    def at(start: int, length: int = 1) -> Tensor:
+        return input.narrow(axis, start, length)
+
+    if edge_order == 1:
+        left, right = (at(1) - at(0)) / first, (at(count - 1) - at(count - 2)) / last
+    elif widths is None:
+        left = (-1.5 * at(0) + 2.0 * at(1) - 0.5 * at(2)) / step
+        right = (1.5 * at(count - 1) - 2.0 * at(count - 2) + 0.5 * at(count - 3)) / step
+    else:
+        second, before = (
+            widths.narrow(0, 1, 1), widths.narrow(0, count - 3, 1),
+        )  # fmt: skip
+        left = _three(at(0), at(1), at(2), first, second)
+        right = -_three(at(count - 1), at(count - 2), at(count - 3), last, before)
+    if count == 2:
+        return cat([left, right], axis)
+    lower, middle, upper = at(0, count - 2), at(1, count - 2), at(2, count - 2)
+    if widths is None:
+        inner = (upper - lower) / (2.0 * step)
+    else:
+        one = widths.narrow(0, 0, count - 2)
+        two = widths.narrow(0, 1, count - 2)
+        both = one + two
+        inner = (
+            upper * (one / (two * both)) + middle * ((two - one) / (one * two))
+            - lower * (two / (one * both))
+        )  # fmt: skip
+    return cat([left, inner, right], axis)
+
+
+def _three(end: Tensor, near: Tensor, far: Tensor, one: Any, two: Any) -> Tensor:
+    """The slope at the first of three samples, whose distances are `one` and `two`."""
+    both = one + two
+    return (
+        near * (both / (one * two))
+        - end * ((one + both) / (one * both))
+        - far * (one / (two * both))
+    )

@@ -1,7 +1,7 @@
 """Attention with scores that a function changes, as `torch.nn.attention.flex_attention`.
 
-A function of one score and its indices is batched over all of them by `vmap`; tensors that it closes over get
-gradients. With a `score_mod` the whole matrix of scores is in memory; without one attention goes by tiles.
+A function of one score and its indices is batched over all of them, as by `vmap`; tensors that it closes over
+get gradients. With a `score_mod` the whole matrix of scores is in memory; without one attention goes by tiles.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn, Self, TypedDict
 
 from ... import dtypes
-from ...func.vmap import vmap
 from ...ops.creation import arange, zeros
 from ...tensor import Tensor
+from ...tracers.batched import BatchLevel
 from .. import functional as F
 
 __all__ = [
@@ -153,14 +153,34 @@ def _over_all(
     function: Modifier, scores: Tensor | None, sizes: Sequence[int], place: Any
 ) -> Tensor:
     """A function of indices, and perhaps of a score in front, at all of them."""
+    front = () if scores is None else (scores,)
     ranges = [arange(size, device=place) for size in sizes]
-    front: tuple[Any, ...] = () if scores is None else (0,)
     for axis in reversed(range(4)):
-        dims = tuple(0 if k == axis else None for k in range(4))
-        function = vmap(function, in_dims=(*front, *dims))
-    given = ranges if scores is None else [scores, *ranges]
-    made: Tensor = function(*given)
+        is_batched = (True,) * len(front) + tuple(k == axis for k in range(4))
+        function = _of_examples(function, sizes[axis], is_batched)
+    made: Tensor = function(*front, *ranges)
     return made
+
+
+def _of_examples(function: Modifier, size: int, is_batched: Sequence[bool]) -> Modifier:
+    """A function of one example as one of many, which lie along the first axis of some of its arguments."""
+
+    def of_many(*args: Any) -> Tensor:
+        level = BatchLevel(size)
+        given = [
+            level.wrapped(t) if batched else t for t, batched in zip(args, is_batched, strict=True)
+        ]
+        with level.active():
+            made = function(*given)
+            if not isinstance(made, Tensor):
+                raise ValueError(
+                    f"vmap({getattr(function, '__name__', function)}, ...): must only return Tensors, got "
+                    f"type {type(made)}."
+                )
+            full: Tensor = level.full(made)
+            return full
+
+    return of_many
 
 
 def create_mask(
