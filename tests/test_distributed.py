@@ -251,9 +251,13 @@ def wrong_calls(T, dist, rank, size):
         "mean of ints": lambda: dist.all_reduce(T.ones(2, dtype=T.int64), dist.ReduceOp.AVG),
         "short list": lambda: dist.all_gather([T.zeros(2)], T.ones(2)),
         "to itself": lambda: dist.send(T.ones(1), rank),
+        "from nobody": lambda: dist.broadcast(T.ones(1)),
+        "for nobody": lambda: dist.reduce(T.ones(1)),
+        "two roots": lambda: dist.broadcast(T.ones(1), src=0, group_src=0),
         "twice": lambda: dist.init_process_group("gloo"),
         "no such rank": lambda: dist.new_group([0, 7]),
         "batch": lambda: dist.batch_isend_irecv([1]),
+        "from itself": lambda: dist.recv(T.ones(1), rank),
     }
     found = {}
     for name, call in calls.items():
@@ -273,7 +277,10 @@ def test_bad_arguments_raise_pytorchs_errors():
         for name in one:
             assert one[name][0] == other[name][0], name
             same = re.sub(r"ProcessGroup(Gloo)?", "ProcessGroup", other[name][1]).split(" on a")[0]
-            if name not in ("bits of floats",):
+            if name == "from itself":  # a line of gloo's source
+                assert "Pair is not connected" in one[name][1]
+                assert "Pair is not connected" in same
+            elif name not in ("bits of floats",):
                 assert one[name][1] == same, name
 
 

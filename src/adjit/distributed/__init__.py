@@ -1,4 +1,7 @@
-"""Several processes: stores to find each other by, groups, collectives. Engines: see the README."""
+"""Several processes: stores to find each other by, groups, collectives, an optimiser that is spread over them.
+
+Engines: see the README.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from typing import NoReturn
 
 from .. import paths as _paths
 from ..absent import absent as _absent
+from . import optim
 from .collectives import (
     P2POp,
     all_gather,
@@ -127,6 +131,7 @@ __all__ = [
     "new_group",
     "new_subgroups",
     "new_subgroups_by_enumeration",
+    "optim",
     "recv",
     "recv_object_list",
     "reduce",

@@ -83,16 +83,16 @@ def _check_op(op: object, t: Tensor) -> ReduceOp:
 
 
 def _root(
-    group: ProcessGroup, what: str, name: str, rank: int | None, group_rank: int | None,
+    group: ProcessGroup, what: str, rank: int | None, group_rank: int | None,
     default: int | None = None,
 ) -> int:  # fmt: skip
     """The rank in the group that a rank in the default group or in the group names."""
     if rank is not None and group_rank is not None:
-        raise ValueError(f"Can't specify both group_{name} and {name}")
+        raise ValueError("Can't specify both group_rank and global_rank")
     if group_rank is not None:
         found = group_rank
     elif rank is None and default is None:
-        raise ValueError(f"Must specify {name} or group_{name}")
+        raise ValueError("Must specify global_rank or group_rank")
     else:
         wanted = default if rank is None else rank
         assert wanted is not None
@@ -245,7 +245,7 @@ def reduce(
         _outside("reduce")
         return None
     op = _check_op(op, tensor)
-    root = _root(found, "reduce", "dst", dst, group_dst)
+    root = _root(found, "reduce", dst, group_dst)
     channel = found.channel(tensor.device)
     send = memory.to_send(tensor)
     if found.rank() != root:
@@ -283,7 +283,7 @@ def broadcast(
     if found is None:
         _outside("broadcast")
         return None
-    root = _root(found, "broadcast", "src", src, group_src)
+    root = _root(found, "broadcast", src, group_src)
     channel = found.channel(tensor.device)
     if found.rank() == root:
         return _given(channel.broadcast(memory.to_send(tensor), root, None), async_op)
@@ -415,7 +415,7 @@ def gather(
     if found is None:
         _outside("gather")
         return None
-    root = _root(found, "gather", "dst", dst, group_dst, found.ranks[0] if group else 0)
+    root = _root(found, "gather", dst, group_dst, found.ranks[0] if group else 0)
     channel = found.channel(tensor.device)
     send = memory.to_send(tensor)
     if found.rank() != root:
@@ -468,7 +468,7 @@ def scatter(
     if found is None:
         _outside("scatter")
         return None
-    root = _root(found, "scatter", "src", src, group_src, found.ranks[0] if group else 0)
+    root = _root(found, "scatter", src, group_src, found.ranks[0] if group else 0)
     channel = found.channel(tensor.device)
     send = None
     if found.rank() == root:
@@ -799,7 +799,7 @@ def isend(
     if found is None:
         _outside("isend")
         return None
-    to = _root(found, "send", "dst", dst, group_dst)
+    to = _root(found, "send", dst, group_dst)
     if to == found.rank():
         raise ValueError(
             "Invalid destination rank: destination rank should not be the same as the rank of the "
@@ -852,7 +852,7 @@ def irecv(
         group, tag: as of `isend`.
 
     Raises:
-        ValueError: for this process itself.
+        RuntimeError: for this process itself.
 
     Example:
         >>> import adjit.distributed as dist
@@ -860,7 +860,7 @@ def irecv(
         >>> dist.irecv(adjit.ones(2), src=0)
         Traceback (most recent call last):
             ...
-        ValueError: Invalid source rank: source rank should not be the same as the rank of the current ...
+        RuntimeError: Pair is not connected: source rank should not be the same as the rank of the ...
         >>> dist.destroy_process_group()
     """
     _check_tensor(tensor, "tensor")
@@ -870,10 +870,10 @@ def irecv(
         return None
     source = None
     if src is not None or group_src is not None:
-        source = _root(found, "recv", "src", src, group_src)
+        source = _root(found, "recv", src, group_src)
         if source == found.rank():
-            raise ValueError(
-                "Invalid source rank: source rank should not be the same as the rank of the current "
+            raise RuntimeError(
+                "Pair is not connected: source rank should not be the same as the rank of the current "
                 "process."
             )
     out, finish = memory.landing(tensor)
@@ -891,7 +891,7 @@ def recv(
     """Receive a tensor of another process, and say which it was; -1 outside of the group.
 
     Raises:
-        ValueError: for this process itself.
+        RuntimeError: for this process itself.
         RuntimeError: if the other process has ended, or after the timeout.
 
     Example:
@@ -900,7 +900,7 @@ def recv(
         >>> dist.recv(adjit.ones(2), src=0)
         Traceback (most recent call last):
             ...
-        ValueError: Invalid source rank: source rank should not be the same as the rank of the current ...
+        RuntimeError: Pair is not connected: source rank should not be the same as the rank of the ...
         >>> dist.destroy_process_group()
     """
     work = irecv(tensor, src, group, tag, group_src)

@@ -148,7 +148,7 @@ def broadcast_object_list(
     if found is None:
         return
     place = _place(found) if device is None else devices.check(device)
-    root = collectives._root(found, "broadcast", "src", src, group_src, found.ranks[0])
+    root = collectives._root(found, "broadcast", src, group_src, found.ranks[0])
     pickles = [_pickled(obj, place) for obj in object_list]
     if found.rank() == root:
         sizes = creation.tensor([int(size) for _, size in pickles]).to(place)
@@ -208,7 +208,7 @@ def scatter_object_list(
             "Expected argument scatter_object_output_list to be a list of size at least 1."
         )
     objects = [None] * found.size()
-    root = collectives._root(found, "scatter", "src", src, group_src, found.ranks[0])
+    root = collectives._root(found, "scatter", src, group_src, found.ranks[0])
     if found.rank() == root:
         objects = list(scatter_object_input_list or [])
         if len(objects) != found.size():
@@ -270,7 +270,7 @@ def recv_object_list(
         device, use_batch: accepted, without effect.
 
     Raises:
-        ValueError: for this process itself.
+        RuntimeError: for this process itself.
 
     Example:
         >>> import adjit.distributed as dist
@@ -278,7 +278,7 @@ def recv_object_list(
         >>> dist.recv_object_list([None], src=0)
         Traceback (most recent call last):
             ...
-        ValueError: Invalid source rank: source rank should not be the same as the rank of the current ...
+        RuntimeError: Pair is not connected: source rank should not be the same as the rank of the ...
         >>> dist.destroy_process_group()
     """
     found = find(group)
