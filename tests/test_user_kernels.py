@@ -13,6 +13,7 @@ import pytest
 from numba import njit
 
 import adjit
+from adjit import config
 from adjit.user_kernels import NotDifferentiable, dispatch, generated
 
 
@@ -837,6 +838,108 @@ def test_explain_and_source():
     assert "the result of np.exp, which costs more to compute again" in text
     assert "no gradient flows through np.floor" in text
     assert "on the tape: 0 bytes" in several.explain(X, X.copy(), 3)
+
+
+# ----- many examples -----
+
+
+def test_vmap_of_kernels_is_a_loop_in_the_kernel():
+    x = adjit.tensor(np.stack([X, Y, X * Y]), requires_grad=True)
+    rate = leaf([0.6, 0.3, -0.2])
+    rows = adjit.func.vmap(smooth)(x, rate)
+    total = adjit.func.vmap(energy, in_dims=(0, None))(x, rate[0])
+    assert str(rows.grad_fn) != ""
+    for k in range(3):
+        np.testing.assert_array_equal(
+            rows[k].detach().numpy(), smooth(x.detach()[k].numpy(), rate[k].item())
+        )
+        assert total[k].item() == energy(x.detach()[k].numpy(), 0.6)
+    (rows.sum() + (total * total).sum()).backward()
+    a, b = leaf(x.tolist()), leaf(rate.tolist())
+    one_by_one = sum(
+        smooth(a[k], b[k]).sum() + energy(a[k], b[0]) * energy(a[k], b[0]) for k in range(3)
+    )
+    one_by_one.backward()
+    np.testing.assert_allclose(x.grad.numpy(), a.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(rate.grad.numpy(), b.grad.numpy(), rtol=1e-12)
+
+
+def test_vmap_of_gradients_and_of_vmap():
+    x, rates = leaf(np.stack([X, Y]).tolist()).detach(), leaf([0.6, 0.3, -0.2]).detach()
+    grads = adjit.func.vmap(adjit.func.grad(energy), in_dims=(0, None))(x, rates[0])
+    table = adjit.func.vmap(lambda r: adjit.func.vmap(lambda v: energy(v, r))(x))(rates)
+    for k in range(2):
+        expected = adjit.value_and_grad(energy)(x[k].numpy(), 0.6)[1][0]
+        np.testing.assert_allclose(grads[k].numpy(), expected, rtol=1e-12)
+        for j in range(3):
+            assert table[j, k].item() == energy(x[k].numpy(), rates[j].item())
+    hessian = adjit.func.jacrev(adjit.func.grad(energy))(x[0], rates[0])
+    along = np.eye(6)[1]
+    product = adjit.user_kernels.hvp(energy, wrt=0)(x[0].numpy(), 0.6, along)[1][0]
+    np.testing.assert_allclose(hessian[1].numpy(), product, atol=1e-12)
+
+
+def test_vmap_of_written_arguments_and_several_results():
+    x = adjit.tensor(np.stack([X, Y]))
+    out = adjit.zeros(2, 6, dtype=adjit.float64)
+    total, product, count = adjit.func.vmap(several, in_dims=(0, 0, None))(x, out, 2)
+    np.testing.assert_allclose(out.numpy(), x.numpy() ** 2)
+    np.testing.assert_allclose(product.numpy(), x.numpy() ** 3)
+    np.testing.assert_allclose(total.numpy(), x.numpy().sum(1))
+    assert count.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="writes into its argument 1, which all examples share"):
+        adjit.func.vmap(several, in_dims=(0, None, None))(x, out[0], 2)
+
+
+def test_forward_mode_on_tensors_is_refused():
+    x = leaf(X.tolist()).detach()
+    with pytest.raises(NotImplementedError, match="energy has no forward mode on tensors"):
+        adjit.func.jvp(lambda v: energy(v, 0.5), (x,), (x,))
+
+
+# ----- settings -----
+
+
+def reaches_too_far(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        y[i] = x[i] * x[i]
+        s += y[i] * x[i + 1]
+    return s
+
+
+def test_debug_names_the_statement_of_an_index_that_is_out_of_range(monkeypatch):
+    monkeypatch.setattr(config, "DEBUG", True)
+    line = reaches_too_far.__code__.co_firstlineno + 4
+    match = rf"reaches_too_far(_tangent)?, {line}: s \+= y\[i\] \* x\[i \+ 1\]: an index of x is out of range"
+    with pytest.raises(IndexError, match=match):
+        adjit.kernel(reaches_too_far)(X, Y.copy())
+    with pytest.raises(IndexError, match=match):
+        adjit.value_and_grad(reaches_too_far)(X, Y)
+    with pytest.raises(IndexError, match=match):
+        adjit.user_kernels.jvp(reaches_too_far)(X, Y, X, Y)
+    with pytest.raises(IndexError, match=f"{line - 1}: .*: an index of y is out of range"):
+        adjit.kernel(reaches_too_far)(leaf(X.tolist()), leaf([1.0]) * 1)
+    assert adjit.value_and_grad(energy.py_func)(X, 0.5)[0] == energy(X, 0.5)
+
+
+def test_clearing_the_cache_takes_numbas_files_along(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import adjit\nfrom adjit.__main__ import main\nfrom adjit.schedule.jit import disk\n"
+        "def f(x):\n    return x * x\n"
+        "print(adjit.value_and_grad(f)(3.0))\n"
+        "kinds = {p.suffix for p in disk.folder().rglob('user_f_*')}\n"
+        "print({'.py', '.nbi', '.nbc'} <= kinds)\n"
+        "main(['cache', 'clear'])\n"
+        "print(list(disk.folder().rglob('user_f_*')))\n"
+    )
+    env = os.environ | {"ADJIT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=True, env=env
+    )
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[1], lines[-1]) == ("(9.0, (6.0,))", "True", "[]")
 
 
 # ----- loops that run again -----

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ import numba
 import numpy as np
 from numba import types
 
+from .. import config
 from ..schedule.jit import disk
 from .forward_mode import tangent_of
 from .reader import ArgumentKind, read
@@ -129,7 +129,7 @@ def generated(
         str(argument_types),
         str(wanted),
         mode,
-        str(_is_checked()),
+        str(config.DEBUG),
         str(checkpoint),
         _digest_of_room(),
     )
@@ -157,11 +157,6 @@ def _load(name: str, path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _is_checked() -> bool:
-    """Whether indices are checked against their arrays."""
-    return os.environ.get("ADJIT_DEBUG", "") == "1"
 
 
 @functools.cache
@@ -198,7 +193,7 @@ def text_of(
 
 def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str:
     head = _HEADER.format(
-        title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=_is_checked()
+        title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=config.DEBUG
     )
     return head + "\n\n".join(f"@compiled\n{source}" for source in sources)
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from .. import config
 from .structure import (
     Apply,
     Atom,
@@ -85,8 +86,10 @@ class ProcedureWriter:
             case Apply():
                 w.add(applied(item))
             case Load():
+                self.check(item, w)
                 w.add(f"{item.dst} = {place(item.array, item.index)}")
             case StoreElement():
+                self.check(item, w)
                 self.before_store(item, w)
                 w.add(
                     f"{place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
@@ -102,6 +105,18 @@ class ProcedureWriter:
                 self.branch(item, w)
             case Repeat():
                 self.loop(item, w)
+
+    def check(self, item: Load | StoreElement, w: Lines) -> None:
+        """With ADJIT_DEBUG=1, an error that names the user's line where an index is out of range."""
+        if not config.DEBUG or not item.index:
+            return
+        sizes = [f"{item.array}.shape[{d}]" for d in range(len(item.index))]
+        inside = [f"-{n} <= {text(a)} < {n}" for a, n in zip(item.index, sizes, strict=True)]
+        message = f"{self.f.name}, {item.note}: an index of {item.array} is out of range"
+        w.add(f"if not ({' and '.join(inside)}):")
+        with w.indented():
+            self.before_error(w)
+            w.add(f"raise IndexError({message!r})")
 
     def make(self, item: Make, w: Lines) -> None:
         shape, kind = shape_text(item.shape), dtype_text(item.dtype)
@@ -211,6 +226,9 @@ class _Quiet(ProcedureWriter):
     def item(self, item: Statement, w: Lines) -> None:
         if not isinstance(item, Demand):
             super().item(item, w)
+
+    def check(self, item: Load | StoreElement, w: Lines) -> None:
+        """Nothing."""
 
 
 def primal_source(f: Procedure, name: str, *, errors: bool = True) -> str:
