@@ -12,7 +12,7 @@ import numpy as np
 from .source import Function, source_of
 
 
-class Result(NamedTuple):
+class ResultOfOne(NamedTuple):
     """What a result is for one example: the dimensions and dtype of an array, or those of a number."""
 
     ndim: int
@@ -20,7 +20,7 @@ class Result(NamedTuple):
 
 
 def for_examples(
-    function: Function, has: Sequence[bool], results: Sequence[Result], *, is_tuple: bool
+    function: Function, has: Sequence[bool], results: Sequence[ResultOfOne], *, is_tuple: bool
 ) -> Function:
     """A function of all examples: its arguments are the sizes of each result's axes, then those of
     `function`, with one more axis in front where examples differ. It gives arrays of all examples.

@@ -23,7 +23,7 @@ from ..schedule.settle import value_of
 from ..tensor import Tensor
 from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
-from .examples import Result, for_examples
+from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
 from .source import Function, python_function
 
@@ -130,15 +130,17 @@ class UserKernel:
                     f"vmap: {name} writes into its argument {k}, which all examples share: expand and copy it"
                 )
         sizes: list[int] = []
-        results: list[Result] = []
+        results: list[ResultOfOne] = []
         if any(kind is not None for kind in code.kinds):
             given = [v.copy() if k in code.written else v for k, v in enumerate(firsts)]
             found = code.module.primal(*given)
             for one, kind in zip(found if code.is_tuple else (found,), code.kinds, strict=True):
                 sizes += np.shape(one)
-                results.append(Result(np.ndim(one), "i8" if kind is None else kind.numpy.str[1:]))
+                results.append(
+                    ResultOfOne(np.ndim(one), "i8" if kind is None else kind.numpy.str[1:])
+                )
         else:
-            results = [Result(0, "i8") for _ in code.kinds]
+            results = [ResultOfOne(0, "i8") for _ in code.kinds]
         key = has, tuple(results)
         kernel = self._examples.get(key)
         if kernel is None:
@@ -303,7 +305,7 @@ def _one_by_one(f: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> tupl
 
 
 class Call:
-    """One call of a kernel on tensors; what its forward leaves for the way back."""
+    """One call of a kernel; what its forward leaves for the way back."""
 
     __slots__ = ("code", "gradients", "originals", "values")
 
