@@ -10,7 +10,7 @@ import fuzz_kernels
 import numba
 import numpy as np
 import pytest
-from numba import njit
+from numba import njit, prange
 
 import adjit
 from adjit import config
@@ -940,6 +940,137 @@ def test_clearing_the_cache_takes_numbas_files_along(tmp_path):
     )
     lines = done.stdout.splitlines()
     assert (lines[0], lines[1], lines[-1]) == ("(9.0, (6.0,))", "True", "[]")
+
+
+# ----- prange -----
+
+
+def rowwise(x, w, a):
+    n, m = x.shape
+    y = np.empty(n)
+    s = 0.0
+    for i in prange(n):
+        acc = 0.0
+        for j in range(m):
+            acc += math.tanh(x[i, j] * w[j]) * a
+        y[i] = math.exp(-acc) * w[0]
+        s += y[i] * acc
+    return s + np.sum(y * y)
+
+
+def overwritten(x, w, a):
+    for i in prange(len(x)):
+        for _ in range(3):
+            x[i] = math.sin(x[i] * a) + w[(i + 1) % len(w)] * x[i]
+        x[i] *= w[i % 2]
+    t = 1.0
+    for i in prange(len(x) - 1, 0, -2):
+        if x[i] > 0.1:
+            t -= w[i % 3] * a
+        for j in range(2):
+            t += x[i] * j
+    x[0] = x[0] * t
+    return np.sum(x * x)
+
+
+SHARED = [(rowwise, (np.linspace(-1, 1, 185).reshape(37, 5), Y[:5], 0.7)),
+          (overwritten, (np.linspace(0.1, 1, 53), Y, 0.4))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "args"), SHARED, ids=lambda v: getattr(v, "__name__", ""))
+def test_prange_has_the_same_bits_on_any_number_of_threads(f, args):
+    value_and_grad = adjit.value_and_grad(f)
+    before = numba.get_num_threads()
+    found = []
+    try:
+        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+            numba.set_num_threads(threads)
+            found.append(value_and_grad(*args))
+    finally:
+        numba.set_num_threads(before)
+    assert found[0][0] == found[1][0]
+    in_order, grads = adjit.value_and_grad(njit(f))(*args)  # without parallel=True it is range
+    assert "_all_back(" in text_of(f, args)
+    assert "_all_back(" not in text_of(njit(f), args)
+    assert found[0][0] == pytest.approx(in_order, rel=1e-12)
+    for a, b, c in zip(found[0][1], found[1][1], grads, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
+
+
+def races(x):
+    for i in prange(len(x)):
+        x[0] += x[i]
+    return x[0]
+
+
+def neighbours(x):
+    for i in prange(1, len(x)):
+        x[i] = x[i - 1] * 2.0
+    return x[0]
+
+
+def wraps_around(x):
+    y = np.zeros(len(x))
+    for i in prange(len(x)):
+        y[i - 1] = x[i]
+    return y[0]
+
+
+def multiplies(x):
+    s = 1.0
+    for i in prange(len(x)):
+        s *= x[i]
+    return s
+
+
+def reads_its_sum(x):
+    s = 0.0
+    for i in prange(len(x)):
+        s += x[i]
+        x[i] = s
+    return s
+
+
+def leaves(x):
+    s = 0.0
+    for i in prange(len(x)):
+        s += x[i]
+        if x[i] > 3:
+            break
+    return s
+
+
+def scatters(x):
+    index = np.zeros(len(x), np.int64)
+    for i in prange(len(x)):
+        x[index[i]] = 2.0
+    return x[0]
+
+
+def makes_arrays(x):
+    s = 0.0
+    for i in prange(len(x)):
+        t = np.zeros(3)
+        t[0] = x[i]
+        s += t[0]
+    return s
+
+
+RACES = [
+    (races, "several rounds may reach the same elements of `x`"),
+    (neighbours, "several rounds may reach the same elements of `x`"),
+    (wraps_around, "several rounds may reach the same elements of `y`"),
+    (multiplies, "rounds hand on `s`"), (reads_its_sum, "rounds hand on `s`"),
+    (leaves, "left by break or return"), (scatters, "several rounds may reach the same elements of `x`"),
+    (makes_arrays, "rounds make arrays"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "why"), RACES, ids=lambda v: getattr(v, "__name__", ""))
+def test_prange_whose_rounds_are_not_apart_is_refused(f, why):
+    with pytest.raises(NotDifferentiable, match=why):
+        text_of(f, (X,))
 
 
 # ----- loops that run again -----

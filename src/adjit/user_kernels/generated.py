@@ -24,7 +24,7 @@ from numba import types
 from .. import config
 from ..schedule.jit import disk
 from .forward_mode import tangent_of
-from .reader import ArgumentKind, read
+from .reader import ArgumentKind, read, runs_parallel
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter
 from .rules import FLAT
@@ -56,6 +56,15 @@ FACTS = {facts!r}
 compiled = njit(error_model="numpy", nogil=True, cache=True, boundscheck={checked})
 
 '''
+# Only loops are shared by threads: what Numba itself makes parallel has other bits on other numbers of them.
+_PARALLEL = """from numba import prange
+
+parallel = njit(error_model="numpy", nogil=True, cache=True, parallel=dict(
+    comprehension=False, reduction=False, inplace_binop=False, setitem=False, numpy=False, stencil=False,
+    fusion=False, prange=True,
+))
+
+"""
 _TITLES = {
     "reverse": "`{}` and its way back.",
     "forward": "`{}` with its tangents.",
@@ -131,6 +140,7 @@ def generated(
         mode,
         str(config.DEBUG),
         str(checkpoint),
+        str(runs_parallel(function)),
         _digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
@@ -195,7 +205,11 @@ def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str
     head = _HEADER.format(
         title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=config.DEBUG
     )
-    return head + "\n\n".join(f"@compiled\n{source}" for source in sources)
+    if any(source.startswith("@parallel") for source in sources):
+        head += _PARALLEL
+    return head + "\n\n".join(
+        source if source.startswith("@") else f"@compiled\n{source}" for source in sources
+    )
 
 
 def _results(f: Procedure) -> list[str]:
@@ -236,7 +250,10 @@ def _reverse_file(f: Procedure, wanted: list[str], mode: Mode, checkpoint: bool)
         "kept": _kept(writer),
         "flat": _flat(writer),
     }
-    sources = [primal_source(f, "primal"), core, _pullback(f, writer, wanted)]
+    instead = {loop: rounds.run for loop, rounds in writer.rounds.items()}
+    sources = [text for rounds in writer.rounds.values() for text in rounds.functions()]
+    sources += [primal_source(f, "primal", instead=instead), *writer.functions, core]
+    sources.append(_pullback(f, writer, wanted))
     if facts["results"] == ["float"]:
         sources.append(_value_and_grad(f, writer, wanted))
     sources.append(_peak_bytes(f, writer))

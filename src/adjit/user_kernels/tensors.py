@@ -93,6 +93,7 @@ class UserKernel:
 
     def __init__(self, f: Function, *, checkpoint: bool = False) -> None:
         self.py_func, self.checkpoint = python_function(f), checkpoint
+        self._function = f
         self._codes = Specializations(self.py_func, self._code_for)
         self._examples: dict[object, UserKernel] = {}  # the kernels that `vmap` calls
         functools.update_wrapper(self, self.py_func)
@@ -165,7 +166,7 @@ class UserKernel:
         self, argument_types: tuple[types.Type, ...], more: tuple[tuple[int, ...] | None, Mode]
     ) -> KernelCode:
         wrt, mode = more
-        file = generated(self.py_func, argument_types, wrt, mode, checkpoint=self.checkpoint)
+        file = generated(self._function, argument_types, wrt, mode, checkpoint=self.checkpoint)
         return KernelCode(self, file, wrt)
 
     def source(self, *args: Any) -> str:

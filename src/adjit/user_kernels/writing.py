@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -220,6 +220,20 @@ def results_text(values: list[str], is_tuple: bool) -> str:
     return values[0] if values else "None"
 
 
+class _Instead(ProcedureWriter):
+    """Writes other code for some loops."""
+
+    def __init__(self, f: Procedure, instead: Mapping[Repeat, Callable[[Lines], None]]) -> None:
+        super().__init__(f)
+        self.instead = instead
+
+    def loop(self, item: Repeat, w: Lines) -> None:
+        if item in self.instead:
+            self.instead[item](w)
+        else:
+            super().loop(item, w)
+
+
 class _Quiet(ProcedureWriter):
     """Leaves errors out, which Numba's type inference alone does not know."""
 
@@ -231,9 +245,15 @@ class _Quiet(ProcedureWriter):
         """Nothing."""
 
 
-def primal_source(f: Procedure, name: str, *, errors: bool = True) -> str:
-    """The function as it was read; arguments are written in place."""
-    writer = ProcedureWriter(f) if errors else _Quiet(f)
+def primal_source(
+    f: Procedure,
+    name: str,
+    *,
+    errors: bool = True,
+    instead: Mapping[Repeat, Callable[[Lines], None]] | None = None,
+) -> str:
+    """The function as it was read; arguments are written in place. `instead` writes other code for loops."""
+    writer = _Instead(f, instead) if instead else ProcedureWriter(f) if errors else _Quiet(f)
     w = Lines()
     w.add(f"def {name}({', '.join(f.params)}):")
     with w.indented():
