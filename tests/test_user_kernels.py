@@ -10,9 +10,10 @@ import fuzz_kernels
 import numba
 import numpy as np
 import pytest
-from numba import njit
+from numba import njit, prange
 
 import adjit
+from adjit import config
 from adjit.user_kernels import NotDifferentiable, dispatch, generated
 
 
@@ -837,6 +838,239 @@ def test_explain_and_source():
     assert "the result of np.exp, which costs more to compute again" in text
     assert "no gradient flows through np.floor" in text
     assert "on the tape: 0 bytes" in several.explain(X, X.copy(), 3)
+
+
+# ----- many examples -----
+
+
+def test_vmap_of_kernels_is_a_loop_in_the_kernel():
+    x = adjit.tensor(np.stack([X, Y, X * Y]), requires_grad=True)
+    rate = leaf([0.6, 0.3, -0.2])
+    rows = adjit.func.vmap(smooth)(x, rate)
+    total = adjit.func.vmap(energy, in_dims=(0, None))(x, rate[0])
+    assert str(rows.grad_fn) != ""
+    for k in range(3):
+        np.testing.assert_array_equal(
+            rows[k].detach().numpy(), smooth(x.detach()[k].numpy(), rate[k].item())
+        )
+        assert total[k].item() == energy(x.detach()[k].numpy(), 0.6)
+    (rows.sum() + (total * total).sum()).backward()
+    a, b = leaf(x.tolist()), leaf(rate.tolist())
+    one_by_one = sum(
+        smooth(a[k], b[k]).sum() + energy(a[k], b[0]) * energy(a[k], b[0]) for k in range(3)
+    )
+    one_by_one.backward()
+    np.testing.assert_allclose(x.grad.numpy(), a.grad.numpy(), rtol=1e-12)
+    np.testing.assert_allclose(rate.grad.numpy(), b.grad.numpy(), rtol=1e-12)
+
+
+def test_vmap_of_gradients_and_of_vmap():
+    x, rates = leaf(np.stack([X, Y]).tolist()).detach(), leaf([0.6, 0.3, -0.2]).detach()
+    grads = adjit.func.vmap(adjit.func.grad(energy), in_dims=(0, None))(x, rates[0])
+    table = adjit.func.vmap(lambda r: adjit.func.vmap(lambda v: energy(v, r))(x))(rates)
+    for k in range(2):
+        expected = adjit.value_and_grad(energy)(x[k].numpy(), 0.6)[1][0]
+        np.testing.assert_allclose(grads[k].numpy(), expected, rtol=1e-12)
+        for j in range(3):
+            assert table[j, k].item() == energy(x[k].numpy(), rates[j].item())
+    hessian = adjit.func.jacrev(adjit.func.grad(energy))(x[0], rates[0])
+    along = np.eye(6)[1]
+    product = adjit.user_kernels.hvp(energy, wrt=0)(x[0].numpy(), 0.6, along)[1][0]
+    np.testing.assert_allclose(hessian[1].numpy(), product, atol=1e-12)
+
+
+def test_vmap_of_written_arguments_and_several_results():
+    x = adjit.tensor(np.stack([X, Y]))
+    out = adjit.zeros(2, 6, dtype=adjit.float64)
+    total, product, count = adjit.func.vmap(several, in_dims=(0, 0, None))(x, out, 2)
+    np.testing.assert_allclose(out.numpy(), x.numpy() ** 2)
+    np.testing.assert_allclose(product.numpy(), x.numpy() ** 3)
+    np.testing.assert_allclose(total.numpy(), x.numpy().sum(1))
+    assert count.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match="writes into its argument 1, which all examples share"):
+        adjit.func.vmap(several, in_dims=(0, None, None))(x, out[0], 2)
+
+
+def test_forward_mode_on_tensors_is_refused():
+    x = leaf(X.tolist()).detach()
+    with pytest.raises(NotImplementedError, match="energy has no forward mode on tensors"):
+        adjit.func.jvp(lambda v: energy(v, 0.5), (x,), (x,))
+
+
+# ----- settings -----
+
+
+def reaches_too_far(x, y):
+    s = 0.0
+    for i in range(len(x)):
+        y[i] = x[i] * x[i]
+        s += y[i] * x[i + 1]
+    return s
+
+
+def test_debug_names_the_statement_of_an_index_that_is_out_of_range(monkeypatch):
+    monkeypatch.setattr(config, "DEBUG", True)
+    line = reaches_too_far.__code__.co_firstlineno + 4
+    match = rf"reaches_too_far(_tangent)?, {line}: s \+= y\[i\] \* x\[i \+ 1\]: an index of x is out of range"
+    with pytest.raises(IndexError, match=match):
+        adjit.kernel(reaches_too_far)(X, Y.copy())
+    with pytest.raises(IndexError, match=match):
+        adjit.value_and_grad(reaches_too_far)(X, Y)
+    with pytest.raises(IndexError, match=match):
+        adjit.user_kernels.jvp(reaches_too_far)(X, Y, X, Y)
+    with pytest.raises(IndexError, match=f"{line - 1}: .*: an index of y is out of range"):
+        adjit.kernel(reaches_too_far)(leaf(X.tolist()), leaf([1.0]) * 1)
+    assert adjit.value_and_grad(energy.py_func)(X, 0.5)[0] == energy(X, 0.5)
+
+
+def test_clearing_the_cache_takes_numbas_files_along(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import adjit\nfrom adjit.__main__ import main\nfrom adjit.schedule.jit import disk\n"
+        "def f(x):\n    return x * x\n"
+        "print(adjit.value_and_grad(f)(3.0))\n"
+        "kinds = {p.suffix for p in disk.folder().rglob('user_f_*')}\n"
+        "print({'.py', '.nbi', '.nbc'} <= kinds)\n"
+        "main(['cache', 'clear'])\n"
+        "print(list(disk.folder().rglob('user_f_*')))\n"
+    )
+    env = os.environ | {"ADJIT_CACHE_DIR": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, check=True, env=env
+    )
+    lines = done.stdout.splitlines()
+    assert (lines[0], lines[1], lines[-1]) == ("(9.0, (6.0,))", "True", "[]")
+
+
+# ----- prange -----
+
+
+def rowwise(x, w, a):
+    n, m = x.shape
+    y = np.empty(n)
+    s = 0.0
+    for i in prange(n):
+        acc = 0.0
+        for j in range(m):
+            acc += math.tanh(x[i, j] * w[j]) * a
+        y[i] = math.exp(-acc) * w[0]
+        s += y[i] * acc
+    return s + np.sum(y * y)
+
+
+def overwritten(x, w, a):
+    for i in prange(len(x)):
+        for _ in range(3):
+            x[i] = math.sin(x[i] * a) + w[(i + 1) % len(w)] * x[i]
+        x[i] *= w[i % 2]
+    t = 1.0
+    for i in prange(len(x) - 1, 0, -2):
+        if x[i] > 0.1:
+            t -= w[i % 3] * a
+        for j in range(2):
+            t += x[i] * j
+    x[0] = x[0] * t
+    return np.sum(x * x)
+
+
+SHARED = [(rowwise, (np.linspace(-1, 1, 185).reshape(37, 5), Y[:5], 0.7)),
+          (overwritten, (np.linspace(0.1, 1, 53), Y, 0.4))]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "args"), SHARED, ids=lambda v: getattr(v, "__name__", ""))
+def test_prange_has_the_same_bits_on_any_number_of_threads(f, args):
+    value_and_grad = adjit.value_and_grad(f)
+    before = numba.get_num_threads()
+    found = []
+    try:
+        for threads in (1, min(2, numba.config.NUMBA_NUM_THREADS)):
+            numba.set_num_threads(threads)
+            found.append(value_and_grad(*args))
+    finally:
+        numba.set_num_threads(before)
+    assert found[0][0] == found[1][0]
+    in_order, grads = adjit.value_and_grad(njit(f))(*args)  # without parallel=True it is range
+    assert "_all_back(" in text_of(f, args)
+    assert "_all_back(" not in text_of(njit(f), args)
+    assert found[0][0] == pytest.approx(in_order, rel=1e-12)
+    for a, b, c in zip(found[0][1], found[1][1], grads, strict=True):
+        np.testing.assert_array_equal(a, b)
+        np.testing.assert_allclose(a, c, rtol=1e-10, atol=1e-12)
+
+
+def races(x):
+    for i in prange(len(x)):
+        x[0] += x[i]
+    return x[0]
+
+
+def neighbours(x):
+    for i in prange(1, len(x)):
+        x[i] = x[i - 1] * 2.0
+    return x[0]
+
+
+def wraps_around(x):
+    y = np.zeros(len(x))
+    for i in prange(len(x)):
+        y[i - 1] = x[i]
+    return y[0]
+
+
+def multiplies(x):
+    s = 1.0
+    for i in prange(len(x)):
+        s *= x[i]
+    return s
+
+
+def reads_its_sum(x):
+    s = 0.0
+    for i in prange(len(x)):
+        s += x[i]
+        x[i] = s
+    return s
+
+
+def leaves(x):
+    s = 0.0
+    for i in prange(len(x)):
+        s += x[i]
+        if x[i] > 3:
+            break
+    return s
+
+
+def scatters(x):
+    index = np.zeros(len(x), np.int64)
+    for i in prange(len(x)):
+        x[index[i]] = 2.0
+    return x[0]
+
+
+def makes_arrays(x):
+    s = 0.0
+    for i in prange(len(x)):
+        t = np.zeros(3)
+        t[0] = x[i]
+        s += t[0]
+    return s
+
+
+RACES = [
+    (races, "several rounds may reach the same elements of `x`"),
+    (neighbours, "several rounds may reach the same elements of `x`"),
+    (wraps_around, "several rounds may reach the same elements of `y`"),
+    (multiplies, "rounds hand on `s`"), (reads_its_sum, "rounds hand on `s`"),
+    (leaves, "left by break or return"), (scatters, "several rounds may reach the same elements of `x`"),
+    (makes_arrays, "rounds make arrays"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("f", "why"), RACES, ids=lambda v: getattr(v, "__name__", ""))
+def test_prange_whose_rounds_are_not_apart_is_refused(f, why):
+    with pytest.raises(NotDifferentiable, match=why):
+        text_of(f, (X,))
 
 
 # ----- loops that run again -----

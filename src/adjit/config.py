@@ -15,6 +15,7 @@
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
 | `ADJIT_LOGS`        | graph_breaks, recompiles | none      | say why compiled functions do so |
 | `ADJIT_CUBLASLT`    | auto, off          | auto             | NVIDIA's library for products on GPUs |
+| `ADJIT_DEBUG`       | 0, 1               | 0                | users' own kernels check their indices |
 | `ADJIT_MAX_PENDING` | a whole number ≥ 1 | 1024             | recorded nodes that force a settle          |
 """
 
@@ -75,4 +76,5 @@ LOGS: frozenset[str] = _some_of("ADJIT_LOGS", "graph_breaks", "recompiles")
 PROGRESS: str = _one_of("ADJIT_PROGRESS", "auto", "off")
 CUBLASLT: bool = _one_of("ADJIT_CUBLASLT", "auto", "off") == "auto"
 MAX_PENDING: int = _whole("ADJIT_MAX_PENDING", 1024)
+DEBUG: bool = _one_of("ADJIT_DEBUG", "0", "1") == "1"
 MATMUL_PRECISION: str = "highest"  # the one that a function sets: set_float32_matmul_precision

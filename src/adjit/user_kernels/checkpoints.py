@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from typing import NoReturn
 
 from .refusal import NotDifferentiable
 from .structure import Load, Procedure, Repeat, StoreElement, Suite, walk
@@ -32,6 +33,8 @@ class Parts:
     """How one loop runs part by part. Its rounds in all are `T_s` of its `trips` T, its parts `T_c`; on the
     way back `T_d` is a part, `T_e` its first round."""
 
+    what = "checkpoint= of a loop"
+
     def __init__(self, f: Procedure, loop: Repeat) -> None:
         self.f, self.loop, self.trips = f, loop, loop.trips
         stores = [i for _, i in walk(loop.body) if isinstance(i, StoreElement)]
@@ -40,15 +43,19 @@ class Parts:
         self.arrays: list[str] = []  # that are kept
         self.numbers = [c.inside for c in loop.carried]
         if any(c.is_array for c in loop.carried):
-            self._refuse("whose arrays change places")
+            self.refuse("whose arrays change places", "copy elements into one array")
         for name in self.stores:
             if f.arrays[name][1] not in _SIZES:
-                self._refuse(f"that writes into an array of dtype {f.arrays[name][1]}")
+                self.refuse(
+                    f"that writes into an array of dtype {f.arrays[name][1]}",
+                    "use float64, float32, int64 or bool",
+                )
 
-    def _refuse(self, what: str) -> None:
+    def refuse(self, what: str, instead: str) -> NoReturn:
+        """Refuse the loop."""
         raise NotDifferentiable(
-            f"{self.f.heading}: checkpoint= of a loop {what} is not there\n    {self.loop.note}\n"
-            "Copy elements into one array instead, or leave checkpoint= out."
+            f"{self.f.heading}: {self.what} {what} cannot be differentiated\n    {self.loop.note}\n"
+            f"{instead[0].upper()}{instead[1:]}."
         )
 
     def choose(self, undone: Iterable[str]) -> None:
@@ -81,9 +88,13 @@ class Parts:
                 w.add(f"{t}_p = reserve(tape, {8 * len(self.numbers)})")
             for k, name in enumerate(self.numbers):
                 w.add(f"at_{self.f.types[name]}({t}_p + {8 * k})[0] = {name}")
-            for name in self.arrays:
-                w.add(f"{t}_p = reserve(tape, {self._bytes(name)})")
-                w.add(f"carray(at_{self.f.arrays[name][1]}({t}_p), {name}.shape)[:] = {name}")
+            self.keep_arrays(w)
+
+    def keep_arrays(self, w: Lines) -> None:
+        for name in self.arrays:
+            w.add(f"{self.trips}_p = reserve(tape, {self._bytes(name)})")
+            place = f"carray(at_{self.f.arrays[name][1]}({self.trips}_p), {name}.shape)"
+            w.add(f"{place}[:] = {name}")
 
     def _bytes(self, name: str) -> str:
         return f"{name}.size * {_SIZES[self.f.arrays[name][1]]}"
@@ -117,17 +128,20 @@ class Parts:
         w.add(f"{t}_start_k = {shift if start == '0' else f'{start} + {shift}'}")
         rounds = f"min({t}_s - {t}_e, {t}_d + 1)"
         w.add(f"{t}_stop_k = {t}_start_k + {rounds if step == 1 else f'{rounds} * ({step})'}")
-        for name in reversed(self.arrays):
-            kind = self.f.arrays[name][1]
-            w.add(f"{t}_p = release(tape, {self._bytes(name)})")
-            as_bool = " != 0" if kind == "b1" else ""
-            w.add(f"{name}[:] = carray(at_{kind}({t}_p), {name}.shape){as_bool}")
+        self.restore_arrays(w)
         if self.numbers:
             w.add(f"{t}_p = release(tape, {8 * len(self.numbers)})")
         for k, name in enumerate(self.numbers):
             kind = self.f.types[name]
             as_bool = " != 0" if kind == "b1" else ""
             w.add(f"{name}_p = at_{kind}({t}_p + {8 * k})[0]{as_bool}")
+
+    def restore_arrays(self, w: Lines) -> None:
+        for name in reversed(self.arrays):
+            kind = self.f.arrays[name][1]
+            w.add(f"{self.trips}_p = release(tape, {self._bytes(name)})")
+            as_bool = " != 0" if kind == "b1" else ""
+            w.add(f"{name}[:] = carray(at_{kind}({self.trips}_p), {name}.shape){as_bool}")
 
 
 class FirstRun(ProcedureWriter):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,9 +21,10 @@ import numba
 import numpy as np
 from numba import types
 
+from .. import config
 from ..schedule.jit import disk
 from .forward_mode import tangent_of
-from .reader import ArgumentKind, read
+from .reader import ArgumentKind, read, runs_parallel
 from .refusal import NotDifferentiable
 from .reverse import ReverseWriter
 from .rules import FLAT
@@ -56,6 +56,15 @@ FACTS = {facts!r}
 compiled = njit(error_model="numpy", nogil=True, cache=True, boundscheck={checked})
 
 '''
+# Only loops are shared by threads: what Numba itself makes parallel has other bits on other numbers of them.
+_PARALLEL = """from numba import prange
+
+parallel = njit(error_model="numpy", nogil=True, cache=True, parallel=dict(
+    comprehension=False, reduction=False, inplace_binop=False, setitem=False, numpy=False, stencil=False,
+    fusion=False, prange=True,
+))
+
+"""
 _TITLES = {
     "reverse": "`{}` and its way back.",
     "forward": "`{}` with its tangents.",
@@ -129,8 +138,9 @@ def generated(
         str(argument_types),
         str(wanted),
         mode,
-        str(_is_checked()),
+        str(config.DEBUG),
         str(checkpoint),
+        str(runs_parallel(function)),
         _digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
@@ -157,11 +167,6 @@ def _load(name: str, path: Path) -> ModuleType:
         del sys.modules[name]
         raise
     return module
-
-
-def _is_checked() -> bool:
-    """Whether indices are checked against their arrays."""
-    return os.environ.get("ADJIT_DEBUG", "") == "1"
 
 
 @functools.cache
@@ -198,9 +203,13 @@ def text_of(
 
 def _file(f: Procedure, mode: Mode, facts: dict[str, Any], *sources: str) -> str:
     head = _HEADER.format(
-        title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=_is_checked()
+        title=_TITLES[mode].format(f.name), heading=f.heading, facts=facts, checked=config.DEBUG
     )
-    return head + "\n\n".join(f"@compiled\n{source}" for source in sources)
+    if any(source.startswith("@parallel") for source in sources):
+        head += _PARALLEL
+    return head + "\n\n".join(
+        source if source.startswith("@") else f"@compiled\n{source}" for source in sources
+    )
 
 
 def _results(f: Procedure) -> list[str]:
@@ -241,7 +250,10 @@ def _reverse_file(f: Procedure, wanted: list[str], mode: Mode, checkpoint: bool)
         "kept": _kept(writer),
         "flat": _flat(writer),
     }
-    sources = [primal_source(f, "primal"), core, _pullback(f, writer, wanted)]
+    instead = {loop: rounds.run for loop, rounds in writer.rounds.items()}
+    sources = [text for rounds in writer.rounds.values() for text in rounds.functions()]
+    sources += [primal_source(f, "primal", instead=instead), *writer.functions, core]
+    sources.append(_pullback(f, writer, wanted))
     if facts["results"] == ["float"]:
         sources.append(_value_and_grad(f, writer, wanted))
     sources.append(_peak_bytes(f, writer))

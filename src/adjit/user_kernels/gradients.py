@@ -84,7 +84,8 @@ def value_and_grad(f: Function, wrt: Wrt = None, *, checkpoint: bool = False) ->
     `f` is a Python or njit function of numbers and NumPy arrays that returns one float. It may have
     loops and branches of any kind, local arrays, and calls of other functions; its source is read, and its
     way back is written as Python source, compiled, and kept in the cache folder. Arguments are left
-    alone, also those that `f` writes into. The result can be called from other njit code.
+    alone, also those that `f` writes into. The result can be called from other njit code. A loop by `prange`
+    is shared by threads, both ways, if its rounds write only elements of their own.
 
     Args:
         f: the function; no decorator is needed.

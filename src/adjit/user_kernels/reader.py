@@ -7,6 +7,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from .. import config
 from .expressions import Expressions
 from .jumps import RESULT, Jumps, LeavingFor, LeavingWhile, always_returns, may_return
 from .source import Function, SourceText, python_function
@@ -48,6 +49,13 @@ def read(function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
     return FunctionReader().read(function, kinds)
 
 
+def runs_parallel(function: Function) -> bool:
+    """Whether `prange` is more than `range`: as in Numba not in an njit function without parallel=True, and
+    not where indices are checked, which raises errors."""
+    options = getattr(function, "targetoptions", {"parallel": True})
+    return bool(options.get("parallel", False)) and not config.DEBUG
+
+
 class FunctionReader(Expressions):
     """Reads one function and all that it calls."""
 
@@ -55,9 +63,11 @@ class FunctionReader(Expressions):
         super().__init__()
         self.alias: dict[str, str] = {}
         self.returned: set[str] = set()  # arrays
+        self.runs_parallel = False
 
     def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
         source = self.enter(function, None)
+        self.runs_parallel = runs_parallel(function)
         params = self._parameters(source)
         if len(params) != len(kinds):
             self.reject(
@@ -380,12 +390,8 @@ class FunctionReader(Expressions):
         if s.orelse:
             self.reject(s, "`else` of a loop", "use a flag")
         match s.iter:
-            case ast.Call(func, args, []) if (
-                getattr(func, "id", getattr(func, "attr", "")) == "range"
-            ):
+            case ast.Call(func, args, []) if _name_of(func) in ("range", "prange"):
                 pass
-            case ast.Call(func) if getattr(func, "id", getattr(func, "attr", "")) == "prange":
-                self.reject(s.iter, "prange", "write range: the loop then runs in order")
             case _:
                 self.reject(s.iter, "a loop over something else than range(...)",
                             "write `for i in range(len(x))`")  # fmt: skip
@@ -401,7 +407,8 @@ class FunctionReader(Expressions):
             )
         if not isinstance(s.target, ast.Name):
             self.reject(s.target, "this target of a loop", "use a name")
-        self._loop(s, "for", s.target.id, (start, stop, step))
+        is_parallel = _name_of(func) == "prange" and not self.depth and self.runs_parallel
+        self._loop(s, "for", s.target.id, (start, stop, step), is_parallel=is_parallel)
 
     def do_While(self, s: LeavingWhile) -> None:
         if s.orelse:
@@ -414,6 +421,8 @@ class FunctionReader(Expressions):
         kind: Literal["for", "while"],
         target: str,
         bounds: tuple[Atom, Atom, int],
+        *,
+        is_parallel: bool = False,
     ) -> None:
         names = _assigned(s.body)
         names.pop(target, None)
@@ -421,7 +430,7 @@ class FunctionReader(Expressions):
             if isinstance(self.environment.get(name), ArrayView):
                 del names[name]  # written in place
         body = Suite("loop")
-        item = Repeat(kind, body, [], self.fresh("trips"))
+        item = Repeat(kind, body, [], self.fresh("trips"), is_parallel=is_parallel)
         buffers = self._buffers(s, names)
         before = {b.name: self.writes_to.get(b.name, 0) for b in buffers.values()}
         outer, around = self.block, self.environment
@@ -465,6 +474,9 @@ class FunctionReader(Expressions):
         item.carried = [c for c in item.carried if c.following != _DROPPED]
         self._check_swaps(item, s)
         if not self.depth:
+            if is_parallel and self.hoisted:
+                self.reject(s, "a prange whose rounds make arrays",
+                            "make one before the loop, with a row for each round")  # fmt: skip
             outer.items += self.hoisted
             self.hoisted = []
         self.emit(item, s)
@@ -586,6 +598,10 @@ class FunctionReader(Expressions):
         while (found := self.alias.get(name, name)) != name:
             name = found
         return name
+
+
+def _name_of(function: ast.expr) -> str:
+    return str(getattr(function, "id", getattr(function, "attr", "")))
 
 
 def _base(target: ast.expr) -> str:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from .activity import active_names
 from .checkpoints import FirstRun, Parts, outer_loops
+from .parallel import Rounds, parallel_loops
 from .refusal import NotDifferentiable
 from .rules import PICKS, may_be_infinite, rules_for
 from .structure import (
@@ -37,7 +38,7 @@ from .structure import (
 from .tape_layout import TapeLayout, trips_text
 from .undo import needed_undos
 from .vocabulary import CHEAP, applied, place, text
-from .writing import Lines, ProcedureWriter, results_text, shape_text
+from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
 
 
 @dataclass(eq=False)
@@ -66,6 +67,8 @@ class ReverseWriter(ProcedureWriter):
         super().__init__(f)
         self.checkpoint = checkpoint
         self.parts: dict[Repeat, Parts] = {}  # loops that run again
+        self.rounds = parallel_loops(f)
+        self.functions: list[str] = []  # of the way back of these
         self.wanted = list(params)
         self.strong_zero = strong_zero  # whether zeros are kept from all that may be infinite
         self.active = active_names(f, params)
@@ -74,6 +77,7 @@ class ReverseWriter(ProcedureWriter):
         self._start_sweep()
 
     def _start_sweep(self) -> None:
+        self.functions = []
         self.has_adjoint: set[str] = set()
         self.counted: set[str] = set()  # loops whose rounds are counted
         self.read_again: dict[str, list[Load]] = {}
@@ -101,6 +105,8 @@ class ReverseWriter(ProcedureWriter):
     def is_persistent(self, block: Suite | None) -> bool:
         """Whether names of a block are still there on the way back: those outside of all loops are."""
         while block is not None:
+            if block.owner in self.rounds:
+                return True
             if block.kind in ("loop", "test"):
                 return False
             block = block.parent
@@ -243,6 +249,8 @@ class ReverseWriter(ProcedureWriter):
         """The outermost loop around in all of whose rounds a load reads one place that nobody writes."""
         found = None
         while block is not None:
+            if block.owner in self.rounds:
+                break
             if block.kind == "loop" and isinstance(block.owner, Repeat):
                 inside = set(blocks_of(block.owner))
                 names = [
@@ -357,6 +365,9 @@ class ReverseWriter(ProcedureWriter):
                 back.w.extend(orelse.w)
 
     def back_loop(self, item: Repeat, back: WayBack) -> None:
+        if item in self.rounds:
+            self._back_in_parallel(self.rounds[item], back)
+            return
         w, parts = back.w, self.parts.get(item)
         live = [c for c in item.carried if not c.is_array and self.is_active(c.inside)]
         rounds, again = Lines(), Lines()
@@ -391,6 +402,71 @@ class ReverseWriter(ProcedureWriter):
             self._add_sum(load, back)
         for c in live:
             self.add(c.first, f"{c.inside}_c", back)
+
+    def _back_in_parallel(self, rounds: Rounds, back: WayBack) -> None:
+        item, w, f = rounds.loop, back.w, self.f
+        live = [c for c in item.carried if self.is_active(c.inside)]
+        inner, again = WayBack(item.body), Lines()
+        for c in live:
+            self.add(c.following, f"{c.inside}_c", inner)
+        self.back(item.body, inner)
+        self.block(item.body, again)
+        self.enter(inner, back)
+        for c in live:
+            has = c.after in self.has_adjoint
+            w.add(f"{c.inside}_c = {f'{c.after}_b' if has else self.zero(c.inside)}")
+        rounds.restore_arrays(w)
+        numbers = list(inner.outer_adjoints)
+        rounds.begin_blocks(len(numbers), w)
+        arrays = [a for a in rounds.names if a in f.arrays and self.is_active(a)]
+        own = [f"{a}_b" for a in arrays if a not in rounds.shared]
+        shared = [a for a in arrays if a in rounds.shared]
+        rows = [f"{a}_b_w" for a in shared]
+        for a, row in zip(shared, rows, strict=True):
+            kind = dtype_text(f.arrays[a][1])
+            shape = [f"{a}.shape[{d}]" for d in range(f.arrays[a][0])]
+            w.add(f"{row} = np.zeros(({', '.join([f'{item.trips}_c', *shape])}), np.{kind})")
+        names = [*rounds.names, *[n for n in inner.outer if n not in rounds.names]]
+        given = [*names, *own, *[f"{c.inside}_c" for c in live]]
+        rounds.call("back", [*given, *rows], w)
+        k = f"{item.trips}_k"
+        sums = [(f"{n}_b", f"{item.trips}_s[{k}, {j}]") for j, n in enumerate(numbers)]
+        sums += [(f"{a}_b", f"{row}[{k}]") for a, row in zip(shared, rows, strict=True)]
+        rounds.add_up(sums, w)
+        for c in live:
+            self.add(c.first, f"{c.inside}_c", back)
+        text_of_rounds = self._rounds_of_block(rounds, inner, again, [*given, *rows], numbers)
+        self.functions += [text_of_rounds, rounds.over_blocks("back", given, rows)]
+
+    def _rounds_of_block(
+        self,
+        rounds: Rounds,
+        inner: WayBack,
+        again: Lines,
+        given: Sequence[str],
+        numbers: Sequence[str],
+    ) -> str:
+        """The function that runs the rounds of a block again, each with its way back."""
+        t, w = rounds.trips, Lines()
+        params = [f"{t}_start_k", f"{t}_stop_k", f"{t}_s", *given]
+        w.add(f"def {t}_back({', '.join(params)}):")
+        with w.indented():
+            for name in given:
+                if name.endswith("_b_w"):
+                    w.add(f"{name.removesuffix('_w')} = {name}")
+            for c in rounds.sums:  # which nobody reads
+                w.add(f"{c.inside} = 0.0")
+            for n in numbers:
+                w.add(f"{n}_b = {self.zero(n)}")
+            w.add("tape = open_tape()")
+            w.add(rounds.header())
+            with w.indented():
+                w.extend(again)
+                w.extend(inner.w)
+            w.add("close_tape(tape)")
+            for k, n in enumerate(numbers):
+                w.add(f"{t}_s[{k}] = {n}_b")
+        return "\n".join(w.lines) + "\n"
 
     def _back_of_round(self, item: Repeat, live: Sequence[Carried]) -> WayBack:
         """The way back of one round."""
@@ -453,7 +529,10 @@ class ReverseWriter(ProcedureWriter):
     # ----- forward, with the tape -----
 
     def loop(self, item: Repeat, w: Lines) -> None:
-        if item in self.parts:
+        if item in self.rounds:
+            self.rounds[item].keep_arrays(w)
+            self.rounds[item].run(w)
+        elif item in self.parts:
             FirstRun(self.parts[item]).loop(item, w)
         else:
             super().loop(item, w)
@@ -530,10 +609,11 @@ class ReverseWriter(ProcedureWriter):
     def _settled(self) -> WayBack:
         """The way back, written until what is to be kept is what the time before has found."""
         for _ in range(20):
-            for parts in self.parts.values():
+            again = [*self.parts.values(), *self.rounds.values()]
+            for parts in again:
                 parts.choose(self.undone or ())
             back = self._sweep()
-            undone = needed_undos(self.f, self.read_again, list(self.parts))
+            undone = needed_undos(self.f, self.read_again, [parts.loop for parts in again])
             if undone == self.undone and self.tape.known == self.tape.taped:
                 return back
             self.undone, self.tape.known = undone, self.tape.taped
@@ -545,7 +625,7 @@ class ReverseWriter(ProcedureWriter):
         back = self._settled()
         if self.checkpoint:
             using = [x for x in outer_loops(f.body) if any(map(self.tape.taped.get, blocks_of(x)))]
-            self.parts = {loop: Parts(f, loop) for loop in using}
+            self.parts = {loop: Parts(f, loop) for loop in using if loop not in self.rounds}
             back = self._settled()
         w = Lines()
         w.add(f"def {name}({', '.join(self.parameters())}):")

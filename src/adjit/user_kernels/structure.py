@@ -108,6 +108,7 @@ class Repeat(Statement):
     step: int = 1
     test: Suite | None = None
     condition: Atom | None = None
+    is_parallel: bool = False  # a `prange` in no other loop
 
 
 @dataclass(eq=False)
@@ -189,6 +190,30 @@ def _always_read(item: Statement) -> list[Atom | None]:
         case Repeat():
             return [item.start, item.stop, item.leaves, item.condition]
     return []
+
+
+def names_read(loop: Repeat) -> list[str]:
+    """The names that a loop reads and does not make, apart from where its carried names start."""
+    made = {loop.counter, *(c.inside for c in loop.carried)}
+    read: dict[str, None] = {}
+    for _, item in walk(loop.body):
+        found = [v for v in _always_read(item) if isinstance(v, str)]
+        match item:
+            case Apply() | Load() | Make():
+                made.add(item.dst)
+            case StoreElement():
+                made.add(item.old)
+            case Branch():
+                made.update(r[0] for r in item.results)
+                found += [v for r in item.results for v in r[1:] if isinstance(v, str)]
+            case Repeat():
+                made |= {item.trips, item.counter}
+                for c in item.carried:
+                    made |= {c.inside, c.after}
+                    found += [v for v in (c.first, c.following) if isinstance(v, str)]
+        read |= dict.fromkeys(found)
+    read |= dict.fromkeys(c.following for c in loop.carried if isinstance(c.following, str))
+    return [name for name in read if name not in made]
 
 
 def eliminate(f: Procedure) -> None:

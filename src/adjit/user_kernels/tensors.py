@@ -13,13 +13,17 @@ from numba import types
 from .. import devices, dtypes
 from ..autograd.function import Function as AutogradFunction
 from ..autograd.modes import is_grad_enabled
+from ..graph.levels import innermost, is_traced, tracers
 from ..graph.node import dense_spec
 from ..graph.primitives import empty, from_array, number
 from ..graph.record import needs_grad
 from ..graph.state import state
+from ..ops.joining import stack
 from ..schedule.settle import value_of
 from ..tensor import Tensor
+from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
+from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
 from .source import Function, python_function
 
@@ -41,7 +45,8 @@ def kernel(
     NumPy arrays.
 
     A function that returns one float and writes into no argument computes its gradient with its value;
-    otherwise it runs once more on the way back. Double backward works where no argument is written.
+    otherwise it runs once more on the way back. Double backward works where no argument is written. Inside of
+    `adjit.func.vmap` the loop over the examples is part of the kernel.
 
     Args:
         f: the function; without it the result is a decorator: `@adjit.kernel(checkpoint=True)`.
@@ -51,7 +56,9 @@ def kernel(
     Raises:
         NotDifferentiable: at the first call, if the function has something that cannot be differentiated.
         RuntimeError: for tensors that are not on the CPU, on a double backward through a written argument,
-            and as in-place operations on a leaf that requires gradients.
+            for a written argument that all examples of `vmap` share, and as in-place operations on a leaf
+            that requires gradients.
+        NotImplementedError: on tensors of forward mode.
 
     Example:
         >>> import numpy as np
@@ -86,7 +93,9 @@ class UserKernel:
 
     def __init__(self, f: Function, *, checkpoint: bool = False) -> None:
         self.py_func, self.checkpoint = python_function(f), checkpoint
+        self._function = f
         self._codes = Specializations(self.py_func, self._code_for)
+        self._examples: dict[object, UserKernel] = {}  # the kernels that `vmap` calls
         functools.update_wrapper(self, self.py_func)
 
     def __repr__(self) -> str:
@@ -96,13 +105,56 @@ class UserKernel:
         """Call the function on tensors, arrays and numbers."""
         if not any(isinstance(a, Tensor) for a in args):
             return self.code_for(args).module.primal(*args)
+        if tracers and is_traced(args):
+            return self._of_examples(args)
         values = _values(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
-        outs = KernelCall.apply(code, values, *args)
+        outs = KernelCall.apply(Call(code, values), *args)
         if not code.kinds:
             return None
         return outs[: len(code.kinds)] if code.is_tuple else outs[0]
+
+    def _of_examples(self, args: Sequence[Any]) -> Any:
+        """A call inside of `vmap`: one of a kernel with the loop over the examples."""
+        name, level = self.py_func.__name__, innermost(args)
+        if not isinstance(level, BatchLevel):
+            raise NotImplementedError(
+                f"the kernel {name} has no forward mode on tensors: adjit.user_kernels.jvp has it on arrays"
+            )
+        firsts = _values([_first(a) for a in args])
+        code = self.code_for(firsts)
+        has = tuple([level.has(a) for a in args])
+        for k in code.written:
+            if not has[k]:
+                raise RuntimeError(
+                    f"vmap: {name} writes into its argument {k}, which all examples share: expand and copy it"
+                )
+        sizes: list[int] = []
+        results: list[ResultOfOne] = []
+        if any(kind is not None for kind in code.kinds):
+            given = [v.copy() if k in code.written else v for k, v in enumerate(firsts)]
+            found = code.module.primal(*given)
+            for one, kind in zip(found if code.is_tuple else (found,), code.kinds, strict=True):
+                sizes += np.shape(one)
+                results.append(
+                    ResultOfOne(np.ndim(one), "i8" if kind is None else kind.numpy.str[1:])
+                )
+        else:
+            results = [ResultOfOne(0, "i8") for _ in code.kinds]
+        key = has, tuple(results)
+        kernel = self._examples.get(key)
+        if kernel is None:
+            function = for_examples(self.py_func, has, results, is_tuple=code.is_tuple)
+            kernel = self._examples[key] = UserKernel(function, checkpoint=self.checkpoint)
+        before = state.levels
+        state.levels = tuple([other for other in before if other.number < level.number])
+        try:
+            outs = kernel(*sizes, *[a.value if h else a for a, h in zip(args, has, strict=True)])
+        finally:
+            state.levels = before
+        made = tuple([level.wrapped(t) for t in outs or ()])
+        return made if code.is_tuple else made[0] if made else None
 
     def code_for(
         self, values: Sequence[Any], wrt: tuple[int, ...] | None = None, mode: Mode = "reverse"
@@ -114,7 +166,7 @@ class UserKernel:
         self, argument_types: tuple[types.Type, ...], more: tuple[tuple[int, ...] | None, Mode]
     ) -> KernelCode:
         wrt, mode = more
-        file = generated(self.py_func, argument_types, wrt, mode, checkpoint=self.checkpoint)
+        file = generated(self._function, argument_types, wrt, mode, checkpoint=self.checkpoint)
         return KernelCode(self, file, wrt)
 
     def source(self, *args: Any) -> str:
@@ -236,21 +288,52 @@ def _memory_like(t: Tensor) -> Tensor:
     return made
 
 
+def _first(a: Any) -> Any:
+    """The first example of all that an argument stands for."""
+    while a.__class__ in tracers:
+        a = a.value[0]
+    return a
+
+
+def _one_by_one(f: Callable[..., Sequence[Any]], tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """A function of the tensors of `vmap`, for one example after the other."""
+    level = innermost(tensors)
+    if not isinstance(level, BatchLevel):
+        raise NotImplementedError("the derivative of a kernel has no forward mode on tensors")
+    found = [f(*[t.value[k] if level.has(t) else t for t in tensors]) for k in range(level.size)]
+    columns = zip(*found, strict=True)
+    return tuple([None if c[0] is None else level.wrapped(stack(c)) for c in columns])
+
+
+class Call:
+    """One call of a kernel; what its forward leaves for the way back."""
+
+    __slots__ = ("code", "gradients", "originals", "values")
+
+    def __init__(self, code: KernelCode, values: list[Any]) -> None:
+        self.code, self.values = code, values
+        self.gradients: list[Tensor] | None = None
+        self.originals: Sequence[Any] = ()  # the arguments as they were before
+
+    @property
+    def written(self) -> list[int]:
+        """The tensors that are written; numbers and arrays of the caller's are no part of the graph."""
+        return [k for k in self.code.written if isinstance(self.originals[k], Tensor)]
+
+
 class KernelCall(AutogradFunction):
     """A call of a kernel on tensors."""
 
     @staticmethod
-    def forward(ctx: Any, code: KernelCode, values: list[Any], *args: Any) -> Any:
-        ctx.code, ctx.gradients = code, None
-        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+    def forward(call: Call, *args: Any) -> Any:
+        code, values = call.code, call.values
+        call.originals = args
         if code.is_joint:
-            ctx.save_for_backward(*[a for a in args if isinstance(a, Tensor)])
-            results, ctx.gradients = code.pull_back(values, (1.0,), [args[k] for k in code.wrt])
+            results, call.gradients = code.pull_back(values, (1.0,), [args[k] for k in code.wrt])
             return tuple(code.as_results(results))
-        written = [k for k in code.written if isinstance(args[k], Tensor)]
-        if code.wrt:
-            originals = [a.detach().clone() if k in written else a for k, a in enumerate(args)]
-            ctx.save_for_backward(*[a for a in originals if isinstance(a, Tensor)])
+        written = call.written
+        if written and code.wrt:
+            call.originals = [a.detach().clone() if k in written else a for k, a in enumerate(args)]
         for k in written:
             values[k] = values[k].copy()
         results = code.module.primal(*values)
@@ -258,8 +341,17 @@ class KernelCall(AutogradFunction):
         outs = code.as_results(several)
         for k in written:
             args[k].copy_(from_array(values[k]))
-        ctx.mark_dirty(*[args[k] for k in written])
         return (*outs, *[args[k] for k in written])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        call, *args = inputs
+        ctx.code, ctx.gradients = call.code, call.gradients
+        ctx.args = [None if isinstance(a, Tensor) else a for a in args]
+        ctx.mark_dirty(*[args[k] for k in call.written])
+        if call.code.wrt:
+            ctx.save_for_backward(*[a for a in call.originals if isinstance(a, Tensor)])
+        call.originals = call.values = ()
 
     @staticmethod
     def backward(ctx: Any, *adjoints: Any) -> Any:
@@ -277,7 +369,7 @@ class KernelCall(AutogradFunction):
             written = adjoints[len(adjoints) - len(code.written) :] if code.written else ()
             found = KernelPullback.apply(code, len(args), *args, *floats, *written)
         grads = dict(zip(code.wrt, found, strict=True))
-        return (None, None, *[grads.get(k) for k in range(len(args))])
+        return (None, *[grads.get(k) for k in range(len(args))])
 
 
 def _restored(ctx: Any) -> list[Any]:
@@ -290,17 +382,35 @@ class KernelPullback(AutogradFunction):
     """The gradients of a kernel's call, by adjoints of its results; differentiable once more."""
 
     @staticmethod
-    def forward(ctx: Any, code: KernelCode, count: int, *both: Any) -> Any:
+    def forward(code: KernelCode, count: int, *both: Any) -> Any:
         args, adjoints = both[:count], both[count:]
-        ctx.code, ctx.count = code, count
-        ctx.args = [None if isinstance(a, Tensor) else a for a in both]
-        ctx.save_for_backward(*[a for a in both if isinstance(a, Tensor)])
         wanted = [args[k] for k in code.wrt]
         return tuple(code.pull_back(_values(args), _values(adjoints), wanted)[1])
 
     @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.code, ctx.count, *both = inputs
+        ctx.args = [None if isinstance(a, Tensor) else a for a in both]
+        ctx.save_for_backward(*[a for a in both if isinstance(a, Tensor)])
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], code: KernelCode, count: int, *both: Any) -> Any:
+        """Many pullbacks of one call, as of `jacrev`: one after the other."""
+        found = [
+            KernelPullback.apply(
+                code,
+                count,
+                *[b if d is None else b[k] for b, d in zip(both, in_dims[2:], strict=True)],
+            )
+            for k in range(info.batch_size)
+        ]
+        return tuple([stack(rows) for rows in zip(*found, strict=True)]), (0,) * len(code.wrt)
+
+    @staticmethod
     def backward(ctx: Any, *directions: Any) -> Any:
         kernel, wrt = ctx.code.kernel, ctx.code.wrt
+        if tracers and is_traced(directions):
+            return _one_by_one(functools.partial(KernelPullback.backward, ctx), directions)
         if is_grad_enabled():
             name = kernel.py_func.__name__
             raise RuntimeError(f"the third derivative of the kernel {name} is not supported")

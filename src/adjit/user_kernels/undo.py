@@ -169,6 +169,24 @@ def _compare(
     return True
 
 
+def own_offset(
+    f: Procedure, loop: Repeat, accesses: Sequence[Load | StoreElement]
+) -> tuple[int, int] | None:
+    """The dimension in which all accesses have a loop's counter plus one number, and that number: then no two
+    rounds reach one place. None where that cannot be told."""
+    if len({i.array for i in accesses}) != 1:
+        return None
+    for axis in range(len(accesses[0].index)):
+        found = {_affine(f, i.index[axis]) for i in accesses}
+        known = next(iter(found))
+        if len(found) != 1 or known is None or known[0] != loop.counter:
+            continue
+        blocks = [f.places[i.dst if isinstance(i, Load) else i.old][0] for i in accesses]
+        if all(_least(f, i.index[axis], b) >= 0 for i, b in zip(accesses, blocks, strict=True)):
+            return axis, known[1]
+    return None
+
+
 def _least(f: Procedure, a: Atom, block: Suite | None) -> int:
     """The least value of an affine index in a block, −1 where that is not known to be at least 0."""
     known = _affine(f, a)

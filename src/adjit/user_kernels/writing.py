@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
 
+from .. import config
 from .structure import (
     Apply,
     Atom,
@@ -85,8 +86,10 @@ class ProcedureWriter:
             case Apply():
                 w.add(applied(item))
             case Load():
+                self.check(item, w)
                 w.add(f"{item.dst} = {place(item.array, item.index)}")
             case StoreElement():
+                self.check(item, w)
                 self.before_store(item, w)
                 w.add(
                     f"{place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
@@ -102,6 +105,18 @@ class ProcedureWriter:
                 self.branch(item, w)
             case Repeat():
                 self.loop(item, w)
+
+    def check(self, item: Load | StoreElement, w: Lines) -> None:
+        """With ADJIT_DEBUG=1, an error that names the user's line where an index is out of range."""
+        if not config.DEBUG or not item.index:
+            return
+        sizes = [f"{item.array}.shape[{d}]" for d in range(len(item.index))]
+        inside = [f"-{n} <= {text(a)} < {n}" for a, n in zip(item.index, sizes, strict=True)]
+        message = f"{self.f.name}, {item.note}: an index of {item.array} is out of range"
+        w.add(f"if not ({' and '.join(inside)}):")
+        with w.indented():
+            self.before_error(w)
+            w.add(f"raise IndexError({message!r})")
 
     def make(self, item: Make, w: Lines) -> None:
         shape, kind = shape_text(item.shape), dtype_text(item.dtype)
@@ -205,6 +220,20 @@ def results_text(values: list[str], is_tuple: bool) -> str:
     return values[0] if values else "None"
 
 
+class _Instead(ProcedureWriter):
+    """Writes other code for some loops."""
+
+    def __init__(self, f: Procedure, instead: Mapping[Repeat, Callable[[Lines], None]]) -> None:
+        super().__init__(f)
+        self.instead = instead
+
+    def loop(self, item: Repeat, w: Lines) -> None:
+        if item in self.instead:
+            self.instead[item](w)
+        else:
+            super().loop(item, w)
+
+
 class _Quiet(ProcedureWriter):
     """Leaves errors out, which Numba's type inference alone does not know."""
 
@@ -212,10 +241,19 @@ class _Quiet(ProcedureWriter):
         if not isinstance(item, Demand):
             super().item(item, w)
 
+    def check(self, item: Load | StoreElement, w: Lines) -> None:
+        """Nothing."""
 
-def primal_source(f: Procedure, name: str, *, errors: bool = True) -> str:
-    """The function as it was read; arguments are written in place."""
-    writer = ProcedureWriter(f) if errors else _Quiet(f)
+
+def primal_source(
+    f: Procedure,
+    name: str,
+    *,
+    errors: bool = True,
+    instead: Mapping[Repeat, Callable[[Lines], None]] | None = None,
+) -> str:
+    """The function as it was read; arguments are written in place. `instead` writes other code for loops."""
+    writer = _Instead(f, instead) if instead else ProcedureWriter(f) if errors else _Quiet(f)
     w = Lines()
     w.add(f"def {name}({', '.join(f.params)}):")
     with w.indented():

@@ -175,6 +175,10 @@ def _files() -> Iterator[Path]:
     for path in folder().iterdir():
         if path.suffix in (".o", ".py", ".cubin") and path.is_file():
             yield path
+    beside = folder() / "__pycache__"  # where Numba keeps the code of the files there
+    for path in beside.iterdir() if beside.is_dir() else ():
+        if path.suffix in (".nbi", ".nbc", ".pyc") and path.is_file():
+            yield path
 
 
 def size() -> tuple[int, int]:
