@@ -21,7 +21,17 @@ from adjit.absent import absent
 
 SOURCE = Path(adjit.__file__).parent
 ROOMS = (
-    ",     ", ", <<<<<<< HEAD     ", ", =======     ", ", >>>>>>> procs     ", ", ",
+    "", "accelerator", "autograd", "autograd.forward_ad", "autograd.functional", "autograd.graph", "backends",
+    "backends.cuda", "backends.cudnn", "backends.mkl", "backends.mkldnn", "backends.mps", "backends.openmp",
+    "compiler", "config", "cuda", "cuda.inspection", "cuda.nvtx", "cuda.simulator", "distributed",
+    "distributed.optim", "distributions", "distributions.constraint_registry", "distributions.constraints",
+    "distributions.relaxed_bernoulli", "distributions.relaxed_categorical", "distributions.utils", "func",
+    "hub", "jit", "library", "linalg", "models", "mps", "multiprocessing", "nn", "nn.attention.flex_attention",
+    "nn.functional", "nn.init", "nn.parallel", "nn.parameter", "nn.utils", "nn.utils.parametrizations",
+    "nn.utils.parametrize", "nn.utils.prune", "nn.utils.rnn", "nn.utils.stateless", "onnx", "optim",
+    "optim.lr_scheduler", "optim.optimizer", "optim.swa_utils", "overrides", "profiler", "random", "scipy",
+    "serialization", "special", "testing", "user_kernels", "utils", "utils.benchmark", "utils.checkpoint",
+    "utils.data", "utils.dlpack", "utils.tensorboard", "xpu",
 )  # fmt: skip
 # Members that a class has for the library's own files, not for users.
 INTERNAL = {
