@@ -308,7 +308,9 @@ def run(batch: list[Any]) -> None:
     looked = False
     batch[:] = batch[::-1]  # no call, after which a signal would find the order unknown
     try:
-        while batch:
+        while True:  # Python 3.12 and 3.13 leave the jump back to a condition out of `try`: signals end there
+            if not batch:
+                break
             node = batch[-1]
             recipe = node.recipe
             if recipe is None or recipe.__class__ is Failed:
