@@ -133,8 +133,8 @@ T.split({x}, [{size0}]); {x}[..., None]; {x2}[:, ::2]; {x2}[::2, 1:]
 T.as_strided_copy({x}, (2, 2), (1, 1)); T.detach_copy({x}); T.diagonal_copy({x2}); T.expand_copy({x}, {wider})
 T.permute_copy({x}, {order_of_dims}); T.select_copy({x}, {dim}, -1); T.squeeze_copy({x}); T.t_copy({x2})
 T.transpose_copy({x}, {dim}, {dim}); T.unfold_copy({x}, {dim}, 1, 1); T.unsqueeze_copy({x}, {dim})
-T.view_copy({x}, {shape}); T.narrow_copy({x}, {dim}, 0, 1); T.unbind_copy({x}, {dim})[0]
-T.split_copy({x}, 1, {dim})[-1]; T.split_with_sizes_copy({x2}, [{x2}.shape[0]])[0]
+T.view_copy({x}, {shape}); T.narrow_copy({x}, {dim}, 0, 1); {x}.narrow_copy({dim}, 0, 1)
+T.unbind_copy({x}, {dim})[0]; T.split_copy({x}, 1, {dim})[-1]; T.split_with_sizes_copy({x2}, [{x2}.shape[0]])[0]
 """
 
 # ----- reductions, scans, orders -----
