@@ -20,6 +20,7 @@ import pytest
 import stub_driver
 
 import adjit
+from adjit.distributed import is_mpi_available
 
 BENCH = Path(__file__).parent.parent / "bench"
 NAMES = (
@@ -286,6 +287,12 @@ def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, M
         ("conv.py", r"^MobileNetV2 8x320x7x7 to 1280, 1x1", ["--turns=1"]),
         ("attention.py", r"^128 positions$", ["--turns=1"]),
         ("recurrent.py", r"^GRU 64, batch 1, 50 steps", ["--turns=1"]),
+        pytest.param(
+            "distributed.py",
+            r"^all-reduce of 4 KiB",
+            ["--turns=1"],
+            marks=pytest.mark.skipif(not is_mpi_available(), reason="needs mpi4py and an MPI"),
+        ),
     ],
 )
 def test_a_script_measures_a_row(script: str, row: str, more: list[str]) -> None:

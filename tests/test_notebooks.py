@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from library import FREED, LEAF_VIEW_WRITE, LEAF_WRITE
+from test_html import tags_of
 
 pytest.importorskip("nbclient")
 pytest.importorskip("nbformat")
@@ -102,12 +103,31 @@ def test_the_stored_outputs_are_those_of_this_run(path: Path, executed: Execute)
         ("requires_grad = False", "0.weight stays\n0.bias stays\n2.weight moves\n2.bias moves"),
         ("y.kernels()", "for i in range(start, stop):"),
         ("print(y)", "nothing is left to run"),
+        ("adjit.scipy.minimize(valley", "True tensor([1.0000, 1.0000], dtype=adjit.float64)"),
+        ("sparse_hessian(valley)", "[[ 802. -400.    0.    0.    0.    0.]"),
     ],
 )
 def test_the_autograd_notebook_says(code: str, text: str, autograd: Any) -> None:
     told = [printed(cell) for cell in code_cells(autograd) if code in cell.source]
     assert told
     assert any(text in one for one in told)
+
+
+@pytest.mark.parametrize(
+    ("code", "texts"),
+    [
+        ("model", ["<summary><b>Sequential</b>", "0: <b>Linear</b>", "frozen"]),
+        ("model(x[:4])", ["<table", "Tensor · (4, 1) · adjit.float32 · grad_fn=&lt;"]),
+    ],
+)
+def test_the_autograd_notebook_shows_models_and_tensors(
+    code: str, texts: list[str], autograd: Any
+) -> None:
+    (cell,) = [cell for cell in code_cells(autograd) if cell.source == code]
+    (output,) = cell.outputs
+    page = output["data"]["text/html"]
+    tags_of(page)  # well-formed, without scripts
+    assert [text for text in texts if text not in page] == []
 
 
 def test_the_autograd_notebook_draws_the_graph_and_the_derivatives(autograd: Any) -> None:
@@ -126,6 +146,8 @@ def test_the_autograd_notebook_draws_the_graph_and_the_derivatives(autograd: Any
         ("(x * 0.5 + 1).tanh()\nprint(y.plan())", "fused mul, add, tanh   1000000  x0 external 0"),
         ("print(y.kernels())", "v1 = float32(v0 + k1)"),
         ("print(y)", "nothing is left to run"),
+        ("adjit.scipy.minimize(valley", "True tensor([1.0000, 1.0000], dtype=adjit.float64)"),
+        ("sparse_hessian(valley)", "[[ 802. -400.    0.    0.    0.    0.]"),
         ("half = x * 0.5", "v0 block 0, v2 block 1"),
         ("loss.plan(backward=True))", "tanh_vjp"),
         ("loss.kernels(backward=True)", "(float32(1) - v1 * v1)"),
