@@ -17,7 +17,7 @@ KERNELS = SOURCE.parent.parent / "kernels"
 # A room may import itself, the leaf modules, and the rooms named here.
 LEAVES = {
     "absent", "atomic", "config", "cublas", "devices", "driver", "dtypes", "errors", "formats", "gpu",
-    "heap_types", "locks", "printing", "shapes", "storage",
+    "heap_types", "locks", "printing", "shapes", "storage", "version",
 }  # fmt: skip
 MAY_IMPORT = {
     "schedule": {"kernels"},
@@ -37,6 +37,7 @@ MAY_IMPORT = {
     "multiprocessing": {"graph", "ops"},
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
+    "packing": {"graph", "nn", "schedule", "kernels"},
     "user_kernels": {"autograd", "graph", "ops", "schedule", "tensor", "tracers"},
 }
 

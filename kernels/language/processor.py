@@ -1,10 +1,11 @@
 """The processor that kernels are compiled for: this one, or as much of it as ADJIT_CPU lets them use.
 
 Whoever wants to know what it can do asks here: the compiler, the widths of vectors and tiles, the keys of
-the cache. `ADJIT_CPU=native`, the default, is all that LLVM finds, within what NUMBA_CPU_NAME,
-NUMBA_CPU_FEATURES and NUMBA_ENABLE_AVX say; the others are the levels of x86-64 that compilers and
-distributions agree on (https://gitlab.com/x86-psABIs/x86-64-ABI). `x86-64-v3`, with AVX2 and fused
-multiply-adds, is what most machines have.
+the cache. `ADJIT_CPU=native` is all that LLVM finds, within what NUMBA_CPU_NAME, NUMBA_CPU_FEATURES and
+NUMBA_ENABLE_AVX say; the others are the levels of x86-64 that compilers and distributions agree on
+(https://gitlab.com/x86-psABIs/x86-64-ABI). `x86-64-v3`, with AVX2 and fused multiply-adds, is what most
+machines have. Without ADJIT_CPU it is `native`, or the highest level of this processor if there are kernels of
+just that level, compiled ahead: all kernels of a process are of one level.
 
 Results have the same bits on every processor and level, with one exception: without fused
 multiply-adds (`x86-64-v2`), products of matrices and convolutions round each product.
@@ -17,6 +18,8 @@ from typing import NamedTuple
 import llvmlite.binding as llvm
 from numba.core import config
 from numba.core.codegen import get_host_cpu_features
+
+from . import level as levels
 
 SETTING = "ADJIT_CPU"
 NATIVE = "native"
@@ -43,6 +46,17 @@ class Processor(NamedTuple):
         """Whether kernels may use a feature."""
         return f"+{feature}" in self.features.split(",")
 
+    def levels(self) -> list[str]:
+        """The levels that it has, the lowest first."""
+        if self.architecture != "x86_64":
+            return []
+        return [level for level in LEVELS if all(map(self.has, features_of(level)))]
+
+    def usual_level(self) -> str:
+        """The level of kernels where nobody asks for one."""
+        *_, highest = (NATIVE, *self.levels())
+        return highest if levels.has_kernels(highest) else NATIVE
+
     def limited(self, level: str) -> "Processor":
         """As much of it as a level has."""
         if level == NATIVE:
@@ -58,10 +72,9 @@ class Processor(NamedTuple):
         needed = features_of(level)
         missing = [feature for feature in needed if not self.has(feature)]
         if missing:
-            fitting = [lower for lower in LEVELS if all(map(self.has, features_of(lower)))]
             raise ValueError(
                 f"{SETTING}={level} needs a processor with {', '.join(missing)}, which this one "
-                f"({self.name}) does not have; set it to {' or '.join((*fitting, NATIVE))}"
+                f"({self.name}) does not have; set it to {' or '.join((*self.levels(), NATIVE))}"
             )
         return Processor(level, self.triple, level, ",".join(f"+{feature}" for feature in needed))
 
@@ -83,7 +96,7 @@ def host() -> Processor:
     return found if is_told else found._replace(features="+neon")
 
 
-CHOSEN = host().limited(os.environ.get(SETTING, "").strip() or NATIVE)
+CHOSEN = host().limited(os.environ.get(SETTING, "").strip() or host().usual_level())
 has = CHOSEN.has
 
 # For most of Intel's processors LLVM fills half of a vector of 512 bits, unless it is told otherwise.

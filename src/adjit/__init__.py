@@ -19,7 +19,13 @@ if TYPE_CHECKING:
 _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
 try:
-    from . import config, dtypes
+    from . import config
+    from .schedule.jit import (
+        pack as _pack,
+    )  # before the processor is looked at: a pack decides the level
+
+    # isort: split
+    from . import dtypes
     from .absent import absent as _absent
     from .devices import device, get_default_device, set_default_device
     from .dtypes import (

@@ -1,4 +1,4 @@
-"""The command line: `python -m adjit info` and `python -m adjit cache path|clear`."""
+"""The command line: `python -m adjit info` and `python -m adjit cache path|clear|pack`."""
 
 import argparse
 import importlib.metadata
@@ -6,12 +6,14 @@ import os
 import platform
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import numba
 
 from . import config, cuda
-from .kernels.language.processor import CHOSEN, host
+from .kernels.language.processor import CHOSEN, LEVELS, NATIVE, host
 from .schedule.jit import disk, native
+from .schedule.jit import pack as packs
 from .schedule.run_cpu import get_num_threads
 
 _PACKAGES = ("adjit", "numba", "llvmlite", "numpy", "scipy", "safetensors", "tbb")
@@ -27,6 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name:<10} {text}")
     elif options.action == "path":
         print(disk.folder())
+    elif options.action == "pack":
+        return _pack(options)
     else:
         _, size = disk.size()
         print(f"removed {disk.clear()} files, {_bytes_text(size)}")
@@ -49,11 +53,39 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m adjit", description="About this adjit.")
     commands = parser.add_subparsers(dest="command", metavar="command", required=True)
     commands.add_parser("info", help="versions, processor, threads, cache, CUDA and settings")
-    kernels = commands.add_parser("cache", help="the folder of compiled kernels")
-    kernels.add_argument(
-        "action", choices=("path", "clear"), help="print where it is, or delete what is in it"
+    cache = commands.add_parser("cache", help="the folder of compiled kernels, and packs of them")
+    actions = cache.add_subparsers(dest="action", metavar="action", required=True)
+    actions.add_parser("path", help="print where the folder is")
+    actions.add_parser("clear", help="delete what is in it")
+    pack = actions.add_parser("pack", help="compile what programs need first, ahead of them")
+    pack.add_argument("--level", choices=(NATIVE, *LEVELS), help="the highest of this processor")
+    pack.add_argument("--out", type=Path, help="a folder, for a wheel, or a file; here")
+    pack.add_argument("--install", action="store_true", help="put it into the folder of kernels")
+    pack.add_argument(
+        "--only", action="store_true", help="pack what the scripts need, nothing else"
     )
+    pack.add_argument("scripts", nargs="*", type=Path, help="programs whose kernels it has too")
     return parser
+
+
+def _pack(options: argparse.Namespace) -> int:
+    """Make a kernel pack, and tell where it is."""
+    from .packing import build, wheel
+
+    level = options.level or build.best_level()
+    ordinary = () if options.only else build.ORDINARY
+    try:
+        entries = build.build(level, (*ordinary, *build.scripts(options.scripts)))
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 1
+    data = packs.written(level, entries)
+    places = [build.install(level, data)] if options.install else []
+    if options.out is not None or not options.install:
+        places.append(wheel.put(options.out or Path.cwd(), level, data))
+    for place in places:
+        print(f"{place} ({len(entries)} kernels, {_bytes_text(len(data))})")
+    return 0
 
 
 def _facts() -> Iterator[tuple[str, str]]:
@@ -67,6 +99,7 @@ def _facts() -> Iterator[tuple[str, str]]:
     yield "recorder", _recorder()
     files, size = disk.size()
     yield "cache", f"{disk.folder()} ({files} files, {_bytes_text(size)})"
+    yield "pack", packs.described(CHOSEN.level)
     yield "cuda", _cuda_state()
     yield "settings", ", ".join(f"{name}={getattr(config, name)}" for name in _settings())
 

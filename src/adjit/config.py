@@ -4,13 +4,14 @@
 |---------------------|--------------------|------------------|---------------------------------------------|
 | `ADJIT_EAGER`       | 0, 1               | 0                | settle after every operation, for debugging |
 | `ADJIT_CACHE_DIR`   | a folder           | user cache       | where compiled kernels are kept             |
+| `ADJIT_KERNEL_PACK` | a file, off        | where one is installed | kernels that were compiled ahead     |
 | `ADJIT_HOME`        | a folder           | user cache       | its `checkpoints` hold the weights of models |
 | `ADJIT_NUM_THREADS` | a whole number ≥ 1 | usable cores     | threads that big steps are split over       |
 | `ADJIT_THREADING_LAYER` | workers, tbb, serial | workers, tbb on Windows | what runs the parts of a big step |
 | `ADJIT_JIT`         | background, sync, off | background    | where fused kernels are compiled            |
 | `ADJIT_HOT`         | a whole number ≥ 1 | 2                | how often a graph is seen before it is fused |
 | `ADJIT_MIN_FUSED`   | a whole number ≥ 1 | 1024             | elements that fusing an operation takes |
-| `ADJIT_CPU`         | native, x86-64-v2, -v3, -v4 | native  | the instructions that kernels may use |
+| `ADJIT_CPU`         | native, x86-64-v2, -v3, -v4 | native, or a pack's | the instructions of kernels |
 | `ADJIT_RECORDER`    | compiled, python   | compiled         | who records: machine code or its fallbacks |
 | `ADJIT_PROGRESS`    | auto, off          | auto             | a line on terminals while kernels are compiled |
 | `ADJIT_LOGS`        | graph_breaks, recompiles | none      | say why compiled functions do so |
@@ -67,6 +68,7 @@ def _some_of(name: str, *values: str) -> frozenset[str]:
 
 EAGER: bool = os.environ.get("ADJIT_EAGER", "0").strip() not in ("", "0")
 CACHE_DIR: str | None = os.environ.get("ADJIT_CACHE_DIR") or None
+KERNEL_PACK: str | None = os.environ.get("ADJIT_KERNEL_PACK", "").strip() or None
 HOME: str | None = os.environ.get("ADJIT_HOME") or None
 JIT: str = _one_of("ADJIT_JIT", "background", "sync", "off")
 HOT: int = _whole("ADJIT_HOT", 2)

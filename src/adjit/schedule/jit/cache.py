@@ -34,7 +34,7 @@ from ...kernels.language.target import load, loader, translate
 from ...locks import Lock
 from ..codegen.body import SCALAR_MODULES, VECTOR_MATH, parse
 from ..planning.recipe import Source
-from . import disk, kernel_files
+from . import disk, kernel_files, pack
 from .apart import apart, is_awaited
 from .progress import progress
 
@@ -242,7 +242,7 @@ def provide(symbol: str, address: int) -> None:
 
 def _read(stem: str) -> disk.CacheEntry | None:
     """An entry of the cache, None where it is not of use here."""
-    entry = disk.read(object_path(stem))
+    entry = pack.read(CHOSEN.level, stem) or disk.read(object_path(stem))
     return None if entry is None or _absent(entry) else entry
 
 
@@ -302,7 +302,8 @@ _instances: dict[Any, Source] = {}
 
 
 def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
-    tree = parse(textwrap.dedent(inspect.getsource(function)))
+    written = textwrap.dedent(inspect.getsource(function))
+    tree = parse(written)
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
     definition.decorator_list = []
@@ -310,7 +311,8 @@ def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
         argument.annotation = None
     definition.returns = None
     vector = VectorMath(bind.get("T", "float64"))
-    tree = ast.fix_missing_locations(vector.visit(tree))
+    if any(f"{module}." in written for module in SCALAR_MODULES):  # a walk that few kernels need
+        tree = vector.visit(tree)
     module = inspect.getmodule(function)
     assert module is not None
     names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}

@@ -32,14 +32,21 @@ class CacheEntry(NamedTuple):
 def read(path: Path) -> CacheEntry | None:
     """An entry of the cache, None where it is missing, damaged or another one's."""
     try:
-        data = path.read_bytes()
+        return parsed(path.name, path.read_bytes())
+    except OSError:
+        return None
+
+
+def parsed(name: str, data: bytes) -> CacheEntry | None:
+    """The entry that a file of this name holds, None where it is damaged or another one's."""
+    try:
         seal, _, sealed = data[len(MAGIC) :].partition(b"\n")
-        if not data.startswith(MAGIC) or seal != _seal(path, sealed):
+        if not data.startswith(MAGIC) or seal != _seal(name, sealed):
             return None
         line, _, code = sealed.partition(b"\n")
         header = json.loads(line)
         return CacheEntry(header["symbol"], code, tuple(header["external"]), header["spills"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 
@@ -48,20 +55,25 @@ def write(path: Path, entry: CacheEntry) -> CacheEntry:
     header = entry._asdict()
     del header["code"]
     sealed = json.dumps(header).encode() + b"\n" + entry.code
-    write_atomically(path, MAGIC + _seal(path, sealed) + b"\n" + sealed)
+    write_atomically(path, MAGIC + _seal(path.name, sealed) + b"\n" + sealed)
     return entry
 
 
-def _seal(path: Path, sealed: bytes) -> bytes:
+def _seal(name: str, sealed: bytes) -> bytes:
     """A digest of all that an entry says and of its name.
 
     The name tells the text that was compiled, by what and for which processor: an entry in the place of
     another one, as a copy or a synchronised folder may leave it, is as good as damaged.
     """
-    return hashlib.sha256(path.name.encode() + b"\n" + sealed).hexdigest().encode()
+    return hashlib.sha256(name.encode() + b"\n" + sealed).hexdigest().encode()
 
 
 # ----- the folder -----
+
+
+def wanted() -> Path:
+    """Where the kernel cache should be."""
+    return Path(config.CACHE_DIR) if config.CACHE_DIR else config.user_cache() / "adjit"
 
 
 @functools.cache
@@ -72,10 +84,10 @@ def folder() -> Path:
     cannot be written, or belongs to somebody else, is left alone: a temporary one serves instead, of
     which `tell` warns.
     """
-    found = Path(config.CACHE_DIR) if config.CACHE_DIR else config.user_cache() / "adjit"
+    found = wanted()
     try:
         found.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not _is_private(found):
+        if not is_private(found):
             why = "it belongs to another user"
         else:
             with tempfile.TemporaryFile(dir=found):
@@ -97,7 +109,7 @@ def _remove_temporary() -> None:
         shutil.rmtree(path, ignore_errors=True)
 
 
-def _is_private(path: Path) -> bool:
+def is_private(path: Path) -> bool:
     """Whether nobody but this user can have put code there."""
     if not hasattr(os, "getuid"):
         return True
@@ -173,7 +185,7 @@ def tell() -> None:
 
 def _files() -> Iterator[Path]:
     for path in folder().iterdir():
-        if path.suffix in (".o", ".py", ".cubin") and path.is_file():
+        if path.suffix in (".o", ".py", ".cubin", ".pack") and path.is_file():
             yield path
     beside = folder() / "__pycache__"  # where Numba keeps the code of the files there
     for path in beside.iterdir() if beside.is_dir() else ():
