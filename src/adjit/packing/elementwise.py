@@ -100,6 +100,29 @@ def broadcast(kind: Any) -> None:
             run(registry[name], made(first, kind), made(second, kind, needed))
 
 
+def choices(kind: Any) -> None:
+    """Bounds, comparisons and selections between operands of different shapes."""
+    x = made(SHAPE, kind)
+    run(lambda x: x.clamp(0.1, 0.9), x)
+    for shape in (ROW, COLUMN, ONE):
+        other = made(shape, kind)
+        run(torch.maximum, x, other)
+        run(torch.minimum, x, other)
+        run(lambda x, y: torch.add(x, y, alpha=2), x, other)
+        run(lambda x, y: torch.sub(x, y, alpha=2), x, other)
+        run(partial(torch.where, made(shape, torch.bool)), x, made(SHAPE, kind))
+        run(lambda x, mask: x.masked_fill(mask, 0.0), x, made(shape, torch.bool))
+        for compare in (
+            operator.lt,
+            operator.le,
+            operator.gt,
+            operator.ge,
+            operator.eq,
+            operator.ne,
+        ):
+            run(compare, x, other)
+
+
 def with_numbers(kind: Any) -> None:
     """What operators with a number become, and powers of the usual exponents."""
     number = 2.0 if kind.is_floating_point else 2
@@ -153,6 +176,7 @@ PROGRAMS: list[Callable[[], None]] = [
     *(partial(of_ops, kind) for kind in FLOATS),
     partial(of_ops, torch.int64, OF_WHOLE_NUMBERS), partial(of_ops, torch.bool, OF_TRUTH),
     *(partial(broadcast, kind) for kind in FLOATS),
+    *(partial(choices, kind) for kind in FLOATS),
     *(partial(with_numbers, kind) for kind in (*FLOATS, torch.int64)),
     *(partial(strided, kind) for kind in FLOATS),
     *(partial(second_derivatives, kind) for kind in FLOATS),

@@ -41,7 +41,7 @@ def optimizers() -> None:
     for make in (
         partial(torch.optim.SGD, lr=0.1), partial(torch.optim.SGD, lr=0.1, momentum=0.9),
         partial(torch.optim.SGD, lr=0.1, momentum=0.9, weight_decay=1e-4), torch.optim.Adam, torch.optim.AdamW,
-        torch.optim.RMSprop, torch.optim.Adagrad,
+        torch.optim.RMSprop, torch.optim.Adagrad, torch.optim.Adadelta,
     ):  # fmt: skip
         model = perceptron(nn.ReLU, 20, 64, 5)
 

@@ -115,6 +115,8 @@ def moves(kind: Any) -> None:
     run(lambda x, y: torch.cat([x, y]), x, y)
     run(lambda x, y: torch.cat([x, y], 1), x, y)
     run(lambda x, y: torch.cat([x, y, x]), x, y)
+    for count in (4, 8, 16):
+        run(lambda x, count=count: torch.cat([x] * count), x)
     run(lambda x, y: torch.stack([x, y]), x, y)
     run(lambda x, y: torch.stack([x, y, y], -1), x, y)
     run(lambda x: x.t().contiguous(), x)
@@ -147,6 +149,7 @@ def moves(kind: Any) -> None:
     written[:, 1] = y.detach()[:, 2]
     written[1:3, 2:4] += 1
     written[mask] = 2.0
+    written[places] = y.detach()[:3]
     written.tolist()
 
 
