@@ -346,3 +346,86 @@ def test_targets_of_binary_cross_entropy_are_probabilities(wrong, size):
             RuntimeError, match=f"^all elements of {name} should be between 0 and 1"
         ):
             adjit.nn.functional.binary_cross_entropy(*arguments).item()
+
+
+# ----- the loss of a linear layer -----
+
+LINEAR = {
+    "indices": ((), {}, (5,)),
+    "bias": ((), {"bias": True}, (5,)),
+    "places": ((2, 3), {"bias": True}, (5, 2, 3)),
+    "sum": ((), {"reduction": "sum", "label_smoothing": 0.1}, (5,)),
+    "none": ((2,), {"reduction": "none", "ignore_index": 1}, (5, 2)),
+}
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_the_loss_of_a_linear_layer(name):
+    torch = pytest.importorskip("torch")
+    more, kwargs, shape = LINEAR[name]
+    rng = np.random.default_rng(2)
+    data = rng.standard_normal((5, 4)).astype(np.float32)
+    target = rng.integers(0, 3, shape)
+    drawn = rng.standard_normal((3 * int(np.prod(more)), 4)).astype(np.float32)
+    found = []
+    for lib in (torch, adjit):
+        loss = lib.nn.LinearCrossEntropyLoss(
+            4, 3, out_features=more, weight=lib.tensor([1.0, 0.5, 2.0]), **kwargs
+        )
+        with lib.no_grad():
+            loss.linear.weight.copy_(lib.from_numpy(drawn.copy()))
+            if loss.linear.bias is not None:
+                loss.linear.bias.copy_(lib.from_numpy(drawn[:, 0].copy()))
+        x = lib.from_numpy(data.copy()).requires_grad_()
+        made = loss(x, lib.from_numpy(target))
+        made.sum().backward()
+        parts = [made.detach(), x.grad, *[p.grad for p in loss.parameters()]]
+        found.append(([p.numpy() for p in parts], repr(loss), list(loss.state_dict())))
+    for a, b in zip(found[0][0], found[1][0], strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-6)
+    assert found[0][1:] == found[1][1:]
+
+
+def test_the_loss_of_a_linear_layer_with_probabilities_and_without_a_batch():
+    torch = pytest.importorskip("torch")
+    weight = np.random.default_rng(4).standard_normal((3, 4)).astype(np.float32)
+    found = []
+    for lib in (torch, adjit):
+        loss, w = lib.nn.functional.linear_cross_entropy, lib.from_numpy(weight.copy())
+        found.append([
+            loss(lib.ones(2, 4), w, lib.full((2, 3), 1 / 3)).item(),
+            loss(lib.ones(4), w, lib.tensor(2), linear_bias=lib.ones(3)).item(),
+        ])  # fmt: skip
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+WRONG_LINEAR = {
+    "axes": lambda lib, f: f(lib.ones(1, 2, 4), lib.ones(3, 4), lib.tensor([0, 1])),
+    "weight axes": lambda lib, f: f(lib.ones(2, 4), lib.ones(4), lib.tensor([0, 1])),
+    "features": lambda lib, f: f(lib.ones(2, 5), lib.ones(3, 4), lib.tensor([0, 1])),
+    "bias": lambda lib, f: f(
+        lib.ones(2, 4), lib.ones(3, 4), lib.tensor([0, 1]), linear_bias=lib.ones(2)
+    ),
+    "no batch": lambda lib, f: f(lib.ones(4), lib.ones(3, 2, 4), lib.tensor([0, 1])),
+    "ignored": lambda lib, f: f(lib.ones(2, 4), lib.ones(3, 4), lib.ones(2, 3), ignore_index=1),
+    "class weights": lambda lib, f: lib.nn.LinearCrossEntropyLoss(4, 3, weight=lib.ones(2)),
+    "smoothing": lambda lib, f: lib.nn.LinearCrossEntropyLoss(4, 3, label_smoothing=2.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_LINEAR)
+def test_wrong_losses_of_a_linear_layer(name):
+    torch = pytest.importorskip("torch")
+    texts = []
+    for lib in (torch, adjit):
+        with pytest.raises(RuntimeError) as caught:
+            WRONG_LINEAR[name](lib, lib.nn.functional.linear_cross_entropy)
+        texts.append(str(caught.value))
+    assert texts[0] == texts[1]
+
+
+def test_options_of_chunks_are_refused():
+    with pytest.raises(NotImplementedError, match="options of chunks are not supported"):
+        adjit.nn.functional.linear_cross_entropy(
+            adjit.ones(2, 4), adjit.ones(3, 4), adjit.tensor([0, 1]), options=object()
+        )

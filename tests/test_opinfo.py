@@ -148,6 +148,12 @@ ON_PURPOSE = [
     ),
     Purpose(OTHER_TEXT, "narrow_copy", "error: error (text|type)"),
     Purpose(
+        "the scores are one tensor, there is no way in chunks",
+        "nn_functional_linear_cross_entropy_chunked nn_functional_linear_cross_entropy_chunked_none",
+        FORM + "refused",
+        "options of chunks are not supported",
+    ),
+    Purpose(
         "both cancel what is large; at float64 they agree",
         "logcumsumexp",
         FORM + "grad value",

@@ -69,11 +69,6 @@ SUBJECTS = (
         "func.functionalize",
     ),
     Subject(
-        "Fused loss of a classifier",
-        "compute nn.functional.cross_entropy of nn.functional.linear",
-        "nn.functional.linear_cross_entropy",
-    ),
-    Subject(
         "Losses",
         "write it with the operations that are there; the others are in adjit.nn.functional",
         """ctc_loss binary_cross_entropy_with_logits cosine_embedding_loss hinge_embedding_loss kl_div

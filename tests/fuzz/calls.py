@@ -299,6 +299,7 @@ F.soft_margin_loss({f}, {like_signs}, reduction={reduction}); F.hinge_embedding_
 F.margin_ranking_loss({f}, {s}, {like_signs}); F.triplet_margin_loss({f2}, {s}, {s})
 F.triplet_margin_with_distance_loss({f2}, {s}, {s}); F.cosine_embedding_loss({f2}, {s}, {row_signs})
 F.multilabel_soft_margin_loss({f2}, {like_chances})
+F.linear_cross_entropy({f2}, T.ones_like({f2}).mT @ {f2}, {row_classes}, reduction={reduction})
 F.cross_entropy({f2}, {row_classes}, reduction={reduction})
 F.cross_entropy({f2}, {row_classes}, {row_weights}, label_smoothing=0.1)
 F.cross_entropy({f2}, {row_classes}, ignore_index=0); F.cross_entropy({f2}, {like_chances})

@@ -96,7 +96,8 @@ __all__ = [
     "fractional_max_pool3d_with_indices", "gaussian_nll_loss", "gelu", "glu", "grid_sample",
     "group_norm", "gumbel_softmax", "hardshrink", "hardsigmoid", "hardswish", "hardtanh",
     "hardtanh_", "hinge_embedding_loss", "huber_loss", "instance_norm", "interpolate", "kl_div",
-    "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "local_response_norm",
+    "l1_loss", "layer_norm", "leaky_relu", "leaky_relu_", "linear", "linear_cross_entropy",
+    "local_response_norm",
     "log_softmax", "logsigmoid", "lp_pool1d", "lp_pool2d", "lp_pool3d", "margin_ranking_loss",
     "max_pool1d", "max_pool1d_with_indices", "max_pool2d", "max_pool2d_with_indices", "max_pool3d",
     "max_pool3d_with_indices", "max_unpool1d", "max_unpool2d", "max_unpool3d", "mish", "mse_loss",
@@ -773,6 +774,69 @@ def cross_entropy(
         )
     reduction = chosen_reduction(size_average, reduce, reduction, stacklevel=4)  # warns every time
     return nn.cross_entropy(input, target, weight, ignore_index, reduction, label_smoothing)
+
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None,
+    weight: Tensor | None = None, reduction: str = "mean", ignore_index: int | None = None,
+    label_smoothing: float = 0.0, options: None = None,
+) -> Tensor:  # fmt: skip
+    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`. Differentiable.
+
+    Args:
+        input: (features) or (N, features).
+        linear_weight: (C, features), or (C, d1, ..., features) for a loss of several places.
+        target: class indices (N, d1, ...), or probabilities in the shape of the scores, (N, C, d1, ...).
+        linear_bias: of the shape of `linear_weight` without its last axis.
+        weight: a factor for every class, (C,).
+        reduction: "mean", "sum" or "none".
+        ignore_index: a target index that counts for nothing; -100 if it is left out.
+        label_smoothing: the share of the target that is spread over all classes.
+        options: None: the scores are computed as one tensor.
+
+    Raises:
+        RuntimeError: if shapes do not fit, or `ignore_index` is given with probabilities.
+        NotImplementedError: for `options` of PyTorch's way in chunks.
+
+    Example:
+        >>> F.linear_cross_entropy(adjit.ones(3, 2), adjit.zeros(5, 2), adjit.tensor([1, 0, 4]))
+        tensor(1.6094)
+    """
+    if options is not None:
+        raise NotImplementedError(
+            "linear_cross_entropy: options of chunks are not supported, give options=None"
+        )
+    if input.dim() not in (1, 2):
+        raise RuntimeError(f"expected input with dimensionality 1 or 2, got {input.dim()}")
+    if linear_weight.dim() < 2:
+        raise RuntimeError(
+            f"expected linear_weight with dimensionality at least 2, got {linear_weight.dim()}"
+        )
+    features, scores = input.shape[-1], tuple(linear_weight.shape[:-1])
+    if features != linear_weight.shape[-1]:
+        raise RuntimeError(
+            "expected equal input and linear_weight last dimensions (in_features), got "
+            f"{features} and {linear_weight.shape[-1]}, respectively"
+        )
+    if linear_bias is not None and tuple(linear_bias.shape) != scores:
+        raise RuntimeError(f"expected linear_bias shape {scores}, got {tuple(linear_bias.shape)}")
+    if len(scores) > 1 and input.dim() == 1:
+        raise RuntimeError(
+            f"K-dimensional loss defined by linear_weight shape {tuple(linear_weight.shape)} requires "
+            f"batched input, (N, {features}), got unbatched input with shape {tuple(input.shape)}"
+        )
+    shape = (*input.shape[:-1], *scores)
+    if target.shape == shape and ignore_index is not None:
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
+    made = linear(
+        input, linear_weight.reshape(-1, features),
+        None if linear_bias is None else linear_bias.reshape(-1),
+    )  # fmt: skip
+    return cross_entropy(
+        made.reshape(shape), target, weight=weight, reduction=reduction,
+        ignore_index=-100 if ignore_index is None else ignore_index,
+        label_smoothing=label_smoothing,
+    )  # fmt: skip
 
 
 @normalizes_first

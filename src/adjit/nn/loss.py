@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..tensor import Tensor
 from . import functional as F
-from .layers import PairwiseDistance
+from .layers import Linear, PairwiseDistance
 from .module import Module
 from .reduction import chosen_reduction
 
@@ -162,6 +163,77 @@ class CrossEntropyLoss(_WeightedLoss):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             label_smoothing=self.label_smoothing,
+        )
+
+
+class LinearCrossEntropyLoss(_WeightedLoss):
+    """`CrossEntropyLoss` of what a linear layer of its own, `linear`, gives for the input.
+
+    The input is (in_features) or (N, in_features).
+
+    Args:
+        in_features: the size of the input.
+        num_classes: how many classes.
+        out_features: further axes of the scores, behind those of the classes.
+        bias: whether the layer has one.
+        device: where its parameters are.
+        dtype: their dtype.
+        reduction: `"mean"` (over the weights of the targets), `"sum"` or `"none"`.
+        weight: a factor for every class, (num_classes,).
+        ignore_index: a target index that counts for nothing; -100 if it is left out.
+        label_smoothing: the share of the target that is spread over all classes.
+        options: None; PyTorch's way in chunks is not there.
+
+    Raises:
+        RuntimeError: if `weight` is of another shape, or `label_smoothing` not between 0 and 1.
+
+    Example:
+        >>> loss = nn.LinearCrossEntropyLoss(2, 5)
+        >>> loss(adjit.zeros(3, 2), adjit.tensor([1, 0, 4]))
+        tensor(1.6094, grad_fn=<NllLossBackward0>)
+    """
+
+    def __init__(
+        self, in_features: int, num_classes: int, *, out_features: tuple[int, ...] = (),
+        bias: bool = False, device: Any = None, dtype: Any = None, reduction: str = "mean",
+        weight: Tensor | None = None, ignore_index: int | None = None,
+        label_smoothing: float = 0.0, options: None = None,
+    ) -> None:  # fmt: skip
+        if weight is not None and tuple(weight.shape) != (num_classes,):
+            raise RuntimeError(
+                f"expected weight shape to be {(num_classes,)}, got {tuple(weight.shape)}"
+            )
+        if not 0 <= label_smoothing <= 1:
+            raise RuntimeError(
+                f"expected label_smoothing to be in range [0, 1], got {label_smoothing}"
+            )
+        super().__init__(weight, reduction=reduction)
+        self.num_classes, self.out_features = num_classes, out_features
+        self.ignore_index, self.label_smoothing, self.options = (
+            ignore_index,
+            label_smoothing,
+            options,
+        )
+        self.linear = Linear(
+            in_features, math.prod(out_features, start=num_classes), bias, device, dtype
+        )
+
+    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+        scores = (self.num_classes, *self.out_features)
+        bias = self.linear.bias
+        return F.linear_cross_entropy(
+            input, self.linear.weight.reshape(*scores, -1), target,
+            linear_bias=None if bias is None else bias.reshape(scores), weight=self.weight,
+            reduction=self.reduction, ignore_index=self.ignore_index,
+            label_smoothing=self.label_smoothing, options=self.options,
+        )  # fmt: skip
+
+    def extra_repr(self) -> str:
+        return (
+            f"in_features={self.linear.in_features}, num_classes={self.num_classes}, "
+            f"out_features={self.out_features}, bias={self.linear.bias is not None}, "
+            f"reduction={self.reduction}, ignore_index={self.ignore_index}, "
+            f"label_smoothing={self.label_smoothing}, options={self.options}"
         )
 
 
