@@ -10,6 +10,7 @@ import os
 import pytest
 
 import adjit
+from adjit import overrides
 from adjit.schedule import plan_cache
 
 DEVICE = os.environ.get("ADJIT_TEST_DEVICE", "cpu")
@@ -37,6 +38,17 @@ def pytest_collection_modifyitems(config, items):
     }
     config.hook.pytest_deselected(items=[item for item in items if item not in chosen])
     items[:] = [item for item in items if item in chosen]
+
+
+def pytest_collection_finish():
+    overrides._unwrap_functions()  # wrapped by the classes of tensors that test files define
+
+
+@pytest.fixture(autouse=True)
+def nobody_is_asked_afterwards():
+    """A class of tensors that a test defines has functions ask from then on."""
+    yield
+    overrides._unwrap_functions()
 
 
 @pytest.fixture(autouse=True)

@@ -56,12 +56,6 @@ def watched(library: Any) -> tuple[Any, list[Any]]:
     return library.tensor([1.0, 2.0]).as_subclass(Watched), seen
 
 
-@pytest.fixture(autouse=True)
-def nobody_is_asked_afterwards():
-    yield
-    adjit.overrides._unwrap_functions()
-
-
 @pytest.mark.parametrize("name", CALLS)
 def test_what_a_class_is_asked(name):
     found = []
