@@ -10,7 +10,7 @@ from ..dtypes import dtype
 from ..formats import contiguous_format
 from ..graph import inplace
 from ..graph.export import export, methods
-from ..shapes import listed
+from ..shapes import listed, numpy_names
 from ..tensor import Tensor
 from . import slicing, view  # noqa: F401 (they give the methods)
 from .conversions import clone
@@ -67,6 +67,7 @@ for _name, (_arguments, _shown) in COPIED.items():
 
 
 @export
+@numpy_names
 def split_copy(
     input: Tensor, split_size: int, dim: int = 0, *, out: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, ...] | None:
@@ -82,6 +83,7 @@ def split_copy(
 
 
 @export
+@numpy_names
 def split_with_sizes_copy(
     input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, out: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, ...] | None:
@@ -98,6 +100,7 @@ def split_with_sizes_copy(
 
 
 @export
+@numpy_names
 def unbind_copy(
     input: Tensor, dim: int = 0, *, out: Sequence[Tensor] | None = None
 ) -> tuple[Tensor, ...] | None:
