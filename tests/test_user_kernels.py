@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -284,18 +285,84 @@ def insertion(x):
     return s * s
 
 
+def swaps_in_loops(u, v, w):
+    for k in range(3):
+        for j in range(k + 1):
+            for i in range(1, len(u)):
+                v[i] = u[i] + 0.3 * u[i - 1] * u[i] + 0.1 * j
+            u, v = v, u
+        w[k] += u[k] * v[k + 1]
+        while v[0] > 0.3 * k:
+            v[0] *= 0.5
+            v, w = w, v
+        u[0] *= 0.9
+    return np.sum(u * u) + v[1] * v[2] + w[0] * w[3]
+
+
+def steps_of_swapped(u, v, rate):
+    for _ in range(2):
+        for _ in range(3):
+            v[:] = step(u, rate) * u[0]
+            u, v = v, u
+        u[1] += np.sum(step(u, rate))
+    return u[0] * v[2] + u[1]
+
+
+def halvings(x, limit):
+    n = 0
+    while True:
+        x = 0.5 * x + 0.1 * math.sin(x)
+        n += 1
+        if abs(x) < limit:
+            return x, n
+
+
+def pair_from_a_loop(x):
+    s = 0.0
+    for i in range(len(x)):
+        small, rounds = halvings(x[i], 0.2)
+        s += small * rounds
+    return s
+
+
 STATEMENTS = [
     (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
     (zero_trips, (X, 3)), (overwrite, (Y,)), (short_circuit, (X - 0.7,)),
     (gather, (Y, np.array([1, 1, -1, 3, 1, 0]))), (wraps, (X, Y)), (views, (A, X)), (slices, (X, Y)),
     (matrices, (A, X)), (stepping, (X, 0.7)), (swaps, (X, Y)), (functions, (X, Y)), (tuples, (X,)),
-    (late_variable, (X,)), (checked, (X,)), (insertion, (X,)),
+    (late_variable, (X,)), (checked, (X,)), (insertion, (X,)), (pair_from_a_loop, (X,)),
+    (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("f", "args"), STATEMENTS, ids=lambda v: getattr(v, "__name__", ""))
-def test_statements(f, args):
-    assert_gradients(f, *copies(args), forward=f in (functions, slices, nested_return, swaps))
+# Compiled ones take seconds each: those whose machine code could differ from the same code as plain Python.
+COMPILED = (wraps, slices, functions, swaps, pair_from_a_loop)
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [s for s in STATEMENTS if s[0] in COMPILED],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
+def test_compiled_statements(f, args):
+    assert_gradients(f, *copies(args), forward=f is functions)
+
+
+def check_in_python():
+    """All statements and published kernels, forward and back: in a process without Numba's compiler."""
+    for f, args in [*STATEMENTS, *PUBLISHED]:
+        print(f.__name__, flush=True)
+        assert_gradients(f, *copies(args), tolerance=1e-5)
+
+
+def test_statements_and_published_kernels_as_plain_python():
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_user_kernels as t; t.check_in_python()"],
+        capture_output=True, text=True, cwd=Path(__file__).parent,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == [f.__name__ for f, _ in [*STATEMENTS, *PUBLISHED]]
 
 
 def test_errors_of_the_function_itself_are_raised():
@@ -309,6 +376,18 @@ def test_shapes_that_do_not_agree_are_refused_when_it_runs():
 
     with pytest.raises(ValueError, match="shapes of arrays do not agree"):
         adjit.value_and_grad(product)(np.ones(3), np.ones(1))
+
+
+def test_arrays_of_other_sizes_that_change_places_are_refused_when_it_runs():
+    with pytest.raises(ValueError, match="shapes of arrays do not agree"):
+        adjit.value_and_grad(swapped_steps)(np.ones(3), np.ones(4), 0.5)
+
+
+def swapped_steps(u, v, rate):
+    for _ in range(2):
+        v[0] += step(u, rate)[0]
+        u, v = v, u
+    return u[0]
 
 
 # ----- published kernels -----
@@ -416,11 +495,6 @@ PUBLISHED = [
     (kepler_sum, (Y, Y * 0.7)), (adaptive, (1.0, 1.2, np.array([1.5, 1.0, 3.0, 1.1]))),
     (biquad, (X, np.array([0.3, 0.2, 0.1]), np.array([-0.5, 0.2]))), (levenshtein, (X, Y, 1.3)),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("f", "args"), PUBLISHED, ids=lambda v: getattr(v, "__name__", ""))
-def test_published_kernels(f, args):
-    assert_gradients(f, *copies(args), tolerance=1e-5)
 
 
 def test_second_order_of_a_kernel_with_a_border_of_infinity():
@@ -779,11 +853,29 @@ def test_explain_and_source():
     assert "no gradient flows through np.floor" in text
 
 
+def test_only_indices_that_may_be_negative_are_asked():
+    def both(x, index):
+        s = 0.0
+        k = 0
+        while k < len(index):
+            s += x[k] * x[index[k]] * x[len(index) - k - 1] + x[2 * k // 3]
+            k += 1
+        for i in range(1, len(x)):
+            x[i] = x[i - 1] * x[i - 2] + s
+        return s + x[2]
+
+    text = adjit.kernel(both).source(X, np.array([1, -1]))
+    read = set(re.findall(r"= x\[(.*?)\]", text))
+    assert sum(index.startswith("nat(") for index in read) == 4  # k, 2 * k // 3, i - 1, i
+    assert "2" in read
+    assert_gradients(both, X.copy(), np.array([1, -1]))
+
+
 # ----- random programs -----
 
 
 def test_random_programs_as_plain_python():
-    command = [sys.executable, str(Path(__file__).parent / "fuzz_kernels.py"), "40", "500"]
+    command = [sys.executable, str(Path(__file__).parent / "fuzz_kernels.py"), "20", "500"]
     env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

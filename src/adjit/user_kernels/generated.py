@@ -47,7 +47,7 @@ import numpy as np
 from numba import carray, float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
-    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, open_tape, overlap, pick, release,
+    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, nat, open_tape, overlap, pick, release,
     reserve, tape_less,
     tape_low, tape_more, tape_set, tape_top, trigamma,
 )
@@ -169,13 +169,19 @@ def _digest_of_room() -> str:
     return found.hexdigest()
 
 
+@functools.lru_cache(maxsize=4)
+def _typed(function: Function, argument_types: tuple[types.Type, ...], digest: str) -> Procedure:
+    """The structured form of a function, which all modes start from; `digest` says what it depends on."""
+    f = read(function, [_kind(function, k, t) for k, t in enumerate(argument_types)])
+    infer_types(f, argument_types)
+    return f
+
+
 def text_of(
     function: Function, argument_types: tuple[types.Type, ...], wanted: tuple[int, ...], mode: Mode
 ) -> str:
     """The text of a file."""
-    kinds = [_kind(function, k, t) for k, t in enumerate(argument_types)]
-    f = read(function, kinds)
-    infer_types(f, argument_types)
+    f = _typed(function, argument_types, digest_of(function))
     if mode == "reverse":
         return _reverse_file(f, [f.params[k] for k in wanted], mode)
     params = [f.params[k] for k in wanted]

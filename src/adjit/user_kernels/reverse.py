@@ -33,7 +33,7 @@ from .structure import (
 )
 from .tape_layout import TapeLayout, trips_text
 from .undo import needed_undos
-from .vocabulary import CHEAP, applied, place, text
+from .vocabulary import CHEAP, applied, text
 from .writing import Lines, ProcedureWriter, results_text, shape_text
 
 
@@ -77,7 +77,7 @@ class ReverseWriter(ProcedureWriter):
         return "float32(0)" if self.f.types.get(name) == "f4" else "0.0"
 
     def adjoint_place(self, item: Load | StoreElement) -> str:
-        return place(f"{item.array}_b", item.index)
+        return self.place(f"{item.array}_b", item.index)
 
     def _writes(self, item: Statement) -> set[str]:
         """The arrays that a statement writes, by their roots."""
@@ -120,7 +120,7 @@ class ReverseWriter(ProcedureWriter):
                 for a in item.index:
                     self.need(a, back, position)
                 self.read_again.setdefault(f.root(item.array), []).append(item)
-                back.w.add(f"{name} = {place(item.array, item.index)}")
+                back.w.add(f"{name} = {self.place(item.array, item.index)}")
             case Branch() if not item.then.items and not item.orelse.items:
                 _, a, b = next(r for r in item.results if r[0] == name)
                 for x in (item.condition, a, b):
@@ -307,7 +307,7 @@ class ReverseWriter(ProcedureWriter):
                 self.need(a, back)
         if undoes:
             self.need(item.old, back)
-            back.w.add(f"{place(item.array, item.index)} = {item.old}")
+            back.w.add(f"{self.place(item.array, item.index)} = {item.old}")
         if active:
             where = self.adjoint_place(item)
             self.add(item.value, where, back)
@@ -347,7 +347,7 @@ class ReverseWriter(ProcedureWriter):
     def back_loop(self, item: Repeat, back: WayBack) -> None:
         inner, w = WayBack(item.body), back.w
         live = [c for c in item.carried if not c.is_array and self.is_active(c.inside)]
-        swaps = [c for c in item.carried if c.is_array and c.following != c.inside]
+        arrays = [c for c in item.carried if c.is_array]
         for c in live:  # the adjoint of what a round hands on
             self.add(c.following, f"{c.inside}_c", inner)
         self.back(item.body, inner)
@@ -356,13 +356,10 @@ class ReverseWriter(ProcedureWriter):
             inner.w.add(f"{c.inside}_c = {f'{c.inside}_b' if has else self.zero(c.inside)}")
         inner.w.prepend(self.tape.pop(item.body))
         head = Lines()
-        if swaps:
-            after, before = [str(c.following) for c in swaps], [c.inside for c in swaps]
-            head.add(f"{', '.join(after)} = {', '.join(before)}")
-            if self.is_active(before[0]):
-                head.add(
-                    f"{', '.join(f'{n}_b' for n in after)} = {', '.join(f'{n}_b' for n in before)}"
-                )
+        self._rename([(str(c.following), c.inside) for c in arrays], head)
+        # A loop inside of another one finds the arrays of its last round, and leaves those of its first.
+        again = arrays if not self.is_persistent(back.block) else []
+        self._rename([(c.inside, c.after) for c in again], w)
         if item.counter and any(_mentions(line, item.counter) for line in inner.w.lines):
             head.add(f"{item.counter} = {_counter_text(item)}")
             if isinstance(item.start, str):
@@ -393,10 +390,20 @@ class ReverseWriter(ProcedureWriter):
             w.extend(inner.w)
         if runs:
             w.add(f"tape_set(tape, {item.trips}_p)")
+        self._rename([(str(c.first), c.inside) for c in again], w)
         for load in sums:
             self._add_sum(load, back)
         for c in live:
             self.add(c.first, f"{c.inside}_c", back)
+
+    def _rename(self, pairs: list[tuple[str, str]], w: Lines) -> None:
+        """Give arrays other names, and their adjoints."""
+        pairs = [(a, b) for a, b in pairs if a != b]
+        for ending in (
+            ("", "_b") if pairs and self.is_active(pairs[0][1]) else ("",) if pairs else ()
+        ):
+            names = [", ".join(f"{pair[k]}{ending}" for pair in pairs) for k in (0, 1)]
+            w.add(f"{names[0]} = {names[1]}")
 
     def _add_sum(self, load: Load, back: WayBack) -> None:
         """A load that never ran may be out of bounds."""
@@ -438,7 +445,7 @@ class ReverseWriter(ProcedureWriter):
     def before_store(self, item: StoreElement, w: Lines) -> None:
         block = self.f.places[item.old][0]
         if self._undoes(item) and (self.tape.is_kept(block, item.old) or self.is_persistent(block)):
-            w.add(f"{item.old} = {place(item.array, item.index)}")
+            w.add(f"{item.old} = {self.place(item.array, item.index)}")
 
     def before_error(self, w: Lines) -> None:
         w.add("close_tape(tape)")

@@ -7,7 +7,8 @@ reads what an earlier round wrote does not mind.
 
 from __future__ import annotations
 
-from .structure import Apply, Atom, Load, Procedure, Repeat, StoreElement, Suite, walk
+from .structure import Load, Procedure, Repeat, StoreElement, Suite, walk
+from .subscripts import affine, least
 
 _FAR = 1 << 60
 
@@ -29,24 +30,6 @@ def _loops_around(block: Suite | None) -> list[Repeat]:
             loops.append(block.owner)
         block = block.parent
     return loops[::-1]
-
-
-def _affine(f: Procedure, a: Atom) -> tuple[str | None, int] | None:
-    """An index as (counter of a loop or None, offset), if it is that."""
-    if not isinstance(a, str):
-        return (None, a) if type(a) is int else None
-    item = f.makers.get(a)
-    if isinstance(item, Repeat) and item.counter == a:
-        return a, 0
-    if isinstance(item, Apply) and item.function in ("+", "-"):
-        x, y = item.args
-        if type(y) is int and isinstance(x, str):
-            base = _affine(f, x)
-            return base and (base[0], base[1] + (y if item.function == "+" else -y))
-        if type(x) is int and isinstance(y, str) and item.function == "+":
-            base = _affine(f, y)
-            return base and (base[0], base[1] + x)
-    return None
 
 
 def _stands_before(first: tuple[Suite, int], second: tuple[Suite, int]) -> bool:
@@ -74,7 +57,7 @@ class _Distances:
         self.low: dict[str, int] = {}
         self.high: dict[str, int] = {}
 
-    def at_least(self, counter: str, n: int) -> None:
+    def atleast(self, counter: str, n: int) -> None:
         self.low[counter] = max(self.low.get(counter, n), n)
 
     def at_most(self, counter: str, n: int) -> None:
@@ -97,8 +80,8 @@ def _may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
         return True
     known = _Distances()
     for a, b in zip(load.index, store.index, strict=True):
-        of_load, of_store = _affine(f, a), _affine(f, b)
-        if of_load is None or of_store is None or _least(f, a) < 0 or _least(f, b) < 0:
+        of_load, of_store = affine(f, a), affine(f, b)
+        if of_load is None or of_store is None or least(f, a) < 0 or least(f, b) < 0:
             continue  # a negative index counts from the end: nothing is known
         if not _compare(f, known, of_load, of_store):
             return False
@@ -129,40 +112,21 @@ def _compare(
     if x is None and y is None:
         return distance == 0
     if x is not None and x == y:
-        known.at_least(x, distance)
+        known.atleast(x, distance)
         known.at_most(x, distance)
     elif x is not None and y is not None:
         # triangles: one counter runs up to, or from, the other
         first, last = _bounds(f, x)
         if last and last[0] == y:
-            known.at_least(y, distance - last[1])
+            known.atleast(y, distance - last[1])
         if first and first[0] == y:
             known.at_most(y, distance - first[1])
         first, last = _bounds(f, y)
         if first and first[0] == x:
-            known.at_least(x, first[1] + distance)
+            known.atleast(x, first[1] + distance)
         if last and last[0] == x:
             known.at_most(x, last[1] + distance)
     return True
-
-
-def _least(f: Procedure, a: Atom) -> int:
-    """The least value of an affine index, −1 where that is not known to be at least 0."""
-    known = _affine(f, a)
-    if known is None:
-        return -1
-    counter, offset = known
-    if counter is None:
-        return offset
-    loop = f.makers[counter]
-    assert isinstance(loop, Repeat)
-    if loop.step > 0:
-        least = _least(f, loop.start)
-        return least + offset if least >= 0 else -1
-    if type(loop.stop) is int:
-        return loop.stop + 1 + offset if loop.stop >= -1 else -1
-    least = _least(f, loop.stop)
-    return least + 1 + offset if least >= 0 else -1
 
 
 def _bounds(
@@ -172,5 +136,5 @@ def _bounds(
     loop = f.makers[counter]
     if not isinstance(loop, Repeat) or loop.step != 1:
         return None, None
-    stop = _affine(f, loop.stop)
-    return _affine(f, loop.start), stop and (stop[0], stop[1] - 1)
+    stop = affine(f, loop.stop)
+    return affine(f, loop.start), stop and (stop[0], stop[1] - 1)

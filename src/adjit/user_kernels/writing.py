@@ -20,7 +20,8 @@ from .structure import (
     StoreElement,
     Suite,
 )
-from .vocabulary import applied, place, text
+from .subscripts import never_negative
+from .vocabulary import applied, text
 
 
 class Lines:
@@ -60,6 +61,19 @@ class ProcedureWriter:
 
     def __init__(self, f: Procedure) -> None:
         self.f = f
+        self._natural: dict[str, bool] = {}
+
+    def place(self, array: str, index: list[Atom]) -> str:
+        """An element. Numba asks of every index whether it is negative, unless its type says that it is not."""
+        return f"{array}[{', '.join(self._index(i) for i in index)}]"
+
+    def _index(self, i: Atom) -> str:
+        return f"nat({i})" if isinstance(i, str) and self._is_natural(i) else text(i)
+
+    def _is_natural(self, name: str) -> bool:
+        if name not in self._natural:
+            self._natural[name] = never_negative(self.f, name)
+        return self._natural[name]
 
     def counts(self, loop: Repeat) -> bool:
         """Whether the rounds of a loop are counted."""
@@ -83,11 +97,11 @@ class ProcedureWriter:
             case Apply():
                 w.add(applied(item))
             case Load():
-                w.add(f"{item.dst} = {place(item.array, item.index)}")
+                w.add(f"{item.dst} = {self.place(item.array, item.index)}")
             case StoreElement():
                 self.before_store(item, w)
                 w.add(
-                    f"{place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
+                    f"{self.place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
                 )
             case Make():
                 self.make(item, w)
@@ -203,7 +217,10 @@ def results_text(values: list[str], is_tuple: bool) -> str:
 
 
 class _Quiet(ProcedureWriter):
-    """Leaves errors out, which Numba's type inference alone does not know."""
+    """Leaves out what Numba's type inference has no use for."""
+
+    def _is_natural(self, name: str) -> bool:
+        return False
 
     def item(self, item: Statement, w: Lines) -> None:
         if not isinstance(item, Demand):
