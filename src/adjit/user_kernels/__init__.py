@@ -2,9 +2,9 @@
 
 `reader` makes the structured form (`structure`) of a function's text, with `jumps`, `expressions`, `emitter`,
 `values`, `vocabulary` and `library`; `typing_pass` asks Numba for its types. `reverse` writes the way back
-(`activity`, `undo`, `subscripts`, `tape_layout`, `rules`), `forward_mode` the tangents, `writing` source. `generated` keeps
-the files, whose code calls `runtime`. `gradients` and `tensors` are what users call, `refusal` what they get
-for the rest.
+(`activity`, `undo`, `subscripts`, `tape_layout`, `rules`), `forward_mode` the tangents, `writing` source.
+`generated` keeps the files, whose code calls `runtime`. `gradients` and `tensors` are what users call,
+`refusal` what they get for the rest.
 """
 
 from __future__ import annotations
