@@ -1,5 +1,6 @@
 """Gradients of users' own functions: every statement, refusals, published kernels, random programs."""
 
+import importlib.util
 import math
 import os
 import re
@@ -663,6 +664,25 @@ def test_jvp_of_several_results():
     assert value[0] == pytest.approx(np.sum(X * twice))
     np.testing.assert_allclose(tangent[1], 2 * X * twice * twice)
     assert (tangent[0], value[2], tangent[2]) == (11.0, 3, 0.0)
+
+
+def imported(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_file_that_changes_while_the_program_runs(tmp_path):
+    """The function is what was imported: its text is read at once, and another one is never taken for it."""
+    path = tmp_path / "changing.py"
+    path.write_text("def f(x):\n    return 2.0 * x\n\n\ndef g(x):\n    return x\n")
+    module = imported(path)
+    value_and_grad = adjit.value_and_grad(module.f)
+    path.write_text("def h(x):\n    return x\n\n\ndef f(x):\n    return 3.0 * x\n")
+    assert value_and_grad(1.0) == (2.0, (2.0,))
+    with pytest.raises(NotDifferentiable, match="the file of g was changed since it was defined"):
+        adjit.value_and_grad(module.g)(1.0)
 
 
 def test_a_changed_constant_is_another_function():

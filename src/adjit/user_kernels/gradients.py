@@ -11,7 +11,7 @@ from numba import types
 from numba.extending import overload
 
 from .generated import GeneratedFile, Mode, generated, is_floating
-from .source import Function, python_function
+from .source import Function, python_function, remember
 
 Wrt = int | tuple[int, ...] | None
 
@@ -51,6 +51,7 @@ def _callable(
             one_number(file, function)
         return getattr(file.module, name)
 
+    remember(function)
     found = functools.cache(dispatcher)
 
     def call(*args: Any) -> Any:

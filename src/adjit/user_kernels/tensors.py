@@ -14,7 +14,7 @@ from ..autograd.modes import is_grad_enabled
 from ..ops.creation import tensor
 from ..tensor import Tensor
 from .generated import GeneratedFile, Mode, generated
-from .source import Function, python_function
+from .source import Function, python_function, remember
 
 
 def kernel(f: Function) -> UserKernel:
@@ -67,6 +67,7 @@ class UserKernel:
     def __init__(self, f: Function) -> None:
         self.py_func = python_function(f)
         functools.update_wrapper(self, self.py_func)
+        remember(self.py_func)
 
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__name__}>"
