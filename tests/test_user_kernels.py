@@ -782,7 +782,10 @@ def test_gradients_and_double_backward_of_kernels(f):
 
 def test_a_kernel_is_one_node_between_ops():
     x, rate = leaf(X.tolist()), leaf(0.6)
-    (energy((2 * x).sin(), rate) * 3).backward()
+    y = energy((2 * x).sin(), rate)
+    assert repr(y.grad_fn).startswith("<energyBackward")
+    assert "energyBackward" in adjit.autograd.draw(y)._repr_svg_()
+    (y * 3).backward()
     inner = np.sin(2 * X)
     expected = adjit.value_and_grad(energy)(inner, 0.6)[1]
     np.testing.assert_allclose(x.grad.numpy(), 3 * expected[0] * 2 * np.cos(2 * X))

@@ -46,7 +46,7 @@ def kernel(f: Function) -> UserKernel:
         ...     return y
         >>> x = adjit.tensor([1., 2., 4.], requires_grad=True)
         >>> smooth(x, 0.5)
-        tensor([1.0000, 1.5000, 2.7500], grad_fn=<KernelCallBackward>)
+        tensor([1.0000, 1.5000, 2.7500], grad_fn=<smoothBackward>)
         >>> smooth(x, 0.5).sum().backward()
         >>> x.grad
         tensor([1.7500, 0.7500, 0.5000])
@@ -68,6 +68,8 @@ class UserKernel:
         self.py_func = python_function(f)
         functools.update_wrapper(self, self.py_func)
         remember(self.py_func)
+        # The node of the graph by the name of the kernel, in `repr` and in drawings.
+        self._call: Any = type(self.py_func.__name__, (KernelCall,), {})
 
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__name__}>"
@@ -76,7 +78,7 @@ class UserKernel:
         """Call the function on tensors, arrays and numbers."""
         if not any(isinstance(a, Tensor) for a in args):
             return self._file(args, None).module.primal(*args)
-        outs = KernelCall.apply(self, *args)
+        outs = self._call.apply(self, *args)
         file = self._file(_values(args), None)
         count = len(file.facts["results"])
         results = outs[:count] if isinstance(outs, tuple) else (outs,)
