@@ -283,21 +283,22 @@ def test_the_tables_of_the_readme_are_those_of_stored_results(bench: dict[str, M
 @pytest.mark.parametrize(
     ("script", "row", "more"),
     [
-        ("gemm.py", r"^4x4 @ 4x4 nn float32", []),
-        ("conv.py", r"^MobileNetV2 8x320x7x7 to 1280, 1x1", ["--turns=1"]),
-        ("attention.py", r"^128 positions$", ["--turns=1"]),
-        ("recurrent.py", r"^GRU 64, batch 1, 50 steps", ["--turns=1"]),
+        ("gemm.py", r"^4x4 @ 4x4 nn float32", ["--threads=1"]),
+        ("conv.py", r"^MobileNetV2 8x320x7x7 to 1280, 1x1", ["--threads=1", "--turns=1"]),
+        ("attention.py", r"^128 positions$", ["--threads=1", "--turns=1"]),
+        ("recurrent.py", r"^GRU 64, batch 1, 50 steps", ["--threads=1", "--turns=1"]),
+        ("user_kernels.py", r"^triangular solve$", ["--turns=1"]),
         pytest.param(
             "distributed.py",
             r"^all-reduce of 4 KiB",
-            ["--turns=1"],
+            ["--threads=1", "--turns=1"],
             marks=pytest.mark.skipif(not is_mpi_available(), reason="needs mpi4py and an MPI"),
         ),
     ],
 )
 def test_a_script_measures_a_row(script: str, row: str, more: list[str]) -> None:
     pytest.importorskip("torch")
-    command = [sys.executable, str(BENCH / script), f"--rows={row}", "--threads=1", *more]
+    command = [sys.executable, str(BENCH / script), f"--rows={row}", *more]
     done = subprocess.run(
         [*command, "--seconds=0.001"], capture_output=True, text=True, check=False, timeout=300
     )

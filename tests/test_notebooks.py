@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from library import FREED, LEAF_VIEW_WRITE, LEAF_WRITE
 from test_html import tags_of
@@ -249,6 +250,39 @@ def test_the_notebook_about_the_inside_says(code: str, text: str, executed: Exec
     assert told
     assert any(text in one for one in told)
     assert not any("DIFFERENT" in printed(cell) for cell in cells)
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        (
+            "def kepler(M, e)",
+            "dE/dM = 0.794616, dE/de = 0.761142\nby hand:      dE/dM = 0.794616, ",
+        ),
+        ("def misfit(", "rates found: 1."),
+        ("soft_dtw.explain(", "the result of np.log, which costs more to compute again"),
+        ("soft_dtw.explain(", "# back 6: for i in range(1, n + 1):"),
+        ("def median(x)", "the function np.sort cannot be differentiated\n    y = np.sort(x)"),
+    ],
+)
+def test_the_notebook_about_own_kernels_says(code: str, text: str, executed: Execute) -> None:
+    cells = code_cells(executed("06_your_own_kernels.ipynb"))
+    told = [printed(cell) for cell in cells if code in cell.source]
+    assert told
+    assert any(text in one for one in told)
+
+
+def test_what_own_kernels_learn_is_near_the_truth(executed: Execute) -> None:
+    notebook = executed("06_your_own_kernels.ipynb")
+    told = "".join(map(printed, code_cells(notebook)))
+    for name in ("rates found", "moves", "emits"):
+        (line,) = re.findall(rf"{name}: (.*)", told)
+        found, true = (np.array(re.findall(r"[\d.]+", side), float) for side in line.split("true:"))
+        np.testing.assert_allclose(found, true, atol=0.15)
+    assert float(re.findall(r"loss (\S+)", told)[0]) < 1e-3  # of the filter
+    assert float(re.findall(r"distance (\S+),", told)[0]) < 0.02
+    kinds = [kinds for cell in code_cells(notebook) if (kinds := pictures(cell))]
+    assert kinds == [{"image/png"}] * 4 + [{"image/svg+xml"}] + [{"image/png"}] * 3
 
 
 def test_a_failing_notebook_is_reported_and_keeps_its_outputs(

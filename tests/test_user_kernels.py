@@ -1,7 +1,9 @@
 """Gradients of users' own functions: every statement, refusals, published kernels, random programs."""
 
+import importlib.util
 import math
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -298,18 +300,84 @@ def short_names(x):
     return s
 
 
+def swaps_in_loops(u, v, w):
+    for k in range(3):
+        for j in range(k + 1):
+            for i in range(1, len(u)):
+                v[i] = u[i] + 0.3 * u[i - 1] * u[i] + 0.1 * j
+            u, v = v, u
+        w[k] += u[k] * v[k + 1]
+        while v[0] > 0.3 * k:
+            v[0] *= 0.5
+            v, w = w, v
+        u[0] *= 0.9
+    return np.sum(u * u) + v[1] * v[2] + w[0] * w[3]
+
+
+def steps_of_swapped(u, v, rate):
+    for _ in range(2):
+        for _ in range(3):
+            v[:] = step(u, rate) * u[0]
+            u, v = v, u
+        u[1] += np.sum(step(u, rate))
+    return u[0] * v[2] + u[1]
+
+
+def halvings(x, limit):
+    n = 0
+    while True:
+        x = 0.5 * x + 0.1 * math.sin(x)
+        n += 1
+        if abs(x) < limit:
+            return x, n
+
+
+def pair_from_a_loop(x):
+    s = 0.0
+    for i in range(len(x)):
+        small, rounds = halvings(x[i], 0.2)
+        s += small * rounds
+    return s
+
+
 STATEMENTS = [
     (nested_return, (Y, 2.0)), (nested_return, (Y, 1e9)), (breaks, (X,)), (zero_trips, (X, 0)),
     (zero_trips, (X, 3)), (overwrite, (Y,)), (short_circuit, (X - 0.7,)),
     (gather, (Y, np.array([1, 1, -1, 3, 1, 0]))), (wraps, (X, Y)), (views, (A, X)), (slices, (X, Y)),
     (matrices, (A, X)), (stepping, (X, 0.7)), (swaps, (X, Y)), (functions, (X, Y)), (tuples, (X,)),
-    (late_variable, (X,)), (short_names, (X,)), (checked, (X,)), (insertion, (X,)),
+    (late_variable, (X,)), (short_names, (X,)), (checked, (X,)), (insertion, (X,)), (pair_from_a_loop, (X,)),
+    (swaps_in_loops, (X, Y, X[::-1] * Y)), (steps_of_swapped, (X, Y, 0.7)),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("f", "args"), STATEMENTS, ids=lambda v: getattr(v, "__name__", ""))
-def test_statements(f, args):
-    assert_gradients(f, *copies(args), forward=f in (functions, slices, nested_return, swaps))
+# Compiled ones take seconds each: those whose machine code could differ from the same code as plain Python.
+COMPILED = (wraps, slices, functions, swaps, pair_from_a_loop)
+
+
+@pytest.mark.parametrize(
+    ("f", "args"),
+    [s for s in STATEMENTS if s[0] in COMPILED],
+    ids=lambda v: getattr(v, "__name__", ""),
+)
+def test_compiled_statements(f, args):
+    assert_gradients(f, *copies(args), forward=f is functions)
+
+
+def check_in_python():
+    """All statements and published kernels, forward and back: in a process without Numba's compiler."""
+    for f, args in [*STATEMENTS, *PUBLISHED]:
+        print(f.__name__, flush=True)
+        assert_gradients(f, *copies(args), tolerance=1e-5)
+
+
+def test_statements_and_published_kernels_as_plain_python():
+    done = subprocess.run(
+        [sys.executable, "-c", "import test_user_kernels as t; t.check_in_python()"],
+        capture_output=True, text=True, cwd=Path(__file__).parent,
+        env=os.environ | {"NUMBA_DISABLE_JIT": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.split() == [f.__name__ for f, _ in [*STATEMENTS, *PUBLISHED]]
 
 
 def test_errors_of_the_function_itself_are_raised():
@@ -323,6 +391,18 @@ def test_shapes_that_do_not_agree_are_refused_when_it_runs():
 
     with pytest.raises(ValueError, match="shapes of arrays do not agree"):
         adjit.value_and_grad(product)(np.ones(3), np.ones(1))
+
+
+def test_arrays_of_other_sizes_that_change_places_are_refused_when_it_runs():
+    with pytest.raises(ValueError, match="shapes of arrays do not agree"):
+        adjit.value_and_grad(swapped_steps)(np.ones(3), np.ones(4), 0.5)
+
+
+def swapped_steps(u, v, rate):
+    for _ in range(2):
+        v[0] += step(u, rate)[0]
+        u, v = v, u
+    return u[0]
 
 
 # ----- published kernels -----
@@ -430,11 +510,6 @@ PUBLISHED = [
     (kepler_sum, (Y, Y * 0.7)), (adaptive, (1.0, 1.2, np.array([1.5, 1.0, 3.0, 1.1]))),
     (biquad, (X, np.array([0.3, 0.2, 0.1]), np.array([-0.5, 0.2]))), (levenshtein, (X, Y, 1.3)),
 ]  # fmt: skip
-
-
-@pytest.mark.parametrize(("f", "args"), PUBLISHED, ids=lambda v: getattr(v, "__name__", ""))
-def test_published_kernels(f, args):
-    assert_gradients(f, *copies(args), tolerance=1e-5)
 
 
 def test_second_order_of_a_kernel_with_a_border_of_infinity():
@@ -605,6 +680,25 @@ def test_jvp_of_several_results():
     assert (tangent[0], value[2], tangent[2]) == (11.0, 3, 0.0)
 
 
+def imported(path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_a_file_that_changes_while_the_program_runs(tmp_path):
+    """The function is what was imported: its text is read at once, and another one is never taken for it."""
+    path = tmp_path / "changing.py"
+    path.write_text("def f(x):\n    return 2.0 * x\n\n\ndef g(x):\n    return x\n")
+    module = imported(path)
+    value_and_grad = adjit.value_and_grad(module.f)
+    path.write_text("def h(x):\n    return x\n\n\ndef f(x):\n    return 3.0 * x\n")
+    assert value_and_grad(1.0) == (2.0, (2.0,))
+    with pytest.raises(NotDifferentiable, match="the file of g was changed since it was defined"):
+        adjit.value_and_grad(module.g)(1.0)
+
+
 def test_a_changed_constant_is_another_function():
     def scaled(factor):
         def f(x):
@@ -731,7 +825,10 @@ def test_gradients_and_double_backward_of_kernels(f):
 
 def test_a_kernel_is_one_node_between_ops():
     x, rate = leaf(X.tolist()), leaf(0.6)
-    (energy((2 * x).sin(), rate) * 3).backward()
+    y = energy((2 * x).sin(), rate)
+    assert repr(y.grad_fn).startswith("<energyBackward")
+    assert "energyBackward" in adjit.autograd.draw(y)._repr_svg_()
+    (y * 3).backward()
     inner = np.sin(2 * X)
     expected = adjit.value_and_grad(energy)(inner, 0.6)[1]
     np.testing.assert_allclose(x.grad.numpy(), 3 * expected[0] * 2 * np.cos(2 * X))
@@ -1057,13 +1154,25 @@ def makes_arrays(x):
     return s
 
 
+def swaps_what_it_reads(x):
+    y = x * x
+    s = 0.0
+    for i in prange(len(x)):
+        a = x
+        b = y
+        for _ in range(3):
+            s += a[i] * b[0]
+            a, b = b, a
+    return s
+
+
 RACES = [
     (races, "several rounds may reach the same elements of `x`"),
     (neighbours, "several rounds may reach the same elements of `x`"),
     (wraps_around, "several rounds may reach the same elements of `y`"),
     (multiplies, "rounds hand on `s`"), (reads_its_sum, "rounds hand on `s`"),
     (leaves, "left by break or return"), (scatters, "several rounds may reach the same elements of `x`"),
-    (makes_arrays, "rounds make arrays"),
+    (makes_arrays, "rounds make arrays"), (swaps_what_it_reads, "a prange whose arrays change places"),
 ]  # fmt: skip
 
 
@@ -1182,6 +1291,20 @@ def test_checkpoints_that_cannot_be_are_refused():
     ):
         adjit.value_and_grad(swaps, checkpoint=True)(X, Y)
 
+    def swaps_inside(u, v, n):
+        for _ in range(n):
+            a = u
+            b = v
+            for _ in range(3):
+                b[0] = math.sin(a[0]) + 0.1 * b[0]
+                a, b = b, a
+            u[0] += v[0]
+        return u[0]
+
+    assert_gradients(swaps_inside, X, Y, 5)
+    with pytest.raises(NotDifferentiable, match="a loop whose arrays change places"):
+        adjit.value_and_grad(swaps_inside, checkpoint=True)(X, Y, 5)
+
     def counts(x, n):
         k = np.zeros(1, np.int32)
         for _ in range(n):
@@ -1193,11 +1316,29 @@ def test_checkpoints_that_cannot_be_are_refused():
         adjit.value_and_grad(counts, checkpoint=True)(0.5, 10)
 
 
+def test_only_indices_that_may_be_negative_are_asked():
+    def both(x, index):
+        s = 0.0
+        k = 0
+        while k < len(index):
+            s += x[k] * x[index[k]] * x[len(index) - k - 1] + x[2 * k // 3]
+            k += 1
+        for i in range(1, len(x)):
+            x[i] = x[i - 1] * x[i - 2] + s
+        return s + x[2]
+
+    text = adjit.kernel(both).source(X, np.array([1, -1]))
+    read = set(re.findall(r"= x\[(.*?)\]", text))
+    assert sum(index.startswith("nat(") for index in read) == 4  # k, 2 * k // 3, i - 1, i
+    assert "2" in read
+    assert_gradients(both, X.copy(), np.array([1, -1]))
+
+
 # ----- random programs -----
 
 
 def test_random_programs_as_plain_python():
-    command = [sys.executable, str(Path(__file__).parent / "fuzz_kernels.py"), "40", "500"]
+    command = [sys.executable, str(Path(__file__).parent / "fuzz_kernels.py"), "20", "500"]
     env = os.environ | {"NUMBA_DISABLE_JIT": "1"}
     done = subprocess.run(command, capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stdout + done.stderr

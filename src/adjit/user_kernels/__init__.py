@@ -2,8 +2,8 @@
 
 `reader` makes the structured form (`structure`) of a function's text, with `jumps`, `expressions`, `emitter`,
 `values`, `vocabulary` and `library`; `typing_pass` asks Numba for its types. `reverse` writes the way back
-(`activity`, `undo`, `tape_layout`, `rules`; `checkpoints` and `parallel` for loops that run again),
-`forward_mode` the tangents, `writing` source. `generated` keeps the files, whose code calls `runtime`;
+(`activity`, `undo`, `subscripts`, `tape_layout`, `rules`; `checkpoints` and `parallel` for loops that run
+again), `forward_mode` the tangents, `writing` source. `generated` keeps the files, whose code calls `runtime`;
 `dispatch` finds them for a call, `examples` puts a loop around it. `gradients` and `tensors` are what users
 call, `refusal` what they get for the rest.
 """

@@ -42,7 +42,9 @@ class Parts:
         self.loads = [i for _, i in walk(loop.body) if isinstance(i, Load)]
         self.arrays: list[str] = []  # that are kept
         self.numbers = [c.inside for c in loop.carried]
-        if any(c.is_array for c in loop.carried):
+        inside = [c for _, i in walk(loop.body) if isinstance(i, Repeat) for c in i.carried]
+        swaps = [c for c in inside if c.is_array and c.following != c.inside]
+        if swaps or any(c.is_array for c in loop.carried):
             self.refuse("whose arrays change places", "copy elements into one array")
         for name in self.stores:
             if f.arrays[name][1] not in _SIZES:

@@ -48,6 +48,9 @@ class Expressions(Emitter):
         self.open_blocks: list[Suite] = []
         self.never_negative: set[Atom] = set()  # counters of loops that count from 0 or more
         self.loop_names: set[Atom] = set()  # names that change from round to round
+        self.array_before: dict[
+            Atom, str
+        ] = {}  # arrays that change places in a loop -> one before it
 
     def run(
         self, function: Function, args: list[Value], node: ast.AST, *, is_library: bool
@@ -463,14 +466,27 @@ class Expressions(Emitter):
         item = Make(dst, [self._hoist(a, node) for a in shape], 0, dtype)
         item.note = self.note(node)
         self.hoisted.append(item)
+        for size, before in zip(shape, item.shape, strict=True):
+            if size != before and self._is_of_swapped(size):
+                self.demand_same(size, before, node)
         if fill is not None:
             self.run_library(
                 "fill", [made, float(fill) if dtype[0] == "f" and type(fill) is int else fill], node
             )
         return made
 
+    def _is_of_swapped(self, size: Atom) -> bool:
+        """Whether a size is made of those of arrays that change places, which may differ."""
+        if size in self.array_before:
+            return True
+        inside = (i for b in self.open_blocks for _, i in walk(b))
+        item = next((i for i in inside if isinstance(i, Apply) and i.dst == size), None)
+        return item is not None and any(self._is_of_swapped(a) for a in item.args)
+
     def _hoist(self, a: Atom, node: ast.AST) -> Atom:
         """A size before the outermost loop: computed there again if it is made of what is there."""
+        while a in self.array_before:
+            a = self.array_before[a]
         inside = [i for b in self.open_blocks for _, i in walk(b)]
         item = next((i for i in inside if isinstance(i, Apply) and i.dst == a), None)
         if item is None:

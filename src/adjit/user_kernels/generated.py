@@ -47,7 +47,7 @@ import numpy as np
 from numba import carray, float32, float64, int32, int64, njit
 
 from adjit.user_kernels.runtime import (
-    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, open_tape, overlap, pick, release,
+    at_b1, at_f4, at_f8, at_i8, close_tape, digamma, nat, open_tape, overlap, pick, release,
     reserve, tape_less,
     tape_low, tape_more, tape_set, tape_top, trigamma,
 )
@@ -178,6 +178,16 @@ def _digest_of_room() -> str:
     return found.hexdigest()
 
 
+@functools.lru_cache(maxsize=4)
+def _typed(
+    function: Function, argument_types: tuple[types.Type, ...], depends_on: tuple[str, bool]
+) -> Procedure:
+    """The structured form of a function, which all modes start from."""
+    f = read(function, [_kind(function, k, t) for k, t in enumerate(argument_types)])
+    infer_types(f, argument_types)
+    return f
+
+
 def text_of(
     function: Function,
     argument_types: tuple[types.Type, ...],
@@ -187,9 +197,8 @@ def text_of(
     checkpoint: bool = False,
 ) -> str:
     """The text of a file."""
-    kinds = [_kind(function, k, t) for k, t in enumerate(argument_types)]
-    f = read(function, kinds)
-    infer_types(f, argument_types)
+    depends_on = meaning_of_function(function).digest, runs_parallel(function)
+    f = _typed(function, argument_types, depends_on)
     if mode == "reverse":
         return _reverse_file(f, [f.params[k] for k in wanted], mode, checkpoint)
     params = [f.params[k] for k in wanted]

@@ -10,7 +10,7 @@ from numba.extending import overload
 
 from .dispatch import Specializations
 from .generated import GeneratedFile, Mode, generated, is_floating
-from .source import Function, python_function
+from .source import Function, python_function, remember
 
 Wrt = int | tuple[int, ...] | None
 
@@ -58,6 +58,7 @@ def _callable(
             one_number(file, function)
         return getattr(file.module, name)
 
+    remember(function)
     find = Specializations(function, compiled_for).find
 
     def call(*args: Any) -> Any:

@@ -22,6 +22,7 @@ from .structure import (
     Suite,
     eliminate,
     link,
+    walk,
 )
 from .values import (
     UNDEFINED,
@@ -437,9 +438,10 @@ class FunctionReader(Expressions):
         inside: dict[str, Value] = dict(around)
         starts: dict[str, Value] = {}
         for name in names:
-            inside[name] = starts[name] = self._carry_in(
-                name, around.get(name, UNDEFINED), item.carried, name in buffers
-            )
+            start = around.get(name, UNDEFINED)
+            if start is UNDEFINED and (count := _items_of_tuples(s.body, name)):
+                start = TupleValue((UNDEFINED,) * count)
+            inside[name] = starts[name] = self._carry_in(name, start, item.carried, name in buffers)
         self.loop_names |= {c.inside for c in item.carried}
         self.environment = inside
         if kind == "for":
@@ -482,8 +484,18 @@ class FunctionReader(Expressions):
         self.emit(item, s)
 
     def _check_swaps(self, item: Repeat, s: ast.stmt) -> None:
+        """Arrays that a loop hands on must be the same ones in another order, also where loops inside of it
+        change their places."""
         swaps = [c for c in item.carried if c.is_array]
-        if {c.following for c in swaps} != {c.inside for c in swaps}:
+        handed_on = {str(c.following) for c in swaps}
+        for _, inner in reversed(list(walk(item.body))):
+            inside = [c for c in inner.carried if c.is_array] if isinstance(inner, Repeat) else []
+            if handed_on & {c.after for c in inside}:
+                if not {c.after for c in inside} <= handed_on:
+                    break
+                handed_on -= {c.after for c in inside}
+                handed_on |= {str(c.first) for c in inside}
+        if handed_on != {c.inside for c in swaps}:
             self.reject(
                 s, "an array that is another one in each round of this loop", _NOT_CONTIGUOUS
             )
@@ -542,6 +554,7 @@ class FunctionReader(Expressions):
             self.swapped |= {inside, value.name}
             carried.append(Carried(inside, value.name, _DROPPED, self.fresh(value.name), True))
             self.swapped.add(carried[-1].after)
+            self.array_before |= {inside: value.name, carried[-1].after: value.name}
             return ArrayView.whole(inside, value.ndim, value.dtype)
         if isinstance(value, Unreadable):
             return value
@@ -621,6 +634,17 @@ def _assigned(statements: Sequence[ast.stmt], *, in_place: bool = True) -> dict[
         for n in nodes
         if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store) and id(n) not in left_out
     }
+
+
+def _items_of_tuples(statements: Sequence[ast.stmt], name: str) -> int:
+    """How many items a name has that is assigned nothing but written tuples of one length; else 0."""
+    counts = {
+        len(n.value.elts) if isinstance(n.value, ast.Tuple) else 0
+        for s in statements
+        for n in ast.walk(s)
+        if isinstance(n, ast.Assign) and [getattr(t, "id", "") for t in n.targets] == [name]
+    }
+    return counts.pop() if len(counts) == 1 else 0
 
 
 def _only_changes_places(statements: Sequence[ast.stmt], name: str, arrays: set[str]) -> bool:

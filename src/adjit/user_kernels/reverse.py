@@ -37,7 +37,7 @@ from .structure import (
 )
 from .tape_layout import TapeLayout, trips_text
 from .undo import needed_undos
-from .vocabulary import CHEAP, applied, place, text
+from .vocabulary import CHEAP, applied, text
 from .writing import Lines, ProcedureWriter, dtype_text, results_text, shape_text
 
 
@@ -93,7 +93,7 @@ class ReverseWriter(ProcedureWriter):
         return "float32(0)" if self.f.types.get(name) == "f4" else "0.0"
 
     def adjoint_place(self, item: Load | StoreElement) -> str:
-        return place(f"{item.array}_b", item.index)
+        return self.place(f"{item.array}_b", item.index)
 
     def _writes(self, item: Statement) -> set[str]:
         """The arrays that a statement writes, by their roots."""
@@ -138,7 +138,7 @@ class ReverseWriter(ProcedureWriter):
                 for a in item.index:
                     self.need(a, back, position)
                 self.read_again.setdefault(f.root(item.array), []).append(item)
-                back.w.add(f"{name} = {place(item.array, item.index)}")
+                back.w.add(f"{name} = {self.place(item.array, item.index)}")
             case Branch() if not item.then.items and not item.orelse.items:
                 _, a, b = next(r for r in item.results if r[0] == name)
                 for x in (item.condition, a, b):
@@ -327,7 +327,7 @@ class ReverseWriter(ProcedureWriter):
                 self.need(a, back)
         if undoes:
             self.need(item.old, back)
-            back.w.add(f"{place(item.array, item.index)} = {item.old}")
+            back.w.add(f"{self.place(item.array, item.index)} = {item.old}")
         if active:
             where = self.adjoint_place(item)
             self.add(item.value, where, back)
@@ -396,8 +396,12 @@ class ReverseWriter(ProcedureWriter):
             self.need(item.start, back)
             self.need(item.stop, back)
             w.add(f"{item.trips} = {trips_text(item)}")
+        # A loop inside of another one finds the arrays of its last round, and leaves those of its first.
+        arrays = [c for c in item.carried if c.is_array and not self.is_persistent(back.block)]
+        self._rename([(c.inside, c.after) for c in arrays], w)
         with w.indented() if parts else nullcontext():
             w.extend(rounds)
+        self._rename([(str(c.first), c.inside) for c in arrays], w)
         for load in sums:
             self._add_sum(load, back)
         for c in live:
@@ -471,7 +475,6 @@ class ReverseWriter(ProcedureWriter):
     def _back_of_round(self, item: Repeat, live: Sequence[Carried]) -> WayBack:
         """The way back of one round."""
         inner = WayBack(item.body)
-        swaps = [c for c in item.carried if c.is_array and c.following != c.inside]
         for c in live:  # the adjoint of what a round hands on
             self.add(c.following, f"{c.inside}_c", inner)
         self.back(item.body, inner)
@@ -480,13 +483,7 @@ class ReverseWriter(ProcedureWriter):
             inner.w.add(f"{c.inside}_c = {f'{c.inside}_b' if has else self.zero(c.inside)}")
         inner.w.prepend(self.tape.pop(item.body))
         head = Lines()
-        if swaps:
-            after, before = [str(c.following) for c in swaps], [c.inside for c in swaps]
-            head.add(f"{', '.join(after)} = {', '.join(before)}")
-            if self.is_active(before[0]):
-                head.add(
-                    f"{', '.join(f'{n}_b' for n in after)} = {', '.join(f'{n}_b' for n in before)}"
-                )
+        self._rename([(str(c.following), c.inside) for c in item.carried if c.is_array], head)
         if item.counter and any(_mentions(line, item.counter) for line in inner.w.lines):
             head.add(f"{item.counter} = {_counter_text(item)}")
             if isinstance(item.start, str):
@@ -508,6 +505,13 @@ class ReverseWriter(ProcedureWriter):
             w.extend(inner.w)
         if runs:
             w.add(f"tape_set(tape, {item.trips}_p)")
+
+    def _rename(self, pairs: list[tuple[str, str]], w: Lines) -> None:
+        """Give arrays other names, and their adjoints."""
+        pairs = [(a, b) for a, b in pairs if a != b]
+        pairs += [(f"{a}_b", f"{b}_b") for a, b in pairs if self.is_active(b)]
+        if pairs:
+            w.add(f"{', '.join(a for a, _ in pairs)} = {', '.join(b for _, b in pairs)}")
 
     def _add_sum(self, load: Load, back: WayBack) -> None:
         """A load that never ran may be out of bounds."""
@@ -558,7 +562,7 @@ class ReverseWriter(ProcedureWriter):
     def before_store(self, item: StoreElement, w: Lines) -> None:
         block = self.f.places[item.old][0]
         if self._undoes(item) and (self.tape.is_kept(block, item.old) or self.is_persistent(block)):
-            w.add(f"{item.old} = {place(item.array, item.index)}")
+            w.add(f"{item.old} = {self.place(item.array, item.index)}")
 
     def before_error(self, w: Lines) -> None:
         w.add("close_tape(tape)")

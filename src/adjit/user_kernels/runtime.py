@@ -62,6 +62,17 @@ def _exchange(typing: Any, address: Any, value: Any) -> Any:
     return types.int64(types.int64, types.int64), codegen
 
 
+@intrinsic  # type: ignore[untyped-decorator]
+def nat(typing: Any, index: Any) -> Any:
+    """An index that is not negative: the type says it, and Numba leaves out a test that keeps loops from
+    being vectorised."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return context.cast(builder, args[0], index, types.int64)
+
+    return types.uint64(index), codegen
+
+
 at_f8: Any = _pointer(types.float64)
 at_f4: Any = _pointer(types.float32)
 at_i8: Any = _pointer(types.int64)
@@ -80,6 +91,9 @@ if config.DISABLE_JIT:
 
     at_f8, at_f4 = _python_pointer(ctypes.c_double), _python_pointer(ctypes.c_float)
     at_i8, at_b1 = _python_pointer(ctypes.c_int64), _python_pointer(ctypes.c_bool)
+
+    def nat(index: int) -> int:
+        return index
 
     def _pool_address() -> int:
         return int(_pool.ctypes.data)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import builtins
+import contextlib
 import hashlib
 import inspect
 import textwrap
 import types
+import weakref
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,16 +36,31 @@ def python_function(function: Function) -> Function:
     return getattr(function, "py_func", function)
 
 
+_read: weakref.WeakKeyDictionary[Function, SourceText] = weakref.WeakKeyDictionary()
+
+
+def remember(function: Function) -> None:
+    """Read the texts of a function and of what it calls now: their file may change while the program runs."""
+    with contextlib.suppress(NotDifferentiable):  # told when it is called
+        meaning_of_function(function)
+
+
 def source_of(function: Function) -> SourceText:
-    """Read a function's text.
+    """A function's text, as it was when it was first asked for.
 
     Raises:
-        NotDifferentiable: if there is none, or it is no `def`.
+        NotDifferentiable: if there is none, it is no `def`, or the file has another function there by now.
     """
     function = python_function(function)
     name = getattr(function, "__qualname__", repr(function))
     if not isinstance(function, types.FunctionType):
         raise NotDifferentiable(f"{name} is no Python function: its source cannot be read")
+    if function not in _read:
+        _read[function] = _read_source(function, name)
+    return _read[function]
+
+
+def _read_source(function: types.FunctionType, name: str) -> SourceText:
     try:
         lines, first = inspect.getsourcelines(function)
     except (OSError, TypeError):
@@ -57,6 +74,12 @@ def source_of(function: Function) -> SourceText:
         tree = None
     if not isinstance(tree, ast.FunctionDef):
         raise NotDifferentiable(f"{name} is no function made with `def`")
+    code = function.__code__
+    names = [a.arg for a in [*tree.args.posonlyargs, *tree.args.args]]
+    if tree.name != code.co_name or names != [*code.co_varnames[: code.co_argcount]]:
+        raise NotDifferentiable(
+            f"the file of {name} was changed since it was defined: import it again"
+        )
     filename = inspect.getsourcefile(function) or function.__code__.co_filename
     return SourceText(tree, tuple(text.splitlines()), filename, first)
 

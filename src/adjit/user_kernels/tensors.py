@@ -25,7 +25,7 @@ from ..tracers.batched import BatchLevel
 from .dispatch import Specializations, types_of
 from .examples import ResultOfOne, for_examples
 from .generated import GeneratedFile, Mode, generated
-from .source import Function, python_function
+from .source import Function, python_function, remember
 
 
 @overload
@@ -71,7 +71,7 @@ def kernel(
         ...     return y
         >>> x = adjit.tensor([1., 2., 4.], requires_grad=True)
         >>> smooth(x, 0.5)
-        tensor([1.0000, 1.5000, 2.7500], grad_fn=<KernelCallBackward>)
+        tensor([1.0000, 1.5000, 2.7500], grad_fn=<smoothBackward>)
         >>> smooth(x, 0.5).sum().backward()
         >>> x.grad
         tensor([1.7500, 0.7500, 0.5000])
@@ -97,6 +97,9 @@ class UserKernel:
         self._codes = Specializations(self.py_func, self._code_for)
         self._examples: dict[object, UserKernel] = {}  # the kernels that `vmap` calls
         functools.update_wrapper(self, self.py_func)
+        remember(self.py_func)
+        # The node of the graph by the name of the kernel, in `repr` and in drawings.
+        self._call: Any = type(self.py_func.__name__, (KernelCall,), {})
 
     def __repr__(self) -> str:
         return f"<kernel {self.py_func.__name__}>"
@@ -110,7 +113,7 @@ class UserKernel:
         values = _values(args)
         wrt = tuple([k for k, a in enumerate(args) if isinstance(a, Tensor) and needs_grad(a)])
         code = self.code_for(values, wrt if wrt and is_grad_enabled() else None)
-        outs = KernelCall.apply(Call(code, values), *args)
+        outs = self._call.apply(Call(code, values), *args)
         if not code.kinds:
             return None
         return outs[: len(code.kinds)] if code.is_tuple else outs[0]

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .structure import Apply, Atom, Branch, Load, Procedure, Repeat, StoreElement, Suite, walk
+from .structure import Load, Procedure, Repeat, StoreElement, Suite, walk
+from .subscripts import affine, least
 
 _FAR = 1 << 60
 
@@ -51,24 +52,6 @@ def _loops_around(block: Suite | None) -> list[Repeat]:
             loops.append(block.owner)
         block = block.parent
     return loops[::-1]
-
-
-def _affine(f: Procedure, a: Atom) -> tuple[str | None, int] | None:
-    """An index as (counter of a loop or None, offset), if it is that."""
-    if not isinstance(a, str):
-        return (None, a) if type(a) is int else None
-    item = f.makers.get(a)
-    if isinstance(item, Repeat) and item.counter == a:
-        return a, 0
-    if isinstance(item, Apply) and item.function in ("+", "-"):
-        x, y = item.args
-        if type(y) is int and isinstance(x, str):
-            base = _affine(f, x)
-            return base and (base[0], base[1] + (y if item.function == "+" else -y))
-        if type(x) is int and isinstance(y, str) and item.function == "+":
-            base = _affine(f, y)
-            return base and (base[0], base[1] + x)
-    return None
 
 
 def _stands_before(first: tuple[Suite, int], second: tuple[Suite, int]) -> bool:
@@ -119,9 +102,9 @@ def may_read_before(f: Procedure, load: Load, store: StoreElement) -> bool:
         return True
     known = _Distances()
     for a, b in zip(load.index, store.index, strict=True):
-        of_load, of_store = _affine(f, a), _affine(f, b)
-        least = min(_least(f, a, where_load[0]), _least(f, b, where_store[0]))
-        if of_load is None or of_store is None or least < 0:
+        of_load, of_store = affine(f, a), affine(f, b)
+        lowest = min(least(f, a, where_load[0]), least(f, b, where_store[0]))
+        if of_load is None or of_store is None or lowest < 0:
             continue  # a negative index counts from the end: nothing is known
         if not _compare(f, known, of_load, of_store):
             return False
@@ -177,74 +160,14 @@ def own_offset(
     if len({i.array for i in accesses}) != 1:
         return None
     for axis in range(len(accesses[0].index)):
-        found = {_affine(f, i.index[axis]) for i in accesses}
+        found = {affine(f, i.index[axis]) for i in accesses}
         known = next(iter(found))
         if len(found) != 1 or known is None or known[0] != loop.counter:
             continue
         blocks = [f.places[i.dst if isinstance(i, Load) else i.old][0] for i in accesses]
-        if all(_least(f, i.index[axis], b) >= 0 for i, b in zip(accesses, blocks, strict=True)):
+        if all(least(f, i.index[axis], b) >= 0 for i, b in zip(accesses, blocks, strict=True)):
             return axis, known[1]
     return None
-
-
-def _least(f: Procedure, a: Atom, block: Suite | None) -> int:
-    """The least value of an affine index in a block, −1 where that is not known to be at least 0."""
-    known = _affine(f, a)
-    if known is None:
-        return -1
-    counter, offset = known
-    if counter is None:
-        return offset
-    least = max(_first_or_last(f, counter), _let_through(f, counter, block))
-    return least + offset if least >= 0 else -1
-
-
-def _first_or_last(f: Procedure, counter: str) -> int:
-    """The least value of a counter by the bounds of its loop, −1 where that is not known."""
-    loop = f.makers[counter]
-    assert isinstance(loop, Repeat)
-    around = f.places[loop.trips][0]
-    if loop.step > 0:
-        return _least(f, loop.start, around)
-    if type(loop.stop) is int:
-        return loop.stop + 1 if loop.stop >= -1 else -1
-    least = _least(f, loop.stop, around)
-    return least + 1 if least >= 0 else -1
-
-
-def _let_through(f: Procedure, counter: str, block: Suite | None) -> int:
-    """The least value of a counter by the branches around a block, −1 where they do not tell."""
-    found = -1
-    while block is not None:
-        if isinstance(block.owner, Branch):
-            is_then = block.owner.then is block
-            found = max(found, _implied(f, block.owner.condition, counter, is_then))
-        block = block.parent
-    return found
-
-
-def _implied(f: Procedure, condition: Atom, counter: str, holds: bool) -> int:
-    """The least value that a counter has where a condition holds, or does not; −1 if that does not tell."""
-    item = f.makers.get(condition) if isinstance(condition, str) else None
-    if not isinstance(item, Apply):
-        return -1
-    if item.function == "not":
-        return _implied(f, item.args[0], counter, not holds)
-    if item.function == ("and" if holds else "or"):
-        return max(_implied(f, a, counter, holds) for a in item.args)
-    test, (a, b) = item.function, (*item.args, None, None)[:2]
-    if b == counter and test in _TURNED:
-        test, a, b = _TURNED[test], b, a
-    if a != counter or type(b) is not int:
-        return -1
-    test = test if holds else _OPPOSITE.get(test, "")
-    if test == ">" or (test == "!=" and b == _first_or_last(f, counter)):
-        return b + 1
-    return b if test in (">=", "==") else -1
-
-
-_TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
-_OPPOSITE = {"<": ">=", "<=": ">", "==": "!=", "!=": "=="}
 
 
 def _bounds(
@@ -254,5 +177,5 @@ def _bounds(
     loop = f.makers[counter]
     if not isinstance(loop, Repeat) or loop.step != 1:
         return None, None
-    stop = _affine(f, loop.stop)
-    return _affine(f, loop.start), stop and (stop[0], stop[1] - 1)
+    stop = affine(f, loop.stop)
+    return affine(f, loop.start), stop and (stop[0], stop[1] - 1)

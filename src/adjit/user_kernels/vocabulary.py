@@ -69,7 +69,7 @@ HARMLESS = CHEAP - {"/", "//", "%", "<<", ">>", "int64", "int32", "round"}
 
 RESERVED = {
     "np", "math", "min", "max", "abs", "range", "round", "bool", *CASTS, "tape", "pick", "njit", "carray",
-    "digamma", "trigamma",
+    "digamma", "trigamma", "nat",
     "reserve", "release", "overlap", "open_tape", "close_tape", "None", "True", "False",
 }  # fmt: skip
 
@@ -104,8 +104,3 @@ def call(function: str, args: list[Atom]) -> str:
 
 def applied(op: Apply) -> str:
     return f"{op.dst} = {call(op.function, op.args)}"
-
-
-def place(array: str, index: list[Atom]) -> str:
-    """An element in generated code."""
-    return f"{array}[{', '.join(text(i) for i in index)}]"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
@@ -20,8 +21,10 @@ from .structure import (
     Statement,
     StoreElement,
     Suite,
+    walk,
 )
-from .vocabulary import applied, place, text
+from .subscripts import never_negative
+from .vocabulary import applied, text
 
 
 class Lines:
@@ -62,6 +65,23 @@ class ProcedureWriter:
     def __init__(self, f: Procedure) -> None:
         self.f = f
 
+    def place(self, array: str, index: list[Atom]) -> str:
+        """An element. Numba asks of every index whether it is negative, unless its type says that it is not."""
+        return f"{array}[{', '.join(self._index(i) for i in index)}]"
+
+    def _index(self, i: Atom) -> str:
+        return f"nat({i})" if isinstance(i, str) and self._is_natural(i) else text(i)
+
+    def _is_natural(self, name: str) -> bool:
+        return name in self._natural
+
+    @functools.cached_property
+    def _natural(self) -> set[str]:
+        """The indices that are not negative, all at once: within parts the loops have other bounds."""
+        items = (i for _, i in walk(self.f.body) if isinstance(i, (Load, StoreElement)))
+        names = {a for i in items for a in i.index if isinstance(a, str)}
+        return {a for a in names if never_negative(self.f, a)}
+
     def counts(self, loop: Repeat) -> bool:
         """Whether the rounds of a loop are counted."""
         return False
@@ -87,12 +107,12 @@ class ProcedureWriter:
                 w.add(applied(item))
             case Load():
                 self.check(item, w)
-                w.add(f"{item.dst} = {place(item.array, item.index)}")
+                w.add(f"{item.dst} = {self.place(item.array, item.index)}")
             case StoreElement():
                 self.check(item, w)
                 self.before_store(item, w)
                 w.add(
-                    f"{place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
+                    f"{self.place(item.array, item.index)} {'+=' if item.adds else '='} {text(item.value)}"
                 )
             case Make():
                 self.make(item, w)
@@ -235,7 +255,10 @@ class _Instead(ProcedureWriter):
 
 
 class _Quiet(ProcedureWriter):
-    """Leaves errors out, which Numba's type inference alone does not know."""
+    """Leaves out what Numba's type inference has no use for."""
+
+    def _is_natural(self, name: str) -> bool:
+        return False
 
     def item(self, item: Statement, w: Lines) -> None:
         if not isinstance(item, Demand):
