@@ -37,6 +37,7 @@ ROOMS = (
 INTERNAL = {
     "Generator": {"advance", "reserve"},
     "distributed.ProcessGroup": {"channel", "own_channel"},
+    "user_kernels.UserKernel": {"code_for"},
     **{f"optim.{name}": {"numbers", "update"} for name in adjit.optim.__all__ if name[0].isupper()},
     "Tensor": {
         "accumulator",
