@@ -37,7 +37,7 @@ MAY_IMPORT = {
     "multiprocessing": {"graph", "ops"},
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
-    "user_kernels": {"autograd", "ops", "schedule", "tensor"},
+    "user_kernels": {"autograd", "graph", "kernels", "ops", "schedule", "tensor"},
 }
 
 

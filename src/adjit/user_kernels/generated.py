@@ -12,7 +12,7 @@ import hashlib
 import importlib.util
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -127,15 +127,19 @@ def generated(
         str(wanted),
         mode,
         str(_is_checked()),
-        _digest_of_room(),
+        digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
     name = f"user_{python_function(function).__name__}_{mode}_{digest}"
+    return file_of(name, lambda: text_of(function, argument_types, wanted, mode))
+
+
+def file_of(name: str, text: Callable[[], str]) -> GeneratedFile:
+    """The file of a name, whose text is made if it is not there."""
     if name not in sys.modules:
         path = disk.folder() / f"{name}.py"
         if not path.exists():
-            text_of_file = text_of(function, argument_types, wanted, mode)
-            disk.write_atomically(path, text_of_file.encode())
+            disk.write_atomically(path, text().encode())
         sys.modules[name] = _load(name, path)
     module = sys.modules[name]
     return GeneratedFile(module, Path(str(module.__file__)))
@@ -161,7 +165,7 @@ def _is_checked() -> bool:
 
 
 @functools.cache
-def _digest_of_room() -> str:
+def digest_of_room() -> str:
     """A digest of the files that write code: other ones write other code."""
     found = hashlib.sha256(numba.__version__.encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):

@@ -68,6 +68,7 @@ class Flat(NamedTuple):
     logical: frozenset[str]
     flags: str
     nested: bool
+    whole: frozenset[str] = frozenset()
 
 
 class Element(NamedTuple):
