@@ -17,7 +17,7 @@ import math
 
 from ..kernels.math import integer, special, vector
 from .structure import Apply, Atom, Procedure
-from .vocabulary import COMPARE, TESTS, call
+from .vocabulary import CASTS, COMPARE, TESTS, call
 from .writing import Lines, ProcedureWriter, results_text
 
 LETTERS = {"float32": "f32", "float64": "f64"}
@@ -111,7 +111,7 @@ class ScalarWriter(ProcedureWriter):
             )  # fmt: skip
         if function in TESTS:
             return self._test(function, args)
-        if function in ("int64", "int32", "float64", "bool"):
+        if function in CASTS:
             return self._cast(function, args[0])
         of_floats = kind == "f" or any(self.kind(a) == "f" for a in args)
         if kind == "b" and not of_floats:
