@@ -6,6 +6,7 @@ import ast
 import builtins
 import hashlib
 import inspect
+import operator
 import textwrap
 import types
 from collections.abc import Callable, Mapping
@@ -65,15 +66,70 @@ MISSING = object()
 _LIBRARIES = ("numpy", "math", "numba")
 
 
+class Watched:
+    """What the names of a function's text, and of all that it calls, mean; they may come to mean others."""
+
+    def __init__(self, function: Function) -> None:
+        self._cells: list[types.CellType] = []
+        self._names: list[tuple[dict[str, Any], str]] = []
+        self._attributes: list[tuple[Any, str]] = []
+        self._collect(python_function(function), set())
+        self._seen = self.now()
+
+    def has_changed(self) -> bool:
+        return not all(map(operator.is_, self.now(), self._seen))
+
+    def now(self) -> list[Any]:
+        """What each name means now."""
+        found = [_content(cell) for cell in self._cells]
+        found += [names.get(name, MISSING) for names, name in self._names]
+        found += [getattr(owner, name, MISSING) for owner, name in self._attributes]
+        return found
+
+    def _collect(self, function: Function, seen: set[Function]) -> None:
+        if function in seen or not isinstance(function, types.FunctionType):
+            return
+        seen.add(function)
+        closure = function.__closure__ or ()
+        self._cells += closure
+        names = {
+            node.id for node in ast.walk(source_of(function).tree) if isinstance(node, ast.Name)
+        }
+        self._names += [
+            (function.__globals__, name) for name in names - {*function.__code__.co_varnames}
+        ]
+        for node in ast.walk(source_of(function).tree):
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                owner = meaning_of(function, node.value.id)
+                if owner is not MISSING:
+                    self._attributes.append((owner, node.attr))
+        called = [getattr(owner, name, None) for owner, name in self._attributes]
+        for value in [*called, *[meaning_of(function, name) for name in names]]:
+            value = python_function(value)
+            if not _is_known(value):
+                self._collect(value, seen)
+
+
+def _content(cell: types.CellType) -> Any:
+    """What a variable of a closure holds; `MISSING` if nothing yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _is_known(value: Any) -> bool:
+    """Whether a function is NumPy's, Python's or Numba's."""
+    module = getattr(value, "__module__", None) or ""
+    return module.partition(".")[0] in (*_LIBRARIES, "builtins")
+
+
 def meaning_of(function: Function, name: str) -> Any:
     """What a name of the function's text means that is not local; `MISSING` if nothing."""
     function = python_function(function)
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if free == name:
-            try:
-                return cell.cell_contents
-            except ValueError:  # not assigned yet
-                return MISSING
+            return _content(cell)
     found = function.__globals__.get(name, MISSING)
     return getattr(builtins, name, MISSING) if found is MISSING else found
 
@@ -111,7 +167,7 @@ def _collect(function: Function, meaning: Meaning, seen: set[int]) -> None:
     seen.add(id(function))
     source = source_of(function)
     meaning.parts += [source.filename, str(source.first), *source.lines]
-    meaning.parts.append(repr(function.__defaults__))
+    meaning.parts.append(f"{function.__defaults__!r} {function.__kwdefaults__!r}")
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             value = meaning_of(function, node.id)
@@ -159,7 +215,7 @@ def _describe(name: str, value: Any, meaning: Meaning, seen: set[int]) -> bool:
     if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
         meaning.parts.append(f"{name}={module}.{value.__qualname__}")
-        if module.partition(".")[0] in _LIBRARIES:
+        if _is_known(value):
             return False
         _collect(value, meaning, seen)
         return True
