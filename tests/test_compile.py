@@ -738,6 +738,27 @@ def parameters_exported_to_numpy(wrap):
             yield w
 
 
+@program(0)
+def arrays_that_show_what_is_written(wrap):
+    w, v = leaf(4), T.from_numpy(np.zeros(6, np.float32))
+    optimizer = T.optim.SGD([w], lr=0.5)
+    array, other = w.detach().numpy(), v[1:5].numpy()
+
+    def step(x):
+        optimizer.zero_grad()
+        (w * x).sum().backward()
+        optimizer.step()
+        first = array.copy()
+        v[2:4] += x[:2]
+        second = other.copy()
+        v.fill_(3.0)
+        return first, second, float(other[0]), w.detach() * 2
+
+    step = wrap(step)
+    for k in range(6):
+        yield step(data(4, seed=k)), w, v
+
+
 @program(2)
 def hooks_inside(wrap):
     w = leaf(4)

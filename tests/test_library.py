@@ -288,7 +288,7 @@ def test_batched():
         seen = []
 
         def rule(info, in_dims, x, by, op=op, seen=seen):
-            seen.append((info.batch_size, in_dims))
+            seen.append((info.batch_size, in_dims[1]))
             return op(x, by), in_dims[0]
 
         library.library.register_vmap(name, rule)

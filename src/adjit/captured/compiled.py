@@ -384,8 +384,6 @@ class CompiledFunction:
         problem = session.problem or session.tensors_problem()
         if not problem and not all(map(is_plain, results)):
             problem = "it returns an object that is neither a tensor nor a plain value"
-        if not problem and any(storage.shared for storage in session.written):
-            problem = "it writes memory that an array looks at"
         if problem or before is None:
             return problem, Guards([])
         if self._learn(run):

@@ -19,7 +19,7 @@ from ..atomic import at_once, calling, together
 from ..graph import call_sites
 from ..graph.node import GradNode, Meta, sequence
 from ..graph.state import Sites, state
-from ..schedule.settle import captured_threads, give_up, pending
+from ..schedule.settle import captured_threads, give_up, pending, stop_capturing
 from ..storage import Storage
 from ..tensor import Tensor
 
@@ -188,6 +188,8 @@ class Session:
                     self.storages[storage] = value_slot.__get__(storage)
                     self.versions[storage] = storage.version
             self.written.add(storage)
+            if getattr(storage, "shared", 0):  # it has none while it is being made
+                stop_capturing("it writes memory that an array looks at")  # which the function may read
         value_slot.__set__(storage, value)
 
     def _get_grad(self, meta: Meta) -> Any:
