@@ -5,7 +5,7 @@ import math
 import fuzz_elementwise
 import numpy as np
 import pytest
-from numba import njit
+from numba import njit, prange
 
 import adjit
 from adjit.user_kernels import NotDifferentiable, scalar_programs
@@ -768,6 +768,17 @@ def test_a_function_with_the_name_of_an_op_is_not_that_op():
             np.testing.assert_allclose(y, np.where(before > 0, before, 0.5 * before), atol=1e-12)
 
 
+def test_prange_is_range():
+    @adjit.elementwise
+    def f(x):
+        total = 0.0
+        for k in prange(4):
+            total += x**k / (k + 1)
+        return total
+
+    assert_right(f, floats(0.5, 2, 5))
+
+
 # ----- derivatives of one's own -----
 
 
@@ -867,11 +878,40 @@ def test_a_function_with_a_rule_is_not_read_in_place():
     def outer(x):
         return f(x, x) * 2.0
 
+    def of_an_array(x):
+        return f(x[0], x[1]) * 2.0
+
     with pytest.raises(NotDifferentiable, match="`poly`, which has a derivative of its own"):
         outer(adjit.ones(2))
+    with pytest.raises(NotDifferentiable, match="`poly`, which has a derivative of its own"):
+        adjit.value_and_grad(of_an_array)(np.ones(2))
+
+
+def test_a_function_of_an_array_may_call_one_without_a_rule():
+    f = adjit.elementwise(poly)
+
+    def of_an_array(x):
+        return f(x[0], x[1]) * 2.0
+
+    x = np.array([0.5, 1.5])
+    value, (gradient,) = adjit.value_and_grad(of_an_array)(x)
+    assert value == of_an_array(x)
+    moved = [of_an_array(x + h) for h in (1e-6 * np.eye(2))]
+    np.testing.assert_allclose(gradient, (np.array(moved) - value) / 1e-6, rtol=1e-4)
 
 
 # ----- refusals -----
+
+
+def test_a_name_of_a_list_is_refused():
+    weights = [1.0, 2.0]
+
+    @adjit.elementwise
+    def f(x):
+        return weights[0] * x
+
+    with pytest.raises(NotDifferentiable, match="cannot be part of an elementwise function"):
+        f(adjit.ones(2))
 
 
 def test_what_is_refused_says_where_and_what_to_write():

@@ -189,7 +189,9 @@ class Session:
                     self.versions[storage] = storage.version
             self.written.add(storage)
             if getattr(storage, "shared", 0):  # it has none while it is being made
-                stop_capturing("it writes memory that an array looks at")  # which the function may read
+                stop_capturing(
+                    "it writes memory that an array looks at"
+                )  # which the function may read
         value_slot.__set__(storage, value)
 
     def _get_grad(self, meta: Meta) -> Any:

@@ -112,6 +112,11 @@ class Expressions(Emitter):
             return TupleValue(tuple(self.constant(v, node) for v in value))
         if isinstance(value, np.ndarray):
             self.reject(node, "a global array", "pass it as an argument")
+        if getattr(value, "_has_rule", False):  # which would be lost
+            self.reject(
+                node, f"`{value.__name__}`, which has a derivative of its own,",
+                "call it on tensors, and give its result to this function",
+            )  # fmt: skip
         return PythonObject(value)
 
     def on_Tuple(self, e: ast.Tuple, base: str) -> Value:

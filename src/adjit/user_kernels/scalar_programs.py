@@ -273,14 +273,6 @@ class ScalarReader(FunctionReader):
     ) -> NoReturn:
         self.reject(node, "an array", "use numbers, or adjit.kernel for a function of arrays")
 
-    def constant(self, value: Any, node: ast.AST) -> Value:
-        if getattr(value, "_has_rule", False):
-            self.reject(
-                node, f"`{value.__name__}`, which has a derivative of its own,",
-                "call it on tensors, and give its result to this function",
-            )  # fmt: skip
-        return super().constant(value, node)
-
     def _scalar_call(self, function: str, e: ast.Call, base: str) -> Value:
         if function == "float32":
             self.reject(e, "np.float32", "it computes in the dtype of its operands: write float(x)")

@@ -87,7 +87,7 @@ class Watched:
         return found
 
     def _collect(self, function: Function, seen: set[Function]) -> None:
-        if function in seen or not isinstance(function, types.FunctionType):
+        if not isinstance(function, types.FunctionType) or function in seen:
             return
         seen.add(function)
         closure = function.__closure__ or ()
@@ -208,13 +208,14 @@ def _watch(function: Function, name: str, value: Any, meaning: Meaning) -> None:
 
 def _describe(name: str, value: Any, meaning: Meaning, seen: set[int]) -> bool:
     """Add what a name means; True if it is the user's, who may change it."""
+    has_rule = getattr(value, "_has_rule", False)
     value = python_function(value)
     if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
         meaning.parts.append(f"{name}={value!r}:{type(value).__name__}")
         return True
     if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
-        meaning.parts.append(f"{name}={module}.{value.__qualname__}")
+        meaning.parts.append(f"{name}={module}.{value.__qualname__}{' by its rule' * has_rule}")
         if _is_known(value):
             return False
         _collect(value, meaning, seen)
