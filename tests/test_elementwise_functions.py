@@ -1,6 +1,7 @@
 """`adjit.elementwise`: users' functions of numbers as ops, beside themselves as plain Python."""
 
 import math
+import types
 
 import fuzz_elementwise
 import numpy as np
@@ -901,6 +902,28 @@ def test_a_function_of_an_array_may_call_one_without_a_rule():
 
 
 # ----- refusals -----
+
+
+def test_attributes_of_objects_may_change():
+    options = types.SimpleNamespace(scale=2.0, inner=types.SimpleNamespace(shift=3.0))
+
+    @adjit.elementwise
+    def f(x):
+        return x * options.scale + options.inner.shift
+
+    def of_an_array(x):
+        return x[0] * options.scale + options.inner.shift
+
+    both = adjit.value_and_grad(of_an_array)
+    assert (f(adjit.ones(1)).item(), both(np.ones(1))[0]) == (5.0, 5.0)
+    options.scale = 4.0
+    assert (f(adjit.ones(1)).item(), both(np.ones(1))[0]) == (7.0, 7.0)
+    options.inner.shift = 5.0
+    assert (f(adjit.ones(1)).item(), both(np.ones(1))[0]) == (9.0, 9.0)
+    options.inner = types.SimpleNamespace(shift=6.0)
+    assert (f(adjit.ones(1)).item(), both(np.ones(1))[0]) == (10.0, 10.0)
+    options = types.SimpleNamespace(scale=1.0, inner=options.inner)
+    assert (f(adjit.ones(1)).item(), both(np.ones(1))[0]) == (7.0, 7.0)
 
 
 def test_a_name_of_a_list_is_refused():

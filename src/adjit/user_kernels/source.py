@@ -99,10 +99,8 @@ class Watched:
             (function.__globals__, name) for name in names - {*function.__code__.co_varnames}
         ]
         for node in ast.walk(source_of(function).tree):
-            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                owner = meaning_of(function, node.value.id)
-                if owner is not MISSING:
-                    self._attributes.append((owner, node.attr))
+            if isinstance(node, ast.Attribute):
+                self._attributes += [(owner, attr) for owner, attr, _ in _steps(function, node)]
         called = [getattr(owner, name, None) for owner, name in self._attributes]
         for value in [*called, *[meaning_of(function, name) for name in names]]:
             value = python_function(value)
@@ -141,6 +139,7 @@ class Meaning:
     parts: list[str] = field(default_factory=list)
     globals: list[tuple[Mapping[str, Any], str, Any]] = field(default_factory=list)
     cells: list[tuple[types.CellType, Any]] = field(default_factory=list)
+    attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
 
     @property
     def digest(self) -> str:
@@ -150,6 +149,9 @@ class Meaning:
         """Whether the names still have these values, by identity."""
         for space, name, value in self.globals:
             if space.get(name, MISSING) is not value:
+                return False
+        for owner, name, value in self.attributes:
+            if getattr(owner, name, MISSING) is not value:
                 return False
         return all([cell.cell_contents is value for cell, value in self.cells])  # noqa: C419
 
@@ -173,27 +175,38 @@ def _collect(function: Function, meaning: Meaning, seen: set[int]) -> None:
             value = meaning_of(function, node.id)
             if _describe(node.id, value, meaning, seen):
                 _watch(function, node.id, value, meaning)
-        elif isinstance(node, ast.Attribute):
-            owner = node
-            path = []
-            while isinstance(owner, ast.Attribute):
-                path.append(owner.attr)
-                inner = owner.value
-                if not isinstance(inner, ast.Attribute):
-                    break
-                owner = inner
-            if isinstance(owner.value, ast.Name):
-                value = meaning_of(function, owner.value.id)
-                holder: Any = MISSING
-                for attr in reversed(path):
-                    holder, value = value, getattr(value, attr, MISSING)
-                if _describe(ast.unparse(node), value, meaning, seen) and _may_change(holder):
-                    meaning.globals.append((vars(holder), path[0], value))
+        elif isinstance(node, ast.Attribute) and (steps := _steps(function, node)):
+            if _describe(ast.unparse(node), steps[-1][2], meaning, seen):
+                changing = [step for step in steps if _may_change(step[0])]
+                meaning.attributes += changing
+                if changing:
+                    root = ast.unparse(node).partition(".")[0]
+                    _watch(function, root, steps[0][0], meaning)
 
 
-def _may_change(holder: Any) -> bool:
-    """Whether attributes of an object are a module's, and no library's constants."""
-    return isinstance(holder, types.ModuleType) and holder.__name__ not in _LIBRARIES
+def _steps(function: Function, node: ast.Attribute) -> list[tuple[Any, str, Any]]:
+    """Each owner on the way to an attribute of what a name means that is not local, what it is asked, and
+    what it answers."""
+    path = [node.attr]
+    inner = node.value
+    while isinstance(inner, ast.Attribute):
+        path.append(inner.attr)
+        inner = inner.value
+    if not isinstance(inner, ast.Name) or inner.id in function.__code__.co_varnames:
+        return []
+    found: list[tuple[Any, str, Any]] = []
+    value = meaning_of(function, inner.id)
+    for attr in reversed(path):
+        if value is MISSING:
+            return []
+        owner, value = value, getattr(value, attr, MISSING)
+        found.append((owner, attr, value))
+    return found
+
+
+def _may_change(owner: Any) -> bool:
+    """Whether the attributes of an object are no constants of a library."""
+    return not isinstance(owner, types.ModuleType) or owner.__name__ not in _LIBRARIES
 
 
 def _watch(function: Function, name: str, value: Any, meaning: Meaning) -> None:
