@@ -38,7 +38,7 @@ MAY_IMPORT = {
     "distributions": {"ops", "tensor", "autograd", "nn"},
     "models": {"nn", "tensor", "serialization"},
     "packing": {"graph", "nn", "schedule", "kernels"},
-    "user_kernels": {"autograd", "graph", "ops", "schedule", "tensor", "tracers"},
+    "user_kernels": {"autograd", "graph", "kernels", "ops", "schedule", "tensor", "tracers"},
 }
 
 

@@ -57,6 +57,18 @@ def int_floor_divide_on_gpu(x, y):
 
 
 @helper
+def int_quotient_or_zero(x, y):
+    """The same in functions of users, where nobody has refused zeros."""
+    return int_floor_divide(x, y) if y != 0 else y
+
+
+@helper
+def int_remainder_or_zero(x, y):
+    """What that quotient leaves."""
+    return x - int_floor_divide(x, y) * y if y != 0 else y
+
+
+@helper
 def int_trunc_divide(x, y):
     """The quotient, rounded towards zero."""
     down = int_floor_divide(x, y)

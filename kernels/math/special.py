@@ -19,6 +19,7 @@ from ..language.intrinsics import (
     rarely,
     register,
     round_even,
+    sqrt,
     trunc,
     where,
 )
@@ -116,3 +117,31 @@ def zeta(s, x, k):
     slow = OutOfLine(f"zeta_below_{k.SUFFIX}", partial(zeta_below, k=k), partial(zeta_below, k=k))
     total = rarely(x <= 0.0, slow, (s, x), zeta_above(s, x, k))
     return where(s > 1.0, total, where(s == 1.0, constant(s, np.inf), np.nan))
+
+
+@vectorised
+def sign(x, k):
+    """-1, 0 or 1, or NaN."""
+    return where((x > 0.0) | (x < 0.0), copysign(1.0, x), x)
+
+
+@vectorised
+def minimum(x, y, k):
+    """The smaller one; NaN if one is."""
+    return where((x <= y) | (x != x), x, y)
+
+
+@vectorised
+def maximum(x, y, k):
+    """The larger one; NaN if one is."""
+    return where((x >= y) | (x != x), x, y)
+
+
+@vectorised
+def hypot(x, y, k):
+    """sqrt(x² + y²) without overflow on the way."""
+    a, b = abs(x), abs(y)
+    larger, smaller = where(b > a, b, a), where(b > a, a, b)
+    ratio = smaller / where(larger > 0.0, larger, 1.0)
+    size = larger * sqrt(1.0 + ratio * ratio)
+    return where((a == np.inf) | (b == np.inf), np.inf, size)

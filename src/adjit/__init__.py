@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import distributed, distributions, func, library, multiprocessing, scipy, user_kernels
-    from .user_kernels import kernel, value_and_grad
+    from .user_kernels import elementwise, kernel, value_and_grad
 
 _collecting = gc.isenabled()
 gc.disable()  # an import makes objects that stay: looking for garbage among them takes 70 ms
@@ -168,7 +168,7 @@ _LATE = {
     **dict.fromkeys(("distributed", "distributions", "func", "library", "multiprocessing", "scipy")),
     "user_kernels": None,
     "vmap": "func",
-    **dict.fromkeys(("kernel", "value_and_grad"), "user_kernels"),
+    **dict.fromkeys(("elementwise", "kernel", "value_and_grad"), "user_kernels"),
 }  # fmt: skip
 
 

@@ -116,6 +116,10 @@ class Reached:
         if record.is_tensor(value):
             self._visit_tensor(value, name)
             return
+        constants = getattr(type(value), "_constants_of_capture", None)
+        if constants is not None:  # a function whose text was read, and did not run
+            self._add(Asked(functools.partial(constants, value), name))
+            return
         for kinds, visit in _VISITS:
             if isinstance(value, kinds):
                 visit(self, value, name)

@@ -89,15 +89,16 @@ class Elementwise(native.Native):
 
     def __init__(
         self,
-        function: Scalar,
+        function: Scalar | Body,
         *,
-        ref: Reference | None,
-        domain: Domain,
         dtypes: Callable[[list[tuple[dtype, int]]], tuple[dtype, dtype]],
-        name: str | None,
-        backward_name: str | None,
+        ref: Reference | None = None,
+        domain: Domain = (-2.0, 2.0),
+        name: str | None = None,
+        backward_name: str | None = None,
     ) -> None:
-        self.body = Body(function)
+        self.body = function if isinstance(function, Body) else Body(function)
+        function = self.body.function
         self.name = name or self.body.name.rstrip("_")
         self.__doc__, self.__name__, self.__module__ = (
             function.__doc__,
@@ -127,8 +128,12 @@ class Elementwise(native.Native):
         self.back: Body | None = None
         self.differentiable = False
         self.hidden = {k for k, p in enumerate(self.params) if p in self.body.logical}
+
+    def register(self) -> Elementwise:
+        """Enter it among the ops of the library, and the functions that bodies may call."""
         registry[self.name] = self
         scalar_functions[self.name] = functools.partial(_of_tensors_or_numbers, self)
+        return self
 
     def vjp(self, function: Scalar) -> Elementwise:
         """Attach the pullback: after `g`, its parameters name the values that it reads.
@@ -216,23 +221,30 @@ class Elementwise(native.Native):
         if not numbers and not attributes:
             return ()
         compute = op_record.compute
+        if self.body.whole:
+            values = zip(op_record.numbers, (*numbers, *attributes), strict=True)
+            return tuple([self._word(name, v) for name, v in values])
         if compute.is_floating_point:
             return tuple([float_word(float(v)) for v in (*numbers, *attributes)])
         for v in attributes:
             dtypes.check_fits(v, compute)
         return tuple([_int_word(v, compute) for v in (*numbers, *attributes)])
 
+    def _word(self, name: str, value: Argument) -> int:
+        """The word of a number of an op that reads some as whole numbers, and floats."""
+        return (
+            _int_word(value, dtypes.int64) if name in self.body.whole else float_word(float(value))
+        )
+
     def numbers(self, op_record: OpRecord, words: Sequence[int]) -> dict[str, Number]:
         """The Python numbers behind words, by the name of the operand or attribute."""
         import struct
 
-        names = op_record.numbers
+        found: dict[str, Number] = dict(zip(op_record.numbers, words, strict=True))
         if op_record.compute.is_floating_point:
-            return {
-                n: struct.unpack("d", struct.pack("q", w))[0]
-                for n, w in zip(names, words, strict=True)
-            }
-        return dict(zip(names, words, strict=True))
+            for name in found.keys() - self.body.whole:
+                found[name] = struct.unpack("d", struct.pack("q", found[name]))[0]
+        return found
 
     def functions(self) -> dict[str, Callable[..., NewTensor]]:
         """What names in a vjp body mean on tensors."""
@@ -398,8 +410,9 @@ def elementwise(
     """
 
     def define(function: Scalar) -> Elementwise:
-        return Elementwise(
+        op = Elementwise(
             function, ref=ref, domain=domain, dtypes=dtypes, name=name, backward_name=backward_name
         )
+        return op.register()
 
     return define

@@ -42,6 +42,7 @@ from .record import (
     new_grad_node,
     new_node,
     no_tensor,
+    picks,
     tensor_classes,
 )
 from .saved import NUMBERS, examine, keep, pack
@@ -178,10 +179,10 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
     inputs = [
         Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
         if isinstance(s, Spec)
-        else Operand(name, compute, None)
+        else number_of(op, name, compute)
         for name, s in described
     ]
-    inputs += [Operand(name, compute, None) for name in op.attributes]
+    inputs += [number_of(op, name, compute) for name in op.attributes]
     recipe = elementwise_recipe(
         op.name, op.body, [0], compute, inputs, [("out", out_spec)], tuple(specs)
     )
@@ -192,11 +193,17 @@ def plan(op: ElementwiseOp, operands: tuple[Argument, ...]) -> OpRecord:
         compute,
         whole=compute.kind in "iu" and not op.attributes,  # which are looked at
         differentiable=op.differentiable and out_kind.is_floating_point,
+        uniform=not op.body.whole,
     )
     if len(op.op_records) >= MAX_RECIPES:
         op.op_records.clear()
     op.op_records[key[0] if len(key) == 1 else tuple(key)] = op_record
     return op_record
+
+
+def number_of(op: ElementwiseOp, name: str, compute: dtype) -> Operand:
+    """An operand or attribute that is a Python number."""
+    return Operand(name, dtypes.int64 if name in op.body.whole else compute, None)
 
 
 def result_strides(shape: Size, specs: Sequence[Spec]) -> tuple[int, ...]:
@@ -254,14 +261,7 @@ def recipe_over(op: ElementwiseOp, op_record: OpRecord) -> Recipe:
         specs, compute = op_record.operands, op_record.compute
         spec: Spec = recipe.spec
         if specs[0] is spec and spec.nbytes >= ALIAS_BYTES:
-            shape = spec.shape
-            inputs = [
-                Operand(n, compute, None)
-                if s is None
-                else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
-                for n, s in zip(op.params, specs, strict=True)
-            ]
-            inputs += [Operand(n, compute, None) for n in op.attributes]
+            inputs = inputs_of(op, op_record)
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
                            recipe.constants, scalars=len(op_record.numbers))  # fmt: skip
             found.plain = False
@@ -272,6 +272,63 @@ def recipe_over(op: ElementwiseOp, op_record: OpRecord) -> Recipe:
             )  # fmt: skip
         op_record.over = found
     return found
+
+
+def inputs_of(op: ElementwiseOp, op_record: OpRecord) -> list[Operand]:
+    """The operands of an op's kernel, then its attributes."""
+    shape, compute = op_record.recipe.spec.shape, op_record.compute
+    inputs = [
+        number_of(op, n, compute)
+        if s is None
+        else Operand(n, s.dtype, broadcast_strides(s.shape, s.strides, shape))
+        for n, s in zip(op.params, op_record.operands, strict=True)
+    ]
+    return inputs + [number_of(op, n, compute) for n in op.attributes]
+
+
+def together(
+    ops: Sequence[ElementwiseOp],
+    body: Body,
+    recipes: dict[OpRecord, Recipe],
+    operands: tuple[Argument, ...],
+    attributes: tuple[Argument, ...],
+) -> tuple[NewTensor, ...]:
+    """Record ops on the same operands as one node, whose body gives the results of all.
+
+    Each result has a backward node of its own, as if its op had been recorded. `recipes` are those so far.
+    """
+    first = ops[0]
+    operands = tuple([t if is_tensor(t) else as_number(first, t, operands) for t in operands])
+    key = tuple([t.spec if is_tensor(t) else t.__class__ for t in operands])
+    op_key = key if len(key) > 1 else key[0]
+    found = [op.op_records.get(op_key) or plan(op, operands) for op in ops]
+    recipe = recipes.get(found[0])
+    if recipe is None:
+        outputs = [(f"out_{k}", r.recipe.spec) for k, r in enumerate(found)]
+        if len(recipes) >= MAX_RECIPES:
+            recipes.clear()
+        recipe = recipes[found[0]] = elementwise_recipe(
+            body.name, body, range(len(ops)), found[0].compute, inputs_of(first, found[0]), outputs,
+            found[0].recipe.inputs,
+        )  # fmt: skip
+    tensors = [t for t in operands if is_tensor(t)]
+    node = new_node(Node)
+    node.recipe = recipe
+    node.inputs = tuple([t.storage.value for t in tensors])
+    node.offsets = tuple([t.offset for t in tensors]) if any(t.offset for t in tensors) else None
+    numbers = [t for t in operands if not is_tensor(t)]
+    node.scalars = scalars = first.words(found[0], numbers, attributes)
+    made = [
+        make_tensor(make_storage(value, spec), spec)
+        for value, spec in zip(picks(node), recipe.outputs, strict=True)
+    ]
+    for op, op_record, out in zip(ops, found, made, strict=True):
+        attach(op, op_record, operands, scalars, out)
+    shared = sum([t.storage.shared for t in tensors])
+    if shared or modes_used or len(pending) >= MAX_PENDING:
+        for out in made:
+            after(out, shared)
+    return tuple(made)
 
 
 def recipe_here(recipe: Recipe) -> Recipe:

@@ -9,7 +9,7 @@ from ..schedule.planning.recipe import Operand
 from ..schedule.settle import MAX_PENDING, pending, settle
 from ..shapes import broadcast_strides
 from ..storage import Storage
-from .elementwise_record import elementwise_recipe, result_strides
+from .elementwise_record import elementwise_recipe, number_of, result_strides
 from .levels import tracers
 from .node import Gradient, GradNode, NewTensor, Node, Spec, TensorBase, is_bare, spec_of
 from .op_record import (
@@ -129,7 +129,7 @@ def plan_vjp(op: ElementwiseOp, op_record: OpRecord, mask: int, g_spec: Spec) ->
             Operand(name, s.dtype, broadcast_strides(s.shape, s.strides, shape))
             for name, s in operands
         ]
-        inputs += [Operand(op_record.numbers[p], compute, None) for p in numbers]
+        inputs += [number_of(op, op_record.numbers[p], compute) for p in numbers]
         place = forward.spec.device
         results = [
             (f"g_{op.params[k]}", spec_of(shape, strides, needed[k].dtype, place)) for k in which

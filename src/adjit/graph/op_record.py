@@ -85,14 +85,17 @@ class OpRecord(GradContext):
         *,
         whole: bool,
         differentiable: bool,
+        uniform: bool = True,
     ) -> None:
         self.recipe = recipe  # what runs it
         self.over: Recipe | None = None  # what may write over the first operand, once asked for
         self.operands = operands  # a spec for each, None for a Python number
         self.numbers = numbers  # names of the Python numbers, in the order of words
         self.compute = compute  # the dtype that the body runs in
-        self.floating = compute.is_floating_point  # a word of a number is the bits of a float,
-        self.whole = whole  # or the number itself
+        # A word of a number is the bits of a float, or the number itself; where both are among those of a
+        # call, neither holds, and Python makes the words.
+        self.floating = compute.is_floating_point and uniform
+        self.whole = whole
         self.differentiable = differentiable
         # For a bare `g`, which has the spec of the result: by which operands need gradients, as bits.
         self.vjps: dict[int, Vjp] = {}

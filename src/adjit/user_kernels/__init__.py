@@ -6,12 +6,17 @@
 again), `forward_mode` the tangents, `writing` source. `generated` keeps the files, whose code calls `runtime`;
 `dispatch` finds them for a call, `examples` puts a loop around it. `gradients` and `tensors` are what users
 call, `refusal` what they get for the rest.
+
+Functions of numbers become ops: `scalar_programs` has their derivatives (with `scalar_reverse`),
+`scalar_source` writes what kernels call, `scalar_functions` makes the ops.
 """
 
 from __future__ import annotations
 
 from .gradients import hvp, jvp, value_and_grad
 from .refusal import NotDifferentiable
+from .scalar_functions import ElementwiseFunction, elementwise
 from .tensors import UserKernel, kernel
 
-__all__ = ["NotDifferentiable", "UserKernel", "hvp", "jvp", "kernel", "value_and_grad"]
+__all__ = ["ElementwiseFunction", "NotDifferentiable", "UserKernel", "elementwise", "hvp", "jvp", "kernel",
+           "value_and_grad"]  # fmt: skip

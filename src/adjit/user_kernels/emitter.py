@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import keyword
 import operator
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -15,18 +16,9 @@ from .structure import Apply, Atom, Load, Statement, StoreElement, Suite
 from .vocabulary import RESERVED
 
 Key = tuple[object, ...]
-_OUR_ENDINGS = (
-    "_b",
-    "_c",
-    "_k",
-    "_p",
-    "_s",
-    "_d",
-    "_e",
-    "_w",
-    "_seed",
-    "_old",
-)  # of names of the way back
+_OUR_ENDING = re.compile(
+    r"_([bckpsdew]|\d+[dq]|seed|old)$"
+)  # of names of ways back and of tangents
 _WHOLE: dict[str, Callable[[Any, Any], int]] = {
     "+": operator.add,
     "-": operator.sub,
@@ -45,6 +37,8 @@ class ActiveCall:
 
 class Emitter:
     """Appends items to the open block."""
+
+    refused = "cannot be differentiated"  # what is said of what is not understood
 
     def __init__(self) -> None:
         self.block = Suite("top")
@@ -96,9 +90,7 @@ class Emitter:
         under = " " * first + "^" * max(last - shift - first, 1)
         where = f"{source.filename}:{source.first + line - 1}"
         hint = f"\n{instead[0].upper()}{instead[1:]}." if instead else ""
-        error = NotDifferentiable(
-            f"{where}: {what} cannot be differentiated\n    {bare}\n    {under}{hint}"
-        )
+        error = NotDifferentiable(f"{where}: {what} {self.refused}\n    {bare}\n    {under}{hint}")
         error.filename, error.lineno = source.filename, source.first + line - 1
         raise error
 
@@ -117,7 +109,7 @@ class Emitter:
     def fresh(self, base: str) -> str:
         """A name that no other item has."""
         base = base.rstrip("_") or "t"
-        if base in RESERVED or keyword.iskeyword(base) or base.endswith(_OUR_ENDINGS):
+        if base in RESERVED or keyword.iskeyword(base) or _OUR_ENDING.search(base):
             base += "0"
         name = base
         while name in self._names:

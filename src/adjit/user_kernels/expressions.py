@@ -115,6 +115,11 @@ class Expressions(Emitter):
             return TupleValue(tuple(self.constant(v, node) for v in value))
         if isinstance(value, np.ndarray):
             self.reject(node, "a global array", "pass it as an argument")
+        if getattr(value, "_has_rule", False):  # which would be lost
+            self.reject(
+                node, f"`{value.__name__}`, which has a derivative of its own,",
+                "call it on tensors, and give its result to this function",
+            )  # fmt: skip
         return PythonObject(value)
 
     def on_Tuple(self, e: ast.Tuple, base: str) -> Value:
@@ -192,12 +197,25 @@ class Expressions(Emitter):
         if isinstance(condition, (bool, int, float)):
             return self.expression(e.body if condition else e.orelse, base)
         outer = self.block
-        sides: list[tuple[Suite, Atom]] = []
+        sides: list[tuple[Suite, Value]] = []
         for part in (e.body, e.orelse):
             block = self.open_block(Suite("branch"))
-            sides.append((block, self.number(part)))
+            value = self.expression(part)
+            sides.append(
+                (block, value if isinstance(value, TupleValue) else self.atom(value, part))
+            )
             self.close_block(outer)
-        (then, a), (orelse, b) = sides
+        (then, first), (orelse, second) = sides
+        if isinstance(first, TupleValue) and isinstance(second, TupleValue):
+            if len(first.items) != len(second.items):
+                self.reject(e, "a choice between tuples of different lengths")
+            results = [
+                (self.fresh(base), self.atom(x, e), self.atom(y, e))
+                for x, y in zip(first.items, second.items, strict=True)
+            ]
+            self.emit(Branch(condition, then, orelse, results), e)
+            return TupleValue(tuple([dst for dst, _, _ in results]))
+        a, b = self.atom(first, e.body), self.atom(second, e.orelse)
         if all(isinstance(i, Apply) and i.function in HARMLESS for i in then.items + orelse.items):
             outer.items += then.items + orelse.items
             return self.op("select", [condition, a, b], e, base)
@@ -637,7 +655,7 @@ class Expressions(Emitter):
                 self._demand_float64([a, b], e)
                 return self.run(library.outer11, [a, b], e, is_library=True)
             case "linspace", _ if len(args) in (2, 3):
-                return self.run(library.linspace, args, e, is_library=True)
+                return self.run(library.linspace, [*args, 50][:3], e, is_library=True)
             case "copy", [a]:
                 return self.copied(a, e)
             case "transpose", [ArrayView() as a]:
@@ -727,17 +745,22 @@ class Expressions(Emitter):
     def _user_call(self, f: Function, e: ast.Call) -> Value:
         values = [self.settled(self.expression(a), a) for a in e.args]
         python = python_function(f)
-        params = python.__code__.co_varnames[: python.__code__.co_argcount]
-        given: dict[str, Value] = dict(zip(params, values, strict=False))
+        code = python.__code__
+        params = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        given: dict[str, Value] = dict(zip(params[: code.co_argcount], values, strict=False))
         for k in e.keywords:
             if k.arg is None or k.arg not in params:
                 self.reject(e, "these keyword arguments", "pass them by position")
             given[k.arg] = self.settled(self.expression(k.value), k.value)
         defaults = python.__defaults__ or ()
-        for p, d in zip(params[len(params) - len(defaults) :], defaults, strict=True):
-            given.setdefault(p, self.constant(d, e))
-        if len(values) > len(params) or set(given) != set(params):
-            self.reject(e, f"a call with {len(values)} arguments of a function with {len(params)}")
+        by_default = dict(zip(params[code.co_argcount - len(defaults) :], defaults, strict=False))
+        for p, d in (by_default | (python.__kwdefaults__ or {})).items():
+            if p not in given:
+                given[p] = self.constant(d, e)
+        if len(values) > code.co_argcount or set(given) != set(params):
+            self.reject(
+                e, f"a call with {len(values)} arguments of a function with {code.co_argcount}"
+            )
         return self.run(f, [given[p] for p in params], e, is_library=False)
 
 

@@ -11,7 +11,7 @@ import functools
 import hashlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -141,15 +141,21 @@ def generated(
         str(config.DEBUG),
         str(checkpoint),
         str(runs_parallel(function)),
-        _digest_of_room(),
+        digest_of_room(),
     )
     digest = hashlib.sha256("\0".join(key).encode()).hexdigest()[:16]
     name = f"user_{python_function(function).__name__}_{mode}_{digest}"
+    return file_of(
+        name, lambda: text_of(function, argument_types, wanted, mode, checkpoint=checkpoint)
+    )
+
+
+def file_of(name: str, text: Callable[[], str]) -> GeneratedFile:
+    """The file of a name, whose text is made if it is not there."""
     if name not in sys.modules:
         path = disk.folder() / f"{name}.py"
         if not path.exists():
-            text_of_file = text_of(function, argument_types, wanted, mode, checkpoint=checkpoint)
-            disk.write_atomically(path, text_of_file.encode())
+            disk.write_atomically(path, text().encode())
         sys.modules[name] = _load(name, path)
     module = sys.modules[name]
     return GeneratedFile(module, Path(str(module.__file__)))
@@ -170,7 +176,7 @@ def _load(name: str, path: Path) -> ModuleType:
 
 
 @functools.cache
-def _digest_of_room() -> str:
+def digest_of_room() -> str:
     """A digest of the files that write code: other ones write other code."""
     found = hashlib.sha256(numba.__version__.encode())
     for path in sorted(Path(__file__).parent.glob("*.py")):

@@ -157,7 +157,7 @@ def outer11(a, b):
     return c
 
 
-def linspace(first, last, count=50):
+def linspace(first, last, count):
     c = np.empty(count)
     for i in range(count):
         c[i] = first + i * ((last - first) / (count - 1))

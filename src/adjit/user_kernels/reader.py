@@ -60,6 +60,8 @@ def runs_parallel(function: Function) -> bool:
 class FunctionReader(Expressions):
     """Reads one function and all that it calls."""
 
+    has_settings = False  # whether the function may have keyword-only parameters
+
     def __init__(self) -> None:
         super().__init__()
         self.alias: dict[str, str] = {}
@@ -68,6 +70,8 @@ class FunctionReader(Expressions):
 
     def read(self, function: Function, kinds: Sequence[ArgumentKind]) -> Procedure:
         source = self.enter(function, None)
+        if source.tree.args.kwonlyargs and not self.has_settings:
+            self.reject(source.tree, "a function with keyword-only parameters", "use plain ones")
         self.runs_parallel = runs_parallel(function)
         params = self._parameters(source)
         if len(params) != len(kinds):
@@ -104,10 +108,9 @@ class FunctionReader(Expressions):
 
     def _parameters(self, source: SourceText) -> list[str]:
         args = source.tree.args
-        if args.vararg or args.kwarg or args.kwonlyargs:
-            self.reject(source.tree, "a function with *args, **kwargs or keyword-only parameters",
-                        "use plain parameters")  # fmt: skip
-        return [a.arg for a in [*args.posonlyargs, *args.args]]
+        if args.vararg or args.kwarg:
+            self.reject(source.tree, "a function with *args or **kwargs", "use plain parameters")
+        return [a.arg for a in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
 
     def _body(self, source: SourceText) -> None:
         body = source.tree.body
@@ -116,6 +119,9 @@ class FunctionReader(Expressions):
             if any(r.value is not None for r in returns):
                 self.reject(source.tree, "a function that returns a value only on some ways",
                             "end it with a return")  # fmt: skip
+        count = _length_of_results(body)
+        if count:  # a loop that is left by `return` hands on that many numbers
+            self.environment[RESULT] = TupleValue((UNDEFINED,) * count)
         self._statements(Jumps().rewrite(body))
 
     def _returned(self, result: Value, node: ast.AST) -> list[Atom]:
@@ -150,13 +156,7 @@ class FunctionReader(Expressions):
             self._call_line = getattr(node, "lineno", 1)
         source = self.enter(function, node, is_library=is_library)
         around, self.environment = self.environment, {}
-        self.environment.update(zip(self._parameters(source), args, strict=False))
-        python = python_function(function)
-        for p, d in zip(
-            reversed(self._parameters(source)), reversed(python.__defaults__ or ()), strict=False
-        ):
-            if p not in self.environment:
-                self.environment[p] = self.constant(d, node)
+        self.environment.update(zip(self._parameters(source), args, strict=True))
         self._body(source)
         result = self.environment.get(RESULT, UNDEFINED)
         self.environment = around
@@ -615,6 +615,16 @@ class FunctionReader(Expressions):
 
 def _name_of(function: ast.expr) -> str:
     return str(getattr(function, "id", getattr(function, "attr", "")))
+
+
+def _length_of_results(body: Sequence[ast.stmt]) -> int:
+    """How many results a function has that returns a tuple from within a loop, 0 for any other."""
+    nodes = [n for s in body for n in ast.walk(s)]
+    if not any(isinstance(n, (ast.For, ast.While)) and may_return(n.body) for n in nodes):
+        return 0
+    values = [n.value for n in nodes if isinstance(n, ast.Return)]
+    lengths = {len(v.elts) if isinstance(v, ast.Tuple) else 0 for v in values}
+    return lengths.pop() if len(lengths) == 1 else 0
 
 
 def _base(target: ast.expr) -> str:

@@ -45,6 +45,8 @@ RULES: dict[str, list[str | None]] = {
     "math.erfc": ["-{g} * 1.1283791670955126 * np.exp(-{0} * {0})"],
     "math.lgamma": ["{g} * digamma({0})"],
     "digamma": ["{g} * trigamma({0})"],
+    "trigamma": ["-2.0 * {g} * zeta(3.0, {0})"],
+    "zeta": [None, "-{g} * {0} * zeta({0} + 1.0, {1})"],
     "abs": ["({g} if {0} > 0 else -{g} if {0} < 0 else 0.0)"],
     "math.fabs": ["({g} if {0} > 0 else -{g} if {0} < 0 else 0.0)"],
     "np.copysign": ["({g} if np.copysign(1.0, {0}) == np.copysign(1.0, {1}) else -{g})", None],

@@ -7,6 +7,7 @@ import builtins
 import contextlib
 import hashlib
 import inspect
+import operator
 import textwrap
 import types
 import weakref
@@ -88,15 +89,68 @@ MISSING = object()
 _LIBRARIES = ("numpy", "math", "numba")
 
 
+class Watched:
+    """What the names of a function's text, and of all that it calls, mean; they may come to mean others."""
+
+    def __init__(self, function: Function) -> None:
+        self._cells: list[types.CellType] = []
+        self._names: list[tuple[dict[str, Any], str]] = []
+        self._attributes: list[tuple[Any, str]] = []
+        self._collect(python_function(function), set())
+        self._seen = self.now()
+
+    def has_changed(self) -> bool:
+        return not all(map(operator.is_, self.now(), self._seen))
+
+    def now(self) -> list[Any]:
+        """What each name means now."""
+        found = [_content(cell) for cell in self._cells]
+        found += [names.get(name, MISSING) for names, name in self._names]
+        found += [getattr(owner, name, MISSING) for owner, name in self._attributes]
+        return found
+
+    def _collect(self, function: Function, seen: set[Function]) -> None:
+        if not isinstance(function, types.FunctionType) or function in seen:
+            return
+        seen.add(function)
+        closure = function.__closure__ or ()
+        self._cells += closure
+        names = {
+            node.id for node in ast.walk(source_of(function).tree) if isinstance(node, ast.Name)
+        }
+        self._names += [
+            (function.__globals__, name) for name in names - {*function.__code__.co_varnames}
+        ]
+        for node in ast.walk(source_of(function).tree):
+            if isinstance(node, ast.Attribute):
+                self._attributes += [(owner, attr) for owner, attr, _ in _steps(function, node)]
+        called = [getattr(owner, name, None) for owner, name in self._attributes]
+        for value in [*called, *[meaning_of(function, name) for name in names]]:
+            value = python_function(value)
+            if not _is_known(value):
+                self._collect(value, seen)
+
+
+def _content(cell: types.CellType) -> Any:
+    """What a variable of a closure holds; `MISSING` if nothing yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _is_known(value: Any) -> bool:
+    """Whether a function is NumPy's, Python's or Numba's."""
+    module = getattr(value, "__module__", None) or ""
+    return module.partition(".")[0] in (*_LIBRARIES, "builtins")
+
+
 def meaning_of(function: Function, name: str) -> Any:
     """What a name of the function's text means that is not local; `MISSING` if nothing."""
     function = python_function(function)
     for free, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         if free == name:
-            try:
-                return cell.cell_contents
-            except ValueError:  # not assigned yet
-                return MISSING
+            return _content(cell)
     found = function.__globals__.get(name, MISSING)
     return getattr(builtins, name, MISSING) if found is MISSING else found
 
@@ -108,6 +162,7 @@ class Meaning:
     parts: list[str] = field(default_factory=list)
     globals: list[tuple[Mapping[str, Any], str, Any]] = field(default_factory=list)
     cells: list[tuple[types.CellType, Any]] = field(default_factory=list)
+    attributes: list[tuple[Any, str, Any]] = field(default_factory=list)
 
     @property
     def digest(self) -> str:
@@ -117,6 +172,9 @@ class Meaning:
         """Whether the names still have these values, by identity."""
         for space, name, value in self.globals:
             if space.get(name, MISSING) is not value:
+                return False
+        for owner, name, value in self.attributes:
+            if getattr(owner, name, MISSING) is not value:
                 return False
         return all([cell.cell_contents is value for cell, value in self.cells])  # noqa: C419
 
@@ -134,33 +192,44 @@ def _collect(function: Function, meaning: Meaning, seen: set[int]) -> None:
     seen.add(id(function))
     source = source_of(function)
     meaning.parts += [source.filename, str(source.first), *source.lines]
-    meaning.parts.append(repr(function.__defaults__))
+    meaning.parts.append(f"{function.__defaults__!r} {function.__kwdefaults__!r}")
     for node in ast.walk(source.tree):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             value = meaning_of(function, node.id)
             if _describe(node.id, value, meaning, seen):
                 _watch(function, node.id, value, meaning)
-        elif isinstance(node, ast.Attribute):
-            owner = node
-            path = []
-            while isinstance(owner, ast.Attribute):
-                path.append(owner.attr)
-                inner = owner.value
-                if not isinstance(inner, ast.Attribute):
-                    break
-                owner = inner
-            if isinstance(owner.value, ast.Name):
-                value = meaning_of(function, owner.value.id)
-                holder: Any = MISSING
-                for attr in reversed(path):
-                    holder, value = value, getattr(value, attr, MISSING)
-                if _describe(ast.unparse(node), value, meaning, seen) and _may_change(holder):
-                    meaning.globals.append((vars(holder), path[0], value))
+        elif isinstance(node, ast.Attribute) and (steps := _steps(function, node)):
+            if _describe(ast.unparse(node), steps[-1][2], meaning, seen):
+                changing = [step for step in steps if _may_change(step[0])]
+                meaning.attributes += changing
+                if changing:
+                    root = ast.unparse(node).partition(".")[0]
+                    _watch(function, root, steps[0][0], meaning)
 
 
-def _may_change(holder: Any) -> bool:
-    """Whether attributes of an object are a module's, and no library's constants."""
-    return isinstance(holder, types.ModuleType) and holder.__name__ not in _LIBRARIES
+def _steps(function: Function, node: ast.Attribute) -> list[tuple[Any, str, Any]]:
+    """Each owner on the way to an attribute of what a name means that is not local, what it is asked, and
+    what it answers."""
+    path = [node.attr]
+    inner = node.value
+    while isinstance(inner, ast.Attribute):
+        path.append(inner.attr)
+        inner = inner.value
+    if not isinstance(inner, ast.Name) or inner.id in function.__code__.co_varnames:
+        return []
+    found: list[tuple[Any, str, Any]] = []
+    value = meaning_of(function, inner.id)
+    for attr in reversed(path):
+        if value is MISSING:
+            return []
+        owner, value = value, getattr(value, attr, MISSING)
+        found.append((owner, attr, value))
+    return found
+
+
+def _may_change(owner: Any) -> bool:
+    """Whether the attributes of an object are no constants of a library."""
+    return not isinstance(owner, types.ModuleType) or owner.__name__ not in _LIBRARIES
 
 
 def _watch(function: Function, name: str, value: Any, meaning: Meaning) -> None:
@@ -175,14 +244,15 @@ def _watch(function: Function, name: str, value: Any, meaning: Meaning) -> None:
 
 def _describe(name: str, value: Any, meaning: Meaning, seen: set[int]) -> bool:
     """Add what a name means; True if it is the user's, who may change it."""
+    has_rule = getattr(value, "_has_rule", False)
     value = python_function(value)
     if isinstance(value, (bool, int, float, complex, str, tuple, np.generic)):
         meaning.parts.append(f"{name}={value!r}:{type(value).__name__}")
         return True
     if isinstance(value, types.FunctionType):
         module = value.__module__ or ""
-        meaning.parts.append(f"{name}={module}.{value.__qualname__}")
-        if module.partition(".")[0] in _LIBRARIES:
+        meaning.parts.append(f"{name}={module}.{value.__qualname__}{' by its rule' * has_rule}")
+        if _is_known(value):
             return False
         _collect(value, meaning, seen)
         return True

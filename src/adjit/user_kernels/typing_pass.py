@@ -22,7 +22,9 @@ from .structure import Procedure
 from .writing import primal_source
 
 _ORDER = ("b1", "i8", "f4", "f8")
-_OF_A_FLOAT = types.ExternalFunction("of_a_float", float64(float64))  # only to be typed
+# Only to be typed.
+_OF_A_FLOAT = types.ExternalFunction("of_a_float", float64(float64))
+_OF_TWO_FLOATS = types.ExternalFunction("of_two_floats", float64(float64, float64))
 
 
 def _pick(condition: Any, a: Any, b: Any) -> Any:
@@ -85,6 +87,7 @@ def infer_types(f: Procedure, argument_types: Sequence[types.Type]) -> None:
     space: dict[str, Any] = {
         "np": np, "float32": float32, "float64": float64, "int32": int32, "int64": int64,
         "digamma": _OF_A_FLOAT, "trigamma": _OF_A_FLOAT,
+        "zeta": _OF_TWO_FLOATS,
         "math": math, "pick": _pick,
     }  # fmt: skip
     exec(compile(primal_source(f, f.name, errors=False), f"<{f.name}>", "exec"), space)

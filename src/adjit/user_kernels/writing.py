@@ -86,6 +86,18 @@ class ProcedureWriter:
         """Whether the rounds of a loop are counted."""
         return False
 
+    def applied(self, item: Apply) -> str:
+        """An application as a statement."""
+        return applied(item)
+
+    def assigned(self, name: str, a: Atom) -> str:
+        """An atom as it is given to a name."""
+        return text(a)
+
+    def test(self, a: Atom) -> str:
+        """An atom as a truth value."""
+        return text(a)
+
     def before_store(self, item: StoreElement, w: Lines) -> None: ...
     def end_of_block(self, block: Suite, w: Lines) -> None: ...
     def before_loop(self, loop: Repeat, w: Lines) -> None: ...
@@ -104,7 +116,7 @@ class ProcedureWriter:
     def item(self, item: Statement, w: Lines) -> None:
         match item:
             case Apply():
-                w.add(applied(item))
+                w.add(self.applied(item))
             case Load():
                 self.check(item, w)
                 w.add(f"{item.dst} = {self.place(item.array, item.index)}")
@@ -148,14 +160,14 @@ class ProcedureWriter:
             w.add(f"{item.dst} = np.full({shape}, np.{kind}({text(item.fill)}))")
 
     def branch(self, item: Branch, w: Lines) -> None:
-        w.add(f"if {text(item.condition)}:")
+        w.add(f"if {self.test(item.condition)}:")
         for k, (block, head) in enumerate([(item.then, ""), (item.orelse, "else:")]):
             inner = Lines()
             inner.last_note = item.note
             self.block(block, inner)
             self.end_of_block(block, inner)
             for result in item.results:
-                inner.add(f"{result[0]} = {text(result[k + 1])}")
+                inner.add(f"{result[0]} = {self.assigned(result[0], result[k + 1])}")
             if not inner.has_code:
                 if head:
                     continue
@@ -173,7 +185,7 @@ class ProcedureWriter:
     def loop(self, item: Repeat, w: Lines) -> None:
         carries = self.carries(item)
         for inside, first, _, _ in carries:
-            w.add(f"{inside} = {text(first)}")
+            w.add(f"{inside} = {self.assigned(inside, first)}")
         counting = self.counts(item)
         self.before_loop(item, w)
         if counting:
@@ -187,17 +199,17 @@ class ProcedureWriter:
         if item.test is not None and item.condition is not None:
             self.block(item.test, inner)
             if item.condition is not True:
-                inner.add(f"if not {text(item.condition)}:")
+                inner.add(f"if not {self.test(item.condition)}:")
                 inner.add("    break")
         self.before_round(item, inner)
         self.block(item.body, inner)
         self.end_of_block(item.body, inner)
-        moves([(inside, following) for inside, _, following, _ in carries], inner)
+        moves([(inside, following) for inside, _, following, _ in carries], inner, self.assigned)
         if counting:
             inner.add(f"{item.trips} += 1")
         self.after_round(item, inner)
         if item.leaves is not None and item.leaves is not False:
-            inner.add(f"if {text(item.leaves)}:")
+            inner.add(f"if {self.test(item.leaves)}:")
             inner.add("    break")
         if not inner.has_code:
             inner.add("pass")
@@ -205,18 +217,24 @@ class ProcedureWriter:
             w.extend(inner)
         w.last_note = ""
         self.after_loop(item, w)
-        moves([(after, inside) for inside, _, _, after in carries], w)
+        moves([(after, inside) for inside, _, _, after in carries], w, _as_it_is)
 
 
-def moves(pairs: list[tuple[str, Atom]], w: Lines) -> None:
+def _as_it_is(name: str, a: Atom) -> str:
+    """A name that is given to one of the same type."""
+    return text(a)
+
+
+def moves(pairs: list[tuple[str, Atom]], w: Lines, assigned: Callable[[str, Atom], str]) -> None:
     """Assign all at once, where a value is the target of another."""
     pairs = [(a, b) for a, b in pairs if a != b]
     targets = {a for a, _ in pairs}
+    values = [assigned(a, b) for a, b in pairs]
     if any(b in targets for _, b in pairs):
-        w.add(f"{', '.join(a for a, _ in pairs)} = {', '.join(text(b) for _, b in pairs)}")
+        w.add(f"{', '.join(a for a, _ in pairs)} = {', '.join(values)}")
     else:
-        for a, b in pairs:
-            w.add(f"{a} = {text(b)}")
+        for (a, _), value in zip(pairs, values, strict=True):
+            w.add(f"{a} = {value}")
 
 
 def range_text(loop: Repeat) -> str:

@@ -116,6 +116,8 @@ class Body:
     The text of one in a notebook is read at once: the next cell may take its place.
     """
 
+    whole: frozenset[str] = frozenset()  # parameters that are read as whole numbers, in int64
+
     def __init__(self, function: Callable[..., Any]) -> None:
         code = getattr(function, "__code__", None)
         if code is None:

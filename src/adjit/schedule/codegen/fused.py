@@ -136,6 +136,8 @@ def member_lines(member: GroupMember) -> tuple[Pasted, set[str]]:
             continue
         if operand.name in body.logical:
             value = f"{given} != 0"
+        elif operand.name in body.whole:
+            value = f"int64({given})"
         elif operand.dtype.stored != compute.computed:
             value = f"{compute.computed}({given})"
         else:

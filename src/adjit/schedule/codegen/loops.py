@@ -139,10 +139,10 @@ def render(kernel: Flat, over: Mapping[str, str] | None = None, blocks: str = ""
     """The source of one elementwise kernel.
 
     Operands are converted to and from `compute`; without it the lines do that themselves, and read
-    operands by their names. `logical` names inputs that the lines read as booleans; `over` says which
-    outputs are written to the memory of which inputs. With `blocks` results are computed a block at a
-    time on the stack and moved from there: "streamed" past the caches, or "cached"; "padded" blocks are
-    a line of memory each, the last one too.
+    operands by their names. `logical` names inputs that the lines read as booleans, `whole` those that
+    they read as int64; `over` says which outputs are written to the memory of which inputs. With
+    `blocks` results are computed a block at a time on the stack and moved from there: "streamed" past
+    the caches, or "cached"; "padded" blocks are a line of memory each, the last one too.
     """
     pieces = _Pieces(kernel, over or {})
     if kernel.nested:
@@ -211,7 +211,7 @@ class _Pieces:
         numbers = [o for o in self.kernel.inputs if o.strides is None]
         for k, o in enumerate(numbers):
             word = f"p[{start} + {len(strided) + k}]"
-            letter = o.dtype.computed if compute is None else "T"
+            letter = "T" if o.dtype is compute else o.dtype.computed
             text = number_text(word, o.dtype, letter, o.name in self.kernel.logical)
             lines.append(f"{value_name(o.name, compute)} = {text}")
         return lines
@@ -265,6 +265,8 @@ class _Pieces:
             pass
         elif o.name in self.kernel.logical:
             value = f"{value} != 0"
+        elif o.name in self.kernel.whole:
+            value = f"int64({value})"
         elif o.dtype.stored != compute.computed:
             value = f"T({value})"
         return f"{value_name(o.name, compute)} = {value}"
@@ -450,7 +452,7 @@ def elementwise(
         streamed = large and waits_for_memory(pasted)
         kernel = Flat(
             f"{label}_streamed" if streamed else label, tuple(pasted.lines), pasted.imports, compute,
-            tuple(inputs), tuple(outputs), body.logical, loop.flags, loop.nested, loop.short,
+            tuple(inputs), tuple(outputs), body.logical, loop.flags, loop.nested, loop.short, body.whole,
         )  # fmt: skip
         over = {outputs[0].name: inputs[0].name} if alias else None
         source = _sources[key] = render(kernel, over, STREAMED if streamed else "")

@@ -96,7 +96,7 @@ def _number(flat: Flat, operand: Operand) -> str:
     value = value_name(operand.name, flat.compute)
     if operand.name in flat.logical:
         return f"{value} = {word} != 0"
-    letter = operand.dtype.computed if flat.compute is None else "T"
+    letter = "T" if operand.dtype is flat.compute else operand.dtype.computed
     return f"{value} = {letter}({word})"
 
 
@@ -106,6 +106,8 @@ def _loaded(flat: Flat, operand: Operand, value: str) -> str:
         pass
     elif operand.name in flat.logical:
         value = f"{value} != 0"
+    elif operand.name in flat.whole:
+        value = f"int64({value})"
     elif operand.dtype.stored != flat.compute.computed:
         value = f"T({value})"
     return f"{value_name(operand.name, flat.compute)} = {value}"

@@ -69,6 +69,7 @@ class Flat(NamedTuple):
     flags: str
     nested: bool
     short: ShortRows | None = None
+    whole: frozenset[str] = frozenset()
 
 
 class ShortRows(NamedTuple):
