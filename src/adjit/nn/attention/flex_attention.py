@@ -49,7 +49,7 @@ class FlexKernelOptions(TypedDict, total=False):
 
 
 class AuxRequest(NamedTuple):
-    """What `flex_attention` is to give besides its result.
+    """Request what `flex_attention` gives besides its result.
 
     Example:
         >>> adjit.nn.attention.flex_attention.AuxRequest(lse=True)
@@ -61,7 +61,7 @@ class AuxRequest(NamedTuple):
 
 
 class AuxOutput(NamedTuple):
-    """What `flex_attention` gives besides its result: None for what nobody asked for.
+    """Hold what `flex_attention` gives besides its result, None for what nobody asked for.
 
     Example:
         >>> adjit.nn.attention.flex_attention.AuxOutput()
