@@ -692,9 +692,10 @@ def test_a_file_that_changes_while_the_program_runs(tmp_path):
     path = tmp_path / "changing.py"
     path.write_text("def f(x):\n    return 2.0 * x\n\n\ndef g(x):\n    return x\n")
     module = imported(path)
-    value_and_grad = adjit.value_and_grad(module.f)
+    value_and_grad, elementwise = adjit.value_and_grad(module.f), adjit.elementwise(module.f)
     path.write_text("def h(x):\n    return x\n\n\ndef f(x):\n    return 3.0 * x\n")
     assert value_and_grad(1.0) == (2.0, (2.0,))
+    assert elementwise(adjit.tensor(5.0)).item() == 10.0
     with pytest.raises(NotDifferentiable, match="the file of g was changed since it was defined"):
         adjit.value_and_grad(module.g)(1.0)
 

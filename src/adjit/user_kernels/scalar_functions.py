@@ -18,7 +18,7 @@ from ..graph.record import is_tensor
 from ..schedule.codegen.body import Body, Pasted, own
 from .refusal import NotDifferentiable
 from .scalar_programs import FLOAT, TRUTH, WHOLE, Program, Rule, ScalarParameter, read_program
-from .source import Function, Watched, meaning_of_function, python_function
+from .source import Function, Watched, meaning_of_function, python_function, remember
 
 _KINDS = {"f": FLOAT, "i": WHOLE, "u": WHOLE, "b": TRUTH}
 
@@ -322,6 +322,7 @@ class ElementwiseFunction:
         self._programs: dict[
             str, Program
         ] = {}  # for the constants of now, by the kinds of arguments
+        remember(self.py_func)
 
     @property
     def _name(self) -> str:
