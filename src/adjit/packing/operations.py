@@ -30,7 +30,7 @@ def factories(kind: Any) -> None:
     torch.bernoulli(torch.full(shape, 0.5, dtype=kind)).tolist()
     torch.randn_like(torch.zeros(shape, dtype=kind)).tolist()
     x = made(shape, kind)
-    for other in (torch.float32, torch.float64, torch.int64, torch.bool):
+    for other in (*FLOATS, torch.int64, torch.bool):
         run(lambda x, other=other: x.to(other), x)
         torch.ones(shape, dtype=other).to(kind).tolist()
 
