@@ -83,7 +83,6 @@ ON_PURPOSE = {
     r"\bcorrcoef\(": "a row of equal numbers varies by nothing, or by a rounding, that divides",
     r"(?s)\b(?:nan|inf)\b.*\bscaled_dot_product_attention\(": "PyTorch's tiles take NaN for no key at all",
     r"(?s)\b(?:nan|inf)\b.*\bcumprod\(.*(?:backward|grad)\(": "PyTorch divides by what each factor was",
-    r"\bscatter_reduce_?\(.*'am(?:in|ax)'.*include_self=False": "PyTorch counts what is left out, if equal",
     r"\bdetach_copy\(": "PyTorch's has a history, which ends in an error",
     r"(?s)\bhardsigmoid_?\(.*(?:backward|grad)\(": "PyTorch's sixth is one of float32",
     r"\b(?:signbit|copysign)": "NaN has a sign, which nothing defines",
@@ -97,6 +96,7 @@ IN_PROGRAMS = {
     r"(?s)\berf\w*\(.*\batanh_?\(": "next to 1 a rounding becomes many",
     r"(?s)\.expand\(.*\blayer_norm\(": "a rounding of the mean of equal numbers counts 316 times",
     r"(?s)\bfloat64\b.*\bfloat32\b.*\bscaled_dot_product_attention\(": "sums of float32, in float64 later",
+    r"\bscatter_reduce_?\(.*'am(?:in|ax)'.*include_self=False": "PyTorch counts what is left out, if equal",
     r"\bresize_\(\(-1": "PyTorch makes a tensor of -1 elements",
     r"(?s)\b(v\d+) = .*requires_grad_\(\)\n.*no_grad\(\):\n +\1\.\w+_\(": "PyTorch loses leaves that are views",
 }
