@@ -11,6 +11,7 @@ import ctypes
 import dis
 import functools
 import inspect
+import itertools
 import os
 import signal
 import subprocess
@@ -693,7 +694,7 @@ def test_memory_that_runs_out_loses_no_value(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(plan_cache, "is_on", False)
     run_by_python(monkeypatch)
     expected, allocate = bits(written()), dispatch.allocate
-    for at in range(6):
+    for at in itertools.count():
         values, calls = written(), []
 
         def scarce(size: int, at: int = at, calls: list[int] = calls) -> Any:
@@ -703,10 +704,16 @@ def test_memory_that_runs_out_loses_no_value(monkeypatch: pytest.MonkeyPatch) ->
             return allocate(size)
 
         monkeypatch.setattr(dispatch, "allocate", scarce)
-        with pytest.raises(MemoryError):
+        try:
             scheduling.settle()
+            is_scarce = False
+        except MemoryError:
+            is_scarce = True
         monkeypatch.setattr(dispatch, "allocate", allocate)
         assert bits(values) == expected
+        if not is_scarce:  # that was all there is to allocate
+            break
+    assert at >= 3
 
 
 def test_an_interrupt_while_a_compiler_is_waited_for_loses_no_value(

@@ -260,7 +260,9 @@ def test_fastpath_keys_are_those_of_every_process():
         [sys.executable, "-c", program], capture_output=True, check=True, text=True
     )
     texts = [(f.name, native._bound(f"fastpath.{f.module}"), f.signature) for f in native.families]
-    assert done.stdout.split() == [cache._unit(*text).stem for text in texts]
+    here = {cache._unit(*text).stem for text in texts}  # and what has been asked for meanwhile
+    assert done.stdout.split()
+    assert here >= {*done.stdout.split()}
 
 
 @pytest.mark.parametrize("name", ["elementwise", "operations", "networks"])

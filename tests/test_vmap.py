@@ -30,7 +30,8 @@ LEFT_OUT = """
 # Where the elements of an example decide a shape or what Python does: refused, with such a text.
 LOOKS = "data-dependent control flow|calling .item|dynamic shape|data pointer|Cannot access storage"
 REFUSED = {
-    "argwhere": LOOKS, "bincount": LOOKS, "cov": LOOKS, "histogram": LOOKS, "index_put": LOOKS,
+    "argwhere": LOOKS, "bincount": LOOKS, "cov": LOOKS, "histogram": LOOKS, "histogramdd": LOOKS,
+    "index_put": LOOKS,
     "linspace_tensor_overload": LOOKS, "logspace_tensor_overload": LOOKS, "nanquantile": LOOKS,
     "narrow": LOOKS, "nn_functional_embedding_bag": LOOKS, "nn_functional_gaussian_nll_loss": LOOKS,
     "nonzero": LOOKS, "quantile": LOOKS, "repeat_interleave": LOOKS, "resize_": LOOKS,
