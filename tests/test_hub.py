@@ -39,6 +39,7 @@ def folder(tmp_path):
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path, monkeypatch):
+    monkeypatch.setattr(hub, "_set", None)  # an example of a docstring may have set it
     monkeypatch.setenv("TORCH_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
