@@ -1438,12 +1438,6 @@ def results_in_the_same_memory(wrap):
 # ----- the law -----
 
 
-@pytest.fixture(scope="module", autouse=True)
-def code_that_has_run():
-    """What runs for the first time in a process, in a watched call, makes that run as usual once more."""
-    observe(PROGRAMS["sgd with momentum"][0], T.compile)
-
-
 @pytest.fixture(params=["machine code", "python"])
 def road(request, monkeypatch):
     """Who looks up what a replay reads and leaves behind what it made."""

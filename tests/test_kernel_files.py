@@ -1,11 +1,14 @@
 """An edit of a file of kernels is seen by the machine code that has parts of it inside, and by no other."""
 
 import ast
+import inspect
 import shutil
 
 import pytest
+from adjit.kernels.ops import fill
 
-from adjit.schedule.jit import kernel_files
+from adjit.schedule.codegen.body import written_text
+from adjit.schedule.jit import cache, kernel_files
 
 MODULES = sorted(
     ".".join(path.relative_to(kernel_files.FOLDER).with_suffix("").parts)
@@ -82,3 +85,12 @@ def test_an_edit_is_seen_where_it_is_inside_and_only_there(edit, edited, seen):
     edit(edited)
     changed = {m for m, digest in before.items() if kernel_files.digest_of([m]) != digest}
     assert changed == seen
+
+
+def test_kernels_are_read_without_asking_functions_that_others_replace(monkeypatch):
+    """As PyTorch replaces `inspect.getfile`: in a call that is watched such code would be the user's."""
+    for name in ("getfile", "getmodule", "getsourcefile"):
+        monkeypatch.setattr(inspect, name, None)
+    source = cache._instantiate(fill.constant_float, {"T": "float32"})
+    assert "def constant_float(" in source.text
+    assert written_text(fill.constant_float).startswith(("@kernel", "def "))

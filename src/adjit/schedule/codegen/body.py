@@ -14,6 +14,7 @@ import ast
 import copy
 import functools
 import inspect
+import linecache
 import math
 import os
 import textwrap
@@ -60,6 +61,26 @@ class Pasted(NamedTuple):
 
     lines: list[str]
     imports: dict[str, str]
+
+
+def written_text(function: Callable[..., Any]) -> str:
+    """The definition of a function as it stands in its file.
+
+    `inspect.getsource` goes through all modules, and by functions that other packages replace, as PyTorch does:
+    in a call that is watched their code counts as the user's.
+
+    Raises:
+        OSError: if its lines are not there.
+        TypeError: if it has none.
+    """
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is None:
+        raise TypeError(f"{function!r} is no function made with def")
+    linecache.checkcache(code.co_filename)
+    lines = linecache.getlines(code.co_filename, function.__globals__)[code.co_firstlineno - 1 :]
+    if not lines:
+        raise OSError(f"the source text of {code.co_qualname} was not found")
+    return textwrap.dedent("".join(inspect.getblock(lines)))
 
 
 _stamps: dict[str, int] = {}  # of files with bodies, when they were last written
@@ -140,7 +161,7 @@ class Body:
         code = self.function.__code__
         try:
             if _is_as_it_was(code.co_filename):
-                return textwrap.dedent(inspect.getsource(self.function))
+                return written_text(self.function)
             return textwrap.dedent(_text_in_edited_file(code))
         except (OSError, TypeError):
             raise TypeError(
@@ -261,7 +282,7 @@ class Total(Body):
 def returned_reads(function: Callable[..., Any]) -> list[set[str]] | None:
     """Names that each entry of a literal tuple return reads, None if the code is not that plain."""
     try:
-        tree = parse(textwrap.dedent(inspect.getsource(function))).body[0]
+        tree = parse(written_text(function)).body[0]
     except (OSError, TypeError, SyntaxError):
         return None
     if not isinstance(tree, ast.FunctionDef) or function.__closure__:
@@ -289,7 +310,7 @@ def returned_reads(function: Callable[..., Any]) -> list[set[str]] | None:
 
 def returning(function: Callable[..., Any], wanted: Sequence[bool]) -> Callable[..., Any]:
     """A function that `returned_reads` understands, with None for the results not wanted."""
-    tree = parse(textwrap.dedent(inspect.getsource(function)))
+    tree = parse(written_text(function))
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
     definition.decorator_list = []
@@ -315,7 +336,7 @@ def returning(function: Callable[..., Any], wanted: Sequence[bool]) -> Callable[
 def constant_subscripts(function: Callable[..., Any], name: str) -> set[int] | None:
     """The k of every `name[k]` in a function, None where the name is used in another way."""
     try:
-        tree = parse(textwrap.dedent(inspect.getsource(function)))
+        tree = parse(written_text(function))
     except (OSError, TypeError, SyntaxError):
         return None
     uses = sum(isinstance(n, ast.Name) and n.id == name for n in ast.walk(tree))

@@ -29,7 +29,6 @@ import ast
 import inspect
 import math
 import re
-import textwrap
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
@@ -41,7 +40,7 @@ from ...kernels.language.device import Word, function_on_gpu
 from ...kernels.on_gpu.block import MOST_THREADS, PARTS_BYTES
 from ..jit.cache import VectorMath
 from ..planning.recipe import DeviceSource, Source, Text
-from .body import VECTOR_MATH, parse
+from .body import VECTOR_MATH, parse, written_text
 from .loops_cuda import DEVICE
 
 SHARED_BYTES = 48 << 10  # of a block, without asking for more
@@ -217,7 +216,7 @@ class _Room:
             return
         self.done.add(function)
         is_generated = bool(self.text) and len(self.done) == 1
-        tree = parse(self.text if is_generated else textwrap.dedent(inspect.getsource(function)))
+        tree = parse(self.text if is_generated else written_text(function))
         definition = tree.body[-1] if is_generated else tree.body[0]
         assert isinstance(definition, ast.FunctionDef)
         definition.name, definition.decorator_list, definition.returns = called, [], None

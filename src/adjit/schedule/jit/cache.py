@@ -17,7 +17,6 @@ import importlib.util
 import inspect
 import os
 import sys
-import textwrap
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -32,7 +31,7 @@ from ...kernels.language import target
 from ...kernels.language.processor import CHOSEN
 from ...kernels.language.target import load, loader, translate
 from ...locks import Lock
-from ..codegen.body import SCALAR_MODULES, VECTOR_MATH, parse
+from ..codegen.body import SCALAR_MODULES, VECTOR_MATH, parse, written_text
 from ..planning.recipe import Source
 from . import disk, kernel_files, pack
 from .apart import apart, is_awaited
@@ -302,7 +301,7 @@ _instances: dict[Any, Source] = {}
 
 
 def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
-    written = textwrap.dedent(inspect.getsource(function))
+    written = written_text(function)
     tree = parse(written)
     definition = tree.body[0]
     assert isinstance(definition, ast.FunctionDef)
@@ -313,8 +312,7 @@ def _instantiate(function: Callable[..., Any], bind: dict[str, str]) -> Source:
     vector = VectorMath(bind.get("T", "float64"))
     if any(f"{module}." in written for module in SCALAR_MODULES):  # a walk that few kernels need
         tree = vector.visit(tree)
-    module = inspect.getmodule(function)
-    assert module is not None
+    module = sys.modules[function.__module__]
     names = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
     own = sorted(
         n
