@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import base64
 import hashlib
 import importlib
@@ -251,18 +252,19 @@ def test_fastpath_keys_are_those_of_every_process():
     """Machine code of recording knows offsets within objects; none is an address of its process."""
     if not native.is_supported:
         pytest.skip("recording is in Python here")
-    program = (
-        "import adjit; from adjit.schedule.jit import cache, native; "
-        "print(*[cache._unit(f.name, native._bound(f'fastpath.{f.module}'), f.signature).stem"
-        " for f in native.families])"
+    told = (
+        "{f'{f.module}.{f.name}': cache._unit(f.name, native._bound(f'fastpath.{f.module}'), f.signature).stem"
+        " for f in native.families}"
     )
+    program = f"import adjit; from adjit.schedule.jit import cache, native; print({told})"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, check=True, text=True
     )
-    texts = [(f.name, native._bound(f"fastpath.{f.module}"), f.signature) for f in native.families]
-    here = {cache._unit(*text).stem for text in texts}  # and what has been asked for meanwhile
-    assert done.stdout.split()
-    assert here >= {*done.stdout.split()}
+    there, here = ast.literal_eval(done.stdout), eval(told, {"cache": cache, "native": native})
+    assert there
+    assert {
+        name: here[name] for name in there
+    } == there  # here are those that were asked for later, too
 
 
 @pytest.mark.parametrize("name", ["elementwise", "operations", "networks"])

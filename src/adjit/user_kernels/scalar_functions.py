@@ -118,7 +118,21 @@ class BodyOfAll(CallBody):
         return wanted
 
 
-class PullbackBody(CallBody):
+class BackwardBody(CallBody):
+    """A derivative of a body: a result for each parameter of that."""
+
+    forward: CallBody
+
+    @property
+    def is_cheap(self) -> bool:
+        return False
+
+    @property
+    def results(self) -> list[ast.expr]:
+        return [self._reading([k]) for k in range(len(self.forward.params))]
+
+
+class PullbackBody(BackwardBody):
     """The derivative of a result, by the program that gives the gradients that are wanted."""
 
     def __init__(self, forward: CallBody) -> None:
@@ -131,14 +145,6 @@ class PullbackBody(CallBody):
     def that_gives(self, wanted: Sequence[int]) -> Program:
         numbers = [*self.forward.names]
         return self.program.pullback(self.result, tuple([numbers[k] for k in wanted]))
-
-    @property
-    def is_cheap(self) -> bool:
-        return False
-
-    @property
-    def results(self) -> list[ast.expr]:
-        return [self._reading([k]) for k in range(len(self.forward.params))]
 
     def places(self, wanted: Sequence[int]) -> Sequence[int]:
         return range(len(wanted))
@@ -156,7 +162,7 @@ class PullbackBody(CallBody):
         return op_of(program, self.function, 0, is_whole=False)(*self.arguments(program, given))
 
 
-class VjpBody(CallBody):
+class VjpBody(BackwardBody):
     """A derivative of the user's own, as gradients of all parameters."""
 
     def __init__(self, forward: CallBody, rule: Program) -> None:
@@ -179,14 +185,6 @@ class VjpBody(CallBody):
                 f"{program.name}.vjp: expected {count} results, one for each of {forward.params}, got "
                 f"{len(rule.results)}"
             )
-
-    @property
-    def is_cheap(self) -> bool:
-        return False
-
-    @property
-    def results(self) -> list[ast.expr]:
-        return [self._reading([k]) for k in range(len(self.forward.params))]
 
     def places(self, wanted: Sequence[int]) -> Sequence[int]:
         return wanted
