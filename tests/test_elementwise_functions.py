@@ -526,6 +526,39 @@ def test_fused_and_unfused_have_the_same_bits(dtype):
     assert "fused" in text
 
 
+@adjit.elementwise
+def larger(x, y):
+    return np.maximum(x, y)
+
+
+@adjit.elementwise
+def smaller(x, y):
+    return np.minimum(x, y)
+
+
+@adjit.elementwise
+def length(x, y):
+    return np.hypot(x, y)
+
+
+@adjit.elementwise
+def direction(x, y):
+    return np.sign(x) + 0.0 * (y == y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("function", [larger, smaller, length, direction])
+def test_numpys_functions_at_special_points(function, dtype):
+    large = np.finfo(dtype).max / 4
+    points = np.array([np.nan, np.inf, -np.inf, 0.0, -0.0, 1.5, -2.5, large, 1 / large], dtype)
+    x, y = (np.tile(a.ravel(), 8) for a in np.meshgrid(points, points))
+    found = function(adjit.tensor(x), adjit.tensor(y)).numpy()
+    with np.errstate(all="ignore"):
+        wanted = function.py_func(x, y)
+    assert found.dtype == dtype
+    np.testing.assert_allclose(found, wanted, rtol=2 * np.finfo(dtype).eps, atol=0)
+
+
 def test_kernels_shows_the_function():
     x = adjit.ones(4000)
     text = str((bend(x, 1.0) + x).kernels())
