@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
+from adjit.kernels.ops import sampling as kernels
 from against_torch import agree_in_error, torch
 from scipy import special, stats
 
@@ -208,3 +210,16 @@ def test_draws_are_differentiated_along_the_draw():
             }[draw.name]
             slope = (mean(value + 1e-4) - mean(value - 1e-4)) / 2e-4
             assert abs(grad.item() - slope) < 0.05 * max(abs(slope), 0.02)
+
+
+@pytest.mark.parametrize("k", [0.0, 1.0, 9.0, 10.0, 11.0, 40.0, 1e3, 1e6])
+def test_chances_of_counts_are_exact(k):
+    """Errors that no sample of a test's size shows: what is added to logarithms of chances, beside mpmath's."""
+    with mpmath.workdps(50):
+        exact = mpmath.loggamma(k + 1) - (k * mpmath.log(k) - k if k else 0)
+        found = kernels.stirling_rest.py_func(math.log, math.lgamma, k, float)
+        assert abs(found - exact) < 2e-9
+        for mean in (0.5 * k + 1.0, k + 0.25, 3.0 * k + 2.0):
+            exact = (k * mpmath.log(k / mean) if k else 0) + mean - k
+            found = kernels.deviance.py_func(math.log1p, k, mean, float)
+            assert abs(found - exact) < 1e-12 * (1 + mean)
