@@ -38,7 +38,7 @@ FUNCTION_CONTEXT = BOUND
 NODE_ADDRESS = NODE_INPUTS = NODE_OFFSETS = NODE_OTHERS = NODE_RECIPE = NODE_SCALARS = BOUND
 RECIPE_ALIAS = RECIPE_CONSTANTS = RECIPE_FALLIBLE = RECIPE_HEAD = RECIPE_HERE = BOUND
 RECIPE_ITEMSIZES = RECIPE_LARGE = RECIPE_NBYTES = RECIPE_OVER = RECIPE_PICK = BOUND
-RECIPE_PLAIN = BOUND
+RECIPE_CAN_TAKE_FAST_PATH = BOUND
 RECIPE_ROOM = RECIPE_SCRATCH = RECIPE_WANTS = RECIPE_WRITE = BOUND
 WANTED_FREE = WANTED_SIZE = BOUND
 
@@ -239,7 +239,7 @@ def row_end(context, node, place, blocks, status):
     end = 0
     if are_ready(context, node):
         if (
-            get(recipe, RECIPE_PLAIN) == item(context, DISPATCH_TRUE)
+            get(recipe, RECIPE_CAN_TAKE_FAST_PATH) == item(context, DISPATCH_TRUE)
             and get(node, NODE_OFFSETS) == none
         ):
             end = plain_end(context, node, recipe, place)

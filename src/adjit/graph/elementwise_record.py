@@ -264,7 +264,7 @@ def recipe_over(op: ElementwiseOp, op_record: OpRecord) -> Recipe:
             inputs = inputs_of(op, op_record)
             found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps,
                            recipe.constants, scalars=len(op_record.numbers))  # fmt: skip
-            found.plain = False
+            found.can_take_fast_path = False
             found.fusion, found.device_steps = recipe.fusion, recipe.device_steps
             found.alias = elementwise_recipe(
                 op.name, op.body, [0], compute, inputs, [("out", spec)],
@@ -337,7 +337,7 @@ def recipe_here(recipe: Recipe) -> Recipe:
     if found is None:
         found = Recipe(recipe.name, recipe.inputs, recipe.outputs, recipe.steps, recipe.constants,
                        scalars=recipe.scalars, scratch=recipe.scratch, fallible=recipe.fallible)  # fmt: skip
-        found.plain, found.here, found.alias = False, (True,), recipe.alias
+        found.can_take_fast_path, found.here, found.alias = False, (True,), recipe.alias
         recipe.in_place = found
     return found
 

@@ -313,5 +313,5 @@ def _pick(k: int, spec: Spec) -> Recipe:
             _picks.clear()
         recipe = _picks[k, spec] = Recipe("pick", (spec,), (spec,), [])
         recipe.pick = k
-        recipe.plain = False
+        recipe.can_take_fast_path = False
     return recipe

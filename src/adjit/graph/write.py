@@ -215,7 +215,7 @@ def _write_recipe(spec: Spec, other: Spec, whole: Spec, shared: int) -> Recipe:
         sorted(range(spec.ndim), key=lambda d: (-spec.strides[d], d)),
     )  # fmt: skip
     recipe = Recipe("write", (spec, other), (whole,), [step], constants)
-    recipe.plain = False
+    recipe.can_take_fast_path = False
     recipe.write = IN_PLACE if shared else COPY
     find_device_steps(recipe)
     return recipe
@@ -347,7 +347,7 @@ def move(t: TensorBase, place: device) -> NewTensor:
     recipe = _moves.get((given, made))
     if recipe is None:
         recipe = Recipe("to", (given,), (made,), [])
-        recipe.moves, recipe.plain = True, False
+        recipe.moves, recipe.can_take_fast_path = True, False
         if len(_moves) >= MAX_RECIPES:
             _moves.clear()
         _moves[given, made] = recipe

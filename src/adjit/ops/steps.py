@@ -202,5 +202,5 @@ def _recipe(kernel: Any, written: list[Spec], params: Sequence[Spec], scalars: i
     )
     find_device_steps(recipe)
     recipe.over = len(written)
-    recipe.plain = False
+    recipe.can_take_fast_path = False
     return recipe

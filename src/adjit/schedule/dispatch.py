@@ -177,7 +177,7 @@ def _rows(node: Any, recipe: Any, words: list[int]) -> tuple[int, list[Any]]:
     """Write the rows of a node; how many they are, and the memory of its results."""
     if recipe.write:
         return _write(node, recipe, words)
-    if not recipe.plain:
+    if not recipe.can_take_fast_path:
         return _special(node, recipe, words)
     block = allocate(recipe.sizes[0])
     words += (*_head(recipe), *_addresses(node), block, *recipe.constants, *node.scalars)
@@ -209,7 +209,7 @@ def _addresses(node: Any) -> list[int]:
 class Failed:
     """Stands in the place of a recipe once a node has raised; `error` is raised at every look."""
 
-    __slots__ = ("_kept", "inputs", "large", "plain")
+    __slots__ = ("_kept", "can_take_fast_path", "inputs", "large")
     fallible = None
     steps = ()
     device = CPU
@@ -221,7 +221,7 @@ class Failed:
     def __init__(self, error: BaseException) -> None:
         Failed.count += 1
         self._kept = unraised(error)
-        self.plain = self.large = False
+        self.can_take_fast_path = self.large = False
         self.inputs = ()
 
     @property

@@ -222,11 +222,20 @@ class MemoryUse(KernelRows):
 class Recipe(MemoryUse):
     """How one kind of node runs on operands of given specs; shared by all nodes that do the same.
 
-    `plain` recipes have one step and one result and take the short road through `settle`.
+    Those that `can_take_fast_path` have one step and one result: machine code runs them.
     """
 
-    __slots__ = ("__weakref__", "draw", "fallible", "fusion", "moves", "pick", "picks", "plain")
-    plain: bool
+    __slots__ = (
+        "__weakref__",
+        "can_take_fast_path",
+        "draw",
+        "fallible",
+        "fusion",
+        "moves",
+        "pick",
+        "picks",
+    )
+    can_take_fast_path: bool
     pick: int  # >= 0: no kernel, the extra result of that number of the only input
     picks: list[Recipe] | None  # what picks each of the results, once asked for
     moves: bool  # no kernel, a copy of bytes from one device to another
@@ -270,7 +279,9 @@ class Recipe(MemoryUse):
         self.alias = self.in_place = None
         self.here = ()
         self.careful = False
-        self.plain = len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
+        self.can_take_fast_path = (
+            len(steps) == 1 and len(outputs) == 1 and not scratch and fallible is None
+        )
         self.pick, self.picks, self.moves = -1, None, False
         self.fusion, self.fallible, self.draw = Fusible(), fallible, None
 
